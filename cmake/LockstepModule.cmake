@@ -1,0 +1,59 @@
+# lockstep_module(), lockstep_test(), lockstep_app(): a module's CMakeLists.txt reads as a table.
+# The arrows between modules are checked against cmake/layers.txt when CMake runs.
+
+set(LOCKSTEP_LAYERS_FILE ${CMAKE_CURRENT_LIST_DIR}/layers.txt)
+
+# Stops with an error unless layers.txt allows `module` to depend on each of `deps`.
+function(lockstep_check_arrows module)
+  file(STRINGS ${LOCKSTEP_LAYERS_FILE} rows REGEX "^${module}[ ]")
+  string(REGEX REPLACE "[ ]+" ";" allowed "${rows}")
+  foreach(dep IN LISTS ARGN)
+    if(NOT dep IN_LIST allowed)
+      message(FATAL_ERROR "cmake/layers.txt does not allow ${module} to depend on ${dep}")
+    endif()
+  endforeach()
+endfunction()
+
+# lockstep_module(NAME SOURCES ... DEPS modules... LINK public libraries... PRIVATE_LINK libraries...)
+# builds src/NAME into the static library lockstep_NAME, alias lockstep::NAME.
+function(lockstep_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LINK;PRIVATE_LINK" ${ARGN})
+  lockstep_check_arrows(${name} ${ARG_DEPS})
+  add_library(lockstep_${name} STATIC ${ARG_SOURCES})
+  add_library(lockstep::${name} ALIAS lockstep_${name})
+  target_include_directories(lockstep_${name}
+    PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
+    PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  list(TRANSFORM ARG_DEPS PREPEND lockstep::)
+  target_link_libraries(lockstep_${name} PUBLIC ${ARG_DEPS} ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK} lockstep_warnings)
+endfunction()
+
+# lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|slow...] [DEPS modules...] [LINK libraries...]
+#               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...])
+# builds tests/MODULE/UNIT_test.cpp into the test MODULE.UNIT. OWN_MAIN: the file has its own main().
+function(lockstep_test module unit)
+  cmake_parse_arguments(ARG "OWN_MAIN" "TIMEOUT" "LABELS;DEPS;LINK;SOURCES" ${ARGN})
+  set(target ${module}_${unit}_test)
+  add_executable(${target} ${unit}_test.cpp ${ARG_SOURCES})
+  list(TRANSFORM ARG_DEPS PREPEND lockstep::)
+  if(TARGET lockstep::${module})
+    list(PREPEND ARG_DEPS lockstep::${module})
+  endif()
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests
+                                               ${PROJECT_SOURCE_DIR}/recipes)
+  target_link_libraries(${target} PRIVATE ${ARG_DEPS} ${ARG_LINK} GTest::gmock GTest::gtest lockstep_warnings)
+  if(NOT ARG_OWN_MAIN)
+    target_link_libraries(${target} PRIVATE GTest::gtest_main)
+  endif()
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_compile_definitions(${target} PRIVATE
+    LOCKSTEP_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LOCKSTEP_TEST_BIN_DIR="${PROJECT_BINARY_DIR}/bin")
+  add_test(NAME ${module}.${unit} COMMAND ${target})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  set_tests_properties(${module}.${unit} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time as an argument: what decides by time takes a Clock, so that its tests need no sleep.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace lockstep {
+
+using Seconds = std::chrono::duration<double>;
+using TimePoint = std::chrono::steady_clock::time_point;
+
+/// Thread-safe: yes.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  [[nodiscard]] virtual TimePoint now() const = 0;
+};
+
+/// The machine's monotonic clock.
+class SystemClock final : public Clock {
+ public:
+  [[nodiscard]] TimePoint now() const override { return std::chrono::steady_clock::now(); }
+  /// One for all; lives for the whole program.
+  [[nodiscard]] static const SystemClock& instance();
+};
+
+/// Wall time for file names: "20261121-093000" (local time).
+[[nodiscard]] std::string time_stamp();
+
+}  // namespace lockstep

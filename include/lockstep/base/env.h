@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only place that reads the environment.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep::env {
+
+/// The variable's value; none where it is unset or empty.
+[[nodiscard]] std::optional<std::string> get(const char* name);
+
+/// The variable as an integer; none where unset.
+/// Throws: UsageError naming variable and value where it is no integer.
+[[nodiscard]] std::optional<std::int64_t> get_int(const char* name);
+
+/// The limit of every collective: LOCKSTEP_TIMEOUT, else NCCL_TIMEOUT, in seconds (fractions welcome); default 300 s.
+/// Throws: UsageError where it is no positive number.
+[[nodiscard]] std::chrono::milliseconds collective_timeout();
+
+}  // namespace lockstep::env

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one error tree. An error's type decides the exit code and whether the launcher may restart the job.
+// Expected outcomes are not errors: they are std::optional or Result<T> (result.h).
+#pragma once
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+namespace lockstep {
+
+/// Exit codes of every Lockstep program (sysexits where a meaning fits; 75 and 76 are ours).
+enum class ExitCode : int {
+  kDone = 0,
+  kUsage = 64,     ///< usage or configuration: never restarted
+  kData = 65,      ///< missing or bad file, data, checkpoint; non-finite loss: never restarted
+  kResource = 69,  ///< out of memory, or no such device
+  kInternal = 70,  ///< our bug: never restarted
+  kIo = 74,        ///< I/O, maybe transient: restarted within the budget
+  kPeer = 75,      ///< another rank died: restarted within the budget
+  kTimeout = 76,   ///< somebody is late: restarted within the budget
+  kInterrupted = 130,
+  kTerminated = 143,
+};
+
+/// The parent of all errors that Lockstep throws. what() is the whole text: message, then the hint on a line of its own.
+class Error : public std::runtime_error {
+ public:
+  /// `message`: what happened, with which values and units. `hint`: what to do next; may be empty.
+  Error(ExitCode code, const char* type, const std::string& message, const std::string& hint);
+
+  [[nodiscard]] ExitCode code() const noexcept { return code_; }
+  [[nodiscard]] const char* type() const noexcept { return type_; }
+  [[nodiscard]] const std::string& message() const noexcept { return message_; }
+  [[nodiscard]] const std::string& hint() const noexcept { return hint_; }
+
+ private:
+  ExitCode code_;
+  const char* type_;
+  std::string message_;
+  std::string hint_;
+};
+
+/// One child of Error per ExitCode above; each is thrown as `throw DataError(message, hint)`.
+#define LOCKSTEP_ERROR_TYPE(Name, exit_code)                                     \
+  class Name : public Error {                                                    \
+   public:                                                                       \
+    explicit Name(const std::string& message, const std::string& hint = "")      \
+        : Error(exit_code, #Name, message, hint) {}                              \
+  }
+
+LOCKSTEP_ERROR_TYPE(UsageError, ExitCode::kUsage);
+LOCKSTEP_ERROR_TYPE(DataError, ExitCode::kData);
+LOCKSTEP_ERROR_TYPE(ResourceError, ExitCode::kResource);
+LOCKSTEP_ERROR_TYPE(InternalError, ExitCode::kInternal);
+LOCKSTEP_ERROR_TYPE(IoError, ExitCode::kIo);
+LOCKSTEP_ERROR_TYPE(PeerError, ExitCode::kPeer);
+LOCKSTEP_ERROR_TYPE(TimeoutError, ExitCode::kTimeout);
+
+#undef LOCKSTEP_ERROR_TYPE
+
+/// Rebuilds an error of the given type name ("PeerError", ...), for errors that crossed a process; an unknown name gives
+/// an InternalError.
+/// Throws: that error, always.
+[[noreturn]] void throw_error(const std::string& type, const std::string& message, const std::string& hint = "");
+
+/// Runs a program's body; an error that leaves it is printed once, written to the launcher's error file (the path in
+/// LOCKSTEP_ERROR_FILE or TORCHELASTIC_ERROR_FILE, in torchelastic's JSON) and becomes the exit code. Never throws.
+[[nodiscard]] int guarded_main(const std::function<int()>& body) noexcept;
+
+}  // namespace lockstep

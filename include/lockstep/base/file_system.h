@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The few file verbs that Lockstep uses, behind one interface: the seam where tests make the disk fail.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// A file descriptor that closes itself. -1 is none.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) noexcept : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept;
+  UniqueFd(const UniqueFd&) = delete;
+  UniqueFd& operator=(const UniqueFd&) = delete;
+  ~UniqueFd() { reset(); }
+
+  [[nodiscard]] int get() const noexcept { return fd_; }
+  [[nodiscard]] bool valid() const noexcept { return fd_ >= 0; }
+  [[nodiscard]] int release() noexcept;
+  void reset(int fd = -1) noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+/// A file that is being written. Closed by its destructor, without fsync.
+class WritableFile {
+ public:
+  virtual ~WritableFile() = default;
+  /// Appends all of `size` bytes. Throws: IoError naming path and cause.
+  virtual void append(const void* data, std::size_t size) = 0;
+  /// Returns when the bytes are on the disk. After a failure the file must be written anew: never retried.
+  /// Throws: IoError.
+  virtual void sync() = 0;
+};
+
+/// All paths are absolute or relative to the working directory. Thread-safe: yes. Every verb blocks.
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+  /// Makes or truncates a file. Throws: IoError.
+  virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;
+  /// The whole file. Throws: DataError where it is missing, IoError where it cannot be read.
+  virtual std::string read(const std::filesystem::path& path) = 0;
+  virtual bool exists(const std::filesystem::path& path) = 0;
+  /// Names of a folder's entries, sorted; empty where the folder is missing.
+  virtual std::vector<std::string> list(const std::filesystem::path& folder) = 0;
+  /// With parents; fine where it exists. Throws: IoError.
+  virtual void make_folder(const std::filesystem::path& folder) = 0;
+  /// Throws: IoError (also where `to` is a folder with entries).
+  virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
+  /// A file, or a folder with all in it; fine where it is missing. Throws: IoError.
+  virtual void remove(const std::filesystem::path& path) = 0;
+  /// Makes the entries of a folder durable. Throws: IoError.
+  virtual void sync_folder(const std::filesystem::path& folder) = 0;
+
+  /// The machine's own; lives for the whole program.
+  [[nodiscard]] static FileSystem& system();
+};
+
+/// Replaces `path` whole or not at all: temporary file beside it, fsync, rename, fsync of the folder.
+/// Throws: IoError; `path` is then as before.
+void write_file_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view content);
+
+}  // namespace lockstep

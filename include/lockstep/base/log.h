@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// One line per event on stderr, lower case, level by audience. Who decides an error logs it, once.
+// The level is LOCKSTEP_LOG (error, warn, note, info, debug; default note).
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace lockstep::log {
+
+/// error: the run ends. warn: the user should change something. note: a silent adjustment that a user would want to know.
+/// info: state changes. debug: for us.
+enum class Level { kError, kWarn, kNote, kInfo, kDebug };
+
+[[nodiscard]] bool is_enabled(Level level) noexcept;
+
+/// Writes one line. Thread-safe: yes.
+void write(Level level, std::string_view line) noexcept;
+
+template <class... Args>
+void error(fmt::format_string<Args...> format, Args&&... args) {
+  write(Level::kError, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void warn(fmt::format_string<Args...> format, Args&&... args) {
+  write(Level::kWarn, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void note(fmt::format_string<Args...> format, Args&&... args) {
+  write(Level::kNote, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void info(fmt::format_string<Args...> format, Args&&... args) {
+  if (is_enabled(Level::kInfo)) write(Level::kInfo, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void debug(fmt::format_string<Args...> format, Args&&... args) {
+  if (is_enabled(Level::kDebug)) write(Level::kDebug, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace lockstep::log

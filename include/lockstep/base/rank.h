@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's place in the world, and a share of a data set. Plain values: nothing here communicates.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+/// Where this process stands among the ranks of its job.
+struct RankInfo {
+  int rank = 0;              ///< 0 .. world_size - 1
+  int world_size = 1;
+  int local_rank = 0;        ///< 0 .. local_world_size - 1, on this host
+  int local_world_size = 1;
+  int node_rank = 0;
+  int restart_count = 0;     ///< how often the launcher has restarted the group
+  std::string source = "alone";  ///< where it was learned, in words ("torchrun's variables", "alone")
+
+  bool operator==(const RankInfo&) const = default;
+};
+
+/// The part `index` of `count` equal parts of a data set: what `data` knows of a Job.
+struct ShardSpec {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+
+  bool operator==(const ShardSpec&) const = default;
+};
+
+}  // namespace lockstep

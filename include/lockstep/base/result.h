@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Result<T>: a value or the words why there is none, for code that must not throw (threads, destructors, wire parsing).
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace lockstep {
+
+/// Why a Result has no value.
+struct Failure {
+  std::string message;
+};
+
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::move(value)) {}            // NOLINT(google-explicit-constructor): `return value;`
+  Result(Failure failure) : state_(std::move(failure)) {}  // NOLINT(google-explicit-constructor): `return Failure{..};`
+
+  [[nodiscard]] bool ok() const noexcept { return state_.index() == 0; }
+  explicit operator bool() const noexcept { return ok(); }
+
+  /// The value; only when ok().
+  [[nodiscard]] T& value() & { return std::get<0>(state_); }
+  [[nodiscard]] const T& value() const& { return std::get<0>(state_); }
+  [[nodiscard]] T&& value() && { return std::get<0>(std::move(state_)); }
+  [[nodiscard]] T& operator*() & { return value(); }
+  [[nodiscard]] const T& operator*() const& { return value(); }
+  [[nodiscard]] T* operator->() { return &value(); }
+  [[nodiscard]] const T* operator->() const { return &value(); }
+
+  /// The reason; only when not ok().
+  [[nodiscard]] const std::string& error() const { return std::get<1>(state_).message; }
+
+ private:
+  std::variant<T, Failure> state_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words for people: sizes, durations, the nearest valid spelling; and JSON strings.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::text {
+
+/// "4 B", "26.2 MB", "1.0 GB" (powers of 1000).
+[[nodiscard]] std::string bytes(std::uint64_t count);
+
+/// "0.8 s", "42 s", "3:07", "1:02:09".
+[[nodiscard]] std::string duration(double seconds);
+
+/// "19,072,400".
+[[nodiscard]] std::string thousands(std::int64_t value);
+
+/// The candidate nearest to `word` by edit distance, or "" where none is near (more than a third of its letters differ).
+[[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+/// " (did you mean 'x'?)" or "".
+[[nodiscard]] std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
+/// "a, b, c".
+[[nodiscard]] std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
+
+/// `value` as a JSON string, with its quotes. Bytes that are no UTF-8 are replaced.
+[[nodiscard]] std::string json_quote(std::string_view value);
+
+}  // namespace lockstep::text

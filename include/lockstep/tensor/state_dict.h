@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// StateDict: named tensors and plain values in name order, the form in which every part of a run gives and takes its
+// state. Keyed by parameter name, never by address or position.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+
+namespace lockstep {
+
+/// What an entry holds. Tensors are not copied by building a StateDict; who keeps one past the next step clones it.
+using StateValue = std::variant<at::Tensor, std::int64_t, double, bool, std::string>;
+
+/// Entries in name order, so that files and digests do not depend on who asked first.
+using StateDict = std::map<std::string, StateValue>;
+
+/// What a checkpoint saves. state_dict() is local: never a collective.
+class Stateful {
+ public:
+  virtual ~Stateful() = default;
+  [[nodiscard]] virtual StateDict state_dict() const = 0;
+  /// Copies the entries in. Throws: DataError naming the first entry that is missing, unknown or of another shape or dtype.
+  virtual void load_state_dict(const StateDict& state) = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// ConfigTree: YAML text to dotted keys. Binding to structs is in config_fields.cpp.
+#include "lockstep/base/config.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kInclude = "__include__";
+
+std::string flow_text(const YAML::Node& node) {
+  YAML::Emitter out;
+  out << YAML::Flow << node;
+  return out.c_str();
+}
+
+ConfigValue value_of(const YAML::Node& node, std::string origin) {
+  if (node.IsSequence()) return {flow_text(node), std::move(origin), true};
+  return {node.IsNull() ? "" : node.Scalar(), std::move(origin), false};
+}
+
+class Flattener {
+ public:
+  Flattener(std::string name, std::map<std::string, ConfigValue>& values) : name_(std::move(name)), values_(values) {}
+
+  void add(const YAML::Node& map, const std::string& prefix) {
+    for (const auto& entry : map) {
+      const auto key = entry.first.as<std::string>();
+      if (prefix.empty() && key == kInclude) continue;
+      if (entry.second.IsMap()) {
+        add(entry.second, prefix + key + ".");
+      } else {
+        values_[prefix + key] = value_of(entry.second, fmt::format("{}:{}", name_, entry.first.Mark().line + 1));
+      }
+    }
+  }
+
+ private:
+  std::string name_;
+  std::map<std::string, ConfigValue>& values_;
+};
+
+YAML::Node parse(std::string_view yaml, const std::string& name) {
+  try {
+    YAML::Node root = YAML::Load(std::string(yaml));
+    if (root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
+    if (!root.IsMap()) throw UsageError(fmt::format("{} is no map of settings", name));
+    return root;
+  } catch (const YAML::Exception& problem) {
+    throw UsageError(fmt::format("{}:{}: no valid YAML: {}", name, problem.mark.line + 1, problem.msg));
+  }
+}
+
+ConfigTree load(const std::filesystem::path& path, std::vector<std::filesystem::path>& open) {
+  const auto canonical = std::filesystem::weakly_canonical(path);
+  if (std::find(open.begin(), open.end(), canonical) != open.end()) {
+    throw UsageError(fmt::format("{} includes itself", path.string()));
+  }
+  open.push_back(canonical);
+  const std::string text = FileSystem::system().read(path);
+  ConfigTree tree;
+  const YAML::Node includes = parse(text, path.string())[kInclude];
+  for (const auto& include : includes) tree.merge(load(path.parent_path() / include.as<std::string>(), open));
+  tree.merge(ConfigTree::from_text(text, path.string()));
+  open.pop_back();
+  return tree;
+}
+
+}  // namespace
+
+ConfigTree ConfigTree::from_file(const std::filesystem::path& path) {
+  std::vector<std::filesystem::path> open;
+  return load(path, open);
+}
+
+ConfigTree ConfigTree::from_text(std::string_view yaml, const std::string& name) {
+  ConfigTree tree;
+  try {
+    Flattener(name, tree.values_).add(parse(yaml, name), "");
+  } catch (const YAML::Exception& problem) {
+    throw UsageError(fmt::format("{}:{}: {}", name, problem.mark.line + 1, problem.msg));
+  }
+  return tree;
+}
+
+void ConfigTree::set(std::string_view assignment, const std::string& origin) {
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    throw UsageError(fmt::format("{} '{}' is no assignment", origin, assignment), "write it as key=value, such as epochs=5");
+  }
+  const std::string key(assignment.substr(0, equals));
+  const std::string text(assignment.substr(equals + 1));
+  YAML::Node node;
+  try {
+    node = YAML::Load(text);
+  } catch (const YAML::Exception&) {
+    node = YAML::Node(text);  // what is no YAML is the plain string that was typed
+  }
+  values_[key] = node.IsSequence() ? value_of(node, origin) : ConfigValue{text, origin, false};
+}
+
+void ConfigTree::merge(const ConfigTree& other) {
+  for (const auto& [key, value] : other.values_) values_[key] = value;
+}
+
+}  // namespace lockstep

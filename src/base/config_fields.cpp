@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// ConfigFields: dotted keys into the fields of a struct, and back to YAML.
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+
+#include "lockstep/base/config.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep {
+namespace {
+
+template <class... Ts>
+struct Overload : Ts... {
+  using Ts::operator()...;
+};
+
+const char* type_name(const ConfigFields::Target& target) {
+  constexpr std::array<const char*, 5> kNames = {"true or false", "an integer", "a number", "a string",
+                                                 "a list of strings"};
+  return kNames[target.index()];
+}
+
+// False where the text does not have the target's type.
+bool assign(const ConfigFields::Target& target, const ConfigValue& value) {
+  try {
+    const bool is_list = std::holds_alternative<std::vector<std::string>*>(target);
+    if (value.is_sequence != is_list) return false;
+    std::visit(Overload{[&](std::string* field) { *field = value.yaml; },
+                        [&](auto* field) {
+                          *field = YAML::Load(value.yaml).as<std::remove_pointer_t<decltype(field)>>();
+                        }},
+               target);
+    return true;
+  } catch (const YAML::Exception&) {
+    return false;
+  }
+}
+
+void check_choice(const ConfigFields::Field& field, const ConfigValue& value) {
+  if (field.choices.empty()) return;
+  if (std::find(field.choices.begin(), field.choices.end(), value.yaml) != field.choices.end()) return;
+  throw UsageError(fmt::format("{}: {} is '{}'; valid are {}{}", value.origin, field.key, value.yaml,
+                               text::join(field.choices), text::did_you_mean(value.yaml, field.choices)));
+}
+
+YAML::Node node_of(const ConfigFields::Target& target) {
+  return std::visit(Overload{[](const std::string* field) {
+                               YAML::Node node(*field);
+                               return node;
+                             },
+                             [](const double* field) { return YAML::Node(fmt::format("{}", *field)); },
+                             [](const auto* field) { return YAML::Node(*field); }},
+                    target);
+}
+
+}  // namespace
+
+void ConfigFields::add(std::string key, Target target, std::string help, std::vector<std::string> choices) {
+  fields_.push_back({std::move(key), target, std::move(help), "default", std::move(choices)});
+}
+
+void ConfigFields::bind(const ConfigTree& tree) {
+  for (const auto& [key, value] : tree.values()) {
+    const auto field = std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.key == key; });
+    if (field == fields_.end()) {
+      std::vector<std::string> keys;
+      for (const Field& f : fields_) keys.push_back(f.key);
+      throw UsageError(fmt::format("{}: unknown key '{}'{}", value.origin, key, text::did_you_mean(key, keys)));
+    }
+    check_choice(*field, value);
+    if (!assign(field->target, value)) {
+      throw UsageError(fmt::format("{}: {} is '{}', not {}", value.origin, key, value.yaml, type_name(field->target)));
+    }
+    field->origin = value.origin;
+  }
+}
+
+std::string ConfigFields::value_text(const Target& target) {
+  YAML::Emitter out;
+  out << YAML::Flow << node_of(target);
+  return out.c_str();
+}
+
+std::string ConfigFields::to_yaml() const {
+  YAML::Node root(YAML::NodeType::Map);
+  for (const Field& field : fields_) {
+    YAML::Node at = root;
+    std::string rest = field.key;
+    for (std::size_t dot = rest.find('.'); dot != std::string::npos; dot = rest.find('.')) {
+      at.reset(at[rest.substr(0, dot)]);
+      rest.erase(0, dot + 1);
+    }
+    at[rest] = node_of(field.target);
+    if (at[rest].IsSequence()) at[rest].SetStyle(YAML::EmitterStyle::Flow);
+  }
+  YAML::Emitter out;
+  out << root;
+  return std::string(out.c_str()) + "\n";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/base/env.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::env {
+namespace {
+
+std::optional<double> positive_seconds(const char* name) {
+  const auto text = get(name);
+  if (!text) return std::nullopt;
+  char* end = nullptr;
+  const double seconds = std::strtod(text->c_str(), &end);
+  if (*end != '\0' || !(seconds > 0)) {
+    throw UsageError(fmt::format("{} is '{}', not a positive number of seconds", name, *text));
+  }
+  return seconds;
+}
+
+}  // namespace
+
+std::optional<std::string> get(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here calls setenv
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::string(value);
+}
+
+std::optional<std::int64_t> get_int(const char* name) {
+  const auto text = get(name);
+  if (!text) return std::nullopt;
+  std::int64_t value = 0;
+  const char* end = text->data() + text->size();
+  const auto parsed = std::from_chars(text->data(), end, value);
+  if (parsed.ec != std::errc{} || parsed.ptr != end) {
+    throw UsageError(fmt::format("the environment variable {} is '{}', not an integer", name, *text));
+  }
+  return value;
+}
+
+std::chrono::milliseconds collective_timeout() {
+  constexpr double kDefaultSeconds = 300.0;
+  auto seconds = positive_seconds("LOCKSTEP_TIMEOUT");
+  if (!seconds) seconds = positive_seconds("NCCL_TIMEOUT");
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds.value_or(kDefaultSeconds) * 1000.0));
+}
+
+}  // namespace lockstep::env

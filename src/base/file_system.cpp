@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/base/file_system.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
+  if (this != &other) reset(other.release());
+  return *this;
+}
+
+int UniqueFd::release() noexcept { return std::exchange(fd_, -1); }
+
+void UniqueFd::reset(int fd) noexcept {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = fd;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(std::string_view verb, const fs::path& path, int code) {
+  throw IoError(fmt::format("cannot {} {}: {}", verb, path.string(), std::strerror(code)),
+                code == ENOSPC ? "free space on that disk" : "");
+}
+
+void check(const std::error_code& code, std::string_view verb, const fs::path& path) {
+  if (code) fail(verb, path, code.value());
+}
+
+class PosixFile final : public WritableFile {
+ public:
+  explicit PosixFile(const fs::path& path)
+      : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+    if (!fd_.valid()) fail("create", path_, errno);
+  }
+
+  void append(const void* data, std::size_t size) override {
+    const auto* bytes = static_cast<const char*>(data);
+    while (size > 0) {
+      // write(2) refuses more than INT_MAX bytes at once.
+      const ssize_t written = ::write(fd_.get(), bytes, std::min<std::size_t>(size, 1U << 30U));
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail("write", path_, errno);
+      bytes += written;
+      size -= static_cast<std::size_t>(written);
+    }
+  }
+
+  void sync() override {
+    if (::fsync(fd_.get()) != 0) fail("fsync", path_, errno);
+  }
+
+ private:
+  fs::path path_;
+  UniqueFd fd_;
+};
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  std::unique_ptr<WritableFile> create(const fs::path& path) override { return std::make_unique<PosixFile>(path); }
+
+  std::string read(const fs::path& path) override {
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.valid() && (errno == ENOENT || errno == ENOTDIR)) {
+      throw DataError(fmt::format("{} does not exist", path.string()));
+    }
+    if (!fd.valid()) fail("open", path, errno);
+    struct stat status {};
+    if (::fstat(fd.get(), &status) != 0) fail("stat", path, errno);
+    std::string content(static_cast<std::size_t>(std::max<off_t>(status.st_size, 0)), '\0');
+    std::size_t have = 0;
+    for (;;) {
+      if (have == content.size()) content.resize(content.size() + 4096);  // grows under us, or says 0 as /proc does
+      const ssize_t got = ::read(fd.get(), content.data() + have, content.size() - have);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail("read", path, errno);
+      if (got == 0) break;
+      have += static_cast<std::size_t>(got);
+    }
+    content.resize(have);
+    return content;
+  }
+
+  bool exists(const fs::path& path) override {
+    std::error_code code;
+    return fs::exists(path, code);
+  }
+
+  std::vector<std::string> list(const fs::path& folder) override {
+    std::error_code code;
+    std::vector<std::string> names;
+    for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
+      names.push_back(it->path().filename().string());
+    }
+    if (code && code != std::errc::no_such_file_or_directory) check(code, "list", folder);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  void make_folder(const fs::path& folder) override {
+    std::error_code code;
+    fs::create_directories(folder, code);
+    check(code, "make folder", folder);
+  }
+
+  void rename(const fs::path& from, const fs::path& to) override {
+    std::error_code code;
+    fs::rename(from, to, code);
+    check(code, "rename to", to);
+  }
+
+  void remove(const fs::path& path) override {
+    std::error_code code;
+    fs::remove_all(path, code);
+    check(code, "remove", path);
+  }
+
+  void sync_folder(const fs::path& folder) override {
+    const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd.valid()) fail("open", folder, errno);
+    if (::fsync(fd.get()) != 0) fail("fsync", folder, errno);
+  }
+};
+
+}  // namespace
+
+FileSystem& FileSystem::system() {
+  static PosixFileSystem instance;
+  return instance;
+}
+
+void write_file_atomically(FileSystem& files, const fs::path& path, std::string_view content) {
+  const fs::path temporary = path.string() + fmt::format(".tmp-{}", ::getpid());
+  try {
+    auto file = files.create(temporary);
+    file->append(content.data(), content.size());
+    file->sync();
+    file.reset();
+    files.rename(temporary, path);
+  } catch (const Error&) {
+    try {
+      files.remove(temporary);
+    } catch (const Error&) {  // the first error is the one that matters
+    }
+    throw;
+  }
+  const fs::path folder = path.parent_path();
+  files.sync_folder(folder.empty() ? fs::path(".") : folder);
+}
+
+}  // namespace lockstep

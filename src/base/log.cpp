@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/base/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "lockstep/base/env.h"
+
+namespace lockstep::log {
+namespace {
+
+constexpr std::array<const char*, 5> kNames = {"error", "warn", "note", "info", "debug"};
+
+Level level_from_environment() {
+  const auto name = env::get("LOCKSTEP_LOG");
+  for (std::size_t i = 0; name && i < kNames.size(); ++i) {
+    if (*name == kNames[i]) return static_cast<Level>(i);
+  }
+  return Level::kNote;
+}
+
+Level current_level() noexcept {
+  static const Level level = level_from_environment();
+  return level;
+}
+
+// One sink for the process; the line arrives finished, so the pattern is the bare message.
+spdlog::logger& logger() {
+  static const std::shared_ptr<spdlog::logger> instance = [] {
+    auto made = std::make_shared<spdlog::logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made->set_pattern("%v");
+    made->set_level(spdlog::level::trace);
+    made->flush_on(spdlog::level::trace);
+    return made;
+  }();
+  return *instance;
+}
+
+}  // namespace
+
+bool is_enabled(Level level) noexcept { return level <= current_level(); }
+
+void write(Level level, std::string_view line) noexcept {
+  if (!is_enabled(level)) return;
+  try {
+    logger().info("{}: {}", kNames[static_cast<std::size_t>(level)], line);
+  } catch (...) {  // a log line is never worth the run
+  }
+}
+
+}  // namespace lockstep::log

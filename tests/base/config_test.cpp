@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/base/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Settings {
+  std::int64_t epochs = 1;
+  double lr = 0.1;
+  bool shuffle = true;
+  std::string amp = "none";
+  std::vector<std::string> tags;
+
+  ConfigFields fields() {
+    ConfigFields list;
+    list.add("epochs", &epochs, "passes");
+    list.add("optimizer.lr", &lr, "rate");
+    list.add("data.shuffle", &shuffle, "order");
+    list.add("amp", &amp, "precision", {"none", "bf16", "fp16"});
+    list.add("tags", &tags, "words");
+    return list;
+  }
+};
+
+std::string error_of(const std::string& yaml) {
+  Settings settings;
+  try {
+    settings.fields().bind(ConfigTree::from_text(yaml, "x.yml"));
+  } catch (const UsageError& error) {
+    return error.message();
+  }
+  return "no error";
+}
+
+TEST(Config, BindsEveryTypeAndKeepsOrigins) {
+  Settings settings;
+  ConfigFields fields = settings.fields();
+  ConfigTree tree = ConfigTree::from_text("epochs: 3\noptimizer:\n  lr: 6e-4\ntags: [a, b]\n", "x.yml");
+  tree.set("data.shuffle=false", "--set");
+  fields.bind(tree);
+  EXPECT_EQ(settings.epochs, 3);
+  EXPECT_DOUBLE_EQ(settings.lr, 6e-4);
+  EXPECT_FALSE(settings.shuffle);
+  EXPECT_EQ(settings.tags, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(fields.fields()[1].origin, "x.yml:3");
+  EXPECT_EQ(fields.fields()[2].origin, "--set");
+  EXPECT_EQ(fields.fields()[3].origin, "default");
+}
+
+TEST(Config, AnUnknownKeyNamesFileLineAndTheNearestKey) {
+  EXPECT_EQ(error_of("epochs: 1\nephocs: 2\n"), "x.yml:2: unknown key 'ephocs' (did you mean 'epochs'?)");
+}
+
+TEST(Config, AWrongTypeNamesTheValue) {
+  EXPECT_EQ(error_of("epochs: many\n"), "x.yml:1: epochs is 'many', not an integer");
+  EXPECT_EQ(error_of("epochs: [1]\n"), "x.yml:1: epochs is '[1]', not an integer");
+  EXPECT_EQ(error_of("tags: a\n"), "x.yml:1: tags is 'a', not a list of strings");
+}
+
+TEST(Config, AnInvalidChoiceListsTheValidOnes) {
+  EXPECT_THAT(error_of("amp: bf61\n"), HasSubstr("valid are none, bf16, fp16 (did you mean 'bf16'?)"));
+}
+
+TEST(Config, BrokenYamlNamesTheLine) { EXPECT_THAT(error_of("a: [1\n"), HasSubstr("x.yml:")); }
+
+TEST(Config, IncludesMergeDepthFirstAndListsReplace) {
+  const test::TempDir folder;
+  FileSystem& files = FileSystem::system();
+  write_file_atomically(files, folder / "base.yml", "epochs: 5\namp: bf16\ntags: [x, y]\n");
+  write_file_atomically(files, folder / "top.yml", "__include__: [base.yml]\nepochs: 7\ntags: [z]\n");
+  Settings settings;
+  settings.fields().bind(ConfigTree::from_file(folder / "top.yml"));
+  EXPECT_EQ(settings.epochs, 7);
+  EXPECT_EQ(settings.amp, "bf16");
+  EXPECT_EQ(settings.tags, std::vector<std::string>{"z"});
+}
+
+TEST(Config, AFileThatIncludesItselfIsAnError) {
+  const test::TempDir folder;
+  write_file_atomically(FileSystem::system(), folder / "a.yml", "__include__: [a.yml]\n");
+  EXPECT_THROW(ConfigTree::from_file(folder / "a.yml"), UsageError);
+}
+
+TEST(Config, ItsYamlReadsBackEqual) {
+  Settings settings;
+  settings.epochs = 9;
+  settings.lr = 6e-4;
+  settings.tags = {"0-9", "true"};
+  const std::string yaml = settings.fields().to_yaml();
+  Settings again;
+  again.fields().bind(ConfigTree::from_text(yaml, "again"));
+  EXPECT_EQ(again.fields().to_yaml(), yaml);
+  EXPECT_EQ(again.tags, settings.tags);
+  EXPECT_DOUBLE_EQ(again.lr, 6e-4);
+}
+
+TEST(Config, AnAssignmentWithoutEqualsIsAUsageError) {
+  ConfigTree tree;
+  EXPECT_THROW(tree.set("epochs", "--set"), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep

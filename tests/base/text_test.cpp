@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/base/text.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::text {
+namespace {
+
+TEST(Text, BytesCarryTheirUnit) {
+  EXPECT_EQ(bytes(0), "0 B");
+  EXPECT_EQ(bytes(999), "999 B");
+  EXPECT_EQ(bytes(1000), "1.0 kB");
+  EXPECT_EQ(bytes(26'214'400), "26.2 MB");
+  EXPECT_EQ(bytes(999'990'000), "1.0 GB");
+}
+
+TEST(Text, DurationsGrowFromSecondsToHours) {
+  EXPECT_EQ(duration(0.81), "0.8 s");
+  EXPECT_EQ(duration(42.4), "42 s");
+  EXPECT_EQ(duration(187), "3:07");
+  EXPECT_EQ(duration(3729), "1:02:09");
+}
+
+TEST(Text, ThousandsAreSeparated) {
+  EXPECT_EQ(thousands(0), "0");
+  EXPECT_EQ(thousands(999), "999");
+  EXPECT_EQ(thousands(19'072'400), "19,072,400");
+  EXPECT_EQ(thousands(-1000), "-1,000");
+}
+
+TEST(Text, TheNearestSpellingIsSuggestedAndAFarOneIsNot) {
+  EXPECT_EQ(nearest("batchsize", {"epochs", "batch_size", "seed"}), "batch_size");
+  EXPECT_EQ(nearest("qqqqqq", {"epochs", "batch_size", "seed"}), "");
+  EXPECT_EQ(did_you_mean("ephocs", {"epochs"}), " (did you mean 'epochs'?)");
+}
+
+TEST(Text, JsonStringsEscapeControlsAndReplaceBrokenUtf8) {
+  EXPECT_EQ(json_quote("a\"b\\c\n"), R"("a\"b\\c\n")");
+  EXPECT_EQ(json_quote("验证"), "\"验证\"");
+  EXPECT_EQ(json_quote(std::string("\x01\xff", 2)), "\"\\u0001\\ufffd\"");
+}
+
+}  // namespace
+}  // namespace lockstep::text
