@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints are folders that are committed whole or not at all and that prove their own content.
+// The protocol and the manifest's grammar are docs/formats/checkpoint.md. Nothing here is a collective: one rank saves.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/file_system.h"
+#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/tensor/state_dict.h"
+
+namespace lockstep {
+
+/// What the run knows of a checkpoint besides its state.
+struct CheckpointMeta {
+  std::int64_t step = 0;           ///< optimizer steps done
+  std::int64_t replicas = 1;       ///< data-parallel width that the result depends on
+  std::int64_t threads = 1;        ///< per replica
+  std::string configuration_hash;  ///< of the settings that change the result
+};
+
+/// The content of manifest.json.
+struct Manifest {
+  std::int64_t format_version = 1;
+  CheckpointMeta meta;
+  std::string libtorch;                     ///< "1.13.1": digests are promised for one version and one instruction set
+  std::string instruction_set;              ///< "AVX512"
+  std::map<std::string, FileDigest> files;  ///< by file name ("model.safetensors")
+};
+
+/// The states of a checkpoint by name: "model", "optimizer", "ema", "trainer"; each becomes <name>.safetensors.
+using CheckpointStates = std::map<std::string, StateDict>;
+
+/// Saves `states` as `<folder>/step-<8 digits>` and returns that path when it is durable. `folder` is a run's
+/// "checkpoints" folder; it is made. A step saved twice with the same content is kept; where the content differs, or
+/// the old one is torn, the old one becomes `step-<8 digits>.bad-<n>`. Leftovers of writers that died are removed.
+///
+/// Blocks: until the disk has it. Lifetime: the tensors do not change meanwhile.
+/// Throws: IoError, UsageError (a name that is no plain word, an entry that cannot be saved); then every checkpoint
+/// that was there still is.
+std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem::path& folder,
+                                        const CheckpointMeta& meta, const CheckpointStates& states);
+
+/// Removes all but the newest `keep_last` step folders (0: keeps all) and those that a named best names.
+/// Removes nothing while the newest does not verify. Returns what was removed.
+/// Throws: IoError.
+std::vector<std::filesystem::path> prune_checkpoints(FileSystem& files, const std::filesystem::path& folder,
+                                                     std::int64_t keep_last);
+
+/// Makes `name` ("best", "best_stg1") stand for the committed step folder `step_folder` of `folder`.
+/// Throws: UsageError where the name is no plain word, DataError where the folder has no manifest; IoError.
+void name_checkpoint(FileSystem& files, const std::filesystem::path& folder, const std::string& name,
+                     const std::filesystem::path& step_folder);
+
+/// The step folder that `name` stands for.
+/// Throws: DataError where there is no such name (the nearest one is suggested) or its step folder is gone.
+[[nodiscard]] std::filesystem::path find_named_checkpoint(FileSystem& files, const std::filesystem::path& folder,
+                                                          const std::string& name);
+
+/// The names that stand for a step folder, sorted.
+[[nodiscard]] std::vector<std::string> checkpoint_names(FileSystem& files, const std::filesystem::path& folder);
+
+/// The newest step folder whose every byte verifies; torn ones are skipped with a note. None where there is none.
+[[nodiscard]] std::optional<std::filesystem::path> find_newest_valid(FileSystem& files,
+                                                                     const std::filesystem::path& folder);
+
+/// One committed checkpoint, verified when it was opened.
+class Checkpoint {
+ public:
+  Checkpoint(FileSystem& files, std::filesystem::path path, Manifest manifest)
+      : files_(&files), path_(std::move(path)), manifest_(std::move(manifest)) {}
+
+  [[nodiscard]] std::int64_t step() const noexcept { return manifest_.meta.step; }
+  [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+  /// "model", "optimizer", ...: sorted.
+  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] bool has(const std::string& name) const;
+
+  /// Reads one state; its bytes are verified again.
+  /// Throws: DataError where the checkpoint has no such state (those that it has are listed) or the file is torn;
+  /// IoError.
+  [[nodiscard]] StateDict state(const std::string& name) const;
+
+ private:
+  FileSystem* files_;
+  std::filesystem::path path_;
+  Manifest manifest_;
+};
+
+/// Which step folder `where` means: itself; the newest valid of a run folder (or of its checkpoints folder); or the
+/// named best of RUN:NAME. Throws: DataError naming `where` and what was looked for.
+[[nodiscard]] std::filesystem::path resolve_checkpoint(const std::string& where,
+                                                       FileSystem& files = FileSystem::system());
+
+/// Opens what `where` means (see resolve_checkpoint).
+/// Cost: reads every byte once. Throws: DataError where it is missing or torn (file, expected and found size or hash).
+/// Example: model.load_state_dict(load_checkpoint("runs/captcha:best").state("model"));
+[[nodiscard]] Checkpoint load_checkpoint(const std::string& where, FileSystem& files = FileSystem::system());
+
+}  // namespace lockstep

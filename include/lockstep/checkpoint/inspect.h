@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person asks of a checkpoint: is it whole, and what is in it. Values and texts; the commands only print them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/file_system.h"
+#include "lockstep/checkpoint/checkpoint.h"
+
+namespace lockstep {
+
+/// One file of a checkpoint, compared with what the manifest says of it.
+struct FileCheck {
+  std::string file;
+  std::string problem;  ///< empty: whole
+};
+
+/// Every file of one step folder.
+struct VerifyReport {
+  std::filesystem::path path;
+  Manifest manifest;             ///< as far as it could be read
+  std::vector<FileCheck> files;  ///< manifest.json first
+
+  [[nodiscard]] bool ok() const;
+  /// The first problem in words; empty where all is well.
+  [[nodiscard]] std::string problem() const;
+};
+
+/// Reads and hashes every file of a step folder. Files that the manifest does not name are problems too.
+/// Throws: DataError where the folder is missing; IoError where the disk fails. Damage is in the report, not thrown.
+[[nodiscard]] VerifyReport verify_checkpoint(FileSystem& files, const std::filesystem::path& step_folder);
+
+/// "step-00001200: whole (3 files, 228.9 MB)", or a line for each problem.
+[[nodiscard]] std::string to_text(const VerifyReport& report);
+
+/// One entry of a state, in words: "float32 [64, 1, 3, 3]", or a scalar's canonical JSON.
+struct EntryDescription {
+  std::string name;
+  std::string value;
+  std::uint64_t bytes = 0;
+  std::int64_t elements = 0;
+};
+
+/// What a checkpoint holds.
+struct CheckpointDescription {
+  std::filesystem::path path;
+  Manifest manifest;
+  std::map<std::string, std::vector<EntryDescription>> states;
+};
+
+/// Throws: DataError where it does not verify; IoError.
+[[nodiscard]] CheckpointDescription describe_checkpoint(const Checkpoint& checkpoint);
+
+/// Some lines for a person: the manifest, then every state with its entries.
+[[nodiscard]] std::string to_text(const CheckpointDescription& description);
+
+/// One SHA-256 (64 hexadecimal digits) over all states, sorted by name: each entry's name, dtype, shape and row-major
+/// little-endian bytes, scalars as canonical JSON. Equal for equal state, whatever the time, host, path or version.
+/// Throws: DataError where it does not verify; IoError.
+[[nodiscard]] std::string checkpoint_digest(const Checkpoint& checkpoint);
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// safetensors files: a StateDict on disk, readable by every tool that reads safetensors. No pickle, nothing is
+// executed. The byte grammar is docs/formats/safetensors.md.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "lockstep/base/file_system.h"
+#include "lockstep/tensor/state_dict.h"
+
+namespace lockstep {
+
+/// What identifies a file's content.
+struct FileDigest {
+  std::uint64_t bytes = 0;
+  std::string xxh3_128;  ///< 32 hexadecimal digits, most significant first
+
+  bool operator==(const FileDigest&) const = default;
+};
+
+/// A safetensors file's `__metadata__`: free text by name.
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+/// Writes `state` to `path` and returns when it is on the disk. Tensors go out row-major whatever their strides; plain
+/// values become entries `scalar.<name>` of `__metadata__`, as canonical JSON.
+///
+/// Blocks: yes. Cost: one tensor's copy at a time, only for tensors that are not contiguous or not on the CPU.
+/// Throws: UsageError naming the entry where a tensor is undefined, sparse, or of a type that the format lacks;
+/// IoError.
+FileDigest write_safetensors(FileSystem& files, const std::filesystem::path& path, const StateDict& state,
+                             const SafetensorsMetadata& metadata = {});
+
+/// Reads a file of anyone's making. Tensors are contiguous, on the CPU, and share the one buffer that the file was read
+/// into. `metadata`, where given, receives what is no `scalar.` entry.
+/// Throws: DataError naming the file and what is wrong with it; IoError.
+[[nodiscard]] StateDict read_safetensors(FileSystem& files, const std::filesystem::path& path,
+                                         SafetensorsMetadata* metadata = nullptr);
+
+}  // namespace lockstep

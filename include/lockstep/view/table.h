@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables for people: aligned columns, printed row by row as results come, or whole.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/view/terminal.h"
+
+namespace lockstep::view {
+
+/// One column. Rows are streamed, so its width is fixed when the header is printed.
+struct Column {
+  std::string title;
+  int width = 0;  ///< at least this; the title's width where that is more
+  Align align = Align::kRight;
+};
+
+/// Rows under a header. The texts have no trailing spaces and end with a line end.
+/// Example: Table table({{"epoch", 9}, {"loss", 8}}); print(table.header()); print(table.row({"1/150", "0.1042"}));
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns);
+
+  /// Titles and a rule below them.
+  [[nodiscard]] std::string header() const;
+  /// Throws: UsageError where the number of cells is not that of the columns.
+  [[nodiscard]] std::string row(const std::vector<std::string>& cells) const;
+
+ private:
+  std::vector<Column> columns_;
+};
+
+/// Header and rows at once, each column as wide as its widest cell.
+[[nodiscard]] std::string render_table(std::vector<Column> columns, const std::vector<std::vector<std::string>>& rows);
+
+/// One kind of mistake of a classifier.
+struct Confusion {
+  std::string truth;
+  std::string predicted;
+  std::int64_t count = 0;
+};
+
+/// "predicted O where 0 stood: 12 times", the `limit` most frequent first; a line that says so where there is none.
+[[nodiscard]] std::string render_confusions(std::vector<Confusion> confusions, std::size_t limit = 10);
+
+}  // namespace lockstep::view
