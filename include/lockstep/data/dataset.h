@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a data set is: a size and a sample per index. Loader workers are threads, so a local class or a lambda will do.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include <any>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/data/sample_random.h"
+
+namespace lockstep {
+
+/// One example. Where samples are stacked, all have the same shapes and dtypes.
+struct Sample {
+  at::Tensor data;
+  at::Tensor target;  ///< may be undefined: then the batch's is, too
+};
+
+/// What a sample may depend on besides its index: random choices come from `random` and nowhere else, so that they do
+/// not depend on how many workers there are.
+struct SampleContext {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+  std::int64_t index = 0;
+  SampleRandom random;
+
+  SampleContext(std::uint64_t seed_, std::int64_t epoch_, std::int64_t index_)
+      : seed(seed_),
+        epoch(epoch_),
+        index(index_),
+        random(seed_, static_cast<std::uint64_t>(epoch_), static_cast<std::uint64_t>(index_)) {}
+};
+
+/// Consecutive samples of one rank, put together.
+struct Batch {
+  at::Tensor data;
+  at::Tensor target;
+  std::vector<std::int64_t> indices;  ///< the samples' indices in the data set
+  std::int64_t size = 0;              ///< how many samples; the last batch of an epoch may be smaller
+  std::int64_t step = 0;              ///< its place in the epoch, from 0: step + 1 is where a resumed run starts
+  std::any extra;                     ///< whatever a collate function adds
+};
+
+/// Thread-safe: size() and get() must be; several workers call get() at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  /// Sample `index`, 0 <= index < size(). What it throws reaches the loop over the loader, at the batch it belongs to.
+  virtual Sample get(std::int64_t index, SampleContext& context) = 0;
+};
+
+/// Shapes and dtypes that every sample of a set has. An empty target type: no target.
+struct SampleSpec {
+  std::vector<std::int64_t> data_shape;
+  c10::ScalarType data_type = c10::ScalarType::Float;
+  std::vector<std::int64_t> target_shape;
+  c10::ScalarType target_type = c10::ScalarType::Undefined;  ///< Undefined: samples have no target
+};
+
+/// Where one sample of a batch goes: rows of the batch's tensors, uninitialised, contiguous.
+struct SampleSlot {
+  void* data = nullptr;
+  void* target = nullptr;  ///< nullptr where the spec has no target
+
+  template <class T>
+  [[nodiscard]] T* data_as() const noexcept {
+    return static_cast<T*>(data);
+  }
+  template <class T>
+  [[nodiscard]] T* target_as() const noexcept {
+    return static_cast<T*>(target);
+  }
+};
+
+/// The fast path: samples of one shape, written straight into the batch, without a tensor for each.
+/// Thread-safe: spec() and get_into() must be.
+class FixedShapeDataset : public Dataset {
+ public:
+  /// The same at each call.
+  [[nodiscard]] virtual SampleSpec spec() const = 0;
+  /// Writes all elements of sample `index` into `slot`.
+  virtual void get_into(std::int64_t index, SampleContext& context, SampleSlot slot) = 0;
+  /// get_into() a fresh sample.
+  Sample get(std::int64_t index, SampleContext& context) override;
+};
+
+/// What takes a data set takes this: a shared_ptr to one, or one by value (it is moved in).
+class DatasetHandle {
+ public:
+  template <std::derived_from<Dataset> D>
+  DatasetHandle(std::shared_ptr<D> dataset) : dataset_(std::move(dataset)) {}  // NOLINT(google-explicit-constructor)
+
+  template <class D>
+  requires std::derived_from<std::remove_cvref_t<D>, Dataset> DatasetHandle(
+      D&& dataset)  // NOLINT(google-explicit-constructor)
+      : dataset_(std::make_shared<std::remove_cvref_t<D>>(std::forward<D>(dataset))) {}
+
+  [[nodiscard]] const std::shared_ptr<Dataset>& get() const noexcept { return dataset_; }
+
+ private:
+  std::shared_ptr<Dataset> dataset_;
+};
+
+/// The data set behind make_dataset() and transform().
+class FunctionDataset final : public Dataset {
+ public:
+  using Function = std::function<Sample(std::int64_t, SampleContext&)>;
+  FunctionDataset(std::int64_t size, Function function);
+  [[nodiscard]] std::int64_t size() const override { return size_; }
+  Sample get(std::int64_t index, SampleContext& context) override { return function_(index, context); }
+
+ private:
+  std::int64_t size_;
+  Function function_;
+};
+
+/// A data set of `size` samples from a callable (index) -> Sample or (index, SampleContext&) -> Sample, which several
+/// threads call at once.
+/// Throws: UsageError where size is negative.
+/// Example: auto squares = make_dataset(100, [](int64_t i) { return Sample{at::full({1}, i), at::full({1}, i * i)}; });
+template <class F>
+[[nodiscard]] std::shared_ptr<Dataset> make_dataset(std::int64_t size, F function) {
+  if constexpr (std::invocable<F&, std::int64_t, SampleContext&>) {
+    return std::make_shared<FunctionDataset>(size, std::move(function));
+  } else {
+    static_assert(std::invocable<F&, std::int64_t>, "the callable takes (index) or (index, SampleContext&)");
+    return std::make_shared<FunctionDataset>(
+        size,
+        [call = std::move(function)](std::int64_t index, SampleContext&) mutable -> Sample { return call(index); });
+  }
+}
+
+/// `dataset` with every sample passed through `change`: Sample -> Sample, or (Sample, SampleContext&) -> Sample.
+template <class F>
+[[nodiscard]] std::shared_ptr<Dataset> transform(const DatasetHandle& dataset, F change) {
+  auto function = [inner = dataset.get(), call = std::move(change)](std::int64_t index,
+                                                                    SampleContext& context) mutable -> Sample {
+    if constexpr (std::invocable<F&, Sample, SampleContext&>) {
+      return call(inner->get(index, context), context);
+    } else {
+      return call(inner->get(index, context));
+    }
+  };
+  return std::make_shared<FunctionDataset>(dataset.get()->size(), std::move(function));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// PNG and JPEG into plain bytes, judged as foreign input: every fault is told with the file's name. No torch header.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/result.h"
+
+namespace lockstep {
+
+enum class ColorMode {
+  kGray,  ///< ITU-R 601 luma, the same bits as Pillow's convert("L"); alpha is dropped
+  kRgb,   ///< alpha is dropped
+};
+
+struct ImageSize {
+  std::int64_t width = 0;
+  std::int64_t height = 0;
+
+  bool operator==(const ImageSize&) const = default;
+};
+
+/// Pixels in rows from the top, channels interleaved, 8 bits each (deeper files keep their upper 8).
+struct Image {
+  ImageSize size;
+  std::int64_t channels = 1;
+  std::vector<std::uint8_t> pixels;
+};
+
+/// Decodes the bytes of a PNG or JPEG file, told apart by their first bytes.
+/// Thread-safe: yes. Cost: at most 16,384 pixels a side, else a Failure.
+[[nodiscard]] Result<Image> decode_image(std::string_view bytes, ColorMode mode);
+
+/// Reads and decodes a file.
+/// Throws: DataError naming the file where it is missing, empty, truncated, or neither PNG nor JPEG; IoError.
+[[nodiscard]] Image read_image(const std::filesystem::path& path, ColorMode mode);
+
+/// Resamples to `size` (OpenCV's area method where it shrinks, linear where it grows).
+[[nodiscard]] Image resize_image(const Image& image, ImageSize size);
+
+/// Writes channels x height x width floats, value / 255, to `out`.
+void to_float_chw(const Image& image, float* out) noexcept;
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder of images as a data set, in the order of the file names. What the target is, the caller says.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/decode.h"
+
+namespace lockstep {
+
+/// The files of a folder that have one of the wanted extensions.
+struct FileList {
+  std::vector<std::filesystem::path> paths;  ///< sorted by name
+  std::int64_t ignored = 0;                  ///< entries with other names, or no regular files
+};
+
+/// Lists `folder` itself, not the folders in it; ".png" also finds ".PNG". Ignored entries are counted in a note.
+/// Throws: DataError where the folder is missing, is none, or has no such file.
+[[nodiscard]] FileList list_files(const std::filesystem::path& folder,
+                                  const std::vector<std::string>& extensions = {".png", ".jpg", ".jpeg"});
+
+/// How a file gets its target: `write` fills `shape` elements of `type`. Thread-safe: write must be.
+struct ImageTarget {
+  std::vector<std::int64_t> shape;
+  c10::ScalarType type = c10::ScalarType::Float;
+  std::function<void(const std::filesystem::path& file, void* out)> write;
+};
+
+struct ImageFolderOptions {
+  ColorMode color = ColorMode::kGray;
+  ImageSize size = {};      ///< 0 x 0: the first file's
+  bool resize = false;      ///< resample files of another size; otherwise they are an error
+  ImageTarget target = {};  ///< without `write`: no target
+};
+
+/// Images as float32 C x H x W in 0 .. 1.
+/// Throws: from get: DataError naming the file where it is no good image or has another size.
+class ImageFolder final : public FixedShapeDataset {
+ public:
+  /// Throws: as list_files().
+  ImageFolder(const std::filesystem::path& folder, ImageFolderOptions options);
+  /// The given files, in the given order. Throws: UsageError where there is none.
+  ImageFolder(std::vector<std::filesystem::path> files, ImageFolderOptions options);
+
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
+  [[nodiscard]] SampleSpec spec() const override;
+  void get_into(std::int64_t index, SampleContext& context, SampleSlot slot) override;
+
+  [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
+  [[nodiscard]] ImageSize image_size() const noexcept { return options_.size; }
+
+ private:
+  std::vector<std::filesystem::path> files_;
+  ImageFolderOptions options_;
+};
+
+/// One file as ImageFolder would give it: C x H x W floats at `out`.
+/// Throws: DataError naming the file, with both sizes where it has another than `options.size`.
+void read_image_into(const std::filesystem::path& file, const ImageFolderOptions& options, float* out);
+
+}  // namespace lockstep

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// DataLoader: batches of a data set, made ahead by threads, in the same order and with the same content whatever their
+// number. It knows a ShardSpec, never a process group.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <vector>
+
+#include "lockstep/base/rank.h"
+#include "lockstep/data/dataset.h"
+
+namespace lockstep {
+
+/// What happens to the samples that do not divide by the number of shards.
+enum class Remainder {
+  kPad,   ///< the first samples are repeated: every shard has the same number (training)
+  kDrop,  ///< the last samples are left out: every shard has the same number
+  kKeep,  ///< nothing is repeated or left out: shards may differ by one sample (evaluation)
+};
+
+/// Puts samples together; `size`, `indices` and `step` of what it returns are filled in by the loader.
+using Collate = std::function<Batch(std::vector<Sample>)>;
+
+struct DataLoaderOptions {
+  std::int64_t batch_size = 1;
+  std::int64_t workers = 0;          ///< threads that load; 0: the calling thread does. They live as long as the loader
+  std::int64_t prefetch_factor = 2;  ///< batches made ahead per worker
+  bool shuffle = false;
+  bool drop_last = false;  ///< leave out a last batch that is not full
+  std::uint64_t seed = 0;  ///< of the order and of each sample's random numbers
+  ShardSpec shard = {};    ///< which part of the set this loader reads
+  Remainder remainder = Remainder::kPad;
+  bool pin_memory = false;    ///< page-locked batches for copies to a GPU; without one it changes nothing
+  Collate collate = nullptr;  ///< default: stack data and targets
+};
+
+/// Something that knows its share of the data, such as a Job.
+template <class T>
+concept Sharded = requires(const T& value) {
+  { value.shard() } -> std::convertible_to<ShardSpec>;
+};
+
+/// Lifetime: ends its threads when destroyed, even where batches wait or a sample is being loaded (it waits for that
+/// one). Thread-safe: no; one epoch at a time. Example: for (auto& batch : loader.epoch(e)) train(batch.data,
+/// batch.target);
+class DataLoader {
+ public:
+  class Epoch;
+
+  /// Throws: UsageError where an option is out of range.
+  explicit DataLoader(const DatasetHandle& dataset, DataLoaderOptions options = {});
+
+  /// The same with `job`'s share as the shard.
+  template <Sharded Job>
+  DataLoader(const DatasetHandle& dataset, const Job& job, DataLoaderOptions options = {})
+      : DataLoader(dataset, with_shard(std::move(options), job.shard())) {}
+
+  ~DataLoader();
+  DataLoader(DataLoader&&) noexcept;
+  DataLoader& operator=(DataLoader&&) noexcept;
+  DataLoader(const DataLoader&) = delete;
+  DataLoader& operator=(const DataLoader&) = delete;
+
+  /// The batches of `epoch` from the `start_batch`-th on (to resume after that many consumed ones). Loading starts at
+  /// once; an older epoch of this loader ends.
+  /// Throws: UsageError where epoch or start_batch is negative, or start_batch is beyond steps_per_epoch().
+  [[nodiscard]] Epoch epoch(std::int64_t epoch, std::int64_t start_batch = 0);
+
+  /// Batches of an epoch on this shard.
+  [[nodiscard]] std::int64_t steps_per_epoch() const noexcept;
+  /// Samples of an epoch on this shard, with padding, without what drop_last leaves out.
+  [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;
+  /// The indices that this shard reads in `epoch`, in order (before drop_last).
+  [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const;
+  [[nodiscard]] const DataLoaderOptions& options() const noexcept;
+  [[nodiscard]] const std::shared_ptr<Dataset>& dataset() const noexcept;
+
+ private:
+  class Impl;
+  static DataLoaderOptions with_shard(DataLoaderOptions options, ShardSpec shard) {
+    options.shard = shard;
+    return options;
+  }
+  std::unique_ptr<Impl> impl_;
+};
+
+/// One pass over the shard, for a range-for. Leaving the loop early is fine.
+/// Lifetime: the loader outlives it.
+class DataLoader::Epoch {
+ public:
+  class Iterator;
+
+  Epoch(Impl* loader, std::int64_t ticket) noexcept : loader_(loader), ticket_(ticket) {}
+  ~Epoch();
+  Epoch(Epoch&& other) noexcept;
+  Epoch& operator=(Epoch&&) = delete;
+  Epoch(const Epoch&) = delete;
+  Epoch& operator=(const Epoch&) = delete;
+
+  /// The next batch, or nullptr at the end. The batch lives until the next call; moving from it is fine.
+  /// Blocks: until the batch is there.
+  /// Throws: what the data set threw for a sample of this batch. UsageError where another epoch was started since.
+  Batch* next();
+
+  /// Fetches the first batch; a second call goes on where the first stopped.
+  Iterator begin();
+  [[nodiscard]] static std::default_sentinel_t end() noexcept { return {}; }
+
+ private:
+  Impl* loader_;
+  std::int64_t ticket_;
+  Batch batch_;
+};
+
+/// An input iterator over batches.
+class DataLoader::Epoch::Iterator {
+ public:
+  using value_type = Batch;
+  using difference_type = std::ptrdiff_t;
+
+  explicit Iterator(Epoch* epoch) : epoch_(epoch), batch_(epoch->next()) {}
+  Batch& operator*() const noexcept { return *batch_; }
+  Batch* operator->() const noexcept { return batch_; }
+  Iterator& operator++() {
+    batch_ = epoch_->next();
+    return *this;
+  }
+  void operator++(int) { ++*this; }
+  bool operator==(std::default_sentinel_t) const noexcept { return batch_ == nullptr; }
+
+ private:
+  Epoch* epoch_;
+  Batch* batch_;
+};
+
+inline DataLoader::Epoch::Iterator DataLoader::Epoch::begin() { return Iterator(this); }
+
+}  // namespace lockstep
