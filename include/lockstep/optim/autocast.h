@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Automatic mixed precision as scopes: a region that computes in bf16 or fp16, and an evaluation inside it.
+#pragma once
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <lockstep/tensor/torch_version.h>
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+enum class Amp { kNone, kBf16, kFp16 };
+
+/// "none", "bf16", "fp16" and back.
+/// Throws: UsageError listing them.
+[[nodiscard]] Amp amp_from_name(std::string_view name);
+[[nodiscard]] std::string to_string(Amp amp);
+
+struct AutocastOptions {
+  /// libtorch keeps the cast copy of a weight for the rest of the region, even when the weight changes. Off by default,
+  /// because from C++ a stale copy trains on old weights, and one made under no_grad swallows the gradient. Worth it
+  /// only where a weight is used many times in a region (recurrent nets) and does not change in it.
+  bool weight_cache = false;
+};
+
+/// Until it goes out of scope, eligible operations of this thread run in `amp` on `device`; kNone: in full precision.
+/// Nests; the state before returns at its end, and the weight cache is then empty. Backward stays outside.
+///
+/// Throws: UsageError for fp16 on the CPU and for devices that are neither CPU nor CUDA.
+/// Example: lockstep::Autocast autocast{job.device().type(), lockstep::Amp::kBf16};
+class [[nodiscard]] Autocast {
+ public:
+  Autocast(c10::DeviceType device, Amp amp, AutocastOptions options = {});
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  c10::DeviceType device_;
+  tensor::AutocastState before_;
+};
+
+/// No gradients until it goes out of scope, and no weight copies either: an evaluation inside an Autocast that uses the
+/// weight cache neither sees old weights nor leaves copies that would swallow the gradient of the training forward.
+class [[nodiscard]] NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  at::NoGradGuard guard_;
+  bool cache_before_;
+};
+
+}  // namespace lockstep

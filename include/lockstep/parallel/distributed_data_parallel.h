@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// DistributedDataParallel: the wrapper that keeps the copies of a module on all ranks equal while they train. A thin
+// template over parallel::DdpCore, so that no torch/nn header is needed here.
+#pragma once
+
+#include <lockstep/tensor/named_tensors.h>
+#include <lockstep/tensor/state_dict.h>
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace lockstep {
+
+class ProcessGroup;
+
+struct DdpOptions {
+  // What it does
+  bool broadcast_buffers = true;  ///< before each training forward every rank takes rank 0's buffers (batch norm)
+  bool allow_unused = false;      ///< a parameter without a gradient in a synced backward counts as zero, else an error
+  // How fast it is
+  std::int64_t first_bucket_bytes = std::int64_t{1} << 20;  ///< small, so that the first reduction starts early
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;       ///< a bucket is closed once it holds this much
+};
+
+namespace parallel {
+
+class Reducer;
+
+/// All of DistributedDataParallel that does not depend on the module's type.
+class DdpCore {
+ public:
+  /// What the module held when asked.
+  struct State {
+    NamedTensors parameters;
+    NamedTensors buffers;
+  };
+
+  /// Collective: yes.  Throws: UsageError naming the parameter or buffer that differs over the ranks.
+  DdpCore(State state, ProcessGroup& group, const DdpOptions& options);
+  ~DdpCore();
+  DdpCore(DdpCore&&) noexcept;
+  DdpCore& operator=(DdpCore&&) noexcept;
+
+  /// Checks that the parameters are still those that were wrapped, and in training spreads rank 0's buffers.
+  void before_forward(const State& now, bool training);
+  void set_sync(bool sync);
+  [[nodiscard]] bool sync() const;
+  [[nodiscard]] const Reducer& reducer() const { return *reducer_; }
+
+ private:
+  std::shared_ptr<Reducer> reducer_;
+};
+
+/// The shared module behind what a user passes: a ModuleHolder, a shared_ptr, or a module by value (moved in).
+template <class Module>
+auto share_module(Module&& module) {
+  if constexpr (requires { module.ptr(); }) {
+    return module.ptr();
+  } else if constexpr (requires { module.use_count(); }) {
+    return module;
+  } else {
+    static_assert(!std::is_lvalue_reference_v<Module>, "pass std::move(net), a std::shared_ptr or a ModuleHolder");
+    return std::make_shared<std::remove_cvref_t<Module>>(std::forward<Module>(module));
+  }
+}
+
+template <class Module>
+using SharedModule = typename decltype(share_module(std::declval<Module>()))::element_type;
+
+/// Anything with a group(): a Job.
+template <class Job>
+concept HasGroup = requires(Job& job) {
+  { job.group() } -> std::convertible_to<ProcessGroup&>;
+};
+
+}  // namespace parallel
+
+/// While one lives, backward of its model accumulates locally; the next synced backward reduces the whole sum.
+class [[nodiscard]] NoSync {
+ public:
+  explicit NoSync(parallel::DdpCore& core) : core_(core), before_(core.sync()) { core_.set_sync(false); }
+  ~NoSync() { core_.set_sync(before_); }
+  NoSync(const NoSync&) = delete;
+  NoSync& operator=(const NoSync&) = delete;
+
+ private:
+  parallel::DdpCore& core_;
+  bool before_;
+};
+
+/// Data-parallel training of `Net`, a torch module: gradients are averaged over the ranks while backward runs.
+///
+/// 1. Construction compares names, shapes and dtypes over the ranks, then every rank takes rank 0's values.
+/// 2. forward in training spreads rank 0's buffers; evaluation communicates nothing and may run on one rank alone.
+/// 3. After backward, gradients are equal on all ranks; with more than one rank they are views of the buckets, in the
+///    parameters' own strides, whatever was in grad() before.
+///
+/// Collective: construction, forward in training mode with gradients on (where there are buffers), and backward: every
+///             rank, in the same order.
+/// Lifetime:   the group outlives it. Parameters stay the module's for good: replacing one is an error that names it.
+/// Throws:     UsageError for what differs over the ranks, an unused or a replaced parameter; from backward and forward
+///             also what the group throws (PeerError, TimeoutError).
+/// Example:    lockstep::DistributedDataParallel model{Net(), job};
+template <class Net>
+class DistributedDataParallel {
+ public:
+  template <class Module>
+  DistributedDataParallel(Module&& module, ProcessGroup& group, const DdpOptions& options = {})
+      : module_(parallel::share_module(std::forward<Module>(module))), core_(state(), group, options) {}
+
+  template <class Module, parallel::HasGroup Job>
+  DistributedDataParallel(Module&& module, Job& job, const DdpOptions& options = {})
+      : DistributedDataParallel(std::forward<Module>(module), static_cast<ProcessGroup&>(job.group()), options) {}
+
+  template <class... Args>
+  decltype(auto) operator()(Args&&... args) {
+    core_.before_forward(state(), module_->is_training());
+    return module_->forward(std::forward<Args>(args)...);
+  }
+  template <class... Args>
+  decltype(auto) forward(Args&&... args) {
+    return (*this)(std::forward<Args>(args)...);
+  }
+
+  /// The inner module: its parameters are the wrapped ones.
+  [[nodiscard]] Net& module() const { return *module_; }
+  [[nodiscard]] const std::shared_ptr<Net>& ptr() const { return module_; }
+  [[nodiscard]] auto parameters() const { return module_->parameters(); }
+  [[nodiscard]] auto named_parameters() const { return module_->named_parameters(); }
+  [[nodiscard]] auto named_buffers() const { return module_->named_buffers(); }
+  void train(bool on = true) { module_->train(on); }
+  void eval() { module_->eval(); }
+
+  /// Names of the inner module. Collective: no.
+  [[nodiscard]] StateDict state_dict() const { return model_state_dict(*module_); }
+  /// Collective: no; load the same on every rank.  Throws: DataError as load_model_state_dict().
+  void load_state_dict(const StateDict& state) { load_model_state_dict(*module_, state); }
+
+  /// Example: { auto local = model.no_sync(); model(a).sum().backward(); }
+  [[nodiscard]] NoSync no_sync() { return NoSync(core_); }
+
+  [[nodiscard]] const parallel::Reducer& reducer() const { return core_.reducer(); }
+
+ private:
+  [[nodiscard]] parallel::DdpCore::State state() const {
+    return {named_parameters_of(*module_), named_buffers_of(*module_)};
+  }
+
+  std::shared_ptr<Net> module_;
+  parallel::DdpCore core_;
+};
+
+template <class Module, class Group>
+DistributedDataParallel(Module&&, Group&) -> DistributedDataParallel<parallel::SharedModule<Module>>;
+template <class Module, class Group>
+DistributedDataParallel(Module&&, Group&, DdpOptions) -> DistributedDataParallel<parallel::SharedModule<Module>>;
+
+}  // namespace lockstep

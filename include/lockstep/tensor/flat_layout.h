@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where named tensors lie in one flat buffer: optimizer state and gradient buckets share this rule.
+#pragma once
+
+#include <lockstep/tensor/named_tensors.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::tensor {
+
+/// One tensor's place. Flat order is memory order: element i of the slot is element i of the tensor's own memory.
+struct FlatSlot {
+  std::string name;
+  std::int64_t offset = 0;  ///< in elements from the start of the buffer; a multiple of 64 bytes
+  std::int64_t numel = 0;
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> strides;  ///< the tensor's own where it is dense, else contiguous
+};
+
+/// The places of several tensors of one dtype.
+struct FlatLayout {
+  std::vector<FlatSlot> slots;
+  std::int64_t numel = 0;  ///< of the whole buffer, padding included
+};
+
+/// Lays `items` out one after another, each start padded to 64 bytes.
+/// Throws: UsageError naming the first item whose dtype is not `dtype`.
+[[nodiscard]] FlatLayout flat_layout(const NamedTensors& items, at::ScalarType dtype);
+
+/// The part of `buffer` that belongs to `slot`, with the slot's sizes and strides. Lifetime: shares the buffer's
+/// storage.
+[[nodiscard]] at::Tensor flat_view(const at::Tensor& buffer, const FlatSlot& slot);
+
+}  // namespace lockstep::tensor

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model seen as a list of named tensors, so that optimizers, the reducer and checkpoints need no torch/nn header.
+#pragma once
+
+#include <lockstep/tensor/state_dict.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// Names with their tensors, in the model's registration order, each tensor once (under its first name).
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+namespace tensor {
+
+/// `items` without repeated tensors (tied weights) and undefined ones.
+[[nodiscard]] NamedTensors without_repeats(NamedTensors items);
+
+/// The module behind a torch::nn::ModuleHolder, a smart pointer, or the module itself.
+template <class Model>
+decltype(auto) module_of(Model& model) {
+  if constexpr (requires { model.named_parameters(); }) {
+    return (model);
+  } else {
+    return (*model);
+  }
+}
+
+template <class OrderedDict>
+[[nodiscard]] NamedTensors from_ordered_dict(const OrderedDict& dict) {
+  NamedTensors items;
+  for (const auto& item : dict) items.emplace_back(item.key(), item.value());
+  return without_repeats(std::move(items));
+}
+
+}  // namespace tensor
+
+/// The parameters of a torch module, of its holder or pointer, or of a DistributedDataParallel.
+template <class Model>
+[[nodiscard]] NamedTensors named_parameters_of(Model& model) {
+  return tensor::from_ordered_dict(tensor::module_of(model).named_parameters());
+}
+
+/// The buffers (batch-norm statistics, ...) of the same.
+template <class Model>
+[[nodiscard]] NamedTensors named_buffers_of(Model& model) {
+  return tensor::from_ordered_dict(tensor::module_of(model).named_buffers());
+}
+
+/// `items` as a StateDict; the tensors are shared, not copied.
+[[nodiscard]] StateDict to_state_dict(const NamedTensors& items);
+
+/// Copies the entries of `state` into the tensors of the same names.
+/// Throws: DataError naming the first entry that is missing, unknown or of another shape or dtype; nothing is copied
+/// then.
+void load_tensors(const NamedTensors& items, const StateDict& state);
+
+/// Parameters and buffers of a model, in name order; the tensors are shared, not copied.
+template <class Model>
+[[nodiscard]] StateDict model_state_dict(Model& model) {
+  StateDict state = to_state_dict(named_parameters_of(model));
+  state.merge(to_state_dict(named_buffers_of(model)));
+  return state;
+}
+
+/// Copies a model_state_dict() into a model.
+/// Throws: DataError naming the first entry that is missing, unknown or of another shape or dtype; nothing is copied
+/// then.
+template <class Model>
+void load_model_state_dict(Model& model, const StateDict& state) {
+  NamedTensors items = named_parameters_of(model);
+  for (auto& buffer : named_buffers_of(model)) items.push_back(std::move(buffer));
+  load_tensors(items, state);
+}
+
+}  // namespace lockstep

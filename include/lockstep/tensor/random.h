@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random streams: what a seed means, and a stream's whole state as a tensor that a checkpoint can hold.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// Seeds the default generators of all devices (torch::manual_seed).
+void seed_all(std::uint64_t seed);
+
+/// A CPU generator of its own: the numbers that Python's torch.Generator().manual_seed(seed) gives.
+[[nodiscard]] at::Generator make_generator(std::uint64_t seed);
+
+/// A seed for stream `stream` of a run with `seed`: neighbouring streams are unrelated.
+[[nodiscard]] std::uint64_t stream_seed(std::uint64_t seed, std::uint64_t stream);
+
+/// The state of the default CPU generator (dropout, initialisation), and its return.
+/// Throws: set_random_state throws DataError where `state` is no such state.
+[[nodiscard]] at::Tensor random_state();
+void set_random_state(const at::Tensor& state);
+
+}  // namespace lockstep

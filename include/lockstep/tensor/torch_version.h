@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only place that knows which libtorch this is: whatever changed between 1.13 and 2.x is called through here.
+#pragma once
+
+#include <c10/core/DeviceType.h>
+#include <c10/core/ScalarType.h>
+
+#include <string>
+
+namespace lockstep::tensor {
+
+/// The libtorch that Lockstep was built with, as "1.13.1".
+[[nodiscard]] std::string libtorch_version();
+
+/// The autocast state of this thread for one kind of device.
+struct AutocastState {
+  bool enabled = false;
+  c10::ScalarType dtype = c10::ScalarType::BFloat16;
+  bool weight_cache = true;  ///< shared by all kinds of devices
+};
+
+/// Throws: UsageError for a device that is neither CPU nor CUDA.
+[[nodiscard]] AutocastState autocast_state(c10::DeviceType device);
+void set_autocast_state(c10::DeviceType device, const AutocastState& state);
+
+}  // namespace lockstep::tensor
