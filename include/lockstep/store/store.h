@@ -32,6 +32,8 @@ class Store {
   virtual void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) = 0;
   /// True where the key was set.
   virtual bool remove(const std::string& key) = 0;
+  /// Ends every waiting verb of this client, in whatever thread, and all later ones, with PeerError.
+  virtual void shut_down() noexcept {}
 };
 
 /// Where a store is and the secret that opens it.

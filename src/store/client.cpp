@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// A store client: each verb in progress has a connection of its own, so that a thread that waits for a key never holds
+// up a thread that sets one. Connections are kept for the next verb.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/store/store.h"
+#include "store/socket.h"
+#include "store/table.h"
+#include "store/wire.h"
+
+namespace lockstep {
+namespace {
+
+using store::FrameReader;
+using store::FrameWriter;
+using store::Outcome;
+using store::Socket;
+using store::Status;
+using store::Verb;
+
+// A server answers at once; one that is silent for so long is stopped or cut off.
+constexpr auto kAnswerLimit = std::chrono::seconds(60);
+constexpr auto kFirstPause = std::chrono::milliseconds(10);
+constexpr auto kLongestPause = std::chrono::milliseconds(500);
+
+TimePoint now() { return SystemClock::instance().now(); }
+
+class Client final : public Store {
+ public:
+  Client(StoreAddress address, Socket first) : address_(std::move(address)) {
+    idle_.push_back(std::make_shared<Socket>(std::move(first)));
+  }
+
+  void set(const std::string& key, const std::string& value) override {
+    expect_ok(exchange(FrameWriter(Verb::kSet).string(key).string(value).take()));
+  }
+
+  std::optional<std::string> try_get(const std::string& key) override {
+    const Reply reply = exchange(FrameWriter(Verb::kTryGet).string(key).take());
+    if (reply.status == Status::kAbsent) return std::nullopt;
+    return string_of(reply);
+  }
+
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    return string_of(exchange(FrameWriter(Verb::kGet).number(timeout.count()).string(key).take(), timeout));
+  }
+
+  std::int64_t add(const std::string& key, std::int64_t delta) override {
+    const Reply reply = exchange(FrameWriter(Verb::kAdd).string(key).number(delta).take());
+    expect_ok(reply);
+    FrameReader fields(reply.fields);
+    return fields.number();
+  }
+
+  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) override {
+    return string_of(exchange(FrameWriter(Verb::kCompareSet).string(key).string(expected).string(desired).take()));
+  }
+
+  void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) override {
+    expect_ok(exchange(FrameWriter(Verb::kWait).number(timeout.count()).strings(keys).take(), timeout));
+  }
+
+  bool remove(const std::string& key) override {
+    const Reply reply = exchange(FrameWriter(Verb::kRemove).string(key).take());
+    if (reply.status == Status::kAbsent) return false;
+    expect_ok(reply);
+    return true;
+  }
+
+  void shut_down() noexcept override {
+    std::lock_guard lock(mutex_);
+    is_shut_down_ = true;
+    for (const auto& socket : busy_) socket->shut_down();
+    idle_.clear();
+  }
+
+ private:
+  struct Reply {
+    Status status;
+    std::string fields;
+  };
+  using SocketPtr = std::shared_ptr<Socket>;
+
+  Reply exchange(const std::string& frame, std::chrono::milliseconds waits = {}) {
+    if (frame.size() > store::kMaxFrameBytes) {
+      throw UsageError(fmt::format("a store request of {} is larger than {}", text::bytes(frame.size()),
+                                   text::bytes(store::kMaxFrameBytes)));
+    }
+    // Hours are as good as for ever, and never overflow the clock.
+    waits = std::clamp<std::chrono::milliseconds>(waits, std::chrono::milliseconds(0), std::chrono::hours(24 * 365));
+    const auto deadline = now() + waits + kAnswerLimit;
+    const SocketPtr socket = borrow();
+    std::string body;
+    auto outcome = socket->send(frame, deadline);
+    if (outcome == Outcome::kDone) outcome = socket->receive(body, deadline);
+    give_back(socket, outcome == Outcome::kDone);
+    if (outcome == Outcome::kGone) throw_gone();
+    if (outcome == Outcome::kLate) {
+      throw TimeoutError(fmt::format("the store at {}:{} did not answer within {}", address_.host, address_.port,
+                                     text::duration(Seconds(waits + kAnswerLimit).count())));
+    }
+    Reply reply{static_cast<Status>(body[0]), body.substr(1)};
+    if (reply.status == Status::kTimeout) throw_timeout(reply, waits);
+    return reply;
+  }
+
+  SocketPtr borrow() {
+    {
+      std::lock_guard lock(mutex_);
+      if (is_shut_down_) throw_gone();
+      if (!idle_.empty()) {
+        auto socket = *busy_.insert(std::move(idle_.back())).first;
+        idle_.pop_back();
+        return socket;
+      }
+    }
+    auto opened = open(address_, now() + kAnswerLimit);
+    if (!opened) throw_gone();
+    auto socket = std::make_shared<Socket>(std::move(*opened));
+    std::lock_guard lock(mutex_);
+    if (is_shut_down_) throw_gone();
+    busy_.insert(socket);
+    return socket;
+  }
+
+  void give_back(const SocketPtr& socket, bool is_good) {
+    std::lock_guard lock(mutex_);
+    busy_.erase(socket);
+    if (is_good && !is_shut_down_) idle_.push_back(socket);
+  }
+
+  [[noreturn]] void throw_gone() const {
+    throw PeerError(fmt::format("the store at {}:{} is gone", address_.host, address_.port),
+                    "the launcher, or the rank that served the store, has ended: its output says why");
+  }
+
+  [[noreturn]] static void throw_timeout(const Reply& reply, std::chrono::milliseconds waits) {
+    FrameReader fields(reply.fields);
+    throw TimeoutError(store::timeout_message(fields.strings(), Seconds(waits).count()));
+  }
+
+  void expect_ok(const Reply& reply) const {
+    if (reply.status == Status::kOk) return;
+    FrameReader fields(reply.fields);
+    const std::string why = fields.string();
+    throw UsageError(fmt::format("the store at {}:{} refused a request: {}", address_.host, address_.port,
+                                 why.empty() ? "no reason given" : why));
+  }
+
+  std::string string_of(const Reply& reply) const {
+    expect_ok(reply);
+    FrameReader fields(reply.fields);
+    return fields.string();
+  }
+
+ public:
+  // Connects and shows the token. Throws UsageError for a wrong one.
+  static Result<Socket> open(const StoreAddress& address, TimePoint deadline) {
+    auto socket = Socket::connect(address.host, address.port, deadline);
+    if (!socket) return socket;
+    std::string body;
+    auto outcome = socket->send(FrameWriter(Verb::kHello).string(store::kMagic).string(address.token).take(), deadline);
+    if (outcome == Outcome::kDone) outcome = socket->receive(body, deadline);
+    if (outcome != Outcome::kDone) return Failure{"it accepts connections and does not answer as a Lockstep store"};
+    if (static_cast<Status>(body[0]) != Status::kOk) {
+      throw UsageError(fmt::format("the store at {}:{} refused our token", address.host, address.port),
+                       "give every node the same LOCKSTEP_TOKEN, and check that no other job uses this port");
+    }
+    return socket;
+  }
+
+ private:
+  const StoreAddress address_;
+  std::mutex mutex_;
+  bool is_shut_down_ = false;
+  std::vector<SocketPtr> idle_;
+  std::unordered_set<SocketPtr> busy_;
+};
+
+}  // namespace
+
+std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::milliseconds timeout) {
+  const auto deadline = now() + std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(0),
+                                                                      std::chrono::hours(24 * 365));
+  std::chrono::milliseconds pause = kFirstPause;
+  for (;;) {
+    auto socket = Client::open(address, std::max(deadline, now() + kFirstPause));
+    if (socket) return std::make_shared<Client>(address, std::move(*socket));
+    if (now() + pause >= deadline) {
+      throw TimeoutError(fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
+                                     text::duration(Seconds(timeout).count()), socket.error()),
+                         "check that the launcher of node 0 runs, and that its address and port can be reached");
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause);
+  }
+}
+
+}  // namespace lockstep

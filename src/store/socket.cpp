@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "store/wire.h"
+
+namespace lockstep::store {
+namespace {
+
+// False where the deadline passed first.
+bool wait_for(int fd, short events, TimePoint deadline) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SystemClock::instance().now()).count();
+    if (left <= 0) return false;
+    pollfd entry{fd, events, 0};
+    const int ready = ::poll(&entry, 1, static_cast<int>(std::min<std::int64_t>(left, 1 << 30)));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return true;  // the next call on the socket tells what is wrong
+  }
+}
+
+std::string words(int error) { return std::generic_category().message(error); }
+
+// On loopback a connection attempt to a free port of the ephemeral range can meet itself.
+bool is_own_echo(int fd) {
+  sockaddr_storage own{};
+  sockaddr_storage peer{};
+  socklen_t own_size = sizeof own;
+  socklen_t peer_size = sizeof peer;
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+         ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0 && own_size == peer_size &&
+         std::memcmp(&own, &peer, own_size) == 0;
+}
+
+// 0 or the error number.
+int connect_to(const addrinfo& address, TimePoint deadline, UniqueFd& out) {
+  UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
+  if (!fd.valid()) return errno;
+  const int on = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS) return errno;
+    if (!wait_for(fd.get(), POLLOUT, deadline)) return ETIMEDOUT;
+    int error = 0;
+    socklen_t size = sizeof error;
+    ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) return error;
+  }
+  if (is_own_echo(fd.get())) return ECONNREFUSED;
+  out = std::move(fd);
+  return 0;
+}
+
+}  // namespace
+
+Result<Socket> Socket::connect(const std::string& host, std::uint16_t port, TimePoint deadline) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int problem = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); problem != 0) {
+    return Failure{::gai_strerror(problem)};
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  int error = ECONNREFUSED;
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+    UniqueFd fd;
+    error = connect_to(*address, deadline, fd);
+    if (error == 0) return Socket(std::move(fd));
+  }
+  return Failure{words(error)};
+}
+
+Outcome Socket::send(const std::string& frame, TimePoint deadline) {
+  for (std::size_t sent = 0; sent < frame.size();) {
+    const auto count = ::send(fd_.get(), frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
+    if (count >= 0) {
+      sent += static_cast<std::size_t>(count);
+    } else if (errno == EAGAIN) {
+      if (!wait_for(fd_.get(), POLLOUT, deadline)) return Outcome::kLate;
+    } else if (errno != EINTR) {
+      return Outcome::kGone;
+    }
+  }
+  return Outcome::kDone;
+}
+
+Outcome Socket::receive(std::string& body, TimePoint deadline) {
+  char header[kHeaderBytes];
+  if (const auto outcome = receive_bytes(header, sizeof header, deadline); outcome != Outcome::kDone) return outcome;
+  const std::uint32_t length = read_length(header);
+  if (length == 0 || length > kMaxFrameBytes) return Outcome::kGone;
+  std::string bytes(length, '\0');
+  const auto outcome = receive_bytes(bytes.data(), bytes.size(), deadline);
+  if (outcome == Outcome::kDone) body = std::move(bytes);
+  return outcome;
+}
+
+Outcome Socket::receive_bytes(char* to, std::size_t count, TimePoint deadline) {
+  while (count > 0) {
+    const auto got = ::recv(fd_.get(), to, count, 0);
+    if (got > 0) {
+      to += got;
+      count -= static_cast<std::size_t>(got);
+    } else if (got == 0) {
+      return Outcome::kGone;
+    } else if (errno == EAGAIN) {
+      if (!wait_for(fd_.get(), POLLIN, deadline)) return Outcome::kLate;
+    } else if (errno != EINTR) {
+      return Outcome::kGone;
+    }
+  }
+  return Outcome::kDone;
+}
+
+void Socket::shut_down() const noexcept { ::shutdown(fd_.get(), SHUT_RDWR); }
+
+}  // namespace lockstep::store

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A TCP connection of a store client: whole frames, each with a deadline.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/result.h"
+
+namespace lockstep::store {
+
+/// How an exchange with the server ended.
+enum class Outcome { kDone, kLate, kGone };
+
+class Socket {
+ public:
+  /// One attempt at every address of `host`. The failure's words are the system's.
+  static Result<Socket> connect(const std::string& host, std::uint16_t port, TimePoint deadline);
+
+  Outcome send(const std::string& frame, TimePoint deadline);
+  /// `body` is only set when done. A frame larger than the wire allows counts as gone.
+  Outcome receive(std::string& body, TimePoint deadline);
+
+  /// Wakes a thread inside send() or receive(), which then says kGone. From any thread.
+  void shut_down() const noexcept;
+
+ private:
+  explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
+  Outcome receive_bytes(char* to, std::size_t count, TimePoint deadline);
+
+  UniqueFd fd_;
+};
+
+}  // namespace lockstep::store

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys and values, and what each verb does to them: shared by the server and the store inside a process. Knows neither
+// threads nor waiting.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace lockstep::store {
+
+class Table {
+ public:
+  void set(const std::string& key, std::string value) { values_[key] = std::move(value); }
+  [[nodiscard]] std::optional<std::string> find(const std::string& key) const;
+  /// The sum; none where the value is no decimal integer or the sum overflows.
+  std::optional<std::int64_t> add(const std::string& key, std::int64_t delta);
+  /// The value afterwards.
+  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
+  bool remove(const std::string& key) { return values_.erase(key) > 0; }
+  /// Those of `keys` that are unset.
+  [[nodiscard]] std::vector<std::string> missing(const std::vector<std::string>& keys) const;
+
+ private:
+  std::unordered_map<std::string, std::string> values_;
+};
+
+/// The message of a TimeoutError for keys that never came.
+[[nodiscard]] std::string timeout_message(const std::vector<std::string>& missing, double seconds);
+
+/// The message where add() met something else than a counter.
+[[nodiscard]] std::string not_a_counter_message(const std::string& key);
+
+}  // namespace lockstep::store

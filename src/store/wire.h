@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes that store clients and the server exchange; grammar: docs/formats/store.md. Parsing never throws: what
+// comes from the network is judged by ok(), not trusted.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::store {
+
+inline constexpr std::string_view kMagic = "lockstep-store/1";
+inline constexpr std::size_t kHeaderBytes = 4;
+inline constexpr std::uint32_t kMaxFrameBytes = 64U << 20U;
+// Before the token was shown a stranger may make the server hold this much, and no more.
+inline constexpr std::uint32_t kMaxHelloBytes = 4096;
+
+enum class Verb : std::uint8_t { kHello = 1, kSet, kTryGet, kGet, kAdd, kCompareSet, kWait, kRemove };
+enum class Status : std::uint8_t { kOk = 0, kAbsent, kTimeout, kRefused, kBadRequest };
+
+/// Builds a frame: the length comes first, everything is little-endian.
+class FrameWriter {
+ public:
+  explicit FrameWriter(Verb verb) : FrameWriter(static_cast<std::uint8_t>(verb)) {}
+  explicit FrameWriter(Status status) : FrameWriter(static_cast<std::uint8_t>(status)) {}
+
+  FrameWriter& string(std::string_view value);
+  FrameWriter& number(std::int64_t value);
+  FrameWriter& strings(const std::vector<std::string>& values);
+
+  /// The whole frame. The writer is used up.
+  [[nodiscard]] std::string take();
+
+ private:
+  explicit FrameWriter(std::uint8_t first) : bytes_(kHeaderBytes, '\0') { bytes_.push_back(static_cast<char>(first)); }
+
+  std::string bytes_;
+};
+
+/// Reads a frame's body. After the first field that does not fit, ok() is false and every field is empty.
+class FrameReader {
+ public:
+  explicit FrameReader(std::string_view body) : rest_(body) {}
+
+  std::uint8_t byte();
+  std::string string();
+  std::int64_t number();
+  std::vector<std::string> strings();
+
+  /// Everything fitted and nothing is left over.
+  [[nodiscard]] bool complete() const { return ok_ && rest_.empty(); }
+  [[nodiscard]] bool ok() const { return ok_; }
+
+ private:
+  std::string_view take(std::size_t count);
+  std::uint32_t length();
+
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+/// The body's length in a frame's header.
+[[nodiscard]] std::uint32_t read_length(const char* header);
+
+}  // namespace lockstep::store
