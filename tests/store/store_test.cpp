@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/store/store.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "store/wire.h"
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr auto kLong = seconds(60);
+
+template <class E>
+std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "(nothing was thrown)";
+}
+
+class Server {
+ public:
+  StoreAddress address() const { return {.host = "127.0.0.1", .port = server_->port(), .token = token_}; }
+  std::shared_ptr<Store> client() const { return connect_store(address(), kLong); }
+  void end() { server_.reset(); }
+
+ private:
+  std::string token_ = make_token();
+  std::unique_ptr<StoreServer> server_ =
+      std::make_unique<StoreServer>(StoreServer::Options{.host = "127.0.0.1", .port = 0, .token = token_});
+};
+
+// A stranger's raw connection.
+class RawClient {
+ public:
+  explicit RawClient(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+  void send(const std::string& bytes) { (void)!::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  // Everything until the server closes.
+  std::string read_all() {
+    std::string all;
+    char chunk[256];
+    for (ssize_t got; (got = ::recv(fd_.get(), chunk, sizeof chunk, 0)) > 0;)
+      all.append(chunk, static_cast<std::size_t>(got));
+    return all;
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
+std::string hello(const std::string& token) {
+  return store::FrameWriter(store::Verb::kHello).string(store::kMagic).string(token).take();
+}
+
+// Both kinds keep the same promises.
+class AnyStore : public ::testing::TestWithParam<bool> {
+ protected:
+  std::shared_ptr<Store> store() { return GetParam() ? server_.client() : local_; }
+
+ private:
+  Server server_;
+  std::shared_ptr<Store> local_ = make_local_store();
+};
+
+INSTANTIATE_TEST_SUITE_P(Kinds, AnyStore, ::testing::Bool(),
+                         [](const auto& kind) { return kind.param ? "Served" : "Local"; });
+
+TEST_P(AnyStore, KeepsBytes) {
+  const auto client = store();
+  const std::string bytes("\0\xff\n", 3);
+  client->set("k", bytes);
+  EXPECT_EQ(client->get("k", kLong), bytes);
+  EXPECT_EQ(client->try_get("k"), bytes);
+  EXPECT_EQ(client->try_get("other"), std::nullopt);
+  EXPECT_TRUE(client->remove("k"));
+  EXPECT_FALSE(client->remove("k"));
+  EXPECT_EQ(client->try_get("k"), std::nullopt);
+}
+
+TEST_P(AnyStore, CountsOverManyThreads) {
+  const auto client = store();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 50; ++j) client->add("n", 2);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(client->add("n", -1), 799);
+  EXPECT_EQ(client->get("n", kLong), "799");
+}
+
+TEST_P(AnyStore, CompareSetLetsTheFirstWin) {
+  const auto client = store();
+  EXPECT_EQ(client->compare_set("first", "", "a"), "a");
+  EXPECT_EQ(client->compare_set("first", "", "b"), "a");
+  EXPECT_EQ(client->compare_set("first", "a", "c"), "c");
+}
+
+TEST_P(AnyStore, AWaitInOneThreadLetsAnotherSet) {
+  const auto client = store();
+  auto waiting = std::async(std::launch::async, [&] { client->wait({"a", "b"}, kLong); });
+  client->set("b", "1");
+  client->set("a", "1");
+  waiting.get();
+}
+
+TEST_P(AnyStore, AnEmptyWaitReturnsAtOnce) { store()->wait({}, milliseconds(0)); }
+
+TEST_P(AnyStore, TimeoutNamesOnlyTheMissingKeys) {
+  const auto client = store();
+  client->set("there", "1");
+  const auto message = message_of<TimeoutError>([&] { client->wait({"there", "rank/3"}, milliseconds(30)); });
+  EXPECT_THAT(message, HasSubstr("'rank/3'"));
+  EXPECT_THAT(message, ::testing::Not(HasSubstr("'there'")));
+  EXPECT_THAT(message_of<TimeoutError>([&] { (void)client->get("rank/4", milliseconds(0)); }), HasSubstr("'rank/4'"));
+  EXPECT_EQ(client->get("there", kLong), "1");
+}
+
+TEST_P(AnyStore, AddToTextIsAUsageErrorThatNamesTheKey) {
+  const auto client = store();
+  client->set("word", "x");
+  EXPECT_THAT(message_of<UsageError>([&] { client->add("word", 1); }), HasSubstr("'word'"));
+  EXPECT_EQ(client->get("word", kLong), "x");
+}
+
+TEST_P(AnyStore, PrefixesKeepJobsApart) {
+  const auto plain = store();
+  const auto a = with_prefix(plain, "a/");
+  const auto b = with_prefix(plain, "b/");
+  a->set("k", "1");
+  EXPECT_EQ(b->try_get("k"), std::nullopt);
+  EXPECT_EQ(plain->try_get("a/k"), "1");
+  a->wait({"k"}, kLong);
+  EXPECT_EQ(b->add("n", 4), 4);
+  EXPECT_EQ(plain->get("b/n", kLong), "4");
+  EXPECT_THAT(message_of<TimeoutError>([&] { b->wait({"k"}, milliseconds(0)); }), HasSubstr("'b/k'"));
+}
+
+TEST_P(AnyStore, ShutDownEndsAWait) {
+  const auto client = store();
+  auto waiting = std::async(std::launch::async, [&] { client->wait({"never"}, kLong); });
+  client->set("before", "1");
+  client->shut_down();
+  EXPECT_THROW(waiting.get(), PeerError);
+  EXPECT_THROW((void)client->try_get("before"), PeerError);
+}
+
+TEST(StoreServer, FiftyClientsWaitForOneKey) {
+  Server server;
+  std::atomic<int> came{0};
+  std::vector<std::thread> threads;
+  std::vector<std::string> ready;
+  for (int i = 0; i < 50; ++i) {
+    ready.push_back("ready/" + std::to_string(i));
+    threads.emplace_back([&, key = ready.back()] {
+      const auto client = server.client();
+      client->set(key, "1");
+      came += client->get("go", kLong) == "now" ? 1 : 0;
+    });
+  }
+  const auto client = server.client();
+  client->wait(ready, kLong);
+  client->set("go", "now");
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(came, 50);
+}
+
+TEST(StoreServer, ItsEndIsAPeerErrorInEveryWaitingClient) {
+  Server server;
+  std::vector<std::future<void>> waiting;
+  std::vector<std::string> ready;
+  for (int i = 0; i < 10; ++i) {
+    ready.push_back("ready/" + std::to_string(i));
+    waiting.push_back(std::async(std::launch::async, [&, key = ready.back()] {
+      const auto client = server.client();
+      client->set(key, "1");
+      client->wait({"never"}, kLong);
+    }));
+  }
+  const auto client = server.client();
+  client->wait(ready, kLong);
+  server.end();
+  for (auto& one : waiting) EXPECT_THROW(one.get(), PeerError);
+  EXPECT_THROW(client->set("k", "v"), PeerError);
+}
+
+TEST(StoreServer, AWrongTokenIsAUsageError) {
+  Server server;
+  auto address = server.address();
+  address.token.back() = address.token.back() == '0' ? '1' : '0';
+  EXPECT_THAT(message_of<UsageError>([&] { (void)connect_store(address, kLong); }), HasSubstr("token"));
+  address.token = "short";
+  EXPECT_THROW((void)connect_store(address, kLong), UsageError);
+  server.client()->set("k", "v");
+}
+
+TEST(StoreServer, ABusyPortIsAUsageErrorThatNamesIt) {
+  Server server;
+  const auto port = server.address().port;
+  const auto message =
+      message_of<UsageError>([&] { StoreServer second({.host = "127.0.0.1", .port = port, .token = "t"}); });
+  EXPECT_THAT(message, HasSubstr("127.0.0.1:" + std::to_string(port)));
+  EXPECT_THAT(message, HasSubstr("choose another"));
+}
+
+TEST(StoreServer, AHostThatIsNotOursIsAUsageError) {
+  EXPECT_THROW(StoreServer({.host = "192.0.2.1", .port = 0, .token = "t"}), UsageError);
+}
+
+TEST(StoreServer, ListensOnItsOneAddressOnly) {
+  Server server;
+  auto address = server.address();
+  address.host = "127.0.0.2";
+  EXPECT_THROW((void)connect_store(address, milliseconds(50)), TimeoutError);
+}
+
+TEST(StoreServer, ClientsThatSendGarbageOrDieDisturbNobody) {
+  Server server;
+  const auto port = server.address().port;
+  const auto good = server.client();
+  auto waiting = std::async(std::launch::async, [&] { return good->get("key", kLong); });
+
+  RawClient http(port);
+  http.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(http.read_all(), "");  // "GET " as a length is far beyond a hello
+
+  RawClient unknown(port);
+  unknown.send(store::FrameWriter(store::Verb::kSet).string("key").string("forged").take());
+  EXPECT_EQ(unknown.read_all(), "");
+
+  RawClient oversize(port);
+  oversize.send(hello(server.address().token));
+  oversize.send("\xff\xff\xff\xff");
+  EXPECT_EQ(oversize.read_all(), store::FrameWriter(store::Status::kOk).take());
+
+  RawClient malformed(port);
+  malformed.send(hello(server.address().token));
+  malformed.send(std::string("\x02\0\0\0\x63zz", 6));
+  EXPECT_THAT(malformed.read_all(), HasSubstr("malformed"));
+
+  {
+    RawClient torn(port), torn_later(port), waits_and_dies(port);
+    torn.send("\x10");
+    torn_later.send(hello(server.address().token) + std::string("\x40\0\0\0\x02half", 9));
+    waits_and_dies.send(hello(server.address().token) +
+                        store::FrameWriter(store::Verb::kGet).number(60000).string("key").take());
+  }
+  server.client()->set("key", "value");
+  EXPECT_EQ(waiting.get(), "value");
+}
+
+TEST(StoreClient, KeepsTryingUntilTheServerListens) {
+  std::uint16_t port = 0;
+  { port = StoreServer({.host = "127.0.0.1", .port = 0, .token = "t"}).port(); }
+  auto client = std::async(std::launch::async,
+                           [&] { return connect_store({.host = "127.0.0.1", .port = port, .token = "t"}, kLong); });
+  EXPECT_EQ(client.wait_for(milliseconds(60)), std::future_status::timeout);
+  StoreServer server({.host = "127.0.0.1", .port = port, .token = "t"});
+  client.get()->set("k", "v");
+}
+
+TEST(StoreClient, NoServerIsATimeoutThatNamesHostAndPort) {
+  std::uint16_t port = 0;
+  { port = StoreServer({.host = "127.0.0.1", .port = 0, .token = "t"}).port(); }
+  const auto message = message_of<TimeoutError>(
+      [&] { (void)connect_store({.host = "127.0.0.1", .port = port, .token = "t"}, milliseconds(60)); });
+  EXPECT_THAT(message, HasSubstr("127.0.0.1:" + std::to_string(port)));
+}
+
+TEST(Token, IsLongAndNeverTheSame) {
+  EXPECT_EQ(make_token().size(), 64U);
+  EXPECT_NE(make_token(), make_token());
+}
+
+}  // namespace
+}  // namespace lockstep
