@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent: starts the ranks of one node, watches them and ends them all when one fails. Free of libtorch.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// What the ranks' output looks like on the console. The log files always hold everything.
+enum class ConsoleStyle {
+  kPrefix,   ///< every line of every rank, after "[<rank>]: "
+  kMainRaw,  ///< rank 0 as it is (on a terminal it has a terminal); of the others stderr only, after "[<rank>]: "
+};
+
+struct AgentOptions {
+  // What runs.
+  std::vector<std::string> command;  ///< program (looked up in PATH) and its arguments
+  int processes = 1;                 ///< ranks on this node
+  int nodes = 1;
+  int node_rank = 0;
+  std::vector<std::pair<std::string, std::string>> environment = {};  ///< set for the workers, over everything else
+
+  // Where the nodes meet. One node: port 0 is any free port. Several: the store of node 0 listens there.
+  std::string master_addr = "127.0.0.1";
+  std::uint16_t master_port = 0;
+  std::string run_id = {};  ///< the same on every node; empty: "none", or random on one node
+  std::string role = "default";
+
+  // How failures end.
+  int max_restarts = 0;
+  std::chrono::milliseconds shutdown_timeout{10000};  ///< between SIGTERM and SIGKILL
+
+  // What is seen and kept.
+  std::filesystem::path log_dir = {};  ///< empty: a temporary folder, removed when the run succeeds
+  ConsoleStyle console = ConsoleStyle::kPrefix;
+};
+
+/// Starts the workers of this node, waits for their end and returns the exit code: 0, the code of the first failure, or
+/// 128 + n for signal n. No process of the workers' trees outlives the call, or this process if it is killed.
+///
+/// Blocks:      until all workers ended. Call it from one thread, which outlives it; SIGINT, SIGTERM and SIGHUP to this
+///              process stop the workers.
+/// Thread-safe: no: one at a time.
+/// Throws:      UsageError where the program is not found or the port is busy, before any worker starts; IoError where
+///              log files or processes cannot be made; TimeoutError where node 0 does not answer.
+/// Example:     return run_agent({.command = {"./train"}, .processes = 2});
+[[nodiscard]] int run_agent(const AgentOptions& options);
+
+}  // namespace lockstep

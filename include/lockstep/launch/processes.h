@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many ranks a node gets where the user leaves it to us.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+struct ProcessCount {
+  int count = 1;
+  std::string reason;  ///< one clause: "2 GPUs are visible", "no GPU is visible; 8 CPUs may be used"
+};
+
+/// GPUs that this process may use: CUDA_VISIBLE_DEVICES where it is set, else /dev/nvidia[0-9]+.
+[[nodiscard]] int count_gpus();
+
+/// CPUs that this process may run on.
+[[nodiscard]] int count_cpus();
+
+/// Reads "3", "gpu", "cpu" or "auto" (GPUs, else CPUs). Throws: UsageError for anything else, or "gpu" without one.
+[[nodiscard]] ProcessCount resolve_process_count(const std::string& text);
+
+}  // namespace lockstep

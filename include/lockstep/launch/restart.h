@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a failed group starts again: a pure function, so that every rule has a test without a process.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+/// What is known about a failure when the decision falls.
+struct RestartFacts {
+  std::string error_type = {};   ///< "DataError", ... from the worker's error file; empty: not one of our programs
+  bool was_interrupted = false;  ///< somebody asked the agent to stop
+  int nodes = 1;
+  int restarts_done = 0;
+  int max_restarts = 0;
+};
+
+struct RestartDecision {
+  bool restart = false;
+  std::string reason;  ///< one clause for the log
+};
+
+/// Usage, data and internal errors never restart; everything else does while the budget lasts. Exit codes of other
+/// programs mean nothing.
+[[nodiscard]] RestartDecision decide_restart(const RestartFacts& facts);
+
+}  // namespace lockstep
