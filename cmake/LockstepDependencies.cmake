@@ -23,3 +23,12 @@ add_library(lockstep_torch INTERFACE)
 target_include_directories(lockstep_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 target_link_libraries(lockstep_torch INTERFACE ${TORCH_LIBRARIES})
 add_library(lockstep::torch ALIAS lockstep_torch)
+
+# OpenCV's two small parts: Debian's full CMake package comes with all of OpenCV.
+find_path(LOCKSTEP_OPENCV_INCLUDE opencv2/imgproc.hpp PATH_SUFFIXES opencv4 REQUIRED)
+find_library(LOCKSTEP_OPENCV_CORE opencv_core REQUIRED)
+find_library(LOCKSTEP_OPENCV_IMGPROC opencv_imgproc REQUIRED)
+add_library(lockstep_opencv INTERFACE)
+target_include_directories(lockstep_opencv SYSTEM INTERFACE ${LOCKSTEP_OPENCV_INCLUDE})
+target_link_libraries(lockstep_opencv INTERFACE ${LOCKSTEP_OPENCV_IMGPROC} ${LOCKSTEP_OPENCV_CORE})
+add_library(lockstep::opencv ALIAS lockstep_opencv)

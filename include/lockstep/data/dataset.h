@@ -2,8 +2,8 @@
 // What a data set is: a size and a sample per index. Loader workers are threads, so a local class or a lambda will do.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/Tensor.h>
 
 #include <any>
 #include <concepts>

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function per image format, from bytes to 8-bit RGB or gray. The bytes are foreign: no throw, no torch header.
+#pragma once
+
+#include <string_view>
+
+#include "lockstep/data/decode.h"
+
+namespace lockstep::data {
+
+/// A larger side is refused before memory is asked for.
+inline constexpr std::int64_t kMaxSide = 16384;  // pixels
+
+[[nodiscard]] bool is_png(std::string_view bytes) noexcept;
+[[nodiscard]] bool is_jpeg(std::string_view bytes) noexcept;
+
+[[nodiscard]] Result<Image> decode_png(std::string_view bytes, ColorMode mode);
+[[nodiscard]] Result<Image> decode_jpeg(std::string_view bytes, ColorMode mode);
+
+/// RGB rows to luma rows, as Pillow rounds it.
+/// Source: ITU-R BT.601 in 16-bit fixed point
+void rgb_to_gray(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* gray) noexcept;
+
+}  // namespace lockstep::data

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data sets that are made from a function, and the one-sample form of the fast path.
+#include "lockstep/data/dataset.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+FunctionDataset::FunctionDataset(std::int64_t size, Function function) : size_(size), function_(std::move(function)) {
+  if (size < 0) throw UsageError(fmt::format("a data set cannot have {} samples", size));
+}
+
+Sample FixedShapeDataset::get(std::int64_t index, SampleContext& context) {
+  const SampleSpec shape = spec();
+  Sample sample{at::empty(shape.data_shape, shape.data_type), {}};
+  SampleSlot slot{sample.data.data_ptr(), nullptr};
+  if (shape.target_type != c10::ScalarType::Undefined) {
+    sample.target = at::empty(shape.target_shape, shape.target_type);
+    slot.target = sample.target.data_ptr();
+  }
+  get_into(index, context, slot);
+  return sample;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a file to pixels to floats; every fault names the file.
+#include "lockstep/data/decode.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <opencv2/core.hpp>
+#include <opencv2/imgproc.hpp>
+
+#include "data/codec.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+
+namespace lockstep {
+namespace data {
+
+void rgb_to_gray(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* gray) noexcept {
+  for (std::size_t i = 0; i < pixels; ++i) {
+    const std::uint32_t sum = rgb[3 * i] * 19595U + rgb[3 * i + 1] * 38470U + rgb[3 * i + 2] * 7471U + 0x8000U;
+    gray[i] = static_cast<std::uint8_t>(sum >> 16);
+  }
+}
+
+}  // namespace data
+
+Result<Image> decode_image(std::string_view bytes, ColorMode mode) {
+  if (bytes.empty()) return Failure{"empty file (0 bytes)"};
+  if (data::is_png(bytes)) return data::decode_png(bytes, mode);
+  if (data::is_jpeg(bytes)) return data::decode_jpeg(bytes, mode);
+  constexpr std::string_view kPngStart = "\x89PNG\r\n\x1a\n";
+  if (bytes.size() < kPngStart.size() && kPngStart.starts_with(bytes)) return Failure{"truncated PNG"};
+  return Failure{"neither a PNG nor a JPEG file"};
+}
+
+Image read_image(const std::filesystem::path& path, ColorMode mode) {
+  const std::string bytes = FileSystem::system().read(path);
+  Result<Image> image = decode_image(bytes, mode);
+  if (!image) {
+    throw DataError(fmt::format("cannot read image {}: {} ({} bytes)", path.string(), image.error(), bytes.size()),
+                    "replace the file or take it out of the folder");
+  }
+  return std::move(image).value();
+}
+
+Image resize_image(const Image& image, ImageSize size) {
+  const int type = image.channels == 1 ? CV_8UC1 : CV_8UC3;
+  Image result{size, image.channels, {}};
+  result.pixels.resize(static_cast<std::size_t>(size.width * size.height * image.channels));
+  // OpenCV has no const view; it only reads this one.
+  const cv::Mat from(static_cast<int>(image.size.height), static_cast<int>(image.size.width), type,
+                     const_cast<std::uint8_t*>(image.pixels.data()));
+  cv::Mat to(static_cast<int>(size.height), static_cast<int>(size.width), type, result.pixels.data());
+  const bool shrinks = size.width * size.height < image.size.width * image.size.height;
+  cv::resize(from, to, to.size(), 0, 0, shrinks ? cv::INTER_AREA : cv::INTER_LINEAR);
+  return result;
+}
+
+void to_float_chw(const Image& image, float* out) noexcept {
+  // A table rather than a multiplication by 1/255: the quotient's exact rounding, as torch's div(255) gives it.
+  static const std::array<float, 256> kShades = [] {
+    std::array<float, 256> shades{};
+    for (std::size_t i = 0; i < shades.size(); ++i) shades[i] = static_cast<float>(i) / 255.0F;
+    return shades;
+  }();
+  const auto channels = static_cast<std::size_t>(image.channels);
+  const std::size_t pixels = image.pixels.size() / channels;
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    const std::uint8_t* from = image.pixels.data() + channel;
+    float* to = out + channel * pixels;
+    for (std::size_t i = 0; i < pixels; ++i) to[i] = kShades[from[i * channels]];
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// PNG through libspng.
+#include <fmt/format.h>
+#include <spng.h>
+
+#include <memory>
+
+#include "data/codec.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::size_t kMaxChunkBytes = 16 << 20;  // of a text or profile chunk, which nobody here reads
+
+struct FreeContext {
+  void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
+};
+using Context = std::unique_ptr<spng_ctx, FreeContext>;
+
+Failure failure(int code) {
+  if (code == SPNG_IO_EOF || code == SPNG_EIDAT_TOO_SHORT) return {"truncated PNG"};
+  return {fmt::format("damaged PNG ({})", spng_strerror(code))};
+}
+
+int read_header(spng_ctx* context, std::string_view bytes, spng_ihdr* header) {
+  spng_set_crc_action(context, SPNG_CRC_ERROR, SPNG_CRC_DISCARD);
+  spng_set_chunk_limits(context, kMaxChunkBytes, kMaxChunkBytes);
+  if (const int code = spng_set_png_buffer(context, bytes.data(), bytes.size()); code != 0) return code;
+  return spng_get_ihdr(context, header);
+}
+
+// Pixels, then the chunks after them: a file without its end is truncated even where all its pixels are there.
+int read_pixels(spng_ctx* context, spng_format format, std::vector<std::uint8_t>& pixels) {
+  std::size_t bytes = 0;
+  if (const int code = spng_decoded_image_size(context, format, &bytes); code != 0) return code;
+  pixels.resize(bytes);
+  if (const int code = spng_decode_image(context, pixels.data(), bytes, format, 0); code != 0) return code;
+  return spng_decode_chunks(context);
+}
+
+}  // namespace
+
+bool is_png(std::string_view bytes) noexcept { return bytes.starts_with("\x89PNG\r\n\x1a\n"); }
+
+Result<Image> decode_png(std::string_view bytes, ColorMode mode) {
+  const Context context(spng_ctx_new(0));
+  if (!context) return Failure{"no memory to decode it"};
+  spng_ihdr header{};
+  if (const int code = read_header(context.get(), bytes, &header); code != 0) return failure(code);
+  if (header.width > kMaxSide || header.height > kMaxSide) {
+    return Failure{fmt::format("{} x {} pixels, more than {} a side", header.width, header.height, kMaxSide)};
+  }
+  Image image{{header.width, header.height}, mode == ColorMode::kGray ? 1 : 3, {}};
+  const bool already_gray = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE && header.bit_depth <= 8;
+  if (mode == ColorMode::kGray && already_gray) {
+    if (const int code = read_pixels(context.get(), SPNG_FMT_G8, image.pixels); code != 0) return failure(code);
+    return image;
+  }
+  std::vector<std::uint8_t> rgb;
+  if (const int code = read_pixels(context.get(), SPNG_FMT_RGB8, rgb); code != 0) return failure(code);
+  if (mode == ColorMode::kRgb) {
+    image.pixels = std::move(rgb);
+  } else {
+    image.pixels.resize(rgb.size() / 3);
+    rgb_to_gray(rgb.data(), image.pixels.size(), image.pixels.data());
+  }
+  return image;
+}
+
+}  // namespace lockstep::data
