@@ -93,7 +93,8 @@ ConfigTree ConfigTree::from_text(std::string_view yaml, const std::string& name)
 void ConfigTree::set(std::string_view assignment, const std::string& origin) {
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    throw UsageError(fmt::format("{} '{}' is no assignment", origin, assignment), "write it as key=value, such as epochs=5");
+    throw UsageError(fmt::format("{} '{}' is no assignment", origin, assignment),
+                     "write it as key=value, such as epochs=5");
   }
   const std::string key(assignment.substr(0, equals));
   const std::string text(assignment.substr(equals + 1));

@@ -28,11 +28,10 @@ bool assign(const ConfigFields::Target& target, const ConfigValue& value) {
   try {
     const bool is_list = std::holds_alternative<std::vector<std::string>*>(target);
     if (value.is_sequence != is_list) return false;
-    std::visit(Overload{[&](std::string* field) { *field = value.yaml; },
-                        [&](auto* field) {
-                          *field = YAML::Load(value.yaml).as<std::remove_pointer_t<decltype(field)>>();
-                        }},
-               target);
+    std::visit(
+        Overload{[&](std::string* field) { *field = value.yaml; },
+                 [&](auto* field) { *field = YAML::Load(value.yaml).as<std::remove_pointer_t<decltype(field)>>(); }},
+        target);
     return true;
   } catch (const YAML::Exception&) {
     return false;

@@ -16,8 +16,8 @@ namespace lockstep {
 
 /// A dotted key's value before it is bound: YAML text and where it came from.
 struct ConfigValue {
-  std::string yaml;             ///< a scalar's text, or a sequence in YAML flow style
-  std::string origin;           ///< "captcha.yml:7", "--set"
+  std::string yaml;    ///< a scalar's text, or a sequence in YAML flow style
+  std::string origin;  ///< "captcha.yml:7", "--set"
   bool is_sequence = false;
 };
 
@@ -60,7 +60,8 @@ class ConfigFields {
   void add(std::string key, Target target, std::string help, std::vector<std::string> choices = {});
 
   /// Writes every value of `tree` into its field.
-  /// Throws: UsageError naming file and line for an unknown key (with the nearest one), a wrong type or an invalid choice.
+  /// Throws: UsageError naming file and line for an unknown key (with the nearest one), a wrong type or an invalid
+  /// choice.
   void bind(const ConfigTree& tree);
 
   [[nodiscard]] const std::vector<Field>& fields() const noexcept { return fields_; }

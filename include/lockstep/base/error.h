@@ -23,7 +23,8 @@ enum class ExitCode : int {
   kTerminated = 143,
 };
 
-/// The parent of all errors that Lockstep throws. what() is the whole text: message, then the hint on a line of its own.
+/// The parent of all errors that Lockstep throws. what() is the whole text: message, then the hint on a line of its
+/// own.
 class Error : public std::runtime_error {
  public:
   /// `message`: what happened, with which values and units. `hint`: what to do next; may be empty.
@@ -42,11 +43,11 @@ class Error : public std::runtime_error {
 };
 
 /// One child of Error per ExitCode above; each is thrown as `throw DataError(message, hint)`.
-#define LOCKSTEP_ERROR_TYPE(Name, exit_code)                                     \
-  class Name : public Error {                                                    \
-   public:                                                                       \
-    explicit Name(const std::string& message, const std::string& hint = "")      \
-        : Error(exit_code, #Name, message, hint) {}                              \
+#define LOCKSTEP_ERROR_TYPE(Name, exit_code)                                \
+  class Name : public Error {                                               \
+   public:                                                                  \
+    explicit Name(const std::string& message, const std::string& hint = "") \
+        : Error(exit_code, #Name, message, hint) {}                         \
   }
 
 LOCKSTEP_ERROR_TYPE(UsageError, ExitCode::kUsage);
@@ -59,9 +60,8 @@ LOCKSTEP_ERROR_TYPE(TimeoutError, ExitCode::kTimeout);
 
 #undef LOCKSTEP_ERROR_TYPE
 
-/// Rebuilds an error of the given type name ("PeerError", ...), for errors that crossed a process; an unknown name gives
-/// an InternalError.
-/// Throws: that error, always.
+/// Rebuilds an error of the given type name ("PeerError", ...), for errors that crossed a process; an unknown name
+/// gives an InternalError. Throws: that error, always.
 [[noreturn]] void throw_error(const std::string& type, const std::string& message, const std::string& hint = "");
 
 /// Runs a program's body; an error that leaves it is printed once, written to the launcher's error file (the path in

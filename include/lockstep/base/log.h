@@ -11,8 +11,8 @@
 
 namespace lockstep::log {
 
-/// error: the run ends. warn: the user should change something. note: a silent adjustment that a user would want to know.
-/// info: state changes. debug: for us.
+/// error: the run ends. warn: the user should change something. note: a silent adjustment that a user would want to
+/// know. info: state changes. debug: for us.
 enum class Level { kError, kWarn, kNote, kInfo, kDebug };
 
 [[nodiscard]] bool is_enabled(Level level) noexcept;

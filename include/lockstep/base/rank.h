@@ -9,12 +9,12 @@ namespace lockstep {
 
 /// Where this process stands among the ranks of its job.
 struct RankInfo {
-  int rank = 0;              ///< 0 .. world_size - 1
+  int rank = 0;  ///< 0 .. world_size - 1
   int world_size = 1;
-  int local_rank = 0;        ///< 0 .. local_world_size - 1, on this host
+  int local_rank = 0;  ///< 0 .. local_world_size - 1, on this host
   int local_world_size = 1;
   int node_rank = 0;
-  int restart_count = 0;     ///< how often the launcher has restarted the group
+  int restart_count = 0;         ///< how often the launcher has restarted the group
   std::string source = "alone";  ///< where it was learned, in words ("torchrun's variables", "alone")
 
   bool operator==(const RankInfo&) const = default;

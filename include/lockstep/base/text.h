@@ -18,7 +18,8 @@ namespace lockstep::text {
 /// "19,072,400".
 [[nodiscard]] std::string thousands(std::int64_t value);
 
-/// The candidate nearest to `word` by edit distance, or "" where none is near (more than a third of its letters differ).
+/// The candidate nearest to `word` by edit distance, or "" where none is near (more than a third of its letters
+/// differ).
 [[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// " (did you mean 'x'?)" or "".

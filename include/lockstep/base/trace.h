@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sink to which modules report what they do, without knowing who collects it. With no sink set, a span costs one load.
+// The sink to which modules report what they do, without knowing who collects it. With no sink set, a span costs one
+// load.
 #pragma once
 
 #include <atomic>
@@ -10,7 +11,7 @@ namespace lockstep::trace {
 
 /// What a span is about. `sequence` numbers the collectives of a group; 0 elsewhere.
 struct Event {
-  std::string_view name;        ///< lives for the whole program ("all_reduce", "DataLoader::next")
+  std::string_view name;  ///< lives for the whole program ("all_reduce", "DataLoader::next")
   std::uint64_t sequence = 0;
   std::uint64_t bytes = 0;
 };

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/cli.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::cli {
+namespace {
+
+void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// torchrun's spellings: --nproc_per_node is --nproc-per-node. What follows '=' stays as it is.
+std::string with_dashes(std::string argument) {
+  if (argument.rfind("--", 0) != 0) return argument;
+  const std::size_t end = std::min(argument.find('='), argument.size());
+  std::replace(argument.begin() + 2, argument.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+  return argument;
+}
+
+std::string hint(const CLI::App& app) { return app.get_name() + " --help"; }
+
+}  // namespace
+
+void prepare(CLI::App& app, const CommandText& text) {
+  app.name(text.name);
+  app.description(text.description);
+  app.footer("\nexample:\n" + text.example);
+  app.set_help_flag("--help,-h", "print this help");
+  app.get_formatter()->column_width(34);
+}
+
+bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
+  std::vector<std::string> reversed;  // CLI11 takes them last first
+  bool after_separator = false;
+  for (const std::string& argument : arguments) {
+    after_separator = after_separator || argument == "--";
+    reversed.insert(reversed.begin(), after_separator ? argument : with_dashes(argument));
+  }
+  try {
+    app.parse(reversed);
+    return true;
+  } catch (const CLI::CallForHelp&) {
+    print(app.help());
+    return false;
+  } catch (const CLI::ExtrasError&) {
+    const std::vector<std::string> extras = app.remaining();
+    const std::string word = extras.empty() ? "" : extras.front().substr(0, extras.front().find('='));
+    throw UsageError(fmt::format("{}: unknown argument '{}'{}", app.get_name(), word,
+                                 text::did_you_mean(word, option_names(app))),
+                     hint(app));
+  } catch (const CLI::ParseError& problem) {
+    throw UsageError(fmt::format("{}: {}", app.get_name(), problem.what()), hint(app));
+  }
+}
+
+int dispatch(const std::string& program, const std::vector<Verb>& verbs, const std::vector<std::string>& arguments) {
+  const std::string word = arguments.empty() ? "--help" : arguments.front();
+  if (word == "--help" || word == "-h") {
+    print(fmt::format("usage: {} VERB ...\n\n", program));
+    for (const Verb& verb : verbs) print(fmt::format("  {:<12} {}\n", verb.name, verb.summary));
+    print(fmt::format("\n{} VERB --help tells more of each.\n", program));
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const Verb& verb : verbs) {
+    if (word == verb.name) return verb.run({arguments.begin() + 1, arguments.end()});
+    names.emplace_back(verb.name);
+  }
+  throw UsageError(fmt::format("{}: unknown verb '{}'{}", program, word, text::did_you_mean(word, names)),
+                   program + " --help");
+}
+
+}  // namespace lockstep::cli

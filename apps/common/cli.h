@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every command line of Lockstep has in common: long options with '-' or '_', --help with an example, and for what
+// is wrong one UsageError with the nearest valid spelling. Free of libtorch.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::cli {
+
+/// `name` and `description` for --help, and an example at its end.
+struct CommandText {
+  std::string name;         ///< "lockstep train"
+  std::string description;
+  std::string example;      ///< one or more lines, indented by two spaces
+};
+
+/// Sets up `app` with the habits above.
+void prepare(CLI::App& app, const CommandText& text);
+
+/// Parses `arguments` (without the program's name). True: go on; false: help was printed.
+/// Throws: UsageError naming the option, with the nearest one.
+[[nodiscard]] bool parse(CLI::App& app, const std::vector<std::string>& arguments);
+
+/// A verb of a program: what it is called, one line about it, and what runs it (arguments after the verb).
+struct Verb {
+  const char* name;
+  const char* summary;
+  int (*run)(const std::vector<std::string>& arguments);
+};
+
+/// Runs the verb that `arguments` starts with; "" or --help lists them.
+/// Throws: UsageError for an unknown verb, with the nearest one.
+[[nodiscard]] int dispatch(const std::string& program, const std::vector<Verb>& verbs,
+                           const std::vector<std::string>& arguments);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep eval RECIPE --checkpoint P --data DIR`: the recipe's metrics on a folder.
+#include <fmt/format.h>
+
+#include "common/cli.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/text.h"
+#include "lockstep/train/evaluate.h"
+#include "lockstep/view/banner.h"
+#include "lockstep/view/progress.h"
+#include "worker/commands.h"
+#include "worker/trained.h"
+
+namespace lockstep::worker {
+namespace {
+
+struct EvalArguments {
+  std::string recipe;
+  std::string checkpoint;
+  std::string data;
+  std::int64_t batch_size = 0;
+  bool json = false;
+  std::string backend;
+  std::string device;
+};
+
+bool parse(EvalArguments& eval, const Arguments& arguments) {
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep eval",
+                     .description = "Evaluates a checkpoint on a folder of labelled files; each file counts once.",
+                     .example = "  lockstep eval captcha --checkpoint runs/digits --data data/test"});
+  app.add_option("recipe", eval.recipe, "the recipe that trained it")->required();
+  app.add_option("--checkpoint", eval.checkpoint, "a step folder, a run folder (its newest valid), or RUN:NAME")
+      ->required();
+  app.add_option("--data", eval.data, "folder of labelled files")->required();
+  app.add_option("--batch-size", eval.batch_size, "files at a time (default: as in training)");
+  app.add_flag("--json", eval.json, "print one JSON object instead of text");
+  app.add_option("--backend", eval.backend, "auto, local, shm or gloo (default: auto)");
+  app.add_option("--device", eval.device, "auto, cpu or cuda (default: auto)");
+  return cli::parse(app, arguments);
+}
+
+std::string describe(const Trained& trained, const Evaluation& evaluation, const std::string& data) {
+  std::vector<std::pair<std::string, std::string>> lines = {
+      {"checkpoint", trained.path},
+      {"data", fmt::format("{} ({} samples in {})", data, text::thousands(evaluation.samples),
+                           text::duration(evaluation.seconds))}};
+  for (const Metric& metric : evaluation.metrics) lines.emplace_back(metric.name, fmt::format("{:.4f}", metric.value));
+  return view::summary("evaluation", lines) + trained.task->report(evaluation.counts);
+}
+
+int run(Job& job, const EvalArguments& eval) {
+  const Trained trained = load_trained(find_recipe(eval.recipe), eval.checkpoint);
+  view::ProgressBar bar(view::ProgressBar::for_stderr(), SystemClock::instance());
+  EvaluateOptions options{.batch_size = eval.batch_size > 0 ? eval.batch_size : trained.config->batch_size,
+                          .workers = trained.config->workers,
+                          .prefetch_factor = trained.config->prefetch_factor,
+                          .amp = trained.config->amp};
+  if (job.is_main()) {
+    options.progress = [&](auto done, auto total) { bar.update({.label = "evaluating", .step = done, .steps = total}); };
+  }
+  const auto dataset = trained.task->make_dataset(eval.data);
+  const Evaluation evaluation = evaluate(job, *trained.task, *trained.model, dataset, options);
+  bar.clear();
+  if (eval.json) {
+    job.print(std::string_view(fmt::format(
+        R"({{"recipe": {}, "checkpoint": {}, "data": {}, "samples": {}, "seconds": {:.3f}, "metrics": {}}})",
+        text::json_quote(eval.recipe), text::json_quote(trained.path), text::json_quote(eval.data), evaluation.samples,
+        evaluation.seconds, to_json(evaluation.metrics))));
+  } else {
+    job.print(std::string_view(describe(trained, evaluation, eval.data)));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int cmd_eval(const Arguments& arguments) {
+  EvalArguments eval;
+  if (!parse(eval, arguments)) return 0;
+  return with_job(eval.backend, eval.device, [&](Job& job) { return run(job, eval); });
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep generate captcha`: synthetic images, the same bytes for the same seed.
+#include <fmt/format.h>
+
+#include "captcha/generate.h"
+#include "common/cli.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/text.h"
+#include "lockstep/view/progress.h"
+#include "worker/commands.h"
+
+namespace lockstep::worker {
+namespace {
+
+int generate_captcha(const Arguments& arguments) {
+  captcha::GenerateOptions options;
+  std::string out;
+  std::string charset = "0-9A-Z";
+  std::string style = "mixed";
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep generate captcha",
+                     .description = "Draws captcha images as LABEL_<index>.png, half in each of two styles.",
+                     .example = "  lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9"});
+  app.add_option("--out", out, "the folder; it must hold no PNG file yet")->required();
+  app.add_option("--count", options.count, "how many images")->required();
+  app.add_option("--seed", options.seed, "the same seed gives the same bytes")->required();
+  app.add_option("--charset", charset, "ranges and single characters (default: 0-9A-Z)");
+  app.add_option("--length", options.length, "characters per image (default: 4)");
+  app.add_option("--width", options.width, "pixels (default: 160)");
+  app.add_option("--height", options.height, "pixels (default: 60)");
+  app.add_option("--style", style, "mixed, simple or custom (default: mixed)");
+  if (!cli::parse(app, arguments)) return 0;
+  options.out = out;
+  options.charset = captcha::expand_charset(charset);
+  options.style = captcha::parse_style(style);
+  view::ProgressBar bar(view::ProgressBar::for_stderr(), SystemClock::instance());
+  const TimePoint begin = SystemClock::instance().now();
+  captcha::generate_captchas(options, [&](std::int64_t written) {
+    bar.update({.label = "drawing", .step = written, .steps = options.count});
+  });
+  bar.clear();
+  const double seconds = Seconds(SystemClock::instance().now() - begin).count();
+  fmt::print("{} images in {} ({})\n", text::thousands(options.count), out, text::duration(seconds));
+  return 0;
+}
+
+}  // namespace
+
+int cmd_generate(const Arguments& arguments) {
+  return cli::dispatch("lockstep generate", {{"captcha", "captcha images with labels in their names", generate_captcha}},
+                       arguments);
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep predict RECIPE --checkpoint P FILE...`: what a trained model reads in files.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "common/cli.h"
+#include "lockstep/base/text.h"
+#include "lockstep/optim/autocast.h"
+#include "worker/commands.h"
+#include "worker/trained.h"
+
+namespace lockstep::worker {
+namespace {
+
+struct PredictArguments {
+  std::string recipe;
+  std::string checkpoint;
+  std::vector<std::string> files;
+  bool json = false;
+};
+
+bool parse(PredictArguments& predict, const Arguments& arguments) {
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep predict",
+                     .description = "Reads files with a trained model: one line a file, with the model's confidence.",
+                     .example = "  lockstep predict captcha --checkpoint runs/digits data/test/0042_17.png"});
+  app.add_option("recipe", predict.recipe, "the recipe that trained it")->required();
+  app.add_option("--checkpoint", predict.checkpoint, "a step folder, a run folder (its newest valid), or RUN:NAME")
+      ->required();
+  app.add_option("files", predict.files, "the files to read")->required();
+  app.add_flag("--json", predict.json, "print one JSON object a line instead of text");
+  return cli::parse(app, arguments);
+}
+
+void print(const Prediction& prediction, bool json) {
+  if (json) {
+    fmt::print("{{\"file\": {}, \"text\": {}, \"confidence\": {:.4f}}}\n", text::json_quote(prediction.file),
+               text::json_quote(prediction.text), prediction.confidence);
+  } else {
+    fmt::print("{}  {}  {:.1f} %\n", prediction.file, prediction.text, prediction.confidence * 100);
+  }
+}
+
+}  // namespace
+
+int cmd_predict(const Arguments& arguments) {
+  PredictArguments predict;
+  if (!parse(predict, arguments)) return 0;
+  const Recipe& recipe = find_recipe(predict.recipe);
+  const Trained trained = load_trained(recipe, predict.checkpoint);
+  const NoGrad no_grad;
+  const std::vector<std::filesystem::path> files(predict.files.begin(), predict.files.end());
+  for (const Prediction& prediction : recipe.predict(*trained.task, *trained.model, files)) {
+    print(prediction, predict.json);
+  }
+  return 0;
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep-worker: the half of the command that links libtorch. People type `lockstep`, which executes this.
+#include "common/cli.h"
+#include "lockstep/base/error.h"
+#include "worker/commands.h"
+
+int main(int argc, char** argv) {
+  using namespace lockstep;  // NOLINT(google-build-using-namespace): this file's only function
+  return guarded_main([&] {
+    const std::vector<cli::Verb> verbs = {
+        {"train", "trains a recipe", worker::cmd_train},
+        {"eval", "evaluates a checkpoint on a folder", worker::cmd_eval},
+        {"predict", "reads files with a checkpoint", worker::cmd_predict},
+        {"generate", "makes synthetic data", worker::cmd_generate},
+        {"bench", "measures", worker::cmd_bench},
+        {"checkpoint", "inspects and verifies checkpoints", worker::cmd_checkpoint},
+        {"inspect", "shows which samples a rank reads, and settings", worker::cmd_inspect},
+    };
+    return cli::dispatch("lockstep", verbs, {argv + 1, argv + argc});
+  });
+}

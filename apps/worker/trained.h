@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A recipe with the weights and settings of a checkpoint: what eval and predict start from.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lockstep/train/recipe.h"
+
+namespace lockstep::worker {
+
+struct Trained {
+  std::unique_ptr<TrainConfig> config;
+  std::unique_ptr<Task> task;
+  std::shared_ptr<torch::nn::Module> model;  ///< in evaluation mode
+  std::int64_t step = 0;
+  std::string path;                          ///< of the step folder
+};
+
+/// Throws: DataError where the checkpoint is missing, torn, or of another recipe.
+[[nodiscard]] Trained load_trained(const Recipe& recipe, const std::string& checkpoint);
+
+}  // namespace lockstep::worker

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluation over the ranks of a job: each sample counts once, whatever the world size.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/train/task.h"
+
+namespace lockstep {
+
+struct EvaluateOptions {
+  std::int64_t batch_size = 64;
+  std::int64_t workers = 2;
+  std::int64_t prefetch_factor = 2;
+  std::string amp = "none";  ///< none, bf16
+  /// Called after each batch with the samples of this rank that are done and how many it has.
+  std::function<void(std::int64_t done, std::int64_t total)> progress = nullptr;
+};
+
+struct Evaluation {
+  std::int64_t samples = 0;  ///< over all ranks
+  double seconds = 0;
+  at::Tensor counts;  ///< the task's counts, summed over all ranks
+  std::vector<Metric> metrics;
+};
+
+/// Runs `model` in evaluation mode over `dataset` and puts it back into its mode.
+/// Collective: yes. Blocks: yes. Throws: what the data set throws; DataError where the set is empty.
+[[nodiscard]] Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model,
+                                  const std::shared_ptr<Dataset>& dataset, const EvaluateOptions& options);
+
+/// "string_accuracy 0.914  char_accuracy 0.978".
+[[nodiscard]] std::string to_text(const std::vector<Metric>& metrics);
+
+/// {"string_accuracy": 0.914, "char_accuracy": 0.978}
+[[nodiscard]] std::string to_json(const std::vector<Metric>& metrics);
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recipe: a ready training problem behind `lockstep train|eval|predict NAME`.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/train/task.h"
+#include "lockstep/train/train_config.h"
+
+namespace lockstep {
+
+/// What `predict` says of one file.
+struct Prediction {
+  std::string file;
+  std::string text;       ///< what was read in it
+  double confidence = 0;  ///< 0..1
+};
+
+/// Stateless. Everything a run depends on is in its config.
+class Recipe {
+ public:
+  virtual ~Recipe() = default;
+
+  [[nodiscard]] virtual std::string name() const = 0;
+  /// One line for `lockstep train --help`.
+  [[nodiscard]] virtual std::string summary() const = 0;
+  /// Preset name to YAML text; `train NAME:PRESET` starts from it.
+  [[nodiscard]] virtual std::map<std::string, std::string> presets() const { return {}; }
+  [[nodiscard]] virtual std::unique_ptr<TrainConfig> make_config() const = 0;
+  /// Lifetime: `config` outlives the task, and came from make_config().
+  [[nodiscard]] virtual std::unique_ptr<Task> make_task(const TrainConfig& config) const = 0;
+  /// Reads files with a trained model. Throws: DataError naming the file.
+  [[nodiscard]] virtual std::vector<Prediction> predict(Task& task, torch::nn::Module& model,
+                                                        const std::vector<std::filesystem::path>& files) const = 0;
+};
+
+}  // namespace lockstep

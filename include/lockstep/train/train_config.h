@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings that every recipe has. A recipe's own struct derives from this one and describes its further keys.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lockstep/base/config.h"
+
+namespace lockstep {
+
+/// Defaults, and the names under which YAML files and `--set` reach them (describe()).
+struct TrainConfig {
+  virtual ~TrainConfig() = default;
+
+  // ---- what the result depends on ----
+  std::int64_t seed = 0;
+  std::int64_t epochs = 10;
+  std::int64_t max_steps = 0;         ///< optimizer steps; 0: no limit
+  std::int64_t batch_size = 64;       ///< samples per replica and step
+  std::int64_t accumulate_steps = 1;  ///< batches whose gradients are added up before a step
+  std::string amp = "none";           ///< none, bf16
+  std::int64_t threads = 1;           ///< of libtorch, per replica
+  bool drop_last = false;
+  struct Optimizer {
+    std::string type = "adamw";
+    double lr = 6e-4;
+    double weight_decay = 1e-4;
+    std::string lr_scaling = "none";  ///< none, replicas (lr x replicas), batch (lr x total batch / 256)
+  } optimizer;
+  struct Schedule {
+    std::string type = "cosine";  ///< none, cosine; both after a linear warm-up, per step
+    double warmup_epochs = 0;
+    double min_lr = 1e-6;
+  } schedule;
+  double clip_norm = 0;  ///< 0: gradients are not clipped
+  struct Data {
+    std::string train;
+    std::string test;  ///< empty: no evaluation
+  } data;
+  struct StopAt {
+    std::string metric;  ///< empty: train all epochs
+    double value = 0;    ///< stop once an evaluation reaches it
+  } stop_at;
+
+  // ---- how fast, and what is written ----
+  std::int64_t workers = 2;            ///< loader threads per replica; 0: load in the training thread
+  std::int64_t prefetch_factor = 2;    ///< batches ahead per worker
+  std::int64_t log_every_steps = 10;   ///< 0: never
+  std::int64_t eval_every_epochs = 1;  ///< 0: never
+  struct Checkpoint {
+    std::int64_t every_steps = 0;  ///< 0: at the end only
+    std::int64_t keep_last = 3;
+  } checkpoint;
+
+  /// Adds every key to `fields`. A derived struct calls this first.
+  virtual void describe(ConfigFields& fields);
+
+  /// Throws: UsageError naming the first key whose value cannot be.
+  virtual void validate() const;
+};
+
+}  // namespace lockstep

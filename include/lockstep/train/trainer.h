@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainer: the loop that every recipe shares. Data over the ranks, mixed precision, schedule, evaluation, progress,
+// logs and checkpoints, around a Task.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/train/task.h"
+#include "lockstep/train/train_config.h"
+
+namespace lockstep {
+
+struct TrainerOptions {
+  std::string recipe = "custom";    ///< in the banner and summary.json
+  std::filesystem::path run_dir;    ///< empty: runs/<recipe>-<time>
+  std::string config_yaml;          ///< the resolved settings, for config.yml and the checkpoints
+  std::filesystem::path init_from;  ///< a checkpoint whose weights the model starts from; empty: fresh ones
+};
+
+struct TrainResult {
+  std::int64_t steps = 0;       ///< optimizer steps
+  std::int64_t epochs = 0;      ///< begun
+  double seconds = 0;           ///< of the training steps, without evaluation and saving
+  double images_per_s = 0;      ///< over all ranks
+  bool reached_target = false;  ///< stop_at was met
+  std::vector<Metric> metrics;  ///< of the last evaluation
+  std::filesystem::path run_dir;
+  std::filesystem::path checkpoint;  ///< the last one (main rank)
+};
+
+/// Example: recipes/captcha; `lockstep::Trainer(job, task, config, {.recipe = "digits"}).fit();`
+class Trainer {
+ public:
+  /// Lifetime: `task` and `config` outlive it. Throws: UsageError where config.validate() does.
+  Trainer(Job job, Task& task, const TrainConfig& config, TrainerOptions options);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// Trains to the end: banner, epochs, evaluations, checkpoints, summary.
+  ///
+  /// Collective: yes - every rank, once.
+  /// Blocks: until training ends.
+  /// Throws: UsageError (a run folder in use), DataError (samples, a loss that is not finite), IoError, PeerError,
+  ///         TimeoutError.
+  TrainResult fit();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

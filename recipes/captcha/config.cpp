@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "captcha/config.h"
+
+#include <fmt/format.h>
+
+#include "captcha/generate.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::captcha {
+
+CaptchaConfig::CaptchaConfig() {
+  amp = "bf16";
+  optimizer = {.type = "adamw", .lr = 6e-4, .weight_decay = 1e-4, .lr_scaling = "none"};
+  schedule = {.type = "cosine", .warmup_epochs = 0.5, .min_lr = 1e-6};
+}
+
+void CaptchaConfig::describe(ConfigFields& fields) {
+  TrainConfig::describe(fields);
+  fields.add("data.charset", &labels.charset, "the characters of the labels: ranges and single ones");
+  fields.add("data.length", &labels.length, "characters per image");
+  fields.add("data.width", &labels.width, "image width in pixels");
+  fields.add("data.height", &labels.height, "image height in pixels");
+  fields.add("data.label_end", &labels.label_end, "a file's label is its name up to here");
+  fields.add("model.type", &model_type, "conv7: 7 convolutions; conv3: 3 convolutions", {"conv7", "conv3"});
+}
+
+void CaptchaConfig::validate() const {
+  TrainConfig::validate();
+  (void)characters();
+  if (labels.length < 1) throw UsageError(fmt::format("data.length is {}; it must be at least 1", labels.length));
+  if (labels.width < 8 || labels.height < 8) {
+    throw UsageError(fmt::format("data.width x data.height is {}x{}; three poolings need at least 8x8", labels.width,
+                                 labels.height));
+  }
+}
+
+std::string CaptchaConfig::characters() const { return expand_charset(labels.charset); }
+
+}  // namespace lockstep::captcha

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Captcha images from a folder: the label is in the file name.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "captcha/config.h"
+#include "lockstep/data/image_folder.h"
+
+namespace lockstep::captcha {
+
+/// The classes of a file's label: the file name up to `label_end`, or up to its extension.
+/// Throws: DataError naming the file where a character is not in `characters` or the length is not `length`.
+[[nodiscard]] std::vector<std::int64_t> label_of(const std::filesystem::path& file, const CaptchaConfig& config,
+                                                 const std::string& characters);
+
+/// All .png and .jpg files of `folder`: data 1HW float32 in 0..1, target L int64. Every label is read at once, so that
+/// a bad name is an error before training starts. Throws: DataError as list_files(), label_of(); from get: where an
+/// image is torn or has another size.
+[[nodiscard]] std::shared_ptr<Dataset> open_dataset(const std::filesystem::path& folder, const CaptchaConfig& config);
+
+/// The options with which the recipe reads any image.
+[[nodiscard]] ImageFolderOptions image_options(const CaptchaConfig& config);
+
+}  // namespace lockstep::captcha

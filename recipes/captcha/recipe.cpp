@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command line knows of the captcha recogniser: its presets and how it reads files.
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/empty.h>
+
+#include "captcha/dataset.h"
+#include "captcha/presets.h"
+#include "captcha/scores.h"
+#include "captcha/task.h"
+
+namespace lockstep::captcha {
+namespace {
+
+class CaptchaRecipe final : public Recipe {
+ public:
+  [[nodiscard]] std::string name() const override { return "captcha"; }
+  [[nodiscard]] std::string summary() const override {
+    return "reads the characters of captcha images (7 or 3 convolutions)";
+  }
+  [[nodiscard]] std::map<std::string, std::string> presets() const override { return captcha::presets(); }
+  [[nodiscard]] std::unique_ptr<TrainConfig> make_config() const override { return std::make_unique<CaptchaConfig>(); }
+  [[nodiscard]] std::unique_ptr<Task> make_task(const TrainConfig& config) const override {
+    return std::make_unique<CaptchaTask>(dynamic_cast<const CaptchaConfig&>(config));
+  }
+  [[nodiscard]] std::vector<Prediction> predict(Task& task, torch::nn::Module& model,
+                                                const std::vector<std::filesystem::path>& files) const override;
+};
+
+// The characters of one image, and the smallest of their probabilities: a string is as sure as its least sure letter.
+Prediction read_one(CaptchaTask& task, torch::nn::Module& model, const std::filesystem::path& file) {
+  const auto& labels = task.config().labels;
+  Batch batch;
+  batch.data = at::empty({1, 1, labels.height, labels.width}, at::kFloat);
+  read_image_into(file, image_options(task.config()), batch.data.data_ptr<float>());
+  const auto classes = static_cast<std::int64_t>(task.characters().size());
+  const at::Tensor scores_LC = task.forward(model, batch).to(at::kFloat).view({labels.length, classes}).softmax(1);
+  const auto [confidence_L, read_L] = scores_LC.max(1);
+  Prediction prediction{file.string(), "", confidence_L.min().item<double>()};
+  for (std::int64_t i = 0; i < labels.length; ++i) {
+    prediction.text += task.characters()[static_cast<std::size_t>(read_L[i].item<std::int64_t>())];
+  }
+  return prediction;
+}
+
+std::vector<Prediction> CaptchaRecipe::predict(Task& task, torch::nn::Module& model,
+                                               const std::vector<std::filesystem::path>& files) const {
+  std::vector<Prediction> predictions;
+  for (const auto& file : files) predictions.push_back(read_one(dynamic_cast<CaptchaTask&>(task), model, file));
+  return predictions;
+}
+
+}  // namespace
+
+std::unique_ptr<Recipe> make_recipe() { return std::make_unique<CaptchaRecipe>(); }
+
+}  // namespace lockstep::captcha

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "captcha/task.h"
+
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
+#include <ATen/ops/zeros.h>
+
+#include "captcha/dataset.h"
+#include "captcha/model.h"
+#include "captcha/scores.h"
+
+namespace lockstep::captcha {
+
+CaptchaTask::CaptchaTask(const CaptchaConfig& config) : config_(config), characters_(config.characters()) {}
+
+std::shared_ptr<Dataset> CaptchaTask::make_dataset(const std::string& folder) { return open_dataset(folder, config_); }
+
+std::shared_ptr<torch::nn::Module> CaptchaTask::make_model() {
+  return captcha::make_model({.type = config_.model_type,
+                              .height = config_.labels.height,
+                              .width = config_.labels.width,
+                              .length = config_.labels.length,
+                              .classes = static_cast<std::int64_t>(characters_.size())});
+}
+
+at::Tensor CaptchaTask::forward(torch::nn::Module& model, const Batch& batch) {
+  return dynamic_cast<CaptchaNet&>(model).forward(batch.data);
+}
+
+at::Tensor CaptchaTask::loss(const at::Tensor& output, const Batch& batch) {
+  const at::Tensor logits = output.to(at::kFloat);
+  const at::Tensor target =
+      at::zeros({batch.target.size(0), batch.target.size(1), static_cast<std::int64_t>(characters_.size())},
+                logits.options().requires_grad(false))
+          .scatter_(2, batch.target.unsqueeze(2), 1.0)
+          .flatten(1);
+  return at::binary_cross_entropy_with_logits(logits, target);
+}
+
+at::Tensor CaptchaTask::count(const at::Tensor& output, const Batch& batch) {
+  return count_reads(output.to(at::kFloat), batch.target, static_cast<std::int64_t>(characters_.size()));
+}
+
+std::vector<Metric> CaptchaTask::metrics(const at::Tensor& counts) const { return read_metrics(counts); }
+
+std::string CaptchaTask::report(const at::Tensor& counts) const { return confusions(counts, characters_); }
+
+}  // namespace lockstep::captcha

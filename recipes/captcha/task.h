@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The captcha recogniser as a Task of the Trainer and as a Recipe of the command line.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "captcha/config.h"
+#include "lockstep/train/recipe.h"
+#include "lockstep/train/task.h"
+
+namespace lockstep::captcha {
+
+/// Lifetime: `config` outlives the task.
+class CaptchaTask final : public Task {
+ public:
+  explicit CaptchaTask(const CaptchaConfig& config);
+
+  std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
+  std::shared_ptr<torch::nn::Module> make_model() override;
+  /// Logits N(L*C).
+  at::Tensor forward(torch::nn::Module& model, const Batch& batch) override;
+  /// MultiLabelSoftMarginLoss against the one-hot label: the mean of the binary cross entropies of all L*C logits.
+  at::Tensor loss(const at::Tensor& output, const Batch& batch) override;
+  at::Tensor count(const at::Tensor& output, const Batch& batch) override;
+  [[nodiscard]] std::vector<Metric> metrics(const at::Tensor& counts) const override;
+  [[nodiscard]] std::string report(const at::Tensor& counts) const override;
+  [[nodiscard]] std::string model_name() const override { return config_.model_type; }
+
+  [[nodiscard]] const CaptchaConfig& config() const noexcept { return config_; }
+  [[nodiscard]] const std::string& characters() const noexcept { return characters_; }
+
+ private:
+  const CaptchaConfig& config_;
+  std::string characters_;
+};
+
+[[nodiscard]] std::unique_ptr<Recipe> make_recipe();
+
+}  // namespace lockstep::captcha

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::train {
+namespace {
+
+// The batch for which `lr_scaling: batch` leaves the learning rate as it is (Goyal et al., 2017).
+constexpr double kReferenceBatch = 256;
+
+double scaled_lr(const TrainConfig& config, std::int64_t total_batch, std::int64_t replicas) {
+  const auto& optimizer = config.optimizer;
+  if (optimizer.lr_scaling == "replicas") return optimizer.lr * static_cast<double>(replicas);
+  if (optimizer.lr_scaling == "batch") return optimizer.lr * static_cast<double>(total_batch) / kReferenceBatch;
+  return optimizer.lr;
+}
+
+}  // namespace
+
+Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas) {
+  Plan plan;
+  plan.total_batch = config.batch_size * config.accumulate_steps * replicas;
+  plan.batches_per_epoch = batches_per_epoch;
+  plan.steps_per_epoch = (batches_per_epoch + config.accumulate_steps - 1) / config.accumulate_steps;
+  plan.total_steps = plan.steps_per_epoch * config.epochs;
+  if (config.max_steps > 0) plan.total_steps = std::min(plan.total_steps, config.max_steps);
+  plan.lr = scaled_lr(config, plan.total_batch, replicas);
+  plan.schedule = {
+      .type = config.schedule.type == "cosine" ? ScheduleType::kCosine : ScheduleType::kNone,
+      .base_lr = plan.lr,
+      .warmup_steps = std::llround(config.schedule.warmup_epochs * static_cast<double>(plan.steps_per_epoch)),
+      .total_steps = plan.total_steps,
+      .min_lr = config.schedule.min_lr};
+  return plan;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run amounts to before it starts: steps, learning rate, schedule. Pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/optim/schedule.h"
+#include "lockstep/train/train_config.h"
+
+namespace lockstep::train {
+
+struct Plan {
+  std::int64_t total_batch = 0;  ///< samples per optimizer step, over all replicas
+  std::int64_t batches_per_epoch = 0;
+  std::int64_t steps_per_epoch = 0;  ///< optimizer steps
+  std::int64_t total_steps = 0;
+  double lr = 0;  ///< after scaling
+  Schedule schedule;
+};
+
+/// `batches_per_epoch`: of one replica.
+[[nodiscard]] Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas);
+
+}  // namespace lockstep::train

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/reporter.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::train {
+namespace {
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::string number_or_null(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : "null"; }
+
+std::string epoch_label(std::int64_t epoch, std::int64_t epochs) {
+  return fmt::format("epoch {}/{}", epoch + 1, epochs);
+}
+
+std::filesystem::path run_path(const TrainerOptions& options) {
+  return options.run_dir.empty() ? RunFolder::default_path(options.recipe) : options.run_dir;
+}
+
+std::string summary_json(const TrainResult& result, const std::string& recipe, std::int64_t world_size) {
+  return fmt::format(
+      "{{\"recipe\": {}, \"world_size\": {}, \"replicas\": {}, \"epochs\": {}, \"steps\": {}, \"seconds\": {:.3f}, "
+      "\"images_per_s\": {:.2f}, \"metrics\": {}, \"checkpoint\": {}}}\n",
+      text::json_quote(recipe), world_size, world_size, result.epochs, result.steps, result.seconds,
+      result.images_per_s, to_json(result.metrics), text::json_quote(result.checkpoint.string()));
+}
+
+}  // namespace
+
+Reporter::Reporter(const TrainConfig& config, const TrainerOptions& options)
+    : config_(config),
+      options_(options),
+      folder_(run_path(options)),
+      bar_(view::ProgressBar::for_stderr(), SystemClock::instance()),
+      rate_(SystemClock::instance()) {
+  folder_.write("config.yml", options.config_yaml);
+}
+
+void Reporter::start(const view::BannerInfo& banner, const Plan& plan) {
+  plan_ = plan;
+  print(view::banner(banner));
+  rate_.restart();
+}
+
+void Reporter::step(const StepReport& report) {
+  rate_.add(report.images);
+  const auto rate = rate_.rate();
+  view::ProgressState state{.label = epoch_label(report.epoch, config_.epochs),
+                            .step = report.step_in_epoch,
+                            .steps = plan_.steps_per_epoch,
+                            .loss = report.loss,
+                            .rate = rate};
+  if (rate && *rate > 0) {
+    state.seconds_left = static_cast<double>((plan_.total_steps - report.step) * plan_.total_batch) / *rate;
+  }
+  if (config_.log_every_steps > 0 && report.step % config_.log_every_steps == 0) {
+    folder_.log({{"event", "\"step\""},
+                 {"step", std::to_string(report.step)},
+                 {"epoch", std::to_string(report.epoch + 1)},
+                 {"loss", number_or_null(report.loss)},
+                 {"lr", fmt::format("{}", report.lr)},
+                 {"images_per_s", number_or_null(rate)}});
+  }
+  bar_.update(state);
+}
+
+void Reporter::pause() { rate_.restart(); }
+
+void Reporter::evaluating(std::int64_t done, std::int64_t total) {
+  bar_.update({.label = "evaluating", .step = done, .steps = total, .unit = "images/s"});
+}
+
+void Reporter::print_header(const std::vector<Metric>& metrics) {
+  metric_columns_ = metrics.size();
+  std::vector<view::Column> columns = {{"epoch", 9}, {"step", 7}, {"loss", 8}, {"lr", 9}, {"images/s", 9}, {"time", 8}};
+  for (const Metric& metric : metrics) columns.push_back({metric.name, 8});
+  table_.emplace(std::move(columns));
+  print(table_->header());
+}
+
+void Reporter::print_row(const EpochReport& report) {
+  // The first evaluation brings the metrics' columns.
+  if (!table_ || report.metrics.size() > metric_columns_) print_header(report.metrics);
+  std::vector<std::string> cells = {fmt::format("{}/{}", report.epoch + 1, config_.epochs),
+                                    std::to_string(report.step),
+                                    report.loss ? fmt::format("{:.4f}", *report.loss) : "-",
+                                    fmt::format("{:.2e}", report.lr),
+                                    fmt::format("{:.0f}", report.images_per_s),
+                                    text::duration(report.seconds)};
+  for (const Metric& metric : report.metrics) cells.push_back(fmt::format("{:.4f}", metric.value));
+  if (report.metrics.empty()) cells.insert(cells.end(), metric_columns_, "-");
+  print(table_->row(cells));
+}
+
+void Reporter::epoch(const EpochReport& report) {
+  bar_.clear();
+  print_row(report);
+  folder_.log({{"event", "\"epoch\""},
+               {"epoch", std::to_string(report.epoch + 1)},
+               {"step", std::to_string(report.step)},
+               {"loss", number_or_null(report.loss)},
+               {"lr", fmt::format("{}", report.lr)},
+               {"images_per_s", fmt::format("{:.2f}", report.images_per_s)},
+               {"seconds", fmt::format("{:.3f}", report.seconds)},
+               {"metrics", to_json(report.metrics)}});
+  rate_.restart();
+}
+
+void Reporter::finish(const TrainResult& result, std::int64_t world_size, const std::string& text) {
+  folder_.write("summary.json", summary_json(result, options_.recipe, world_size));
+  std::vector<std::pair<std::string, std::string>> lines = {
+      {"steps", fmt::format("{} in {} of training ({:.0f} images/s)", text::thousands(result.steps),
+                            text::duration(result.seconds), result.images_per_s)}};
+  for (const Metric& metric : result.metrics) lines.emplace_back(metric.name, fmt::format("{:.4f}", metric.value));
+  if (!config_.stop_at.metric.empty()) {
+    lines.emplace_back("target", fmt::format("{} {} {}", config_.stop_at.metric, config_.stop_at.value,
+                                             result.reached_target ? "reached" : "not reached"));
+  }
+  lines.emplace_back("checkpoint", result.checkpoint.string());
+  print(text + view::summary("done", lines));
+  const std::string run = folder_.path().string();
+  const std::string data = config_.data.test.empty() ? "FOLDER" : config_.data.test;
+  print(view::next_commands({{fmt::format("lockstep eval {} --checkpoint {} --data {}", options_.recipe, run, data),
+                              "the metrics on a folder"},
+                             {fmt::format("lockstep predict {} --checkpoint {} FILE...", options_.recipe, run),
+                              "what the model reads in files"}}));
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that a run says and writes: banner, progress, epoch table, log.jsonl, summary. The main rank has one, others
+// none.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/train/evaluate.h"
+#include "lockstep/train/run_folder.h"
+#include "lockstep/train/trainer.h"
+#include "lockstep/view/banner.h"
+#include "lockstep/view/progress.h"
+#include "lockstep/view/table.h"
+#include "train/plan.h"
+
+namespace lockstep::train {
+
+/// The figures of one optimizer step.
+struct StepReport {
+  std::int64_t epoch = 0;          ///< from 0
+  std::int64_t step_in_epoch = 0;  ///< done
+  std::int64_t step = 0;           ///< done since the start of the run
+  std::int64_t images = 0;         ///< of this step, over all ranks
+  double lr = 0;
+  std::optional<double> loss;
+};
+
+/// The figures of one epoch.
+struct EpochReport {
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;
+  double seconds = 0;  ///< of its training steps
+  double images_per_s = 0;
+  double lr = 0;
+  std::optional<double> loss;   ///< mean over the epoch
+  std::vector<Metric> metrics;  ///< empty: not evaluated
+};
+
+class Reporter {
+ public:
+  /// Opens the run folder. Throws: as RunFolder.
+  Reporter(const TrainConfig& config, const TrainerOptions& options);
+
+  void start(const view::BannerInfo& banner, const Plan& plan);
+  void step(const StepReport& report);
+  void epoch(const EpochReport& report);
+  /// `text`: the task's own words on the last evaluation.
+  void finish(const TrainResult& result, std::int64_t world_size, const std::string& text);
+
+  /// Evaluation and saving are no training time.
+  void pause();
+  void evaluating(std::int64_t done, std::int64_t total);
+
+  [[nodiscard]] RunFolder& folder() noexcept { return folder_; }
+
+ private:
+  void print_header(const std::vector<Metric>& metrics);
+  void print_row(const EpochReport& report);
+
+  const TrainConfig& config_;
+  const TrainerOptions& options_;
+  RunFolder folder_;
+  Plan plan_;
+  view::ProgressBar bar_;
+  view::RateMeter rate_;
+  std::optional<view::Table> table_;
+  std::size_t metric_columns_ = 0;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/train_config.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+void require(bool valid, const char* key, double value, const char* needed) {
+  if (!valid) throw UsageError(fmt::format("{} is {}; it must be {}", key, value, needed));
+}
+
+}  // namespace
+
+void TrainConfig::describe(ConfigFields& fields) {
+  fields.add("seed", &seed, "weights, order of the samples, dropout");
+  fields.add("epochs", &epochs, "passes over data.train");
+  fields.add("max_steps", &max_steps, "stop after so many optimizer steps; 0: no limit");
+  fields.add("batch_size", &batch_size, "samples per replica and step");
+  fields.add("accumulate_steps", &accumulate_steps, "batches whose gradients are added up before a step");
+  fields.add("amp", &amp, "mixed precision of the forward pass", {"none", "bf16"});
+  fields.add("threads", &threads, "threads of libtorch per replica");
+  fields.add("workers", &workers, "loader threads per replica; 0: load in the training thread");
+  fields.add("prefetch_factor", &prefetch_factor, "batches loaded ahead per worker");
+  fields.add("drop_last", &drop_last, "leave out the last batch where it is not full");
+  fields.add("log_every_steps", &log_every_steps, "a line in log.jsonl every so many steps; 0: never");
+  fields.add("eval_every_epochs", &eval_every_epochs, "evaluate data.test every so many epochs; 0: never");
+  fields.add("data.train", &data.train, "folder of the training samples");
+  fields.add("data.test", &data.test, "folder of the held-out samples; empty: no evaluation");
+  fields.add("optimizer.type", &optimizer.type, "the optimizer", {"adamw"});
+  fields.add("optimizer.lr", &optimizer.lr, "learning rate after warm-up");
+  fields.add("optimizer.weight_decay", &optimizer.weight_decay, "decoupled weight decay");
+  fields.add("optimizer.lr_scaling", &optimizer.lr_scaling,
+             "none; replicas: lr x replicas; batch: lr x total batch / 256", {"none", "replicas", "batch"});
+  fields.add("schedule.type", &schedule.type, "learning rate after warm-up, per step", {"none", "cosine"});
+  fields.add("schedule.warmup_epochs", &schedule.warmup_epochs, "epochs of linear warm-up (fractions welcome)");
+  fields.add("schedule.min_lr", &schedule.min_lr, "where the cosine ends");
+  fields.add("clip_norm", &clip_norm, "largest norm of all gradients; 0: no clipping");
+  fields.add("stop_at.metric", &stop_at.metric, "stop once this metric of data.test ...");
+  fields.add("stop_at.value", &stop_at.value, "... reaches this value; no metric: train all epochs");
+  fields.add("checkpoint.every_steps", &checkpoint.every_steps, "save every so many steps; 0: at the end only");
+  fields.add("checkpoint.keep_last", &checkpoint.keep_last, "how many step checkpoints stay");
+}
+
+void TrainConfig::validate() const {
+  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+  require(epochs > 0, "epochs", number(epochs), "at least 1");
+  require(max_steps >= 0, "max_steps", number(max_steps), "0 or more");
+  require(batch_size > 0, "batch_size", number(batch_size), "at least 1");
+  require(accumulate_steps > 0, "accumulate_steps", number(accumulate_steps), "at least 1");
+  require(threads > 0, "threads", number(threads), "at least 1");
+  require(workers >= 0, "workers", number(workers), "0 or more");
+  require(prefetch_factor > 0, "prefetch_factor", number(prefetch_factor), "at least 1");
+  require(log_every_steps >= 0, "log_every_steps", number(log_every_steps), "0 or more");
+  require(eval_every_epochs >= 0, "eval_every_epochs", number(eval_every_epochs), "0 or more");
+  require(optimizer.lr > 0, "optimizer.lr", optimizer.lr, "above 0");
+  require(optimizer.weight_decay >= 0, "optimizer.weight_decay", optimizer.weight_decay, "0 or more");
+  require(schedule.warmup_epochs >= 0, "schedule.warmup_epochs", schedule.warmup_epochs, "0 or more");
+  require(schedule.min_lr >= 0, "schedule.min_lr", schedule.min_lr, "0 or more");
+  require(clip_norm >= 0, "clip_norm", clip_norm, "0 or more");
+  require(checkpoint.every_steps >= 0, "checkpoint.every_steps", number(checkpoint.every_steps), "0 or more");
+  require(checkpoint.keep_last > 0, "checkpoint.keep_last", number(checkpoint.keep_last), "at least 1");
+  if (data.train.empty()) {
+    throw UsageError("data.train is not set", "--set data.train=FOLDER");
+  }
+}
+
+}  // namespace lockstep
