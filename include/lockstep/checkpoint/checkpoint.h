@@ -12,27 +12,10 @@
 #include <vector>
 
 #include "lockstep/base/file_system.h"
-#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/manifest.h"
 #include "lockstep/tensor/state_dict.h"
 
 namespace lockstep {
-
-/// What the run knows of a checkpoint besides its state.
-struct CheckpointMeta {
-  std::int64_t step = 0;           ///< optimizer steps done
-  std::int64_t replicas = 1;       ///< data-parallel width that the result depends on
-  std::int64_t threads = 1;        ///< per replica
-  std::string configuration_hash;  ///< of the settings that change the result
-};
-
-/// The content of manifest.json.
-struct Manifest {
-  std::int64_t format_version = 1;
-  CheckpointMeta meta;
-  std::string libtorch;                     ///< "1.13.1": digests are promised for one version and one instruction set
-  std::string instruction_set;              ///< "AVX512"
-  std::map<std::string, FileDigest> files;  ///< by file name ("model.safetensors")
-};
 
 /// The states of a checkpoint by name: "model", "optimizer", "ema", "trainer"; each becomes <name>.safetensors.
 using CheckpointStates = std::map<std::string, StateDict>;

@@ -30,7 +30,7 @@ struct VerifyReport {
   [[nodiscard]] std::string problem() const;
 };
 
-/// Reads and hashes every file of a step folder. Files that the manifest does not name are problems too.
+/// Reads and hashes every file of a step folder. Files that the manifest does not name are ignored.
 /// Throws: DataError where the folder is missing; IoError where the disk fails. Damage is in the report, not thrown.
 [[nodiscard]] VerifyReport verify_checkpoint(FileSystem& files, const std::filesystem::path& step_folder);
 

@@ -3,23 +3,15 @@
 // executed. The byte grammar is docs/formats/safetensors.md.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
 
 #include "lockstep/base/file_system.h"
+#include "lockstep/checkpoint/manifest.h"
 #include "lockstep/tensor/state_dict.h"
 
 namespace lockstep {
-
-/// What identifies a file's content.
-struct FileDigest {
-  std::uint64_t bytes = 0;
-  std::string xxh3_128;  ///< 32 hexadecimal digits, most significant first
-
-  bool operator==(const FileDigest&) const = default;
-};
 
 /// A safetensors file's `__metadata__`: free text by name.
 using SafetensorsMetadata = std::map<std::string, std::string>;

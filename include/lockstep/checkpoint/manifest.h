@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a checkpoint says of itself: plain values, no torch. The grammar is docs/formats/checkpoint.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace lockstep {
+
+/// What identifies a file's content.
+struct FileDigest {
+  std::uint64_t bytes = 0;
+  std::string xxh3_128;  ///< 32 hexadecimal digits, most significant first
+
+  bool operator==(const FileDigest&) const = default;
+};
+
+/// What the run knows of a checkpoint besides its state.
+struct CheckpointMeta {
+  std::int64_t step = 0;           ///< optimizer steps done
+  std::int64_t replicas = 1;       ///< data-parallel width that the result depends on
+  std::int64_t threads = 1;        ///< per replica
+  std::string configuration_hash;  ///< of the settings that change the result
+
+  bool operator==(const CheckpointMeta&) const = default;
+};
+
+/// The content of manifest.json.
+struct Manifest {
+  std::int64_t format_version = 1;
+  CheckpointMeta meta;
+  std::string libtorch;                     ///< digests are promised for one version and one instruction set
+  std::string instruction_set;              ///< "AVX512"
+  std::map<std::string, FileDigest> files;  ///< by file name ("model.safetensors")
+
+  bool operator==(const Manifest&) const = default;
+};
+
+}  // namespace lockstep

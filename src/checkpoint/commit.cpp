@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commit protocol: everything into a temporary folder, everything durable, then one rename.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest_json.h"
+#include "checkpoint/platform.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/inspect.h"
+#include "lockstep/checkpoint/safetensors.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file is of that namespace
+
+namespace {
+
+/// What went wrong while cleaning up is not what the caller has to hear.
+void remove_quietly(FileSystem& files, const fs::path& path) noexcept {
+  try {
+    files.remove(path);
+  } catch (const std::exception& error) {
+    log::debug("{}", error.what());
+  }
+}
+
+/// A folder that goes away again unless it was renamed.
+class TemporaryFolder {
+ public:
+  TemporaryFolder(FileSystem& files, fs::path path) : files_(files), path_(std::move(path)) {
+    files_.make_folder(path_);
+  }
+  ~TemporaryFolder() { remove_quietly(files_, path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  FileSystem& files_;
+  fs::path path_;
+};
+
+/// A process commits to one folder from one thread, so what bears our own pid is left over as well (pids come again).
+bool is_leftover(const std::string& name) {
+  const auto pid = parse_temporary_pid(name);
+  if (!pid || *pid <= 0) return false;
+  return *pid == ::getpid() || (::kill(*pid, 0) != 0 && errno == ESRCH);
+}
+
+void remove_leftovers(FileSystem& files, const fs::path& folder) {
+  for (const std::string& name : files.list(folder)) {
+    if (is_leftover(name)) remove_quietly(files, folder / name);
+  }
+}
+
+void check_names(const CheckpointStates& states) {
+  for (const auto& [name, state] : states) {
+    if (!is_plain_word(name)) {
+      throw UsageError(fmt::format("'{}' is no name for a state of a checkpoint", name),
+                       "use letters, digits, '_' and '-'");
+    }
+  }
+}
+
+Manifest write_states(FileSystem& files, const fs::path& folder, const CheckpointMeta& meta,
+                      const CheckpointStates& states) {
+  Manifest manifest{kFormatVersion, meta, libtorch_version(), instruction_set(), {}};
+  for (const auto& [name, state] : states) {
+    const std::string file = name + std::string(kStateSuffix);
+    manifest.files[file] = write_safetensors(files, folder / file, state);
+  }
+  return manifest;
+}
+
+void write_durably(FileSystem& files, const fs::path& path, std::string_view content) {
+  auto file = files.create(path);
+  file->append(content.data(), content.size());
+  file->sync();
+}
+
+fs::path free_bad_path(FileSystem& files, const fs::path& folder, std::int64_t step) {
+  std::int64_t n = 1;
+  while (files.exists(folder / bad_name(step, n))) ++n;
+  return folder / bad_name(step, n);
+}
+
+/// Moves the folder of the same name aside and the new one in; back again where that fails.
+void replace(FileSystem& files, const fs::path& from, const fs::path& target, const fs::path& aside) {
+  log::note("{} was there with another content; it is now {}", target.string(), aside.filename().string());
+  files.rename(target, aside);
+  try {
+    files.rename(from, target);
+  } catch (const Error&) {
+    try {
+      files.rename(aside, target);
+    } catch (const Error& error) {
+      log::warn("{} is still there as {}: {}", target.string(), aside.string(), error.message());
+    }
+    throw;
+  }
+}
+
+bool is_same(FileSystem& files, const fs::path& target, const Manifest& manifest) {
+  const VerifyReport report = verify_checkpoint(files, target);
+  return report.ok() && report.manifest == manifest;
+}
+
+}  // namespace
+
+fs::path commit_checkpoint(FileSystem& files, const fs::path& folder, const CheckpointMeta& meta,
+                           const CheckpointStates& states) {
+  check_names(states);
+  if (meta.step < 0) throw UsageError(fmt::format("a checkpoint of step {}", meta.step));
+  if (!files.exists(folder)) {
+    files.make_folder(folder);
+    const fs::path parent = folder.parent_path();
+    files.sync_folder(parent.empty() ? fs::path(".") : parent);
+  }
+  remove_leftovers(files, folder);
+
+  const fs::path target = folder / step_name(meta.step);
+  const TemporaryFolder temporary(files, folder / temporary_name(step_name(meta.step), ::getpid()));
+  const Manifest manifest = write_states(files, temporary.path(), meta, states);
+  write_durably(files, temporary.path() / kManifestName, manifest_to_json(manifest));
+  files.sync_folder(temporary.path());
+
+  if (!files.exists(target)) {
+    files.rename(temporary.path(), target);
+  } else if (!is_same(files, target, manifest)) {
+    replace(files, temporary.path(), target, free_bad_path(files, folder, meta.step));
+  }
+  files.sync_folder(folder);
+  return target;
+}
+
+std::vector<fs::path> prune_checkpoints(FileSystem& files, const fs::path& folder, std::int64_t keep_last) {
+  std::vector<StepFolder> steps = list_steps(files, folder);
+  std::erase_if(steps, [](const StepFolder& step) { return step.name.bad != 0; });
+  if (keep_last <= 0 || steps.size() <= static_cast<std::size_t>(keep_last)) return {};
+  if (const auto newest = verify_checkpoint(files, steps.front().path); !newest.ok()) {
+    log::note("nothing is pruned: {}", newest.problem());
+    return {};
+  }
+  std::vector<fs::path> spared;
+  for (const std::string& name : checkpoint_names(files, folder)) {
+    if (const auto named = follow_name(files, folder, name)) spared.push_back(named.value());
+  }
+  std::vector<fs::path> removed;
+  for (auto step = steps.begin() + keep_last; step != steps.end(); ++step) {
+    if (std::find(spared.begin(), spared.end(), step->path) != spared.end()) continue;
+    // Renamed first: a removal that is cut off leaves a leftover, not a torn checkpoint.
+    const fs::path doomed = folder / temporary_name(step->path.filename().string(), ::getpid());
+    files.rename(step->path, doomed);
+    removed.push_back(step->path);
+    files.remove(doomed);
+  }
+  return removed;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/folder_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr std::string_view kStep = "step-";
+constexpr std::string_view kBad = ".bad-";
+constexpr std::string_view kTemporary = ".tmp-";
+
+template <class T>
+std::optional<T> parse_digits(std::string_view text) {
+  T value = 0;
+  if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+bool is_word_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
+
+}  // namespace
+
+std::string step_name(std::int64_t step) { return fmt::format("{}{:08}", kStep, step); }
+
+std::string bad_name(std::int64_t step, std::int64_t n) { return fmt::format("{}{}{}", step_name(step), kBad, n); }
+
+std::string temporary_name(std::string_view name, int pid) { return fmt::format("{}{}-{}", kTemporary, name, pid); }
+
+std::optional<StepName> parse_step_name(std::string_view name) {
+  if (!name.starts_with(kStep)) return std::nullopt;
+  name.remove_prefix(kStep.size());
+  const auto dot = name.find('.');
+  const auto step = parse_digits<std::int64_t>(name.substr(0, dot));
+  if (!step) return std::nullopt;
+  if (dot == std::string_view::npos) return StepName{*step, 0};
+  const std::string_view rest = name.substr(dot);
+  if (!rest.starts_with(kBad)) return std::nullopt;
+  const auto n = parse_digits<std::int64_t>(rest.substr(kBad.size()));
+  if (!n || *n == 0) return std::nullopt;
+  return StepName{*step, *n};
+}
+
+std::optional<int> parse_temporary_pid(std::string_view name) {
+  if (name.find(kTemporary) == std::string_view::npos) return std::nullopt;
+  return parse_digits<int>(name.substr(name.rfind('-') + 1));
+}
+
+bool is_plain_word(std::string_view name) {
+  return !name.empty() && !name.starts_with(kStep) && std::all_of(name.begin(), name.end(), is_word_char);
+}
+
+bool is_plain_file_name(std::string_view name) {
+  const auto fits = [](char c) { return is_word_char(c) || c == '.'; };
+  return !name.empty() && name.front() != '.' && std::all_of(name.begin(), name.end(), fits);
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/manifest_json.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/folder_names.h"
+#include "checkpoint/hash.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr std::string_view kSealKey = "  \"manifest_xxh3_128\": \"";
+constexpr std::string_view kSealEnd = "\"\n}\n";
+constexpr std::size_t kMaxManifestBytes = 16U << 20U;
+
+/// The text without its seal. Fails where there is none or it does not fit.
+Result<std::string_view> check_seal(std::string_view text) {
+  const auto at = text.rfind(kSealKey);
+  if (at == std::string_view::npos) return Failure{"it has no seal: it is cut short"};
+  const std::string_view body = text.substr(0, at);
+  const std::string expected = digest_of(body).xxh3_128;
+  if (text.substr(at) != std::string(kSealKey) + expected + std::string(kSealEnd)) {
+    return Failure{fmt::format("its bytes have XXH3-128 {}, its seal says otherwise", expected)};
+  }
+  return body;
+}
+
+Manifest fields_of(const nlohmann::json& json) {
+  Manifest manifest;
+  manifest.format_version = json.at("format_version").get<std::int64_t>();
+  manifest.meta.step = json.at("step").get<std::int64_t>();
+  manifest.meta.replicas = json.at("replicas").get<std::int64_t>();
+  manifest.meta.threads = json.at("threads").get<std::int64_t>();
+  manifest.meta.configuration_hash = json.at("configuration_hash").get<std::string>();
+  manifest.libtorch = json.at("libtorch").get<std::string>();
+  manifest.instruction_set = json.at("instruction_set").get<std::string>();
+  for (const auto& [name, entry] : json.at("files").items()) {
+    manifest.files[name] = {entry.at("bytes").get<std::uint64_t>(), entry.at("xxh3_128").get<std::string>()};
+  }
+  return manifest;
+}
+
+}  // namespace
+
+std::string manifest_to_json(const Manifest& manifest) {
+  std::string text = "{\n";
+  const auto number = [&text](const char* key, std::int64_t value) {
+    text += fmt::format("  \"{}\": {},\n", key, value);
+  };
+  const auto words = [&text](const char* key, const std::string& value) {
+    text += fmt::format("  \"{}\": {},\n", key, text::json_quote(value));
+  };
+  number("format_version", manifest.format_version);
+  number("step", manifest.meta.step);
+  number("replicas", manifest.meta.replicas);
+  number("threads", manifest.meta.threads);
+  words("libtorch", manifest.libtorch);
+  words("instruction_set", manifest.instruction_set);
+  words("configuration_hash", manifest.meta.configuration_hash);
+  text += "  \"files\": {";
+  std::string_view separator = "\n";
+  for (const auto& [name, digest] : manifest.files) {
+    text += fmt::format("{}    {}: {{\"bytes\": {}, \"xxh3_128\": {}}}", separator, text::json_quote(name),
+                        digest.bytes, text::json_quote(digest.xxh3_128));
+    separator = ",\n";
+  }
+  text += manifest.files.empty() ? "},\n" : "\n  },\n";
+  const std::string seal = digest_of(text).xxh3_128;
+  return text + std::string(kSealKey) + seal + std::string(kSealEnd);
+}
+
+Result<Manifest> manifest_from_json(std::string_view text) {
+  if (text.size() > kMaxManifestBytes) return Failure{fmt::format("{} bytes are no manifest", text.size())};
+  if (const auto sealed = check_seal(text); !sealed) return Failure{sealed.error()};
+  try {
+    const auto json = nlohmann::json::parse(text.begin(), text.end());
+    if (const auto version = json.at("format_version").get<std::int64_t>(); version != kFormatVersion) {
+      return Failure{fmt::format("its format is {}, this program reads {}", version, kFormatVersion)};
+    }
+    Manifest manifest = fields_of(json);
+    for (const auto& [name, digest] : manifest.files) {
+      if (!is_plain_file_name(name)) return Failure{fmt::format("it names the file {}", text::json_quote(name))};
+    }
+    return manifest;
+  } catch (const nlohmann::json::exception& error) {
+    return Failure{error.what()};
+  }
+}
+
+}  // namespace lockstep::checkpoint

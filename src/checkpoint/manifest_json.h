@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// manifest.json as text. Its last line seals the lines above it with their own hash, so that a flipped bit in the
+// manifest itself is noticed too. No torch here: it reads foreign bytes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "lockstep/base/result.h"
+#include "lockstep/checkpoint/manifest.h"
+
+namespace lockstep::checkpoint {
+
+inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr std::int64_t kFormatVersion = 1;
+
+/// The same text for the same manifest.
+[[nodiscard]] std::string manifest_to_json(const Manifest& manifest);
+
+/// Fails where the seal does not fit the text, a field is missing or of a wrong type, a file name leaves the folder, or
+/// the format is newer than this program.
+[[nodiscard]] Result<Manifest> manifest_from_json(std::string_view text);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain values as canonical JSON text: one value has one text, so that files and digests compare. No torch here: it
+// reads foreign bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "lockstep/base/result.h"
+
+namespace lockstep::checkpoint {
+
+using Scalar = std::variant<std::int64_t, double, bool, std::string>;
+
+/// `12`, `0.5`, `1.0`, `true`, `"text"`; what JSON cannot say is `{"float":"nan"}`, `"inf"` or `"-inf"`.
+/// Fails where a text is no UTF-8.
+[[nodiscard]] Result<std::string> scalar_to_json(const Scalar& value);
+
+/// The other way; accepts any spacing. Fails on anything else than the above.
+[[nodiscard]] Result<Scalar> scalar_from_json(std::string_view json);
+
+/// `text` as a JSON string with its quotes. Fails where it is no UTF-8.
+[[nodiscard]] Result<std::string> quote_json(std::string_view text);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest_json.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/inspect.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file is of that namespace
+
+bool VerifyReport::ok() const { return problem().empty(); }
+
+std::string VerifyReport::problem() const {
+  const auto damaged = std::find_if(files.begin(), files.end(), [](const FileCheck& c) { return !c.problem.empty(); });
+  return damaged == files.end() ? "" : damaged->problem;
+}
+
+VerifyReport verify_checkpoint(FileSystem& files, const fs::path& step_folder) {
+  if (!files.exists(step_folder)) throw DataError(fmt::format("checkpoint {} does not exist", step_folder.string()));
+  VerifyReport report{step_folder, {}, {}};
+  auto manifest = read_manifest(files, step_folder);
+  report.files.push_back({kManifestName, manifest ? "" : manifest.error()});
+  if (!manifest) return report;
+  report.manifest = std::move(*manifest);
+  for (const auto& [name, digest] : report.manifest.files) {
+    const fs::path path = step_folder / name;
+    std::string problem;
+    try {
+      problem = compare(files.read(path), digest);
+      if (!problem.empty()) problem = path.string() + " " + problem;
+    } catch (const DataError& missing) {
+      problem = missing.message();
+    }
+    report.files.push_back({name, problem});
+  }
+  return report;
+}
+
+std::string to_text(const VerifyReport& report) {
+  if (!report.ok()) {
+    std::string text;
+    for (const FileCheck& check : report.files) {
+      if (!check.problem.empty()) text += check.problem + "\n";
+    }
+    return text;
+  }
+  std::uint64_t bytes = 0;
+  for (const auto& [name, digest] : report.manifest.files) bytes += digest.bytes;
+  return fmt::format("{}: whole ({} files, {})\n", report.path.string(), report.manifest.files.size(),
+                     text::bytes(bytes));
+}
+
+}  // namespace lockstep

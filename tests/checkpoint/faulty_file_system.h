@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A disk that fails at the n-th verb: once, as a full disk does, or for good, as a machine that lost its power does.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::test {
+
+class FaultyFileSystem final : public FileSystem {
+ public:
+  enum class Fault { kOnce, kForGood };
+
+  /// Verbs that change the disk are counted from 0; the one numbered `fail_at` fails.
+  FaultyFileSystem(std::int64_t fail_at, Fault fault) : fail_at_(fail_at), fault_(fault) {}
+
+  [[nodiscard]] std::int64_t verbs() const { return verbs_; }
+
+  /// What a power cut does: files that were not synced since their last change lose their content.
+  void drop_unsynced() {
+    for (const auto& [path, synced] : synced_) {
+      if (!synced && std::filesystem::exists(path)) std::filesystem::resize_file(path, 0);
+    }
+  }
+
+  std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override {
+    count("create", path);
+    synced_[path.string()] = false;
+    return std::make_unique<File>(*this, path, real().create(path));
+  }
+  std::string read(const std::filesystem::path& path) override { return real().read(path); }
+  bool exists(const std::filesystem::path& path) override { return real().exists(path); }
+  std::vector<std::string> list(const std::filesystem::path& folder) override { return real().list(folder); }
+  void make_folder(const std::filesystem::path& folder) override {
+    count("make folder", folder);
+    real().make_folder(folder);
+  }
+  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
+    count("rename", to);
+    real().rename(from, to);
+    std::map<std::string, bool> moved;
+    for (const auto& [path, synced] : synced_) {
+      const bool inside = path.starts_with(from.string());
+      moved[inside ? to.string() + path.substr(from.string().size()) : path] = synced;
+    }
+    synced_ = std::move(moved);
+  }
+  void remove(const std::filesystem::path& path) override {
+    count("remove", path);
+    real().remove(path);
+  }
+  void sync_folder(const std::filesystem::path& folder) override {
+    count("fsync", folder);
+    real().sync_folder(folder);
+  }
+
+ private:
+  class File final : public WritableFile {
+   public:
+    File(FaultyFileSystem& owner, std::filesystem::path path, std::unique_ptr<WritableFile> file)
+        : owner_(owner), path_(std::move(path)), file_(std::move(file)) {}
+    void append(const void* data, std::size_t size) override {
+      owner_.synced_[path_.string()] = false;
+      if (owner_.fails_next()) file_->append(data, size / 2);  // a short write, then the error
+      owner_.count("write", path_);
+      file_->append(data, size);
+    }
+    void sync() override {
+      owner_.count("fsync", path_);
+      file_->sync();
+      owner_.synced_[path_.string()] = true;
+    }
+
+   private:
+    FaultyFileSystem& owner_;
+    std::filesystem::path path_;
+    std::unique_ptr<WritableFile> file_;
+  };
+
+  static FileSystem& real() { return FileSystem::system(); }
+  [[nodiscard]] bool fails_next() const {
+    return fault_ == Fault::kOnce ? verbs_ == fail_at_ : verbs_ >= fail_at_ && fail_at_ >= 0;
+  }
+  void count(const char* verb, const std::filesystem::path& path) {
+    const bool fails = fails_next();
+    const std::int64_t number = verbs_++;
+    if (fails) throw IoError(fmt::format("verb {}: cannot {} {}", number, verb, path.string()));
+  }
+
+  std::int64_t fail_at_;
+  Fault fault_;
+  std::int64_t verbs_ = 0;
+  std::map<std::string, bool> synced_;
+};
+
+}  // namespace lockstep::test
