@@ -2,10 +2,6 @@
 // AdamW with its state in flat buffers and one fused pass over each parameter's memory.
 #pragma once
 
-#include <lockstep/tensor/flat_layout.h>
-#include <lockstep/tensor/named_tensors.h>
-#include <lockstep/tensor/state_dict.h>
-
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -14,6 +10,10 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "lockstep/tensor/flat_layout.h"
+#include "lockstep/tensor/named_tensors.h"
+#include "lockstep/tensor/state_dict.h"
 
 namespace lockstep {
 

@@ -2,12 +2,14 @@
 // Automatic mixed precision as scopes: a region that computes in bf16 or fp16, and an evaluation inside it.
 #pragma once
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
-#include <lockstep/tensor/torch_version.h>
+
+#include <ATen/core/grad_mode.h>
 
 #include <string>
 #include <string_view>
+
+#include "lockstep/tensor/torch_version.h"
 
 namespace lockstep {
 

@@ -2,9 +2,9 @@
 // Gradient clipping by the norm over all parameters.
 #pragma once
 
-#include <lockstep/tensor/named_tensors.h>
-
 #include <type_traits>
+
+#include "lockstep/tensor/named_tensors.h"
 
 namespace lockstep {
 

@@ -3,14 +3,14 @@
 // template over parallel::DdpCore, so that no torch/nn header is needed here.
 #pragma once
 
-#include <lockstep/tensor/named_tensors.h>
-#include <lockstep/tensor/state_dict.h>
-
 #include <concepts>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
 #include <utility>
+
+#include "lockstep/tensor/named_tensors.h"
+#include "lockstep/tensor/state_dict.h"
 
 namespace lockstep {
 

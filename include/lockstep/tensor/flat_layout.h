@@ -2,21 +2,21 @@
 // Where named tensors lie in one flat buffer: optimizer state and gradient buckets share this rule.
 #pragma once
 
-#include <lockstep/tensor/named_tensors.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "lockstep/tensor/named_tensors.h"
 
 namespace lockstep::tensor {
 
 /// One tensor's place. Flat order is memory order: element i of the slot is element i of the tensor's own memory.
 struct FlatSlot {
-  std::string name;
+  std::string name = {};
   std::int64_t offset = 0;  ///< in elements from the start of the buffer; a multiple of 64 bytes
   std::int64_t numel = 0;
-  std::vector<std::int64_t> sizes;
-  std::vector<std::int64_t> strides;  ///< the tensor's own where it is dense, else contiguous
+  std::vector<std::int64_t> sizes = {};
+  std::vector<std::int64_t> strides = {};  ///< the tensor's own where it is dense, else contiguous
 };
 
 /// The places of several tensors of one dtype.

@@ -2,11 +2,11 @@
 // A model seen as a list of named tensors, so that optimizers, the reducer and checkpoints need no torch/nn header.
 #pragma once
 
-#include <lockstep/tensor/state_dict.h>
-
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "lockstep/tensor/state_dict.h"
 
 namespace lockstep {
 

@@ -2,9 +2,10 @@
 // Random streams: what a seed means, and a stream's whole state as a tensor that a checkpoint can hold.
 #pragma once
 
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <cstdint>
 

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient norm in an order that no layout changes.
+#include "lockstep/optim/clip.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_strided.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kBlock = 4096;
+
+/// Lanes are summed apart and then combined, so that the compiler may use vectors without choosing the order itself.
+template <class T>
+double block_squares(const T* values, std::int64_t count) {
+  constexpr std::int64_t kLanes = 16;
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      const auto value = static_cast<double>(values[i + lane]);
+      lanes[lane] += value * value;
+    }
+  }
+  for (; i < count; ++i) lanes[i % kLanes] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+template <class T>
+double squares(const at::Tensor& dense) {
+  const T* values = dense.data_ptr<T>();
+  double sum = 0;
+  for (std::int64_t begin = 0; begin < dense.numel(); begin += kBlock) {
+    sum += block_squares(values + begin, std::min(kBlock, dense.numel() - begin));
+  }
+  return sum;
+}
+
+/// The gradient in its parameter's memory order, dense, on the CPU and in float32 or float64.
+at::Tensor in_memory_order(const at::Tensor& parameter, const at::Tensor& grad) {
+  const bool wide = grad.scalar_type() == at::kDouble || grad.scalar_type() == at::kFloat;
+  const at::Tensor values = wide ? grad.cpu() : grad.cpu().to(at::kFloat);
+  if (!parameter.is_non_overlapping_and_dense()) return values.contiguous();
+  if (values.strides() == parameter.strides()) return values;
+  return at::empty_strided(parameter.sizes(), parameter.strides(), values.options()).copy_(values);
+}
+
+}  // namespace
+
+double grad_norm(NamedTensors parameters) {
+  const at::NoGradGuard no_grad;
+  std::sort(parameters.begin(), parameters.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  double sum = 0;
+  for (const auto& item : parameters) {
+    if (!item.second.grad().defined()) continue;
+    const at::Tensor grad = in_memory_order(item.second, item.second.grad());
+    sum += grad.scalar_type() == at::kDouble ? squares<double>(grad) : squares<float>(grad);
+  }
+  return std::sqrt(sum);
+}
+
+double clip_factor(double norm, double max_norm) {
+  if (!(max_norm > 0)) throw UsageError(fmt::format("clipping to norm {}, which is not > 0", max_norm));
+  if (!std::isfinite(norm)) return 1.0;
+  return std::min(1.0, max_norm / (norm + 1e-6));
+}
+
+double clip_grad_norm(const NamedTensors& parameters, double max_norm) {
+  const double norm = grad_norm(parameters);
+  const double factor = clip_factor(norm, max_norm);
+  if (factor < 1.0) {
+    const at::NoGradGuard no_grad;
+    for (const auto& item : parameters) {
+      if (item.second.grad().defined()) item.second.grad().mul_(factor);
+    }
+  }
+  return norm;
+}
+
+}  // namespace lockstep

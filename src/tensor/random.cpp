@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Seeds and states of random generators.
+#include "lockstep/tensor/random.h"
+
+#include <ATen/Context.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <mutex>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+void seed_all(std::uint64_t seed) { at::manual_seed(seed); }
+
+at::Generator make_generator(std::uint64_t seed) { return at::detail::createCPUGenerator(seed); }
+
+// SplitMix64: a bijection, so that different streams of one seed never share a generator.
+std::uint64_t stream_seed(std::uint64_t seed, std::uint64_t stream) {
+  std::uint64_t z = seed + (stream + 1) * 0x9E3779B97F4A7C15U;
+  z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBU;
+  return z ^ (z >> 31U);
+}
+
+at::Tensor random_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_random_state(const at::Tensor& state) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  try {
+    generator.set_state(state);
+  } catch (const c10::Error& error) {
+    throw DataError(std::string("not a state of the CPU's random generator: ") + error.what_without_backtrace());
+  }
+}
+
+}  // namespace lockstep

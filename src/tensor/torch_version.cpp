@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The libtorch shim: every TORCH_VERSION conditional of Lockstep stands in this file.
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include "lockstep/tensor/torch_version.h"
+
+#include <ATen/autocast_mode.h>
+#include <c10/core/Device.h>
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include "lockstep/base/error.h"
+
+// From 2.4 on autocast names the device as an argument, before by a function for each.
+#define LOCKSTEP_AUTOCAST_BY_DEVICE (TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4))
+
+namespace lockstep::tensor {
+namespace {
+
+void require_known(c10::DeviceType device) {
+  if (device == c10::DeviceType::CPU || device == c10::DeviceType::CUDA) return;
+  throw UsageError(fmt::format("autocast on device '{}'", c10::DeviceTypeName(device, /*lower_case=*/true)),
+                   "use cpu or cuda");
+}
+
+}  // namespace
+
+std::string libtorch_version() {
+  return fmt::format("{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH);
+}
+
+AutocastState autocast_state(c10::DeviceType device) {
+  require_known(device);
+  AutocastState state;
+  state.weight_cache = at::autocast::is_autocast_cache_enabled();
+#if LOCKSTEP_AUTOCAST_BY_DEVICE
+  state.enabled = at::autocast::is_autocast_enabled(device);
+  state.dtype = at::autocast::get_autocast_dtype(device);
+#else
+  const bool cpu = device == c10::DeviceType::CPU;
+  state.enabled = cpu ? at::autocast::is_cpu_enabled() : at::autocast::is_enabled();
+  state.dtype = cpu ? at::autocast::get_autocast_cpu_dtype() : at::autocast::get_autocast_gpu_dtype();
+#endif
+  return state;
+}
+
+void set_autocast_state(c10::DeviceType device, const AutocastState& state) {
+  require_known(device);
+  at::autocast::set_autocast_cache_enabled(state.weight_cache);
+#if LOCKSTEP_AUTOCAST_BY_DEVICE
+  at::autocast::set_autocast_enabled(device, state.enabled);
+  at::autocast::set_autocast_dtype(device, state.dtype);
+#else
+  if (device == c10::DeviceType::CPU) {
+    at::autocast::set_cpu_enabled(state.enabled);
+    at::autocast::set_autocast_cpu_dtype(state.dtype);
+  } else {
+    at::autocast::set_enabled(state.enabled);
+    at::autocast::set_autocast_gpu_dtype(state.dtype);
+  }
+#endif
+}
+
+}  // namespace lockstep::tensor
