@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoding against Pillow (golden/make_images.py), and against files that are cut, empty or no images.
+#include "lockstep/data/decode.h"
+
+#include <spng.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "data/hash.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::filesystem::path golden(const std::string& name) {
+  return std::filesystem::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden" / name;
+}
+
+std::string bytes_of(const std::string& name) { return FileSystem::system().read(golden(name)); }
+
+std::string fault_of(const std::filesystem::path& path) {
+  try {
+    (void)read_image(path, ColorMode::kGray);
+  } catch (const DataError& fault) {
+    return fault.what();
+  }
+  return "no DataError";
+}
+
+void write(const std::filesystem::path& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary).write(bytes.data(), std::ssize(bytes));
+}
+
+TEST(Decode, GivesPillowsBytesForEveryKindOfFile) {
+  std::ifstream file(golden("images.json"));
+  for (const auto& expected : nlohmann::json::parse(file)) {
+    const std::string name = expected["file"];
+    const Image gray = read_image(golden(name), ColorMode::kGray);
+    const Image rgb = read_image(golden(name), ColorMode::kRgb);
+    EXPECT_EQ(gray.size, (ImageSize{expected["width"], expected["height"]})) << name;
+    EXPECT_EQ(gray.channels, 1) << name;
+    EXPECT_EQ(rgb.channels, 3) << name;
+    const std::vector<int> first(gray.pixels.begin(), gray.pixels.begin() + 4);
+    EXPECT_EQ(first, expected["first_gray"].get<std::vector<int>>()) << name;
+    EXPECT_EQ(test::fnv1a(gray.pixels.data(), gray.pixels.size()), expected["gray"]) << name;
+    EXPECT_EQ(test::fnv1a(rgb.pixels.data(), rgb.pixels.size()), expected["rgb"]) << name;
+  }
+}
+
+TEST(Decode, DividesBy255IntoPlanes) {
+  const Image image{{2, 1}, 3, {0, 51, 255, 1, 102, 254}};
+  std::array<float, 6> planes{};
+  to_float_chw(image, planes.data());
+  EXPECT_THAT(planes, ::testing::ElementsAre(0.0F, 1 / 255.0F, 0.2F, 0.4F, 1.0F, 254 / 255.0F));
+}
+
+TEST(Decode, KeepsTheUpperEightBitsOfADeepPng) {
+  const std::array<std::uint16_t, 2> pixels{0x1234, 0xfedc};
+  spng_ctx* context = spng_ctx_new(SPNG_CTX_ENCODER);
+  spng_set_option(context, SPNG_ENCODE_TO_BUFFER, 1);
+  spng_ihdr header{2, 1, 16, SPNG_COLOR_TYPE_GRAYSCALE, 0, 0, 0};
+  spng_set_ihdr(context, &header);
+  ASSERT_EQ(spng_encode_image(context, pixels.data(), sizeof pixels, SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE), 0);
+  std::size_t size = 0;
+  int fault = 0;
+  void* png = spng_get_png_buffer(context, &size, &fault);
+  const Result<Image> image = decode_image({static_cast<const char*>(png), size}, ColorMode::kGray);
+  std::free(png);
+  spng_ctx_free(context);
+  ASSERT_TRUE(image.ok()) << image.error();
+  EXPECT_THAT(image->pixels, ::testing::ElementsAre(0x12, 0xfe));
+}
+
+TEST(Decode, RefusesAPngCutAtAnyLength) {
+  const std::string whole = bytes_of("rgb.png");
+  ASSERT_TRUE(decode_image(whole, ColorMode::kRgb).ok());
+  const std::size_t checksum = 4;  // of the end chunk, which has no content: nobody misses it
+  for (std::size_t length = 1; length + checksum < whole.size(); ++length) {
+    const Result<Image> image = decode_image(std::string_view(whole).substr(0, length), ColorMode::kRgb);
+    ASSERT_FALSE(image.ok()) << "cut at " << length << " of " << whole.size() << " bytes";
+    EXPECT_THAT(image.error(), HasSubstr("truncated PNG")) << length;
+  }
+}
+
+TEST(Decode, RefusesAJpegCutAtAnyLength) {
+  const std::string whole = bytes_of("rgb_420.jpg");
+  for (std::size_t length = 3; length + 2 < whole.size(); ++length) {
+    const Result<Image> image = decode_image(std::string_view(whole).substr(0, length), ColorMode::kGray);
+    EXPECT_FALSE(image.ok()) << "cut at " << length << " of " << whole.size() << " bytes";
+  }
+}
+
+TEST(Decode, SurvivesAFlippedByteAnywhere) {
+  for (const std::string name : {"palette.png", "rgb_444.jpg"}) {
+    const std::string whole = bytes_of(name);
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(damaged[at] ^ 0x41);
+      (void)decode_image(damaged, ColorMode::kGray);  // a value or a Failure; the sanitizers watch
+    }
+  }
+}
+
+TEST(Decode, NamesTheFileAndWhatIsWrongWithIt) {
+  const test::TempDir folder;
+  const auto file = folder.path() / "0A1B_7.png";
+  write(file, bytes_of("rgb.png").substr(0, 200));
+  EXPECT_THAT(fault_of(file), AllOf(HasSubstr(file.string()), HasSubstr("truncated PNG"), HasSubstr("200 bytes")));
+  write(file, "");
+  EXPECT_THAT(fault_of(file), AllOf(HasSubstr(file.string()), HasSubstr("empty file (0 bytes)")));
+  write(file, "these are words\n");
+  EXPECT_THAT(fault_of(file), AllOf(HasSubstr(file.string()), HasSubstr("neither a PNG nor a JPEG")));
+  std::filesystem::remove(file);
+  EXPECT_THAT(fault_of(file), HasSubstr(file.string()));
+}
+
+TEST(Decode, ResizesToTheWantedSize) {
+  const Image flat{{4, 4}, 1, std::vector<std::uint8_t>(16, 200)};
+  for (const ImageSize size : {ImageSize{2, 2}, ImageSize{9, 3}}) {
+    const Image resized = resize_image(flat, size);
+    EXPECT_EQ(resized.size, size);
+    EXPECT_EQ(resized.pixels, std::vector<std::uint8_t>(static_cast<std::size_t>(size.width * size.height), 200));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
