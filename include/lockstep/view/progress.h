@@ -82,7 +82,6 @@ class ProgressBar {
 
  private:
   void draw(const ProgressState& state);
-  void write(std::string_view text) const;
 
   ProgressOptions options_;
   const Clock& clock_;

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sched.h>
+
+#include <algorithm>
+#include <sstream>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/view/banner.h"
+
+namespace lockstep::view {
+namespace {
+
+/// Cores that this process may use: taskset and containers take some away.
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+std::string parse_cpu_name(const std::string& cpuinfo) {
+  std::istringstream lines(cpuinfo);
+  for (std::string line; std::getline(lines, line);) {
+    const auto colon = line.find(':');
+    if (!line.starts_with("model name") || colon == std::string::npos) continue;
+    std::istringstream words(line.substr(colon + 1));  // some makers fill up with spaces
+    std::string name;
+    for (std::string word; words >> word;) name += (name.empty() ? "" : " ") + word;
+    if (!name.empty()) return name;
+  }
+  return "CPU";
+}
+
+CpuInfo cpu_info() {
+  try {
+    return {parse_cpu_name(FileSystem::system().read("/proc/cpuinfo")), usable_cores()};
+  } catch (const Error&) {  // a banner without the name is better than no training
+    return {"CPU", usable_cores()};
+  }
+}
+
+}  // namespace lockstep::view

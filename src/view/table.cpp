@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/view/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::view {
+namespace {
+
+constexpr std::string_view kGap = "  ";
+
+std::string without_trailing_spaces(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+}  // namespace
+
+Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {
+  for (Column& column : columns_) column.width = std::max(column.width, display_width(column.title));
+}
+
+std::string Table::header() const {
+  std::vector<std::string> titles;
+  std::string rule;
+  for (const Column& column : columns_) {
+    titles.push_back(column.title);
+    if (!rule.empty()) rule += kGap;
+    rule += std::string(static_cast<std::size_t>(column.width), '-');
+  }
+  return row(titles) + rule + "\n";
+}
+
+std::string Table::row(const std::vector<std::string>& cells) const {
+  if (cells.size() != columns_.size()) {
+    throw UsageError(fmt::format("a row of {} cells in a table of {} columns", cells.size(), columns_.size()));
+  }
+  std::string line;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0) line += kGap;
+    line += pad(cells[i], columns_[i].width, columns_[i].align);
+  }
+  return without_trailing_spaces(std::move(line)) + "\n";
+}
+
+std::string render_table(std::vector<Column> columns, const std::vector<std::vector<std::string>>& rows) {
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < std::min(row.size(), columns.size()); ++i) {
+      columns[i].width = std::max(columns[i].width, display_width(row[i]));
+    }
+  }
+  const Table table(std::move(columns));
+  std::string text = table.header();
+  for (const auto& row : rows) text += table.row(row);
+  return text;
+}
+
+std::string render_confusions(std::vector<Confusion> confusions, std::size_t limit) {
+  std::erase_if(confusions, [](const Confusion& confusion) { return confusion.count <= 0; });
+  if (confusions.empty()) return "no confusions\n";
+  std::sort(confusions.begin(), confusions.end(), [](const Confusion& a, const Confusion& b) {
+    return std::tie(b.count, a.truth, a.predicted) < std::tie(a.count, b.truth, b.predicted);
+  });
+  std::string text;
+  for (std::size_t i = 0; i < std::min(limit, confusions.size()); ++i) {
+    const Confusion& confusion = confusions[i];
+    text += fmt::format("predicted {} where {} stood: {} {}\n", confusion.predicted, confusion.truth, confusion.count,
+                        confusion.count == 1 ? "time" : "times");
+  }
+  if (confusions.size() > limit) text += fmt::format("and {} more kinds\n", confusions.size() - limit);
+  return text;
+}
+
+}  // namespace lockstep::view
