@@ -62,6 +62,9 @@ class RankProcesses {
 /// Starts the ranks and expects every one to end with 0.
 void run_ranks(const std::string& name, const std::function<void(Job&)>& body, const RanksOptions& options);
 
+/// A port of 127.0.0.1 that was free a moment ago.
+[[nodiscard]] int free_port();
+
 /// The name of the test that is running, "Suite.Name".
 [[nodiscard]] std::string current_test();
 

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/discovery.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+/// Names of one scheduler's variables.
+struct Names {
+  const char* source;
+  const char* rank;
+  const char* world;
+  const char* local_rank;
+  const char* local_world;
+  const char* node;
+};
+
+constexpr Names kTorchrun = {"torchrun's variables", "RANK",      "WORLD_SIZE", "LOCAL_RANK",
+                             "LOCAL_WORLD_SIZE",     "GROUP_RANK"};
+constexpr Names kSlurm = {"Slurm",       "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
+                          "SLURM_NODEID"};
+constexpr Names kOpenMpi = {"Open MPI",
+                            "OMPI_COMM_WORLD_RANK",
+                            "OMPI_COMM_WORLD_SIZE",
+                            "OMPI_COMM_WORLD_LOCAL_RANK",
+                            "OMPI_COMM_WORLD_LOCAL_SIZE",
+                            "OMPI_COMM_WORLD_NODE_RANK"};
+constexpr Names kPmi = {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_NODE"};
+
+constexpr const char* kOthers[] = {"MASTER_ADDR",         "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
+                                   "LOCKSTEP_STORE",      "LOCKSTEP_STORE_TOKEN", "TORCHELASTIC_RESTART_COUNT",
+                                   "LOCKSTEP_TOKEN",      "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS",
+                                   "SLURM_STEP_NODELIST", "SLURM_JOB_ID"};
+
+std::optional<std::string> find(const Environment& environment, const char* name) {
+  const auto found = environment.find(name);
+  if (found == environment.end() || found->second.empty()) return std::nullopt;
+  return found->second;
+}
+
+/// `lenient`: the leading number is enough ("4(x2)" of Slurm).
+std::optional<std::int64_t> find_int(const Environment& environment, const char* name, bool lenient = false) {
+  const auto text = find(environment, name);
+  if (!text) return std::nullopt;
+  std::int64_t value = 0;
+  const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (problem != std::errc() || (!lenient && end != text->data() + text->size()) || value < 0) {
+    throw UsageError(fmt::format("the variable {} is '{}', which is no number from 0 on", name, *text));
+  }
+  return value;
+}
+
+std::int64_t need_int(const Environment& environment, const char* name, const char* present) {
+  const auto value = find_int(environment, name);
+  if (value) return *value;
+  throw UsageError(fmt::format("the environment is half set: {} is there, {} is missing", present, name),
+                   "start the program with `lockstep run`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
+}
+
+RankInfo read_info(const Environment& environment, const Names& names) {
+  RankInfo info;
+  info.source = names.source;
+  const char* present = find(environment, names.rank) ? names.rank : names.world;
+  const std::int64_t world = need_int(environment, names.world, present);
+  const std::int64_t rank = need_int(environment, names.rank, present);
+  if (rank >= world) {
+    throw UsageError(fmt::format("{} is {}, outside of the world of {} ({})", names.rank, rank, world, names.world),
+                     "ranks go from 0 to the world size - 1");
+  }
+  info.rank = static_cast<int>(rank);
+  info.world_size = static_cast<int>(world);
+  info.local_world_size = static_cast<int>(find_int(environment, names.local_world, true).value_or(world));
+  info.local_rank = static_cast<int>(find_int(environment, names.local_rank).value_or(rank % info.local_world_size));
+  info.node_rank = static_cast<int>(find_int(environment, names.node).value_or(rank / info.local_world_size));
+  info.restart_count = static_cast<int>(find_int(environment, "TORCHELASTIC_RESTART_COUNT").value_or(0));
+  if (info.local_rank >= info.local_world_size) {
+    throw UsageError(fmt::format("{} is {}, outside of this host's {} ({})", names.local_rank, info.local_rank,
+                                 info.local_world_size, names.local_world));
+  }
+  return info;
+}
+
+std::uint16_t to_port(const std::string& text, const char* name) {
+  unsigned value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || end != text.data() + text.size() || value == 0 || value > 65535) {
+    throw UsageError(fmt::format("the port in {} is '{}', which is no number from 1 to 65535", name, text));
+  }
+  return static_cast<std::uint16_t>(value);
+}
+
+/// The first host of "node[03-07,9],other".
+std::string first_of_nodelist(const std::string& list) {
+  const auto open = list.find_first_of("[,");
+  if (open == std::string::npos || list[open] == ',') return list.substr(0, open);
+  return list.substr(0, open) + list.substr(open + 1, list.find_first_of("-,]", open) - open - 1);
+}
+
+void set_agent_store(WorldPlan& plan, const std::string& address, const Environment& environment) {
+  const auto colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0) {
+    throw UsageError(fmt::format("LOCKSTEP_STORE is '{}', which is no host:port", address));
+  }
+  plan.store = StoreKind::kAgent;
+  plan.host = address.substr(0, colon);
+  plan.port = to_port(address.substr(colon + 1), "LOCKSTEP_STORE");
+  plan.token = find(environment, "LOCKSTEP_STORE_TOKEN").value_or("");
+}
+
+std::string need_master(const Environment& environment, const char* name, const RankInfo& info) {
+  if (const auto value = find(environment, name)) return *value;
+  throw UsageError(fmt::format("the environment is half set: a world of {} by {}, but {} is missing", info.world_size,
+                               info.source, name),
+                   "set MASTER_ADDR and MASTER_PORT to an address of rank 0's host and a free port there");
+}
+
+void set_master(WorldPlan& plan, const Environment& environment) {
+  const bool slurm = plan.info.source == kSlurm.source;
+  if (slurm && !find(environment, "MASTER_ADDR") && find(environment, "SLURM_STEP_NODELIST")) {
+    plan.host = first_of_nodelist(*find(environment, "SLURM_STEP_NODELIST"));
+  } else {
+    plan.host = need_master(environment, "MASTER_ADDR", plan.info);
+  }
+  const auto job = find_int(environment, "SLURM_JOB_ID");
+  if (slurm && !find(environment, "MASTER_PORT") && job) {
+    plan.port = static_cast<std::uint16_t>(20000 + *job % 10000);  // below the range of ephemeral ports
+  } else {
+    plan.port = to_port(need_master(environment, "MASTER_PORT", plan.info), "MASTER_PORT");
+  }
+}
+
+void choose_store(WorldPlan& plan, const Environment& environment) {
+  if (const auto address = find(environment, "LOCKSTEP_STORE")) return set_agent_store(plan, *address, environment);
+  if (plan.info.world_size == 1) return;
+  set_master(plan, environment);
+  if (find(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True") {
+    plan.store = StoreKind::kTorchAgent;
+    plan.prefix = fmt::format("/worker/attempt_{}", plan.info.restart_count);
+    plan.info.source = "torchrun's variables and store";
+  } else {
+    plan.store = StoreKind::kRankZero;
+    plan.token = find(environment, "LOCKSTEP_TOKEN").value_or("");
+  }
+}
+
+/// A step of more than one task. The batch and interactive steps run a script, not ranks; their numbers are Slurm's
+/// own.
+bool is_slurm_step(const Environment& environment) {
+  const auto step = find(environment, "SLURM_STEP_ID");
+  if (!step || *step == "4294967291" || *step == "4294967290" || !find(environment, kSlurm.rank)) return false;
+  auto tasks = find_int(environment, "SLURM_STEP_NUM_TASKS");
+  if (!tasks) tasks = find_int(environment, kSlurm.world);
+  return tasks.value_or(1) > 1;
+}
+
+RankInfo read_slurm(const Environment& environment) {
+  Environment step = environment;
+  if (const auto tasks = find(environment, "SLURM_STEP_NUM_TASKS")) step[kSlurm.world] = *tasks;
+  return read_info(step, kSlurm);
+}
+
+}  // namespace
+
+WorldPlan discover_world(const Environment& environment) {
+  const auto has = [&](const char* name) { return find(environment, name).has_value(); };
+  WorldPlan plan;
+  if (has("RANK") || has("WORLD_SIZE") || has("LOCKSTEP_STORE")) {
+    if (!has("RANK") && !has("WORLD_SIZE")) need_int(environment, "RANK", "LOCKSTEP_STORE");
+    plan.info = read_info(environment, kTorchrun);
+  } else if (is_slurm_step(environment)) {
+    plan.info = read_slurm(environment);
+  } else if (has(kOpenMpi.rank) || has(kOpenMpi.world)) {
+    plan.info = read_info(environment, kOpenMpi);
+  } else if (has(kPmi.rank) || has(kPmi.world)) {
+    plan.info = read_info(environment, kPmi);
+  } else if (has("LOCAL_RANK")) {
+    need_int(environment, "RANK", "LOCAL_RANK");
+  } else if (has("MASTER_ADDR") || has("MASTER_PORT")) {
+    need_int(environment, "RANK", has("MASTER_ADDR") ? "MASTER_ADDR" : "MASTER_PORT");
+  } else {
+    return plan;
+  }
+  choose_store(plan, environment);
+  return plan;
+}
+
+Environment current_environment() {
+  Environment environment;
+  const auto add = [&](const char* name) {
+    if (auto value = env::get(name)) environment[name] = *value;
+  };
+  for (const Names& names : {kTorchrun, kSlurm, kOpenMpi, kPmi}) {
+    for (const char* name : {names.rank, names.world, names.local_rank, names.local_world, names.node}) add(name);
+  }
+  for (const char* name : kOthers) add(name);
+  return environment;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives across hosts. Gloo only carries bytes from rank to rank; the sums are ours, in tree order, so that they
+// have the bits of every other backend.
+#include <arpa/inet.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <future>
+#include <thread>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "comm/gloo/gloo.h"
+#include "comm/gloo/stores.h"
+#include "comm/tree_reduce.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::comm {
+namespace {
+
+// Up to here every rank sends all to all and reduces everything: one exchange instead of two.
+constexpr std::size_t kOnePassBytes = std::size_t{32} << 10;
+// How long a rank looks for the others after a failure, to tell who it is that does not answer.
+constexpr auto kRollCall = std::chrono::milliseconds(800);
+
+/// The address of this host by which it reaches `host`; none where there is no route.
+std::optional<std::string> address_towards(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), "9", &hints, &found) != 0) return std::nullopt;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    const UniqueFd socket(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage own{};
+    socklen_t size = sizeof(own);
+    if (!socket.valid() || connect(socket.get(), entry->ai_addr, entry->ai_addrlen) != 0 ||
+        getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) {
+      continue;
+    }
+    char text[NI_MAXHOST] = {};
+    if (getnameinfo(reinterpret_cast<const sockaddr*>(&own), size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) ==
+        0) {
+      return text;
+    }
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<::gloo::transport::Device> make_device(const std::string& store_host) {
+  if (const auto interface = env::get("GLOO_SOCKET_IFNAME")) {
+    return c10d::ProcessGroupGloo::createDeviceForInterface(*interface);
+  }
+  if (const auto address = address_towards(store_host))
+    return c10d::ProcessGroupGloo::createDeviceForHostname(*address);
+  return c10d::ProcessGroupGloo::createDefaultDevice();
+}
+
+/// Bytes to or from one rank.
+struct Message {
+  int rank = 0;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+class GlooBackend final : public Backend {
+ public:
+  GlooBackend(World world, c10::intrusive_ptr<c10d::ProcessGroupGloo> group)
+      : world_(std::move(world)), group_(std::move(group)) {}
+
+  std::string name() const override { return "gloo"; }
+
+  void run(const Collective& collective) override {
+    if (aborted_) throw PeerError("the group was aborted");
+    compare(collective);
+    switch (collective.what.kind) {
+      case Kind::kAllReduce:
+        all_reduce(collective);
+        break;
+      case Kind::kBroadcast:
+        broadcast(collective);
+        break;
+      case Kind::kAllGather:
+        all_gather(collective);
+        break;
+      case Kind::kBarrier:
+        break;
+    }
+  }
+
+  at::Tensor allocate_bucket(std::int64_t numel, c10::ScalarType dtype) override { return at::zeros({numel}, dtype); }
+
+  // An exchange under way cannot be ended from outside; the peers' ends when this process closes its connections.
+  void abort(const std::string& /*reason*/) noexcept override { aborted_ = true; }
+  void leave() noexcept override {}
+
+ private:
+  void compare(const Collective& collective) {
+    Descriptor mine = collective.what;
+    std::vector<Descriptor> theirs(static_cast<std::size_t>(world_.size));
+    std::vector<Message> sends;
+    std::vector<Message> receives;
+    for (const int rank : others()) {
+      sends.push_back({rank, reinterpret_cast<std::byte*>(&mine), sizeof(mine)});
+      receives.push_back({rank, reinterpret_cast<std::byte*>(&theirs[static_cast<std::size_t>(rank)]), sizeof(mine)});
+    }
+    exchange(sends, receives, collective);
+    for (const int rank : others()) {
+      const Descriptor& other = theirs[static_cast<std::size_t>(rank)];
+      if (other != mine) throw mismatch_error(world_, mine, rank, other);
+    }
+  }
+
+  std::vector<int> others() const {
+    std::vector<int> ranks;
+    for (int step = 1; step < world_.size; ++step) ranks.push_back((world_.rank + step) % world_.size);
+    return ranks;
+  }
+
+  void all_reduce(const Collective& collective) {
+    if (collective.bytes == 0) return;
+    if (collective.bytes <= kOnePassBytes) return reduce_range(collective, 0, collective.what.numel);
+    const auto share = (collective.what.numel + world_.size - 1) / world_.size;
+    const auto item = collective.item_bytes;
+    const auto place = [&](int rank) {
+      const std::int64_t begin = std::min(collective.what.numel, share * rank);
+      const std::int64_t end = std::min(collective.what.numel, begin + share);
+      return Message{rank, collective.data + static_cast<std::size_t>(begin) * item,
+                     static_cast<std::size_t>(end - begin) * item};
+    };
+    scatter_reduce(collective, place);
+    std::vector<Message> sends;
+    std::vector<Message> receives;
+    for (const int rank : others()) {
+      Message mine = place(world_.rank);
+      mine.rank = rank;
+      sends.push_back(mine);
+      receives.push_back(place(rank));
+    }
+    exchange(sends, receives, collective);
+  }
+
+  /// Everybody sends `place(r)` to rank r, which reduces it.
+  template <class Place>
+  void scatter_reduce(const Collective& collective, const Place& place) {
+    const Message mine = place(world_.rank);
+    std::vector<Message> sends;
+    for (const int rank : others()) sends.push_back(place(rank));
+    gather_and_reduce(collective, mine, sends);
+  }
+
+  void reduce_range(const Collective& collective, std::int64_t begin, std::int64_t end) {
+    const Message all{world_.rank, collective.data + static_cast<std::size_t>(begin) * collective.item_bytes,
+                      static_cast<std::size_t>(end - begin) * collective.item_bytes};
+    std::vector<Message> sends;
+    for (const int rank : others()) sends.push_back({rank, all.data, all.bytes});
+    gather_and_reduce(collective, all, sends);
+  }
+
+  /// Receives the others' versions of `mine` and reduces all of them into it.
+  void gather_and_reduce(const Collective& collective, const Message& mine, const std::vector<Message>& sends) {
+    scratch_.resize(mine.bytes * static_cast<std::size_t>(world_.size - 1));
+    std::vector<const std::byte*> sources(static_cast<std::size_t>(world_.size), mine.data);
+    std::vector<Message> receives;
+    for (const int rank : others()) {
+      std::byte* place = scratch_.data() + mine.bytes * receives.size();
+      sources[static_cast<std::size_t>(rank)] = place;
+      receives.push_back({rank, place, mine.bytes});
+    }
+    exchange(sends, receives, collective);
+    tree_reduce({dtype_of(collective.what), op_of(collective.what)}, sources, {mine.data},
+                static_cast<std::int64_t>(mine.bytes / collective.item_bytes));
+  }
+
+  // The root sends to each: a tree saves time only in worlds larger than data-parallel starts need.
+  void broadcast(const Collective& collective) {
+    const int root = collective.what.root;
+    if (root != world_.rank) return exchange({}, {{root, collective.data, collective.bytes}}, collective);
+    std::vector<Message> sends;
+    for (const int rank : others()) sends.push_back({rank, collective.data, collective.bytes});
+    exchange(sends, {}, collective);
+  }
+
+  void all_gather(const Collective& collective) {
+    std::vector<Message> sends;
+    std::vector<Message> receives;
+    for (const int rank : others()) {
+      sends.push_back({rank, collective.data, collective.bytes});
+      receives.push_back({rank, collective.outputs[static_cast<std::size_t>(rank)], collective.bytes});
+    }
+    exchange(sends, receives, collective);
+    if (collective.bytes > 0) {
+      std::memcpy(collective.outputs[static_cast<std::size_t>(world_.rank)], collective.data, collective.bytes);
+    }
+  }
+
+  void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives, const Collective& collective) {
+    const int tag = static_cast<int>(++exchanges_ & 0x3FFFFFFF);
+    std::vector<std::pair<int, c10::intrusive_ptr<c10d::Work>>> works;
+    int rank = world_.rank;
+    try {
+      for (const bool receiving : {true, false}) {
+        for (const Message& message : receiving ? receives : sends) {
+          rank = message.rank;
+          if (message.bytes == 0) continue;
+          std::vector<at::Tensor> bytes = {
+              at::from_blob(message.data, {static_cast<std::int64_t>(message.bytes)}, at::kByte)};
+          works.emplace_back(rank, receiving ? group_->recv(bytes, rank, tag) : group_->send(bytes, rank, tag));
+        }
+      }
+      for (const auto& [peer, work] : works) {
+        rank = peer;
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(collective.deadline -
+                                                                                std::chrono::steady_clock::now());
+        work->wait(std::max(left, std::chrono::milliseconds(1)));
+      }
+    } catch (const std::exception& problem) {
+      log::debug("gloo: {}", problem.what());
+      throw_failure(collective, rank);
+    }
+  }
+
+  [[noreturn]] void throw_failure(const Collective& collective, int suspect) {
+    const bool late = std::chrono::steady_clock::now() >= collective.deadline;
+    std::vector<LateRank> missing;
+    for (const int rank : roll_call(collective.what.sequence)) missing.push_back({rank, ""});
+    if (missing.empty()) missing.push_back({suspect, ""});
+    if (late) throw timeout_error(world_, collective, missing);
+    throw PeerError(death_text(world_, missing.front().rank, collective));
+  }
+
+  /// The ranks that do not report to the store after a failure. In a thread of its own: the store may hang on the very
+  /// rank that is sought.
+  std::vector<int> roll_call(std::uint64_t sequence) {
+    auto answer = std::make_shared<std::promise<std::vector<int>>>();
+    auto result = answer->get_future();
+    std::thread([answer, world = world_, sequence] { answer->set_value(call_ranks(world, sequence)); }).detach();
+    if (result.wait_for(2 * kRollCall) == std::future_status::ready) return result.get();
+    return {};
+  }
+
+  static std::vector<int> call_ranks(const World& world, std::uint64_t sequence) noexcept {
+    std::vector<int> missing;
+    try {
+      const auto key = [&](int rank) { return fmt::format("{}gloo/present/{}/{}", world.prefix, sequence, rank); };
+      world.store->set(key(world.rank), "1");
+      const auto end = std::chrono::steady_clock::now() + kRollCall;
+      for (int rank = 0; rank < world.size; ++rank) {
+        bool present = world.store->try_get(key(rank)).has_value();
+        while (!present && std::chrono::steady_clock::now() < end) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          present = world.store->try_get(key(rank)).has_value();
+        }
+        if (!present) missing.push_back(rank);
+      }
+    } catch (const std::exception& problem) {
+      log::debug("the roll call after a failure failed: {}", problem.what());
+    }
+    return missing;
+  }
+
+  World world_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  std::vector<std::byte> scratch_;
+  std::uint64_t exchanges_ = 0;
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace
+
+bool has_gloo() noexcept { return true; }
+
+std::unique_ptr<Backend> make_gloo_backend(World world, const std::string& store_host,
+                                           std::chrono::milliseconds timeout) {
+  try {
+    auto store = c10::make_intrusive<StoreForC10d>(with_prefix(world.store, world.prefix + "gloo/"), timeout);
+    auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+    options->devices.push_back(make_device(store_host));
+    options->threads = 1;
+    auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(std::move(store), world.rank, world.size, options);
+    return std::make_unique<GlooBackend>(std::move(world), std::move(group));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& problem) {
+    throw PeerError(fmt::format("the ranks could not connect to each other through gloo: {}", problem.what()),
+                    "every rank must reach every other; GLOO_SOCKET_IFNAME names the interface to use");
+  }
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// init(): from the environment to a group of connected ranks.
+#include <ATen/Context.h>
+#include <ATen/core/ivalue.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "comm/gloo/gloo.h"
+#include "comm/job_state.h"
+#include "comm/select.h"
+#include "comm/shm/shm_backend.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/version.h"
+
+namespace lockstep {
+namespace {
+
+// The launcher's agent reaps a dead worker within milliseconds; its word on the cause is worth that wait.
+constexpr auto kAgentPatience = std::chrono::milliseconds(300);
+
+/// The value of `--name V`, `--name=V`; none where it is not among the arguments. "--" ends them.
+std::optional<std::string> find_argument(int argc, const char* const* argv, const std::string& name) {
+  for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
+    const std::string word = argv[i];
+    if (word == name && i + 1 < argc) return argv[i + 1];
+    if (word.rfind(name + "=", 0) == 0) return word.substr(name.size() + 1);
+  }
+  return std::nullopt;
+}
+
+BackendKind wanted_backend(int argc, const char* const* argv, const InitOptions& options) {
+  if (options.backend != BackendKind::kAuto) return options.backend;
+  auto text = find_argument(argc, argv, "--backend");
+  if (!text) text = env::get("LOCKSTEP_BACKEND");
+  return text ? comm::parse_backend(*text) : BackendKind::kAuto;
+}
+
+c10::Device parse_device(const std::string& text, int local_rank) {
+  try {
+    c10::Device device(text);
+    if (device.is_cuda() && !device.has_index()) device.set_index(static_cast<c10::DeviceIndex>(local_rank));
+    return device;
+  } catch (const std::exception&) {
+    throw UsageError(fmt::format("there is no device '{}'", text), "use cpu, cuda or cuda:N");
+  }
+}
+
+c10::Device choose_device(int argc, const char* const* argv, const InitOptions& options, int local_rank) {
+  c10::Device device(c10::kCPU);
+  auto text = find_argument(argc, argv, "--device");
+  if (!text) text = env::get("LOCKSTEP_DEVICE");
+  const auto count = at::hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().getNumGPUs()) : 0;
+  if (options.device) {
+    device = *options.device;
+  } else if (text && *text != "auto") {
+    device = parse_device(*text, local_rank);
+  } else if (local_rank < count) {
+    device = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(local_rank));
+  }
+  if (device.is_cuda() && device.index() >= count) {
+    throw ResourceError(fmt::format("there is no device {}: this host has {} CUDA device{}", device.str(), count,
+                                    count == 1 ? "" : "s"),
+                        "use --device cpu, or start one rank per GPU");
+  }
+  return device;
+}
+
+int check_replicas(int replicas, int world) {
+  if (replicas == 0) return world;
+  if (replicas >= world) return replicas;
+  throw UsageError(fmt::format("{} replicas on {} ranks: every rank needs one", replicas, world),
+                   fmt::format("start at most {} ranks", replicas));
+}
+
+void open_store(Job::State& state) {
+  const WorldPlan& plan = state.plan;
+  const StoreAddress address{plan.host, plan.port, plan.token};
+  switch (plan.store) {
+    case StoreKind::kNone:
+      state.store = make_local_store();
+      return;
+    case StoreKind::kTorchAgent:
+      state.store = comm::connect_torch_store(plan, state.timeout);
+      return;
+    case StoreKind::kRankZero:
+      if (plan.info.rank == 0) {
+        state.server = std::make_unique<StoreServer>(
+            StoreServer::Options{.host = plan.host, .port = plan.port, .token = plan.token});
+      }
+      break;
+    case StoreKind::kAgent:
+      break;
+  }
+  state.store = connect_store(address, state.timeout);
+}
+
+/// What each rank tells the others before anything else: host id, host name, version, replicas; a line each.
+std::string introduction(const comm::HostFacts& host, int replicas) {
+  return fmt::format("{}\n{}\n{}\n{}", host.id, host.name, kVersion, replicas);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines(1);
+  for (const char c : text) {
+    if (c == '\n') {
+      lines.emplace_back();
+    } else {
+      lines.back() += c;
+    }
+  }
+  lines.resize(4);
+  return lines;
+}
+
+[[noreturn]] void throw_missing(const Job::State& state, const std::string& prefix) {
+  std::vector<std::string> missing;
+  for (int rank = 0; rank < state.plan.info.world_size; ++rank) {
+    if (!state.store->try_get(fmt::format("{}hello/{}", prefix, rank))) missing.push_back(fmt::format("rank {}", rank));
+  }
+  throw TimeoutError(fmt::format("init timed out after {:.1f} s (world {})\n  waiting for   {}",
+                                 std::chrono::duration<double>(state.timeout).count(), state.plan.info.world_size,
+                                 text::join(missing)),
+                     "were all ranks started, with the same MASTER_ADDR and MASTER_PORT?");
+}
+
+/// Everybody's host, by rank. Throws: UsageError where ranks differ in version or replicas.
+std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& prefix) {
+  const int world = state.plan.info.world_size;
+  const std::string mine = introduction(comm::this_host(), state.replicas);
+  state.store->set(fmt::format("{}hello/{}", prefix, state.plan.info.rank), mine);
+  std::vector<comm::HostFacts> hosts;
+  const auto end = std::chrono::steady_clock::now() + state.timeout;
+  for (int rank = 0; rank < world; ++rank) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    std::string theirs;
+    try {
+      theirs = state.store->get(fmt::format("{}hello/{}", prefix, rank), std::max(left, std::chrono::milliseconds(1)));
+    } catch (const TimeoutError&) {
+      throw_missing(state, prefix);
+    }
+    const auto lines = lines_of(theirs);
+    const auto own = lines_of(mine);
+    if (lines[2] != own[2] || lines[3] != own[3]) {
+      throw UsageError(fmt::format("rank {} runs Lockstep {} with {} replicas, rank {} runs {} with {}", rank, lines[2],
+                                   lines[3], state.plan.info.rank, own[2], own[3]),
+                       "start the same program with the same settings on every rank");
+    }
+    hosts.push_back({lines[0], lines[1]});
+  }
+  return hosts;
+}
+
+std::unique_ptr<comm::Backend> make_backend(Job::State& state, const comm::World& world, comm::BackendChoice& choice,
+                                            bool forced) {
+  if (choice.kind == BackendKind::kShm) {
+    try {
+      return std::make_unique<comm::ShmBackend>(comm::connect_shm(world, state.timeout), world);
+    } catch (const ResourceError& problem) {
+      if (forced || !comm::has_gloo()) throw;
+      choice = {BackendKind::kGloo, fmt::format("shared memory cannot be used ({})", problem.message())};
+      if (world.rank == 0) log::note("using gloo between the ranks of one host: {}", problem.message());
+    }
+  }
+  return comm::make_gloo_backend(world, state.plan.host, state.timeout);
+}
+
+void join_group(Job::State& state, BackendKind wanted) {
+  const RankInfo& info = state.plan.info;
+  const std::string prefix = fmt::format("lockstep/comm/{}/", info.restart_count);
+  std::vector<comm::HostFacts> hosts = {comm::this_host()};
+  if (info.world_size > 1) hosts = meet(state, prefix);
+  auto choice = comm::choose_backend(wanted, hosts, comm::has_gloo());
+  if (choice.kind == BackendKind::kLocal) {
+    state.group = comm::make_local_group();
+  } else {
+    comm::World world{.rank = info.rank, .size = info.world_size, .hosts = {}, .store = state.store, .prefix = prefix};
+    for (const auto& host : hosts) world.hosts.push_back(host.name);
+    if (state.plan.store == StoreKind::kAgent) world.patience = kAgentPatience;
+    auto backend = make_backend(state, world, choice, wanted == BackendKind::kShm);
+    state.group = comm::make_queued_group(std::move(backend), info.rank, info.world_size, state.timeout);
+    state.group->barrier().wait();
+  }
+  state.backend_reason = choice.reason;
+}
+
+std::mutex current_mutex;
+std::weak_ptr<Job::State> current;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+/// One job per process where there are other ranks: they meet by keys that hold for one group.
+void remember(const std::shared_ptr<Job::State>& state) {
+  if (state->plan.info.world_size == 1) return;
+  const std::lock_guard lock(current_mutex);
+  if (!current.expired()) {
+    throw UsageError("init() was called twice in this process", "keep the first Job: it is a cheap handle");
+  }
+  current = state;
+}
+
+}  // namespace
+
+Job init(int argc, const char* const* argv, const InitOptions& options) {
+  auto state = std::make_shared<Job::State>();
+  state->plan = discover_world(current_environment());
+  const BackendKind wanted = wanted_backend(argc, argv, options);
+  state->timeout = options.timeout.value_or(env::collective_timeout());
+  state->replicas = check_replicas(options.replicas, state->plan.info.world_size);
+  state->host = comm::this_host().name;
+  state->device = choose_device(argc, argv, options, state->plan.info.local_rank);
+  remember(state);
+  Job job(state);
+  try {
+    open_store(*state);
+    join_group(*state, wanted);
+  } catch (const std::exception& error) {
+    job.publish_failure(error);
+    throw;
+  }
+  return job;
+}
+
+int run_program(int argc, const char* const* argv, const std::function<int(Job&)>& body,
+                const InitOptions& options) noexcept {
+  return guarded_main([&] {
+    Job job = init(argc, argv, options);
+    try {
+      return body(job);
+    } catch (const std::exception& error) {
+      job.publish_failure(error);
+      throw;
+    }
+  });
+}
+
+}  // namespace lockstep

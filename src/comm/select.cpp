@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/select.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::comm {
+
+HostFacts this_host() {
+  HostFacts facts;
+  char name[256] = "unknown";
+  gethostname(name, sizeof(name) - 1);
+  facts.name = name;
+  if (const auto id = env::get("LOCKSTEP_HOST_ID")) {
+    facts.id = *id;
+    return facts;
+  }
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat network {};
+  struct stat memory {};
+  stat("/proc/self/ns/net", &network);
+  stat("/dev/shm", &memory);
+  facts.id = fmt::format("{}-{}-{}", boot, network.st_ino, memory.st_dev);
+  return facts;
+}
+
+namespace {
+
+std::string host_names(const std::vector<HostFacts>& hosts) {
+  std::vector<std::string> names;
+  for (const HostFacts& host : hosts) {
+    if (std::find(names.begin(), names.end(), host.name) == names.end()) names.push_back(host.name);
+  }
+  return text::join(names);
+}
+
+}  // namespace
+
+BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts, bool has_gloo) {
+  const auto world = hosts.size();
+  if (world == 1) return {BackendKind::kLocal, "a world of one has nobody to talk to"};
+  if (wanted == BackendKind::kLocal) {
+    throw UsageError(fmt::format("the backend local is for a world of one, this one has {} ranks", world));
+  }
+  const auto stranger =
+      std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) { return host.id != hosts[0].id; });
+  const bool one_host = stranger == hosts.end();
+  if (wanted == BackendKind::kShm && !one_host) {
+    throw UsageError(
+        fmt::format("the backend shm needs all ranks on one host, but rank 0 is on {} and rank {} on {} (or in "
+                    "another network namespace)",
+                    hosts[0].name, stranger - hosts.begin(), stranger->name),
+        "use --backend gloo or auto");
+  }
+  if (wanted == BackendKind::kShm) return {BackendKind::kShm, "asked for"};
+  if (wanted == BackendKind::kAuto && one_host) {
+    return {BackendKind::kShm, fmt::format("all {} ranks share the memory of {}", world, hosts[0].name)};
+  }
+  if (!has_gloo) {
+    throw UsageError("the ranks need the gloo backend, which this build lacks",
+                     "configure with -DLOCKSTEP_GLOO=ON (needs libgloo-dev)");
+  }
+  if (wanted == BackendKind::kGloo) return {BackendKind::kGloo, "asked for"};
+  return {BackendKind::kGloo,
+          fmt::format("the ranks share no memory: they are on several hosts ({})", host_names(hosts))};
+}
+
+const char* backend_name(BackendKind kind) {
+  switch (kind) {
+    case BackendKind::kLocal:
+      return "local";
+    case BackendKind::kShm:
+      return "shm";
+    case BackendKind::kGloo:
+      return "gloo";
+    case BackendKind::kAuto:
+      break;
+  }
+  return "auto";
+}
+
+BackendKind parse_backend(const std::string& text) {
+  const std::vector<BackendKind> kinds = {BackendKind::kAuto, BackendKind::kLocal, BackendKind::kShm,
+                                          BackendKind::kGloo};
+  std::vector<std::string> names;
+  for (const BackendKind kind : kinds) {
+    if (text == backend_name(kind)) return kind;
+    names.emplace_back(backend_name(kind));
+  }
+  throw UsageError(fmt::format("there is no backend '{}'{}: it is one of {}", text, text::did_you_mean(text, names),
+                               text::join(names)));
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which backend carries a group's bytes, and why: a pure function of what the ranks say of their hosts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/job.h"
+
+namespace lockstep::comm {
+
+/// What a rank says of its host.
+struct HostFacts {
+  std::string id;    ///< equal where ranks can share memory
+  std::string name;  ///< for people
+};
+
+/// LOCKSTEP_HOST_ID, else boot id, network namespace and /dev/shm device.
+[[nodiscard]] HostFacts this_host();
+
+struct BackendChoice {
+  BackendKind kind = BackendKind::kLocal;
+  std::string reason;  ///< one sentence for the banner
+};
+
+/// Throws: UsageError where the wanted backend is impossible.
+[[nodiscard]] BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts, bool has_gloo);
+
+/// "shm". kAuto: "auto".
+[[nodiscard]] const char* backend_name(BackendKind kind);
+
+/// Throws: UsageError naming the valid words.
+[[nodiscard]] BackendKind parse_backend(const std::string& text);
+
+}  // namespace lockstep::comm

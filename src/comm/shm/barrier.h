@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The meeting of all ranks in the segment: arrive, wait for the others, find out who is late, dead or gone.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "comm/failure.h"
+#include "comm/shm/segment.h"
+
+namespace lockstep::comm {
+
+/// Thread-safe: no; one collective at a time.
+class Barrier {
+ public:
+  Barrier(std::shared_ptr<Segment> segment, World world);
+
+  /// Tells the others that this rank's writes so far may be read, and returns when all have said so.
+  /// Throws: PeerError, TimeoutError, UsageError: the group's failure.
+  void meet(const Collective& collective);
+
+  /// Throws the group's failure, if there is one.
+  void check(const Collective& collective);
+
+  /// Ends the group with a mismatch. Throws: UsageError.
+  [[noreturn]] void fail_mismatch(const Collective& collective, int other, const Descriptor& theirs);
+
+ private:
+  using SteadyTime = std::chrono::steady_clock::time_point;
+  [[nodiscard]] bool has_arrived(int rank) noexcept;
+  [[nodiscard]] bool spin(int rank, std::chrono::nanoseconds limit) noexcept;
+  void sleep_until_arrived(int rank, const Collective& collective);
+  [[noreturn]] void fail_timeout(const Collective& collective);
+  [[noreturn]] void throw_failure(const GroupFailure& failure, const Collective& collective);
+
+  std::shared_ptr<Segment> segment_;
+  World world_;
+  bool may_spin_ = false;
+  std::uint32_t target_ = 0;  ///< meetings so far; what every rank's `arrived` must reach
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain loops that the compiler vectorises, compiled once per instruction set: Highway supplies the sets and the choice
+// at run time. Nothing here may contract to fused operations (-ffp-contract=off), so every set gives the same bits.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "comm/tree_reduce.cpp"
+#include <hwy/foreach_target.h>  // compiles this file again for each set
+//
+#include <hwy/highway.h>
+
+#include <cstring>
+
+#include "comm/tree_reduce.h"
+
+#ifndef LOCKSTEP_COMM_TREE_REDUCE_SHARED
+#define LOCKSTEP_COMM_TREE_REDUCE_SHARED
+namespace lockstep::comm {
+namespace {
+
+// One block of accumulators stays in the first cache beside the sources' blocks.
+constexpr std::int64_t kBlock = 2048;
+constexpr int kMaxLevels = 12;  // worlds up to 4,096
+
+/// Everything that one call needs, without templates: what crosses into the code of an instruction set.
+struct TreeCall {
+  c10::ScalarType dtype;
+  ReduceOp op;
+  const std::byte* const* sources;
+  int world;
+  std::byte* const* destinations;
+  int destination_count;
+  std::int64_t count;
+};
+
+}  // namespace
+}  // namespace lockstep::comm
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::comm {
+namespace HWY_NAMESPACE {
+
+struct Bf16 {
+  std::uint16_t bits;
+};
+struct Fp16 {
+  std::uint16_t bits;
+};
+
+inline float as_float(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
+inline std::uint32_t as_bits(float value) { return __builtin_bit_cast(std::uint32_t, value); }
+
+/// Accumulator of a stored type, and the ways between them.
+template <class T>
+struct Element {
+  using Acc = T;
+  static Acc load(T value) { return value; }
+  static T store(Acc value) { return value; }
+};
+template <>
+struct Element<Bf16> {
+  using Acc = float;
+  static float load(Bf16 value) { return as_float(static_cast<std::uint32_t>(value.bits) << 16); }
+  static Bf16 store(float value) {
+    const std::uint32_t bits = as_bits(value);
+    const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+    return {static_cast<std::uint16_t>(value != value ? 0x7FC0U : rounded)};
+  }
+};
+template <>
+struct Element<Fp16> {
+  using Acc = float;
+  static float load(Fp16 value) {
+    const std::uint32_t magnitude = (static_cast<std::uint32_t>(value.bits) & 0x7FFFU) << 13;
+    const std::uint32_t sign = (static_cast<std::uint32_t>(value.bits) & 0x8000U) << 16;
+    const std::uint32_t scaled = as_bits(as_float(magnitude) * 0x1.0p+112F);
+    const std::uint32_t special = magnitude | 0x7F800000U;  // infinity and not-a-number keep their mantissa
+    return as_float(sign | (magnitude >= 0x0F800000U ? special : scaled));
+  }
+  // Maratyszcza's FP16 library: two scalings make overflow infinite, one addition rounds to nearest even.
+  static Fp16 store(float value) {
+    const std::uint32_t bits = as_bits(value);
+    const std::uint32_t twice = bits + bits;
+    const float scaled_up = as_float(bits & 0x7FFFFFFFU) * 0x1.0p+112F;
+    const float base = scaled_up * 0x1.0p-110F;
+    const std::uint32_t exponent = twice & 0xFF000000U;
+    const std::uint32_t bias = exponent < 0x71000000U ? 0x71000000U : exponent;
+    const std::uint32_t sum = as_bits(as_float((bias >> 1) + 0x07800000U) + base);
+    const std::uint32_t finite = ((sum >> 13) & 0x00007C00U) + (sum & 0x00000FFFU);
+    return {static_cast<std::uint16_t>(((bits >> 16) & 0x8000U) | (twice > 0xFF000000U ? 0x7E00U : finite))};
+  }
+};
+
+struct Sum {
+  // Integers wrap around, as in libtorch.
+  static std::int32_t apply(std::int32_t a, std::int32_t b) {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+  }
+  static std::int64_t apply(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  }
+  static float apply(float a, float b) { return a + b; }
+  static double apply(double a, double b) { return a + b; }
+};
+// A not-a-number wins, as in libtorch's amin and amax.
+struct Min {
+  template <class A>
+  static A apply(A a, A b) {
+    return (a < b || a != a) ? a : b;
+  }
+};
+struct Max {
+  template <class A>
+  static A apply(A a, A b) {
+    return (a > b || a != a) ? a : b;
+  }
+};
+
+template <class T, class Op>
+struct Tree {
+  using Acc = typename Element<T>::Acc;
+  const T* const* sources;
+  std::int64_t begin;
+  std::int64_t size;
+  Acc (*scratch)[kBlock];
+
+  void add_source(Acc* __restrict acc, int rank) const {
+    const T* __restrict source = sources[rank] + begin;
+    for (std::int64_t i = 0; i < size; ++i) acc[i] = Op::apply(acc[i], Element<T>::load(source[i]));
+  }
+  void add_acc(Acc* __restrict acc, const Acc* __restrict other) const {
+    for (std::int64_t i = 0; i < size; ++i) acc[i] = Op::apply(acc[i], other[i]);
+  }
+  void load(Acc* __restrict acc, int rank) const {
+    const T* __restrict source = sources[rank] + begin;
+    for (std::int64_t i = 0; i < size; ++i) acc[i] = Element<T>::load(source[i]);
+  }
+  void load_pair(Acc* __restrict acc, int rank) const {
+    const T* __restrict a = sources[rank] + begin;
+    const T* __restrict b = sources[rank + 1] + begin;
+    for (std::int64_t i = 0; i < size; ++i) acc[i] = Op::apply(Element<T>::load(a[i]), Element<T>::load(b[i]));
+  }
+
+  void reduce(int lo, int hi, int level) const {
+    Acc* acc = scratch[level];
+    if (hi - lo == 1) return load(acc, lo);
+    if (hi - lo == 2) return load_pair(acc, lo);
+    const int middle = tree_split(lo, hi);
+    reduce(lo, middle, level);
+    if (hi - middle == 1) return add_source(acc, middle);
+    reduce(middle, hi, level + 1);
+    add_acc(acc, scratch[level + 1]);
+  }
+};
+
+template <class T>
+void write_block(const typename Element<T>::Acc* __restrict acc, T* __restrict out, std::int64_t size, bool mean,
+                 int world) {
+  using Acc = typename Element<T>::Acc;
+  const Acc divisor = static_cast<Acc>(world);
+  if (mean) {
+    for (std::int64_t i = 0; i < size; ++i) out[i] = Element<T>::store(acc[i] / divisor);
+  } else {
+    for (std::int64_t i = 0; i < size; ++i) out[i] = Element<T>::store(acc[i]);
+  }
+}
+
+template <class T, class Op>
+void reduce_all(const TreeCall& call) {
+  using Acc = typename Element<T>::Acc;
+  alignas(64) static thread_local Acc scratch[kMaxLevels][kBlock];
+  alignas(64) T result[kBlock];
+  const auto* sources = reinterpret_cast<const T* const*>(call.sources);
+  for (std::int64_t begin = 0; begin < call.count; begin += kBlock) {
+    const std::int64_t size = call.count - begin < kBlock ? call.count - begin : kBlock;
+    const Tree<T, Op> tree{sources, begin, size, scratch};
+    tree.reduce(0, call.world, 0);
+    write_block<T>(scratch[0], result, size, call.op == ReduceOp::kMean, call.world);
+    for (int d = 0; d < call.destination_count; ++d) {
+      std::memcpy(reinterpret_cast<T*>(call.destinations[d]) + begin, result,
+                  static_cast<std::size_t>(size) * sizeof(T));
+    }
+  }
+}
+
+template <class T>
+void reduce_type(const TreeCall& call) {
+  if (call.op == ReduceOp::kMin) return reduce_all<T, Min>(call);
+  if (call.op == ReduceOp::kMax) return reduce_all<T, Max>(call);
+  reduce_all<T, Sum>(call);
+}
+
+void reduce_call(const TreeCall& call) {
+  switch (call.dtype) {
+    case c10::ScalarType::Float:
+      return reduce_type<float>(call);
+    case c10::ScalarType::Double:
+      return reduce_type<double>(call);
+    case c10::ScalarType::Half:
+      return reduce_type<Fp16>(call);
+    case c10::ScalarType::BFloat16:
+      return reduce_type<Bf16>(call);
+    case c10::ScalarType::Int:
+      return reduce_type<std::int32_t>(call);
+    case c10::ScalarType::Long:
+      return reduce_type<std::int64_t>(call);
+    default:
+      return;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::comm
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+
+HWY_EXPORT(reduce_call);
+
+int tree_split(int lo, int hi) {
+  int power = 1;
+  while (power * 2 < hi - lo) power *= 2;
+  return lo + power;
+}
+
+bool is_reducible(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double || dtype == c10::ScalarType::Half ||
+         dtype == c10::ScalarType::BFloat16 || dtype == c10::ScalarType::Int || dtype == c10::ScalarType::Long;
+}
+
+void tree_reduce(const Reduction& reduction, const std::vector<const std::byte*>& sources,
+                 const std::vector<std::byte*>& destinations, std::int64_t count) {
+  if (!is_reducible(reduction.dtype) || sources.empty() || sources.size() > (1U << (kMaxLevels - 1))) {
+    throw InternalError("tree_reduce was called with a dtype or a world it does not know");
+  }
+  const TreeCall call{reduction.dtype,
+                      reduction.op,
+                      sources.data(),
+                      static_cast<int>(sources.size()),
+                      destinations.data(),
+                      static_cast<int>(destinations.size()),
+                      count};
+  HWY_DYNAMIC_DISPATCH(reduce_call)(call);
+}
+
+}  // namespace lockstep::comm
+#endif

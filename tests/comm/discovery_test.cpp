@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/discovery.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/select.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <class Error>
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string usage_error(const Environment& environment) {
+  return message_of<UsageError>([&] { (void)discover_world(environment); });
+}
+
+TEST(Discovery, IsAWorldOfOneInAnEmptyEnvironment) {
+  const auto plan = discover_world({});
+  EXPECT_EQ(plan.info, RankInfo{});
+  EXPECT_EQ(plan.store, StoreKind::kNone);
+}
+
+TEST(Discovery, JoinsTheLaunchersStore) {
+  const auto plan = discover_world({{"RANK", "3"},
+                                    {"WORLD_SIZE", "4"},
+                                    {"LOCAL_RANK", "1"},
+                                    {"LOCAL_WORLD_SIZE", "2"},
+                                    {"GROUP_RANK", "1"},
+                                    {"LOCKSTEP_STORE", "10.0.0.1:4000"},
+                                    {"LOCKSTEP_STORE_TOKEN", "t"},
+                                    {"TORCHELASTIC_RESTART_COUNT", "2"}});
+  EXPECT_EQ(plan.store, StoreKind::kAgent);
+  EXPECT_EQ(plan.host, "10.0.0.1");
+  EXPECT_EQ(plan.port, 4000);
+  EXPECT_EQ(plan.token, "t");
+  EXPECT_EQ(plan.info.rank, 3);
+  EXPECT_EQ(plan.info.local_rank, 1);
+  EXPECT_EQ(plan.info.node_rank, 1);
+  EXPECT_EQ(plan.info.restart_count, 2);
+}
+
+TEST(Discovery, JoinsTorchrunsStoreUnderItsPrefix) {
+  const auto plan = discover_world({{"RANK", "0"},
+                                    {"WORLD_SIZE", "2"},
+                                    {"MASTER_ADDR", "h"},
+                                    {"MASTER_PORT", "29500"},
+                                    {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                    {"TORCHELASTIC_RESTART_COUNT", "1"}});
+  EXPECT_EQ(plan.store, StoreKind::kTorchAgent);
+  EXPECT_EQ(plan.prefix, "/worker/attempt_1");
+}
+
+TEST(Discovery, LetsRankZeroServeWhenStartedByHand) {
+  const auto plan = discover_world({{"RANK", "1"},
+                                    {"WORLD_SIZE", "2"},
+                                    {"MASTER_ADDR", "127.0.0.1"},
+                                    {"MASTER_PORT", "4001"},
+                                    {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+                                    {"LOCKSTEP_TOKEN", "secret"}});
+  EXPECT_EQ(plan.store, StoreKind::kRankZero);
+  EXPECT_EQ(plan.token, "secret");
+  EXPECT_EQ(plan.info.local_rank, 1);
+}
+
+TEST(Discovery, NamesWhatAHalfSetEnvironmentLacks) {
+  EXPECT_THAT(usage_error({{"RANK", "0"}}), HasSubstr("WORLD_SIZE is missing"));
+  EXPECT_THAT(usage_error({{"WORLD_SIZE", "2"}}), HasSubstr("RANK is missing"));
+  EXPECT_THAT(usage_error({{"LOCAL_RANK", "0"}}), HasSubstr("RANK is missing"));
+  EXPECT_THAT(usage_error({{"MASTER_ADDR", "h"}}), HasSubstr("RANK is missing"));
+  EXPECT_THAT(usage_error({{"LOCKSTEP_STORE", "h:1"}}), HasSubstr("RANK is missing"));
+  EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), HasSubstr("MASTER_ADDR is missing"));
+  EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}}),
+              HasSubstr("MASTER_PORT is missing"));
+}
+
+TEST(Discovery, RefusesValuesThatCannotBe) {
+  EXPECT_THAT(usage_error({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK is 2, outside of the world of 2"));
+  EXPECT_THAT(usage_error({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK is 'x'"));
+  EXPECT_THAT(usage_error({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), HasSubstr("'-1'"));
+  EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "70000"}}),
+              HasSubstr("MASTER_PORT is '70000'"));
+  EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCKSTEP_STORE", "nowhere"}}), HasSubstr("host:port"));
+}
+
+TEST(Discovery, TakesSlurmOnlyInsideAStepOfSeveralTasks) {
+  Environment slurm = {{"SLURM_PROCID", "2"},
+                       {"SLURM_NTASKS", "4"},
+                       {"SLURM_LOCALID", "0"},
+                       {"SLURM_NODEID", "1"},
+                       {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+                       {"SLURM_STEP_NODELIST", "node[03-04],x"},
+                       {"SLURM_JOB_ID", "123"},
+                       {"SLURM_STEP_ID", "0"}};
+  const auto plan = discover_world(slurm);
+  EXPECT_EQ(plan.info.rank, 2);
+  EXPECT_EQ(plan.info.world_size, 4);
+  EXPECT_EQ(plan.info.local_world_size, 2);
+  EXPECT_EQ(plan.host, "node03");
+  EXPECT_EQ(plan.port, 20123);
+  slurm["SLURM_STEP_ID"] = "4294967291";
+  EXPECT_EQ(discover_world(slurm).info.world_size, 1);
+  slurm.erase("SLURM_STEP_ID");
+  EXPECT_EQ(discover_world(slurm).info.world_size, 1);
+  slurm["SLURM_STEP_ID"] = "0";
+  slurm["SLURM_NTASKS"] = "1";
+  EXPECT_EQ(discover_world(slurm).info.world_size, 1);
+}
+
+TEST(Discovery, PrefersTorchrunsVariablesAndFallsBackToMpi) {
+  Environment mpi = {
+      {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}};
+  EXPECT_EQ(discover_world(mpi).info.source, "Open MPI");
+  mpi["RANK"] = "0";
+  mpi["WORLD_SIZE"] = "1";
+  EXPECT_EQ(discover_world(mpi).info.world_size, 1);
+}
+
+TEST(BackendChoice, IsLocalAloneShmOnOneHostGlooAcross) {
+  using comm::choose_backend;
+  EXPECT_EQ(choose_backend(BackendKind::kAuto, {{"a", "x"}}, true).kind, BackendKind::kLocal);
+  EXPECT_EQ(choose_backend(BackendKind::kAuto, {{"a", "x"}, {"a", "x"}}, false).kind, BackendKind::kShm);
+  const auto across = choose_backend(BackendKind::kAuto, {{"a", "x"}, {"b", "y"}}, true);
+  EXPECT_EQ(across.kind, BackendKind::kGloo);
+  EXPECT_THAT(across.reason, HasSubstr("x, y"));
+  EXPECT_EQ(choose_backend(BackendKind::kGloo, {{"a", "x"}, {"a", "x"}}, true).kind, BackendKind::kGloo);
+}
+
+TEST(BackendChoice, RefusesTheImpossible) {
+  using comm::choose_backend;
+  const auto error = [](BackendKind kind, bool gloo) {
+    return message_of<UsageError>([&] { (void)choose_backend(kind, {{"a", "x"}, {"b", "y"}}, gloo); });
+  };
+  EXPECT_THAT(error(BackendKind::kShm, true), HasSubstr("rank 1 on y"));
+  EXPECT_THAT(error(BackendKind::kLocal, true), HasSubstr("2 ranks"));
+  EXPECT_THAT(error(BackendKind::kAuto, false), HasSubstr("gloo"));
+  EXPECT_THAT(message_of<UsageError>([] { (void)comm::parse_backend("shn"); }), HasSubstr("did you mean 'shm'"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tree order written plainly with tensors: what every backend's result is compared with, bit for bit.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "comm/tree_reduce.h"
+
+namespace lockstep::comm {
+
+inline const std::vector<at::ScalarType> kDtypes = {at::kFloat,  at::kBFloat16, at::kHalf,
+                                                    at::kDouble, at::kInt,      at::kLong};
+
+inline std::vector<ReduceOp> ops_for(at::ScalarType dtype) {
+  if (c10::isIntegralType(dtype, false)) return {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax};
+  return {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin, ReduceOp::kMax};
+}
+
+/// The same on every rank that asks: values whose sum depends on the order.
+inline at::Tensor random_values(at::ScalarType dtype, std::int64_t count, int rank) {
+  std::mt19937 generator(static_cast<unsigned>(rank * 7919 + count));
+  at::Tensor values = at::empty({count}, at::kDouble);
+  auto* data = values.data_ptr<double>();
+  for (std::int64_t i = 0; i < count; ++i) data[i] = (static_cast<double>(generator()) / 4294967296.0 - 0.5) * 2000.0;
+  return values.to(dtype);
+}
+
+inline at::Tensor model_tree(const std::vector<at::Tensor>& wide, int lo, int hi, ReduceOp op) {
+  if (hi - lo == 1) return wide[static_cast<std::size_t>(lo)];
+  int power = 1;
+  while (power * 2 < hi - lo) power *= 2;
+  const at::Tensor left = model_tree(wide, lo, lo + power, op);
+  const at::Tensor right = model_tree(wide, lo + power, hi, op);
+  if (op == ReduceOp::kMin) return at::minimum(left, right);
+  if (op == ReduceOp::kMax) return at::maximum(left, right);
+  return left + right;
+}
+
+inline at::Tensor model(const std::vector<at::Tensor>& inputs, ReduceOp op) {
+  const auto dtype = inputs.front().scalar_type();
+  const bool narrow = dtype == at::kHalf || dtype == at::kBFloat16;
+  std::vector<at::Tensor> wide;
+  for (const at::Tensor& input : inputs) wide.push_back(narrow ? input.to(at::kFloat) : input);
+  at::Tensor result = model_tree(wide, 0, static_cast<int>(wide.size()), op);
+  if (op == ReduceOp::kMean) result = result / static_cast<double>(inputs.size());
+  return result.to(dtype).clone();
+}
+
+inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  const at::Tensor left = a.contiguous();
+  const at::Tensor right = b.contiguous();
+  return left.numel() == 0 || std::memcmp(left.data_ptr(), right.data_ptr(), left.nbytes()) == 0;
+}
+
+}  // namespace lockstep::comm
