@@ -3,6 +3,7 @@
 #include "lockstep/tensor/flat_layout.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/ScalarType.h>
 #include <fmt/format.h>
 
@@ -45,8 +46,10 @@ FlatLayout flat_layout(const NamedTensors& items, at::ScalarType dtype) {
 }
 
 at::Tensor flat_view(const at::Tensor& buffer, const FlatSlot& slot) {
+  // Not as_strided: autograd would know the result as a view, whose detach_() (in zero_grad) is an error.
   const at::NoGradGuard no_grad;
-  return buffer.as_strided(slot.sizes, slot.strides, buffer.storage_offset() + slot.offset);
+  return at::empty({0}, buffer.options())
+      .set_(buffer.storage(), buffer.storage_offset() + slot.offset, slot.sizes, slot.strides);
 }
 
 }  // namespace lockstep::tensor

@@ -6,8 +6,10 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/state_dict.h"
@@ -51,7 +53,21 @@ class DdpCore {
   [[nodiscard]] const Reducer& reducer() const { return *reducer_; }
 
  private:
+  /// A parameter as it was when wrapped.
+  struct Wrapped {
+    std::string name;
+    at::Tensor value;
+    at::ScalarType dtype;
+    std::vector<std::int64_t> sizes;
+    std::vector<std::int64_t> strides;
+    bool trained;
+  };
+
+  void require_unchanged(const NamedTensors& now) const;
+
   std::shared_ptr<Reducer> reducer_;
+  std::vector<Wrapped> wrapped_;
+  bool broadcast_buffers_;
 };
 
 /// The shared module behind what a user passes: a ModuleHolder, a shared_ptr, or a module by value (moved in).

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must be equal on all ranks before training: compared by name, then copied from rank 0.
+#pragma once
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/tensor/named_tensors.h"
+
+namespace lockstep::parallel {
+
+/// Compares names, shapes, dtypes and memory layout over the ranks.
+///
+/// Collective: yes.  Blocks: yes.
+/// Throws: UsageError on every rank, with the first difference: its name and both sides.
+void require_equal_models(const NamedTensors& parameters, const NamedTensors& buffers, ProcessGroup& group);
+
+/// Overwrites the tensors on every rank with rank 0's, in few broadcasts.
+///
+/// Collective: yes.  Blocks: yes.
+void copy_from_rank_zero(const NamedTensors& items, ProcessGroup& group);
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which gradients share a bucket: a pure function, the same on every rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::parallel {
+
+/// What the plan knows of a parameter.
+struct PlanItem {
+  std::int64_t bytes = 0;
+  std::string kind = {};  ///< dtype and device: a bucket holds one kind
+};
+
+struct PlanLimits {
+  std::int64_t first_bytes = 0;  ///< of the first bucket of each kind
+  std::int64_t bytes = 0;        ///< of the others; a bucket is closed once it holds this much
+};
+
+/// Buckets as indices into `items`. `order`: every index once, as the gradients are expected to arrive. Buckets come in
+/// the order in which their last gradient is expected, which is the order in which they are reduced.
+[[nodiscard]] std::vector<std::vector<std::size_t>> plan_buckets(const std::vector<PlanItem>& items,
+                                                                 const std::vector<std::size_t>& order,
+                                                                 const PlanLimits& limits);
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What DistributedDataParallel does around the Reducer: agreement at construction, checks and buffers before forward.
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include "lockstep/parallel/distributed_data_parallel.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+#include "parallel/agreement.h"
+#include "parallel/reducer.h"
+
+namespace lockstep::parallel {
+namespace {
+
+NamedTensors trained(const NamedTensors& parameters) {
+  NamedTensors kept;
+  for (const auto& item : parameters) {
+    if (item.second.requires_grad()) kept.push_back(item);
+  }
+  return kept;
+}
+
+void require_positive(std::int64_t bytes, const char* name) {
+  if (bytes <= 0) throw UsageError(fmt::format("DdpOptions::{} is {} bytes, which is not > 0", name, bytes));
+}
+
+[[noreturn]] void throw_replaced(const std::string& name) {
+  throw UsageError(fmt::format("parameter '{}' was replaced after DistributedDataParallel had wrapped it", name),
+                   "copy values into it instead (under NoGrad), or wrap the model again");
+}
+
+[[noreturn]] void throw_changed(const std::string& name, const char* what) {
+  throw UsageError(
+      fmt::format("parameter '{}' has another {} than when DistributedDataParallel wrapped it", name, what),
+      "convert, freeze and unfreeze before wrapping, or wrap the model again");
+}
+
+}  // namespace
+
+DdpCore::DdpCore(State state, ProcessGroup& group, const DdpOptions& options)
+    : broadcast_buffers_(options.broadcast_buffers) {
+  require_positive(options.first_bucket_bytes, "first_bucket_bytes");
+  require_positive(options.bucket_bytes, "bucket_bytes");
+  require_equal_models(state.parameters, state.buffers, group);
+  copy_from_rank_zero(state.parameters, group);
+  copy_from_rank_zero(state.buffers, group);
+  reducer_ = std::make_shared<Reducer>(trained(state.parameters), group, options);
+  reducer_->attach();
+  for (const auto& [name, value] : state.parameters) {
+    wrapped_.push_back({.name = name,
+                        .value = value,
+                        .dtype = value.scalar_type(),
+                        .sizes = value.sizes().vec(),
+                        .strides = value.strides().vec(),
+                        .trained = value.requires_grad()});
+  }
+}
+
+DdpCore::~DdpCore() = default;
+DdpCore::DdpCore(DdpCore&&) noexcept = default;
+DdpCore& DdpCore::operator=(DdpCore&&) noexcept = default;
+
+void DdpCore::require_unchanged(const NamedTensors& now) const {
+  for (std::size_t i = 0; i < wrapped_.size(); ++i) {
+    const Wrapped& then = wrapped_[i];
+    if (i >= now.size() || now[i].first != then.name || !now[i].second.is_same(then.value)) throw_replaced(then.name);
+    const at::Tensor& value = then.value;
+    if (value.scalar_type() != then.dtype || value.sizes() != then.sizes || value.strides() != then.strides) {
+      throw_changed(then.name, "dtype, shape or memory layout");
+    }
+    if (value.requires_grad() != then.trained) throw_changed(then.name, "requires_grad");
+  }
+  if (now.size() > wrapped_.size()) throw_replaced(now[wrapped_.size()].first);
+}
+
+void DdpCore::before_forward(const State& now, bool training) {
+  require_unchanged(now.parameters);
+  reducer_->before_forward();
+  if (!training || !at::GradMode::is_enabled()) return;
+  if (broadcast_buffers_ && sync()) copy_from_rank_zero(now.buffers, reducer_->group());
+}
+
+void DdpCore::set_sync(bool sync) { reducer_->set_sync(sync); }
+bool DdpCore::sync() const { return reducer_->sync(); }
+
+}  // namespace lockstep::parallel
