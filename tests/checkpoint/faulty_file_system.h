@@ -58,10 +58,7 @@ class FaultyFileSystem final : public FileSystem {
     count("remove", path);
     real().remove(path);
   }
-  void sync_folder(const std::filesystem::path& folder) override {
-    count("fsync", folder);
-    real().sync_folder(folder);
-  }
+  void sync_folder(const std::filesystem::path& folder) override { count("fsync", folder); }
 
  private:
   class File final : public WritableFile {
@@ -75,8 +72,7 @@ class FaultyFileSystem final : public FileSystem {
       file_->append(data, size);
     }
     void sync() override {
-      owner_.count("fsync", path_);
-      file_->sync();
+      owner_.count("fsync", path_);  // the real one would only cost time
       owner_.synced_[path_.string()] = true;
     }
 

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commit protocol against disks that fail: whatever fails, what was committed still loads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "checkpoint/faulty_file_system.h"
+#include "checkpoint/folder_names.h"
+#include "checkpoint/states.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/inspect.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using test::FaultyFileSystem;
+using test::is_of;
+using test::states_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+FileSystem& good() { return FileSystem::system(); }
+
+fs::path commit(FileSystem& files, const fs::path& folder, std::int64_t step, std::int64_t seed) {
+  return commit_checkpoint(files, folder, {.step = step, .replicas = 2, .threads = 1, .configuration_hash = "abc"},
+                           states_of(seed));
+}
+
+/// Without fsync: the real disk is not what is tested.
+fs::path quick_commit(const fs::path& folder, std::int64_t step, std::int64_t seed) {
+  FaultyFileSystem files(-1, FaultyFileSystem::Fault::kOnce);
+  return commit(files, folder, step, seed);
+}
+
+void expect_no_torn_folder(const fs::path& folder) {
+  for (const std::string& name : good().list(folder)) {
+    if (!checkpoint::parse_step_name(name)) continue;
+    const VerifyReport report = verify_checkpoint(good(), folder / name);
+    EXPECT_TRUE(report.ok()) << report.problem();
+  }
+}
+
+/// Runs `action` with the first, the second, ... verb failing, until one run meets no fault; `check` sees each outcome.
+/// Every fault comes as an error of one verb, as the death of the machine, and as a power cut that drops what was not
+/// synced. `prepare` fills a fresh folder.
+void with_every_fault(const std::function<void(const fs::path&)>& prepare,
+                      const std::function<void(FileSystem&, const fs::path&)>& action,
+                      const std::function<void(const fs::path&, bool threw)>& check) {
+  using Fault = FaultyFileSystem::Fault;
+  for (const auto& [fault, power_cut] :
+       {std::pair{Fault::kOnce, false}, {Fault::kForGood, false}, {Fault::kForGood, true}}) {
+    for (std::int64_t n = 0;; ++n) {
+      SCOPED_TRACE(fmt::format("verb {} fails {}{}", n, fault == Fault::kOnce ? "once" : "for good",
+                               power_cut ? " (power cut)" : ""));
+      const test::TempDir run;
+      prepare(run / "checkpoints");
+      FaultyFileSystem files(n, fault);
+      bool threw = false;
+      try {
+        action(files, run / "checkpoints");
+      } catch (const IoError&) {
+        threw = true;
+      }
+      if (power_cut) files.drop_unsynced();
+      check(run.path(), threw);
+      if (n >= files.verbs()) break;
+      ASSERT_LT(n, 200) << "the action never ends";
+    }
+  }
+}
+
+TEST(Commit, LeavesOneWholeFolderAndNothingElse) {
+  const test::TempDir run;
+  const fs::path path = commit(good(), run / "checkpoints", 1200, 1);
+  EXPECT_EQ(path, run / "checkpoints/step-00001200");
+  EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00001200"));
+  EXPECT_THAT(good().list(path), ElementsAre("manifest.json", "model.safetensors", "trainer.safetensors"));
+  const Checkpoint checkpoint = load_checkpoint(path.string());
+  EXPECT_TRUE(is_of(checkpoint, 1));
+  EXPECT_EQ(checkpoint.step(), 1200);
+  EXPECT_EQ(checkpoint.manifest().meta,
+            (CheckpointMeta{.step = 1200, .replicas = 2, .threads = 1, .configuration_hash = "abc"}));
+  EXPECT_THAT(checkpoint.manifest().libtorch, HasSubstr("."));
+  EXPECT_NE(checkpoint.manifest().instruction_set, "unknown");
+}
+
+TEST(Commit, KeepsTheOlderCheckpointWhateverFails) {
+  with_every_fault([](const fs::path& folder) { quick_commit(folder, 10, 1); },
+                   [](FileSystem& files, const fs::path& folder) { commit(files, folder, 20, 2); },
+                   [](const fs::path& run, bool threw) {
+                     const Checkpoint newest = load_checkpoint(run.string());
+                     EXPECT_TRUE(newest.step() == 20 || (newest.step() == 10 && threw));
+                     EXPECT_TRUE(is_of(newest, newest.step() / 10));
+                     EXPECT_TRUE(is_of(load_checkpoint((run / "checkpoints/step-00000010").string()), 1));
+                     expect_no_torn_folder(run / "checkpoints");
+                     quick_commit(run / "checkpoints", 20, 2);
+                     EXPECT_TRUE(is_of(load_checkpoint(run.string()), 2));
+                     EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00000010", "step-00000020"));
+                   });
+}
+
+TEST(Commit, TheFirstOneIsThereWholeOrNotAtAll) {
+  with_every_fault([](const fs::path&) {},
+                   [](FileSystem& files, const fs::path& folder) { commit(files, folder, 20, 2); },
+                   [](const fs::path& run, bool threw) {
+                     const auto newest = find_newest_valid(good(), run / "checkpoints");
+                     EXPECT_TRUE(newest || threw);
+                     if (newest) {
+                       EXPECT_TRUE(is_of(load_checkpoint(newest->string()), 2));
+                     }
+                     expect_no_torn_folder(run / "checkpoints");
+                   });
+}
+
+TEST(Commit, PutsAnotherContentOfTheSameStepAsideWhateverFails) {
+  with_every_fault([](const fs::path& folder) { quick_commit(folder, 10, 1); },
+                   [](FileSystem& files, const fs::path& folder) { commit(files, folder, 10, 2); },
+                   [](const fs::path& run, bool threw) {
+                     const Checkpoint newest = load_checkpoint(run.string());
+                     EXPECT_EQ(newest.step(), 10);
+                     EXPECT_TRUE(is_of(newest, 2) || (is_of(newest, 1) && threw));
+                   });
+}
+
+TEST(Commit, KeepsTheSameStepSavedTwiceOnce) {
+  const test::TempDir run;
+  quick_commit(run / "checkpoints", 10, 1);
+  quick_commit(run / "checkpoints", 10, 1);
+  EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00000010"));
+  quick_commit(run / "checkpoints", 10, 2);
+  quick_commit(run / "checkpoints", 10, 3);
+  EXPECT_THAT(good().list(run / "checkpoints"),
+              ElementsAre("step-00000010", "step-00000010.bad-1", "step-00000010.bad-2"));
+  EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 3));
+}
+
+TEST(Commit, ReplacesATornFolderOfTheSameStep) {
+  const test::TempDir run;
+  const fs::path path = quick_commit(run / "checkpoints", 10, 1);
+  fs::resize_file(path / "model.safetensors", 5);
+  quick_commit(run / "checkpoints", 10, 1);
+  EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00000010", "step-00000010.bad-1"));
+  EXPECT_TRUE(is_of(load_checkpoint(path.string()), 1));
+}
+
+TEST(Commit, RemovesLeftoversOfTheDeadAndSparesTheLiving) {
+  const test::TempDir run;
+  const int dead = 2'000'000'000;  // above any pid_max
+  const std::string living = ".tmp-step-00000005-" + std::to_string(::getppid());
+  for (const std::string& name : {checkpoint::temporary_name("step-00000005", dead), living}) {
+    fs::create_directories(run / "checkpoints" / name);
+  }
+  write_file_atomically(good(), run / "checkpoints" / fmt::format("best.tmp-{}", dead), "x");
+  quick_commit(run / "checkpoints", 10, 1);
+  EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre(living, "step-00000010"));
+}
+
+TEST(Commit, RefusesNamesThatLeaveTheFolder) {
+  const test::TempDir run;
+  for (const char* name : {"", "a/b", "..", "../x", "a.b", "step-1", "a b"}) {
+    EXPECT_THROW(commit_checkpoint(good(), run / "checkpoints", {}, {{name, {}}}), UsageError) << name;
+  }
+  EXPECT_THROW(commit_checkpoint(good(), run / "checkpoints", {.step = -1}, {}), UsageError);
+  EXPECT_FALSE(fs::exists(run / "checkpoints"));
+}
+
+TEST(Commit, LeavesNothingBehindWhenAnEntryCannotBeSaved) {
+  const test::TempDir run;
+  const CheckpointStates states{{"model", {{"w", at::Tensor()}}}};
+  EXPECT_THROW(commit_checkpoint(good(), run / "checkpoints", {}, states), UsageError);
+  EXPECT_THAT(good().list(run / "checkpoints"), IsEmpty());
+}
+
+TEST(Prune, KeepsTheNewestAndWhatANameNames) {
+  const test::TempDir run;
+  const fs::path folder = run / "checkpoints";
+  for (std::int64_t step = 1; step <= 5; ++step) quick_commit(folder, step, step);
+  name_checkpoint(good(), folder, "best", folder / "step-00000002");
+  EXPECT_THAT(prune_checkpoints(good(), folder, 0), IsEmpty());
+  EXPECT_THAT(prune_checkpoints(good(), folder, 5), IsEmpty());
+  EXPECT_THAT(prune_checkpoints(good(), folder, 2), ElementsAre(folder / "step-00000003", folder / "step-00000001"));
+  EXPECT_THAT(good().list(folder), ElementsAre("best", "step-00000002", "step-00000004", "step-00000005"));
+}
+
+TEST(Prune, RemovesNothingWhileTheNewestIsTorn) {
+  const test::TempDir run;
+  const fs::path folder = run / "checkpoints";
+  for (std::int64_t step = 1; step <= 3; ++step) quick_commit(folder, step, step);
+  fs::resize_file(folder / "step-00000003/trainer.safetensors", 9);
+  EXPECT_THAT(prune_checkpoints(good(), folder, 1), IsEmpty());
+  EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 2));
+}
+
+TEST(Prune, LosesNeitherTheNewestNorTheBestWhateverFails) {
+  with_every_fault(
+      [](const fs::path& folder) {
+        for (std::int64_t step = 1; step <= 4; ++step) quick_commit(folder, step, step);
+        name_checkpoint(good(), folder, "best", folder / "step-00000002");
+      },
+      [](FileSystem& files, const fs::path& folder) { prune_checkpoints(files, folder, 1); },
+      [](const fs::path& run, bool) {
+        EXPECT_TRUE(is_of(load_checkpoint(run.string()), 4));
+        EXPECT_TRUE(is_of(load_checkpoint(run.string() + ":best"), 2));
+        expect_no_torn_folder(run / "checkpoints");
+      });
+}
+
+TEST(NamedCheckpoint, MeansTheOldOrTheNewOneWhateverFails) {
+  with_every_fault(
+      [](const fs::path& folder) {
+        for (std::int64_t step = 1; step <= 2; ++step) quick_commit(folder, step, step);
+        name_checkpoint(good(), folder, "best", folder / "step-00000001");
+      },
+      [](FileSystem& files, const fs::path& folder) {
+        name_checkpoint(files, folder, "best", folder / "step-00000002");
+      },
+      [](const fs::path& run, bool threw) {
+        const Checkpoint best = load_checkpoint(run.string() + ":best");
+        EXPECT_TRUE(best.step() == 2 || (best.step() == 1 && threw));
+        EXPECT_TRUE(is_of(best, best.step()));
+      });
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user may name, and damage of every kind to what they named.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "checkpoint/faulty_file_system.h"
+#include "checkpoint/hash.h"
+#include "checkpoint/manifest_json.h"
+#include "checkpoint/states.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/inspect.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+FileSystem& files() { return FileSystem::system(); }
+
+/// Without fsync: the real disk is not what is tested.
+FileSystem& quick() {
+  static test::FaultyFileSystem instance(-1, test::FaultyFileSystem::Fault::kOnce);
+  return instance;
+}
+
+fs::path commit(const fs::path& folder, std::int64_t step) {
+  return commit_checkpoint(quick(), folder, {.step = step, .configuration_hash = "c0ffee"}, test::states_of(step));
+}
+
+void put(const fs::path& path, const std::string& content) {
+  files().create(path)->append(content.data(), content.size());
+}
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "no DataError";
+}
+
+std::string load_error(const std::string& where) {
+  return error_of([&] { (void)load_checkpoint(where); });
+}
+
+class Load : public ::testing::Test {
+ protected:
+  Load() {
+    commit(folder_, 9);
+    commit(folder_, 10);
+    commit(folder_, 100'000'000);  // nine digits: the newest, though not the last as text
+    name_checkpoint(quick(), folder_, "best", folder_ / "step-00000009");
+  }
+
+  test::TempDir run_;
+  fs::path folder_ = run_ / "checkpoints";
+};
+
+TEST_F(Load, TakesAStepFolderARunItsCheckpointsAndAName) {
+  const std::string run = run_.path().string();
+  EXPECT_EQ(load_checkpoint(run + "/checkpoints/step-00000010").step(), 10);
+  EXPECT_EQ(load_checkpoint(run + "/checkpoints/step-00000010/").step(), 10);
+  EXPECT_EQ(load_checkpoint(run).step(), 100'000'000);
+  EXPECT_EQ(load_checkpoint(run + "/").step(), 100'000'000);
+  EXPECT_EQ(load_checkpoint(run + "/checkpoints").step(), 100'000'000);
+  EXPECT_EQ(load_checkpoint(run + ":best").step(), 9);
+}
+
+TEST_F(Load, SaysWhatIsMissing) {
+  const std::string run = run_.path().string();
+  EXPECT_THAT(load_error(run + "/nowhere"), AllOf(HasSubstr(run + "/nowhere does not exist"), HasSubstr("RUN:NAME")));
+  EXPECT_THAT(load_error(""), HasSubstr("no checkpoint is named"));
+  EXPECT_THAT(load_error(run + ":bset"), AllOf(HasSubstr("named 'bset'"), HasSubstr("did you mean 'best'?")));
+  EXPECT_THAT(load_error(run + ":../x"), HasSubstr("named '../x'"));
+  EXPECT_THAT(load_error(run + "/checkpoints/best"), HasSubstr("is a file; a checkpoint is a folder"));
+  const test::TempDir empty;
+  EXPECT_THAT(load_error(empty.path().string()), HasSubstr("holds no checkpoint"));
+  fs::create_directory(empty / "step-00000001");
+  EXPECT_THAT(load_error((empty / "step-00000001").string()), HasSubstr("manifest.json does not exist"));
+  EXPECT_THAT(load_error(empty.path().string()), HasSubstr("none of the 1 checkpoints"));
+  const Checkpoint checkpoint = load_checkpoint(run);
+  EXPECT_THAT(checkpoint.names(), ElementsAre("model", "trainer"));
+  EXPECT_THAT(error_of([&] { (void)checkpoint.state("modle"); }),
+              AllOf(HasSubstr("did you mean 'model'?"), HasSubstr("it has model, trainer")));
+}
+
+TEST_F(Load, NamesATornFileWithBothSizesOrBothHashes) {
+  const fs::path step = folder_ / "step-00000010";
+  const auto size = fs::file_size(step / "model.safetensors");
+  const std::string content = files().read(step / "model.safetensors");
+  put(step / "model.safetensors", content.substr(0, size - 1));
+  EXPECT_THAT(load_error(step.string()),
+              HasSubstr(fmt::format("step-00000010/model.safetensors is torn: {} bytes, the manifest says {}", size - 1,
+                                    size)));
+  std::string flipped = content;
+  flipped[size - 2] = static_cast<char>(flipped[size - 2] ^ 1);
+  put(step / "model.safetensors", flipped);
+  EXPECT_THAT(load_error(step.string()),
+              HasSubstr("model.safetensors is torn: XXH3-128 " + checkpoint::digest_of(flipped).xxh3_128 +
+                        ", the manifest says " + checkpoint::digest_of(content).xxh3_128));
+  fs::remove(step / "model.safetensors");
+  EXPECT_THAT(load_error(step.string()), HasSubstr("model.safetensors does not exist"));
+  fs::remove(step / "manifest.json");
+  EXPECT_THAT(load_error(step.string()), HasSubstr("manifest.json does not exist"));
+}
+
+TEST_F(Load, NoticesDamageThatComesAfterOpening) {
+  const Checkpoint checkpoint = load_checkpoint((folder_ / "step-00000010").string());
+  fs::resize_file(checkpoint.path() / "trainer.safetensors", 20);
+  EXPECT_TRUE(test::same_state(checkpoint.state("model"), test::states_of(10).at("model")));
+  EXPECT_THAT(error_of([&] { (void)checkpoint.state("trainer"); }), HasSubstr("is torn: 20 bytes"));
+}
+
+TEST_F(Load, NoticesEveryTruncationAndEveryFlippedBitAndTakesTheOlderOne) {
+  const fs::path step = folder_ / "step-100000000";
+  for (const std::string& name : files().list(step)) {
+    const std::string content = files().read(step / name);
+    const auto expect_noticed = [&](const std::string& damaged, std::size_t at) {
+      put(step / name, damaged);
+      EXPECT_THAT(load_error(step.string()), HasSubstr((step / name).string())) << name << " at " << at;
+    };
+    for (std::size_t at = 0; at < content.size(); at += 5) {
+      expect_noticed(content.substr(0, at), at);
+      std::string flipped = content;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << (at % 8)));
+      expect_noticed(flipped, at);
+    }
+    expect_noticed(content + "\n", content.size());
+    EXPECT_EQ(load_checkpoint(run_.path().string()).step(), 10) << name;
+    put(step / name, content);
+  }
+  EXPECT_EQ(load_checkpoint(run_.path().string()).step(), 100'000'000);
+}
+
+TEST_F(Load, NeverTakesAnotherFolderForADamagedName) {
+  const std::string content = files().read(folder_ / "best");
+  for (std::size_t at = 0; at < content.size(); ++at) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string flipped = content;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << bit));
+      put(folder_ / "best", flipped);
+      EXPECT_THAT(load_error(run_.path().string() + ":best"), HasSubstr("checkpoints/best")) << at;
+    }
+    put(folder_ / "best", content.substr(0, at));
+    EXPECT_THAT(load_error(run_.path().string() + ":best"), HasSubstr("is torn")) << at;
+  }
+}
+
+TEST_F(Load, FollowsANameToAFolderThatWasPutAside) {
+  commit_checkpoint(quick(), folder_, {.step = 9}, test::states_of(77));
+  EXPECT_TRUE(test::is_of(load_checkpoint(run_.path().string() + ":best"), 9));
+  EXPECT_TRUE(test::is_of(load_checkpoint((folder_ / "step-00000009").string()), 77));
+  files().remove(folder_ / "step-00000009.bad-1");
+  EXPECT_THAT(load_error(run_.path().string() + ":best"), HasSubstr("gone or not the same any more"));
+}
+
+TEST(Manifest, IsRefusedWhereItsSealFitsButItsFieldsDoNot) {
+  const auto sealed = [](const std::string& fields) {
+    const std::string body = "{\n" + fields;
+    return checkpoint::manifest_from_json(body + "  \"manifest_xxh3_128\": \"" + checkpoint::digest_of(body).xxh3_128 +
+                                          "\"\n}\n");
+  };
+  const std::string rest =
+      R"("step": 1, "replicas": 1, "threads": 1, "libtorch": "", "instruction_set": "", "configuration_hash": "",)";
+  EXPECT_TRUE(sealed(R"("format_version": 1,)" + rest + R"("files": {},)").ok());
+  EXPECT_THAT(sealed(R"("format_version": 2,)" + rest + R"("files": {},)").error(), HasSubstr("format is 2"));
+  EXPECT_THAT(sealed(R"("format_version": 1, "files": {},)").error(), HasSubstr("step"));
+  EXPECT_FALSE(sealed(R"("format_version": "1",)" + rest + R"("files": {},)").ok());
+  EXPECT_FALSE(sealed(R"("format_version": 1,)" + rest + R"("files": [1],)").ok());
+  for (const char* name : {"../x", "/etc/passwd", ".", "", "a/b"}) {
+    const std::string files = fmt::format(R"("files": {{"{}": {{"bytes": 1, "xxh3_128": ""}}}},)", name);
+    EXPECT_THAT(sealed(R"("format_version": 1,)" + rest + files).error(), HasSubstr("names the file")) << name;
+  }
+  EXPECT_FALSE(sealed(std::string(100'000, '[')).ok());
+  EXPECT_FALSE(checkpoint::manifest_from_json("").ok());
+}
+
+TEST_F(Load, DescribesWhatIsInside) {
+  const auto description = describe_checkpoint(load_checkpoint((folder_ / "step-00000010").string()));
+  const std::string text = to_text(description);
+  EXPECT_THAT(text, HasSubstr("step           10\n"));
+  EXPECT_THAT(text, HasSubstr("configuration  c0ffee\n"));
+  EXPECT_THAT(text, HasSubstr("\nmodel: 2 entries, 25 elements, 104 B\n"));
+  EXPECT_THAT(text, HasSubstr("  bn.num_batches_tracked  int64 []\n"));
+  EXPECT_THAT(text, HasSubstr("  conv.weight             float32 [2, 3, 4]\n"));
+  EXPECT_THAT(text, HasSubstr("  best      10.25\n"));
+  EXPECT_THAT(text, HasSubstr("  stage     \"warm-up\"\n"));
+}
+
+TEST_F(Load, ReportsEveryDamagedFileWhenVerifying) {
+  const fs::path step = folder_ / "step-00000010";
+  EXPECT_THAT(to_text(verify_checkpoint(files(), step)), MatchesRegex(".*: whole \\(2 files, .*\\)\n"));
+  fs::resize_file(step / "model.safetensors", 3);
+  fs::remove(step / "trainer.safetensors");
+  const VerifyReport report = verify_checkpoint(files(), step);
+  EXPECT_FALSE(report.ok());
+  EXPECT_THAT(to_text(report),
+              AllOf(HasSubstr("model.safetensors is torn: 3 bytes"), HasSubstr("trainer.safetensors does not exist")));
+  EXPECT_THROW((void)verify_checkpoint(files(), folder_ / "step-00000011"), DataError);
+}
+
+TEST(Digest, DependsOnTheStateAndNothingElse) {
+  const auto digest = [](const CheckpointMeta& meta, std::int64_t seed) {
+    const test::TempDir run;
+    return checkpoint_digest(
+        load_checkpoint(commit_checkpoint(quick(), run / "c", meta, test::states_of(seed)).string()));
+  };
+  const std::string one = digest({.step = 1, .replicas = 1, .configuration_hash = "a"}, 5);
+  EXPECT_THAT(one, MatchesRegex("[0-9a-f]+"));
+  EXPECT_EQ(one.size(), 64U);
+  EXPECT_EQ(digest({.step = 2, .replicas = 4, .configuration_hash = "b"}, 5), one);
+  EXPECT_NE(digest({.step = 1, .replicas = 1, .configuration_hash = "a"}, 6), one);
+}
+
+}  // namespace
+}  // namespace lockstep
