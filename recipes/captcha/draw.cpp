@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The custom style, and the choice between the two. Facts of the origin: white ground, 40 pixel letters at a pitch of
+// width / (letters + 1), moved by up to 5 pixels each way, a shadow 1 to 3 pixels off under half of them, 5 to 8 lines
+// of width 1 to 3, 100 to 300 points. Lines and points lie over the letters.
+#include "captcha/draw.h"
+
+#include <algorithm>
+#include <array>
+
+#include "captcha/draw_styles.h"
+
+namespace lockstep::captcha {
+namespace {
+
+constexpr double kNominalHeight = 60;
+constexpr double kSize = 40;        // pixels of an em, at a height of 60
+constexpr double kCapitals = 0.73;  // height of a capital, of an em
+constexpr int kJitter = 5;          // pixels
+constexpr Color kShadow{100, 100, 100};
+
+Outline letter_at(const Outline& glyph, double em, double x, double baseline) {
+  Outline letter = glyph;
+  for (Point& point : letter.points) point = {point.x * em + x, point.y * em + baseline};
+  return letter;
+}
+
+void draw_letters(Canvas& canvas, const std::string& label, const Painter& painter, SampleRandom& random) {
+  const double em = kSize * static_cast<double>(canvas.height()) / kNominalHeight;
+  const std::int64_t pitch = canvas.width() / (static_cast<std::int64_t>(label.size()) + 1);
+  const double baseline = (static_cast<double>(canvas.height()) + em * kCapitals) / 2;
+  std::int64_t middle = pitch;
+  for (const char character : label) {
+    const Outline& glyph = painter.fonts.glyph(random.below(painter.fonts.size()), character);
+    const Box box = box_of(glyph);
+    const double x = static_cast<double>(middle + random.between(-kJitter, kJitter)) - (box.left + box.right) / 2 * em;
+    const double y = baseline + static_cast<double>(random.between(-kJitter, kJitter));
+    if (random.chance(0.5)) {
+      const auto offset = static_cast<double>(random.between(1, 3));
+      canvas.fill(letter_at(glyph, em, x + offset, y + offset), kShadow);
+    }
+    canvas.fill(letter_at(glyph, em, x, y), random_color(random, 0, 150));
+    middle += pitch;
+  }
+}
+
+void draw_lines(Canvas& canvas, SampleRandom& random) {
+  const auto count = random.between(5, 8);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::array<Point, 2> path;
+    for (Point& end : path) {
+      end = {static_cast<double>(random.between(0, canvas.width())),
+             static_cast<double>(random.between(0, canvas.height()))};
+    }
+    const auto width = static_cast<double>(random.between(1, 3));
+    canvas.fill(stroke(path, width), random_color(random, 0, 128));
+  }
+}
+
+void draw_points(Canvas& canvas, SampleRandom& random) {
+  const auto count = random.between(100, 300);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t x = random.between(0, canvas.width() - 1);
+    const std::int64_t y = random.between(0, canvas.height() - 1);
+    canvas.dot(x, y, random_color(random, 0, 255));
+  }
+}
+
+}  // namespace
+
+Color random_color(SampleRandom& random, int low, int high) {
+  // In braces, the channels are drawn in this order; in a call's arguments they would not be.
+  return Color{static_cast<int>(random.between(low, high)), static_cast<int>(random.between(low, high)),
+               static_cast<int>(random.between(low, high))};
+}
+
+Canvas render_custom(const std::string& label, const Painter& painter, SampleRandom& random) {
+  Canvas canvas(painter.rasterizer, painter.shape.width, painter.shape.height, {255, 255, 255});
+  draw_letters(canvas, label, painter, random);
+  draw_lines(canvas, random);
+  draw_points(canvas, random);
+  return canvas;
+}
+
+Canvas render(const std::string& label, Style style, const Painter& painter, SampleRandom& random) {
+  return style == Style::kSimple ? render_simple(label, painter, random) : render_custom(label, painter, random);
+}
+
+}  // namespace lockstep::captcha

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Draws one captcha. All chance comes from the given stream; the same stream gives the same pixels.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "captcha/draw_canvas.h"
+#include "captcha/draw_font.h"
+#include "lockstep/data/sample_random.h"
+
+namespace lockstep::captcha {
+
+enum class Style { kSimple, kCustom };
+
+/// Pixels. The letters grow and shrink with the height, the crowding with the number of letters.
+struct ImageShape {
+  std::int64_t width = 160;
+  std::int64_t height = 60;
+};
+
+/// What drawing needs besides the label. Lifetime: both outlive the call.
+struct Painter {
+  const FontSet& fonts;
+  Rasterizer& rasterizer;
+  ImageShape shape = {};
+};
+
+/// The captcha of `label`, whose characters are in the painter's fonts.
+/// Lifetime: the painter's rasterizer outlives the canvas.
+/// Source: the two generators of AWDSCAN/pytorch-captcha: 'simple' is Python's captcha package, 'custom' its own.
+[[nodiscard]] Canvas render(const std::string& label, Style style, const Painter& painter, SampleRandom& random);
+
+}  // namespace lockstep::captcha
