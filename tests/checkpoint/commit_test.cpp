@@ -127,6 +127,20 @@ TEST(Commit, PutsAnotherContentOfTheSameStepAsideWhateverFails) {
                    });
 }
 
+TEST(Commit, PutsTheOldFolderBackWhereTheNewOneCannotTakeItsPlace) {
+  for (std::int64_t n = 0, verbs = 1; n < verbs; ++n) {
+    const test::TempDir run;
+    quick_commit(run / "checkpoints", 10, 1);
+    FaultyFileSystem files(n, FaultyFileSystem::Fault::kOnce);
+    try {
+      commit(files, run / "checkpoints", 10, 2);
+    } catch (const IoError&) {  // which verb fails is not the point
+    }
+    verbs = files.verbs();
+    EXPECT_TRUE(verify_checkpoint(good(), run / "checkpoints/step-00000010").ok()) << "verb " << n;
+  }
+}
+
 TEST(Commit, KeepsTheSameStepSavedTwiceOnce) {
   const test::TempDir run;
   quick_commit(run / "checkpoints", 10, 1);

@@ -55,6 +55,7 @@ class FaultyFileSystem final : public FileSystem {
     synced_ = std::move(moved);
   }
   void remove(const std::filesystem::path& path) override {
+    if (fails_next()) remove_a_part(path);
     count("remove", path);
     real().remove(path);
   }
@@ -81,6 +82,12 @@ class FaultyFileSystem final : public FileSystem {
     std::filesystem::path path_;
     std::unique_ptr<WritableFile> file_;
   };
+
+  /// A removal that is cut off has taken some of a folder already.
+  static void remove_a_part(const std::filesystem::path& folder) {
+    const auto names = real().exists(folder / ".") ? real().list(folder) : std::vector<std::string>();
+    if (!names.empty()) real().remove(folder / names.back());
+  }
 
   static FileSystem& real() { return FileSystem::system(); }
   [[nodiscard]] bool fails_next() const {
