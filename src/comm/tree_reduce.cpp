@@ -5,6 +5,7 @@
 #define HWY_TARGET_INCLUDE "comm/tree_reduce.cpp"
 #include <hwy/foreach_target.h>  // compiles this file again for each set
 //
+#include <hwy/aligned_allocator.h>
 #include <hwy/highway.h>
 
 #include <cstring>
@@ -29,6 +30,7 @@ struct TreeCall {
   std::byte* const* destinations;
   int destination_count;
   std::int64_t count;
+  double* scratch;  ///< a block for each level of the tree, wide enough for every accumulator
 };
 
 }  // namespace
@@ -167,7 +169,7 @@ void write_block(const typename Element<T>::Acc* __restrict acc, T* __restrict o
 template <class T, class Op>
 void reduce_all(const TreeCall& call) {
   using Acc = typename Element<T>::Acc;
-  alignas(64) static thread_local Acc scratch[kMaxLevels][kBlock];
+  auto* scratch = reinterpret_cast<Acc(*)[kBlock]>(call.scratch);
   alignas(64) T result[kBlock];
   const auto* sources = reinterpret_cast<const T* const*>(call.sources);
   for (std::int64_t begin = 0; begin < call.count; begin += kBlock) {
@@ -235,13 +237,19 @@ void tree_reduce(const Reduction& reduction, const std::vector<const std::byte*>
   if (!is_reducible(reduction.dtype) || sources.empty() || sources.size() > (1U << (kMaxLevels - 1))) {
     throw InternalError("tree_reduce was called with a dtype or a world it does not know");
   }
-  const TreeCall call{reduction.dtype,
-                      reduction.op,
-                      sources.data(),
-                      static_cast<int>(sources.size()),
-                      destinations.data(),
-                      static_cast<int>(destinations.size()),
-                      count};
+  // Kept between calls; not a static array: that much thread-local storage would not fit a small thread's stack.
+  thread_local hwy::AlignedFreeUniquePtr<double[]> scratch;
+  if (scratch == nullptr) scratch = hwy::AllocateAligned<double>(static_cast<std::size_t>(kMaxLevels * kBlock));
+  if (scratch == nullptr) throw ResourceError("no memory is left for a reduction's scratch of 196.6 kB");
+  TreeCall call{};
+  call.dtype = reduction.dtype;
+  call.op = reduction.op;
+  call.sources = sources.data();
+  call.world = static_cast<int>(sources.size());
+  call.destinations = destinations.data();
+  call.destination_count = static_cast<int>(destinations.size());
+  call.count = count;
+  call.scratch = scratch.get();
   HWY_DYNAMIC_DISPATCH(reduce_call)(call);
 }
 

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/store/store.h"
 

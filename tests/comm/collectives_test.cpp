@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the collectives compute, on both backends and in every world: one launch per world, the sweep inside.
+#include <gmock/gmock.h>
+
+#include "lockstep/base/error.h"
+#include "support/run_ranks.h"
+#include "support/tree_model.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::lockstep::testing::current_test;
+using ::lockstep::testing::RanksOptions;
+using ::lockstep::testing::run_ranks;
+
+void sweep_all_reduce(Job& job) {
+  for (const auto dtype : kDtypes) {
+    for (const std::int64_t count : {0, 1, 3, 1000, (1 << 20) + 1}) {
+      // The large size runs every op in one dtype, and one op in every dtype: all of them would take minutes.
+      const bool large = count > 1000;
+      for (const ReduceOp op : large&& dtype != at::kFloat ? std::vector{ReduceOp::kSum} : ops_for(dtype)) {
+        std::vector<at::Tensor> inputs;
+        for (int rank = 0; rank < job.world_size(); ++rank) inputs.push_back(random_values(dtype, count, rank));
+        const at::Tensor expected = model(inputs, op);
+        const at::Tensor mine = inputs[static_cast<std::size_t>(job.rank())].clone();
+        const at::Tensor bucket = job.group().allocate_bucket(count, dtype);
+        EXPECT_EQ(bucket.count_nonzero().item<std::int64_t>(), 0);
+        bucket.copy_(mine);
+        Work first = job.group().all_reduce(mine, {.op = op});
+        job.group().all_reduce(bucket, {.op = op}).wait();
+        first.wait();
+        ASSERT_TRUE(same_bits(mine, expected)) << dtype << " of " << count << " op " << static_cast<int>(op);
+        ASSERT_TRUE(same_bits(bucket, expected)) << "in a bucket: " << dtype << " of " << count;
+      }
+    }
+  }
+}
+
+void sweep_copies(Job& job) {
+  std::vector<at::ScalarType> dtypes = kDtypes;
+  for (const auto dtype : {at::kByte, at::kChar, at::kShort, at::kBool}) dtypes.push_back(dtype);
+  for (const auto dtype : dtypes) {
+    for (const std::int64_t count : {0, 1, 3, 1000, 300'001}) {
+      const int root = job.world_size() - 1;
+      at::Tensor tensor = random_values(dtype, count, job.rank());
+      job.group().broadcast(tensor, root).wait();
+      ASSERT_TRUE(same_bits(tensor, random_values(dtype, count, root))) << dtype << " of " << count;
+      std::vector<at::Tensor> all;
+      job.group().all_gather(random_values(dtype, count, job.rank()), all).wait();
+      ASSERT_EQ(all.size(), static_cast<std::size_t>(job.world_size()));
+      for (int rank = 0; rank < job.world_size(); ++rank) {
+        ASSERT_TRUE(same_bits(all[static_cast<std::size_t>(rank)], random_values(dtype, count, rank)));
+      }
+    }
+  }
+  job.barrier();
+}
+
+void check_strided(Job& job) {
+  at::Tensor whole = at::zeros({4, 6, 2});
+  at::Tensor view = whole.transpose(0, 1).slice(0, 0, 6, 2);
+  view.fill_(job.rank() + 1.0);
+  job.group().all_reduce(view).wait();
+  const double sum = job.world_size() * (job.world_size() + 1) / 2.0;
+  EXPECT_EQ(view.min().item<double>(), sum);
+  EXPECT_EQ(whole.sum().item<double>(), sum * 24);
+  at::Tensor channels_last = at::full({2, 3, 4, 4}, job.rank(), at::MemoryFormat::ChannelsLast);
+  job.group().broadcast(channels_last, 0).wait();
+  EXPECT_EQ(channels_last.max().item<double>(), 0);
+}
+
+/// Many operations in flight, waited for from last to first, between which the results must not mix.
+void check_overlap(Job& job) {
+  std::vector<at::Tensor> tensors;
+  std::vector<Work> works;
+  for (int i = 0; i < 40; ++i) {
+    const std::int64_t count = i % 3 == 0 ? 200'000 : 10;
+    tensors.push_back(i % 2 == 0 ? job.group().allocate_bucket(count, at::kFloat) : at::empty({count}));
+    tensors.back().fill_(i + job.rank());
+    works.push_back(job.group().all_reduce(tensors.back(), {.op = ReduceOp::kMax}));
+  }
+  for (std::size_t i = works.size(); i-- > 0;) works[i].wait();
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    EXPECT_TRUE(works[i].is_done());
+    const double expected = static_cast<double>(i) + job.world_size() - 1;
+    ASSERT_EQ(tensors[i].min().item<double>(), expected);
+    ASSERT_EQ(tensors[i].max().item<double>(), expected);
+  }
+}
+
+void check_refusals(Job& job) {
+  EXPECT_THROW((void)job.group().all_reduce(at::ones({2}, at::kInt), {.op = ReduceOp::kMean}), UsageError);
+  EXPECT_THROW((void)job.group().all_reduce(at::ones({2}, at::kBool)), UsageError);
+  EXPECT_THROW((void)job.group().all_reduce(at::Tensor()), UsageError);
+  EXPECT_THROW((void)job.group().broadcast(at::ones({2}), job.world_size()), UsageError);
+  EXPECT_THROW((void)job.group().allocate_bucket(2, at::kBool), UsageError);
+  try {
+    (void)job.group().all_reduce(at::ones({2}, at::kComplexFloat));
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("float32, bfloat16, float16, float64, int32, int64"));
+  }
+}
+
+void everything(Job& job) {
+  sweep_all_reduce(job);
+  sweep_copies(job);
+  check_strided(job);
+  check_overlap(job);
+  check_refusals(job);
+}
+
+class Collectives : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
+
+TEST_P(Collectives, HaveTheModelsBitsInEveryWorldOnEveryBackend) {
+  const auto& [backend, world] = GetParam();
+  run_ranks(current_test(),
+            [&](Job& job) {
+              ASSERT_EQ(job.world_size(), world);
+              ASSERT_EQ(job.backend(), world == 1 ? "local" : backend);
+              everything(job);
+            },
+            {.world = world, .env = {{"LOCKSTEP_BACKEND", backend}}, .deadline = std::chrono::seconds(100)});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Collectives,
+                         ::testing::Combine(::testing::Values("shm", "gloo"), ::testing::Values(1, 2, 3, 4, 5, 7, 8)),
+                         [](const auto& combination) {
+                           return std::get<0>(combination.param) + "In" +
+                                  std::to_string(std::get<1>(combination.param));
+                         });
+
+RANKS_TEST(Buckets, GiveTheirMemoryBackAndNameSizesWhenItIsShort, 2) {
+  for (int i = 0; i < 20; ++i) {
+    at::Tensor bucket = job.group().allocate_bucket(1 << 20, at::kFloat);
+    EXPECT_EQ(bucket.sum().item<float>(), 0);
+    bucket.fill_(1);
+  }
+  const at::Tensor first = job.group().allocate_bucket(100, at::kFloat);
+  const at::Tensor other = job.group().allocate_bucket(100, at::kFloat);
+  EXPECT_NE(first.data_ptr(), other.data_ptr());
+  try {
+    (void)job.group().allocate_bucket(std::int64_t{1} << 44, at::kFloat);
+    FAIL() << "70 TB were granted";
+  } catch (const ResourceError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("70.4 TB"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("of memory available"));
+  }
+  job.barrier();
+}
+
+RANKS_TEST(Buckets, OutliveTheirJob, 2) {
+  at::Tensor bucket = job.group().allocate_bucket(1000, at::kFloat);
+  job.barrier();
+  job = Job();
+  bucket.fill_(3);
+  EXPECT_EQ(bucket.sum().item<float>(), 3000);
+}
+
+TEST(Job, IsOfNoUseBeforeInit) {
+  EXPECT_THROW((void)Job().rank(), UsageError);
+  EXPECT_THROW(Job().barrier(), UsageError);
+}
+
+TEST(Job, AloneIsAWorldOfOneWhoseCollectivesDoNothing) {
+  const char* argv[] = {"program", "--backend=shm"};
+  const Job job = init(2, argv);
+  EXPECT_EQ(job.world_size(), 1);
+  EXPECT_EQ(job.backend(), "local");
+  EXPECT_EQ(job.shard(), (ShardSpec{0, 1}));
+  at::Tensor tensor = at::ones({3});
+  job.group().all_reduce(tensor).wait();
+  EXPECT_EQ(tensor.sum().item<float>(), 3);
+  job.store().set("key", "value");
+  EXPECT_EQ(job.store().try_get("key"), "value");
+  EXPECT_THROW((void)init(0, nullptr, {.replicas = 4}).shard(), UsageError);
+  const char* wrong[] = {"program", "--backend", "nccll"};
+  EXPECT_THROW((void)init(3, wrong), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep::comm
