@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep run`: torchrun's options, then a program and its arguments.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/launch/agent.h"
+#include "lockstep/launch/processes.h"
+#include "verbs.h"
+
+namespace lockstep::apps {
+namespace {
+
+struct RunOptions {
+  std::string processes = "1";
+  std::string nodes = "1";
+  int node_rank = 0;
+  std::string master_addr = "127.0.0.1";
+  std::uint16_t master_port = 0;
+  std::string endpoint;
+  std::string run_id;
+  std::string role = "default";
+  int max_restarts = 0;
+  double shutdown_timeout = 10;
+  std::string log_dir;
+  bool is_standalone = false;
+  bool is_module = false;
+  bool no_python = false;
+  std::string ignored;
+};
+
+// Options of torchrun that mean nothing here, and why.
+constexpr std::pair<const char*, const char*> kUnneeded[] = {
+    {"--monitor-interval", "a death is noticed at once, nothing is polled"},
+    {"--rdzv-backend", "nodes meet through Lockstep's own store"},
+    {"--rdzv-conf", "nodes meet through Lockstep's own store"},
+    {"--start-method", "workers are programs of their own"},
+    {"--tee", "output always goes to the console and to the log files"},
+    {"--redirects", "output always goes to the console and to the log files"},
+    {"--local-addr", "nodes meet at --master-addr"},
+};
+
+void add_options(CLI::App& app, RunOptions& options) {
+  app.add_option("--nproc-per-node", options.processes,
+                 "ranks on this node: a number, or auto (visible GPUs, else CPUs), gpu, cpu")
+      ->capture_default_str();
+  app.add_option("--nnodes", options.nodes, "nodes of the job")->capture_default_str();
+  app.add_option("--node-rank", options.node_rank, "this node's number from 0")->capture_default_str();
+  app.add_option("--master-addr", options.master_addr, "address of node 0")->capture_default_str();
+  app.add_option("--master-port", options.master_port, "port on node 0; one node: any free port by default");
+  app.add_option("--rdzv-endpoint", options.endpoint, "HOST:PORT, the same as --master-addr and --master-port");
+  app.add_option("--rdzv-id,--run-id", options.run_id, "name of the job, the same on every node");
+  app.add_flag("--standalone", options.is_standalone, "one node, any free port (the default)");
+  app.add_option("--max-restarts", options.max_restarts, "how often a failed group starts again")
+      ->capture_default_str();
+  app.add_option("--shutdown-timeout", options.shutdown_timeout, "seconds between SIGTERM and SIGKILL")
+      ->capture_default_str();
+  app.add_option("--log-dir", options.log_dir, "folder for attempt_<n>/rank-<r>/{stdout.log,stderr.log}");
+  app.add_option("--role", options.role, "ROLE_NAME of the workers")->capture_default_str();
+  app.add_flag("-m,--module", options.is_module, "PROGRAM is a Python module (python3 -m)");
+  app.add_flag("--no-python", options.no_python, "PROGRAM is executed as it is, also a .py file");
+  for (const auto& [name, why] : kUnneeded) {
+    app.add_option(name, options.ignored, fmt::format("accepted and not needed: {}", why));
+  }
+  app.add_option("-r,-t", options.ignored)->group("");
+}
+
+// "--nproc_per_node=2" is torchrun's other spelling.
+std::string with_dashes(const std::string& word) {
+  std::string name = word.substr(0, word.find('='));
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name + word.substr(name.size());
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* option : app.get_options()) {
+    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// The launcher's own words come first; from the first that is no option, or after "--", it is the program.
+struct Split {
+  std::vector<std::string> own;
+  std::vector<std::string> program;
+};
+
+Split split(const CLI::App& app, int argc, char** argv) {
+  Split parts;
+  int at = 1;
+  for (; at < argc; ++at) {
+    std::string word = argv[at];
+    if (word == "--" || word.empty() || word[0] != '-') break;
+    if (word.rfind("--", 0) == 0) word = with_dashes(word);
+    const std::string name = word.substr(0, word.find('='));
+    const auto* option = app.get_option_no_throw(name);
+    if (option == nullptr) {
+      throw UsageError(fmt::format("unknown option '{}'{}", name, text::did_you_mean(name, option_names(app))),
+                       "lockstep run --help lists the options; the program's own come after its name");
+    }
+    parts.own.push_back(word);
+    const bool takes_value = option->get_expected_max() > 0 && word.size() == name.size();
+    if (takes_value && at + 1 < argc) parts.own.emplace_back(argv[++at]);
+  }
+  if (at < argc && std::string_view(argv[at]) == "--") ++at;
+  parts.program.assign(argv + at, argv + argc);
+  return parts;
+}
+
+int count_nodes(const std::string& text) {
+  // torchrun's MIN:MAX asks for elasticity; the same number twice does not.
+  const auto colon = text.find(':');
+  const std::string first = text.substr(0, colon);
+  if (colon != std::string::npos && text.substr(colon + 1) != first) {
+    throw UsageError(fmt::format("--nnodes is '{}', a range", text), "give one number: the number of nodes is fixed");
+  }
+  int count = 0;
+  const auto parsed = std::from_chars(first.data(), first.data() + first.size(), count);
+  if (parsed.ec != std::errc{} || parsed.ptr != first.data() + first.size() || count < 1) {
+    throw UsageError(fmt::format("--nnodes is '{}'", text), "give a number from 1");
+  }
+  return count;
+}
+
+void apply_endpoint(const RunOptions& given, AgentOptions& options) {
+  if (given.endpoint.empty()) return;
+  const auto colon = given.endpoint.rfind(':');
+  options.master_addr = given.endpoint.substr(0, colon);
+  if (colon == std::string::npos) return;
+  const std::string port = given.endpoint.substr(colon + 1);
+  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), options.master_port);
+  if (parsed.ec != std::errc{} || parsed.ptr != port.data() + port.size()) {
+    throw UsageError(fmt::format("--rdzv-endpoint is '{}'", given.endpoint), "give HOST:PORT");
+  }
+}
+
+bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+std::vector<std::string> command_of(const RunOptions& given, std::vector<std::string> program) {
+  if (program.empty()) {
+    throw UsageError("no program to run", "lockstep run --nproc-per-node 2 -- ./train --epochs 3");
+  }
+  std::vector<std::string> command;
+  // -u as torchrun has it: what a killed rank had printed must not be lost in a buffer.
+  if (given.is_module) {
+    command = {"python3", "-u", "-m"};
+  } else if (!given.no_python && ends_with(program[0], ".py")) {
+    command = {"python3", "-u"};
+  }
+  command.insert(command.end(), program.begin(), program.end());
+  return command;
+}
+
+AgentOptions agent_options(const RunOptions& given, std::vector<std::string> program) {
+  if (!std::isfinite(given.shutdown_timeout) || given.shutdown_timeout < 0 || given.shutdown_timeout > 86400) {
+    throw UsageError(fmt::format("--shutdown-timeout is {} s", given.shutdown_timeout), "give 0 to 86400 seconds");
+  }
+  if (given.max_restarts < 0)
+    throw UsageError(fmt::format("--max-restarts is {}", given.max_restarts), "give 0 or more");
+  const ProcessCount processes = resolve_process_count(given.processes);
+  if (processes.reason != "as asked") log::note("{} ranks: {}", processes.count, processes.reason);
+  AgentOptions options{.command = command_of(given, std::move(program)),
+                       .processes = processes.count,
+                       .nodes = count_nodes(given.nodes),
+                       .node_rank = given.node_rank,
+                       .master_addr = given.master_addr,
+                       .master_port = given.master_port,
+                       .run_id = given.run_id,
+                       .role = given.role,
+                       .max_restarts = given.max_restarts,
+                       .shutdown_timeout = std::chrono::milliseconds(std::llround(given.shutdown_timeout * 1000)),
+                       .log_dir = given.log_dir};
+  apply_endpoint(given, options);
+  if (given.is_standalone) {
+    if (options.nodes > 1)
+      throw UsageError("--standalone with --nnodes " + given.nodes, "--standalone is for one node");
+    options.master_addr = "127.0.0.1";
+    options.master_port = 0;
+  }
+  // torchrun's default, so that its users' scripts for several nodes work without the option.
+  if (options.nodes > 1 && options.master_port == 0) options.master_port = 29500;
+  return options;
+}
+
+void tell_of_unneeded(const CLI::App& app) {
+  for (const auto& [name, why] : kUnneeded) {
+    if (app.get_option(name)->count() > 0) log::note("{} is not needed: {}", name, why);
+  }
+}
+
+}  // namespace
+
+int cmd_run(int argc, char** argv) {
+  RunOptions given;
+  CLI::App app(
+      "lockstep run [OPTIONS] [--] PROGRAM [ARGS...]\n"
+      "Starts the ranks of PROGRAM on this node, watches them and ends them all when one fails.",
+      "lockstep run");
+  app.footer(
+      "Options may be spelled with '-' or '_', as torchrun's. A .py file goes through python3.\n"
+      "The exit code is the code of the first failure, or 128 + n for signal n.\n\n"
+      "Examples:\n"
+      "  lockstep run --nproc-per-node 2 -- ./train --epochs 3\n"
+      "  lockstep run --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --master-port 29500 --nproc-per-node 8 train.py");
+  add_options(app, given);
+  Split parts = split(app, argc, argv);
+  std::reverse(parts.own.begin(), parts.own.end());  // as CLI11 takes them
+  try {
+    app.parse(parts.own);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& problem) {
+    throw UsageError(problem.what(), "lockstep run --help lists the options");
+  }
+  tell_of_unneeded(app);
+  return run_agent(agent_options(given, std::move(parts.program)));
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verbs of the command: one cmd_<verb>.cpp each, listed in main.cpp.
+#pragma once
+
+namespace lockstep::apps {
+
+struct Verb {
+  const char* name;
+  const char* summary;
+  int (*run)(int argc, char** argv);  ///< argv[0] is the verb; returns the exit code or throws a lockstep::Error
+};
+
+int cmd_run(int argc, char** argv);
+
+}  // namespace lockstep::apps

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_verbs.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
+#include "lockstep/launch/agent.h"
+#include "lockstep/launch/processes.h"
+
+namespace lockstep::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+// lockstep-worker lies beside this program.
+fs::path worker_path() { return fs::read_symlink("/proc/self/exe").parent_path() / "lockstep-worker"; }
+
+Words worker_command(const std::string& verb, const Words& arguments) {
+  Words command = {worker_path().string(), verb};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+// This process becomes the worker: its exit code and signals are the worker's.
+int execute(const std::string& verb, const Words& arguments) {
+  Words command = worker_command(verb, arguments);
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
+  ::execv(words[0], words.data());
+  throw ResourceError(fmt::format("cannot execute {}: {}", command[0], std::strerror(errno)),
+                      "build it, or install both programs in one folder");
+}
+
+// Somebody else's launcher has made this process a rank already.
+bool is_rank() {
+  const bool in_slurm_step = env::get_int("SLURM_NTASKS").value_or(1) > 1 && env::get("SLURM_PROCID").has_value();
+  return env::get("RANK") || env::get("OMPI_COMM_WORLD_RANK") || env::get("PMI_RANK") || in_slurm_step;
+}
+
+bool asks_for_help(const Words& arguments) {
+  return arguments.empty() || std::any_of(arguments.begin(), arguments.end(),
+                                          [](const auto& word) { return word == "--help" || word == "-h"; });
+}
+
+// "captcha" of "captcha:digits"; "digits" of "settings/digits.yml".
+std::string run_name(const std::string& what) {
+  if (what.ends_with(".yml") || what.ends_with(".yaml")) return fs::path(what).stem().string();
+  return what.substr(0, what.find(':'));
+}
+
+fs::path choose_run_dir(Words& arguments) {
+  const auto given = take_option(arguments, "run-dir");
+  const fs::path run_dir =
+      given ? fs::path(*given) : fs::path("runs") / fmt::format("{}-{}", run_name(arguments.front()), time_stamp());
+  // Said here because the agent would write logs into that folder before a rank could refuse it.
+  if (FileSystem::system().exists(run_dir / "config.yml")) {
+    throw UsageError(fmt::format("{} holds an earlier run", run_dir.string()), "choose another --run-dir");
+  }
+  arguments.insert(arguments.end(), {"--run-dir", run_dir.string()});
+  return run_dir;
+}
+
+ProcessCount processes_for_training(const std::optional<std::string>& given) {
+  if (given) return resolve_process_count(*given);
+  const int gpus = count_gpus();
+  if (gpus > 0) return {gpus, fmt::format("{} GPUs are visible", gpus)};
+  return {1, "no GPU is visible"};
+}
+
+int launch(const std::string& verb, const Words& arguments, int processes, const fs::path& log_dir) {
+  return run_agent({.command = worker_command(verb, arguments),
+                    .processes = processes,
+                    .log_dir = log_dir,
+                    .console = ConsoleStyle::kMainRaw});
+}
+
+}  // namespace
+
+std::optional<std::string> take_option(Words& arguments, const std::string& name) {
+  std::optional<std::string> value;
+  for (std::size_t i = 0; i < arguments.size() && arguments[i] != "--";) {
+    std::string word = arguments[i].substr(0, arguments[i].find('='));
+    std::replace(word.begin(), word.end(), '_', '-');
+    if (word != "--" + name) {
+      ++i;
+      continue;
+    }
+    const auto at = arguments.begin() + static_cast<std::ptrdiff_t>(i);
+    const std::size_t equals = at->find('=');
+    if (equals != std::string::npos) {
+      value = at->substr(equals + 1);
+      arguments.erase(at);
+    } else {
+      if (at + 1 == arguments.end()) throw UsageError(fmt::format("--{} needs a value", name));
+      value = *(at + 1);
+      arguments.erase(at, at + 2);
+    }
+  }
+  return value;
+}
+
+int cmd_train(int argc, char** argv) {
+  Words arguments(argv + 1, argv + argc);
+  if (is_rank() || asks_for_help(arguments)) return execute("train", arguments);
+  const auto count = take_option(arguments, "nproc-per-node");
+  if (arguments.empty()) return execute("train", {"--help"});
+  const ProcessCount processes = processes_for_training(count);
+  const fs::path run_dir = choose_run_dir(arguments);
+  if (!count) {
+    log::note("{}: training with {} {}; --nproc-per-node N takes another number", processes.reason, processes.count,
+              processes.count == 1 ? "process" : "processes");
+  }
+  if (processes.count == 1) return execute("train", arguments);
+  return launch("train", arguments, processes.count, run_dir / "logs");
+}
+
+int cmd_worker(int argc, char** argv) {
+  const std::string verb = argv[0];
+  Words arguments(argv + 1, argv + argc);
+  if (is_rank() || asks_for_help(arguments)) return execute(verb, arguments);
+  const auto count = take_option(arguments, "nproc-per-node");
+  const int processes = count ? resolve_process_count(*count).count : 1;
+  if (processes == 1) return execute(verb, arguments);
+  return launch(verb, arguments, processes, {});
+}
+
+}  // namespace lockstep::apps

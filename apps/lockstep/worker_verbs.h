@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verbs that compute: `lockstep` starts at once, launches where several processes are wanted, and leaves the work
+// to lockstep-worker beside it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::apps {
+
+/// Takes `--name VALUE` or `--name=VALUE` (with '-' or '_') out of `arguments`; the last one counts. Words after "--"
+/// stay. Throws: UsageError where the value is missing.
+[[nodiscard]] std::optional<std::string> take_option(std::vector<std::string>& arguments, const std::string& name);
+
+
+int cmd_train(int argc, char** argv);
+
+/// Any other verb that computes (argv[0]): one process, or the ranks that --nproc-per-node asks for.
+int cmd_worker(int argc, char** argv);
+
+}  // namespace lockstep::apps

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/agent.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "launch/failure.h"
+#include "launch/gang.h"
+#include "launch/log_folder.h"
+#include "launch/program.h"
+#include "launch/rendezvous.h"
+#include "launch/signals.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/launch/restart.h"
+
+namespace lockstep {
+namespace {
+
+using namespace launch;  // NOLINT(google-build-using-namespace): this file is the module's front
+
+constexpr const char* kFailureCodeKey = "lockstep/failure/code";
+constexpr auto kAnswerTime = std::chrono::seconds(5);
+constexpr std::size_t kShownLines = 20;
+
+void check(const AgentOptions& options) {
+  if (options.command.empty()) throw UsageError("no program to run", "give a program and its arguments");
+  if (options.processes < 1) throw UsageError(fmt::format("{} processes on this node", options.processes));
+  if (options.nodes < 1 || options.node_rank < 0 || options.node_rank >= options.nodes) {
+    throw UsageError(fmt::format("--node-rank {} of --nnodes {}", options.node_rank, options.nodes),
+                     "node ranks go from 0 to nnodes - 1");
+  }
+  if (options.nodes > 1 && options.master_port == 0) {
+    throw UsageError("several nodes need a port where they meet", "give the same --master-port on every node");
+  }
+}
+
+void tell_of_threads(const AgentOptions& options) {
+  if (options.processes > 1 && !env::get("OMP_NUM_THREADS")) {
+    log::note("OMP_NUM_THREADS=1 for each of {} ranks: set it where a rank should use more threads", options.processes);
+  }
+}
+
+// Restarts of one job, from the first attempt to the exit code.
+class Agent {
+ public:
+  Agent(const AgentOptions& options, std::string path, Meeting meeting)
+      : options_(options), path_(std::move(path)), meeting_(std::move(meeting)), logs_(options.log_dir) {}
+
+  int run() {
+    const int first_attempt = logs_.first_free_attempt(meeting_.place.first_rank);
+    for (int restarts = 0;; ++restarts) {
+      attempt_ = first_attempt + restarts;
+      GangResult result = run_gang(restarts);
+      if (options_.nodes > 1 && result.is_success()) wait_for_other_nodes(result);
+      if (result.is_success()) {
+        leave(kAnswerTime);
+        logs_.remove();
+        return 0;
+      }
+      if (result.interrupted_by == 0 && result.start_error == 0 && wants_restart(result, restarts)) {
+        meeting_ = {};  // frees the ports
+        meeting_ = meet(options_);
+        continue;
+      }
+      return finish(result);
+    }
+  }
+
+ private:
+  GangResult run_gang(int restarts) {
+    Gang gang({.options = options_,
+               .meeting = meeting_,
+               .logs = logs_,
+               .signals = signals_,
+               .path = path_,
+               .restart_count = restarts,
+               .log_attempt = attempt_});
+    return gang.run();
+  }
+
+  std::string key_of(const char* what, int node) const { return fmt::format("lockstep/agent/{}/{}", what, node); }
+
+  std::vector<std::string> keys_of(const char* what) const {
+    std::vector<std::string> keys;
+    for (int node = 0; node < options_.nodes; ++node) keys.push_back(key_of(what, node));
+    return keys;
+  }
+
+  // This node's ranks are done; those of others may still fail, or need the store that we serve.
+  void wait_for_other_nodes(GangResult& result) {
+    KeyWatcher done(meeting_.address, keys_of("done"));
+    KeyWatcher failed(meeting_.address, {kFailureKey});
+    meeting_.store->set(key_of("done", options_.node_rank), "1");
+    pollfd entries[3] = {{signals_.fd(), POLLIN, 0}, {done.fd(), POLLIN, 0}, {failed.fd(), POLLIN, 0}};
+    for (int number = 0;;) {
+      ::poll(entries, 3, -1);
+      while ((number = signals_.next()) != 0) {
+        if (number != SIGWINCH) result.interrupted_by = number;
+      }
+      if (result.interrupted_by != 0 || done.found() == KeyWatcher::Found::kKeys) return;
+      if (done.found() == KeyWatcher::Found::kStoreIsGone || failed.found() != KeyWatcher::Found::kNothing) break;
+    }
+    result.has_remote_failure = true;
+    if (failed.found() == KeyWatcher::Found::kKeys) {
+      result.claim = parse_claim(meeting_.store->try_get(kFailureKey).value_or(""));
+    }
+  }
+
+  // The store's server goes last, so that every other node can read what happened.
+  void leave(std::chrono::milliseconds patience) {
+    if (options_.nodes == 1) return;
+    try {
+      meeting_.store->set(key_of("left", options_.node_rank), "1");
+      if (options_.node_rank == 0) meeting_.store->wait(keys_of("left"), patience);
+    } catch (const Error&) {
+      // A node that is gone needs nothing any more.
+    }
+  }
+
+  bool wants_restart(const GangResult& result, int restarts) const {
+    RestartFacts facts{.nodes = options_.nodes, .restarts_done = restarts, .max_restarts = options_.max_restarts};
+    const auto first = find_first(result.ends, result.claim);
+    if (!first) return false;
+    const WorkerEnd& end = result.ends[*first];
+    if (const auto error = read_error_file(folder_of(end.rank) / "error.json")) facts.error_type = error->type;
+    const auto decision = decide_restart(facts);
+    if (decision.restart) {
+      log::warn("rank {} failed ({}): {}, logs in {}", end.rank, describe_status(end.wait_status), decision.reason,
+                folder_of(end.rank).string());
+    } else if (options_.max_restarts > 0) {
+      log::note("no restart: {}", decision.reason);
+    }
+    return decision.restart;
+  }
+
+  std::filesystem::path folder_of(int rank) const { return logs_.rank_folder(attempt_, rank); }
+
+  int finish(const GangResult& result) {
+    if (result.start_error != 0) {
+      logs_.remove();
+      throw UsageError(
+          fmt::format("cannot execute '{}' ({})", path_, std::generic_category().message(result.start_error)),
+          "check that it is built for this machine and that the interpreter in its first line exists");
+    }
+    const bool is_remote = result.has_remote_failure && !is_ours(result);
+    const int code = is_remote ? remote_code(result) : local_code(result);
+    leave(is_remote ? kAnswerTime : options_.shutdown_timeout + 3 * kAnswerTime);
+    if (is_remote) {
+      print_remote(result);
+    } else if (result.interrupted_by == 0) {
+      print_local(result);
+    }
+    fmt::print(stderr, "  logs    {}\n", logs_.path().string());
+    return code;
+  }
+
+  bool is_ours(const GangResult& result) const {
+    if (!result.claim) return false;
+    const int first = meeting_.place.first_rank;
+    return result.claim->rank >= first && result.claim->rank < first + options_.processes;
+  }
+
+  int local_code(const GangResult& result) {
+    if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+    const auto first = find_first(result.ends, result.claim);
+    const int code = first ? exit_code(result.ends[*first].wait_status) : static_cast<int>(ExitCode::kInternal);
+    if (options_.nodes > 1 && first) tell_others(result.ends[*first], code);
+    return code;
+  }
+
+  void tell_others(const WorkerEnd& end, int code) {
+    try {
+      meeting_.store->compare_set(kFailureKey, "", to_json({end.rank, host_name(), describe_status(end.wait_status)}));
+      meeting_.store->set(kFailureCodeKey, std::to_string(code));
+    } catch (const Error&) {
+      // Node 0 is gone, and with it everybody who would read this.
+    }
+  }
+
+  int remote_code(const GangResult& result) {
+    if (!result.claim) return static_cast<int>(ExitCode::kPeer);
+    try {
+      return std::stoi(meeting_.store->get(kFailureCodeKey, options_.shutdown_timeout + kAnswerTime));
+    } catch (const std::exception&) {
+      return static_cast<int>(ExitCode::kPeer);
+    }
+  }
+
+  void print_remote(const GangResult& result) const {
+    if (result.claim) {
+      fmt::print(stderr, "lockstep: rank {} on {} failed first: {}\n  its output is on that node\n", result.claim->rank,
+                 result.claim->host, result.claim->what);
+    } else {
+      fmt::print(stderr, "lockstep: the agent of node 0 at {}:{} is gone, and with it the job\n", meeting_.address.host,
+                 meeting_.address.port);
+    }
+  }
+
+  void print_local(const GangResult& result) const {
+    const auto first = find_first(result.ends, result.claim);
+    if (!first) return;
+    const WorkerEnd& end = result.ends[*first];
+    const auto folder = folder_of(end.rank);
+    FailureReport report{.end = end,
+                         .host = host_name(),
+                         .error = read_error_file(folder / "error.json"),
+                         .last_lines = last_lines(folder / "stderr.log", kShownLines),
+                         .last_lines_of = (folder / "stderr.log").string()};
+    // Some programs complain on stdout.
+    if (const auto lines = last_lines(folder / "stdout.log", kShownLines);
+        report.last_lines.empty() && !lines.empty()) {
+      report.last_lines = lines;
+      report.last_lines_of = (folder / "stdout.log").string();
+    }
+    fmt::print(stderr, "{}", format_report(report));
+  }
+
+  const AgentOptions& options_;
+  const std::string path_;
+  // Before the server's clients and after the waiting for other nodes, so that Ctrl-C ends that at once.
+  SignalGuard signals_;
+  Meeting meeting_;
+  LogFolder logs_;
+  int attempt_ = 0;
+};
+
+}  // namespace
+
+int run_agent(const AgentOptions& options) {
+  check(options);
+  std::string path = find_program(options.command[0]);
+  Meeting meeting = meet(options);
+  tell_of_threads(options);
+  return Agent(options, std::move(path), std::move(meeting)).run();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes to the agent's stdout and stderr without being held up by them: a terminal that is paused or a pager that does
+// not read must not keep the agent from noticing a death.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include "launch/line_mux.h"
+
+namespace lockstep::launch {
+
+class Console {
+ public:
+  Console() = default;
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+  ~Console() { drain(); }
+
+  void put(int stream, std::string_view bytes);
+
+  /// The descriptor that output waits for; -1: none waits.
+  [[nodiscard]] int waiting_fd() const noexcept;
+  /// Writes what can be written now.
+  void write_some() noexcept;
+  /// So much waits that the workers should be held up.
+  [[nodiscard]] bool is_full() const noexcept;
+  /// Writes everything, blocking.
+  void drain() noexcept;
+
+  /// stdout and stderr as they are now.
+  [[nodiscard]] static MuxOptions describe(ConsoleStyle style);
+
+ private:
+  struct Chunk {
+    int stream;
+    std::string bytes;
+  };
+  void write_front() noexcept;
+
+  std::deque<Chunk> chunks_;
+  std::size_t waiting_bytes_ = 0;
+  bool is_closed_[2] = {false, false};
+};
+
+}  // namespace lockstep::launch

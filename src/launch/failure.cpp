@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/failure.h"
+
+#include <fmt/format.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string string_at(const Json& object, const char* key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// Python's traceback ends with the line that matters; ours are short anyway.
+std::string indented(const std::string& text, const char* first, const char* other) {
+  std::string out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) out += fmt::format("{}{}\n", out.empty() ? first : other, line);
+  return out;
+}
+
+}  // namespace
+
+int exit_code(int wait_status) {
+  return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
+
+bool has_failed(const WorkerEnd& end) { return exit_code(end.wait_status) != 0; }
+
+bool is_consequence(const WorkerEnd& end) {
+  return end.signal_sent != 0 || exit_code(end.wait_status) == static_cast<int>(ExitCode::kPeer);
+}
+
+std::optional<std::size_t> find_first(const std::vector<WorkerEnd>& ends, const std::optional<FailureClaim>& claim) {
+  const auto find = [&](auto&& matches) -> std::optional<std::size_t> {
+    const auto found =
+        std::find_if(ends.begin(), ends.end(), [&](const auto& end) { return has_failed(end) && matches(end); });
+    if (found == ends.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - ends.begin());
+  };
+  const auto is_claimed = [&](const WorkerEnd& end) { return claim && end.rank == claim->rank; };
+  // A rank that failed by itself may still have been stopped while it unwound: then its own exit code tells.
+  const auto failed_by_itself = [&](const WorkerEnd& end) {
+    return is_claimed(end) && WIFEXITED(end.wait_status) &&
+           exit_code(end.wait_status) != static_cast<int>(ExitCode::kPeer);
+  };
+  auto found = find(failed_by_itself);
+  if (!found) found = find([&](const auto& end) { return is_claimed(end) && !is_consequence(end); });
+  if (!found) found = find([](const auto& end) { return !is_consequence(end); });
+  if (!found) found = find(is_claimed);
+  if (!found) found = find([](const auto& end) { return end.signal_sent == 0; });
+  if (!found) found = find([](const auto&) { return true; });
+  return found;
+}
+
+std::string describe_status(int wait_status) {
+  if (WIFEXITED(wait_status)) return fmt::format("exit code {}", WEXITSTATUS(wait_status));
+  const int number = WTERMSIG(wait_status);
+  const char* name = ::sigabbrev_np(number);
+  return fmt::format("killed by signal {} ({}{})", number, name == nullptr ? "" : "SIG",
+                     name == nullptr ? "real-time" : name);
+}
+
+std::string to_json(const FailureClaim& claim) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const Json json = {{"rank", claim.rank},
+                     {"host", claim.host},
+                     {"what", claim.what},
+                     {"time_ns", std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<FailureClaim> parse_claim(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  const auto rank = json.find("rank");
+  if (rank == json.end() || !rank->is_number_integer()) return std::nullopt;
+  return FailureClaim{rank->get<int>(), string_at(json, "host"), string_at(json, "what")};
+}
+
+std::optional<WorkerError> read_error_file(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return std::nullopt;
+  const Json json = Json::parse(std::string(std::istreambuf_iterator<char>(in), {}), nullptr, false);
+  if (!json.is_object() || !json.contains("message")) return std::nullopt;
+  const Json& message = json["message"];
+  if (message.is_string()) return WorkerError{"", message.get<std::string>()};
+  const Json extra = message.is_object() ? message.value("extraInfo", Json::object()) : Json::object();
+  return WorkerError{string_at(extra, "type"), string_at(message, "message")};
+}
+
+std::string format_report(const FailureReport& report) {
+  std::string out = fmt::format("lockstep: rank {} failed first: {} (pid {} on {})\n", report.end.rank,
+                                describe_status(report.end.wait_status), report.end.pid, report.host);
+  if (report.error) out += indented(report.error->message, "  error   ", "          ");
+  if (!report.last_lines.empty()) {
+    out += fmt::format("  last lines of {}\n", report.last_lines_of);
+    for (const auto& line : report.last_lines) out += fmt::format("  | {}\n", line);
+  } else {
+    out += fmt::format("  it wrote nothing to {}\n", report.last_lines_of);
+  }
+  return out;
+}
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which failure came first, and the words for it. Pure but for reading a rank's error file.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::launch {
+
+/// How a worker ended.
+struct WorkerEnd {
+  int rank = 0;
+  pid_t pid = 0;
+  int wait_status = 0;
+  int signal_sent = 0;  ///< what the agent had sent it before; 0: it ended by itself
+};
+
+/// What lies in the store under kFailureKey: written once by whoever fails first, an agent or a worker's library.
+struct FailureClaim {
+  int rank = -1;
+  std::string host;
+  std::string what;
+};
+
+inline constexpr const char* kFailureKey = "lockstep/failure/first";
+
+[[nodiscard]] bool has_failed(const WorkerEnd& end);
+
+/// It ended because of another's failure: it exited with 75 (a peer died) or the agent had told it to stop.
+[[nodiscard]] bool is_consequence(const WorkerEnd& end);
+
+/// Index into `ends` (in the order in which they came) of the failure to blame; none where nobody failed. The claim
+/// wins unless that rank was itself only a consequence.
+[[nodiscard]] std::optional<std::size_t> find_first(const std::vector<WorkerEnd>& ends,
+                                                    const std::optional<FailureClaim>& claim);
+
+/// The exit code as a shell shows it.
+[[nodiscard]] int exit_code(int wait_status);
+
+/// "exit code 3", "killed by signal 9 (SIGKILL)".
+[[nodiscard]] std::string describe_status(int wait_status);
+
+[[nodiscard]] std::string to_json(const FailureClaim& claim);
+[[nodiscard]] std::optional<FailureClaim> parse_claim(const std::string& json);
+
+/// What a worker wrote into its error file: our programs and Python's torch.distributed.elastic `record`.
+struct WorkerError {
+  std::string type;  ///< "DataError"; empty where the program is not ours
+  std::string message;
+};
+[[nodiscard]] std::optional<WorkerError> read_error_file(const std::filesystem::path& file);
+
+/// The report that is printed last.
+struct FailureReport {
+  WorkerEnd end;
+  std::string host;
+  std::optional<WorkerError> error;
+  std::vector<std::string> last_lines;
+  std::string last_lines_of;  ///< the log file that they are from
+};
+[[nodiscard]] std::string format_report(const FailureReport& report);
+
+[[nodiscard]] std::string host_name();
+
+}  // namespace lockstep::launch

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/line_mux.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep::launch {
+namespace {
+
+// A line longer than this is shown in pieces: nobody reads it, and it must not fill the memory.
+constexpr std::size_t kLongestPartial = 64U << 10U;
+constexpr std::string_view kClearLine = "\r\033[K";
+
+// Cut to the terminal's width: a longer text would wrap, and clearing reaches only its last row.
+std::string fit(std::string text, std::size_t width) {
+  if (width == 0 || text.find('\033') != std::string::npos) return text;
+  std::size_t columns = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool starts_character = (static_cast<unsigned char>(text[at]) & 0xC0U) != 0x80U;
+    if (starts_character && ++columns > width) return text.substr(0, at);
+  }
+  return text;
+}
+
+// Of a bar only the piece that shows is worth keeping; the log has all. A return at its end says that the next piece
+// overwrites it.
+void keep_last_piece(std::string& partial) {
+  const bool is_overwritten_next = !partial.empty() && partial.back() == '\r';
+  std::string kept(1, '\r');
+  kept += last_piece(partial);
+  if (is_overwritten_next) kept += '\r';
+  partial = std::move(kept);
+}
+
+}  // namespace
+
+std::string_view last_piece(std::string_view line) {
+  const auto end = line.find_last_not_of('\r');
+  if (end == std::string_view::npos) return {};
+  line = line.substr(0, end + 1);
+  const auto start = line.rfind('\r');
+  return start == std::string_view::npos ? line : line.substr(start + 1);
+}
+
+std::string LineMux::prefix(int rank) const {
+  return options_.style == ConsoleStyle::kMainRaw && rank == 0 ? "" : fmt::format("[{}]: ", rank);
+}
+
+bool LineMux::is_shown(const Source& source) const {
+  return options_.style == ConsoleStyle::kPrefix || source.first == 0 || source.second == 1;
+}
+
+void LineMux::feed(int rank, int stream, std::string_view bytes) {
+  const Source source{rank, stream};
+  if (!is_shown(source)) return;
+  last_fed_ = source;
+  if (options_.style == ConsoleStyle::kMainRaw && rank == 0 && options_.is_terminal[stream]) {
+    feed_raw(stream, bytes);
+    return;
+  }
+  std::string& partial = partial_[source];
+  partial += bytes;
+  std::size_t start = 0;
+  for (std::size_t end = 0; (end = partial.find('\n', start)) != std::string::npos; start = end + 1) {
+    emit_line(source, last_piece(std::string_view(partial).substr(start, end - start)));
+  }
+  partial.erase(0, start);
+  if (partial.size() > kLongestPartial) {
+    emit_line(source, last_piece(partial));
+    partial.clear();
+  }
+  const bool is_bar = partial.find('\r') != std::string::npos;
+  if (is_bar && rank == 0 && options_.is_terminal[stream]) show_live(source, std::string(last_piece(partial)));
+  if (is_bar) keep_last_piece(partial);
+}
+
+void LineMux::feed_raw(int stream, std::string_view bytes) {
+  sink_(stream, bytes);
+  std::string& partial = partial_[{0, stream}];
+  partial += bytes;
+  if (const auto newline = partial.rfind('\n'); newline != std::string::npos) partial.erase(0, newline + 1);
+  keep_last_piece(partial);
+  const std::string_view shown = last_piece(partial);
+  live_ = shown.empty() ? Live{} : Live{{0, stream}, std::string(shown)};
+}
+
+void LineMux::finish(int rank, int stream) {
+  const Source source{rank, stream};
+  const auto found = partial_.find(source);
+  if (found == partial_.end()) return;
+  const std::string rest(last_piece(found->second));
+  partial_.erase(found);
+  if (!rest.empty()) emit_line(source, rest);
+}
+
+void LineMux::emit_line(const Source& source, std::string_view line) {
+  std::string bytes;
+  const bool is_over_live = !live_.text.empty() && options_.is_terminal[source.second];
+  if (is_over_live) bytes += kClearLine;
+  if (live_.source == source) live_ = {};
+  bytes += prefix(source.first);
+  bytes += line;
+  bytes += '\n';
+  if (is_over_live) bytes += live_.text;
+  sink_(source.second, bytes);
+}
+
+void LineMux::show_live(const Source& source, std::string text) {
+  text = fit(std::move(text), options_.width);
+  if (live_.source == source && live_.text == text) return;
+  sink_(source.second, fmt::format("{}{}", kClearLine, text));
+  live_ = {source, std::move(text)};
+}
+
+bool LineMux::wants_idle() const {
+  const auto found = partial_.find(last_fed_);
+  return live_.text.empty() && found != partial_.end() && !found->second.empty() &&
+         options_.is_terminal[last_fed_.second];
+}
+
+void LineMux::idle() {
+  if (wants_idle()) show_live(last_fed_, prefix(last_fed_.first) + std::string(last_piece(partial_[last_fed_])));
+}
+
+}  // namespace lockstep::launch

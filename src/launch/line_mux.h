@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes one readable console out of the output of many ranks: whole lines with a prefix, and on a terminal the progress
+// bar of rank 0 kept below them. Bytes in, bytes out: it writes nothing itself.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/launch/agent.h"
+
+namespace lockstep::launch {
+
+struct MuxOptions {
+  ConsoleStyle style = ConsoleStyle::kPrefix;
+  bool is_terminal[2] = {false, false};  ///< stdout, stderr
+  std::size_t width = 80;                ///< columns of the terminal
+};
+
+class LineMux {
+ public:
+  /// `sink` takes the stream (0 stdout, 1 stderr) and bytes for the console.
+  using Sink = std::function<void(int stream, std::string_view bytes)>;
+
+  LineMux(const MuxOptions& options, Sink sink) : options_(options), sink_(std::move(sink)) {}
+
+  void feed(int rank, int stream, std::string_view bytes);
+  /// The stream ended: what it left without a newline is shown as a line.
+  void finish(int rank, int stream);
+  /// Nothing came for a moment: shows the line that was begun, such as a question.
+  void idle();
+  [[nodiscard]] bool wants_idle() const;
+
+ private:
+  using Source = std::pair<int, int>;  // rank, stream
+
+  // The text that stands in the terminal's last line, without a newline.
+  struct Live {
+    Source source{-1, 0};
+    std::string text;
+  };
+
+  void feed_raw(int stream, std::string_view bytes);
+  void emit_line(const Source& source, std::string_view line);
+  void show_live(const Source& source, std::string text);
+  [[nodiscard]] bool is_shown(const Source& source) const;
+  [[nodiscard]] std::string prefix(int rank) const;
+
+  MuxOptions options_;
+  Sink sink_;
+  std::map<Source, std::string> partial_;
+  Source last_fed_{-1, 0};
+  Live live_;
+};
+
+/// What a terminal shows of a line that carriage returns overwrote: the last piece that is not empty.
+[[nodiscard]] std::string_view last_piece(std::string_view line);
+
+}  // namespace lockstep::launch

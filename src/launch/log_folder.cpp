@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/log_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+#include "launch/line_mux.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string words(int error) { return std::generic_category().message(error); }
+
+fs::path make_temporary() {
+  std::error_code problem;
+  fs::path parent = fs::temp_directory_path(problem);
+  if (problem) parent = "/tmp";
+  std::string pattern = (parent / "lockstep-logs-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) {
+    throw IoError(fmt::format("cannot make a folder for the ranks' logs in {} ({})", parent.string(), words(errno)),
+                  "set TMPDIR, or give --log-dir");
+  }
+  return pattern;
+}
+
+}  // namespace
+
+LogFolder::LogFolder(fs::path folder) : folder_(std::move(folder)), is_temporary_(folder_.empty()) {
+  if (is_temporary_) {
+    folder_ = make_temporary();
+  } else {
+    FileSystem::system().make_folder(folder_);
+    // Workers may change their working directory.
+    folder_ = fs::absolute(folder_);
+  }
+}
+
+fs::path LogFolder::rank_folder(int attempt, int rank) const {
+  return folder_ / fmt::format("attempt_{}", attempt) / fmt::format("rank-{}", rank);
+}
+
+int LogFolder::first_free_attempt(int rank) const {
+  int attempt = 0;
+  while (FileSystem::system().exists(rank_folder(attempt, rank))) ++attempt;
+  return attempt;
+}
+
+void LogFolder::remove() const noexcept {
+  if (!is_temporary_) return;
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+RankLog::RankLog(fs::path folder) : folder_(std::move(folder)) {
+  FileSystem::system().make_folder(folder_);
+  for (int stream = 0; stream < 2; ++stream) {
+    files_[stream].reset(::open(file(stream).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (!files_[stream].valid())
+      throw IoError(fmt::format("cannot write {} ({})", file(stream).string(), words(errno)));
+  }
+}
+
+void RankLog::write(int stream, std::string_view bytes) {
+  while (!bytes.empty() && !has_failed_) {
+    const ssize_t count = ::write(files_[stream].get(), bytes.data(), bytes.size());
+    if (count >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      has_failed_ = true;
+      log::warn("{} is no longer written ({})", file(stream).string(), words(errno));
+    }
+  }
+}
+
+std::vector<std::string> last_lines(const fs::path& file, std::size_t count) {
+  constexpr std::streamoff kEnough = 64 << 10;
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return {};
+  const std::streamoff size = in.tellg();
+  in.seekg(size > kEnough ? size - kEnough : 0);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.emplace_back(last_piece(line));
+  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
+  return lines;
+}
+
+}  // namespace lockstep::launch

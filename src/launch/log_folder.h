@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The log files of one node's ranks: <folder>/attempt_<n>/rank-<r>/{stdout.log,stderr.log,error.json}.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::launch {
+
+class LogFolder {
+ public:
+  /// `folder` empty: a temporary one of our own. Throws: IoError.
+  explicit LogFolder(std::filesystem::path folder);
+
+  [[nodiscard]] bool is_temporary() const noexcept { return is_temporary_; }
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return folder_; }
+  [[nodiscard]] std::filesystem::path rank_folder(int attempt, int rank) const;
+  /// The first attempt number that has no folder for this rank: earlier runs keep their logs.
+  [[nodiscard]] int first_free_attempt(int rank) const;
+  /// Removes a temporary folder; never throws.
+  void remove() const noexcept;
+
+ private:
+  std::filesystem::path folder_;
+  bool is_temporary_ = false;
+};
+
+/// One rank's two log files.
+class RankLog {
+ public:
+  /// Makes the folder and both files. Throws: IoError.
+  explicit RankLog(std::filesystem::path folder);
+
+  /// stream: 0 stdout, 1 stderr. A failing disk is told once, and the rank goes on.
+  void write(int stream, std::string_view bytes);
+  [[nodiscard]] std::filesystem::path file(int stream) const {
+    return folder_ / (stream == 0 ? "stdout.log" : "stderr.log");
+  }
+  [[nodiscard]] std::filesystem::path error_file() const { return folder_ / "error.json"; }
+
+ private:
+  std::filesystem::path folder_;
+  UniqueFd files_[2];
+  bool has_failed_ = false;
+};
+
+/// The last lines of a file, without carriage-return overwriting; empty where there is none.
+[[nodiscard]] std::vector<std::string> last_lines(const std::filesystem::path& file, std::size_t count);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/processes.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <thread>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+// CUDA stops reading the list at the first entry that is no device: "-1" hides the rest.
+int count_visible(std::string_view list) {
+  int count = 0;
+  while (!list.empty()) {
+    const auto comma = list.find(',');
+    const auto entry = list.substr(0, comma);
+    if (entry.empty() || entry.front() == '-') break;
+    ++count;
+    list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
+  }
+  return count;
+}
+
+bool is_gpu_device(const std::string& name) {
+  constexpr std::string_view kPrefix = "nvidia";
+  return name.size() > kPrefix.size() && name.compare(0, kPrefix.size(), kPrefix) == 0 &&
+         std::all_of(name.begin() + kPrefix.size(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::string count_words(int count, const char* thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+int count_gpus() {
+  int devices = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", ignored)) {
+    devices += is_gpu_device(entry.path().filename().string()) ? 1 : 0;
+  }
+  // Set and empty means "no GPU", so env::get, which takes empty for unset, does not serve here.
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe)
+  return visible == nullptr ? devices : std::min(devices, count_visible(visible));
+}
+
+int count_cpus() {
+  // Machines with more than 1,024 CPUs need a larger set than cpu_set_t.
+  for (int capacity = 1024; capacity <= 1 << 20; capacity *= 4) {
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(capacity), [](cpu_set_t* p) { CPU_FREE(p); });
+    if (set && ::sched_getaffinity(0, CPU_ALLOC_SIZE(capacity), set.get()) == 0) {
+      return CPU_COUNT_S(CPU_ALLOC_SIZE(capacity), set.get());
+    }
+  }
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+ProcessCount resolve_process_count(const std::string& text) {
+  if (text == "cpu") return {count_cpus(), count_words(count_cpus(), "usable CPU")};
+  if (text == "gpu" || text == "auto") {
+    const int gpus = count_gpus();
+    if (gpus > 0) return {gpus, count_words(gpus, "visible GPU")};
+    if (text == "gpu") {
+      throw UsageError("--nproc-per-node gpu, and no GPU is visible",
+                       "check CUDA_VISIBLE_DEVICES and /dev/nvidia0, or give a number or 'cpu'");
+    }
+    return {count_cpus(), fmt::format("no visible GPU, {}", count_words(count_cpus(), "usable CPU"))};
+  }
+  int count = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, count);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || count < 1) {
+    throw UsageError(fmt::format("--nproc-per-node is '{}'", text), "give a number from 1, or auto, gpu or cpu");
+  }
+  return {count, "as asked"};
+}
+
+}  // namespace lockstep

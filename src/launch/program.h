@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the program that the workers run, so that a wrong name is one clear error before anything starts.
+#pragma once
+
+#include <string>
+
+namespace lockstep::launch {
+
+/// As a shell would: a name with '/' is a path, another is looked up in PATH. Throws: UsageError naming what is wrong.
+[[nodiscard]] std::string find_program(const std::string& name);
+
+}  // namespace lockstep::launch

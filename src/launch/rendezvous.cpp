@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/rendezvous.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <fstream>
+#include <random>
+#include <utility>
+
+#include "launch/failure.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr auto kForever = std::chrono::hours(24 * 365);
+
+std::string node_key(const char* what, int node) { return fmt::format("lockstep/agent/{}/{}", what, node); }
+
+// False where nobody can listen there.
+bool is_free(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return false;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  const UniqueFd fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  return ::bind(fd.get(), found->ai_addr, found->ai_addrlen) == 0 && ::listen(fd.get(), 1) == 0;
+}
+
+std::string token_of(const AgentOptions& options) {
+  if (options.nodes == 1) return make_token();
+  if (const auto token = env::get("LOCKSTEP_TOKEN")) return *token;
+  if (options.node_rank == 0) {
+    log::note("LOCKSTEP_TOKEN is unset: the run id opens the store; on a shared network set it on every node");
+  }
+  return options.run_id.empty() ? "none" : options.run_id;
+}
+
+void meet_alone(const AgentOptions& options, Meeting& meeting) {
+  meeting.address = {.host = "127.0.0.1", .port = 0, .token = token_of(options)};
+  meeting.server = std::make_unique<StoreServer>(
+      StoreServer::Options{.host = meeting.address.host, .port = 0, .token = meeting.address.token});
+  meeting.address.port = meeting.server->port();
+  meeting.store = connect_store(meeting.address, env::collective_timeout());
+  if (options.master_port != 0 && !is_free(options.master_addr, options.master_port)) {
+    throw UsageError(fmt::format("{}:{} cannot be used: the port is busy or the address is not of this machine",
+                                 options.master_addr, options.master_port),
+                     "choose another --master-port, or leave it out: any free port is taken");
+  }
+  meeting.master_port = options.master_port != 0 ? options.master_port : find_free_port(options.master_addr);
+}
+
+void warn_of_loopback(const std::string& host) {
+  sockaddr_in address{};
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  addrinfo* found = nullptr;
+  if (host == "localhost" || host.rfind("127.", 0) == 0 || ::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0)
+    return;
+  address.sin_addr = reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr;
+  ::freeaddrinfo(found);
+  if ((ntohl(address.sin_addr.s_addr) >> 24U) == 127) {
+    log::warn("--master-addr {} is a loopback address on this machine (see /etc/hosts): other machines cannot reach it",
+              host);
+  }
+}
+
+// Each node says how many ranks it has; their sum is the world.
+Place agree_on_places(const AgentOptions& options, Store& store) {
+  const std::string mine = make_token();
+  const std::string key = node_key("identity", options.node_rank);
+  if (store.compare_set(key, "", mine) != mine) {
+    throw UsageError(fmt::format("two agents have --node-rank {}", options.node_rank),
+                     "give every node its own rank from 0 to nnodes - 1");
+  }
+  store.set(node_key("processes", options.node_rank), fmt::format("{} {}", options.processes, options.nodes));
+  Place place{.local_rank = 0,
+              .local_world_size = options.processes,
+              .first_rank = 0,
+              .world_size = 0,
+              .node_rank = options.node_rank,
+              .nodes = options.nodes};
+  const auto deadline = SystemClock::instance().now() + env::collective_timeout();
+  for (int node = 0; node < options.nodes; ++node) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SystemClock::instance().now());
+    std::string said;
+    try {
+      said = store.get(node_key("processes", node), left);
+    } catch (const TimeoutError&) {
+      throw TimeoutError(fmt::format("node {} of {} did not join within {}", node, options.nodes,
+                                     text::duration(Seconds(env::collective_timeout()).count())),
+                         fmt::format("start the same command there with --node-rank {}", node));
+    }
+    const auto space = said.find(' ');
+    const int processes = std::stoi(said.substr(0, space));
+    const int nodes = std::stoi(said.substr(space));
+    if (nodes != options.nodes) {
+      throw UsageError(fmt::format("node {} was started with --nnodes {}, node {} with {}", node, nodes,
+                                   options.node_rank, options.nodes));
+    }
+    if (node < options.node_rank) place.first_rank += processes;
+    place.world_size += processes;
+  }
+  return place;
+}
+
+void meet_others(const AgentOptions& options, Meeting& meeting) {
+  meeting.address = {.host = options.master_addr, .port = options.master_port, .token = token_of(options)};
+  if (options.node_rank == 0) {
+    warn_of_loopback(options.master_addr);
+    meeting.server = std::make_unique<StoreServer>(
+        StoreServer::Options{.host = options.master_addr, .port = options.master_port, .token = meeting.address.token});
+  }
+  meeting.store = connect_store(meeting.address, env::collective_timeout());
+  if (options.node_rank == 0) {
+    meeting.store->set("lockstep/agent/master_port", std::to_string(find_free_port(options.master_addr)));
+  }
+  meeting.place = agree_on_places(options, *meeting.store);
+  const auto port = meeting.store->get("lockstep/agent/master_port", env::collective_timeout());
+  meeting.master_port = static_cast<std::uint16_t>(std::stoi(port));
+}
+
+}  // namespace
+
+std::uint16_t find_free_port(const std::string& host) {
+  int low = 32768;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> low;
+  std::random_device random;
+  constexpr int kFirst = 10000;
+  for (int attempt = 0; attempt < 100 && low > kFirst + 1000; ++attempt) {
+    const auto port = static_cast<std::uint16_t>(kFirst + random() % static_cast<unsigned>(low - kFirst));
+    if (is_free(host, port)) return port;
+  }
+  // Either the range is unusual or the address is not ours: the latter is an error that names it.
+  return StoreServer({.host = host, .port = 0, .token = make_token()}).port();
+}
+
+Meeting meet(const AgentOptions& options) {
+  Meeting meeting;
+  meeting.master_addr = options.master_addr;
+  meeting.run_id = !options.run_id.empty() ? options.run_id : options.nodes > 1 ? "none" : make_token().substr(0, 16);
+  meeting.place = {.local_rank = 0,
+                   .local_world_size = options.processes,
+                   .first_rank = 0,
+                   .world_size = options.processes,
+                   .node_rank = options.node_rank,
+                   .nodes = options.nodes};
+  if (options.nodes == 1) {
+    meet_alone(options, meeting);
+  } else {
+    meet_others(options, meeting);
+  }
+  return meeting;
+}
+
+KeyWatcher::KeyWatcher(const StoreAddress& address, std::vector<std::string> keys)
+    : store_(connect_store(address, env::collective_timeout())), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  thread_ = std::thread([this, wanted = std::move(keys)] {
+    auto outcome = Found::kStoreIsGone;
+    try {
+      store_->wait(wanted, kForever);
+      outcome = Found::kKeys;
+    } catch (const std::exception&) {
+      // The store is gone, or the destructor shut it down.
+    }
+    found_ = outcome;
+    const std::uint64_t one = 1;
+    (void)!::write(event_.get(), &one, sizeof one);
+  });
+}
+
+KeyWatcher::~KeyWatcher() {
+  store_->shut_down();
+  thread_.join();
+}
+
+}  // namespace lockstep::launch

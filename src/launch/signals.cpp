@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/signals.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+namespace lockstep::launch {
+
+SignalGuard::SignalGuard() {
+  sigset_t ours;
+  ::sigemptyset(&ours);
+  for (const int number : {SIGINT, SIGTERM, SIGWINCH}) ::sigaddset(&ours, number);
+  struct sigaction hangup {};
+  ::sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) ::sigaddset(&ours, SIGHUP);
+  ::pthread_sigmask(SIG_BLOCK, &ours, &before_);
+  fd_.reset(::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignore, &pipe_before_);
+}
+
+SignalGuard::~SignalGuard() {
+  ::sigaction(SIGPIPE, &pipe_before_, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+int SignalGuard::next() const noexcept {
+  signalfd_siginfo info;
+  return ::read(fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info) ? static_cast<int>(info.ssi_signo)
+                                                                                    : 0;
+}
+
+}  // namespace lockstep::launch

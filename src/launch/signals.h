@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The signals that an agent obeys, as a descriptor that its loop polls.
+#pragma once
+
+#include <signal.h>
+
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::launch {
+
+/// While it lives, SIGINT, SIGTERM, SIGHUP (unless nohup has it ignored) and SIGWINCH come through fd(), and SIGPIPE is
+/// ignored. Belongs to the thread that made it.
+class SignalGuard {
+ public:
+  SignalGuard();
+  ~SignalGuard();
+  SignalGuard(const SignalGuard&) = delete;
+  SignalGuard& operator=(const SignalGuard&) = delete;
+
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  /// The next signal; 0 where none waits.
+  [[nodiscard]] int next() const noexcept;
+
+ private:
+  sigset_t before_{};
+  struct sigaction pipe_before_ {};
+  UniqueFd fd_;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/stub.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdint>
+
+#include "launch/process_tree.h"
+
+namespace lockstep::launch {
+namespace {
+
+std::int64_t now_ms() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<std::int64_t>(time.tv_sec) * 1000 + time.tv_nsec / 1'000'000;
+}
+
+void close_between(int first, int last) noexcept {
+  if (first > last) return;
+  if (::syscall(SYS_close_range, first, last, 0) == 0) return;
+  for (int fd = first; fd <= std::min(last, 4096); ++fd) ::close(fd);
+}
+
+// Ignored stays ignored over exec, which is how nohup works. Not so what the agent ignores for itself, nor what a shell
+// sets for its background jobs: these signals are how we end the worker.
+bool stays_ignored(int number) noexcept {
+  return number != SIGPIPE && number != SIGCHLD && number != SIGINT && number != SIGQUIT && number != SIGTERM;
+}
+
+void reset_signals() noexcept {
+  for (int number = 1; number < NSIG; ++number) {
+    struct sigaction action {};
+    if (::sigaction(number, nullptr, &action) != 0) continue;
+    if (action.sa_handler == SIG_IGN && stays_ignored(number)) continue;
+    action = {};
+    action.sa_handler = SIG_DFL;
+    ::sigaction(number, &action, nullptr);
+  }
+}
+
+class Stub {
+ public:
+  explicit Stub(const StubPlan& plan) noexcept : plan_(plan) {}
+
+  void run() noexcept {
+    if (!prepare()) return;
+    if (!start_worker()) return;
+    while (!is_over_) wait_for_event();
+  }
+
+ private:
+  // False where the agent is already gone.
+  bool prepare() noexcept {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::sigprocmask(SIG_SETMASK, &all, nullptr);
+    reset_signals();
+    ::setsid();
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    // Beside the pidfd, for kernels without: sent too when only the thread that forked us ends, so it is checked.
+    ::prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0);
+    ::prctl(PR_SET_NAME, "lockstep-stub", 0, 0, 0);
+    if (::getppid() != plan_.agent) return false;
+    keep_only_our_descriptors();
+    sigset_t watched;
+    ::sigemptyset(&watched);
+    ::sigaddset(&watched, SIGCHLD);
+    ::sigaddset(&watched, SIGUSR1);
+    signals_ = ::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    return true;
+  }
+
+  // The pipes of other workers and the store's sockets must not stay open here.
+  void keep_only_our_descriptors() noexcept {
+    constexpr int kAboveTheWorkers = 10;
+    const int input = ::fcntl(plan_.input, F_DUPFD_CLOEXEC, kAboveTheWorkers);
+    const int output = ::fcntl(plan_.output, F_DUPFD_CLOEXEC, kAboveTheWorkers);
+    const int errors = ::fcntl(plan_.errors, F_DUPFD_CLOEXEC, kAboveTheWorkers);
+    control_ = ::fcntl(plan_.control, F_DUPFD_CLOEXEC, kAboveTheWorkers);
+    agent_ = plan_.agent_pidfd < 0 ? -1 : ::fcntl(plan_.agent_pidfd, F_DUPFD_CLOEXEC, kAboveTheWorkers);
+    ::dup2(input, 0);
+    ::dup2(output, 1);
+    ::dup2(errors, 2);
+    const int low = agent_ < 0 ? control_ : std::min(control_, agent_);
+    const int high = std::max(control_, agent_);
+    close_between(3, low - 1);
+    close_between(low + 1, high - 1);
+    close_between(high + 1, INT_MAX);
+  }
+
+  bool start_worker() noexcept {
+    int failure[2];
+    if (::pipe2(failure, O_CLOEXEC) != 0) return report(StubEvent::kExecFailed, errno), false;
+    const pid_t stub = ::getpid();
+    worker_ = ::_Fork();
+    if (worker_ < 0) return report(StubEvent::kExecFailed, errno), false;
+    if (worker_ == 0) become_worker(stub, failure[1]);
+    ::close(failure[1]);
+    // Ours would keep the pipes open after the worker's end.
+    const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; fd < 3; ++fd) ::dup2(nothing, fd);
+    int error = 0;
+    ssize_t got = 0;
+    do {
+      got = ::read(failure[0], &error, sizeof error);
+    } while (got < 0 && errno == EINTR);
+    ::close(failure[0]);
+    if (got == static_cast<ssize_t>(sizeof error)) {
+      ::waitpid(worker_, nullptr, 0);
+      report(StubEvent::kExecFailed, error);
+      return false;
+    }
+    worker_pidfd_ = static_cast<int>(::syscall(SYS_pidfd_open, worker_, 0));
+    report(StubEvent::kStarted, worker_);
+    return true;
+  }
+
+  [[noreturn]] void become_worker(pid_t stub, int failure) const noexcept {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (::getppid() != stub) ::_exit(127);
+    ::setpgid(0, 0);
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::execve(plan_.path, plan_.arguments, plan_.environment);
+    if (errno == ENOEXEC) ::execve("/bin/sh", plan_.shell_arguments, plan_.environment);
+    const int error = errno;
+    (void)!::write(failure, &error, sizeof error);
+    ::_exit(127);
+  }
+
+  void wait_for_event() noexcept {
+    pollfd entries[4] = {{control_, POLLIN, 0}, {agent_, POLLIN, 0}, {worker_pidfd_, POLLIN, 0}, {signals_, POLLIN, 0}};
+    int timeout = -1;
+    if (kill_at_ >= 0) timeout = static_cast<int>(std::clamp<std::int64_t>(kill_at_ - now_ms(), 0, INT_MAX));
+    ::poll(entries, 4, timeout);
+    signalfd_siginfo ignored;
+    while (::read(signals_, &ignored, sizeof ignored) > 0) {
+    }
+    // First, so that a worker which ended by itself is not taken for one that the order ended.
+    reap();
+    if (is_over_) return;
+    const bool is_agent_gone = (entries[1].revents != 0) || ::getppid() != plan_.agent;
+    if (is_agent_gone || (entries[0].revents != 0 && !obey()) || (kill_at_ >= 0 && now_ms() >= kill_at_)) kill_all();
+  }
+
+  // False where the agent closed its end.
+  bool obey() noexcept {
+    StubOrder order;
+    const ssize_t got = ::recv(control_, &order, sizeof order, MSG_DONTWAIT);
+    if (got < 0) return errno == EAGAIN || errno == EINTR;
+    if (got != static_cast<ssize_t>(sizeof order)) return false;
+    if (order.signal == SIGKILL) {
+      kill_all();
+      return true;
+    }
+    kill_stopped();
+    if (worker_ > 0) {
+      // A terminal sends its interrupt to the whole process group too: shells rely on it.
+      ::kill(order.signal == SIGINT ? -worker_ : worker_, order.signal);
+      signal_sent_ = order.signal;
+    }
+    kill_by(now_ms() + order.grace_ms);
+    return true;
+  }
+
+  void kill_by(std::int64_t time) noexcept { kill_at_ = kill_at_ < 0 ? time : std::min(kill_at_, time); }
+
+  // A stopped process ignores everything but SIGKILL.
+  void kill_stopped() noexcept {
+    tree_.read(::getpid());
+    for (std::size_t i = 0; i < tree_.size(); ++i) {
+      if (!tree_[i].is_descendant || tree_[i].state != 'T') continue;
+      if (tree_[i].pid == worker_) signal_sent_ = SIGKILL;
+      ::kill(tree_[i].pid, SIGKILL);
+    }
+  }
+
+  void signal_children(int number) noexcept {
+    tree_.read(::getpid());
+    for (std::size_t i = 0; i < tree_.size(); ++i) {
+      if (tree_[i].is_descendant && tree_[i].state != 'Z') ::kill(tree_[i].pid, number);
+    }
+  }
+
+  // Collects the dead. What a dead worker left behind is asked to end.
+  void reap() noexcept {
+    bool is_worker_dead_now = false;
+    for (;;) {
+      int status = 0;
+      const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+      if (pid < 0) is_over_ = true;
+      if (pid <= 0) break;
+      if (pid != worker_) continue;
+      is_worker_dead_now = true;
+      report(StubEvent::kEnded, status);
+      worker_ = 0;
+      ::close(worker_pidfd_);
+      worker_pidfd_ = -1;
+    }
+    if (is_worker_dead_now && !is_over_) {
+      signal_children(SIGTERM);
+      kill_stopped();
+      kill_by(now_ms() + plan_.leftover_grace_ms);
+    }
+  }
+
+  // Until no descendant is left. As subreaper we become the parent of every orphan, so "no child" means "nobody".
+  void kill_all() noexcept {
+    while (!is_over_) {
+      if (worker_ > 0) signal_sent_ = SIGKILL;
+      bool is_any_alive = false;
+      tree_.read(::getpid());
+      for (std::size_t i = 0; i < tree_.size(); ++i) {
+        if (!tree_[i].is_descendant) continue;
+        // A zombie too: its first thread may have left while others run.
+        ::kill(tree_[i].pid, SIGKILL);
+        is_any_alive |= tree_[i].state != 'Z';
+      }
+      if (!is_any_alive && worker_ > 0) ::kill(-worker_, SIGKILL);  // no /proc: its group at least
+      siginfo_t dead{};
+      // Leaves the dead for reap(). Waiting is only safe when somebody was killed: else one was missed, look again.
+      ::waitid(P_ALL, 0, &dead, WEXITED | WNOWAIT | (is_any_alive ? 0 : WNOHANG));
+      reap();
+      if (!is_any_alive) ::sched_yield();
+    }
+  }
+
+  void report(StubEvent event, int value) const noexcept {
+    const StubReport message{event, value, signal_sent_};
+    (void)!::send(control_, &message, sizeof message, MSG_NOSIGNAL);
+  }
+
+  const StubPlan& plan_;
+  ProcessTree tree_;
+  int control_ = -1;
+  int agent_ = -1;
+  int signals_ = -1;
+  int worker_pidfd_ = -1;
+  pid_t worker_ = 0;  // 0 when it has ended
+  int signal_sent_ = 0;
+  std::int64_t kill_at_ = -1;  // -1: not to be killed
+  bool is_over_ = false;
+};
+
+}  // namespace
+
+void run_stub(const StubPlan& plan) noexcept { Stub(plan).run(); }
+
+}  // namespace lockstep::launch

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/worker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+[[noreturn]] void throw_system(const char* what) {
+  throw IoError(fmt::format("cannot start a worker: {} ({})", what, std::generic_category().message(errno)),
+                "raise the limits of processes or open files (ulimit -u, ulimit -n), or start fewer ranks");
+}
+
+struct Ends {
+  UniqueFd ours;
+  UniqueFd theirs;
+};
+
+Ends make_pipe() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) throw_system("pipe");
+  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+// A terminal for the worker whose bytes reach us unchanged; ours is as wide.
+Ends make_terminal(int ours) {
+  UniqueFd main(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  char name[64];
+  if (!main.valid() || ::grantpt(main.get()) != 0 || ::unlockpt(main.get()) != 0 ||
+      ::ptsname_r(main.get(), name, sizeof name) != 0) {
+    return make_pipe();
+  }
+  UniqueFd side(::open(name, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (!side.valid()) return make_pipe();
+  termios modes{};
+  ::tcgetattr(side.get(), &modes);
+  modes.c_oflag &= ~static_cast<tcflag_t>(OPOST);
+  modes.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+  ::tcsetattr(side.get(), TCSANOW, &modes);
+  winsize size{};
+  if (::ioctl(ours, TIOCGWINSZ, &size) == 0) ::ioctl(main.get(), TIOCSWINSZ, &size);
+  return {std::move(main), std::move(side)};
+}
+
+Ends make_channel(Channel kind, int ours) { return kind == Channel::kTerminal ? make_terminal(ours) : make_pipe(); }
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (const auto& text : texts) all.push_back(const_cast<char*>(text.c_str()));
+  all.push_back(nullptr);
+  return all;
+}
+
+std::vector<std::string> shell_command(const WorkerSpec& spec) {
+  std::vector<std::string> command{"/bin/sh", spec.path};
+  command.insert(command.end(), spec.arguments.begin() + 1, spec.arguments.end());
+  return command;
+}
+
+}  // namespace
+
+Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
+  int sockets[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) throw_system("socketpair");
+  control_.reset(sockets[0]);
+  const UniqueFd their_control(sockets[1]);
+  Ends output = make_channel(spec.output, STDOUT_FILENO);
+  Ends errors = make_channel(spec.errors, STDERR_FILENO);
+  const UniqueFd input(spec.takes_input ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+                                        : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const UniqueFd nothing(input.valid() ? -1 : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const UniqueFd agent(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+
+  const auto shell = shell_command(spec);
+  const auto arguments = pointers(spec.arguments);
+  const auto shell_arguments = pointers(shell);
+  const auto environment = pointers(spec.environment);
+  const StubPlan plan{.path = spec.path.c_str(),
+                      .arguments = arguments.data(),
+                      .shell_arguments = shell_arguments.data(),
+                      .environment = environment.data(),
+                      .input = input.valid() ? input.get() : nothing.get(),
+                      .output = output.theirs.get(),
+                      .errors = errors.theirs.get(),
+                      .control = their_control.get(),
+                      .agent_pidfd = agent.get(),
+                      .agent = ::getpid(),
+                      .leftover_grace_ms = static_cast<int>(spec.leftover_grace.count())};
+  // _Fork, not fork: the handlers that libraries (OpenBLAS) register for fork take locks.
+  stub_ = ::_Fork();
+  if (stub_ < 0) throw_system("fork");
+  if (stub_ == 0) {
+    run_stub(plan);
+    ::_exit(0);
+  }
+  streams_[0] = std::move(output.ours);
+  streams_[1] = std::move(errors.ours);
+  for (auto& stream : streams_) ::fcntl(stream.get(), F_SETFL, O_NONBLOCK);
+}
+
+Worker::~Worker() {
+  if (is_gone()) return;
+  order(SIGKILL, std::chrono::milliseconds(0));
+  control_.reset();  // tells the stub too
+  ::waitpid(stub_, nullptr, 0);
+}
+
+std::optional<StubReport> Worker::read_report() {
+  StubReport report;
+  ssize_t got = 0;
+  do {
+    got = ::recv(control_.get(), &report, sizeof report, MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  if (got == static_cast<ssize_t>(sizeof report)) return report;
+  if (got < 0 && errno == EAGAIN) return std::nullopt;
+  ::waitpid(stub_, nullptr, 0);
+  control_.reset();
+  return std::nullopt;
+}
+
+void Worker::order(int signal, std::chrono::milliseconds grace) const noexcept {
+  const StubOrder message{signal, static_cast<std::int32_t>(grace.count())};
+  if (!is_gone()) (void)!::send(control_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void Worker::abandon() noexcept { control_.reset(); }
+
+}  // namespace lockstep::launch

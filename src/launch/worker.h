@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// One worker process as the agent sees it: the sockets and pipes to its stub and to itself.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/stub.h"
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::launch {
+
+/// Which kind of channel a worker's output goes through.
+enum class Channel { kPipe, kTerminal };
+
+struct WorkerSpec {
+  int rank = 0;
+  std::string path;                    ///< of the program, as found
+  std::vector<std::string> arguments;  ///< [0] as typed
+  std::vector<std::string> environment;
+  bool takes_input = false;  ///< our stdin; others get /dev/null
+  Channel output = Channel::kPipe;
+  Channel errors = Channel::kPipe;
+  std::chrono::milliseconds leftover_grace{2000};
+};
+
+class Worker {
+ public:
+  /// Forks the stub, which starts the program. Throws: IoError where the system has no more processes or descriptors.
+  explicit Worker(const WorkerSpec& spec);
+  /// Kills what is left.
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int control() const noexcept { return control_.get(); }
+  [[nodiscard]] int output(int stream) const noexcept { return streams_[stream].get(); }  ///< 0 stdout, 1 stderr
+  void close_output(int stream) noexcept { streams_[stream].reset(); }
+
+  /// The stub's next report; none where it has none now. After the stub's end is_gone().
+  std::optional<StubReport> read_report();
+  [[nodiscard]] bool is_gone() const noexcept { return !control_.valid(); }
+
+  void order(int signal, std::chrono::milliseconds grace) const noexcept;
+  /// The stub left without a word (somebody killed it): forgets it.
+  void abandon() noexcept;
+
+ private:
+  int rank_;
+  pid_t stub_ = -1;
+  UniqueFd control_;
+  UniqueFd streams_[2];
+};
+
+}  // namespace lockstep::launch
