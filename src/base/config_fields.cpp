@@ -16,6 +16,8 @@ template <class... Ts>
 struct Overload : Ts... {
   using Ts::operator()...;
 };
+template <class... Ts>
+Overload(Ts...) -> Overload<Ts...>;  // Clang 14 does not deduce an aggregate's by itself
 
 const char* type_name(const ConfigFields::Target& target) {
   constexpr std::array<const char*, 5> kNames = {"true or false", "an integer", "a number", "a string",
@@ -63,7 +65,7 @@ void ConfigFields::add(std::string key, Target target, std::string help, std::ve
 
 void ConfigFields::bind(const ConfigTree& tree) {
   for (const auto& [key, value] : tree.values()) {
-    const auto field = std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.key == key; });
+    const auto field = std::find_if(fields_.begin(), fields_.end(), [&wanted = key](const Field& f) { return f.key == wanted; });
     if (field == fields_.end()) {
       std::vector<std::string> keys;
       for (const Field& f : fields_) keys.push_back(f.key);
