@@ -13,7 +13,7 @@ namespace lockstep::apps {
 /// stay. Throws: UsageError where the value is missing.
 [[nodiscard]] std::optional<std::string> take_option(std::vector<std::string>& arguments, const std::string& name);
 
-
+/// `lockstep train`: ranks of lockstep-worker under the agent, with their logs in the run folder.
 int cmd_train(int argc, char** argv);
 
 /// Any other verb that computes (argv[0]): one process, or the ranks that --nproc-per-node asks for.

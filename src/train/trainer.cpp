@@ -21,6 +21,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/prepare.h"
 #include "train/loss_meter.h"
 #include "train/plan.h"
 #include "train/reporter.h"
@@ -34,25 +35,12 @@ using train::Plan;
 using train::Reporter;
 using train::TaskNet;
 
-// Convolutions in channels-last are the fast ones in bf16; in float32 the layout stays as the user made it.
-void use_channels_last(torch::nn::Module& net) {
-  for (at::Tensor& parameter : net.parameters()) {
-    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
-  }
-}
-
 std::shared_ptr<TaskNet> make_net(Task& task, const TrainConfig& config) {
   seed_all(static_cast<std::uint64_t>(config.seed));
   auto net = task.make_model();
   if (config.amp != "none") use_channels_last(*net);
   net->train();
   return std::make_shared<TaskNet>(task, std::move(net));
-}
-
-std::int64_t parameter_count(const torch::nn::Module& net) {
-  std::int64_t count = 0;
-  for (const at::Tensor& parameter : net.parameters()) count += parameter.numel();
-  return count;
 }
 
 std::string precision_text(const TrainConfig& config) {

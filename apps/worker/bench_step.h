@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// One training step of a recipe's network on random input: forward, loss, backward with reduction, optimizer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lockstep/comm/job.h"
+
+namespace lockstep::worker {
+
+struct StepBench {
+  std::int64_t batch = 64;      ///< images per rank
+  std::string amp = "none";     ///< none, bf16 (then channels last too)
+  std::string model = "conv7";
+  std::int64_t repeats = 7;
+  bool json = false;
+};
+
+/// Collective: yes. Prints on the main rank.
+int run_step_bench(Job& job, const StepBench& bench);
+
+}  // namespace lockstep::worker

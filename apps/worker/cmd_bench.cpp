@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep bench all-reduce|step`: the measurements, as text or one JSON object a line.
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/ones.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include "common/cli.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "worker/bench_step.h"
+#include "worker/commands.h"
+#include "worker/measure.h"
+
+namespace lockstep::worker {
+namespace {
+
+constexpr std::int64_t kLarge = std::int64_t{8} << 20;  // bytes; from here on fewer repeats are enough
+constexpr const char* kProcesses = "ranks on this machine, one thread each (default: 1)";
+
+struct AllReduceArguments {
+  std::vector<std::int64_t> bytes = {4096, 65536, 1 << 20, 4 << 20, 25 << 20, 100 << 20};
+  std::string backend;
+  std::string mode = "both";
+  bool json = false;
+};
+
+void measure_all_reduce(Job& job, const AllReduceArguments& bench, std::int64_t bytes, bool in_place) {
+  const std::int64_t numel = bytes / static_cast<std::int64_t>(sizeof(float));
+  at::Tensor tensor = in_place ? job.group().allocate_bucket(numel, at::kFloat) : at::ones({numel}, at::kFloat);
+  tensor.fill_(1);
+  job.barrier();
+  const double seconds = median_seconds({.warmup = 2, .counted = bytes < kLarge ? 200 : 15},
+                                        [&] { job.group().all_reduce(tensor, {.op = ReduceOp::kMean}).wait(); });
+  if (tensor.numel() > 0 && tensor[0].item<float>() != 1.0F) throw InternalError("the mean of ones is not one");
+  const char* mode = in_place ? "in_place" : "copy";
+  const double gb_per_s = static_cast<double>(bytes) / seconds / 1e9;
+  if (bench.json) {
+    job.print(R"({{"bench": "all_reduce", "backend": "{}", "ranks": {}, "bytes": {}, "mode": "{}", "median_us": {:.3f}, )"
+              R"("gb_per_s": {:.4f}}})",
+              job.backend(), job.world_size(), bytes, mode, seconds * 1e6, gb_per_s);
+  } else {
+    job.print("{:>10}  {:<8}  {:>12.1f} us  {:>8.2f} GB/s", text::bytes(static_cast<std::uint64_t>(bytes)), mode,
+              seconds * 1e6, gb_per_s);
+  }
+}
+
+int run_all_reduce(Job& job, const AllReduceArguments& bench) {
+  at::set_num_threads(1);
+  if (!bench.json) job.print("all_reduce of float32 on {} ranks, backend {}", job.world_size(), job.backend());
+  for (const std::int64_t bytes : bench.bytes) {
+    if (bench.mode != "copy") measure_all_reduce(job, bench, bytes, true);
+    if (bench.mode != "in_place") measure_all_reduce(job, bench, bytes, false);
+  }
+  return 0;
+}
+
+int all_reduce(const Arguments& arguments) {
+  AllReduceArguments bench;
+  std::string processes;
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep bench all-reduce",
+                     .description = "Median time of an all-reduce of float32, for buckets in the shared segment "
+                                    "(in_place) and for other tensors (copy).",
+                     .example = "  lockstep bench all-reduce --nproc-per-node 2 --bytes 4096 104857600 --json"});
+  app.add_option("--nproc-per-node", processes, kProcesses);
+  app.add_option("--backend", bench.backend, "auto, local, shm or gloo (default: auto)");
+  app.add_option("--bytes", bench.bytes, "message sizes (default: 4 KiB to 100 MiB)")->check(CLI::PositiveNumber);
+  app.add_option("--mode", bench.mode, "in_place, copy or both")->check(CLI::IsMember({"in_place", "copy", "both"}));
+  app.add_flag("--json", bench.json, "one JSON object a line");
+  if (!cli::parse(app, arguments)) return 0;
+  return with_job(bench.backend, "cpu", [&](Job& job) { return run_all_reduce(job, bench); });
+}
+
+int step_captcha(const Arguments& arguments) {
+  StepBench bench;
+  std::string backend;
+  std::string processes;
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep bench step captcha",
+                     .description = "Median time of a training step of the captcha network on random input.",
+                     .example = "  lockstep bench step captcha --nproc-per-node 2 --batch 64 --amp bf16 --json"});
+  app.add_option("--nproc-per-node", processes, kProcesses);
+  app.add_option("--backend", backend, "auto, local, shm or gloo (default: auto)");
+  app.add_option("--batch", bench.batch, "images per rank (default: 64)")->check(CLI::PositiveNumber);
+  app.add_option("--amp", bench.amp, "none or bf16 (default: none)")->check(CLI::IsMember({"none", "bf16"}));
+  app.add_option("--model", bench.model, "conv7 or conv3 (default: conv7)")->check(CLI::IsMember({"conv7", "conv3"}));
+  app.add_option("--repeats", bench.repeats, "counted steps (default: 7)")->check(CLI::PositiveNumber);
+  app.add_flag("--json", bench.json, "one JSON object a line");
+  if (!cli::parse(app, arguments)) return 0;
+  return with_job(backend, "cpu", [&](Job& job) { return run_step_bench(job, bench); });
+}
+
+int step(const Arguments& arguments) {
+  return cli::dispatch("lockstep bench step", {{"captcha", "the captcha network", step_captcha}}, arguments);
+}
+
+}  // namespace
+
+int cmd_bench(const Arguments& arguments) {
+  return cli::dispatch("lockstep bench",
+                       {{"all-reduce", "the collective under DistributedDataParallel", all_reduce},
+                        {"step", "a whole training step", step}},
+                       arguments);
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep inspect sampler|config`: which samples a rank reads, and every setting of a recipe with its origin.
+#include <fmt/format.h>
+
+#include "common/cli.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/view/table.h"
+#include "worker/commands.h"
+#include "worker/settings.h"
+
+namespace lockstep::worker {
+namespace {
+
+int sampler(const Arguments& arguments) {
+  std::int64_t size = 0;
+  std::int64_t replicas = 1;
+  std::int64_t rank = 0;
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+  bool no_shuffle = false;
+  bool drop_last = false;
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep inspect sampler",
+                     .description = "Prints the indices that a rank reads in an epoch, as a JSON list.",
+                     .example = "  lockstep inspect sampler --size 10 --replicas 2 --rank 0 --seed 0 --epoch 0"});
+  app.add_option("--size", size, "samples in the set")->required();
+  app.add_option("--replicas", replicas, "how many share it")->required();
+  app.add_option("--rank", rank, "whose indices, from 0")->required();
+  app.add_option("--seed", seed, "of the order")->required();
+  app.add_option("--epoch", epoch, "from 0")->required();
+  app.add_flag("--no-shuffle", no_shuffle, "in order");
+  app.add_flag("--drop-last", drop_last, "leave the remainder out instead of repeating the first samples");
+  if (!cli::parse(app, arguments)) return 0;
+  const DistributedSampler made(size, {rank, replicas}, {.shuffle = !no_shuffle, .seed = seed, .drop_last = drop_last});
+  fmt::print("[{}]\n", fmt::join(made.indices(epoch), ", "));
+  return 0;
+}
+
+int config(const Arguments& arguments) {
+  std::string what;
+  std::vector<std::string> sets;
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep inspect config",
+                     .description = "Shows every setting of a recipe, its value and where that comes from.",
+                     .example = "  lockstep inspect config captcha:digits --set epochs=3"});
+  app.add_option("recipe", what, "RECIPE, RECIPE:PRESET or FILE.yml")->required();
+  app.add_option("--set", sets, "a setting, as key=value; may come again")->allow_extra_args(false);
+  if (!cli::parse(app, arguments)) return 0;
+  const Settings settings(what, sets);
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& field : settings.fields().fields()) {
+    rows.push_back({field.key, ConfigFields::value_text(field.target), field.origin, field.help});
+  }
+  using view::Align;
+  fmt::print("{}", view::render_table({{.title = "key", .align = Align::kLeft},
+                                       {.title = "value", .align = Align::kLeft},
+                                       {.title = "origin", .align = Align::kLeft},
+                                       {.title = "meaning", .align = Align::kLeft}},
+                                      rows));
+  return 0;
+}
+
+}  // namespace
+
+int cmd_inspect(const Arguments& arguments) {
+  return cli::dispatch("lockstep inspect",
+                       {{"sampler", "which indices a rank reads", sampler},
+                        {"config", "every setting of a recipe with its origin", config}},
+                       arguments);
+}
+
+}  // namespace lockstep::worker

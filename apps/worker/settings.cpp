@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/settings.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "worker/commands.h"
+
+namespace lockstep::worker {
+namespace {
+
+// The settings before --set, and whose they are.
+struct Source {
+  const Recipe* recipe = nullptr;
+  ConfigTree tree;
+};
+
+Source open_preset(const std::string& what) {
+  const std::size_t colon = what.find(':');
+  Source source{&find_recipe(what.substr(0, colon)), {}};
+  if (colon == std::string::npos) return source;
+  const std::string preset = what.substr(colon + 1);
+  const auto presets = source.recipe->presets();
+  const auto found = presets.find(preset);
+  if (found == presets.end()) {
+    std::vector<std::string> names;
+    for (const auto& [name, yaml] : presets) names.push_back(name);
+    throw UsageError(fmt::format("{} has no preset '{}'{}; there is {}", source.recipe->name(), preset,
+                                 text::did_you_mean(preset, names), text::join(names)));
+  }
+  source.tree = ConfigTree::from_text(found->second, what);
+  return source;
+}
+
+Source open_source(const std::string& what) {
+  const bool is_file = what.ends_with(".yml") || what.ends_with(".yaml");
+  if (!is_file) return open_preset(what);
+  Source source{nullptr, ConfigTree::from_file(what)};
+  const auto recipe = source.tree.values().find("recipe");
+  if (recipe == source.tree.values().end()) {
+    throw UsageError(fmt::format("{} does not say which recipe it is for", what), "add a line such as recipe: captcha");
+  }
+  source.recipe = &find_recipe(recipe->second.yaml);
+  return source;
+}
+
+}  // namespace
+
+Settings::Settings(const std::string& what, const std::vector<std::string>& sets) {
+  Source source = open_source(what);
+  for (const std::string& assignment : sets) source.tree.set(assignment, "--set");
+  recipe_ = source.recipe;
+  recipe_name_ = recipe_->name();
+  config_ = recipe_->make_config();
+  fields_.add("recipe", &recipe_name_, "what is trained");
+  config_->describe(fields_);
+  fields_.bind(source.tree);
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A recipe's settings from what a person typed: recipe or preset or file, then --set.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/train/recipe.h"
+
+namespace lockstep::worker {
+
+class Settings {
+ public:
+  /// `what`: RECIPE, RECIPE:PRESET, or FILE.yml whose key `recipe` names one.
+  /// Throws: UsageError naming file and line of an unknown key or a wrong value; DataError for a missing file.
+  Settings(const std::string& what, const std::vector<std::string>& sets);
+  Settings(const Settings&) = delete;
+  Settings& operator=(const Settings&) = delete;
+
+  [[nodiscard]] const Recipe& recipe() const noexcept { return *recipe_; }
+  [[nodiscard]] const TrainConfig& config() const noexcept { return *config_; }
+  [[nodiscard]] const ConfigFields& fields() const noexcept { return fields_; }
+
+ private:
+  const Recipe* recipe_ = nullptr;
+  std::string recipe_name_;
+  std::unique_ptr<TrainConfig> config_;
+  ConfigFields fields_;
+};
+
+}  // namespace lockstep::worker

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/prepare.h"
+
+namespace lockstep {
+
+void use_channels_last(torch::nn::Module& net) {
+  for (at::Tensor& parameter : net.parameters()) {
+    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+  }
+}
+
+std::int64_t parameter_count(const torch::nn::Module& net) {
+  std::int64_t count = 0;
+  for (const at::Tensor& parameter : net.parameters()) count += parameter.numel();
+  return count;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The captcha recipe's parts: networks, labels, scores, presets.
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "captcha/dataset.h"
+#include "captcha/model.h"
+#include "captcha/presets.h"
+#include "captcha/scores.h"
+#include "captcha/task.h"
+#include "lockstep/base/error.h"
+#include "lockstep/train/prepare.h"
+
+namespace lockstep::captcha {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(CaptchaModel, TheNetworksHaveTheParametersOfTheOrigin) {
+  EXPECT_EQ(parameter_count(*make_model({.type = "conv7"})), 19'072'400);
+  EXPECT_EQ(parameter_count(*make_model({.type = "conv3"})), 9'379'728);
+}
+
+TEST(CaptchaModel, GivesALogitForEachCharacterAndClassAtAnySize) {
+  const auto model = make_model({.type = "conv3", .height = 80, .width = 200, .length = 5, .classes = 62});
+  EXPECT_EQ(model->forward(at::rand({2, 1, 80, 200})).sizes().vec(), (std::vector<std::int64_t>{2, 310}));
+}
+
+TEST(CaptchaModel, AnUnknownTypeSuggestsTheNearest) {
+  try {
+    (void)make_model({.type = "conv8"});
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("did you mean 'conv7'"));
+  }
+}
+
+TEST(CaptchaLabel, IsTheNameUpToTheFirstUnderscoreOrTheExtension) {
+  const CaptchaConfig config;
+  const std::string characters = config.characters();
+  EXPECT_THAT(label_of("a/01AZ_153.png", config, characters), ElementsAre(0, 1, 10, 35));
+  EXPECT_THAT(label_of("a/01AZ.png", config, characters), ElementsAre(0, 1, 10, 35));
+}
+
+TEST(CaptchaLabel, ACharacterOutsideTheCharsetNamesFileAndCharacter) {
+  const CaptchaConfig config;
+  try {
+    (void)label_of("a/01aZ_1.png", config, config.characters());
+    FAIL() << "no error";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("a/01aZ_1.png: 'a' of its label '01aZ' is not in the charset 0-9A-Z"));
+  }
+}
+
+TEST(CaptchaLabel, AWrongLengthNamesBothLengths) {
+  const CaptchaConfig config;
+  EXPECT_THROW((void)label_of("012_1.png", config, config.characters()), DataError);
+}
+
+TEST(CaptchaScores, CountStringsCharactersAndConfusions) {
+  // Two strings of two characters of three classes: "ab" read as "ab", "ca" read as "cb".
+  const at::Tensor target = at::tensor({0, 1, 2, 0}, at::kLong).view({2, 2});
+  at::Tensor logits = at::full({2, 6}, 0.0F);
+  for (const auto& [row, column] : {std::pair{0, 0}, {0, 4}, {1, 2}, {1, 4}}) logits[row][column] = 5.0F;
+  const at::Tensor counts = count_reads(logits, target, 3);
+  const auto metrics = read_metrics(counts);
+  EXPECT_EQ(metrics[0].name, "string_accuracy");
+  EXPECT_DOUBLE_EQ(metrics[0].value, 0.5);
+  EXPECT_DOUBLE_EQ(metrics[1].value, 0.75);
+  EXPECT_THAT(confusions(counts, "abc"), HasSubstr("predicted b where a stood"));
+}
+
+TEST(CaptchaScores, SumsOfCountsAreTheCountsOfAll) {
+  const at::Tensor target = at::tensor({0, 1}, at::kLong).view({1, 2});
+  const at::Tensor counts = count_reads(at::rand({1, 6}), target, 3);
+  EXPECT_DOUBLE_EQ((counts + counts)[0].item<double>(), 2);
+}
+
+TEST(CaptchaTask, ItsLossIsTheMeanCrossEntropyOfAllLogits) {
+  const CaptchaConfig config;
+  CaptchaTask task(config);
+  Batch batch;
+  batch.target = at::full({3, 4}, 7, at::kLong);
+  // Logits of zero: every binary cross entropy is ln 2.
+  EXPECT_NEAR(task.loss(at::full({3, 144}, 0.0F), batch).item<double>(), 0.693147, 1e-6);
+}
+
+TEST(CaptchaPresets, AllBindToTheRecipesSettings) {
+  for (const auto& [name, yaml] : presets()) {
+    CaptchaConfig config;
+    ConfigFields fields;
+    config.describe(fields);
+    EXPECT_NO_THROW(fields.bind(ConfigTree::from_text(yaml, name))) << name;
+  }
+  EXPECT_TRUE(presets().count("digits"));
+}
+
+}  // namespace
+}  // namespace lockstep::captcha

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Trainer on a problem of one layer, so that what it writes and decides can be checked in a second.
+#include "lockstep/train/trainer.h"
+
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "support/run_ranks.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+class LineNet final : public torch::nn::Module {
+ public:
+  LineNet() : line(register_module("line", torch::nn::Linear(1, 1))) {}
+  torch::nn::Linear line;
+};
+
+// y = 2 x + 1 from 32 points; `poison` makes the loss of every batch not finite.
+class LineTask final : public Task {
+ public:
+  explicit LineTask(bool poison = false) : poison_(poison) {}
+  std::shared_ptr<Dataset> make_dataset(const std::string&) override {
+    return lockstep::make_dataset(32, [](std::int64_t i) {
+      const double x = static_cast<double>(i) / 32;
+      return Sample{at::full({1}, x), at::full({1}, 2 * x + 1)};
+    });
+  }
+  std::shared_ptr<torch::nn::Module> make_model() override { return std::make_shared<LineNet>(); }
+  at::Tensor forward(torch::nn::Module& model, const Batch& batch) override {
+    return dynamic_cast<LineNet&>(model).line(batch.data);
+  }
+  at::Tensor loss(const at::Tensor& output, const Batch& batch) override {
+    const at::Tensor loss = at::mse_loss(output, batch.target);
+    return poison_ ? loss / 0.0 : loss;
+  }
+  at::Tensor count(const at::Tensor& output, const Batch& batch) override {
+    const at::Tensor near = (output - batch.target).abs().lt(0.5).sum();
+    return at::tensor({static_cast<double>(batch.size), static_cast<double>(near.item<std::int64_t>())}, at::kDouble);
+  }
+  [[nodiscard]] std::vector<Metric> metrics(const at::Tensor& counts) const override {
+    return {{"near", counts[1].item<double>() / counts[0].item<double>()}};
+  }
+  [[nodiscard]] std::string model_name() const override { return "line"; }
+
+ private:
+  bool poison_;
+};
+
+TrainConfig line_config() {
+  TrainConfig config;
+  config.batch_size = 4;
+  config.epochs = 3;
+  config.optimizer.lr = 0.05;
+  config.data.train = config.data.test = "made up";
+  return config;
+}
+
+TrainResult train(const Job& job, const TrainConfig& config, const std::filesystem::path& run_dir) {
+  LineTask task;
+  Trainer trainer(job, task, config, {.recipe = "line", .run_dir = run_dir, .config_yaml = "recipe: line\n"});
+  return trainer.fit();
+}
+
+std::string read(const std::filesystem::path& path) { return FileSystem::system().read(path); }
+
+Job alone() {
+  const char* program = "test";
+  return init(1, &program);
+}
+
+TEST(Trainer, WritesSettingsLogSummaryAndAVerifiedCheckpoint) {
+  const test::TempDir folder;
+  const TrainResult result = train(alone(), line_config(), folder / "run");
+  EXPECT_EQ(result.steps, 24);
+  EXPECT_EQ(read(folder / "run/config.yml"), "recipe: line\n");
+  const std::string summary = read(folder / "run/summary.json");
+  for (const char* key : {"\"recipe\": \"line\"", "\"world_size\": 1", "\"replicas\": 1", "\"steps\": 24", "\"near\": "}) {
+    EXPECT_NE(summary.find(key), std::string::npos) << key << " is missing in " << summary;
+  }
+  EXPECT_NE(read(folder / "run/log.jsonl").find("\"event\": \"epoch\""), std::string::npos);
+  const Checkpoint checkpoint = load_checkpoint((folder / "run").string());
+  EXPECT_EQ(checkpoint.step(), 24);
+  EXPECT_EQ(checkpoint.names(), (std::vector<std::string>{"model", "optimizer", "run"}));
+}
+
+TEST(Trainer, TheSameSeedGivesTheSameWeights) {
+  const test::TempDir folder;
+  std::vector<float> weights;
+  for (const char* run : {"a", "b"}) {
+    train(alone(), line_config(), folder / run);
+    const StateDict state = load_checkpoint((folder / run).string()).state("model");
+    weights.push_back(std::get<at::Tensor>(state.at("line.weight")).item<float>());
+  }
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
+TEST(Trainer, AccumulatingGivesTheWeightsOfTheLargerBatch) {
+  const test::TempDir folder;
+  TrainConfig whole = line_config();
+  whole.batch_size = 8;
+  TrainConfig halves = line_config();
+  halves.accumulate_steps = 2;
+  train(alone(), whole, folder / "whole");
+  train(alone(), halves, folder / "halves");
+  const auto weight = [&](const char* run) {
+    const StateDict state = load_checkpoint((folder / run).string()).state("model");
+    return std::get<at::Tensor>(state.at("line.weight")).item<float>();
+  };
+  EXPECT_NEAR(weight("whole"), weight("halves"), 1e-5);
+}
+
+TEST(Trainer, StopsAtMaxStepsAndAtTheTarget) {
+  const test::TempDir folder;
+  TrainConfig config = line_config();
+  config.max_steps = 5;
+  EXPECT_EQ(train(alone(), config, folder / "max").steps, 5);
+  config = line_config();
+  config.epochs = 50;
+  config.stop_at = {.metric = "near", .value = 0.0};
+  const TrainResult result = train(alone(), config, folder / "target");
+  EXPECT_TRUE(result.reached_target);
+  EXPECT_EQ(result.epochs, 1);
+}
+
+TEST(Trainer, KeepsTheLastCheckpointsThatWereAskedFor) {
+  const test::TempDir folder;
+  TrainConfig config = line_config();
+  config.checkpoint = {.every_steps = 5, .keep_last = 2};
+  train(alone(), config, folder / "run");
+  EXPECT_EQ(FileSystem::system().list(folder / "run/checkpoints"),
+            (std::vector<std::string>{"step-00000020", "step-00000024"}));
+}
+
+TEST(Trainer, ALossThatIsNotFiniteIsADataErrorThatNamesTheStep) {
+  const test::TempDir folder;
+  LineTask task(true);
+  const TrainConfig config = line_config();
+  Trainer trainer(alone(), task, config, {.recipe = "line", .run_dir = folder / "run"});
+  try {
+    trainer.fit();
+    FAIL() << "no error";
+  } catch (const DataError& error) {
+    EXPECT_NE(error.message().find("the loss of step 1 is inf"), std::string::npos) << error.message();
+  }
+}
+
+TEST(Trainer, SamplesThatMakeNoFullBatchAreAUsageError) {
+  const test::TempDir folder;
+  TrainConfig config = line_config();
+  config.batch_size = 64;
+  config.drop_last = true;
+  EXPECT_THROW(train(alone(), config, folder / "run"), UsageError);
+}
+
+RANKS_TEST(Trainer, TwoRanksTrainOnHalvesAndOnlyTheMainOneWrites, 2) {
+  const test::TempDir folder;  // each rank has one of its own: what is written shows who wrote
+  const TrainResult result = train(job, line_config(), folder / "run");
+  EXPECT_EQ(result.steps, 12);  // 32 samples on 2 ranks x 4
+  EXPECT_EQ(FileSystem::system().exists(folder / "run/summary.json"), job.is_main());
+  EXPECT_EQ(result.checkpoint.empty(), !job.is_main());
+  EXPECT_EQ(result.metrics.size(), 1U);
+}
+
+}  // namespace
+}  // namespace lockstep
