@@ -65,7 +65,8 @@ void ConfigFields::add(std::string key, Target target, std::string help, std::ve
 
 void ConfigFields::bind(const ConfigTree& tree) {
   for (const auto& [key, value] : tree.values()) {
-    const auto field = std::find_if(fields_.begin(), fields_.end(), [&wanted = key](const Field& f) { return f.key == wanted; });
+    const auto field =
+        std::find_if(fields_.begin(), fields_.end(), [&wanted = key](const Field& f) { return f.key == wanted; });
     if (field == fields_.end()) {
       std::vector<std::string> keys;
       for (const Field& f : fields_) keys.push_back(f.key);
