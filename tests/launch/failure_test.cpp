@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/failure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+
+#include "support/temp_dir.h"
+
+namespace lockstep::launch {
+namespace {
+
+int exited(int code) { return code << 8; }
+
+int blamed(const std::vector<WorkerEnd>& ends, std::optional<FailureClaim> claim = std::nullopt) {
+  const auto found = find_first(ends, claim);
+  return found ? ends[*found].rank : -1;
+}
+
+TEST(FirstFailure, NobodyFailed) { EXPECT_EQ(blamed({{.rank = 0, .wait_status = exited(0)}}), -1); }
+
+TEST(FirstFailure, IsTheFirstThatEndedByItself) {
+  EXPECT_EQ(blamed({{.rank = 2, .wait_status = exited(0)},
+                    {.rank = 1, .wait_status = exited(3)},
+                    {.rank = 0, .wait_status = SIGTERM, .signal_sent = SIGTERM}}),
+            1);
+}
+
+TEST(FirstFailure, ARankThatLostAPeerIsNotToBlame) {
+  EXPECT_EQ(blamed({{.rank = 0, .wait_status = exited(75)}, {.rank = 1, .wait_status = SIGKILL}}), 1);
+  EXPECT_EQ(
+      blamed({{.rank = 0, .wait_status = exited(75)}, {.rank = 1, .wait_status = SIGTERM, .signal_sent = SIGTERM}}), 0);
+}
+
+TEST(FirstFailure, TheClaimWinsOverTheOrderOfEnds) {
+  const std::vector<WorkerEnd> ends = {{.rank = 0, .wait_status = exited(76)}, {.rank = 1, .wait_status = exited(65)}};
+  EXPECT_EQ(blamed(ends), 0);
+  EXPECT_EQ(blamed(ends, FailureClaim{1, "h", "DataError"}), 1);
+}
+
+TEST(FirstFailure, AClaimOfAConsequenceLosesToTheCause) {
+  EXPECT_EQ(blamed({{.rank = 0, .wait_status = exited(75)}, {.rank = 1, .wait_status = SIGKILL}},
+                   FailureClaim{0, "h", "PeerError"}),
+            1);
+}
+
+TEST(FirstFailure, AClaimantThatWasStoppedWhileItUnwoundIsStillToBlame) {
+  EXPECT_EQ(
+      blamed({{.rank = 0, .wait_status = exited(75)}, {.rank = 1, .wait_status = exited(64), .signal_sent = SIGTERM}},
+             FailureClaim{1, "h", "UsageError"}),
+      1);
+}
+
+TEST(Failure, CodesAndWordsAreThoseOfAShell) {
+  EXPECT_EQ(exit_code(exited(3)), 3);
+  EXPECT_EQ(exit_code(SIGKILL), 137);
+  EXPECT_EQ(describe_status(exited(3)), "exit code 3");
+  EXPECT_EQ(describe_status(SIGKILL), "killed by signal 9 (SIGKILL)");
+  EXPECT_EQ(describe_status(SIGSEGV | 0x80), "killed by signal 11 (SIGSEGV)");
+}
+
+TEST(Failure, AClaimSurvivesTheStore) {
+  const auto claim = parse_claim(to_json({3, "host", "say \"no\"\n\xff"}));
+  ASSERT_TRUE(claim);
+  EXPECT_EQ(claim->rank, 3);
+  EXPECT_EQ(claim->host, "host");
+  EXPECT_THAT(claim->what, ::testing::StartsWith("say \"no\"\n"));
+  for (const char* bad : {"", "[]", "{", "{\"rank\":\"x\"}", "{\"host\":\"h\"}"}) EXPECT_FALSE(parse_claim(bad)) << bad;
+}
+
+TEST(Failure, ReadsErrorFilesOfOursAndOfTorchelastic) {
+  const test::TempDir folder;
+  const auto read = [&](const std::string& text) {
+    std::ofstream(folder / "error.json") << text;
+    return read_error_file(folder / "error.json");
+  };
+  EXPECT_FALSE(read_error_file(folder / "missing.json"));
+  const auto ours =
+      read(R"({"message": {"message": "DataError: bad", "extraInfo": {"type": "DataError", "timestamp": "1"}}})");
+  ASSERT_TRUE(ours);
+  EXPECT_EQ(ours->type, "DataError");
+  EXPECT_EQ(ours->message, "DataError: bad");
+  const auto pythons =
+      read(R"({"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "...", "timestamp": "1"}}})");
+  ASSERT_TRUE(pythons);
+  EXPECT_EQ(pythons->type, "");
+  EXPECT_EQ(pythons->message, "ValueError: x");
+  EXPECT_EQ(read(R"({"message": "plain"})")->message, "plain");
+  for (const char* bad : {"", "{\"message\"", "[1]", "{\"message\": 3}", "{\"message\": {\"extraInfo\": 7}}"})
+    (void)read(bad);
+}
+
+TEST(Failure, TheReportNamesRankCodeMessageAndLog) {
+  EXPECT_EQ(format_report({.end = {.rank = 1, .pid = 42, .wait_status = exited(65)},
+                           .host = "box",
+                           .error = WorkerError{"DataError", "DataError: bad image\n  next  look"},
+                           .last_lines = {"a", "b"},
+                           .last_lines_of = "/l/stderr.log"}),
+            "lockstep: rank 1 failed first: exit code 65 (pid 42 on box)\n"
+            "  error   DataError: bad image\n"
+            "            next  look\n"
+            "  last lines of /l/stderr.log\n"
+            "  | a\n"
+            "  | b\n");
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/restart.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+TEST(Restart, NeedsABudget) {
+  EXPECT_FALSE(decide_restart({.max_restarts = 0}).restart);
+  EXPECT_TRUE(decide_restart({.max_restarts = 1}).restart);
+  EXPECT_TRUE(decide_restart({.restarts_done = 2, .max_restarts = 3}).restart);
+  EXPECT_FALSE(decide_restart({.restarts_done = 3, .max_restarts = 3}).restart);
+}
+
+TEST(Restart, ErrorsThatWouldComeAgainVeto) {
+  for (const char* type : {"UsageError", "DataError", "InternalError"}) {
+    const auto decision = decide_restart({.error_type = type, .max_restarts = 3});
+    EXPECT_FALSE(decision.restart) << type;
+    EXPECT_NE(decision.reason.find(type), std::string::npos);
+  }
+}
+
+TEST(Restart, OtherErrorsAndForeignProgramsRestart) {
+  for (const char* type : {"", "IoError", "PeerError", "TimeoutError", "ResourceError", "KeyError"}) {
+    EXPECT_TRUE(decide_restart({.error_type = type, .max_restarts = 3}).restart) << type;
+  }
+}
+
+TEST(Restart, NotWhenAskedToStopAndNotOverSeveralNodes) {
+  EXPECT_FALSE(decide_restart({.was_interrupted = true, .max_restarts = 3}).restart);
+  EXPECT_FALSE(decide_restart({.nodes = 2, .max_restarts = 3}).restart);
+}
+
+TEST(Restart, EveryDecisionHasAReason) {
+  EXPECT_EQ(decide_restart({.restarts_done = 1, .max_restarts = 3}).reason, "restart 2 of 3");
+  EXPECT_FALSE(decide_restart({}).reason.empty());
+}
+
+}  // namespace
+}  // namespace lockstep
