@@ -69,6 +69,7 @@ void Reducer::before_forward() {
     throw UsageError("an earlier backward ended with an error after it had reduced some gradients",
                      "the ranks are out of step: let such an error end the program");
   }
+  if (running_ && synced_) buckets_.wait();  // the error came after the last gradient
   running_ = false;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/optim/adamw.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -95,6 +96,21 @@ TEST(AdamW, GivesAnElementTheSameBitsWhereverItLies) {
   for (const std::int64_t begin : {1, 7, 900}) {
     EXPECT_TRUE(updated(begin, 103).equal(whole.narrow(0, begin, 103))) << begin;
   }
+}
+
+TEST(AdamW, GivesTheSameBitsOnTwoThreads) {
+  seed_all(4);
+  const at::Tensor one = at::randn({300'001});
+  const at::Tensor two = one.clone();
+  one.mutable_grad() = at::randn({300'001});
+  two.mutable_grad() = one.grad();
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  AdamW(NamedTensors{{"w", one}}).step();
+  at::set_num_threads(2);
+  AdamW(NamedTensors{{"w", two}}).step();
+  at::set_num_threads(threads);
+  EXPECT_TRUE(one.equal(two));
 }
 
 TEST(AdamW, ScalesGradientsOnTheWayIn) {

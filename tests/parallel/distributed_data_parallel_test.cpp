@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/parallel/distributed_data_parallel.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/trace.h"
+#include "lockstep/optim/adamw.h"
+#include "lockstep/optim/autocast.h"
+#include "lockstep/optim/clip.h"
+#include "lockstep/tensor/random.h"
+#include "parallel/reducer.h"
+#include "support/run_ranks.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using Strides = std::vector<std::int64_t>;
+
+/// Layers are used in the order of registration or the other way round; `unused` is never used but on demand.
+struct NetImpl : torch::nn::Module {
+  explicit NetImpl(std::int64_t inner = 4, bool with_unused = false) : inner_layer(3, inner), outer_layer(inner, 2) {
+    register_module("fc", inner_layer);
+    register_module("head", outer_layer);
+    if (with_unused) register_module("unused", unused);
+  }
+  at::Tensor forward(const at::Tensor& x) { return outer_layer(inner_layer(x).tanh()); }
+  torch::nn::Linear inner_layer;
+  torch::nn::Linear outer_layer;
+  torch::nn::Linear unused{3, 5};
+};
+TORCH_MODULE(Net);
+
+struct ConvNet : torch::nn::Module {
+  ConvNet() {
+    register_module("conv", conv);
+    register_module("norm", norm);
+    conv->weight.set_data(conv->weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
+  }
+  at::Tensor forward(const at::Tensor& x) { return norm(conv(x)).relu().mean(); }
+  torch::nn::Conv2d conv{torch::nn::Conv2dOptions(16, 8, 3).padding(1)};
+  torch::nn::BatchNorm2d norm{8};
+};
+
+constexpr DdpOptions kTinyBuckets{.first_bucket_bytes = 8, .bucket_bytes = 40};
+
+at::Tensor batch_of(int rank) { return at::randn({5, 3}, make_generator(static_cast<std::uint64_t>(rank) + 50)); }
+
+std::vector<at::Tensor> gather(const at::Tensor& tensor, Job& job) {
+  std::vector<at::Tensor> all;
+  job.group().all_gather(tensor.detach().contiguous(), all).wait();
+  return all;
+}
+
+bool equal_on_all_ranks(const at::Tensor& tensor, Job& job) {
+  bool equal = true;
+  for (const auto& other : gather(tensor, job)) equal = equal && other.equal(tensor.detach());
+  return equal;
+}
+
+/// Gradients of the mean loss over all ranks' batches, computed here alone.
+NamedTensors reference_gradients(NetImpl& net, int world) {
+  NetImpl copy;
+  load_model_state_dict(copy, model_state_dict(net));
+  std::vector<at::Tensor> batches;
+  for (int rank = 0; rank < world; ++rank) batches.push_back(batch_of(rank));
+  copy.forward(at::cat(batches)).square().mean().backward();
+  NamedTensors gradients;
+  for (const auto& [name, value] : named_parameters_of(copy)) gradients.emplace_back(name, value.grad());
+  return gradients;
+}
+
+void expect_gradients(NetImpl& net, const NamedTensors& expected, double factor = 1) {
+  const NamedTensors parameters = named_parameters_of(net);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_TRUE(parameters[i].second.grad().defined()) << expected[i].first;
+    const at::Tensor difference = parameters[i].second.grad().sub(expected[i].second, factor);
+    EXPECT_LT(difference.abs().max().item<double>(), 1e-6) << expected[i].first;
+  }
+}
+
+/// The message of the UsageError that `action` throws, or "".
+template <class Action>
+std::string usage_error(const Action& action) {
+  try {
+    action();
+  } catch (const UsageError& error) {
+    return error.message();
+  }
+  return "";
+}
+
+void train_against_the_whole_batch(Job& job) {
+  seed_all(static_cast<std::uint64_t>(job.rank()));
+  DistributedDataParallel model(Net(), job, kTinyBuckets);
+  for (const auto& item : named_parameters_of(model)) EXPECT_TRUE(equal_on_all_ranks(item.second, job)) << item.first;
+  for (int step = 0; step < 3; ++step) {  // before and after the rebuild
+    const NamedTensors expected = reference_gradients(model.module(), job.world_size());
+    model(batch_of(job.rank())).square().mean().backward();
+    expect_gradients(model.module(), expected);
+    model.module().zero_grad();
+  }
+}
+
+TEST(DistributedDataParallel, GradientsAreThoseOfTheWholeBatch) {
+  for (const int world : {1, 2, 3}) {
+    testing::run_ranks("DistributedDataParallel.GradientsAreThoseOfTheWholeBatch", train_against_the_whole_batch,
+                       {.world = world});
+  }
+}
+
+RANKS_TEST(DistributedDataParallel, RebuildsItsBucketsOnceInOrderOfArrival, 2) {
+  struct Reversed : NetImpl {  // the first registered layer is the last used: its gradients come first
+    at::Tensor forward(const at::Tensor& x) {
+      return inner_layer(outer_layer->forward(x.matmul(at::ones({3, 4}))).matmul(at::ones({2, 3})));
+    }
+  };
+  DistributedDataParallel model(std::make_shared<Reversed>(), job, kTinyBuckets);
+  const auto& buckets = model.reducer().buckets();
+  EXPECT_EQ(buckets.all().front().members.front(), 3U);  // reverse registration: head.bias
+  for (int step = 0; step < 3; ++step) {
+    model(batch_of(job.rank())).square().mean().backward();
+    EXPECT_EQ(model.reducer().rebuilds(), 1);
+    EXPECT_LT(buckets.all().front().members.front(), 2U);  // now one of fc
+    for (const auto& value : model.parameters()) EXPECT_TRUE(equal_on_all_ranks(value.grad(), job));
+  }
+}
+
+RANKS_TEST(DistributedDataParallel, GradIsTheBucketsViewWhateverTheUserDid, 2) {
+  DistributedDataParallel model(Net(), job, kTinyBuckets);
+  const auto backward = [&] { model(batch_of(job.rank())).square().mean().backward(); };
+  const NamedTensors expected = reference_gradients(model.module(), 2);
+  backward();
+  const at::Tensor weight = model.module().inner_layer->weight;
+  const void* place = weight.grad().data_ptr();
+  EXPECT_EQ(place, model.reducer().buckets().view(0).data_ptr());
+  weight.mutable_grad() = at::zeros({4, 3});  // a tensor of the user's own
+  model.module().outer_layer->weight.mutable_grad() = at::Tensor();
+  for (const auto& value : {model.module().inner_layer->bias, model.module().outer_layer->bias}) value.grad().zero_();
+  backward();
+  EXPECT_EQ(weight.grad().data_ptr(), place);
+  expect_gradients(model.module(), expected);
+  AdamW(model).zero_grad(/*set_to_none=*/false);  // needs detach_(), an error on autograd's views
+  model(batch_of(job.rank())).square().mean().backward({}, /*keep_graph=*/{}, /*create_graph=*/true);
+  EXPECT_EQ(weight.grad().data_ptr(), place);
+  expect_gradients(model.module(), expected);
+}
+
+RANKS_TEST(DistributedDataParallel, NoSyncAccumulatesUntilTheNextSyncedBackward, 2) {
+  DistributedDataParallel model(Net(), job, kTinyBuckets);
+  const NamedTensors expected = reference_gradients(model.module(), 2);
+  const auto backward = [&] { model(batch_of(job.rank())).square().mean().backward(); };
+  const at::Tensor weight = model.module().inner_layer->weight;
+  for (int round = 0; round < 2; ++round) {
+    {
+      const auto local = model.no_sync();
+      backward();
+      EXPECT_FALSE(equal_on_all_ranks(weight.grad(), job));
+      backward();
+    }
+    EXPECT_FALSE(equal_on_all_ranks(weight.grad(), job));
+    backward();
+    expect_gradients(model.module(), expected, 3);
+    EXPECT_TRUE(equal_on_all_ranks(weight.grad(), job));
+    model.module().zero_grad();
+  }
+}
+
+/// Counts the ends of all_reduce and can wait for the first.
+class ReduceSink : public trace::Sink {
+ public:
+  void begin(const trace::Event&) noexcept override {}
+  void end(const trace::Event& event) noexcept override {
+    if (event.name != "all_reduce") return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++ends_;
+    changed_.notify_all();
+  }
+  [[nodiscard]] bool wait_for_one() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(30), [this] { return ends_ > 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int ends_ = 0;
+};
+
+RANKS_TEST(DistributedDataParallel, ReducesTheFirstBucketWhileBackwardStillRuns, 2) {
+  static ReduceSink sink;
+  DistributedDataParallel model(Net(), job, kTinyBuckets);
+  trace::set_sink(&sink);
+  const at::Tensor input = batch_of(job.rank()).requires_grad_();
+  const at::Tensor middle = model.module().inner_layer(input);
+  bool overlapped = false;
+  // Backward of the inner layer begins only once the outer one's bucket is reduced.
+  (void)middle.register_hook([&](const at::Tensor& grad) {
+    overlapped = sink.wait_for_one();
+    return grad;
+  });
+  model.module().outer_layer(middle).square().mean().backward();
+  trace::set_sink(nullptr);
+  EXPECT_TRUE(overlapped);
+}
+
+RANKS_TEST(DistributedDataParallel, ViewsFollowChannelsLastWeights, 2) {
+  seed_all(static_cast<std::uint64_t>(job.rank()));
+  DistributedDataParallel model(ConvNet(), job, {.first_bucket_bytes = 8});
+  const at::Tensor weight = model.module().conv->weight;
+  EXPECT_TRUE(equal_on_all_ranks(weight, job));
+  AdamW optimizer(model, {.lr = 1e-2});
+  const at::Tensor start = weight.detach().clone();
+  for (int step = 0; step < 3; ++step) {
+    const at::Tensor images = at::randn({2, 16, 6, 6}).contiguous(at::MemoryFormat::ChannelsLast);
+    at::Tensor loss;
+    {
+      const Autocast autocast(job.device().type(), Amp::kBf16);
+      loss = model(images);
+    }
+    loss.backward();
+    EXPECT_EQ(weight.grad().strides(), (Strides{144, 1, 48, 16}));
+    EXPECT_TRUE(equal_on_all_ranks(weight.grad(), job));
+    optimizer.step(clip_factor(grad_norm(optimizer.parameters()), 1.0));
+    optimizer.zero_grad();
+  }
+  EXPECT_FALSE(weight.detach().equal(start));
+  for (const auto& value : model.parameters()) EXPECT_TRUE(equal_on_all_ranks(value, job));
+}
+
+RANKS_TEST(DistributedDataParallel, TrainingTakesRankZerosBuffersAndEvaluationNothing, 2) {
+  DistributedDataParallel model(ConvNet(), job);
+  auto& norm = model.module().norm;
+  const auto images = [] { return at::ones({2, 16, 6, 6}); };
+  if (!job.is_main()) {
+    norm->num_batches_tracked.fill_(100);
+    norm->running_mean.fill_(7);
+  }
+  (void)model(images());
+  EXPECT_EQ(norm->num_batches_tracked.item<std::int64_t>(), 1);
+  EXPECT_TRUE(equal_on_all_ranks(norm->running_mean, job));  // the same images on both ranks
+  model.eval();
+  if (job.is_main()) (void)model(images());  // would hang if it talked
+  model.train();
+  const NoGrad evaluation;
+  if (job.is_main()) (void)model(images());
+}
+
+RANKS_TEST(DistributedDataParallel, NamesTheParameterWhoseShapeDiffers, 2) {
+  const std::string message = usage_error([&] { DistributedDataParallel model(Net(4 + job.rank()), job); });
+  EXPECT_THAT(message, HasSubstr("parameter 'fc.weight' is Float [4, 3], trained on rank 0 and Float [5, 3], trained"));
+  const std::string extra = usage_error([&] { DistributedDataParallel model(Net(4, job.rank() == 1), job); });
+  EXPECT_THAT(extra, HasSubstr("parameter 'unused.weight' (Float [5, 3], trained) is on rank 1 but not on rank 0"));
+}
+
+RANKS_TEST(DistributedDataParallel, NamesTheParameterThatWasReplaced, 2) {
+  DistributedDataParallel model(Net(), job);
+  model.module().replace_module("fc", torch::nn::Linear(3, 4).ptr());
+  EXPECT_THAT(usage_error([&] { (void)model(batch_of(0)); }), HasSubstr("'fc.weight' was replaced"));
+}
+
+RANKS_TEST(DistributedDataParallel, NamesTheParameterThatWasConvertedOrFrozen, 1) {
+  DistributedDataParallel model(Net(), job);
+  model.module().inner_layer->bias.requires_grad_(false);
+  EXPECT_THAT(usage_error([&] { (void)model(batch_of(0)); }), HasSubstr("'fc.bias' has another requires_grad"));
+  model.module().inner_layer->bias.requires_grad_(true);
+  model.module().inner_layer->weight.set_data(at::ones({3, 4}).t());
+  EXPECT_THAT(usage_error([&] { (void)model(batch_of(0)); }), HasSubstr("'fc.weight' has another dtype, shape"));
+}
+
+void leave_one_out(Job& job) {
+  DistributedDataParallel model(Net(4, true), job);
+  const std::string message = usage_error([&] { model(batch_of(job.rank())).sum().backward(); });
+  EXPECT_THAT(message, HasSubstr("2 of 6 parameters got no gradient in backward: unused.weight, unused.bias"));
+}
+
+TEST(DistributedDataParallel, NamesParametersThatGotNoGradient) {
+  for (const int world : {1, 2}) {
+    testing::run_ranks("DistributedDataParallel.NamesParametersThatGotNoGradient", leave_one_out, {.world = world});
+  }
+}
+
+RANKS_TEST(DistributedDataParallel, OneRanksUnusedParameterIsAnErrorOnAllRanks, 2) {
+  DistributedDataParallel model(Net(4, true), job);
+  std::string message;
+  try {
+    at::Tensor loss = model(batch_of(job.rank())).sum();
+    if (job.is_main()) loss = loss.add(model.module().unused(batch_of(0)).sum());
+    loss.backward();
+  } catch (const Error& error) {
+    message = error.message();
+  }
+  EXPECT_THAT(message, HasSubstr("unused.weight"));
+}
+
+RANKS_TEST(DistributedDataParallel, UnusedParametersCountAsZeroWhereAllowed, 2) {
+  DistributedDataParallel model(Net(4, true), job, {.allow_unused = true});
+  for (int step = 0; step < 2; ++step) {
+    at::Tensor loss = model(at::ones({2, 3})).sum();
+    if (job.is_main()) loss = loss.add(model.module().unused(at::ones({2, 3})).sum());
+    loss.backward();
+    EXPECT_TRUE(model.module().unused->bias.grad().equal(at::full({5}, 1.0)));  // 2 on rank 0, 0 on rank 1
+    model.module().zero_grad(/*set_to_none=*/true);
+  }
+}
+
+RANKS_TEST(DistributedDataParallel, RefusesToGoOnAfterABackwardThatBrokeHalfway, 2) {
+  DistributedDataParallel model(Net(), job, kTinyBuckets);
+  const at::Tensor middle = model.module().inner_layer(batch_of(job.rank()));
+  (void)middle.register_hook([](const at::Tensor& grad) -> at::Tensor {
+    if (grad.defined()) throw DataError("broken on purpose");
+    return grad;
+  });
+  EXPECT_THROW(model.module().outer_layer(middle).sum().backward(), DataError);
+  EXPECT_THAT(usage_error([&] { (void)model(batch_of(0)); }), HasSubstr("an earlier backward ended with an error"));
+}
+
+RANKS_TEST(DistributedDataParallel, StateHasTheNamesOfTheInnerModule, 1) {
+  DistributedDataParallel model(ConvNet(), job);
+  const StateDict state = model.state_dict();
+  EXPECT_EQ(state.begin()->first, "conv.bias");
+  EXPECT_EQ(state.count("norm.running_var"), 1U);
+  model.load_state_dict(state);
+}
+
+RANKS_TEST(DistributedDataParallel, RefusesBucketsOfNoSize, 1) {
+  EXPECT_THROW(DistributedDataParallel(Net(), job, {.bucket_bytes = 0}), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep
