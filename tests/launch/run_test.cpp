@@ -140,9 +140,11 @@ TEST_F(Run, ALoneLostPeerEndsTheOthersToo) {
 
 TEST_F(Run, AStoppedRankIsKilledWithoutGrace) {
   const auto start = std::chrono::steady_clock::now();
-  const auto result = run({"--nproc-per-node", "2", "--shutdown-timeout", "50", "sh", "-c",
-                           std::string(kReady) + "if [ $RANK = 0 ]; then kill -STOP $$; fi; "
-                                                 "until [ -e $DIR/ready-0 ]; do :; done; sleep 0.3; exit 4"});
+  const auto result =
+      run({"--nproc-per-node", "2", "--shutdown-timeout", "50", "sh", "-c",
+           std::string(kReady) + "if [ $RANK = 0 ]; then kill -STOP $$; fi; "
+                                 "until [ -e $DIR/ready-0 ]; do :; done; "
+                                 "until grep -q ' T ' /proc/$(cat $DIR/ready-0)/stat; do :; done; exit 4"});
   EXPECT_EQ(result.code, 4);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   EXPECT_TRUE(alive().empty());
