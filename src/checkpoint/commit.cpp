@@ -15,6 +15,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/inspect.h"
 #include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/tensor/torch_version.h"
 
 namespace lockstep {
 
@@ -73,7 +74,7 @@ void check_names(const CheckpointStates& states) {
 
 Manifest write_states(FileSystem& files, const fs::path& folder, const CheckpointMeta& meta,
                       const CheckpointStates& states) {
-  Manifest manifest{kFormatVersion, meta, libtorch_version(), instruction_set(), {}};
+  Manifest manifest{kFormatVersion, meta, tensor::libtorch_version(), instruction_set(), {}};
   for (const auto& [name, state] : states) {
     const std::string file = name + std::string(kStateSuffix);
     manifest.files[file] = write_safetensors(files, folder / file, state);

@@ -2,11 +2,8 @@
 #include "checkpoint/platform.h"
 
 #include <ATen/Version.h>
-#include <torch/version.h>
 
 namespace lockstep::checkpoint {
-
-std::string libtorch_version() { return TORCH_VERSION; }
 
 std::string instruction_set() {
   // libtorch 1.13 says it in no other public way than in this text: "  - CPU capability usage: AVX512\n".

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that every include goes where cmake/layers.txt allows it to go.
+
+  - include/lockstep/M and src/M include only the modules in M's row; a module's private headers are its own
+  - recipes never include each other; <torch/torch.h> and the umbrella lockstep/lockstep.h stay out of the modules
+  - what must start without libtorch, and what parses foreign bytes, reaches no torch header, however far away
+
+Prints file:line and the forbidden arrow for each offender; exit code 1 where there is one.
+Example: scripts/check_layers.py --root .
+"""
+import argparse
+import fnmatch
+import pathlib
+import re
+import sys
+import tempfile
+
+FOLDERS = ("include", "src", "recipes", "apps", "examples")
+TORCH = ("torch/", "ATen/", "c10/", "caffe2/")
+HEAVY = ("torch/torch.h", "torch/all.h", "lockstep/lockstep.h")
+UMBRELLA = "include/lockstep/lockstep.h"
+
+# Folders whose programs and libraries are linked without libtorch.
+TORCH_FREE = tuple(f"{base}/{m}/*" for m in ("base", "store", "flight", "view", "launch")
+                   for base in ("src", "include/lockstep")) + ("apps/lockstep/*", "apps/common/*")
+# Parsers of foreign bytes.
+PARSERS = ("src/*/*_parse*", "src/*/decode_*", "src/*/*_header.*", "src/*/*_sax.*", "src/*/*_json.*", "src/*/wire.*",
+           "src/data/codec.*", "src/data/png.*", "src/data/jpeg.*", "recipes/*/*_parse*")
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.M)
+
+
+def read_layers(path):
+    """Module -> the modules it may include."""
+    table = {}
+    for line in path.read_text().splitlines():
+        words = line.split("#")[0].split()
+        if words:
+            table[words[0]] = set(words[2:])
+    return table
+
+
+def matches(name, patterns):
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+class House:
+    def __init__(self, root):
+        self.root = pathlib.Path(root)
+        self.layers = read_layers(self.root / "cmake/layers.txt")
+        self.files = {}
+        for folder in FOLDERS:
+            for path in sorted((self.root / folder).rglob("*")):
+                if path.suffix in (".h", ".cpp", ".cu", ".hpp") and path.is_file():
+                    text = path.read_text(errors="replace")
+                    self.files[str(path.relative_to(self.root))] = [
+                        (text.count("\n", 0, m.start(1)) + 1, m.group(2), m.group(1) == '"')
+                        for m in INCLUDE.finditer(text)]
+
+    def resolve(self, file, include):
+        """The project's file that `include` of `file` means; None for one of others."""
+        here = file.rsplit("/", 1)[0]
+        roots = [here, "include", "src", "recipes", "apps"]
+        if file.startswith("apps/"):
+            roots = [here, "include", "apps", "src", "recipes"]
+        for root in roots:
+            if f"{root}/{include}" in self.files:
+                return f"{root}/{include}"
+        return None
+
+    @staticmethod
+    def owner(file):
+        """(module, part): "recipes" and "apps" have parts, the modules have none."""
+        parts = file.split("/")
+        if file == UMBRELLA or parts[0] == "examples":
+            return ("user", None)
+        if parts[0] in ("recipes", "apps"):
+            return (parts[0], parts[1] if len(parts) > 2 else None)
+        return (parts[2] if parts[0] == "include" else parts[1], None)
+
+    def arrow(self, file, target):
+        """Why `file` must not include the project's `target`; "" where it may."""
+        module, part = self.owner(file)
+        to_module, to_part = self.owner(target)
+        if target == UMBRELLA:
+            to_module = "user"
+        elif to_module == "user":
+            return "nothing includes an example"
+        if module == "user":
+            return "" if target.startswith("include/") else "a user's program includes public headers only"
+        if to_module == "user":
+            return "" if module in ("recipes", "apps") else f"{module} -> the umbrella header"
+        if module == to_module:
+            if module == "recipes" and part != to_part and to_part not in (None, "common"):
+                return f"recipe {part} -> recipe {to_part}"
+            if module == "apps" and part != to_part and to_part != "common":
+                return f"app {part} -> app {to_part}"
+            return ""
+        if to_module not in self.layers.get(module, set()):
+            return f"{module} -> {to_module}"
+        if target.startswith("src/"):
+            return f"{module} -> a private header of {to_module}"
+        return ""
+
+    def torch_path(self, file, seen):
+        """The files from `file` to a torch header, or None."""
+        seen.add(file)
+        for _, include, _ in self.files[file]:
+            if include.startswith(TORCH):
+                return [file, include]
+            target = self.resolve(file, include)
+            if target is not None and target not in seen:
+                path = self.torch_path(target, seen)
+                if path:
+                    return [file] + path
+        return None
+
+    def check_includes(self, file):
+        module = self.owner(file)[0]
+        if module not in self.layers and module != "user":
+            yield 1, f"cmake/layers.txt has no row for {module}"
+            return
+        for line, include, quoted in self.files[file]:
+            if include in HEAVY[:2] and module not in ("recipes", "user"):
+                yield line, f"{module} -> {include}: narrow headers only"
+            target = self.resolve(file, include)
+            if target is not None:
+                why = self.arrow(file, target)
+                if why:
+                    yield line, f"forbidden arrow {why}"
+            elif (quoted or include.startswith("lockstep/")) and include != "lockstep/base/version.h":
+                yield line, f'"{include}" is no file of this project; use <> for those of others'
+
+    def offenders(self):
+        for file in self.files:
+            for line, why in self.check_includes(file):
+                yield f"{file}:{line}: {why}"
+            kind = ("is linked without libtorch" if matches(file, TORCH_FREE) else
+                    "parses foreign bytes" if matches(file, PARSERS) else "")
+            path = self.torch_path(file, set()) if kind else None
+            if path:
+                yield f"{file}:1: {kind}, but reaches {' -> '.join(path[1:])}"
+
+
+def self_test():
+    """Builds small houses and checks that each fault is found, and that a clean one is not."""
+    layers = "base 0\ntensor 1 base\nview 2 base\ncomm 2 tensor base\nrecipes 5 comm tensor view base\napps 6 recipes comm base\n"
+    clean = {
+        "include/lockstep/base/a.h": "", "include/lockstep/tensor/t.h": "#include <ATen/core/Tensor.h>\n",
+        "src/comm/x.cpp": '#include "comm/x.h"\n#include "lockstep/tensor/t.h"\n#include <vector>\n',
+        "src/comm/x.h": "", "recipes/a/a.cpp": '#include <torch/torch.h>\n#include "a/a.h"\n#include "common/c.h"\n',
+        "recipes/a/a.h": "", "recipes/common/c.h": "", "include/lockstep/lockstep.h": "#include <torch/torch.h>\n",
+        "apps/lockstep/main.cpp": '#include "verbs.h"\n#include "common/cli.h"\n', "apps/lockstep/verbs.h": "",
+        "apps/common/cli.h": "", "src/view/v.cpp": '#include "lockstep/base/a.h"\n',
+        "examples/e.cpp": "#include <lockstep/lockstep.h>\n",
+    }
+    bad = {
+        "src/base/b.cpp": ('#include "lockstep/tensor/t.h"\n', "base -> tensor"),
+        "src/view/w.cpp": ('\n#include "lockstep/tensor/t.h"\n', "src/view/w.cpp:2: forbidden arrow view -> tensor"),
+        "recipes/b/b.cpp": ('#include "a/a.h"\n', "recipe b -> recipe a"),
+        "recipes/b/p.cpp": ('#include "comm/x.h"\n', "a private header of comm"),
+        "src/comm/y.cpp": ("#include <torch/torch.h>\n", "comm -> torch/torch.h"),
+        "src/comm/z.cpp": ('#include <lockstep/lockstep.h>\n', "comm -> the umbrella header"),
+        "src/tensor/u.cpp": ('  #  include "comm/x.h"\n', "tensor -> comm"),
+        "src/comm/hello_parse.cpp": ('#include "lockstep/tensor/t.h"\n', "parses foreign bytes, but reaches"),
+        "src/view/t.cpp": ("#include <c10/util/Half.h>\n", "is linked without libtorch, but reaches c10/util/Half.h"),
+        "src/comm/n.cpp": ('#include "nowhere.h"\n', '"nowhere.h" is no file'),
+        "src/unknown/n.cpp": ("", "no row for unknown"),
+        "examples/f.cpp": ('#include "comm/x.h"\n', "public headers only"),
+    }
+
+    def run(files):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in {"cmake/layers.txt": layers, **files}.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            return list(House(root).offenders())
+
+    failures = [f"clean house: {o}" for o in run(clean)]
+    for name, (text, expected) in bad.items():
+        found = run({**clean, name: text})
+        if not any(name in o and expected in o for o in found):
+            failures.append(f"{name}: expected '{expected}', got {found}")
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", default=str(pathlib.Path(__file__).resolve().parent.parent), help="the checkout")
+    parser.add_argument("--self-test", action="store_true", help="prove that the check fails on bad input")
+    options = parser.parse_args()
+    found = self_test() if options.self_test else list(House(options.root).offenders())
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
