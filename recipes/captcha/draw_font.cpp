@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads outlines unscaled and unhinted, so that drawing is free to turn and warp them.
 #include "captcha/draw_font.h"
 
 #include <fmt/format.h>
