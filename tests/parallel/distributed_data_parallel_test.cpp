@@ -131,12 +131,17 @@ RANKS_TEST(DistributedDataParallel, RebuildsItsBucketsOnceInOrderOfArrival, 2) {
   };
   DistributedDataParallel model(std::make_shared<Reversed>(), job, kTinyBuckets);
   const auto& buckets = model.reducer().buckets();
+  at::Tensor first;
   EXPECT_EQ(buckets.all().front().members.front(), 3U);  // reverse registration: head.bias
   for (int step = 0; step < 3; ++step) {
     model(batch_of(job.rank())).square().mean().backward();
     EXPECT_EQ(model.reducer().rebuilds(), 1);
     EXPECT_LT(buckets.all().front().members.front(), 2U);  // now one of fc
     for (const auto& value : model.parameters()) EXPECT_TRUE(equal_on_all_ranks(value.grad(), job));
+    if (step == 0) first = model.module().outer_layer->weight.grad().clone();
+    EXPECT_TRUE(model.module().outer_layer->weight.grad().equal(first));  // no gradient is lost in the rebuild
+    EXPECT_GT(first.abs().sum().item<double>(), 0);
+    model.module().zero_grad();
   }
 }
 
