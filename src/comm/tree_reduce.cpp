@@ -154,15 +154,26 @@ struct Tree {
   }
 };
 
-template <class T>
-void write_block(const typename Element<T>::Acc* __restrict acc, T* __restrict out, std::int64_t size, bool mean,
-                 int world) {
-  using Acc = typename Element<T>::Acc;
+// A world that is a power of two multiplies by its exact inverse: the bits of the division at a fraction of its time.
+template <class Acc>
+void divide_block(Acc* __restrict acc, std::int64_t size, int world) {
   const Acc divisor = static_cast<Acc>(world);
-  if (mean) {
-    for (std::int64_t i = 0; i < size; ++i) out[i] = Element<T>::store(acc[i] / divisor);
+  if ((world & (world - 1)) == 0) {
+    const Acc inverse = static_cast<Acc>(1) / divisor;
+    for (std::int64_t i = 0; i < size; ++i) acc[i] *= inverse;
   } else {
-    for (std::int64_t i = 0; i < size; ++i) out[i] = Element<T>::store(acc[i]);
+    for (std::int64_t i = 0; i < size; ++i) acc[i] /= divisor;
+  }
+}
+
+/// The accumulators as stored: converted into `room`, or as they lie.
+template <class T>
+const T* store_block(const typename Element<T>::Acc* __restrict acc, T* __restrict room, std::int64_t size) {
+  if constexpr (__is_same(T, typename Element<T>::Acc)) {
+    return acc;
+  } else {
+    for (std::int64_t i = 0; i < size; ++i) room[i] = Element<T>::store(acc[i]);
+    return room;
   }
 }
 
@@ -170,13 +181,14 @@ template <class T, class Op>
 void reduce_all(const TreeCall& call) {
   using Acc = typename Element<T>::Acc;
   auto* scratch = reinterpret_cast<Acc(*)[kBlock]>(call.scratch);
-  alignas(64) T result[kBlock];
+  alignas(64) T room[kBlock];
   const auto* sources = reinterpret_cast<const T* const*>(call.sources);
   for (std::int64_t begin = 0; begin < call.count; begin += kBlock) {
     const std::int64_t size = call.count - begin < kBlock ? call.count - begin : kBlock;
     const Tree<T, Op> tree{sources, begin, size, scratch};
     tree.reduce(0, call.world, 0);
-    write_block<T>(scratch[0], result, size, call.op == ReduceOp::kMean, call.world);
+    if (call.op == ReduceOp::kMean) divide_block(scratch[0], size, call.world);
+    const T* result = store_block<T>(scratch[0], room, size);
     for (int d = 0; d < call.destination_count; ++d) {
       std::memcpy(reinterpret_cast<T*>(call.destinations[d]) + begin, result,
                   static_cast<std::size_t>(size) * sizeof(T));

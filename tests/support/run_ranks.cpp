@@ -74,6 +74,7 @@ class RankProcesses::Impl {
     std::string folder = std::filesystem::temp_directory_path() / "lockstep-ranks-XXXXXX";
     if (mkdtemp(folder.data()) == nullptr) throw IoError("no folder for the logs of the ranks");
     folder_ = folder;
+    std::filesystem::create_directory(temporary_folder());
   }
 
   ~Impl() {
@@ -90,6 +91,7 @@ class RankProcesses::Impl {
     auto env = options_.env;
     env.try_emplace("OMP_NUM_THREADS", "1");
     env[kBodyVariable] = name;
+    for (const char* variable : {"TMPDIR", "XDG_RUNTIME_DIR"}) env[variable] = temporary_folder();
     if (options_.by_hand) {
       env["MASTER_ADDR"] = "127.0.0.1";
       env["MASTER_PORT"] = std::to_string(free_port());
@@ -102,10 +104,13 @@ class RankProcesses::Impl {
     env["WORLD_SIZE"] = std::to_string(options_.world);
     for (int rank = 0; rank < options_.world; ++rank) {
       env["RANK"] = std::to_string(rank);
+      if (options_.separate_hosts) env["LOCKSTEP_HOST_ID"] = fmt::format("host-{}", rank);
       if (!options_.by_hand) env["LOCAL_RANK"] = std::to_string(rank);
       spawn(name, rank, env);
     }
   }
+
+  std::filesystem::path temporary_folder() const { return folder_ / "tmp"; }
 
   pid_t pid(int rank) const { return ranks_.at(static_cast<std::size_t>(rank)).pid; }
 
@@ -199,6 +204,7 @@ RankProcesses::~RankProcesses() = default;
 
 pid_t RankProcesses::pid(int rank) const { return impl_->pid(rank); }
 bool RankProcesses::wait_for_log(int rank, const std::string& text) { return impl_->wait_for_log(rank, text); }
+std::string RankProcesses::temporary_folder() const { return impl_->temporary_folder(); }
 std::vector<RankEnd> RankProcesses::wait() { return impl_->wait(); }
 
 void run_ranks(const std::string& name, const std::function<void(Job&)>& body, const RanksOptions& options) {

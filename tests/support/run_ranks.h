@@ -29,7 +29,8 @@ struct RanksOptions {
   int world = 2;
   std::map<std::string, std::string> env = {};  ///< for every rank, over this process's own
   std::chrono::seconds deadline{60};
-  bool by_hand = false;  ///< MASTER_ADDR and MASTER_PORT only: rank 0 serves the store
+  bool by_hand = false;         ///< MASTER_ADDR and MASTER_PORT only: rank 0 serves the store
+  bool separate_hosts = false;  ///< every rank says that it is on a host of its own: gloo
 };
 
 /// How one rank ended.
@@ -51,6 +52,8 @@ class RankProcesses {
   [[nodiscard]] pid_t pid(int rank) const;
   /// Waits until `text` stands in the rank's log (stdout and stderr); false at the deadline.
   [[nodiscard]] bool wait_for_log(int rank, const std::string& text);
+  /// What the ranks know as TMPDIR and XDG_RUNTIME_DIR.
+  [[nodiscard]] std::string temporary_folder() const;
   /// Waits for all ranks; those that run at the deadline are killed.
   [[nodiscard]] std::vector<RankEnd> wait();
 

@@ -4,9 +4,9 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include <cstring>
-#include <random>
 #include <vector>
 
 #include "comm/tree_reduce.h"
@@ -23,10 +23,8 @@ inline std::vector<ReduceOp> ops_for(at::ScalarType dtype) {
 
 /// The same on every rank that asks: values whose sum depends on the order.
 inline at::Tensor random_values(at::ScalarType dtype, std::int64_t count, int rank) {
-  std::mt19937 generator(static_cast<unsigned>(rank * 7919 + count));
-  at::Tensor values = at::empty({count}, at::kDouble);
-  auto* data = values.data_ptr<double>();
-  for (std::int64_t i = 0; i < count; ++i) data[i] = (static_cast<double>(generator()) / 4294967296.0 - 0.5) * 2000.0;
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(rank * 7919 + count));
+  const at::Tensor values = (at::rand({count}, generator, at::kDouble) - 0.5) * 2000.0;
   return values.to(dtype);
 }
 

@@ -7,12 +7,15 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <netdb.h>
+#include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <future>
+#include <iterator>
+#include <numeric>
 #include <thread>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -31,7 +34,9 @@ namespace {
 // Up to here every rank sends all to all and reduces everything: one exchange instead of two.
 constexpr std::size_t kOnePassBytes = std::size_t{32} << 10;
 // How long a rank looks for the others after a failure, to tell who it is that does not answer.
-constexpr auto kRollCall = std::chrono::milliseconds(800);
+constexpr auto kRollCall = std::chrono::milliseconds(1000);
+// How long it stays for the others to finish theirs: it may be the one that serves the store.
+constexpr auto kLinger = std::chrono::milliseconds(2000);
 
 /// The address of this host by which it reaches `host`; none where there is no route.
 std::optional<std::string> address_towards(const std::string& host) {
@@ -65,6 +70,33 @@ std::shared_ptr<::gloo::transport::Device> make_device(const std::string& store_
     return c10d::ProcessGroupGloo::createDeviceForHostname(*address);
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
+
+/// Gloo writes to sockets in a way that raises SIGPIPE when a peer has died, which would end this process without a
+/// word. Blocks the signal in this thread and swallows what came meanwhile; threads that start under it inherit the
+/// block.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoSigpipe() {
+    const timespec now{};
+    while (!was_pending_ && sigtimedwait(&pipe_, nullptr, &now) == SIGPIPE) continue;
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_{};
+  sigset_t before_{};
+  bool was_pending_ = false;
+};
 
 /// Bytes to or from one rank.
 struct Message {
@@ -205,6 +237,7 @@ class GlooBackend final : public Backend {
   }
 
   void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives, const Collective& collective) {
+    const NoSigpipe guard;
     const int tag = static_cast<int>(++exchanges_ & 0x3FFFFFFF);
     std::vector<std::pair<int, c10::intrusive_ptr<c10d::Work>>> works;
     int rank = world_.rank;
@@ -234,9 +267,11 @@ class GlooBackend final : public Backend {
     const bool late = std::chrono::steady_clock::now() >= collective.deadline;
     std::vector<LateRank> missing;
     for (const int rank : roll_call(collective.what.sequence)) missing.push_back({rank, ""});
+    const auto named = [&](const LateRank& rank) { return rank.rank == suspect; };
     if (missing.empty()) missing.push_back({suspect, ""});
     if (late) throw timeout_error(world_, collective, missing);
-    throw PeerError(death_text(world_, missing.front().rank, collective));
+    const bool certain = std::any_of(missing.begin(), missing.end(), named);
+    throw PeerError(death_text(world_, certain ? suspect : missing.front().rank, collective));
   }
 
   /// The ranks that do not report to the store after a failure. In a thread of its own: the store may hang on the very
@@ -245,26 +280,39 @@ class GlooBackend final : public Backend {
     auto answer = std::make_shared<std::promise<std::vector<int>>>();
     auto result = answer->get_future();
     std::thread([answer, world = world_, sequence] { answer->set_value(call_ranks(world, sequence)); }).detach();
-    if (result.wait_for(2 * kRollCall) == std::future_status::ready) return result.get();
+    if (result.wait_for(kRollCall + kLinger) == std::future_status::ready) return result.get();
     return {};
   }
 
   static std::vector<int> call_ranks(const World& world, std::uint64_t sequence) noexcept {
     std::vector<int> missing;
     try {
-      const auto key = [&](int rank) { return fmt::format("{}gloo/present/{}/{}", world.prefix, sequence, rank); };
-      world.store->set(key(world.rank), "1");
-      const auto end = std::chrono::steady_clock::now() + kRollCall;
-      for (int rank = 0; rank < world.size; ++rank) {
-        bool present = world.store->try_get(key(rank)).has_value();
-        while (!present && std::chrono::steady_clock::now() < end) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(10));
-          present = world.store->try_get(key(rank)).has_value();
-        }
-        if (!present) missing.push_back(rank);
-      }
+      std::vector<int> all(static_cast<std::size_t>(world.size));
+      std::iota(all.begin(), all.end(), 0);
+      missing = report_and_wait(world, fmt::format("gloo/present/{}", sequence), all, kRollCall);
+      std::vector<int> present;
+      std::set_difference(all.begin(), all.end(), missing.begin(), missing.end(), std::back_inserter(present));
+      report_and_wait(world, fmt::format("gloo/told/{}", sequence), present, kLinger);
     } catch (const std::exception& problem) {
       log::debug("the roll call after a failure failed: {}", problem.what());
+    }
+    return missing;
+  }
+
+  /// Sets this rank's key and waits for those of `ranks`. Returns the ranks whose key did not come.
+  static std::vector<int> report_and_wait(const World& world, const std::string& name, const std::vector<int>& ranks,
+                                          std::chrono::milliseconds limit) {
+    const auto key = [&](int rank) { return fmt::format("{}{}/{}", world.prefix, name, rank); };
+    world.store->set(key(world.rank), "1");
+    const auto end = std::chrono::steady_clock::now() + limit;
+    std::vector<int> missing;
+    for (const int rank : ranks) {
+      bool present = world.store->try_get(key(rank)).has_value();
+      while (!present && std::chrono::steady_clock::now() < end) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        present = world.store->try_get(key(rank)).has_value();
+      }
+      if (!present) missing.push_back(rank);
     }
     return missing;
   }
@@ -282,6 +330,7 @@ bool has_gloo() noexcept { return true; }
 
 std::unique_ptr<Backend> make_gloo_backend(World world, const std::string& store_host,
                                            std::chrono::milliseconds timeout) {
+  const NoSigpipe guard;
   try {
     auto store = c10::make_intrusive<StoreForC10d>(with_prefix(world.store, world.prefix + "gloo/"), timeout);
     auto options = c10d::ProcessGroupGloo::Options::create(timeout);

@@ -18,6 +18,7 @@ constexpr auto kSlice = std::chrono::milliseconds(50);
 // backward, so it spins only about as long as going to sleep would cost.
 constexpr auto kCallerSpin = std::chrono::microseconds(40);
 constexpr auto kThreadSpin = std::chrono::microseconds(3);
+constexpr std::uint32_t kVainSpins = 4;
 
 int usable_cores() {
   cpu_set_t cores;
@@ -42,22 +43,31 @@ void Barrier::meet(const Collective& collective) {
   RankSlot& mine = segment_->slot(world_.rank);
   mine.arrived.store(target_, std::memory_order_seq_cst);
   if (mine.waiters.load(std::memory_order_seq_cst) != 0) futex_wake(mine.arrived);
-  const auto limit =
-      collective.caller_waits ? std::chrono::nanoseconds(kCallerSpin) : std::chrono::nanoseconds(kThreadSpin);
+  const auto limit = spin_limit(collective.caller_waits);
   for (int rank = 0; rank < world_.size; ++rank) {
     if (has_arrived(rank) || (may_spin_ && spin(rank, limit))) continue;
     sleep_until_arrived(rank, collective);
   }
 }
 
+// Spinning is vain where the ranks have to share a core after all; then it is tried only now and then.
+std::chrono::nanoseconds Barrier::spin_limit(bool caller_waits) const noexcept {
+  if (!caller_waits || (vain_spins_ > kVainSpins && vain_spins_ % 16 != 0)) return kThreadSpin;
+  return kCallerSpin;
+}
+
 bool Barrier::spin(int rank, std::chrono::nanoseconds limit) noexcept {
   const SteadyTime end = std::chrono::steady_clock::now() + limit;
   while (std::chrono::steady_clock::now() < end) {
     for (int i = 0; i < 16; ++i) {
-      if (has_arrived(rank)) return true;
+      if (has_arrived(rank)) {
+        vain_spins_ = 0;
+        return true;
+      }
       spin_pause();
     }
   }
+  ++vain_spins_;
   return false;
 }
 

@@ -30,6 +30,7 @@ class Barrier {
   using SteadyTime = std::chrono::steady_clock::time_point;
   [[nodiscard]] bool has_arrived(int rank) noexcept;
   [[nodiscard]] bool spin(int rank, std::chrono::nanoseconds limit) noexcept;
+  [[nodiscard]] std::chrono::nanoseconds spin_limit(bool caller_waits) const noexcept;
   void sleep_until_arrived(int rank, const Collective& collective);
   [[noreturn]] void fail_timeout(const Collective& collective);
   [[noreturn]] void throw_failure(const GroupFailure& failure, const Collective& collective);
@@ -37,7 +38,8 @@ class Barrier {
   std::shared_ptr<Segment> segment_;
   World world_;
   bool may_spin_ = false;
-  std::uint32_t target_ = 0;  ///< meetings so far; what every rank's `arrived` must reach
+  std::uint32_t vain_spins_ = 0;  ///< in a row
+  std::uint32_t target_ = 0;      ///< meetings so far; what every rank's `arrived` must reach
 };
 
 }  // namespace lockstep::comm

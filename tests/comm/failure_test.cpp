@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the other ranks see when one dies, stops, throws, leaves or calls something else; and that nothing is left
+// behind.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <ATen/ATen.h>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "support/run_ranks.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::Contains;
+using testing::current_test;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using testing::RankEnd;
+using testing::RankProcesses;
+
+/// Reduces in a loop until something ends it. Says when the loop runs.
+void reduce_for_ever(Job& job) {
+  at::Tensor tensor = job.group().allocate_bucket(1 << 18, at::kFloat);
+  for (int step = 0;; ++step) {
+    job.group().all_reduce(tensor, {.op = ReduceOp::kMean}).wait();
+    if (step == 3) job.print_all("the loop runs");
+  }
+}
+
+class Failure : public ::testing::TestWithParam<std::string> {
+ protected:
+  testing::RanksOptions options(const std::string& timeout) const {
+    return {.world = 3, .env = {{"LOCKSTEP_BACKEND", GetParam()}, {"LOCKSTEP_TIMEOUT", timeout}}, .by_hand = by_hand_};
+  }
+  bool by_hand_ = false;
+};
+
+std::vector<std::string> entries(const std::filesystem::path& folder) {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) found.push_back(entry.path().filename());
+  return found;
+}
+
+TEST_P(Failure, OfAKilledRankEndsTheOthersAtOnceWithItsNameAndLeavesNothing) {
+  by_hand_ = true;
+  RankProcesses ranks(current_test(), reduce_for_ever, options("200"));
+  ASSERT_TRUE(ranks.wait_for_log(2, "the loop runs"));
+  kill(ranks.pid(2), SIGKILL);
+  const auto ends = ranks.wait();  // within the deadline, far below the timeout
+  EXPECT_EQ(ends[2].code, 128 + SIGKILL);
+  for (const int rank : {0, 1}) {
+    const RankEnd& end = ends[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(end.code, 75) << end.log;
+    EXPECT_THAT(end.log, HasSubstr("rank 2 on "));
+    EXPECT_THAT(end.log, HasSubstr("all_reduce (operation"));
+  }
+  EXPECT_THAT(entries(ranks.temporary_folder()), IsEmpty());
+  EXPECT_THAT(entries("/dev/shm"), Not(Contains(HasSubstr("lockstep"))));
+}
+
+TEST_P(Failure, OfRankZeroIsNamedThoughItServedTheStore) {
+  by_hand_ = true;
+  RankProcesses ranks(current_test(), reduce_for_ever, options("200"));
+  ASSERT_TRUE(ranks.wait_for_log(0, "the loop runs"));
+  kill(ranks.pid(0), SIGKILL);
+  const auto ends = ranks.wait();
+  for (const int rank : {1, 2}) EXPECT_EQ(ends[static_cast<std::size_t>(rank)].code, 75);
+  EXPECT_THAT(ends[1].log + ends[2].log, HasSubstr("rank 0 on "));
+}
+
+TEST_P(Failure, OfAStoppedRankIsATimeoutThatNamesIt) {
+  RankProcesses ranks(current_test(), reduce_for_ever, options("2"));
+  ASSERT_TRUE(ranks.wait_for_log(1, "the loop runs"));
+  kill(ranks.pid(1), SIGSTOP);
+  while (!ranks.wait_for_log(0, "timed out") || !ranks.wait_for_log(2, "timed out")) FAIL() << "no timeout";
+  kill(ranks.pid(1), SIGKILL);
+  const auto ends = ranks.wait();
+  for (const int rank : {0, 2}) {
+    const RankEnd& end = ends[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(end.code, 76) << end.log;
+    EXPECT_THAT(end.log, HasSubstr("all_reduce timed out after 2.0 s (operation"));
+    EXPECT_THAT(end.log, HasSubstr("1.0 MB, world 3)"));
+    EXPECT_THAT(end.log, HasSubstr("waiting for   rank 1 on"));
+  }
+}
+
+TEST_P(Failure, OfARankThatThrowsReachesTheOthersWithItsWords) {
+  RankProcesses ranks(
+      current_test(),
+      [](Job& job) {
+        job.barrier();
+        if (job.rank() == 1) throw DataError("picture 7 is broken");
+        reduce_for_ever(job);
+      },
+      options("200"));
+  const auto ends = ranks.wait();
+  EXPECT_EQ(ends[1].code, 65) << ends[1].log;
+  for (const int rank : {0, 2}) {
+    const RankEnd& end = ends[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(end.code, 75) << end.log;
+    EXPECT_THAT(end.log, HasSubstr("rank 1 on"));
+    EXPECT_THAT(end.log, HasSubstr("DataError: picture 7 is broken"));
+  }
+}
+
+TEST_P(Failure, OfDifferentCallsNamesBothSides) {
+  RankProcesses ranks(
+      current_test(),
+      [](Job& job) {
+        at::Tensor tensor = at::ones({job.rank() == 2 ? 3 : 2});
+        job.group().all_reduce(tensor).wait();
+      },
+      options("30"));
+  const auto ends = ranks.wait();
+  for (const RankEnd& end : ends) {
+    EXPECT_EQ(end.code, 64) << end.log;
+    EXPECT_THAT(end.log, HasSubstr("all_reduce(sum) of 3 float32 on rank 2"));
+    EXPECT_THAT(end.log, HasSubstr("all_reduce(sum) of 2 float32 on rank"));
+  }
+}
+
+TEST_P(Failure, OfARankThatLeftEarlyIsNoHang) {
+  RankProcesses ranks(
+      current_test(),
+      [](Job& job) {
+        if (job.rank() != 1) reduce_for_ever(job);
+      },
+      options("30"));
+  const auto ends = ranks.wait();
+  EXPECT_EQ(ends[1].code, 0) << ends[1].log;
+  EXPECT_EQ(ends[0].code, 75) << ends[0].log;
+  EXPECT_EQ(ends[2].code, 75) << ends[2].log;
+  EXPECT_THAT(ends[0].log, HasSubstr("rank 1 on"));
+}
+
+TEST_P(Failure, BySecondUseRepeatsTheFirstError) {
+  RankProcesses ranks(
+      current_test(),
+      [](Job& job) {
+        if (job.rank() == 1) throw DataError("gone");
+        at::Tensor tensor = at::ones({2});
+        EXPECT_THROW(job.group().all_reduce(tensor).wait(), PeerError);
+        Work late = job.group().barrier();
+        EXPECT_TRUE(late.is_done());
+        EXPECT_THROW(late.wait(), PeerError);
+      },
+      options("30"));
+  const auto ends = ranks.wait();
+  EXPECT_EQ(ends[0].code, 0) << ends[0].log;
+  EXPECT_EQ(ends[2].code, 0) << ends[2].log;
+}
+
+INSTANTIATE_TEST_SUITE_P(On, Failure, ::testing::Values("shm", "gloo"),
+                         [](const auto& backend) { return backend.param; });
+
+TEST(Init, NamesTheRanksThatNeverCame) {
+  setenv("RANK", "0", 1);
+  setenv("WORLD_SIZE", "3", 1);
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  setenv("MASTER_PORT", std::to_string(testing::free_port()).c_str(), 1);
+  try {
+    (void)init(0, nullptr, {.timeout = std::chrono::milliseconds(50)});
+    ADD_FAILURE() << "a world of three with one rank";
+  } catch (const TimeoutError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank 1, rank 2"));
+  }
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(name);
+}
+
+}  // namespace
+}  // namespace lockstep
