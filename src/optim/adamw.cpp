@@ -77,14 +77,21 @@ void update_fused(const optim::AdamWMemory& memory, std::int64_t numel, const op
   });
 }
 
-void update_plain(const at::Tensor& parameter, const at::Tensor& grad, const at::Tensor& exp_avg,
-                  const at::Tensor& exp_avg_sq, const AdamWOptions& options, const StepConstants& constants) {
-  const at::Tensor scaled = constants.grad_scale == 1.0 ? grad : grad.mul(constants.grad_scale);
-  parameter.mul_(constants.decay);
-  exp_avg.mul_(options.betas[0]).add_(scaled, 1 - options.betas[0]);
-  exp_avg_sq.mul_(options.betas[1]).addcmul_(scaled, scaled, 1 - options.betas[1]);
-  const at::Tensor denominator = exp_avg_sq.sqrt().div_(constants.root_correction2).add_(options.eps);
-  parameter.addcdiv_(exp_avg, denominator, -constants.step_size);
+/// One parameter's tensors, for the path through ATen.
+struct PlainTensors {
+  const at::Tensor& parameter;
+  at::Tensor grad;
+  const at::Tensor& exp_avg;
+  const at::Tensor& exp_avg_sq;
+};
+
+void update_plain(const PlainTensors& of, const AdamWOptions& options, const StepConstants& constants) {
+  const at::Tensor grad = constants.grad_scale == 1.0 ? of.grad : of.grad.mul(constants.grad_scale);
+  of.parameter.mul_(constants.decay);
+  of.exp_avg.mul_(options.betas[0]).add_(grad, 1 - options.betas[0]);
+  of.exp_avg_sq.mul_(options.betas[1]).addcmul_(grad, grad, 1 - options.betas[1]);
+  const at::Tensor denominator = of.exp_avg_sq.sqrt().div_(constants.root_correction2).add_(options.eps);
+  of.parameter.addcdiv_(of.exp_avg, denominator, -constants.step_size);
 }
 
 /// `grad` in the parameter's memory order: itself unless the user has put in one of another layout.
@@ -138,7 +145,7 @@ void AdamW::update(std::size_t index, double grad_scale) {
   const bool fused = parameter.scalar_type() == at::kFloat && parameter.device().is_cpu() &&
                      parameter.strides() == slot.exp_avg.strides();
   if (!fused) {
-    update_plain(parameter, parameter.grad(), slot.exp_avg, slot.exp_avg_sq, options_, constants);
+    update_plain({parameter, parameter.grad(), slot.exp_avg, slot.exp_avg_sq}, options_, constants);
     return;
   }
   const at::Tensor grad = in_layout_of(parameter, parameter.grad());
