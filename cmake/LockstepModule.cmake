@@ -45,6 +45,8 @@ function(lockstep_test module unit)
   if(NOT ARG_OWN_MAIN)
     target_link_libraries(${target} PRIVATE GTest::gtest_main)
   endif()
+  # The code under test is optimised; its tests need not be, and compile in half the time.
+  target_compile_options(${target} PRIVATE -O0)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_compile_definitions(${target} PRIVATE
     LOCKSTEP_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LOCKSTEP_TEST_BIN_DIR="${PROJECT_BINARY_DIR}/bin")

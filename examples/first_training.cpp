@@ -2,7 +2,9 @@
 #include <lockstep/lockstep.h>
 
 struct Net : torch::nn::Module {
-  Net() : hidden(register_module("hidden", torch::nn::Linear(2, 32))), out(register_module("out", torch::nn::Linear(32, 2))) {}
+  Net()
+      : hidden(register_module("hidden", torch::nn::Linear(2, 32))),
+        out(register_module("out", torch::nn::Linear(32, 2))) {}
   at::Tensor forward(const at::Tensor& x) { return out(torch::relu(hidden(x))); }
   torch::nn::Linear hidden, out;
 };

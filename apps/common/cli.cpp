@@ -58,9 +58,9 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   } catch (const CLI::ExtrasError&) {
     const std::vector<std::string> extras = app.remaining();
     const std::string word = extras.empty() ? "" : extras.front().substr(0, extras.front().find('='));
-    throw UsageError(fmt::format("{}: unknown argument '{}'{}", app.get_name(), word,
-                                 text::did_you_mean(word, option_names(app))),
-                     hint(app));
+    throw UsageError(
+        fmt::format("{}: unknown argument '{}'{}", app.get_name(), word, text::did_you_mean(word, option_names(app))),
+        hint(app));
   } catch (const CLI::ParseError& problem) {
     throw UsageError(fmt::format("{}: {}", app.get_name(), problem.what()), hint(app));
   }

@@ -12,9 +12,9 @@ namespace lockstep::cli {
 
 /// `name` and `description` for --help, and an example at its end.
 struct CommandText {
-  std::string name;         ///< "lockstep train"
+  std::string name;  ///< "lockstep train"
   std::string description;
-  std::string example;      ///< one or more lines, indented by two spaces
+  std::string example;  ///< one or more lines, indented by two spaces
 };
 
 /// Sets up `app` with the habits above.

@@ -10,8 +10,8 @@
 namespace lockstep::worker {
 
 struct StepBench {
-  std::int64_t batch = 64;      ///< images per rank
-  std::string amp = "none";     ///< none, bf16 (then channels last too)
+  std::int64_t batch = 64;   ///< images per rank
+  std::string amp = "none";  ///< none, bf16 (then channels last too)
   std::string model = "conv7";
   std::int64_t repeats = 7;
   bool json = false;

@@ -11,6 +11,7 @@
 #include "worker/bench_step.h"
 #include "worker/commands.h"
 #include "worker/measure.h"
+#include "worker/recipes.h"
 
 namespace lockstep::worker {
 namespace {
@@ -36,9 +37,10 @@ void measure_all_reduce(Job& job, const AllReduceArguments& bench, std::int64_t 
   const char* mode = in_place ? "in_place" : "copy";
   const double gb_per_s = static_cast<double>(bytes) / seconds / 1e9;
   if (bench.json) {
-    job.print(R"({{"bench": "all_reduce", "backend": "{}", "ranks": {}, "bytes": {}, "mode": "{}", "median_us": {:.3f}, )"
-              R"("gb_per_s": {:.4f}}})",
-              job.backend(), job.world_size(), bytes, mode, seconds * 1e6, gb_per_s);
+    job.print(
+        R"({{"bench": "all_reduce", "backend": "{}", "ranks": {}, "bytes": {}, "mode": "{}", "median_us": {:.3f}, )"
+        R"("gb_per_s": {:.4f}}})",
+        job.backend(), job.world_size(), bytes, mode, seconds * 1e6, gb_per_s);
   } else {
     job.print("{:>10}  {:<8}  {:>12.1f} us  {:>8.2f} GB/s", text::bytes(static_cast<std::uint64_t>(bytes)), mode,
               seconds * 1e6, gb_per_s);

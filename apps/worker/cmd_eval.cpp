@@ -9,6 +9,7 @@
 #include "lockstep/view/banner.h"
 #include "lockstep/view/progress.h"
 #include "worker/commands.h"
+#include "worker/recipes.h"
 #include "worker/trained.h"
 
 namespace lockstep::worker {
@@ -57,7 +58,9 @@ int run(Job& job, const EvalArguments& eval) {
                           .prefetch_factor = trained.config->prefetch_factor,
                           .amp = trained.config->amp};
   if (job.is_main()) {
-    options.progress = [&](auto done, auto total) { bar.update({.label = "evaluating", .step = done, .steps = total}); };
+    options.progress = [&](auto done, auto total) {
+      bar.update({.label = "evaluating", .step = done, .steps = total});
+    };
   }
   const auto dataset = trained.task->make_dataset(eval.data);
   const Evaluation evaluation = evaluate(job, *trained.task, *trained.model, dataset, options);

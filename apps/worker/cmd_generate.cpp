@@ -47,8 +47,8 @@ int generate_captcha(const Arguments& arguments) {
 }  // namespace
 
 int cmd_generate(const Arguments& arguments) {
-  return cli::dispatch("lockstep generate", {{"captcha", "captcha images with labels in their names", generate_captcha}},
-                       arguments);
+  return cli::dispatch("lockstep generate",
+                       {{"captcha", "captcha images with labels in their names", generate_captcha}}, arguments);
 }
 
 }  // namespace lockstep::worker

@@ -8,6 +8,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/optim/autocast.h"
 #include "worker/commands.h"
+#include "worker/recipes.h"
 #include "worker/trained.h"
 
 namespace lockstep::worker {

@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/train/trainer.h"
 #include "worker/commands.h"
+#include "worker/recipes.h"
 #include "worker/settings.h"
 
 namespace lockstep::worker {

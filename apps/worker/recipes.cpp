@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipes that the command line knows, and how a command joins its job.
 #include <fmt/format.h>
 
 #include "captcha/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "worker/commands.h"
+#include "worker/recipes.h"
 
 namespace lockstep::worker {
 
@@ -24,8 +23,8 @@ const Recipe& find_recipe(const std::string& name) {
     if (recipe->name() == name) return *recipe;
     names.push_back(recipe->name());
   }
-  throw UsageError(fmt::format("no recipe is called '{}'{}; there is {}", name, text::did_you_mean(name, names),
-                               text::join(names)));
+  throw UsageError(
+      fmt::format("no recipe is called '{}'{}; there is {}", name, text::did_you_mean(name, names), text::join(names)));
 }
 
 int with_job(const std::string& backend, const std::string& device, const std::function<int(Job&)>& body) {

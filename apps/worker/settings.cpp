@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "worker/commands.h"
+#include "worker/recipes.h"
 
 namespace lockstep::worker {
 namespace {

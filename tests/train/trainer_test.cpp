@@ -2,8 +2,8 @@
 // The Trainer on a problem of one layer, so that what it writes and decides can be checked in a second.
 #include "lockstep/train/trainer.h"
 
-#include <ATen/ops/mse_loss.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/mse_loss.h>
 #include <ATen/ops/tensor.h>
 #include <torch/nn/modules/linear.h>
 
@@ -81,7 +81,8 @@ TEST(Trainer, WritesSettingsLogSummaryAndAVerifiedCheckpoint) {
   EXPECT_EQ(result.steps, 24);
   EXPECT_EQ(read(folder / "run/config.yml"), "recipe: line\n");
   const std::string summary = read(folder / "run/summary.json");
-  for (const char* key : {"\"recipe\": \"line\"", "\"world_size\": 1", "\"replicas\": 1", "\"steps\": 24", "\"near\": "}) {
+  for (const char* key :
+       {"\"recipe\": \"line\"", "\"world_size\": 1", "\"replicas\": 1", "\"steps\": 24", "\"near\": "}) {
     EXPECT_NE(summary.find(key), std::string::npos) << key << " is missing in " << summary;
   }
   EXPECT_NE(read(folder / "run/log.jsonl").find("\"event\": \"epoch\""), std::string::npos);

@@ -2,8 +2,8 @@
 // ProcessGroup: the collectives of a job, whatever carries the bytes. Backends stay in src/comm.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <string>

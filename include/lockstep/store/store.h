@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The key-value store through which the ranks and launchers of a job meet. Free of libtorch, so that the launcher starts
-// at once. Grammar of the wire: docs/formats/store.md.
+// The key-value store through which the ranks and launchers of a job meet. Free of libtorch, so that the launcher
+// starts at once. Grammar of the wire: docs/formats/store.md.
 #pragma once
 
 #include <chrono>
@@ -43,7 +43,8 @@ struct StoreAddress {
   std::string token;  ///< a connection that does not show it is closed
 };
 
-/// Connects, trying again until the server listens. Throws: TimeoutError naming host and port; UsageError for a wrong token.
+/// Connects, trying again until the server listens. Throws: TimeoutError naming host and port; UsageError for a wrong
+/// token.
 [[nodiscard]] std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::milliseconds timeout);
 
 /// The same store with `prefix` before every key.

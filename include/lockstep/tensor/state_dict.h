@@ -24,7 +24,8 @@ class Stateful {
  public:
   virtual ~Stateful() = default;
   [[nodiscard]] virtual StateDict state_dict() const = 0;
-  /// Copies the entries in. Throws: DataError naming the first entry that is missing, unknown or of another shape or dtype.
+  /// Copies the entries in. Throws: DataError naming the first entry that is missing, unknown or of another shape or
+  /// dtype.
   virtual void load_state_dict(const StateDict& state) = 0;
 };
 

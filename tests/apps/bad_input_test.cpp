@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bad input, on the command line as on the disk: one clear error that names the thing, the right exit code, no hang.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <random>
+
+#include "apps/command.h"
+#include "lockstep/base/file_system.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class BadInput : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(generate_digits(folder_ / "train", 8, 1).code, 0); }
+
+  ProcessResult train(std::vector<std::string> more) {
+    auto words = train_words(folder_ / "train", folder_ / "run");
+    words.insert(words.end(), more.begin(), more.end());
+    return lockstep(words);
+  }
+
+  std::filesystem::path an_image() { return folder_ / "train" / FileSystem::system().list(folder_ / "train").front(); }
+
+  TempDir folder_;
+};
+
+TEST_F(BadInput, ATruncatedImageIsNamedOnOneRankAndOnTwo) {
+  const auto image = an_image();
+  std::filesystem::resize_file(image, std::filesystem::file_size(image) / 2);
+  for (const char* processes : {"1", "2"}) {
+    const ProcessResult result = train({"--nproc-per-node", processes, "--run-dir", (folder_ / processes).string()});
+    EXPECT_EQ(result.code, 65) << result.err;
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_THAT(result.err, HasSubstr(image.filename().string()));
+  }
+}
+
+TEST_F(BadInput, ALabelOutsideTheCharsetNamesFileAndCharacter) {
+  const auto image = an_image();
+  std::filesystem::rename(image, image.parent_path() / "12x4_0.png");
+  const ProcessResult result = train({});
+  EXPECT_EQ(result.code, 65);
+  EXPECT_THAT(result.err, HasSubstr("12x4_0.png: 'x' of its label '12x4' is not in the charset 0-9"));
+}
+
+TEST_F(BadInput, AMissingAndAnEmptyFolderAreNamed) {
+  FileSystem::system().make_folder(folder_ / "empty");
+  for (const char* name : {"missing", "empty"}) {
+    const ProcessResult result = train({"--set", "data.train=" + (folder_ / name).string()});
+    EXPECT_EQ(result.code, 65) << result.err;
+    EXPECT_THAT(result.err, HasSubstr((folder_ / name).string()));
+  }
+}
+
+TEST_F(BadInput, AnUnknownKeySuggestsTheNearestAndIsSaidOnce) {
+  const ProcessResult result = train({"--nproc-per-node", "2", "--set", "batchsize=3"});
+  EXPECT_EQ(result.code, 64);
+  EXPECT_THAT(result.err, HasSubstr("--set: unknown key 'batchsize' (did you mean 'batch_size'?)"));
+}
+
+TEST_F(BadInput, AWrongTypeNamesFileAndLine) {
+  std::ofstream(folder_ / "settings.yml") << "recipe: captcha\nepochs: many\n";
+  const ProcessResult result = lockstep({"train", (folder_ / "settings.yml").string()}, folder_.path());
+  EXPECT_EQ(result.code, 64);
+  EXPECT_THAT(result.err, HasSubstr("settings.yml:2: epochs is 'many', not an integer"));
+}
+
+TEST_F(BadInput, AnUnknownRecipePresetVerbOrOptionSuggestsTheNearest) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"train", "captha"}, "did you mean 'captcha'"},
+      {{"train", "captcha:digit"}, "did you mean 'digits'"},
+      {{"trian", "captcha"}, "did you mean 'train'"},
+      {{"train", "captcha", "--rundir", "x"}, "did you mean '--run-dir'"},
+      {{"eval", "captcha", "--chekpoint", "x"}, "did you mean '--checkpoint'"}};
+  for (const auto& [words, expected] : cases) {
+    const ProcessResult result = lockstep(words, folder_.path());
+    EXPECT_EQ(result.code, 64) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(expected));
+  }
+}
+
+TEST_F(BadInput, AMissingCheckpointIsNamed) {
+  for (const char* verb : {"eval", "predict"}) {
+    std::vector<std::string> words = {verb, "captcha", "--checkpoint", (folder_ / "nowhere").string()};
+    if (std::string(verb) == "eval") words.insert(words.end(), {"--data", (folder_ / "train").string()});
+    if (std::string(verb) == "predict") words.push_back(an_image().string());
+    const ProcessResult result = lockstep(words);
+    EXPECT_EQ(result.code, 65) << result.err;
+    EXPECT_THAT(result.err, HasSubstr((folder_ / "nowhere").string()));
+  }
+}
+
+TEST_F(BadInput, ARunFolderInUseIsRefusedAndKeepsWhatItHolds) {
+  ASSERT_EQ(train({}).code, 0);
+  const std::string summary = FileSystem::system().read(folder_ / "run/summary.json");
+  for (const char* processes : {"1", "2"}) {
+    const ProcessResult again = train({"--nproc-per-node", processes});
+    EXPECT_EQ(again.code, 64);
+    EXPECT_THAT(again.err, HasSubstr("holds an earlier run"));
+  }
+  EXPECT_EQ(FileSystem::system().read(folder_ / "run/summary.json"), summary);
+}
+
+TEST_F(BadInput, ARankKilledAtARandomStepEndsTheRunAndIsNamed) {
+  const std::string mark = "LOCKSTEP_TEST_MARK=" + folder_.path().filename().string();
+  auto words = train_words(folder_ / "train", folder_ / "run");
+  words.insert(words.end(), {"--nproc-per-node", "2", "--set", "epochs=100000"});
+  ProcessOptions options = lockstep_command(words);
+  options.environment.emplace_back("LOCKSTEP_TEST_MARK", folder_.path().filename().string());
+  Process run(options);
+  const auto step = std::random_device{}() % 10 + 1;
+  const std::string line = "\"step\": " + std::to_string(step) + ",";
+  ASSERT_TRUE(eventually([&] {
+    return FileSystem::system().exists(folder_ / "run/log.jsonl") &&
+           FileSystem::system().read(folder_ / "run/log.jsonl").find(line) != std::string::npos;
+  })) << "step "
+      << step << " never came";
+  const pid_t victim = [&] {
+    for (const pid_t pid : processes_with("RANK=1")) {
+      const auto marked = processes_with(mark);
+      if (std::find(marked.begin(), marked.end(), pid) == marked.end()) continue;
+      const std::string words_of = FileSystem::system().read("/proc/" + std::to_string(pid) + "/cmdline");
+      if (words_of.find("lockstep-worker") < words_of.find('\0')) return pid;
+    }
+    return pid_t{-1};
+  }();
+  ASSERT_GT(victim, 0);
+  ::kill(victim, SIGKILL);
+  const ProcessResult result = run.wait();
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.code, 128 + SIGKILL) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("rank 1"));
+  EXPECT_THAT(result.err, HasSubstr("SIGKILL"));
+  EXPECT_TRUE(eventually([&] { return processes_with(mark).empty(); })) << "a process is left";
+}
+
+}  // namespace
+}  // namespace lockstep::test

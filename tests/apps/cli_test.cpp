@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/cli.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Parsed {
+  std::int64_t batch_size = 1;
+  std::vector<std::string> sets;
+  bool go_on = false;
+};
+
+Parsed parse_words(const std::vector<std::string>& words) {
+  Parsed parsed;
+  CLI::App app;
+  prepare(app, {.name = "lockstep test", .description = "d", .example = "  e"});
+  app.add_option("--batch-size", parsed.batch_size, "samples");
+  app.add_option("--set", parsed.sets, "a setting")->allow_extra_args(false);
+  parsed.go_on = parse(app, words);
+  return parsed;
+}
+
+std::string error_of(const std::vector<std::string>& words) {
+  try {
+    (void)parse_words(words);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Cli, TakesDashesAndUnderscoresAndEqualsSigns) {
+  EXPECT_EQ(parse_words({"--batch-size", "3"}).batch_size, 3);
+  EXPECT_EQ(parse_words({"--batch_size", "3"}).batch_size, 3);
+  EXPECT_EQ(parse_words({"--batch_size=3"}).batch_size, 3);
+}
+
+TEST(Cli, ValuesKeepTheirUnderscores) {
+  EXPECT_THAT(parse_words({"--set", "batch_size=2", "--set=max_steps=3"}).sets,
+              ElementsAre("batch_size=2", "max_steps=3"));
+}
+
+TEST(Cli, AnUnknownOptionSuggestsTheNearest) {
+  EXPECT_THAT(error_of({"--batchsize", "3"}),
+              HasSubstr("unknown argument '--batchsize' (did you mean '--batch-size'?)"));
+}
+
+TEST(Cli, AValueOfTheWrongTypeNamesTheOption) {
+  EXPECT_THAT(error_of({"--batch-size", "x"}), HasSubstr("--batch-size"));
+}
+
+TEST(Cli, HelpDoesNotGoOn) { EXPECT_FALSE(parse_words({"--help"}).go_on); }
+
+TEST(Cli, AnUnknownVerbSuggestsTheNearest) {
+  const std::vector<Verb> verbs = {{"inspect", "", [](const std::vector<std::string>&) { return 7; }}};
+  EXPECT_EQ(dispatch("lockstep", verbs, {"inspect"}), 7);
+  try {
+    (void)dispatch("lockstep", verbs, {"inspct"});
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("did you mean 'inspect'"));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of a first afternoon, on real processes: draw, train on two ranks, evaluate, predict, look.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "apps/command.h"
+#include "lockstep/base/file_system.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string first_image(const std::filesystem::path& folder) {
+  return (folder / FileSystem::system().list(folder).front()).string();
+}
+
+TEST(Commands, DrawTrainOnTwoRanksEvaluateAndPredict) {
+  const TempDir folder;
+  ASSERT_EQ(generate_digits(folder / "train", 32, 1).code, 0);
+  ASSERT_EQ(generate_digits(folder / "test", 6, 2).code, 0);
+
+  auto words = train_words(folder / "train", folder / "run");
+  words.insert(words.end(), {"--nproc-per-node", "2", "--set", "data.test=" + (folder / "test").string()});
+  const ProcessResult train = lockstep(words);
+  ASSERT_EQ(train.code, 0) << train.err;
+  EXPECT_THAT(train.out, HasSubstr("conv3"));
+  EXPECT_THAT(train.out, HasSubstr("shm"));
+  EXPECT_THAT(train.out, HasSubstr("4 x 2 = 8"));
+  EXPECT_THAT(train.out, HasSubstr("string_accuracy"));
+  EXPECT_THAT(train.out, HasSubstr("lockstep eval captcha --checkpoint"));
+  const std::string summary = FileSystem::system().read(folder / "run/summary.json");
+  EXPECT_THAT(summary, HasSubstr("\"world_size\": 2"));
+  EXPECT_THAT(summary, HasSubstr("\"steps\": 4"));
+  EXPECT_TRUE(FileSystem::system().exists(folder / "run/logs/attempt_0/rank-1/stdout.log"));
+
+  const std::string run = (folder / "run").string();
+  const ProcessResult eval =
+      lockstep({"eval", "captcha", "--checkpoint", run, "--data", (folder / "test").string(), "--json"});
+  EXPECT_EQ(eval.code, 0) << eval.err;
+  EXPECT_THAT(eval.out, HasSubstr("\"samples\": 6"));
+  EXPECT_THAT(eval.out, HasSubstr("\"char_accuracy\": "));
+
+  const ProcessResult predict = lockstep({"predict", "captcha", "--checkpoint", run, first_image(folder / "test")});
+  EXPECT_EQ(predict.code, 0) << predict.err;
+  EXPECT_THAT(predict.out, ::testing::ContainsRegex("[.]png  [0-9][0-9][0-9][0-9]  [0-9.]+ %"));
+
+  const ProcessResult verify = lockstep({"checkpoint", "verify", run});
+  EXPECT_EQ(verify.code, 0) << verify.err;
+  EXPECT_THAT(verify.out, HasSubstr("whole"));
+}
+
+TEST(Commands, EvaluationOnTwoRanksGivesTheFiguresOfOne) {
+  const TempDir folder;
+  ASSERT_EQ(generate_digits(folder / "train", 8, 1).code, 0);
+  ASSERT_EQ(generate_digits(folder / "test", 7, 2).code, 0);  // odd: the ranks have different shares
+  ASSERT_EQ(lockstep(train_words(folder / "train", folder / "run")).code, 0);
+  std::vector<std::string> words = {
+      "eval", "captcha", "--checkpoint", (folder / "run").string(), "--data", (folder / "test").string(), "--json"};
+  const auto metrics = [](const ProcessResult& result) { return result.out.substr(result.out.find("\"metrics\"")); };
+  const ProcessResult one = lockstep(words);
+  words.insert(words.end(), {"--nproc-per-node", "2"});
+  const ProcessResult two = lockstep(words);
+  ASSERT_EQ(one.code, 0) << one.err;
+  ASSERT_EQ(two.code, 0) << two.err;
+  EXPECT_EQ(metrics(one), metrics(two));
+}
+
+TEST(Commands, InspectSamplerPrintsPyTorchsIndices) {
+  const ProcessResult result = lockstep({"inspect", "sampler", "--size", "10", "--replicas", "3", "--rank", "1",
+                                         "--seed", "0", "--epoch", "0", "--no-shuffle"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, "[1, 4, 7, 0]\n");
+}
+
+TEST(Commands, InspectConfigNamesTheOriginOfEveryValue) {
+  const ProcessResult result = lockstep({"inspect", "config", "captcha:digits", "--set", "epochs=3"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("epochs +3 +--set"));
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("data.charset +0-9 +captcha:digits:[0-9]"));
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("batch_size +64 +default"));
+}
+
+TEST(Commands, BenchesPrintTheirKeysAsJson) {
+  const ProcessResult reduce = lockstep({"bench", "all-reduce", "--nproc-per-node", "2", "--bytes", "4096", "--json"});
+  EXPECT_EQ(reduce.code, 0) << reduce.err;
+  for (const char* key : {"\"bench\": \"all_reduce\"", "\"backend\": \"shm\"", "\"ranks\": 2", "\"bytes\": 4096",
+                          "\"mode\": \"in_place\"", "\"mode\": \"copy\"", "\"median_us\": ", "\"gb_per_s\": "}) {
+    EXPECT_THAT(reduce.out, HasSubstr(key));
+  }
+  const ProcessResult step =
+      lockstep({"bench", "step", "captcha", "--model", "conv3", "--batch", "2", "--repeats", "1", "--json"});
+  EXPECT_EQ(step.code, 0) << step.err;
+  for (const char* key : {"\"bench\": \"captcha_step\"", "\"ranks\": 1", "\"threads\": 1", "\"batch\": 2",
+                          "\"parameters\": 9379728", "\"median_ms\": ", "\"images_per_s\": "}) {
+    EXPECT_THAT(step.out, HasSubstr(key));
+  }
+}
+
+TEST(Commands, EveryVerbHasHelpWithAnExample) {
+  for (const std::vector<std::string>& verb : std::vector<std::vector<std::string>>{{"train"},
+                                                                                    {"eval"},
+                                                                                    {"predict"},
+                                                                                    {"generate", "captcha"},
+                                                                                    {"bench", "all-reduce"},
+                                                                                    {"bench", "step", "captcha"},
+                                                                                    {"checkpoint", "inspect"},
+                                                                                    {"checkpoint", "verify"},
+                                                                                    {"inspect", "sampler"},
+                                                                                    {"inspect", "config"},
+                                                                                    {"run"}}) {
+    std::vector<std::string> words = verb;
+    words.emplace_back("--help");
+    const ProcessResult help = lockstep(words);
+    EXPECT_EQ(help.code, 0) << verb.front();
+    EXPECT_THAT(help.out, ::testing::ContainsRegex("[Ee]xample")) << verb.front();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::test

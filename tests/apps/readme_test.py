@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Runs every `sh` block of README.md and README.zh.md with the built commands, and compares their program with the example.
+
+usage: readme_test.py SOURCE_DIR BIN_DIR
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def run_blocks(page: Path, bin_dir: Path) -> int:
+    environment = dict(os.environ, PATH=f"{bin_dir}:{os.environ['PATH']}")
+    count = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for block in blocks(page.read_text(), "sh"):
+            print(f"--- {page.name}\n{block}", flush=True)
+            subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=folder, env=environment, check=True)
+            count += 1
+    return count
+
+
+def main() -> None:
+    source, bin_dir = Path(sys.argv[1]), Path(sys.argv[2])
+    example = (source / "examples/first_training.cpp").read_text()
+    commands = []
+    for name in ("README.md", "README.zh.md"):
+        page = (source / name).read_text()
+        programs = blocks(page, "cpp")
+        if programs != [example]:
+            sys.exit(f"{name}: its program is not examples/first_training.cpp")
+        commands.append(blocks(page, "sh"))
+        if not commands[-1]:
+            sys.exit(f"{name}: no sh block")
+    if commands[0] != commands[1]:
+        sys.exit("README.md and README.zh.md have other commands")
+    # Equal blocks: one run shows both.
+    print(run_blocks(source / "README.md", bin_dir), "blocks ran")
+
+
+main()
