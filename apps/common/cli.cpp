@@ -14,6 +14,10 @@ namespace {
 
 void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
+std::string hint(const CLI::App& app) { return app.get_name() + " --help"; }
+
+}  // namespace
+
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -22,17 +26,12 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// torchrun's spellings: --nproc_per_node is --nproc-per-node. What follows '=' stays as it is.
-std::string with_dashes(std::string argument) {
-  if (argument.rfind("--", 0) != 0) return argument;
-  const std::size_t end = std::min(argument.find('='), argument.size());
-  std::replace(argument.begin() + 2, argument.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
-  return argument;
+std::string with_dashes(std::string word) {
+  if (word.rfind("--", 0) != 0) return word;
+  const std::size_t end = std::min(word.find('='), word.size());
+  std::replace(word.begin() + 2, word.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+  return word;
 }
-
-std::string hint(const CLI::App& app) { return app.get_name() + " --help"; }
-
-}  // namespace
 
 void prepare(CLI::App& app, const CommandText& text) {
   app.name(text.name);

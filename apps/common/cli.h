@@ -24,6 +24,12 @@ void prepare(CLI::App& app, const CommandText& text);
 /// Throws: UsageError naming the option, with the nearest one.
 [[nodiscard]] bool parse(CLI::App& app, const std::vector<std::string>& arguments);
 
+/// torchrun's spellings: "--nproc_per_node=a_b" is "--nproc-per-node=a_b". What is no long option stays as it is.
+[[nodiscard]] std::string with_dashes(std::string word);
+
+/// "--batch-size", ...: what an app knows.
+[[nodiscard]] std::vector<std::string> option_names(const CLI::App& app);
+
 /// A verb of a program: what it is called, one line about it, and what runs it (arguments after the verb).
 struct Verb {
   const char* name;

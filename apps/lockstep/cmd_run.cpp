@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "common/cli.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
@@ -75,21 +75,6 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_option("-r,-t", options.ignored)->group("");
 }
 
-// "--nproc_per_node=2" is torchrun's other spelling.
-std::string with_dashes(const std::string& word) {
-  std::string name = word.substr(0, word.find('='));
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name + word.substr(name.size());
-}
-
-std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const auto* option : app.get_options()) {
-    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  return names;
-}
-
 // The launcher's own words come first; from the first that is no option, or after "--", it is the program.
 struct Split {
   std::vector<std::string> own;
@@ -102,11 +87,11 @@ Split split(const CLI::App& app, int argc, char** argv) {
   for (; at < argc; ++at) {
     std::string word = argv[at];
     if (word == "--" || word.empty() || word[0] != '-') break;
-    if (word.rfind("--", 0) == 0) word = with_dashes(word);
+    if (word.rfind("--", 0) == 0) word = cli::with_dashes(word);
     const std::string name = word.substr(0, word.find('='));
     const auto* option = app.get_option_no_throw(name);
     if (option == nullptr) {
-      throw UsageError(fmt::format("unknown option '{}'{}", name, text::did_you_mean(name, option_names(app))),
+      throw UsageError(fmt::format("unknown option '{}'{}", name, text::did_you_mean(name, cli::option_names(app))),
                        "lockstep run --help lists the options; the program's own come after its name");
     }
     parts.own.push_back(word);

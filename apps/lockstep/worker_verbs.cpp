@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "common/cli.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
@@ -91,8 +92,7 @@ int launch(const std::string& verb, const Words& arguments, int processes, const
 std::optional<std::string> take_option(Words& arguments, const std::string& name) {
   std::optional<std::string> value;
   for (std::size_t i = 0; i < arguments.size() && arguments[i] != "--";) {
-    std::string word = arguments[i].substr(0, arguments[i].find('='));
-    std::replace(word.begin(), word.end(), '_', '-');
+    const std::string word = cli::with_dashes(arguments[i].substr(0, arguments[i].find('=')));
     if (word != "--" + name) {
       ++i;
       continue;

@@ -11,6 +11,7 @@
 #include "lockstep/optim/adamw.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/prepare.h"
 #include "worker/measure.h"
@@ -30,6 +31,7 @@ Batch random_batch(const captcha::CaptchaConfig& config, std::int64_t size) {
 
 int run_step_bench(Job& job, const StepBench& bench) {
   at::set_num_threads(1);
+  keep_freed_memory();
   seed_all(0);
   captcha::CaptchaConfig config;
   config.model_type = bench.model;
@@ -38,7 +40,8 @@ int run_step_bench(Job& job, const StepBench& bench) {
   if (bench.amp != "none") use_channels_last(*net);
   DistributedDataParallel model(net, job);
   AdamW optimizer(model, {.lr = 6e-4, .weight_decay = 1e-4});
-  const Batch batch = random_batch(config, bench.batch);
+  Batch batch = random_batch(config, bench.batch);
+  if (bench.amp != "none") batch.data = to_channels_last(batch.data);
   const Amp amp = amp_from_name(bench.amp);
   const double seconds = median_seconds({.warmup = 2, .counted = bench.repeats}, [&] {
     at::Tensor output;

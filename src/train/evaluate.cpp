@@ -10,6 +10,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/optim/autocast.h"
+#include "lockstep/train/prepare.h"
 
 namespace lockstep {
 namespace {
@@ -52,6 +53,7 @@ Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model, const 
   Evaluation result;
   std::int64_t done = 0;
   for (Batch& batch : loader.epoch(0)) {
+    if (amp != Amp::kNone) batch.data = to_channels_last(batch.data);
     const at::Tensor counts = task.count(forward(job, task, model, batch, amp), batch);
     result.counts = result.counts.defined() ? result.counts + counts : counts;
     done += batch.size;

@@ -5,8 +5,14 @@ namespace lockstep {
 
 void use_channels_last(torch::nn::Module& net) {
   for (at::Tensor& parameter : net.parameters()) {
-    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+    if (parameter.dim() == 4) parameter.set_data(to_channels_last(parameter.detach()));
   }
+}
+
+at::Tensor to_channels_last(const at::Tensor& images) {
+  if (images.dim() != 4) return images;
+  // contiguous() would leave one channel with the strides of the other layout.
+  return images.to(images.options(), /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::ChannelsLast);
 }
 
 std::int64_t parameter_count(const torch::nn::Module& net) {

@@ -19,6 +19,7 @@
 #include "lockstep/optim/autocast.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/prepare.h"
@@ -107,6 +108,7 @@ class Trainer::Impl {
 void Trainer::Impl::set_up() {
   config_.validate();
   at::set_num_threads(static_cast<int>(config_.threads));
+  keep_freed_memory();
   if (job_.is_main()) reporter_.emplace(config_, options_);
   train_set_ = task_.make_dataset(config_.data.train);
   if (!config_.data.test.empty()) test_set_ = task_.make_dataset(config_.data.test);
@@ -208,6 +210,7 @@ void Trainer::Impl::train_epoch(std::int64_t epoch) {
     const std::int64_t first = step_in_epoch * config_.accumulate_steps;
     const std::int64_t in_step = std::min(config_.accumulate_steps, plan_.batches_per_epoch - first);
     const bool last_of_step = batch.step + 1 == first + in_step;
+    if (config_.amp != "none") batch.data = to_channels_last(batch.data);
     train_batch(batch, in_step, last_of_step);
     step_images += batch.size * job_.world_size();
     if (!last_of_step) continue;

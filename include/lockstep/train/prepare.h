@@ -13,6 +13,11 @@ namespace lockstep {
 /// fast. Call before an optimizer or DistributedDataParallel takes the parameters.
 void use_channels_last(torch::nn::Module& net);
 
+/// Images with the strides of channels-last, so that the first layer already computes in it. One channel has the same
+/// memory in both layouts, but only the strides tell libtorch which is meant.
+/// Shapes: NCHW; any other tensor comes back as it is.
+[[nodiscard]] at::Tensor to_channels_last(const at::Tensor& images);
+
 /// Elements of all parameters.
 [[nodiscard]] std::int64_t parameter_count(const torch::nn::Module& net);
 
