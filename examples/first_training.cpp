@@ -13,7 +13,7 @@ int train(lockstep::Job& job) {  // rank, world and device from the launcher; al
   torch::manual_seed(0);
   auto dataset = lockstep::make_dataset(4096, [](int64_t i) {  // a lambda will do: loader workers are threads
     const double x = (i % 64) / 32.0 - 1, y = (i / 64) / 32.0 - 1;
-    return lockstep::Sample{at::tensor({x, y}, at::kFloat), at::tensor(x * y > 0 ? 1 : 0)};
+    return lockstep::Sample{at::tensor({x, y}, at::kFloat), at::scalar_tensor(x * y > 0 ? 1 : 0, at::kLong)};
   });
   lockstep::DistributedDataParallel model{Net(), job};  // broadcasts rank 0's weights
   lockstep::AdamW optimizer{model, {.lr = 1e-2}};       // names of parameters come along

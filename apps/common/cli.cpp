@@ -16,6 +16,24 @@ void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), s
 
 std::string hint(const CLI::App& app) { return app.get_name() + " --help"; }
 
+UsageError unknown(const CLI::App& app, const std::string& argument) {
+  const std::string word = argument.substr(0, argument.find('='));
+  return UsageError(
+      fmt::format("{}: unknown argument '{}'{}", app.get_name(), word, text::did_you_mean(word, option_names(app))),
+      hint(app));
+}
+
+// The first long option that the app does not have; "" where there is none.
+std::string first_unknown(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const std::vector<std::string> known = option_names(app);
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    const std::string word = with_dashes(argument.substr(0, argument.find('=')));
+    if (word.rfind("--", 0) == 0 && std::find(known.begin(), known.end(), word) == known.end()) return word;
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<std::string> option_names(const CLI::App& app) {
@@ -56,10 +74,12 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
     return false;
   } catch (const CLI::ExtrasError&) {
     const std::vector<std::string> extras = app.remaining();
-    const std::string word = extras.empty() ? "" : extras.front().substr(0, extras.front().find('='));
-    throw UsageError(
-        fmt::format("{}: unknown argument '{}'{}", app.get_name(), word, text::did_you_mean(word, option_names(app))),
-        hint(app));
+    throw unknown(app, extras.empty() ? "" : extras.front());
+  } catch (const CLI::RequiredError& problem) {
+    // A misspelt option is why it is missing.
+    const std::string word = first_unknown(app, arguments);
+    if (!word.empty()) throw unknown(app, word);
+    throw UsageError(fmt::format("{}: {}", app.get_name(), problem.what()), hint(app));
   } catch (const CLI::ParseError& problem) {
     throw UsageError(fmt::format("{}: {}", app.get_name(), problem.what()), hint(app));
   }

@@ -65,9 +65,9 @@ int guarded_main(const std::function<int()>& body) noexcept {
   } catch (const std::bad_alloc&) {
     return report(ExitCode::kResource, "ResourceError", "out of memory\n  next  use a smaller batch_size");
   } catch (const std::exception& error) {
-    return report(
-        ExitCode::kInternal, "InternalError",
-        fmt::format("unexpected error: {}\n  next  please report this with the command that led to it", error.what()));
+    return report(ExitCode::kInternal, "InternalError",
+                  fmt::format("unexpected error: {}\n  next  please report this with the command that led to it",
+                              text::without_backtrace(error.what())));
   } catch (...) {
     return report(ExitCode::kInternal, "InternalError", "an object that is no std::exception was thrown");
   }

@@ -90,6 +90,10 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return found.empty() ? "" : fmt::format(" (did you mean '{}'?)", found);
 }
 
+std::string without_backtrace(std::string_view message) {
+  return std::string(message.substr(0, message.find("\nException raised from ")));
+}
+
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {
   return fmt::format("{}", fmt::join(parts, separator));
 }

@@ -90,7 +90,7 @@ UsageError mismatch_error(const World& world, const Descriptor& mine, int other,
 std::string typed_text(const std::exception& error) {
   if (const auto* ours = dynamic_cast<const Error*>(&error))
     return fmt::format("{}: {}", ours->type(), ours->message());
-  return error.what();
+  return text::without_backtrace(error.what());
 }
 
 }  // namespace lockstep::comm

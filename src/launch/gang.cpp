@@ -117,11 +117,11 @@ void Gang::wait_for_event() {
   ::poll(entries.data(), entries.size(), timeout_ms());
   if (entries[2].revents != 0) console_.write_some();
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    for (int stream = 0; stream < 2; ++stream) {
-      if (entries[first + 3 * i + 1 + static_cast<std::size_t>(stream)].revents != 0) {
-        read_output(members_[i], stream, false);
-      }
-    }
+    const bool has_out = entries[first + 3 * i + 1].revents != 0;
+    const bool has_err = entries[first + 3 * i + 2].revents != 0;
+    // A bar is cleared on stderr before a row follows on stdout: by now both have been written, so in that order.
+    if (has_err || (has_out && members_[i].worker->output(1) >= 0)) read_output(members_[i], 1, false);
+    if (has_out) read_output(members_[i], 0, false);
     if (entries[first + 3 * i].revents != 0) on_control(members_[i]);
   }
   if (entries[0].revents != 0) on_signals();
@@ -264,7 +264,7 @@ void Gang::read_output(Member& member, int stream, bool to_the_end) {
 }
 
 void Gang::close_streams(Member& member) {
-  for (int stream = 0; stream < 2; ++stream) {
+  for (const int stream : {1, 0}) {  // stderr first, as in wait_for_event()
     read_output(member, stream, true);
     member.worker->close_output(stream);
     mux_.finish(member.worker->rank(), stream);

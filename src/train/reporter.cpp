@@ -42,12 +42,12 @@ Reporter::Reporter(const TrainConfig& config, const TrainerOptions& options)
       options_(options),
       folder_(run_path(options)),
       bar_(view::ProgressBar::for_stderr(), SystemClock::instance()),
-      rate_(SystemClock::instance()) {
-  folder_.write("config.yml", options.config_yaml);
-}
+      rate_(SystemClock::instance()) {}
 
 void Reporter::start(const view::BannerInfo& banner, const Plan& plan) {
   plan_ = plan;
+  // From here on the folder holds a run: a start that failed over its data may be tried again in the same folder.
+  folder_.write("config.yml", options_.config_yaml);
   print(view::banner(banner));
   rate_.restart();
 }

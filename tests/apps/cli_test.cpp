@@ -53,6 +53,19 @@ TEST(Cli, AnUnknownOptionSuggestsTheNearest) {
               HasSubstr("unknown argument '--batchsize' (did you mean '--batch-size'?)"));
 }
 
+TEST(Cli, AMisspeltOptionIsNamedBeforeTheOneThatIsMissing) {
+  CLI::App app;
+  prepare(app, {.name = "lockstep test", .description = "d", .example = "  e"});
+  std::string checkpoint;
+  app.add_option("--checkpoint", checkpoint, "needed")->required();
+  try {
+    (void)parse(app, {"--chekpoint=x"});
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("unknown argument '--chekpoint' (did you mean '--checkpoint'?)"));
+  }
+}
+
 TEST(Cli, AValueOfTheWrongTypeNamesTheOption) {
   EXPECT_THAT(error_of({"--batch-size", "x"}), HasSubstr("--batch-size"));
 }

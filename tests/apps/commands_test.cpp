@@ -27,7 +27,7 @@ TEST(Commands, DrawTrainOnTwoRanksEvaluateAndPredict) {
   ASSERT_EQ(train.code, 0) << train.err;
   EXPECT_THAT(train.out, HasSubstr("conv3"));
   EXPECT_THAT(train.out, HasSubstr("shm"));
-  EXPECT_THAT(train.out, HasSubstr("4 x 2 = 8"));
+  EXPECT_THAT(train.out, HasSubstr("4 x 2 replicas = 8"));
   EXPECT_THAT(train.out, HasSubstr("string_accuracy"));
   EXPECT_THAT(train.out, HasSubstr("lockstep eval captcha --checkpoint"));
   const std::string summary = FileSystem::system().read(folder / "run/summary.json");

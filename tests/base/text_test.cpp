@@ -34,6 +34,12 @@ TEST(Text, TheNearestSpellingIsSuggestedAndAFarOneIsNot) {
   EXPECT_EQ(did_you_mean("ephocs", {"epochs"}), " (did you mean 'epochs'?)");
 }
 
+TEST(Text, AnErrorOfLibtorchLosesItsStack) {
+  EXPECT_EQ(without_backtrace("bad shape\nException raised from meta at x.cpp:26 (most recent call first):\nframe #0"),
+            "bad shape");
+  EXPECT_EQ(without_backtrace("bad shape"), "bad shape");
+}
+
 TEST(Text, JsonStringsEscapeControlsAndReplaceBrokenUtf8) {
   EXPECT_EQ(json_quote("a\"b\\c\n"), R"("a\"b\\c\n")");
   EXPECT_EQ(json_quote("验证"), "\"验证\"");

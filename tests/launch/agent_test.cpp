@@ -74,6 +74,16 @@ TEST_F(RawAgent, KeepsTheBarBelowTheLinesOfOthers) {
   EXPECT_THAT(result.out, HasSubstr("\r10%\r\033[K[1]: warn\r\n10%\r20%\r\n"));
 }
 
+TEST_F(RawAgent, ClearsABarBeforeTheRowThatFollowsIt) {
+  // A bar on stderr, cleared, then a row on stdout; the next round starts when the row has been seen.
+  const auto result =
+      test::run_process(agent_on_terminal("[ $RANK = 0 ] || exit 0; cd $LOGS/attempt_0/rank-0; for i in $(seq 40); do "
+                                          "printf 'bar' >&2; printf '\\r\\033[K' >&2; echo row; "
+                                          "until [ $(grep -c row stdout.log) -ge $i ]; do :; done; done"));
+  EXPECT_THAT(result.out, HasSubstr("row"));
+  EXPECT_THAT(result.out, Not(HasSubstr("barrow")));
+}
+
 TEST_F(RawAgent, ShowsTheLastLinesOfRankZero) {
   const auto result =
       test::run_process(agent_on_terminal("if [ $RANK = 0 ]; then echo the reason >&2; exit 65; fi; sleep 1000"));

@@ -25,6 +25,9 @@ namespace lockstep::text {
 /// " (did you mean 'x'?)" or "".
 [[nodiscard]] std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
+/// What libtorch's errors say, without the addresses of the stack that follow.
+[[nodiscard]] std::string without_backtrace(std::string_view message);
+
 /// "a, b, c".
 [[nodiscard]] std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
