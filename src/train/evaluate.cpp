@@ -45,6 +45,7 @@ at::Tensor forward(const Job& job, Task& task, torch::nn::Module& model, const B
 
 Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model, const std::shared_ptr<Dataset>& dataset,
                     const EvaluateOptions& options) {
+  require_cpu(job.device());
   const EvalMode mode(model);
   const NoGrad no_grad;
   const Amp amp = amp_from_name(options.amp);

@@ -107,6 +107,7 @@ class Trainer::Impl {
 
 void Trainer::Impl::set_up() {
   config_.validate();
+  require_cpu(job_.device());
   at::set_num_threads(static_cast<int>(config_.threads));
   keep_freed_memory();
   if (job_.is_main()) reporter_.emplace(config_, options_);
