@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/prepare.h"
+
+#include <ATen/ops/rand.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/conv.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+TEST(ToChannelsLast, OneChannelGetsTheStridesThatTellTheLayout) {
+  const at::Tensor images = at::rand({2, 1, 6, 8});
+  ASSERT_EQ(images.suggest_memory_format(), at::MemoryFormat::Contiguous);
+  const at::Tensor changed = to_channels_last(images);
+  EXPECT_EQ(changed.suggest_memory_format(), at::MemoryFormat::ChannelsLast);
+  EXPECT_TRUE(changed.equal(images));
+}
+
+TEST(ToChannelsLast, WhatIsNoImageComesBackAsItIs) {
+  const at::Tensor rows = at::rand({2, 3});
+  EXPECT_TRUE(to_channels_last(rows).is_same(rows));
+}
+
+TEST(UseChannelsLast, TheFirstLayersWeightsAreMarkedToo) {
+  torch::nn::Conv2d conv(torch::nn::Conv2dOptions(1, 4, 3));
+  const at::Tensor before = conv->weight.detach().clone();
+  use_channels_last(*conv);
+  EXPECT_EQ(conv->weight.suggest_memory_format(), at::MemoryFormat::ChannelsLast);
+  EXPECT_TRUE(conv->weight.equal(before));
+}
+
+TEST(RequireCpu, AnotherDeviceIsAUsageErrorThatNamesIt) {
+  EXPECT_NO_THROW(require_cpu(c10::Device("cpu")));
+  try {
+    require_cpu(c10::Device("cuda:1"));
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_NE(error.message().find("cuda:1"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
