@@ -70,6 +70,12 @@ TrainResult train(const Job& job, const TrainConfig& config, const std::filesyst
 
 std::string read(const std::filesystem::path& path) { return FileSystem::system().read(path); }
 
+double last_epoch_loss(const std::filesystem::path& run_dir) {
+  const std::string log = read(run_dir / "log.jsonl");
+  const std::size_t at = log.find("\"loss\": ", log.rfind("\"event\": \"epoch\""));
+  return std::stod(log.substr(at + 8));
+}
+
 Job alone() {
   const char* program = "test";
   return init(1, &program);
@@ -115,6 +121,8 @@ TEST(Trainer, AccumulatingGivesTheWeightsOfTheLargerBatch) {
     return std::get<at::Tensor>(state.at("line.weight")).item<float>();
   };
   EXPECT_NEAR(weight("whole"), weight("halves"), 1e-5);
+  // AdamW forgives a wrong scale of the gradients; the loss, which has the same scale, does not.
+  EXPECT_NEAR(last_epoch_loss(folder / "whole"), last_epoch_loss(folder / "halves"), 1e-5);
 }
 
 TEST(Trainer, StopsAtMaxStepsAndAtTheTarget) {
