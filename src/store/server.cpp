@@ -212,7 +212,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     send(FrameWriter(status).string(why).take());
   }
 
-  void send(std::string frame) {
+  void send(const std::string& frame) {
     // A client that asks and never reads would make this grow without end.
     if (queued_.size() + frame.size() > 2 * std::size_t{store::kMaxFrameBytes}) return close();
     queued_ += frame;

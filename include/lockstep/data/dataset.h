@@ -32,11 +32,11 @@ struct SampleContext {
   std::int64_t index = 0;
   SampleRandom random;
 
-  SampleContext(std::uint64_t seed_, std::int64_t epoch_, std::int64_t index_)
-      : seed(seed_),
-        epoch(epoch_),
-        index(index_),
-        random(seed_, static_cast<std::uint64_t>(epoch_), static_cast<std::uint64_t>(index_)) {}
+  SampleContext(std::uint64_t of_seed, std::int64_t of_epoch, std::int64_t of_index)
+      : seed(of_seed),
+        epoch(of_epoch),
+        index(of_index),
+        random(of_seed, static_cast<std::uint64_t>(of_epoch), static_cast<std::uint64_t>(of_index)) {}
 };
 
 /// Consecutive samples of one rank, put together.
