@@ -169,7 +169,9 @@ std::string expand_charset(const std::string& ranges) {
       throw UsageError(
           fmt::format("charset {}: the range {}-{} runs backwards", text::json_quote(ranges), first, last));
     }
-    for (int letter = first; letter <= last; ++letter) append_checked(charset, static_cast<char>(letter), ranges);
+    for (int letter = static_cast<unsigned char>(first); letter <= last; ++letter) {
+      append_checked(charset, static_cast<char>(letter), ranges);
+    }
     i += 2;
   }
   if (charset.empty()) throw UsageError("the charset is empty", "for example 0-9A-Z");

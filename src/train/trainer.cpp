@@ -49,7 +49,7 @@ std::string precision_text(const TrainConfig& config) {
 }
 
 std::string schedule_text(const TrainConfig& config) {
-  const std::string after = config.schedule.type == "cosine" ? "cosine" : "constant";
+  std::string after = config.schedule.type == "cosine" ? "cosine" : "constant";
   if (config.schedule.warmup_epochs <= 0) return after;
   return fmt::format("{} epochs of warm-up, then {}", config.schedule.warmup_epochs, after);
 }
