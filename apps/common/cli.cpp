@@ -28,7 +28,7 @@ std::string first_unknown(const CLI::App& app, const std::vector<std::string>& a
   const std::vector<std::string> known = option_names(app);
   for (const std::string& argument : arguments) {
     if (argument == "--") break;
-    const std::string word = with_dashes(argument.substr(0, argument.find('=')));
+    std::string word = with_dashes(argument.substr(0, argument.find('=')));
     if (word.rfind("--", 0) == 0 && std::find(known.begin(), known.end(), word) == known.end()) return word;
   }
   return "";

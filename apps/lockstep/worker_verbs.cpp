@@ -63,7 +63,7 @@ std::string run_name(const std::string& what) {
 
 fs::path choose_run_dir(Words& arguments) {
   const auto given = take_option(arguments, "run-dir");
-  const fs::path run_dir =
+  fs::path run_dir =
       given ? fs::path(*given) : fs::path("runs") / fmt::format("{}-{}", run_name(arguments.front()), time_stamp());
   // Said here because the agent would write logs into that folder before a rank could refuse it.
   if (FileSystem::system().exists(run_dir / "config.yml")) {
