@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers take batch numbers in order and leave what they made in a ring, from which the loop takes it in order.
-// Not a BoundedQueue: that hands over in the order of completion.
+// Not a plain queue: that hands over in the order of completion.
 #include "lockstep/data/loader.h"
 
 #include <ATen/Context.h>
