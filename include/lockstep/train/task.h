@@ -17,6 +17,7 @@ namespace lockstep {
 struct Metric {
   std::string name;
   double value = 0;
+  bool lower_is_better = false;  ///< as a loss; decides what is the best checkpoint
 };
 
 /// One training problem. Every method is called by the thread that trains; none communicates.
