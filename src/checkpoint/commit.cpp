@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "checkpoint/folder.h"
+#include "checkpoint/hash.h"
 #include "checkpoint/manifest_json.h"
 #include "checkpoint/platform.h"
 #include "lockstep/base/error.h"
@@ -57,35 +58,37 @@ bool is_leftover(const std::string& name) {
   return *pid == ::getpid() || (::kill(*pid, 0) != 0 && errno == ESRCH);
 }
 
-void remove_leftovers(FileSystem& files, const fs::path& folder) {
-  for (const std::string& name : files.list(folder)) {
-    if (is_leftover(name)) remove_quietly(files, folder / name);
-  }
-}
-
-void check_names(const CheckpointStates& states) {
+void check_names(const CheckpointStates& states, const CheckpointTexts& texts) {
   for (const auto& [name, state] : states) {
     if (!is_plain_word(name)) {
       throw UsageError(fmt::format("'{}' is no name for a state of a checkpoint", name),
                        "use letters, digits, '_' and '-'");
     }
   }
+  for (const auto& [file, text] : texts) {
+    if (is_plain_file_name(file) && file != kManifestName && !file.ends_with(kStateSuffix)) continue;
+    throw UsageError(fmt::format("'{}' is no name for a text of a checkpoint", file),
+                     fmt::format("use letters, digits, '_', '-' and '.', not in front; {} and *{} are taken",
+                                 kManifestName, kStateSuffix));
+  }
 }
 
-Manifest write_states(FileSystem& files, const fs::path& folder, const CheckpointMeta& meta,
-                      const CheckpointStates& states) {
+FileDigest write_text(FileSystem& files, const fs::path& path, const std::string& text) {
+  HashingFile file(files.create(path));
+  file.append(text.data(), text.size());
+  return file.finish();
+}
+
+/// Everything but the manifest itself, which it returns.
+Manifest write_content(FileSystem& files, const fs::path& folder, const CheckpointMeta& meta,
+                       const CheckpointStates& states, const CheckpointTexts& texts) {
   Manifest manifest{kFormatVersion, meta, tensor::libtorch_version(), instruction_set(), {}};
   for (const auto& [name, state] : states) {
     const std::string file = name + std::string(kStateSuffix);
     manifest.files[file] = write_safetensors(files, folder / file, state);
   }
+  for (const auto& [file, text] : texts) manifest.files[file] = write_text(files, folder / file, text);
   return manifest;
-}
-
-void write_durably(FileSystem& files, const fs::path& path, std::string_view content) {
-  auto file = files.create(path);
-  file->append(content.data(), content.size());
-  file->sync();
 }
 
 fs::path free_bad_path(FileSystem& files, const fs::path& folder, std::int64_t step) {
@@ -117,21 +120,27 @@ bool is_same(FileSystem& files, const fs::path& target, const Manifest& manifest
 
 }  // namespace
 
+void remove_checkpoint_leftovers(FileSystem& files, const fs::path& folder) {
+  for (const std::string& name : files.list(folder)) {
+    if (is_leftover(name)) remove_quietly(files, folder / name);
+  }
+}
+
 fs::path commit_checkpoint(FileSystem& files, const fs::path& folder, const CheckpointMeta& meta,
-                           const CheckpointStates& states) {
-  check_names(states);
+                           const CheckpointStates& states, const CheckpointTexts& texts) {
+  check_names(states, texts);
   if (meta.step < 0) throw UsageError(fmt::format("a checkpoint of step {}", meta.step));
   if (!files.exists(folder)) {
     files.make_folder(folder);
     const fs::path parent = folder.parent_path();
     files.sync_folder(parent.empty() ? fs::path(".") : parent);
   }
-  remove_leftovers(files, folder);
+  remove_checkpoint_leftovers(files, folder);
 
   const fs::path target = folder / step_name(meta.step);
   const TemporaryFolder temporary(files, folder / temporary_name(step_name(meta.step), ::getpid()));
-  const Manifest manifest = write_states(files, temporary.path(), meta, states);
-  write_durably(files, temporary.path() / kManifestName, manifest_to_json(manifest));
+  const Manifest manifest = write_content(files, temporary.path(), meta, states, texts);
+  (void)write_text(files, temporary.path() / kManifestName, manifest_to_json(manifest));
   files.sync_folder(temporary.path());
 
   if (!files.exists(target)) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest_json.h"
@@ -36,44 +37,76 @@ bool is_step_folder(FileSystem& files, const fs::path& path) {
   return files.exists(path / kManifestName) || parse_step_name(path.filename().string()).has_value();
 }
 
-fs::path newest_of(FileSystem& files, const fs::path& run) {
-  const fs::path folder = checkpoints_of(files, run);
-  if (auto newest = find_newest_valid(files, folder)) return std::move(*newest);
-  const auto steps = list_steps(files, folder).size();
-  throw DataError(steps == 0 ? fmt::format("{} holds no checkpoint", run.string())
-                             : fmt::format("none of the {} checkpoints in {} is whole", steps, folder.string()),
-                  steps == 0 ? kWays : fmt::format("lockstep checkpoint verify {}", run.string()));
-}
+/// The first step folder of which every byte verifies, and what was looked at before it.
+struct Newest {
+  std::optional<VerifyReport> whole;
+  std::vector<VerifyReport> torn;
+};
 
-}  // namespace
-
-std::optional<fs::path> find_newest_valid(FileSystem& files, const fs::path& folder) {
+Newest look_for_newest(FileSystem& files, const fs::path& folder) {
+  Newest newest;
   for (const StepFolder& step : list_steps(files, folder)) {
-    const VerifyReport report = verify_checkpoint(files, step.path);
-    if (report.ok()) return step.path;
+    VerifyReport report = verify_checkpoint(files, step.path);
+    if (report.ok()) {
+      newest.whole = std::move(report);
+      break;
+    }
     log::note("{} is skipped: {}", step.path.string(), report.problem());
+    newest.torn.push_back(std::move(report));
   }
-  return std::nullopt;
+  return newest;
 }
 
-fs::path resolve_checkpoint(const std::string& where, FileSystem& files) {
+VerifyReport newest_of(FileSystem& files, const fs::path& run) {
+  const fs::path folder = checkpoints_of(files, run);
+  Newest newest = look_for_newest(files, folder);
+  if (newest.whole) return std::move(*newest.whole);
+  if (newest.torn.empty()) throw DataError(fmt::format("{} holds no checkpoint", run.string()), kWays);
+  const VerifyReport& first = newest.torn.front();
+  throw DataError(fmt::format("no checkpoint in {} verifies ({} looked at); the first: {}", folder.string(),
+                              newest.torn.size(), first.problem()),
+                  fmt::format("lockstep checkpoint verify {} tells all that is wrong with it", first.path.string()));
+}
+
+/// What `where` means: a run folder's newest is verified already, others are not.
+struct Found {
+  fs::path path;
+  std::optional<VerifyReport> report;
+};
+
+Found find(const std::string& where, FileSystem& files) {
   if (where.empty()) throw DataError("no checkpoint is named", kWays);
   fs::path path = fs::path(where).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // "runs/a/" is "runs/a"
-  if (is_folder(files, path)) return is_step_folder(files, path) ? path : newest_of(files, path);
+  if (is_folder(files, path)) {
+    if (is_step_folder(files, path)) return {path, {}};
+    VerifyReport newest = newest_of(files, path);
+    return {newest.path, std::move(newest)};
+  }
   if (files.exists(path)) throw DataError(fmt::format("{} is a file; a checkpoint is a folder", where), kWays);
   const auto colon = where.rfind(':');
   if (colon != std::string::npos && is_folder(files, where.substr(0, colon))) {
-    return find_named_checkpoint(files, checkpoints_of(files, where.substr(0, colon)), where.substr(colon + 1));
+    return {find_named_checkpoint(files, checkpoints_of(files, where.substr(0, colon)), where.substr(colon + 1)), {}};
   }
   throw DataError(fmt::format("checkpoint {} does not exist", where), kWays);
 }
 
+}  // namespace
+
+bool has_step_folders(FileSystem& files, const fs::path& folder) { return !list_steps(files, folder).empty(); }
+
+std::optional<fs::path> find_newest_valid(FileSystem& files, const fs::path& folder) {
+  const auto newest = look_for_newest(files, folder).whole;
+  return newest ? std::optional(newest->path) : std::nullopt;
+}
+
+fs::path resolve_checkpoint(const std::string& where, FileSystem& files) { return find(where, files).path; }
+
 Checkpoint load_checkpoint(const std::string& where, FileSystem& files) {
-  const fs::path path = resolve_checkpoint(where, files);
-  VerifyReport report = verify_checkpoint(files, path);
+  Found found = find(where, files);
+  VerifyReport report = found.report ? std::move(*found.report) : verify_checkpoint(files, found.path);
   if (!report.ok()) throw DataError(report.problem(), kTornHint);
-  return {files, path, std::move(report.manifest)};
+  return {files, std::move(found.path), std::move(report.manifest)};
 }
 
 std::vector<std::string> Checkpoint::names() const {
@@ -95,12 +128,30 @@ StateDict Checkpoint::state(const std::string& name) const {
         fmt::format("checkpoint {} has no state '{}'{}", path_.string(), name, text::did_you_mean(name, names())),
         "it has " + text::join(names()));
   }
-  const std::string file = (path_ / entry->first).string();
-  auto bytes = std::make_shared<std::string>(files_->read(file));
-  if (const std::string problem = compare(*bytes, entry->second); !problem.empty()) {
-    throw DataError(fmt::format("{} {}", file, problem), kTornHint);
+  return state_from_bytes(std::make_shared<std::string>(read_verified(entry->first, entry->second)),
+                          (path_ / entry->first).string());
+}
+
+std::vector<std::string> Checkpoint::text_files() const {
+  std::vector<std::string> names;
+  for (const auto& [file, digest] : manifest_.files) {
+    if (!file.ends_with(kStateSuffix)) names.push_back(file);
   }
-  return state_from_bytes(bytes, file);
+  return names;
+}
+
+std::optional<std::string> Checkpoint::text(const std::string& file) const {
+  const auto entry = manifest_.files.find(file);
+  if (entry == manifest_.files.end() || file.ends_with(kStateSuffix)) return std::nullopt;
+  return read_verified(file, entry->second);
+}
+
+std::string Checkpoint::read_verified(const std::string& file, const FileDigest& expected) const {
+  std::string bytes = files_->read(path_ / file);
+  if (const std::string problem = compare(bytes, expected); !problem.empty()) {
+    throw DataError(fmt::format("{} {}", (path_ / file).string(), problem), kTornHint);
+  }
+  return bytes;
 }
 
 }  // namespace lockstep

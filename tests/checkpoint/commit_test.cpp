@@ -175,6 +175,53 @@ TEST(Commit, RemovesLeftoversOfTheDeadAndSparesTheLiving) {
   EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre(living, "step-00000010"));
 }
 
+TEST(Commit, LeftoversCanBeRemovedWithoutACommit) {
+  const test::TempDir run;
+  const int dead = 2'000'000'000;  // above any pid_max
+  remove_checkpoint_leftovers(good(), run / "checkpoints");
+  EXPECT_FALSE(fs::exists(run / "checkpoints"));
+  quick_commit(run / "checkpoints", 10, 1);
+  fs::create_directories(run / "checkpoints" / checkpoint::temporary_name("step-00000020", dead) / "sub");
+  remove_checkpoint_leftovers(good(), run / "checkpoints");
+  EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00000010"));
+}
+
+TEST(Commit, KeepsTextsBesideTheStatesWhateverFails) {
+  const auto commit_with_text = [](FileSystem& files, const fs::path& folder) {
+    commit_checkpoint(files, folder, {.step = 10}, states_of(1), {{"config.yml", "seed: 1\n"}, {"empty.txt", ""}});
+  };
+  with_every_fault([](const fs::path&) {}, commit_with_text,
+                   [](const fs::path& run, bool threw) {
+                     expect_no_torn_folder(run / "checkpoints");
+                     EXPECT_NE(has_step_folders(good(), run / "checkpoints"),
+                               threw && !fs::exists(run / "checkpoints/step-00000010"));
+                     if (!has_step_folders(good(), run / "checkpoints")) return;
+                     const Checkpoint checkpoint = load_checkpoint(run.string());
+                     EXPECT_TRUE(is_of(checkpoint, 1));  // also: the texts are no states
+                     EXPECT_THAT(checkpoint.text_files(), ElementsAre("config.yml", "empty.txt"));
+                     EXPECT_EQ(checkpoint.text("config.yml"), "seed: 1\n");
+                     EXPECT_EQ(checkpoint.text("empty.txt"), "");
+                   });
+}
+
+TEST(Commit, ACheckpointOfTheSameStatesWithAnotherTextIsAnotherContent) {
+  const test::TempDir run;
+  FaultyFileSystem files(-1, FaultyFileSystem::Fault::kOnce);
+  for (const char* text : {"a", "a", "b"}) {
+    commit_checkpoint(files, run / "checkpoints", {.step = 10}, states_of(1), {{"config.yml", text}});
+  }
+  EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00000010", "step-00000010.bad-1"));
+  EXPECT_EQ(load_checkpoint(run.path().string()).text("config.yml"), "b");
+}
+
+TEST(Commit, RefusesNamesOfTextsThatAreTakenOrLeaveTheFolder) {
+  const test::TempDir run;
+  for (const char* name : {"", "manifest.json", "model.safetensors", "other.safetensors", "../x", "a/b", ".hidden"}) {
+    EXPECT_THROW(commit_checkpoint(good(), run / "checkpoints", {}, states_of(1), {{name, "x"}}), UsageError) << name;
+  }
+  EXPECT_FALSE(fs::exists(run / "checkpoints"));
+}
+
 TEST(Commit, RefusesNamesThatLeaveTheFolder) {
   const test::TempDir run;
   for (const char* name : {"", "a/b", "..", "../x", "a.b", "step-1", "a b"}) {

@@ -85,11 +85,46 @@ TEST_F(Load, SaysWhatIsMissing) {
   EXPECT_THAT(load_error(empty.path().string()), HasSubstr("holds no checkpoint"));
   fs::create_directory(empty / "step-00000001");
   EXPECT_THAT(load_error((empty / "step-00000001").string()), HasSubstr("manifest.json does not exist"));
-  EXPECT_THAT(load_error(empty.path().string()), HasSubstr("none of the 1 checkpoints"));
+  EXPECT_THAT(load_error(empty.path().string()), HasSubstr("verifies (1 looked at); the first:"));
   const Checkpoint checkpoint = load_checkpoint(run);
   EXPECT_THAT(checkpoint.names(), ElementsAre("model", "trainer"));
   EXPECT_THAT(error_of([&] { (void)checkpoint.state("modle"); }),
               AllOf(HasSubstr("did you mean 'model'?"), HasSubstr("it has model, trainer")));
+}
+
+TEST_F(Load, SaysHowManyWereLookedAtAndWhatIsWrongWithTheFirstWhereNoneVerifies) {
+  for (const char* name : {"step-00000009", "step-00000010", "step-100000000"}) {
+    fs::resize_file(folder_ / name / "trainer.safetensors", 7);
+  }
+  EXPECT_THAT(load_error(run_.path().string()),
+              AllOf(HasSubstr("no checkpoint in " + folder_.string() + " verifies (3 looked at); the first: "),
+                    HasSubstr("step-100000000/trainer.safetensors is torn: 7 bytes, the manifest says "),
+                    HasSubstr("lockstep checkpoint verify " + (folder_ / "step-100000000").string())));
+  EXPECT_TRUE(has_step_folders(files(), folder_));
+}
+
+TEST_F(Load, TellsAFolderWithoutStepFoldersFromOneWithTornOnes) {
+  const test::TempDir empty;
+  EXPECT_FALSE(has_step_folders(files(), empty / "checkpoints"));
+  EXPECT_FALSE(has_step_folders(files(), empty.path()));
+  fs::create_directory(empty / ".tmp-step-00000001-5");
+  put(empty / "best", "x");
+  EXPECT_FALSE(has_step_folders(files(), empty.path()));
+  fs::create_directory(empty / "step-00000001.bad-1");
+  EXPECT_TRUE(has_step_folders(files(), empty.path()));
+}
+
+TEST_F(Load, ReadsTheTextsOfACheckpointAndVerifiesThemAgain) {
+  const fs::path step =
+      commit_checkpoint(quick(), folder_, {.step = 11}, test::states_of(11), {{"config.yml", "a: 1"}});
+  const Checkpoint checkpoint = load_checkpoint(step.string());
+  EXPECT_EQ(checkpoint.text("config.yml"), "a: 1");
+  EXPECT_EQ(checkpoint.text("config.yaml"), std::nullopt);
+  EXPECT_EQ(checkpoint.text("model.safetensors"), std::nullopt);
+  EXPECT_EQ(checkpoint.text("manifest.json"), std::nullopt);
+  put(step / "config.yml", "a: 2");
+  EXPECT_THAT(error_of([&] { (void)checkpoint.text("config.yml"); }), HasSubstr("config.yml is torn: XXH3-128"));
+  EXPECT_THAT(load_error(step.string()), HasSubstr("config.yml is torn"));
 }
 
 TEST_F(Load, NamesATornFileWithBothSizesOrBothHashes) {
@@ -218,6 +253,9 @@ TEST(Digest, DependsOnTheStateAndNothingElse) {
   EXPECT_EQ(one.size(), 64U);
   EXPECT_EQ(digest({.step = 2, .replicas = 4, .configuration_hash = "b"}, 5), one);
   EXPECT_NE(digest({.step = 1, .replicas = 1, .configuration_hash = "a"}, 6), one);
+  const test::TempDir run;
+  const fs::path step = commit_checkpoint(quick(), run / "c", {}, test::states_of(5), {{"config.yml", "a: 1"}});
+  EXPECT_EQ(checkpoint_digest(load_checkpoint(step.string())), one);
 }
 
 }  // namespace

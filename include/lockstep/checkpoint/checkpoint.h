@@ -20,15 +20,28 @@ namespace lockstep {
 /// The states of a checkpoint by name: "model", "optimizer", "ema", "trainer"; each becomes <name>.safetensors.
 using CheckpointStates = std::map<std::string, StateDict>;
 
-/// Saves `states` as `<folder>/step-<8 digits>` and returns that path when it is durable. `folder` is a run's
-/// "checkpoints" folder; it is made. A step saved twice with the same content is kept; where the content differs, or
-/// the old one is torn, the old one becomes `step-<8 digits>.bad-<n>`. Leftovers of writers that died are removed.
+/// Texts of a checkpoint by file name ("config.yml"): they lie beside the states and are verified like them, but are no
+/// part of names() nor of the digest.
+using CheckpointTexts = std::map<std::string, std::string>;
+
+/// Saves `states` and `texts` as `<folder>/step-<8 digits>` and returns that path when it is durable. `folder` is a
+/// run's "checkpoints" folder; it is made. A step saved twice with the same content is kept; where the content differs,
+/// or the old one is torn, the old one becomes `step-<8 digits>.bad-<n>`. Leftovers of writers that died are removed.
 ///
 /// Blocks: until the disk has it. Lifetime: the tensors do not change meanwhile.
-/// Throws: IoError, UsageError (a name that is no plain word, an entry that cannot be saved); then every checkpoint
-/// that was there still is.
+/// Throws: IoError, UsageError (a name that is no plain word, a text's that is taken or leaves the folder, an entry
+/// that cannot be saved); then every checkpoint that was there still is.
 std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem::path& folder,
-                                        const CheckpointMeta& meta, const CheckpointStates& states);
+                                        const CheckpointMeta& meta, const CheckpointStates& states,
+                                        const CheckpointTexts& texts = {});
+
+/// Removes what writers that died left in `folder`, as commit_checkpoint does at its start; fine where it is missing.
+/// What cannot be removed stays. Throws: IoError where the folder cannot be listed.
+void remove_checkpoint_leftovers(FileSystem& files, const std::filesystem::path& folder);
+
+/// Whether `folder` holds a step folder of any kind: whole, torn, or put aside. Tells a run without a checkpoint from
+/// one of whose checkpoints none verifies.
+[[nodiscard]] bool has_step_folders(FileSystem& files, const std::filesystem::path& folder);
 
 /// Removes all but the newest `keep_last` step folders (0: keeps all) and those that a named best names.
 /// Removes nothing while the newest does not verify. Returns what was removed.
@@ -72,14 +85,25 @@ class Checkpoint {
   /// IoError.
   [[nodiscard]] StateDict state(const std::string& name) const;
 
+  /// The file names of its texts ("config.yml"): sorted.
+  [[nodiscard]] std::vector<std::string> text_files() const;
+
+  /// Reads one text; its bytes are verified again. None where the checkpoint has no such text.
+  /// Throws: DataError where the file is torn; IoError.
+  [[nodiscard]] std::optional<std::string> text(const std::string& file) const;
+
  private:
+  [[nodiscard]] std::string read_verified(const std::string& file, const FileDigest& expected) const;
+
   FileSystem* files_;
   std::filesystem::path path_;
   Manifest manifest_;
 };
 
 /// Which step folder `where` means: itself; the newest valid of a run folder (or of its checkpoints folder); or the
-/// named best of RUN:NAME. Throws: DataError naming `where` and what was looked for.
+/// named best of RUN:NAME.
+/// Throws: DataError naming `where` and what was looked for; where none of a run's checkpoints verifies, how many there
+/// are and what is wrong with the first.
 [[nodiscard]] std::filesystem::path resolve_checkpoint(const std::string& where,
                                                        FileSystem& files = FileSystem::system());
 
