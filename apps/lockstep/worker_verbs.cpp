@@ -11,12 +11,12 @@
 
 #include "common/cli.h"
 #include "lockstep/base/clock.h"
-#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/processes.h"
+#include "lockstep/launch/spawn.h"
 
 namespace lockstep::apps {
 namespace {
@@ -42,12 +42,6 @@ int execute(const std::string& verb, const Words& arguments) {
   ::execv(words[0], words.data());
   throw ResourceError(fmt::format("cannot execute {}: {}", command[0], std::strerror(errno)),
                       "build it, or install both programs in one folder");
-}
-
-// Somebody else's launcher has made this process a rank already.
-bool is_rank() {
-  const bool in_slurm_step = env::get_int("SLURM_NTASKS").value_or(1) > 1 && env::get("SLURM_PROCID").has_value();
-  return env::get("RANK") || env::get("OMPI_COMM_WORLD_RANK") || env::get("PMI_RANK") || in_slurm_step;
 }
 
 bool asks_for_help(const Words& arguments) {

@@ -14,6 +14,7 @@
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/sampler.h"
+#include "lockstep/launch/spawn.h"
 #include "lockstep/optim/adamw.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/optim/clip.h"

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/spawn.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <system_error>
+
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/launch/processes.h"
+
+namespace lockstep {
+namespace {
+
+// What init() takes for a rank, or refuses as half of one.
+constexpr std::array kRankVariables = {"RANK",           "WORLD_SIZE",           "LOCAL_RANK",
+                                       "LOCKSTEP_STORE", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+
+// Slurm's own numbers for the batch and the interactive step: those run a script, not ranks.
+constexpr std::array kStepsWithoutRanks = {"4294967291", "4294967290"};
+
+bool is_slurm_rank() {
+  const auto step = env::get("SLURM_STEP_ID");
+  if (!step || !env::get("SLURM_PROCID")) return false;
+  if (std::find(kStepsWithoutRanks.begin(), kStepsWithoutRanks.end(), *step) != kStepsWithoutRanks.end()) return false;
+  auto tasks = env::get_int("SLURM_STEP_NUM_TASKS");
+  if (!tasks) tasks = env::get_int("SLURM_NTASKS");
+  return tasks.value_or(1) > 1;
+}
+
+int process_count(const SpawnOptions& options) {
+  if (options.processes < kAuto) {
+    throw UsageError(fmt::format("spawn: {} processes", options.processes), "give a number from 1, or kAuto");
+  }
+  if (options.processes != kAuto) return options.processes;
+  const ProcessCount found = resolve_process_count("auto");
+  if (found.count > 1) log::note("{} ranks: {}", found.count, found.reason);
+  return found.count;
+}
+
+std::string own_path() {
+  std::error_code problem;
+  auto path = std::filesystem::read_symlink("/proc/self/exe", problem);
+  // Gone where the program was built anew meanwhile: the link itself still leads to what runs here.
+  return !problem && std::filesystem::exists(path, problem) ? path.string() : "/proc/self/exe";
+}
+
+volatile pid_t agent_thread = 0;
+
+void pass_to_agent(int number) {
+  const int before = errno;
+  ::syscall(SYS_tgkill, ::getpid(), agent_thread, number);
+  errno = before;
+}
+
+// The agent takes its signals in this thread. Other threads, which a BLAS starts when it is loaded, would let the
+// process die of them: so they pass them on.
+void gather_signals() {
+  agent_thread = static_cast<pid_t>(::syscall(SYS_gettid));
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) {
+    sigset_t one;
+    ::sigemptyset(&one);
+    ::sigaddset(&one, number);
+    struct sigaction action {};
+    ::sigaction(number, nullptr, &action);
+    if (action.sa_handler == SIG_IGN) continue;  // nohup, or a job in a shell's background
+    ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
+    action = {};
+    action.sa_handler = pass_to_agent;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(number, &action, nullptr);
+  }
+}
+
+int run_ranks(int argc, const char* const* argv, const SpawnOptions& options, int processes) {
+  gather_signals();
+  AgentOptions agent{.command = {own_path()},
+                     .processes = processes,
+                     .max_restarts = options.max_restarts,
+                     .log_dir = options.log_dir,
+                     .console = options.console};
+  if (argc > 1) agent.command.insert(agent.command.end(), argv + 1, argv + argc);
+  return run_agent(agent);
+}
+
+}  // namespace
+
+bool is_rank() {
+  const auto is_set = [](const char* name) { return env::get(name).has_value(); };
+  return std::any_of(kRankVariables.begin(), kRankVariables.end(), is_set) || is_slurm_rank();
+}
+
+void spawn(int argc, const char* const* argv, const SpawnOptions& options) noexcept {
+  bool goes_on = false;
+  const int code = guarded_main([&] {
+    const int processes = is_rank() ? 1 : process_count(options);
+    goes_on = processes == 1;
+    return goes_on ? 0 : run_ranks(argc, argv, options, processes);
+  });
+  if (!goes_on) std::exit(code);  // NOLINT(concurrency-mt-unsafe)
+}
+
+}  // namespace lockstep
