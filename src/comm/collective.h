@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/comm/replicas.h"
 
 namespace lockstep::comm {
 
@@ -22,17 +23,20 @@ struct Descriptor {
   std::uint64_t sequence = 0;
   std::int64_t numel = 0;
   std::int32_t root = 0;
+  std::int32_t replicas = 0;  ///< as ReduceOptions::replicas
   Kind kind = Kind::kBarrier;
   std::uint8_t op = 0;
   std::int8_t dtype = 0;
-  std::uint8_t unused = 0;
+  std::uint8_t exact = 1;
+  std::uint8_t unused[4] = {};
 
   bool operator==(const Descriptor&) const = default;
 };
 
 struct Collective {
   Descriptor what;
-  std::size_t bytes = 0;  ///< of this rank's data
+  std::size_t bytes = 0;  ///< of one row of this rank's data
+  int rows = 1;           ///< of this rank's data: all_reduce over replicas has one per partial sum
   std::size_t item_bytes = 1;
   std::byte* data = nullptr;             ///< all_reduce, broadcast: read and written; all_gather: read
   std::vector<std::byte*> outputs = {};  ///< all_gather: one per rank
@@ -40,6 +44,22 @@ struct Collective {
   std::chrono::milliseconds timeout{0};
   bool caller_waits = false;  ///< it runs in a thread that has nothing else to do
 };
+
+/// Where one of the partial sums of an all_reduce lies, and what it is the sum of.
+struct Piece {
+  int rank = 0;
+  int row = 0;
+  ReplicaSpan span;
+};
+
+/// All partial sums of an all_reduce, in tree order.
+[[nodiscard]] std::vector<Piece> pieces_of(const Descriptor& what, int world);
+
+/// The most rows that any rank has.
+[[nodiscard]] int most_rows(const std::vector<Piece>& pieces);
+
+/// What a mean divides by.
+[[nodiscard]] int divisor_of(const Descriptor& what, int world);
 
 [[nodiscard]] ReduceOp op_of(const Descriptor& what);
 [[nodiscard]] c10::ScalarType dtype_of(const Descriptor& what);

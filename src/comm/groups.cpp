@@ -9,6 +9,7 @@
 #include "comm/operation_queue.h"
 #include "comm/tree_reduce.h"
 #include "lockstep/base/error.h"
+#include "lockstep/comm/tree_sum.h"
 
 namespace lockstep::comm {
 namespace {
@@ -39,6 +40,21 @@ void check_all_reduce(const at::Tensor& tensor, ReduceOp op) {
   }
 }
 
+/// How many partial sums a rank brings; checks that the tensor holds them.
+int check_rows(const at::Tensor& tensor, const ReduceOptions& options, int rank, int world) {
+  if (options.replicas == 0) return 1;
+  if (options.replicas < world) {
+    throw UsageError(fmt::format("all_reduce over {} replicas in a world of {}", options.replicas, world));
+  }
+  const ReplicaSpan block = replicas_of_rank(rank, world, options.replicas);
+  const auto rows = options.exact ? static_cast<int>(whole_subtrees(block, options.replicas).size()) : 1;
+  if (tensor.dim() == 0 || tensor.size(0) != rows) {
+    throw UsageError(fmt::format("all_reduce over {} replicas was given {} rows on rank {} of {}, which has {}",
+                                 options.replicas, tensor.dim() == 0 ? 0 : tensor.size(0), rank, world, rows));
+  }
+  return rows;
+}
+
 void check_copyable(const at::Tensor& tensor, const char* verb) {
   check_defined(tensor, verb);
   if (is_copyable(tensor.scalar_type())) return;
@@ -64,6 +80,14 @@ class LocalGroup final : public OwnedGroup {
   std::string backend_name() const override { return "local"; }
   Work all_reduce(const at::Tensor& tensor, const ReduceOptions& options) override {
     check_all_reduce(tensor, options.op);
+    check_rows(tensor, options, 0, 1);
+    // One row: the sum of all replicas.
+    if (options.replicas > 1 && options.op == ReduceOp::kMean) {
+      const at::Tensor sum = tensor.detach();
+      const at::Tensor plain = sum.cpu().contiguous();
+      tree_sum({{plain, {0, options.replicas}}}, plain, {ReduceOp::kMean, options.replicas});
+      if (!plain.is_same(sum)) sum.copy_(plain);
+    }
     return {};
   }
   Work broadcast(const at::Tensor& tensor, int root) override {
@@ -104,7 +128,12 @@ class QueuedGroup final : public OwnedGroup {
   Work all_reduce(const at::Tensor& tensor, const ReduceOptions& options) override {
     check_all_reduce(tensor, options.op);
     Collective collective = describe(Kind::kAllReduce, tensor);
+    collective.rows = check_rows(tensor, options, rank_, world_);
+    collective.bytes /= static_cast<std::size_t>(collective.rows);
+    collective.what.numel /= collective.rows;
     collective.what.op = static_cast<std::uint8_t>(options.op);
+    collective.what.replicas = options.replicas;
+    collective.what.exact = options.exact ? 1 : 0;
     return submit_in_place(std::move(collective), tensor);
   }
 

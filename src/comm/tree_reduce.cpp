@@ -25,8 +25,9 @@ constexpr int kMaxLevels = 12;  // worlds up to 4,096
 struct TreeCall {
   c10::ScalarType dtype;
   ReduceOp op;
-  const std::byte* const* sources;
-  int world;
+  const TreeLeaf* leaves;
+  int leaf_count;
+  int divisor;
   std::byte* const* destinations;
   int destination_count;
   std::int64_t count;
@@ -120,45 +121,49 @@ struct Max {
 template <class T, class Op>
 struct Tree {
   using Acc = typename Element<T>::Acc;
-  const T* const* sources;
+  const TreeLeaf* leaves;
   std::int64_t begin;
   std::int64_t size;
   Acc (*scratch)[kBlock];
 
-  void add_source(Acc* __restrict acc, int rank) const {
-    const T* __restrict source = sources[rank] + begin;
+  const T* at(int leaf) const { return reinterpret_cast<const T*>(leaves[leaf].data) + begin; }
+  void add_leaf(Acc* __restrict acc, int leaf) const {
+    const T* __restrict source = at(leaf);
     for (std::int64_t i = 0; i < size; ++i) acc[i] = Op::apply(acc[i], Element<T>::load(source[i]));
   }
   void add_acc(Acc* __restrict acc, const Acc* __restrict other) const {
     for (std::int64_t i = 0; i < size; ++i) acc[i] = Op::apply(acc[i], other[i]);
   }
-  void load(Acc* __restrict acc, int rank) const {
-    const T* __restrict source = sources[rank] + begin;
+  void load(Acc* __restrict acc, int leaf) const {
+    const T* __restrict source = at(leaf);
     for (std::int64_t i = 0; i < size; ++i) acc[i] = Element<T>::load(source[i]);
   }
-  void load_pair(Acc* __restrict acc, int rank) const {
-    const T* __restrict a = sources[rank] + begin;
-    const T* __restrict b = sources[rank + 1] + begin;
+  void load_pair(Acc* __restrict acc, int leaf) const {
+    const T* __restrict a = at(leaf);
+    const T* __restrict b = at(leaf + 1);
     for (std::int64_t i = 0; i < size; ++i) acc[i] = Op::apply(Element<T>::load(a[i]), Element<T>::load(b[i]));
   }
 
-  void reduce(int lo, int hi, int level) const {
+  /// The subtree that leaves first .. last - 1 make up.
+  void reduce(int first, int last, int level) const {
     Acc* acc = scratch[level];
-    if (hi - lo == 1) return load(acc, lo);
-    if (hi - lo == 2) return load_pair(acc, lo);
-    const int middle = tree_split(lo, hi);
-    reduce(lo, middle, level);
-    if (hi - middle == 1) return add_source(acc, middle);
-    reduce(middle, hi, level + 1);
+    if (last - first == 1) return load(acc, first);
+    if (last - first == 2) return load_pair(acc, first);
+    const int split = tree_split(leaves[first].span.begin, leaves[last - 1].span.end);
+    int middle = first + 1;
+    while (leaves[middle].span.begin != split) ++middle;
+    reduce(first, middle, level);
+    if (last - middle == 1) return add_leaf(acc, middle);
+    reduce(middle, last, level + 1);
     add_acc(acc, scratch[level + 1]);
   }
 };
 
-// A world that is a power of two multiplies by its exact inverse: the bits of the division at a fraction of its time.
+// A divisor that is a power of two multiplies by its exact inverse: the bits of the division at a fraction of its time.
 template <class Acc>
-void divide_block(Acc* __restrict acc, std::int64_t size, int world) {
-  const Acc divisor = static_cast<Acc>(world);
-  if ((world & (world - 1)) == 0) {
+void divide_block(Acc* __restrict acc, std::int64_t size, int count) {
+  const Acc divisor = static_cast<Acc>(count);
+  if ((count & (count - 1)) == 0) {
     const Acc inverse = static_cast<Acc>(1) / divisor;
     for (std::int64_t i = 0; i < size; ++i) acc[i] *= inverse;
   } else {
@@ -182,12 +187,11 @@ void reduce_all(const TreeCall& call) {
   using Acc = typename Element<T>::Acc;
   auto* scratch = reinterpret_cast<Acc(*)[kBlock]>(call.scratch);
   alignas(64) T room[kBlock];
-  const auto* sources = reinterpret_cast<const T* const*>(call.sources);
   for (std::int64_t begin = 0; begin < call.count; begin += kBlock) {
     const std::int64_t size = call.count - begin < kBlock ? call.count - begin : kBlock;
-    const Tree<T, Op> tree{sources, begin, size, scratch};
-    tree.reduce(0, call.world, 0);
-    if (call.op == ReduceOp::kMean) divide_block(scratch[0], size, call.world);
+    const Tree<T, Op> tree{call.leaves, begin, size, scratch};
+    tree.reduce(0, call.leaf_count, 0);
+    if (call.op == ReduceOp::kMean) divide_block(scratch[0], size, call.divisor);
     const T* result = store_block<T>(scratch[0], room, size);
     for (int d = 0; d < call.destination_count; ++d) {
       std::memcpy(reinterpret_cast<T*>(call.destinations[d]) + begin, result,
@@ -233,35 +237,44 @@ namespace lockstep::comm {
 
 HWY_EXPORT(reduce_call);
 
-int tree_split(int lo, int hi) {
-  int power = 1;
-  while (power * 2 < hi - lo) power *= 2;
-  return lo + power;
-}
-
 bool is_reducible(c10::ScalarType dtype) {
   return dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double || dtype == c10::ScalarType::Half ||
          dtype == c10::ScalarType::BFloat16 || dtype == c10::ScalarType::Int || dtype == c10::ScalarType::Long;
 }
 
-void tree_reduce(const Reduction& reduction, const std::vector<const std::byte*>& sources,
-                 const std::vector<std::byte*>& destinations, std::int64_t count) {
-  if (!is_reducible(reduction.dtype) || sources.empty() || sources.size() > (1U << (kMaxLevels - 1))) {
-    throw InternalError("tree_reduce was called with a dtype or a world it does not know");
-  }
+namespace {
+
+// A leaf that is missing would be sought without end.
+void check_leaves(const std::vector<TreeLeaf>& leaves) {
+  bool valid = !leaves.empty() && leaves.size() <= (1U << (kMaxLevels - 1));
+  for (std::size_t i = 1; valid && i < leaves.size(); ++i) valid = leaves[i].span.begin == leaves[i - 1].span.end;
+  if (!valid) throw InternalError("tree_reduce was called with leaves that make up no subtree");
+}
+
+double* reserve_scratch() {
   // Kept between calls; not a static array: that much thread-local storage would not fit a small thread's stack.
   thread_local hwy::AlignedFreeUniquePtr<double[]> scratch;
   if (scratch == nullptr) scratch = hwy::AllocateAligned<double>(static_cast<std::size_t>(kMaxLevels * kBlock));
   if (scratch == nullptr) throw ResourceError("no memory is left for a reduction's scratch of 196.6 kB");
+  return scratch.get();
+}
+
+}  // namespace
+
+void tree_reduce(const Reduction& reduction, const std::vector<TreeLeaf>& leaves,
+                 const std::vector<std::byte*>& destinations, std::int64_t count) {
+  if (!is_reducible(reduction.dtype)) throw InternalError("tree_reduce was called with a dtype that it does not know");
+  check_leaves(leaves);
   TreeCall call{};
   call.dtype = reduction.dtype;
   call.op = reduction.op;
-  call.sources = sources.data();
-  call.world = static_cast<int>(sources.size());
+  call.leaves = leaves.data();
+  call.leaf_count = static_cast<int>(leaves.size());
+  call.divisor = reduction.divisor;
   call.destinations = destinations.data();
   call.destination_count = static_cast<int>(destinations.size());
   call.count = count;
-  call.scratch = scratch.get();
+  call.scratch = reserve_scratch();
   HWY_DYNAMIC_DISPATCH(reduce_call)(call);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one reduction: many ranks' arrays combined in tree order, whatever carried them here. Both backends call it, so
-// both give the same bits.
+// The one reduction: arrays combined in tree order, whatever carried them here. Every backend and the reducer call it,
+// so all give the same bits.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -11,21 +11,26 @@
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/comm/replicas.h"
 
 namespace lockstep::comm {
-
-/// The rank at which tree(lo, hi) splits: lo + the largest power of two below hi - lo. Only for hi - lo > 1.
-[[nodiscard]] int tree_split(int lo, int hi);
 
 struct Reduction {
   c10::ScalarType dtype = c10::ScalarType::Float;
   ReduceOp op = ReduceOp::kSum;
+  int divisor = 1;  ///< of a mean
 };
 
-/// Combines `count` elements of sources[0..W-1] in tree order and writes the result to every destination. A destination
-/// may be one of the sources (the same address); other overlap is not allowed. float16 and bfloat16 go through float32
-/// with one final rounding. Source: tree(lo, hi) of DESIGN, "Reduction order".
-void tree_reduce(const Reduction& reduction, const std::vector<const std::byte*>& sources,
+/// One array to combine, and the replicas (or ranks) that it already is the sum of: a whole subtree.
+struct TreeLeaf {
+  const std::byte* data = nullptr;
+  ReplicaSpan span;
+};
+
+/// Combines `count` elements of all leaves in tree order and writes the result to every destination. The leaves come
+/// from left to right and together make up one subtree. A destination may be one of the leaves (the same address);
+/// other overlap is not allowed. float16 and bfloat16 go through float32 with one final rounding.
+void tree_reduce(const Reduction& reduction, const std::vector<TreeLeaf>& leaves,
                  const std::vector<std::byte*>& destinations, std::int64_t count);
 
 /// The dtypes that tree_reduce knows.

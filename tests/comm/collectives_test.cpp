@@ -54,6 +54,45 @@ void sweep_all_reduce(Job& job) {
   }
 }
 
+/// This rank's partial sums of what its replicas hold, a row each.
+at::Tensor partial_sums(Job& job, const std::vector<at::Tensor>& inputs) {
+  const auto replicas = static_cast<int>(inputs.size());
+  const ReplicaSpan block = replicas_of_rank(job.rank(), job.world_size(), replicas);
+  std::vector<at::Tensor> rows;
+  for (const ReplicaSpan& span : whole_subtrees(block, replicas)) {
+    rows.push_back(model_tree(inputs, span.begin, span.end, ReduceOp::kSum));
+  }
+  return at::stack(rows);
+}
+
+void sweep_replicas(Job& job) {
+  for (const int replicas : {job.world_size(), job.world_size() + 1, 2 * job.world_size() + 3}) {
+    for (const std::int64_t count : {0, 3, 1000, 200'001}) {
+      std::vector<at::Tensor> inputs;
+      for (int r = 0; r < replicas; ++r) inputs.push_back(random_values(at::kFloat, count, r));
+      const at::Tensor expected = model(inputs, ReduceOp::kMean);
+      const at::Tensor rows = partial_sums(job, inputs);
+      const at::Tensor bucket = job.group().allocate_bucket(rows.numel(), at::kFloat).view(rows.sizes());
+      bucket.copy_(rows);
+      const ReduceOptions options{.op = ReduceOp::kMean, .replicas = replicas};
+      job.group().all_reduce(rows, options).wait();
+      job.group().all_reduce(bucket, options).wait();
+      ASSERT_TRUE(same_bits(rows[0], expected)) << replicas << " replicas, " << count << " elements";
+      ASSERT_TRUE(same_bits(bucket[0], expected)) << "in a bucket: " << replicas << " replicas of " << count;
+    }
+  }
+}
+
+void sweep_inexact(Job& job) {
+  const int replicas = job.world_size() + 2;
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    const ReplicaSpan block = replicas_of_rank(job.rank(), job.world_size(), replicas);
+    const at::Tensor mine = at::full({1, 5000}, block.size(), dtype);
+    job.group().all_reduce(mine, {.op = ReduceOp::kMean, .replicas = replicas, .exact = false}).wait();
+    ASSERT_TRUE(at::allclose(mine, at::ones_like(mine))) << dtype;
+  }
+}
+
 void sweep_copies(Job& job) {
   std::vector<at::ScalarType> dtypes = kDtypes;
   for (const auto dtype : {at::kByte, at::kChar, at::kShort, at::kBool}) dtypes.push_back(dtype);
@@ -122,6 +161,8 @@ void check_refusals(Job& job) {
 
 void everything(Job& job) {
   sweep_all_reduce(job);
+  sweep_replicas(job);
+  sweep_inexact(job);
   sweep_copies(job);
   check_strided(job);
   check_overlap(job);
@@ -177,6 +218,17 @@ RANKS_TEST(Buckets, OutliveTheirJob, 2) {
   job = Job();
   bucket.fill_(3);
   EXPECT_EQ(bucket.sum().item<float>(), 3000);
+}
+
+RANKS_TEST(AllReduce, NamesTheRowsThatItNeeds, 2) {
+  const at::Tensor rows = at::zeros({2, 4});
+  try {
+    job.group().all_reduce(rows, {.replicas = 4}).wait();
+    ADD_FAILURE() << "two rows were taken on a rank with one whole subtree";
+  } catch (const UsageError& error) {
+    EXPECT_NE(error.message().find("2 rows on rank"), std::string::npos) << error.message();
+  }
+  EXPECT_THROW(job.group().all_reduce(rows, {.replicas = 1}).wait(), UsageError);
 }
 
 TEST(Job, IsOfNoUseBeforeInit) {

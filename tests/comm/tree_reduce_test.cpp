@@ -12,31 +12,22 @@
 namespace lockstep::comm {
 namespace {
 
-TEST(TreeOrder, SplitsAtTheLargestPowerOfTwoBelow) {
-  EXPECT_EQ(tree_split(0, 2), 1);
-  EXPECT_EQ(tree_split(0, 3), 2);
-  EXPECT_EQ(tree_split(0, 4), 2);
-  EXPECT_EQ(tree_split(0, 5), 4);
-  EXPECT_EQ(tree_split(0, 8), 4);
-  EXPECT_EQ(tree_split(4, 7), 6);
-}
-
 TEST(TreeReduce, HasTheBitsOfTheModelForEveryDtypeOpAndWorld) {
   for (const auto dtype : kDtypes) {
     for (const ReduceOp op : ops_for(dtype)) {
       for (const int world : {1, 2, 3, 4, 5, 7, 8, 13}) {
         const std::int64_t count = 4099;  // two blocks and an odd rest
         std::vector<at::Tensor> inputs;
-        std::vector<const std::byte*> sources;
+        std::vector<TreeLeaf> leaves;
         for (int rank = 0; rank < world; ++rank) {
           inputs.push_back(random_values(dtype, count, rank));
-          sources.push_back(static_cast<const std::byte*>(inputs.back().data_ptr()));
+          leaves.push_back({static_cast<const std::byte*>(inputs.back().data_ptr()), {rank, rank + 1}});
         }
         const at::Tensor expected = model(inputs, op);
         // The second destination is one of the sources, as in a bucket.
         at::Tensor out = at::empty({count}, dtype);
         auto* in_place = static_cast<std::byte*>(inputs.front().data_ptr());
-        tree_reduce({dtype, op}, sources, {static_cast<std::byte*>(out.data_ptr()), in_place}, count);
+        tree_reduce({dtype, op, world}, leaves, {static_cast<std::byte*>(out.data_ptr()), in_place}, count);
         EXPECT_TRUE(same_bits(out, expected)) << dtype << " op " << static_cast<int>(op) << " world " << world;
         EXPECT_TRUE(same_bits(inputs.front(), expected));
       }
@@ -53,7 +44,8 @@ TEST(TreeReduce, ConvertsEveryHalfAndRoundsEveryEdgeLikeLibtorch) {
     const at::Tensor other = all.flip(0).contiguous();
     at::Tensor out = at::empty({65536}, dtype);
     tree_reduce({dtype, ReduceOp::kSum},
-                {static_cast<const std::byte*>(all.data_ptr()), static_cast<const std::byte*>(other.data_ptr())},
+                {{static_cast<const std::byte*>(all.data_ptr()), {0, 1}},
+                 {static_cast<const std::byte*>(other.data_ptr()), {1, 2}}},
                 {static_cast<std::byte*>(out.data_ptr())}, 65536);
     const at::Tensor expected = (all.to(at::kFloat) + other.to(at::kFloat)).to(dtype);
     const at::Tensor numbers = expected.isnan().logical_not();
@@ -68,7 +60,8 @@ TEST(TreeReduce, LetsANotANumberWinMinAndMax) {
     float a[] = {nan, 1, 2};
     float b[] = {1, nan, 3};
     float out[3];
-    tree_reduce({at::kFloat, op}, {reinterpret_cast<std::byte*>(a), reinterpret_cast<std::byte*>(b)},
+    tree_reduce({at::kFloat, op},
+                {{reinterpret_cast<std::byte*>(a), {0, 1}}, {reinterpret_cast<std::byte*>(b), {1, 2}}},
                 {reinterpret_cast<std::byte*>(out)}, 3);
     EXPECT_TRUE(std::isnan(out[0]));
     EXPECT_TRUE(std::isnan(out[1]));

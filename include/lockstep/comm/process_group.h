@@ -19,6 +19,13 @@ enum class ReduceOp { kSum, kMean, kMin, kMax };
 
 struct ReduceOptions {
   ReduceOp op = ReduceOp::kSum;
+  /// Not 0: combines over so many replicas, several of which may live on one rank (replicas.h). The tensor's first
+  /// dimension then holds this rank's partial sums, one row for each of its whole subtrees; the result is the first row
+  /// on every rank, and what the other rows hold afterwards is not defined.
+  int replicas = 0;
+  /// false: any order of additions that is fast, so that bits may depend on the world size. A rank then has one row,
+  /// the sum of its replicas.
+  bool exact = true;
 };
 
 /// The ranks of a job, talking. Every rank calls the same collectives in the same order with the same shapes and
@@ -43,8 +50,9 @@ class ProcessGroup {
   /// Blocks: no.
   /// Cost: `shm`: each byte is read once and written once per rank, without a copy when `tensor` lies in a bucket of
   ///       allocate_bucket() on every rank. `gloo`: 2 (W-1)/W of the bytes sent.
-  /// Throws: UsageError for a dtype other than float32, bfloat16, float16, float64, int32, int64; or a mean of
-  /// integers. Example: group.all_reduce(gradient, {.op = ReduceOp::kMean}).wait();
+  /// Throws: UsageError for a dtype other than float32, bfloat16, float16, float64, int32, int64; a mean of integers;
+  /// or another number of rows than this rank has partial sums. Example: group.all_reduce(gradient, {.op =
+  /// ReduceOp::kMean}).wait();
   virtual Work all_reduce(const at::Tensor& tensor, const ReduceOptions& options) = 0;
   Work all_reduce(const at::Tensor& tensor) { return all_reduce(tensor, ReduceOptions{}); }
 

@@ -33,6 +33,8 @@ namespace {
 
 // Up to here every rank sends all to all and reduces everything: one exchange instead of two.
 constexpr std::size_t kOnePassBytes = std::size_t{32} << 10;
+// One message per partial sum: a rank of 2^12 replicas has no more.
+constexpr std::uint64_t kMostMessages = 32;
 // How long a rank looks for the others after a failure, to tell who it is that does not answer.
 constexpr auto kRollCall = std::chrono::milliseconds(1000);
 // How long it stays for the others to finish theirs: it may be the one that serves the store.
@@ -161,57 +163,86 @@ class GlooBackend final : public Backend {
 
   void all_reduce(const Collective& collective) {
     if (collective.bytes == 0) return;
-    if (collective.bytes <= kOnePassBytes) return reduce_range(collective, 0, collective.what.numel);
-    const auto share = (collective.what.numel + world_.size - 1) / world_.size;
-    const auto item = collective.item_bytes;
-    const auto place = [&](int rank) {
-      const std::int64_t begin = std::min(collective.what.numel, share * rank);
-      const std::int64_t end = std::min(collective.what.numel, begin + share);
-      return Message{rank, collective.data + static_cast<std::size_t>(begin) * item,
-                     static_cast<std::size_t>(end - begin) * item};
+    if (collective.what.exact == 0 && has_ring(collective)) return reduce_in_ring(collective);
+    const std::int64_t numel = collective.what.numel;
+    if (collective.bytes <= kOnePassBytes) return exchange_and_reduce(collective, [&](int) { return Range{0, numel}; });
+    const auto share = (numel + world_.size - 1) / world_.size;
+    const auto slice = [&](int rank) {
+      const std::int64_t begin = std::min(numel, share * rank);
+      return Range{begin, std::min(numel, begin + share)};
     };
-    scatter_reduce(collective, place);
+    exchange_and_reduce(collective, slice);
     std::vector<Message> sends;
     std::vector<Message> receives;
     for (const int rank : others()) {
-      Message mine = place(world_.rank);
-      mine.rank = rank;
-      sends.push_back(mine);
-      receives.push_back(place(rank));
+      sends.push_back(message(collective, rank, slice(world_.rank), 0));
+      receives.push_back(message(collective, rank, slice(rank), 0));
     }
     exchange(sends, receives, collective);
   }
 
-  /// Everybody sends `place(r)` to rank r, which reduces it.
-  template <class Place>
-  void scatter_reduce(const Collective& collective, const Place& place) {
-    const Message mine = place(world_.rank);
-    std::vector<Message> sends;
-    for (const int rank : others()) sends.push_back(place(rank));
-    gather_and_reduce(collective, mine, sends);
+  /// Elements of a row.
+  struct Range {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+
+  static Message message(const Collective& collective, int rank, Range range, int row) {
+    const auto at = static_cast<std::size_t>(row) * collective.bytes +
+                    static_cast<std::size_t>(range.begin) * collective.item_bytes;
+    return {rank, collective.data + at, static_cast<std::size_t>(range.end - range.begin) * collective.item_bytes};
   }
 
-  void reduce_range(const Collective& collective, std::int64_t begin, std::int64_t end) {
-    const Message all{world_.rank, collective.data + static_cast<std::size_t>(begin) * collective.item_bytes,
-                      static_cast<std::size_t>(end - begin) * collective.item_bytes};
+  /// Sends to each rank r the elements slice(r) of all rows; combines what all have for this rank's into its first row.
+  template <class Slice>
+  void exchange_and_reduce(const Collective& collective, const Slice& slice) {
+    const std::vector<Piece> pieces = pieces_of(collective.what, world_.size);
+    const Message mine = message(collective, world_.rank, slice(world_.rank), 0);
+    scratch_.resize(mine.bytes * pieces.size());
     std::vector<Message> sends;
-    for (const int rank : others()) sends.push_back({rank, all.data, all.bytes});
-    gather_and_reduce(collective, all, sends);
-  }
-
-  /// Receives the others' versions of `mine` and reduces all of them into it.
-  void gather_and_reduce(const Collective& collective, const Message& mine, const std::vector<Message>& sends) {
-    scratch_.resize(mine.bytes * static_cast<std::size_t>(world_.size - 1));
-    std::vector<const std::byte*> sources(static_cast<std::size_t>(world_.size), mine.data);
-    std::vector<Message> receives;
     for (const int rank : others()) {
-      std::byte* place = scratch_.data() + mine.bytes * receives.size();
-      sources[static_cast<std::size_t>(rank)] = place;
-      receives.push_back({rank, place, mine.bytes});
+      for (int row = 0; row < collective.rows; ++row) sends.push_back(message(collective, rank, slice(rank), row));
+    }
+    std::vector<Message> receives;
+    std::vector<TreeLeaf> leaves;
+    for (const Piece& piece : pieces) {
+      std::byte* place = piece.rank == world_.rank ? message(collective, 0, slice(world_.rank), piece.row).data
+                                                   : scratch_.data() + mine.bytes * leaves.size();
+      if (piece.rank != world_.rank) receives.push_back({piece.rank, place, mine.bytes});
+      leaves.push_back({place, piece.span});
     }
     exchange(sends, receives, collective);
-    tree_reduce({dtype_of(collective.what), op_of(collective.what)}, sources, {mine.data},
-                static_cast<std::int64_t>(mine.bytes / collective.item_bytes));
+    tree_reduce({dtype_of(collective.what), op_of(collective.what), divisor_of(collective.what, world_.size)}, leaves,
+                {mine.data}, slice(world_.rank).end - slice(world_.rank).begin);
+  }
+
+  static bool has_ring(const Collective& collective) {
+    const ReduceOp op = op_of(collective.what);
+    return (op == ReduceOp::kSum || op == ReduceOp::kMean) && dtype_of(collective.what) != at::kBFloat16;
+  }
+
+  /// Gloo's own all_reduce, for those who do not need the bits.
+  void reduce_in_ring(const Collective& collective) {
+    const NoSigpipe guard;
+    std::vector<at::Tensor> tensors = {
+        at::from_blob(collective.data, {collective.what.numel}, dtype_of(collective.what))};
+    try {
+      c10d::AllreduceOptions options;
+      options.timeout = time_left(collective);
+      group_->allreduce(tensors, options)->wait(time_left(collective));
+    } catch (const std::exception& problem) {
+      log::debug("gloo: {}", problem.what());
+      throw_failure(collective, (world_.rank + 1) % world_.size);
+    }
+    if (op_of(collective.what) == ReduceOp::kMean) {
+      tree_reduce({dtype_of(collective.what), ReduceOp::kMean, divisor_of(collective.what, world_.size)},
+                  {{collective.data, {0, 1}}}, {collective.data}, collective.what.numel);
+    }
+  }
+
+  static std::chrono::milliseconds time_left(const Collective& collective) {
+    const auto left = collective.deadline - std::chrono::steady_clock::now();
+    return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left), std::chrono::milliseconds(1));
   }
 
   // The root sends to each: a tree saves time only in worlds larger than data-parallel starts need.
@@ -236,15 +267,20 @@ class GlooBackend final : public Backend {
     }
   }
 
+  /// Of the n-th message between two ranks in one exchange.
+  int tag_of(std::uint64_t n) const { return static_cast<int>((exchanges_ * kMostMessages + n) & 0x3FFFFFFF); }
+
   void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives, const Collective& collective) {
     const NoSigpipe guard;
-    const int tag = static_cast<int>(++exchanges_ & 0x3FFFFFFF);
+    ++exchanges_;
     std::vector<std::pair<int, c10::intrusive_ptr<c10d::Work>>> works;
     int rank = world_.rank;
     try {
       for (const bool receiving : {true, false}) {
+        std::vector<std::uint64_t> count(static_cast<std::size_t>(world_.size));
         for (const Message& message : receiving ? receives : sends) {
           rank = message.rank;
+          const int tag = tag_of(count[static_cast<std::size_t>(rank)]++);
           if (message.bytes == 0) continue;
           std::vector<at::Tensor> bytes = {
               at::from_blob(message.data, {static_cast<std::int64_t>(message.bytes)}, at::kByte)};
@@ -253,9 +289,7 @@ class GlooBackend final : public Backend {
       }
       for (const auto& [peer, work] : works) {
         rank = peer;
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(collective.deadline -
-                                                                                std::chrono::steady_clock::now());
-        work->wait(std::max(left, std::chrono::milliseconds(1)));
+        work->wait(time_left(collective));
       }
     } catch (const std::exception& problem) {
       log::debug("gloo: {}", problem.what());

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/tree_reduce.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -33,7 +32,8 @@ Announcement& ShmBackend::announcement(int rank, const Collective& collective) {
 void ShmBackend::announce(const Collective& collective) {
   Announcement& mine = announcement(world_.rank, collective);
   mine.what = collective.what;
-  mine.offset = collective.bytes == 0 ? kNowhere : segment_->offset_of(collective.data, collective.bytes);
+  const std::size_t bytes = collective.bytes * static_cast<std::size_t>(collective.rows);
+  mine.offset = bytes == 0 ? kNowhere : segment_->offset_of(collective.data, bytes);
 }
 
 void ShmBackend::meet_and_compare(const Collective& collective) {
@@ -71,19 +71,32 @@ void ShmBackend::run(const Collective& collective) {
 }
 
 void ShmBackend::all_reduce(const Collective& collective) {
-  if (collective.bytes <= kOnePassBytes) return reduce_in_one_pass(collective);
+  const std::vector<Piece> pieces = pieces_of(collective.what, world_.size);
+  const std::size_t most = collective.bytes * static_cast<std::size_t>(most_rows(pieces));
+  if (collective.bytes <= kOnePassBytes && most <= kStagingBytes) return reduce_in_one_pass(collective, pieces);
   meet_and_compare(collective);
-  if (all_in_place(collective)) return reduce_in_place(collective);
-  reduce_through_staging(collective);
+  if (all_in_place(collective)) return reduce_in_place(collective, pieces);
+  reduce_through_staging(collective, pieces);
 }
 
-void ShmBackend::reduce_in_one_pass(const Collective& collective) {
+Reduction ShmBackend::reduction(const Collective& collective) const {
+  return {dtype_of(collective.what), op_of(collective.what), divisor_of(collective.what, world_.size)};
+}
+
+void ShmBackend::reduce_in_one_pass(const Collective& collective, const std::vector<Piece>& pieces) {
   const std::uint64_t parity = staging_uses_++;
-  if (collective.bytes > 0) std::memcpy(segment_->staging(world_.rank, parity), collective.data, collective.bytes);
+  if (collective.bytes > 0) {
+    std::memcpy(segment_->staging(world_.rank, parity), collective.data,
+                collective.bytes * static_cast<std::size_t>(collective.rows));
+  }
   meet_and_compare(collective);
-  std::vector<const std::byte*> sources;
-  for (int rank = 0; rank < world_.size; ++rank) sources.push_back(segment_->staging(rank, parity));
-  tree_reduce({dtype_of(collective.what), op_of(collective.what)}, sources, {collective.data}, collective.what.numel);
+  std::vector<TreeLeaf> leaves;
+  leaves.reserve(pieces.size());
+  for (const Piece& piece : pieces) {
+    const std::size_t row = static_cast<std::size_t>(piece.row) * collective.bytes;
+    leaves.push_back({segment_->staging(piece.rank, parity) + row, piece.span});
+  }
+  tree_reduce(reduction(collective), leaves, {collective.data}, collective.what.numel);
 }
 
 ShmBackend::Range ShmBackend::slice(std::int64_t numel, std::size_t item_bytes, int rank) const {
@@ -93,35 +106,42 @@ ShmBackend::Range ShmBackend::slice(std::int64_t numel, std::size_t item_bytes, 
   return {std::min(numel, share * rank), std::min(numel, share * (rank + 1))};
 }
 
-void ShmBackend::reduce_in_place(const Collective& collective) {
+void ShmBackend::reduce_in_place(const Collective& collective, const std::vector<Piece>& pieces) {
   const Range mine = slice(collective.what.numel, collective.item_bytes, world_.rank);
-  std::vector<const std::byte*> sources;
+  const std::size_t at = static_cast<std::size_t>(mine.begin) * collective.item_bytes;
+  std::vector<TreeLeaf> leaves;
   std::vector<std::byte*> destinations;
-  for (int rank = 0; rank < world_.size; ++rank) {
-    std::byte* data = segment_->region(rank) + announcement(rank, collective).offset +
-                      static_cast<std::size_t>(mine.begin) * collective.item_bytes;
-    sources.push_back(data);
-    destinations.push_back(data);
+  for (const Piece& piece : pieces) {
+    std::byte* data = segment_->region(piece.rank) + announcement(piece.rank, collective).offset + at;
+    if (piece.row == 0) destinations.push_back(data);
+    leaves.push_back({data + static_cast<std::size_t>(piece.row) * collective.bytes, piece.span});
   }
-  tree_reduce({dtype_of(collective.what), op_of(collective.what)}, sources, destinations, mine.end - mine.begin);
+  tree_reduce(reduction(collective), leaves, destinations, mine.end - mine.begin);
   barrier_.meet(collective);
 }
 
-void ShmBackend::reduce_through_staging(const Collective& collective) {
+void ShmBackend::reduce_through_staging(const Collective& collective, const std::vector<Piece>& pieces) {
   const auto item = collective.item_bytes;
-  const auto chunk = static_cast<std::int64_t>(kStagingBytes / item);
+  const auto rows = static_cast<std::size_t>(most_rows(pieces));
+  const auto chunk = static_cast<std::int64_t>(kStagingBytes / item / rows);
   for (std::int64_t begin = 0; begin < collective.what.numel; begin += chunk) {
     const std::int64_t count = std::min(chunk, collective.what.numel - begin);
+    const std::size_t bytes = static_cast<std::size_t>(count) * item;
     const std::uint64_t parity = staging_uses_++;
     std::byte* data = collective.data + static_cast<std::size_t>(begin) * item;
-    std::memcpy(segment_->staging(world_.rank, parity), data, static_cast<std::size_t>(count) * item);
+    for (std::size_t row = 0; row < static_cast<std::size_t>(collective.rows); ++row) {
+      std::memcpy(segment_->staging(world_.rank, parity) + row * bytes, data + row * collective.bytes, bytes);
+    }
     barrier_.meet(collective);
     const Range mine = slice(count, item, world_.rank);
     const auto at = static_cast<std::size_t>(mine.begin) * item;
-    std::vector<const std::byte*> sources;
-    for (int rank = 0; rank < world_.size; ++rank) sources.push_back(segment_->staging(rank, parity) + at);
-    tree_reduce({dtype_of(collective.what), op_of(collective.what)}, sources,
-                {segment_->staging(world_.rank, parity) + at, data + at}, mine.end - mine.begin);
+    std::vector<TreeLeaf> leaves;
+    for (const Piece& piece : pieces) {
+      const std::size_t row = static_cast<std::size_t>(piece.row) * bytes;
+      leaves.push_back({segment_->staging(piece.rank, parity) + row + at, piece.span});
+    }
+    tree_reduce(reduction(collective), leaves, {segment_->staging(world_.rank, parity) + at, data + at},
+                mine.end - mine.begin);
     barrier_.meet(collective);
     for (int rank = 0; rank < world_.size; ++rank) {
       if (rank == world_.rank) continue;

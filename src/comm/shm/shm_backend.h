@@ -8,6 +8,7 @@
 #include "comm/backend.h"
 #include "comm/shm/barrier.h"
 #include "comm/shm/connect.h"
+#include "comm/tree_reduce.h"
 
 namespace lockstep::comm {
 
@@ -46,9 +47,10 @@ class ShmBackend final : public Backend {
   void meet_and_compare(const Collective& collective);
   [[nodiscard]] bool all_in_place(const Collective& collective);
   void all_reduce(const Collective& collective);
-  void reduce_in_one_pass(const Collective& collective);
-  void reduce_in_place(const Collective& collective);
-  void reduce_through_staging(const Collective& collective);
+  [[nodiscard]] Reduction reduction(const Collective& collective) const;
+  void reduce_in_one_pass(const Collective& collective, const std::vector<Piece>& pieces);
+  void reduce_in_place(const Collective& collective, const std::vector<Piece>& pieces);
+  void reduce_through_staging(const Collective& collective, const std::vector<Piece>& pieces);
   void broadcast(const Collective& collective);
   void all_gather(const Collective& collective);
   [[nodiscard]] Announcement& announcement(int rank, const Collective& collective);

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where replicas live and in which order their values are added. Pure functions: every rank works them out alone.
+//
+// A run has `replicas` data-parallel replicas on `world` ranks, world <= replicas. Sums over replicas go in the order
+// of tree(0, replicas), where tree(lo, hi) = tree(lo, middle) + tree(middle, hi) and middle = lo + the largest power of
+// two below hi - lo. A rank holds a block of neighbouring replicas; the sums of the largest whole subtrees in its block
+// are all that the others need of it. So the order of additions, and with it every bit, does not depend on the world
+// size.
+#pragma once
+
+#include <vector>
+
+namespace lockstep {
+
+/// The replicas begin, begin + 1, ..., end - 1.
+struct ReplicaSpan {
+  int begin = 0;
+  int end = 0;
+
+  [[nodiscard]] int size() const noexcept { return end - begin; }
+  bool operator==(const ReplicaSpan&) const = default;
+};
+
+/// Where tree(lo, hi) splits: lo + the largest power of two below hi - lo. Only for hi - lo > 1.
+[[nodiscard]] int tree_split(int lo, int hi);
+
+/// The replicas of `rank`: those r with floor(r * world / replicas) == rank. Never empty where world <= replicas.
+[[nodiscard]] ReplicaSpan replicas_of_rank(int rank, int world, int replicas);
+
+/// The largest subtrees of tree(0, replicas) that lie wholly in `block`, from left to right.
+[[nodiscard]] std::vector<ReplicaSpan> whole_subtrees(ReplicaSpan block, int replicas);
+
+/// Partial sums while a rank's replicas finish one after another: `stack` holds the whole subtrees of those before
+/// `replica`; the result those with it. The entries that went into the last one are the last
+/// stack.size() - result.size() + 1 of `stack`.
+[[nodiscard]] std::vector<ReplicaSpan> push_replica(std::vector<ReplicaSpan> stack, int replica, int replicas);
+
+}  // namespace lockstep
