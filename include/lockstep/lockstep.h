@@ -21,5 +21,6 @@
 #include "lockstep/optim/schedule.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/function_task.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/trainer.h"

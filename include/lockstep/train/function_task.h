@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// FunctionTask: a Task from functions, for who would rather not write a class. What needs more (counts that are no
+// means, a report) overrides the methods of FunctionTask or of Task.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <c10/util/Type.h>
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/train/task.h"
+
+namespace lockstep {
+
+namespace train {
+
+using ForwardCall = std::function<at::Tensor(torch::nn::Module&, const Batch&)>;
+
+/// Throws: UsageError naming both types, always.
+[[noreturn]] void throw_other_model(const char* wanted, const torch::nn::Module& model);
+
+/// `model` as what it is. Throws: UsageError where it is something else.
+template <class Net>
+Net& model_as(torch::nn::Module& model) {
+  // Not static_cast: libtorch's modules inherit virtually.
+  auto* net = dynamic_cast<Net*>(&model);
+  if (net == nullptr) throw_other_model(c10::demangle_type<Net>(), model);
+  return *net;
+}
+
+template <class Net>
+concept CalledWithData = requires(Net& net, const at::Tensor& data) {
+  { net.forward(data) } -> std::convertible_to<at::Tensor>;
+};
+
+/// How a function that makes a network becomes the parts of a Task.
+struct ModelFunction {
+  std::function<std::shared_ptr<torch::nn::Module>()> make;
+  ForwardCall forward;  ///< calls the network with batch.data; empty where it cannot be called so
+  std::string type;     ///< the network's class
+
+  ModelFunction() = default;
+  template <std::invocable F>
+  ModelFunction(F function) {  // NOLINT(google-explicit-constructor): `.model = [] { return Net(); }`
+    using Net = parallel::SharedModule<std::invoke_result_t<F&>>;
+    make = [call = std::move(function)]() mutable -> std::shared_ptr<torch::nn::Module> {
+      return parallel::share_module(call());
+    };
+    if constexpr (CalledWithData<Net>) {
+      forward = [](torch::nn::Module& model, const Batch& batch) -> at::Tensor {
+        return model_as<Net>(model).forward(batch.data);
+      };
+    }
+    type = c10::demangle_type<Net>();
+  }
+};
+
+/// A user's forward, whose first parameter may be the network's own type.
+struct ForwardFunction {
+  ForwardCall call;
+
+  ForwardFunction() = default;
+  template <class F>
+  requires requires(F function) { std::function(function); }
+  ForwardFunction(F function)  // NOLINT(google-explicit-constructor): `.forward = [](Net& net, const Batch& b) {...}`
+      : call(with_type(std::function(std::move(function)))) {}
+
+ private:
+  template <class Result, class Net>
+  static ForwardCall with_type(std::function<Result(Net&, const Batch&)> function) {
+    return [call = std::move(function)](torch::nn::Module& model, const Batch& batch) -> at::Tensor {
+      return call(model_as<Net>(model), batch);
+    };
+  }
+};
+
+}  // namespace train
+
+/// A figure of an evaluation: the mean over all samples.
+struct MetricFunction {
+  std::string name;
+  /// One value per sample of the batch, or their mean; of any type, also bool.
+  std::function<at::Tensor(const at::Tensor& output, const Batch& batch)> values;
+  bool lower_is_better = false;
+};
+
+/// What a task is made of. Outputs reach `loss` and `metrics` in float32, whatever amp is.
+struct TaskOptions {
+  /// Makes the network with fresh weights: a module by value, a std::shared_ptr to one, or a ModuleHolder.
+  train::ModelFunction model = {};
+  /// The samples of data.train and data.test, by what these settings say: a folder, or any word of yours.
+  std::function<DatasetHandle(const std::string& folder)> dataset = nullptr;
+  /// A scalar: the mean over the batch's samples.
+  std::function<at::Tensor(const at::Tensor& output, const Batch& batch)> loss = nullptr;
+
+  // May stay out.
+  /// (Net&, const Batch&) -> at::Tensor; without it the network is called with batch.data.
+  train::ForwardFunction forward = {};
+  /// The first one stands in the progress lines; the mean "loss" always comes last.
+  std::vector<MetricFunction> metrics = {};
+  std::string name = {};  ///< in the banner; without it the class of the network
+};
+
+/// A Task that keeps nothing but the functions it was given.
+/// Example: lockstep::FunctionTask task({.model = [] { return Net(); },
+///                                       .dataset = [](const std::string& folder) { return lines(folder); },
+///                                       .loss = [](const at::Tensor& output, const lockstep::Batch& batch) {
+///                                         return torch::mse_loss(output, batch.target);
+///                                       }});
+class FunctionTask : public Task {
+ public:
+  /// Throws: UsageError naming what is missing, or the metric whose name is taken.
+  explicit FunctionTask(TaskOptions options);
+
+  [[nodiscard]] std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
+  [[nodiscard]] std::shared_ptr<torch::nn::Module> make_model() override;
+  [[nodiscard]] at::Tensor forward(torch::nn::Module& model, const Batch& batch) override;
+  [[nodiscard]] at::Tensor loss(const at::Tensor& output, const Batch& batch) override;
+  [[nodiscard]] at::Tensor count(const at::Tensor& output, const Batch& batch) override;
+  [[nodiscard]] std::vector<Metric> metrics(const at::Tensor& counts) const override;
+  [[nodiscard]] std::string model_name() const override;
+
+ private:
+  TaskOptions options_;
+};
+
+}  // namespace lockstep
