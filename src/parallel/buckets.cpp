@@ -1,15 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bucket memory and the order of reductions.
+// Bucket memory, partial sums of several replicas, and the order of reductions.
 #include "parallel/buckets.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+
+#include "lockstep/comm/tree_sum.h"
 #include "lockstep/tensor/flat_layout.h"
 
 namespace lockstep::parallel {
+namespace {
 
-Buckets::Buckets(const NamedTensors& parameters, std::vector<std::vector<std::size_t>> plan, ProcessGroup& group)
-    : views_(parameters.size()), bucket_of_(parameters.size()) {
+bool is_narrow(at::ScalarType dtype) { return dtype == at::kBFloat16 || dtype == at::kHalf; }
+
+/// How many rows the partial sums of `steps` need at most.
+std::int64_t most_rows(const std::vector<FoldStep>& steps) {
+  std::size_t most = 1;
+  for (const FoldStep& step : steps) most = std::max(most, step.first + step.spans.size() - 1);
+  return static_cast<std::int64_t>(std::max(most, steps.back().first + 1));
+}
+
+/// `gradient` with the type and strides of `place`.
+at::Tensor in_layout_of(const at::Tensor& place, const at::Tensor& gradient) {
+  if (gradient.strides() == place.strides() && gradient.scalar_type() == place.scalar_type()) return gradient;
+  return at::empty_strided(place.sizes(), place.strides(), place.options()).copy_(gradient);
+}
+
+}  // namespace
+
+std::vector<FoldStep> fold_steps(const ReplicaLayout& layout) {
+  std::vector<FoldStep> steps;
+  std::vector<ReplicaSpan> stack;
+  for (int replica = layout.block.begin; replica < layout.block.end; ++replica) {
+    std::vector<ReplicaSpan> before = stack;
+    if (layout.exact) {
+      stack = push_replica(before, replica, layout.replicas);
+    } else {
+      stack = {{layout.block.begin, replica + 1}};
+    }
+    FoldStep step{.first = stack.size() - 1};
+    step.spans.assign(before.begin() + static_cast<std::ptrdiff_t>(step.first), before.end());
+    step.spans.push_back({replica, replica + 1});
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+Buckets::Buckets(const NamedTensors& parameters, std::vector<std::vector<std::size_t>> plan,
+                 const ReplicaLayout& layout, ProcessGroup& group)
+    : layout_(layout),
+      folds_(layout.has_rows() ? fold_steps(layout) : std::vector<FoldStep>{}),
+      views_(parameters.size()),
+      rows_(parameters.size()),
+      bucket_of_(parameters.size()) {
   for (auto& members : plan) {
     NamedTensors items;
     for (const std::size_t index : members) {
@@ -17,17 +63,32 @@ Buckets::Buckets(const NamedTensors& parameters, std::vector<std::vector<std::si
       bucket_of_[index] = buckets_.size();
     }
     const at::Tensor& any = items.front().second;
-    const tensor::FlatLayout layout = tensor::flat_layout(items, any.scalar_type());
+    const tensor::FlatLayout flat = tensor::flat_layout(items, any.scalar_type());
     Bucket bucket;
-    bucket.buffer = any.device().is_cpu() ? group.allocate_bucket(layout.numel, any.scalar_type())
-                                          : at::zeros({layout.numel}, any.options().requires_grad(false));
+    allocate(bucket, any, flat.numel, group);
     for (std::size_t i = 0; i < members.size(); ++i) {
-      views_[members[i]] = tensor::flat_view(bucket.buffer, layout.slots[i]);
+      const at::Tensor& result = bucket.narrow.defined() ? bucket.narrow : bucket.buffer.view({-1});
+      views_[members[i]] = tensor::flat_view(result, flat.slots[i]);
+      for (std::int64_t row = 0; layout.has_rows() && row < bucket.buffer.size(0); ++row) {
+        rows_[members[i]].push_back(tensor::flat_view(bucket.buffer[row], flat.slots[i]));
+      }
     }
     bucket.members = std::move(members);
     buckets_.push_back(std::move(bucket));
   }
   restart();
+}
+
+void Buckets::allocate(Bucket& bucket, const at::Tensor& any, std::int64_t numel, ProcessGroup& group) const {
+  const bool wide = layout_.has_rows() && is_narrow(any.scalar_type());
+  const at::ScalarType dtype = wide ? at::kFloat : any.scalar_type();
+  const std::int64_t rows = layout_.has_rows() ? most_rows(folds_) : 1;
+  bucket.buffer = any.device().is_cpu() ? group.allocate_bucket(rows * numel, dtype)
+                                        : at::zeros({rows * numel}, any.options().dtype(dtype).requires_grad(false));
+  if (wide) bucket.narrow = at::zeros({numel}, any.options().requires_grad(false));
+  if (layout_.has_rows()) bucket.buffer = bucket.buffer.view({rows, numel});
+  const auto published = layout_.has_rows() ? static_cast<std::int64_t>(folds_.back().first) + 1 : rows;
+  bucket.published = layout_.has_rows() ? bucket.buffer.narrow(0, 0, published) : bucket.buffer;
 }
 
 bool Buckets::has_plan(const std::vector<std::vector<std::size_t>>& plan) const {
@@ -38,6 +99,29 @@ bool Buckets::has_plan(const std::vector<std::vector<std::size_t>>& plan) const 
   return true;
 }
 
+void Buckets::fold(std::size_t parameter, std::size_t local, const at::Tensor& gradient) {
+  const std::vector<at::Tensor>& rows = rows_[parameter];
+  const FoldStep& step = folds_[local];
+  const at::Tensor& place = rows[step.first];
+  // Alone on one rank the last replica completes the mean; else all_reduce divides.
+  const bool divides = layout_.world == 1 && local + 1 == folds_.size();
+  if (step.spans.size() == 1 && !divides) {
+    place.copy_(gradient);
+    return;
+  }
+  if (!layout_.exact) {
+    place.add_(gradient);
+    if (divides) place.div_(layout_.replicas);
+    return;
+  }
+  std::vector<PartialSum> parts;
+  parts.reserve(step.spans.size());
+  for (std::size_t i = 0; i + 1 < step.spans.size(); ++i) parts.push_back({rows[step.first + i], step.spans[i]});
+  parts.push_back({in_layout_of(place, gradient), step.spans.back()});
+  if (divides) return tree_sum(parts, place, {.op = ReduceOp::kMean, .divisor = layout_.replicas});
+  tree_sum(parts, place);
+}
+
 void Buckets::restart() {
   works_.clear();
   missing_.clear();
@@ -46,13 +130,19 @@ void Buckets::restart() {
 
 void Buckets::arrived(std::size_t parameter, ProcessGroup& group) {
   --missing_[bucket_of_[parameter]];
+  const ReduceOptions options{.op = ReduceOp::kMean, .replicas = layout_.replicas, .exact = layout_.exact};
   while (works_.size() < buckets_.size() && missing_[works_.size()] == 0) {
-    works_.push_back(group.all_reduce(buckets_[works_.size()].buffer, {.op = ReduceOp::kMean}));
+    works_.push_back(layout_.world == 1 ? Work{} : group.all_reduce(buckets_[works_.size()].published, options));
   }
 }
 
 void Buckets::wait() {
-  for (Work& work : works_) work.wait();
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < works_.size(); ++i) {
+    works_[i].wait();
+    const Bucket& bucket = buckets_[i];
+    if (bucket.narrow.defined()) bucket.narrow.copy_(bucket.buffer[0]);
+  }
   works_.clear();
 }
 

@@ -6,15 +6,39 @@
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/comm/replicas.h"
 #include "lockstep/comm/work.h"
 #include "lockstep/tensor/named_tensors.h"
 
 namespace lockstep::parallel {
 
+/// Whose gradients a rank brings, and how they are combined.
+struct ReplicaLayout {
+  int replicas = 0;   ///< of the run; 0: the world size, one per rank
+  ReplicaSpan block;  ///< those of this rank
+  int world = 1;
+  bool exact = true;
+
+  /// Several replicas on some rank: partial sums have rows of their own.
+  [[nodiscard]] bool has_rows() const noexcept { return replicas != 0; }
+};
+
+/// What the gradient of one local replica is added to: rows `first`, first + 1, ... and the gradient itself make up the
+/// subtree that becomes row `first`.
+struct FoldStep {
+  std::size_t first = 0;
+  std::vector<ReplicaSpan> spans = {};  ///< of those rows, then of the replica
+};
+
+/// One step for each replica of the block, in order. Pure function.
+[[nodiscard]] std::vector<FoldStep> fold_steps(const ReplicaLayout& layout);
+
 /// One flat buffer and the parameters whose gradients lie in it.
 struct Bucket {
   std::vector<std::size_t> members = {};  ///< indices of parameters
-  at::Tensor buffer = {};
+  at::Tensor buffer = {};     ///< flat; with rows: [rows, elements], in float32 where the parameters are narrower
+  at::Tensor published = {};  ///< the part that is reduced; its first row receives the result
+  at::Tensor narrow = {};     ///< the result in the parameters' own type, where that is not the buffer's
 };
 
 /// All buckets of a model. Views have the parameters' own strides.
@@ -23,15 +47,21 @@ class Buckets {
   Buckets() = default;
   /// Memory comes from group.allocate_bucket(), so that all_reduce works in place; for device parameters from the
   /// device.
-  Buckets(const NamedTensors& parameters, std::vector<std::vector<std::size_t>> plan, ProcessGroup& group);
+  Buckets(const NamedTensors& parameters, std::vector<std::vector<std::size_t>> plan, const ReplicaLayout& layout,
+          ProcessGroup& group);
 
   [[nodiscard]] const std::vector<Bucket>& all() const { return buckets_; }
+  /// Where the parameter's gradient is found after wait().
   [[nodiscard]] const at::Tensor& view(std::size_t parameter) const { return views_[parameter]; }
   [[nodiscard]] bool has_plan(const std::vector<std::vector<std::size_t>>& plan) const;
 
+  /// Adds the gradient of the block's `local`-th replica to its partial sum, in tree order.
+  void fold(std::size_t parameter, std::size_t local, const at::Tensor& gradient);
+
   /// Forgets what arrived: a new backward begins.
   void restart();
-  /// `parameter`'s gradient is in its view; starts the all_reduce (mean) of each bucket that is full, in bucket order.
+  /// `parameter`'s gradient is complete on this rank; starts the all_reduce (mean) of each bucket that is full, in
+  /// bucket order.
   void arrived(std::size_t parameter, ProcessGroup& group);
   /// True when some bucket is being reduced and some is not yet.
   [[nodiscard]] bool is_halfway() const { return !works_.empty() && works_.size() < buckets_.size(); }
@@ -39,11 +69,16 @@ class Buckets {
   void wait();
 
  private:
+  void allocate(Bucket& bucket, const at::Tensor& any, std::int64_t numel, ProcessGroup& group) const;
+
+  ReplicaLayout layout_;
+  std::vector<FoldStep> folds_;
   std::vector<Bucket> buckets_;
-  std::vector<at::Tensor> views_;       ///< by parameter
-  std::vector<std::size_t> bucket_of_;  ///< by parameter
-  std::vector<std::size_t> missing_;    ///< by bucket
-  std::vector<Work> works_;             ///< of the first works_.size() buckets
+  std::vector<at::Tensor> views_;              ///< by parameter
+  std::vector<std::vector<at::Tensor>> rows_;  ///< by parameter: its place in each row of the buffer
+  std::vector<std::size_t> bucket_of_;         ///< by parameter
+  std::vector<std::size_t> missing_;           ///< by bucket
+  std::vector<Work> works_;                    ///< of the first works_.size() buckets
 };
 
 }  // namespace lockstep::parallel

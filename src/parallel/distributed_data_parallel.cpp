@@ -40,7 +40,8 @@ void require_positive(std::int64_t bytes, const char* name) {
 }  // namespace
 
 DdpCore::DdpCore(State state, ProcessGroup& group, const DdpOptions& options)
-    : broadcast_buffers_(options.broadcast_buffers) {
+    : broadcast_buffers_(options.broadcast_buffers &&
+                         (options.replicas == 0 || options.replicas == group.world_size())) {
   require_positive(options.first_bucket_bytes, "first_bucket_bytes");
   require_positive(options.bucket_bytes, "bucket_bytes");
   require_equal_models(state.parameters, state.buffers, group);
@@ -48,6 +49,7 @@ DdpCore::DdpCore(State state, ProcessGroup& group, const DdpOptions& options)
   copy_from_rank_zero(state.buffers, group);
   reducer_ = std::make_shared<Reducer>(trained(state.parameters), group, options);
   reducer_->attach();
+  buffers_of_.resize(static_cast<std::size_t>(reducer_->local_replicas()));
   for (const auto& [name, value] : state.parameters) {
     wrapped_.push_back({.name = name,
                         .value = value,
@@ -80,6 +82,30 @@ void DdpCore::before_forward(const State& now, bool training) {
   reducer_->before_forward();
   if (!training || !at::GradMode::is_enabled()) return;
   if (broadcast_buffers_ && sync()) copy_from_rank_zero(now.buffers, reducer_->group());
+}
+
+void DdpCore::enter_replica(int local, const NamedTensors& buffers) {
+  const int before = reducer_->replica();
+  if (local == before) return;
+  reducer_->enter_replica(local);
+  auto& outgoing = buffers_of_[static_cast<std::size_t>(before)];
+  const auto& incoming = buffers_of_[static_cast<std::size_t>(local)];
+  outgoing.clear();
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    at::Tensor buffer = buffers[i].second;
+    outgoing.push_back(buffer.detach());
+    // Another storage rather than other contents: backward would take those for a change of what it has saved.
+    buffer.set_data(i < incoming.size() ? incoming[i] : buffer.detach().clone());
+  }
+}
+
+void DdpCore::sync_buffers(const NamedTensors& buffers) {
+  enter_replica(0, buffers);
+  copy_from_rank_zero(buffers, reducer_->group());
+  for (std::size_t local = 1; local < buffers_of_.size(); ++local) {
+    buffers_of_[local].clear();
+    for (const auto& item : buffers) buffers_of_[local].push_back(item.second.detach().clone());
+  }
 }
 
 void DdpCore::set_sync(bool sync) { reducer_->set_sync(sync); }

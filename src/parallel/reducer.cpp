@@ -4,6 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
@@ -22,6 +23,27 @@ namespace {
 
 using torch::autograd::variable_list;
 
+ReplicaLayout layout_of(const ProcessGroup& group, const DdpOptions& options) {
+  const int world = group.world_size();
+  const int replicas = options.replicas == 0 ? world : options.replicas;
+  if (replicas < world) {
+    throw UsageError(fmt::format("DdpOptions::replicas is {} in a world of {}", replicas, world),
+                     fmt::format("start at most {} ranks", replicas));
+  }
+  // One replica per rank needs no rows, unless the backend is to be told that any order will do.
+  const bool rows = replicas != world || (!options.exact && world > 1);
+  return {.replicas = rows ? replicas : 0,
+          .block = replicas_of_rank(group.rank(), world, replicas),
+          .world = world,
+          .exact = options.exact};
+}
+
+void require_dense(const std::string& name, const at::Tensor& grad) {
+  if (!grad.defined() || !grad.is_sparse()) return;
+  throw UsageError(fmt::format("the gradient of '{}' is sparse", name),
+                   "DistributedDataParallel reduces dense gradients: use a dense embedding");
+}
+
 bool same_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.data_ptr() == b.data_ptr() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
 }
@@ -29,11 +51,13 @@ bool same_memory(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 Reducer::Reducer(NamedTensors parameters, ProcessGroup& group, const DdpOptions& options)
-    : parameters_(std::move(parameters)), group_(group), options_(options), arrived_(parameters_.size()) {
-  if (group_.world_size() == 1) return;
+    : parameters_(std::move(parameters)), group_(group), options_(options), layout_(layout_of(group, options)) {
+  turns_.resize(static_cast<std::size_t>(local_replicas()));
+  for (Turn& turn : turns_) turn.arrived.resize(parameters_.size());
+  if (!has_buckets()) return;
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  buckets_ = Buckets(parameters_, plan(order), group_);
+  buckets_ = Buckets(parameters_, plan(order), layout_, group_);
 }
 
 Reducer::~Reducer() {
@@ -63,22 +87,39 @@ std::vector<std::vector<std::size_t>> Reducer::plan(const std::vector<std::size_
   return plan_buckets(items, order, {.first_bytes = options_.first_bucket_bytes, .bytes = options_.bucket_bytes});
 }
 
+void Reducer::enter_replica(int local) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto& outgoing = turn().gradients;
+  outgoing.clear();
+  replica_ = local;
+  if (reduced_) return;
+  auto& incoming = turn().gradients;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& grad = parameters_[i].second.mutable_grad();
+    outgoing.push_back(std::move(grad));
+    grad = i < incoming.size() ? std::move(incoming[i]) : at::Tensor();
+  }
+}
+
 void Reducer::before_forward() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (running_ && synced_ && buckets_.is_halfway()) {
+  if (turn().running && turn().synced && buckets_.is_halfway()) {
     throw UsageError("an earlier backward ended with an error after it had reduced some gradients",
                      "the ranks are out of step: let such an error end the program");
   }
-  if (running_ && synced_) buckets_.wait();  // the error came after the last gradient
-  running_ = false;
+  if (turn().running && turn().synced) buckets_.wait();  // the error came after the last gradient
+  turn().running = false;
 }
 
 void Reducer::begin_backward() {
-  running_ = true;
-  synced_ = sync_;
-  arrived_.assign(parameters_.size(), false);
-  arrival_order_.clear();
-  buckets_.restart();
+  turn().running = true;
+  turn().synced = sync_;
+  turn().arrived.assign(parameters_.size(), false);
+  reduced_ = false;
+  if (is_last()) {
+    arrival_order_.clear();
+    buckets_.restart();
+  }
   torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->end_backward();
   });
@@ -86,26 +127,35 @@ void Reducer::begin_backward() {
 
 void Reducer::gradient_ready(std::size_t index) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!running_) begin_backward();
-  if (arrived_[index]) {
+  if (!turn().running) begin_backward();
+  if (turn().arrived[index]) {
     throw UsageError(fmt::format("parameter '{}' got two gradients in one backward", parameters_[index].first),
                      "checkpointing that runs a backward inside backward is not supported");
   }
-  arrived_[index] = true;
-  arrival_order_.push_back(index);
-  if (group_.world_size() == 1) return;
-  take_gradient(index);
-  if (synced_) buckets_.arrived(index, group_);
+  turn().arrived[index] = true;
+  if (is_last()) arrival_order_.push_back(index);
+  if (!has_buckets()) return;
+  // Without rows a gradient lives in its bucket at once; else each replica accumulates where autograd puts it.
+  if (!layout_.has_rows()) take_gradient(index);
+  if (!turn().synced) return;
+  if (layout_.has_rows()) fold_gradient(index);
+  if (is_last()) buckets_.arrived(index, group_);
+}
+
+void Reducer::fold_gradient(std::size_t index) {
+  const at::NoGradGuard no_grad;
+  at::Tensor& grad = parameters_[index].second.mutable_grad();
+  require_dense(parameters_[index].first, grad);
+  const at::Tensor& view = buckets_.view(index);
+  buckets_.fold(index, static_cast<std::size_t>(replica_), grad.defined() ? grad : at::zeros_like(view));
+  grad = is_last() ? view : at::Tensor();
 }
 
 void Reducer::take_gradient(std::size_t index) {
   const at::NoGradGuard no_grad;
   const at::Tensor& view = buckets_.view(index);
   at::Tensor& grad = parameters_[index].second.mutable_grad();
-  if (grad.defined() && grad.is_sparse()) {
-    throw UsageError(fmt::format("the gradient of '{}' is sparse", parameters_[index].first),
-                     "DistributedDataParallel reduces dense gradients: use a dense embedding");
-  }
+  require_dense(parameters_[index].first, grad);
   if (grad.defined() && same_memory(grad, view)) return;
   if (grad.defined()) {
     view.copy_(grad);
@@ -117,25 +167,31 @@ void Reducer::take_gradient(std::size_t index) {
 
 void Reducer::end_backward() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!synced_) {
-    running_ = false;
+  if (!turn().synced) {
+    turn().running = false;
     return;
   }
   const trace::Span span({.name = "DistributedDataParallel::end_backward"});
   handle_unused();
+  turn().running = false;
+  if (!is_last()) return;
   buckets_.wait();
+  reduced_ = true;
   if (!settled_) rebuild();
-  running_ = false;
 }
 
 void Reducer::handle_unused() {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (arrived_[i]) continue;
+    if (turn().arrived[i]) continue;
     names.push_back(parameters_[i].first);
-    if (!options_.allow_unused || group_.world_size() == 1) continue;
-    take_gradient(i);
-    buckets_.arrived(i, group_);
+    if (!options_.allow_unused || !has_buckets()) continue;
+    if (layout_.has_rows()) {
+      fold_gradient(i);
+    } else {
+      take_gradient(i);
+    }
+    if (is_last()) buckets_.arrived(i, group_);
   }
   if (names.empty() || options_.allow_unused) return;
   constexpr std::size_t kShown = 8;
@@ -145,7 +201,7 @@ void Reducer::handle_unused() {
                                           parameters_.size(), text::join(names), count > kShown ? ", ..." : "");
   // Other ranks may have all of theirs and wait for ours.
   if (group_.world_size() > 1) group_.abort(message);
-  running_ = false;
+  turn().running = false;
   throw UsageError(
       message,
       "the loss does not depend on them, or their member was replaced after wrapping; set requires_grad to "
@@ -154,10 +210,10 @@ void Reducer::handle_unused() {
 
 void Reducer::rebuild() {
   settled_ = true;
-  if (group_.world_size() == 1) return;
+  if (!has_buckets()) return;
   const auto count = static_cast<std::int64_t>(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!arrived_[i]) arrival_order_.push_back(i);
+    if (!turn().arrived[i]) arrival_order_.push_back(i);
   }
   const at::Tensor agreed = at::empty({count}, at::kLong);
   std::copy(arrival_order_.begin(), arrival_order_.end(), agreed.data_ptr<std::int64_t>());
@@ -165,7 +221,7 @@ void Reducer::rebuild() {
   const auto* first = agreed.data_ptr<std::int64_t>();
   auto better = plan(std::vector<std::size_t>(first, first + count));
   if (buckets_.has_plan(better)) return;
-  Buckets rebuilt(parameters_, std::move(better), group_);
+  Buckets rebuilt(parameters_, std::move(better), layout_, group_);
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& grad = parameters_[i].second.mutable_grad();

@@ -20,7 +20,10 @@ class ProcessGroup;
 
 struct DdpOptions {
   // What it does
-  bool broadcast_buffers = true;  ///< before each training forward every rank takes rank 0's buffers (batch norm)
+  bool broadcast_buffers = true;  ///< before each training forward every rank takes rank 0's buffers (batch norm);
+                                  ///< with several replicas on a rank only sync_buffers() does
+  int replicas = 0;               ///< of the run, at least the world size; 0: one per rank. See enter_replica()
+  bool exact = true;              ///< the same bits on any number of ranks; false: any order of additions that is fast
   bool allow_unused = false;      ///< a parameter without a gradient in a synced backward counts as zero, else an error
   // How fast it is
   std::int64_t first_bucket_bytes = std::int64_t{1} << 20;  ///< small, so that the first reduction starts early
@@ -48,6 +51,8 @@ class DdpCore {
 
   /// Checks that the parameters are still those that were wrapped, and in training spreads rank 0's buffers.
   void before_forward(const State& now, bool training);
+  void enter_replica(int local, const NamedTensors& buffers);
+  void sync_buffers(const NamedTensors& buffers);
   void set_sync(bool sync);
   [[nodiscard]] bool sync() const;
   [[nodiscard]] const Reducer& reducer() const { return *reducer_; }
@@ -67,6 +72,7 @@ class DdpCore {
 
   std::shared_ptr<Reducer> reducer_;
   std::vector<Wrapped> wrapped_;
+  std::vector<std::vector<at::Tensor>> buffers_of_;  ///< by local replica: its buffers while another one runs
   bool broadcast_buffers_;
 };
 
@@ -157,6 +163,15 @@ class DistributedDataParallel {
 
   /// Example: { auto local = model.no_sync(); model(a).sum().backward(); }
   [[nodiscard]] NoSync no_sync() { return NoSync(core_); }
+
+  /// From here on this rank's `local`-th replica runs: its buffers and the gradients that it has accumulated take the
+  /// place of those of the one before. After a step, when gradients are reduced, they are everybody's. Replicas run
+  /// backward in order; gradients are to be dropped (zero_grad) after each step. What ReplicaTeam's on_switch is for.
+  void enter_replica(int local) { core_.enter_replica(local, named_buffers_of(*module_)); }
+
+  /// Every replica of every rank takes the buffers of replica 0.
+  /// Collective: yes.  Blocks: yes.
+  void sync_buffers() { core_.sync_buffers(named_buffers_of(*module_)); }
 
   [[nodiscard]] const parallel::Reducer& reducer() const { return core_.reducer(); }
 

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// ReplicaTeam: several replicas of a run on one rank, as threads that take turns. What a replica computes does not
+// depend on which others share its process.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/comm/replicas.h"
+
+namespace lockstep {
+
+class ReplicaTeam;
+
+/// One of a run's replicas while it runs.
+class Replica {
+ public:
+  Replica(ReplicaTeam& team, int local, int index) : team_(&team), local_(local), index_(index) {}
+
+  /// 0 .. count() - 1.
+  [[nodiscard]] int index() const noexcept { return index_; }
+  /// Of the whole run.
+  [[nodiscard]] int count() const noexcept;
+  /// Among the replicas of this rank, from 0.
+  [[nodiscard]] int local() const noexcept { return local_; }
+
+  /// Combines `tensor` over all replicas of the run, in place, in tree order: the same bits on any number of ranks. For
+  /// counts and statistics inside a forward pass. Gradients do not flow through it.
+  ///
+  /// Collective: yes - over the replicas; it hands the turn to the next replica of this rank.
+  /// Blocks: yes.
+  /// Shapes: the same on every replica; on the CPU.
+  /// Throws: UsageError where another replica of this rank ended without it; as ProcessGroup::all_reduce.
+  void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
+
+ private:
+  ReplicaTeam* team_;
+  int local_;
+  int index_;
+};
+
+/// The replica that this thread runs. For layers and losses that look at more than their own part of the batch.
+/// Throws: UsageError outside of ReplicaTeam::run().
+/// Example: lockstep::this_replica().all_reduce(boxes);
+[[nodiscard]] Replica& this_replica();
+
+struct ReplicaTeamOptions {
+  int replicas = 0;  ///< of the run; 0: the world size
+  int threads = 1;   ///< libtorch's, of each replica
+  /// Called, in the thread that gives the turn away, before the replica with local number `local` goes on.
+  std::function<void(int local)> on_switch = nullptr;
+};
+
+/// The replicas of this rank. Exactly one runs at a time; it gives its turn away at each collective and at its end.
+/// Each has a thread, so that thread-local state (autocast, gradient mode) is its own, and its own state of the CPU's
+/// random generator. With one replica on the rank there is no further thread and no cost.
+///
+/// Lifetime: the group outlives it.  Thread-safe: no.
+class ReplicaTeam {
+ public:
+  /// Throws: UsageError where there are fewer replicas than ranks.
+  ReplicaTeam(ProcessGroup& group, const ReplicaTeamOptions& options);
+  ~ReplicaTeam();
+  ReplicaTeam(const ReplicaTeam&) = delete;
+  ReplicaTeam& operator=(const ReplicaTeam&) = delete;
+
+  [[nodiscard]] int replicas() const noexcept;
+  /// Those of this rank.
+  [[nodiscard]] ReplicaSpan block() const noexcept;
+
+  /// Runs `body` for each replica of this rank, in order; the first in the calling thread. Gradient mode, autocast and
+  /// the like are the caller's when a replica begins.
+  ///
+  /// Blocks: until all have ended.
+  /// Throws: what the first failing replica threw; the others are ended at their next collective.
+  void run(const std::function<void(Replica& replica)>& body);
+
+ private:
+  friend class Replica;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replicas that share a rank compute what they would compute alone: compared bit for bit with a plain loop over them.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <torch/nn/functional/dropout.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+
+#include <atomic>
+
+#include "lockstep/base/error.h"
+#include "lockstep/optim/autocast.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/replica_team.h"
+#include "lockstep/tensor/random.h"
+#include "support/run_ranks.h"
+#include "support/tree_model.h"
+
+namespace lockstep {
+namespace {
+
+using ::lockstep::testing::current_test;
+using ::lockstep::testing::run_ranks;
+using ::testing::HasSubstr;
+
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    register_module("first", first);
+    register_module("norm", norm);
+    register_module("last", last);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor hidden = norm(first(x)).relu();
+    return last(torch::nn::functional::dropout(hidden)).pow(2).mean();
+  }
+  torch::nn::Linear first{6, 33};
+  torch::nn::BatchNorm1d norm{33};
+  torch::nn::Linear last{33, 2};
+};
+TORCH_MODULE(Net);
+
+Net make_net() {
+  seed_all(3);
+  return Net();
+}
+
+at::Tensor input(int replica, int micro_batch) {
+  auto generator = make_generator(static_cast<std::uint64_t>(100 * replica + micro_batch));
+  return at::rand({5, 6}, generator);
+}
+
+constexpr int kMicroBatches = 2;
+
+/// What `replica` does by itself in one step of two micro-batches.
+void run_replica(int replica, const std::function<at::Tensor(const at::Tensor&, bool last)>& forward) {
+  seed_all(stream_seed(7, static_cast<std::uint64_t>(replica)));
+  for (int i = 0; i < kMicroBatches; ++i) forward(input(replica, i), i + 1 == kMicroBatches);
+}
+
+/// The mean gradients over `replicas` in tree order, each from a net of its own.
+std::vector<at::Tensor> expected_gradients(int replicas) {
+  std::vector<std::vector<at::Tensor>> by_parameter(6);
+  for (int replica = 0; replica < replicas; ++replica) {
+    Net net = make_net();
+    run_replica(replica, [&](const at::Tensor& x, bool) {
+      net->forward(x).backward();
+      return x;
+    });
+    for (std::size_t i = 0; i < by_parameter.size(); ++i) by_parameter[i].push_back(net->parameters()[i].grad());
+  }
+  std::vector<at::Tensor> means;
+  for (const auto& gradients : by_parameter) means.push_back(comm::model(gradients, ReduceOp::kMean));
+  return means;
+}
+
+struct Model {
+  Model(Job& job, int replicas, bool exact = true)
+      : ddp(make_net(), job,
+            DdpOptions{.replicas = replicas, .exact = exact, .first_bucket_bytes = 300, .bucket_bytes = 300}),
+        team(job.group(), {.replicas = replicas, .on_switch = [this](int local) { ddp.enter_replica(local); }}) {}
+
+  void step() {
+    ddp.sync_buffers();
+    team.run([&](Replica& replica) {
+      run_replica(replica.index(), [&](const at::Tensor& x, bool last) {
+        if (last) {
+          ddp(x).backward();
+        } else {
+          const NoSync local = ddp.no_sync();
+          ddp(x).backward();
+        }
+        return x;
+      });
+    });
+  }
+  void zero_grad() {
+    for (at::Tensor& parameter : ddp.parameters()) parameter.mutable_grad().reset();
+  }
+
+  DistributedDataParallel<NetImpl> ddp;
+  ReplicaTeam team;
+};
+
+void compare_steps(Job& job, int replicas) {
+  Model model(job, replicas);
+  const std::vector<at::Tensor> expected = expected_gradients(replicas);
+  // Batch norm's statistics do not reach the gradients, so every step has the same ones; the second has rebuilt
+  // buckets.
+  for (int step = 0; step < 3; ++step) {
+    model.step();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_TRUE(comm::same_bits(model.ddp.parameters()[i].grad(), expected[i]))
+          << "parameter " << i << " in step " << step << " of " << replicas << " replicas on " << job.world_size();
+    }
+    model.zero_grad();
+  }
+}
+
+class Worlds : public ::testing::TestWithParam<int> {};
+
+TEST_P(Worlds, GradientsHaveTheBitsOfAPlainLoopOverTheReplicas) {
+  run_ranks(current_test(),
+            [](Job& job) {
+              for (const int replicas : {4, 5, 7}) compare_steps(job, replicas);
+            },
+            {.world = GetParam()});
+}
+INSTANTIATE_TEST_SUITE_P(OneToFour, Worlds, ::testing::Values(1, 2, 3, 4));
+
+RANKS_TEST(Replicas, BuffersOfReplicaZeroSurviveAndStartEveryStep, 2) {
+  Net alone = make_net();
+  for (int step = 0; step < 2; ++step) {
+    run_replica(0, [&](const at::Tensor& x, bool) { return alone->forward(x); });
+  }
+  Model model(job, 5);
+  for (int step = 0; step < 2; ++step) {
+    model.step();
+    model.zero_grad();
+  }
+  model.ddp.sync_buffers();
+  const auto buffers = model.ddp.named_buffers();
+  for (const auto& item : alone->named_buffers()) {
+    EXPECT_TRUE(comm::same_bits(buffers[item.key()], item.value())) << item.key();
+  }
+}
+
+RANKS_TEST(Replicas, ReduceInsideAForwardOverAllOfTheRun, 2) {
+  ReplicaTeam team(job.group(), {.replicas = 5});
+  std::vector<int> order;
+  team.run([&](Replica& replica) {
+    const at::Tensor sum = at::full({1}, replica.index() + 1, at::kLong);
+    const at::Tensor most = at::full({1}, replica.index(), at::kBFloat16);
+    this_replica().all_reduce(sum);
+    order.push_back(replica.local());
+    replica.all_reduce(most, ReduceOp::kMax);
+    EXPECT_EQ(sum.item<std::int64_t>(), 15);
+    EXPECT_EQ(most.item<float>(), 4);
+    EXPECT_EQ(replica.count(), 5);
+  });
+  for (std::size_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], static_cast<int>(i));
+}
+
+RANKS_TEST(Replicas, ExactOffGivesTheSameMeanUpToRounding, 2) {
+  Model model(job, 5, /*exact=*/false);
+  const std::vector<at::Tensor> expected = expected_gradients(5);
+  model.step();
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(at::allclose(model.ddp.parameters()[i].grad(), expected[i], 1e-5, 1e-7));
+  }
+}
+
+Job alone() {
+  const char* program = "test";
+  return init(1, &program);
+}
+
+TEST(ReplicaTeam, OneRunsAtATimeAndInOrder) {
+  const Job job = alone();
+  std::vector<int> switches;
+  ReplicaTeam team(job.group(), {.replicas = 3, .on_switch = [&](int local) { switches.push_back(local); }});
+  std::atomic<int> running = 0;
+  std::vector<int> order;
+  team.run([&](Replica& replica) {
+    EXPECT_EQ(++running, 1);
+    order.push_back(replica.index());
+    --running;
+  });
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(switches, (std::vector<int>{0, 1, 2, 0}));
+}
+
+TEST(ReplicaTeam, RandomNumbersAndAutocastBelongToTheReplica) {
+  const Job job = alone();
+  ReplicaTeam team(job.group(), {.replicas = 3});
+  std::vector<double> mixed;
+  team.run([&](Replica& replica) {
+    seed_all(static_cast<std::uint64_t>(replica.index()));
+    const double first = at::rand({1}).item<double>();
+    {
+      const Autocast autocast(c10::DeviceType::CPU, replica.index() == 1 ? Amp::kBf16 : Amp::kNone);
+      replica.all_reduce(at::zeros({1}));
+      EXPECT_EQ(tensor::autocast_state(c10::DeviceType::CPU).enabled, replica.index() == 1);
+    }
+    mixed.push_back(first + at::rand({1}).item<double>());
+  });
+  for (std::size_t i = 0; i < 3; ++i) {
+    seed_all(i);
+    const double first = at::rand({1}).item<double>();
+    EXPECT_EQ(mixed[i], first + at::rand({1}).item<double>());
+  }
+}
+
+TEST(ReplicaTeam, AReplicaTakesTheCallersGradientMode) {
+  const Job job = alone();
+  ReplicaTeam team(job.group(), {.replicas = 2});
+  const at::NoGradGuard no_grad;
+  team.run([](Replica&) { EXPECT_FALSE(at::GradMode::is_enabled()); });
+}
+
+TEST(ReplicaTeam, AnErrorOfOneEndsAllAndIsTheCallers) {
+  const Job job = alone();
+  ReplicaTeam team(job.group(), {.replicas = 3});
+  int ended = 0;
+  try {
+    team.run([&](Replica& replica) {
+      if (replica.index() == 1) throw DataError("no such picture");
+      replica.all_reduce(at::zeros({1}));
+      ++ended;
+    });
+    ADD_FAILURE() << "the error was lost";
+  } catch (const DataError& error) {
+    EXPECT_EQ(error.message(), "no such picture");
+  }
+  EXPECT_EQ(ended, 0);
+  team.run([&](Replica& replica) { replica.all_reduce(at::zeros({1})); });  // and it can run again
+}
+
+TEST(ReplicaTeam, ACollectiveThatOneLeavesOutIsAnErrorNotAHang) {
+  const Job job = alone();
+  ReplicaTeam team(job.group(), {.replicas = 3});
+  try {
+    team.run([&](Replica& replica) {
+      if (replica.index() != 1) replica.all_reduce(at::zeros({1}));
+    });
+    ADD_FAILURE() << "nobody noticed";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("replica 0 waits in a collective"));
+  }
+}
+
+TEST(ReplicaTeam, ThisReplicaOutsideOfAStepIsAnError) { EXPECT_THROW((void)this_replica(), UsageError); }
+
+}  // namespace
+}  // namespace lockstep
