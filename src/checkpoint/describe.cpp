@@ -1,54 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "checkpoint/safetensors_file.h"
-#include "checkpoint/sha256.h"
-#include "lockstep/base/error.h"
+#include "checkpoint/entry_text.h"
+#include "checkpoint/state_hash.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/inspect.h"
 
 namespace lockstep {
 namespace {
 
-std::string type_name(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kDouble:
-      return "float64";
-    case at::kFloat:
-      return "float32";
-    case at::kHalf:
-      return "float16";
-    case at::kBFloat16:
-      return "bfloat16";
-    case at::kLong:
-      return "int64";
-    case at::kInt:
-      return "int32";
-    case at::kShort:
-      return "int16";
-    case at::kChar:
-      return "int8";
-    case at::kByte:
-      return "uint8";
-    case at::kBool:
-      return "bool";
-    default:
-      throw InternalError("a checkpoint holds a type that safetensors lacks");
-  }
-}
-
-std::string type_and_shape(const at::Tensor& tensor) {
-  return fmt::format("{} [{}]", type_name(tensor), fmt::join(tensor.sizes().begin(), tensor.sizes().end(), ", "));
-}
-
-/// Read from a file, so it can be written.
-std::string scalar_text(const StateValue& value) { return checkpoint::scalar_json(value).value(); }
-
 EntryDescription describe_entry(const std::string& name, const StateValue& value) {
   const auto* tensor = std::get_if<at::Tensor>(&value);
-  if (tensor == nullptr) return {name, scalar_text(value), 0, 0};
-  return {name, type_and_shape(*tensor), static_cast<std::uint64_t>(tensor->nbytes()), tensor->numel()};
+  if (tensor == nullptr) return {name, checkpoint::entry_text(value), 0, 0};
+  return {name, checkpoint::entry_text(value), static_cast<std::uint64_t>(tensor->nbytes()), tensor->numel()};
 }
 
 std::string state_text(const std::string& name, const std::vector<EntryDescription>& entries) {
@@ -69,7 +33,10 @@ std::string state_text(const std::string& name, const std::vector<EntryDescripti
 }  // namespace
 
 CheckpointDescription describe_checkpoint(const Checkpoint& checkpoint) {
-  CheckpointDescription description{checkpoint.path(), checkpoint.manifest(), {}};
+  CheckpointDescription description{checkpoint.path(), checkpoint.manifest(), {}, {}};
+  for (const std::string& file : checkpoint.text_files()) {
+    description.texts[file] = checkpoint.manifest().files.at(file);
+  }
   for (const std::string& name : checkpoint.names()) {
     auto& entries = description.states[name];
     for (const auto& [entry, value] : checkpoint.state(name)) entries.push_back(describe_entry(entry, value));
@@ -85,24 +52,16 @@ std::string to_text(const CheckpointDescription& description) {
       description.path.string(), text::thousands(manifest.meta.step), manifest.meta.replicas, manifest.meta.threads,
       manifest.meta.configuration_hash.empty() ? "-" : manifest.meta.configuration_hash, manifest.libtorch,
       manifest.instruction_set, manifest.format_version);
+  for (const auto& [file, digest] : description.texts) {
+    text += fmt::format("text           {} ({})\n", file, text::bytes(digest.bytes));
+  }
   for (const auto& [name, entries] : description.states) text += state_text(name, entries);
   return text;
 }
 
 std::string checkpoint_digest(const Checkpoint& checkpoint) {
-  checkpoint::Sha256 hash;
-  for (const std::string& state : checkpoint.names()) {
-    for (const auto& [entry, value] : checkpoint.state(state)) {
-      const std::string name = text::json_quote(state + "/" + entry);
-      const auto* tensor = std::get_if<at::Tensor>(&value);
-      if (tensor == nullptr) {
-        hash.update(fmt::format("{} json {}\n", name, scalar_text(value)));
-        continue;
-      }
-      hash.update(fmt::format("{} {}\n", name, type_and_shape(*tensor)));
-      if (tensor->numel() > 0) hash.update({static_cast<const char*>(tensor->data_ptr()), tensor->nbytes()});
-    }
-  }
+  checkpoint::StateHash hash;
+  for (const std::string& state : checkpoint.names()) hash.add(state, checkpoint.state(state));
   return hash.hex();
 }
 

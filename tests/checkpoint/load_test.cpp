@@ -230,6 +230,14 @@ TEST_F(Load, DescribesWhatIsInside) {
   EXPECT_THAT(text, HasSubstr("  stage     \"warm-up\"\n"));
 }
 
+TEST_F(Load, DescribesTextsBySizeAndCountsThemAsFiles) {
+  const fs::path step =
+      commit_checkpoint(quick(), folder_, {.step = 11}, test::states_of(11), {{"config.yml", "a: 1"}});
+  const Checkpoint checkpoint = load_checkpoint(step.string());
+  EXPECT_THAT(to_text(describe_checkpoint(checkpoint)), HasSubstr("\ntext           config.yml (4 B)\n"));
+  EXPECT_THAT(to_text(verify_checkpoint(files(), step)), HasSubstr("whole (3 files, "));
+}
+
 TEST_F(Load, ReportsEveryDamagedFileWhenVerifying) {
   const fs::path step = folder_ / "step-00000010";
   EXPECT_THAT(to_text(verify_checkpoint(files(), step)), MatchesRegex(".*: whole \\(2 files, .*\\)\n"));

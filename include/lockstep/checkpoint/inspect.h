@@ -50,12 +50,13 @@ struct CheckpointDescription {
   std::filesystem::path path;
   Manifest manifest;
   std::map<std::string, std::vector<EntryDescription>> states;
+  std::map<std::string, FileDigest> texts;
 };
 
 /// Throws: DataError where it does not verify; IoError.
 [[nodiscard]] CheckpointDescription describe_checkpoint(const Checkpoint& checkpoint);
 
-/// Some lines for a person: the manifest, then every state with its entries.
+/// Some lines for a person: the manifest, the texts' sizes, then every state with its entries.
 [[nodiscard]] std::string to_text(const CheckpointDescription& description);
 
 /// One SHA-256 (64 hexadecimal digits) over all states, sorted by name: each entry's name, dtype, shape and row-major

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where two checkpoints differ, entry by entry: a value, and texts of it for a person and for a program. Bits decide,
+// not a tolerance: what is equal here has the same digest.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/checkpoint.h"
+
+namespace lockstep {
+
+/// What each side has under one name, in words.
+struct ValueDifference {
+  std::string name;
+  std::string a;
+  std::string b;
+};
+
+/// A tensor of one dtype and shape in both, whose bits differ.
+struct TensorDifference {
+  std::string name;             ///< "model/conv.weight"
+  std::string type;             ///< "float32 [64, 1, 3, 3]"
+  std::int64_t elements = 0;    ///< all
+  std::int64_t differing = 0;   ///< those of other bits; equal NaNs are equal, -0 and 0 are not
+  std::int64_t non_finite = 0;  ///< of these, those that are infinite or NaN on a side; no part of what follows
+  double largest_absolute = 0;  ///< of |a - b|
+  double largest_relative = 0;  ///< largest_absolute as a share of the largest magnitude in either tensor
+  std::optional<std::uint64_t> largest_ulps;  ///< steps of the floating type between a and b; none for other types
+};
+
+/// The outcome of diff_checkpoints(). Entries are named "<state>/<entry>" and come in name order, but for `tensors`.
+struct CheckpointDiff {
+  std::filesystem::path path_a;
+  std::filesystem::path path_b;
+  std::string digest_a;  ///< see checkpoint_digest()
+  std::string digest_b;
+  std::int64_t entries = 0;           ///< in either
+  std::vector<ValueDifference> meta;  ///< of the manifests and texts: shown, but no part of the state
+  std::vector<std::string> only_in_a;
+  std::vector<std::string> only_in_b;
+  std::vector<ValueDifference> types;     ///< tensors of another dtype or shape, or a tensor against a plain value
+  std::vector<ValueDifference> values;    ///< plain values, as canonical JSON
+  std::vector<TensorDifference> tensors;  ///< the worst first: not finite, then by largest_relative, then by name
+
+  /// How many entries differ.
+  [[nodiscard]] std::int64_t differing() const;
+  [[nodiscard]] bool equal() const { return differing() == 0; }
+};
+
+/// Compares all states of two checkpoints.
+/// Cost: reads every state of both; holds one state of each at a time.
+/// Throws: DataError where a file is torn; IoError.
+[[nodiscard]] CheckpointDiff diff_checkpoints(const Checkpoint& a, const Checkpoint& b);
+
+/// "equal: digest ...", or tables of what differs, each of at most `limit` rows (0: all) and a count of the rest.
+[[nodiscard]] std::string to_text(const CheckpointDiff& diff, std::size_t limit = 20);
+
+/// One JSON object on one line, with all that differs. Its keys are those of CheckpointDiff, and "equal".
+[[nodiscard]] std::string to_json(const CheckpointDiff& diff);
+
+}  // namespace lockstep

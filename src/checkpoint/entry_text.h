@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Entries of a state in words, the same in digests, descriptions and differences.
+#pragma once
+
+#include <string>
+
+#include "lockstep/tensor/state_dict.h"
+
+namespace lockstep::checkpoint {
+
+/// "float32 [64, 1, 3, 3]".
+[[nodiscard]] std::string type_and_shape(const at::Tensor& tensor);
+
+/// type_and_shape() of a tensor, the canonical JSON of a plain value. The entry was read from a file.
+[[nodiscard]] std::string entry_text(const StateValue& value);
+
+}  // namespace lockstep::checkpoint
