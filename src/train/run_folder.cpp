@@ -6,35 +6,111 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "train/run_log.h"
 
 namespace lockstep {
 namespace {
 
-UniqueFd open_file(const std::filesystem::path& path, int flags) {
+namespace fs = std::filesystem;
+
+constexpr const char* kLogName = "log.jsonl";
+constexpr const char* kOtherFolder = "choose another --run-dir";
+
+[[noreturn]] void fail(std::string_view verb, const fs::path& path, int code) {
+  throw IoError(fmt::format("cannot {} {}: {}", verb, path.string(), std::strerror(code)),
+                code == ENOSPC ? "free space on that disk" : "choose a --run-dir that can be written");
+}
+
+UniqueFd open_file(const fs::path& path, int flags) {
   UniqueFd fd(::open(path.c_str(), flags | O_CREAT | O_CLOEXEC, 0644));
-  if (!fd.valid()) throw IoError(fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
+  if (!fd.valid()) fail("open", path, errno);
   return fd;
+}
+
+// Appends all of `text`, or leaves the file as it was.
+void append(const UniqueFd& fd, const fs::path& path, std::string_view text) {
+  const off_t before = ::lseek(fd.get(), 0, SEEK_END);
+  // One write(2) where the disk lets us: a reader, or a kill, never sees half a line.
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int code = errno;
+      (void)!::ftruncate(fd.get(), before);
+      fail("write", path, code);
+    }
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void make_folder(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::exists(path, ignored) && !fs::is_directory(path, ignored)) {
+    throw UsageError(fmt::format("the run folder {} is a file", path.string()), kOtherFolder);
+  }
+  fs::create_directories(path, ignored);
+  if (ignored) fail("make folder", path, ignored.value());
+}
+
+// "pid 4711 on host", for the error of the next one who wants the folder.
+std::string own_name() {
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("pid {} on {}", ::getpid(), host);
+}
+
+UniqueFd lock(const fs::path& folder) {
+  const fs::path path = folder / ".lock";
+  UniqueFd fd = open_file(path, O_RDWR);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) fail("lock", path, errno);
+    const std::string holder = FileSystem::system().read(path);
+    throw UsageError(fmt::format("another process{} is training in {}",
+                                 holder.empty() ? "" : fmt::format(" ({})", holder), folder.string()),
+                     kOtherFolder);
+  }
+  if (::ftruncate(fd.get(), 0) != 0) fail("write", path, errno);
+  append(fd, path, own_name());
+  return fd;
+}
+
+// As write_file_atomically names them: "<file>.tmp-<pid>".
+bool is_temporary(const std::string& name) {
+  constexpr std::string_view kMark = ".tmp-";
+  const auto at = name.rfind(kMark);
+  return at != std::string::npos && at + kMark.size() < name.size() &&
+         name.find_first_not_of("0123456789", at + kMark.size()) == std::string::npos;
+}
+
+// Only who holds the lock writes here, so what is half written is of a dead one.
+void remove_half_written(const fs::path& folder) {
+  for (const std::string& name : FileSystem::system().list(folder)) {
+    if (is_temporary(name)) FileSystem::system().remove(folder / name);
+  }
 }
 
 }  // namespace
 
-RunFolder::RunFolder(std::filesystem::path path) : path_(std::move(path)) {
-  FileSystem::system().make_folder(path_);
-  lock_ = open_file(path_ / ".lock", O_RDWR);
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    throw UsageError(fmt::format("another process is training in {}", path_.string()), "choose another --run-dir");
+RunFolder::RunFolder(fs::path path, const RunFolderOptions& options) : path_(std::move(path)) {
+  make_folder(path_);
+  lock_ = lock(path_);
+  if (!options.resume && holds_a_run(path_)) {
+    throw UsageError(fmt::format("{} holds an earlier run", path_.string()),
+                     "--resume auto goes on with it; or choose another --run-dir");
   }
-  if (holds_a_run(path_)) {
-    throw UsageError(fmt::format("{} holds an earlier run", path_.string()), "choose another --run-dir");
-  }
-  log_ = open_file(path_ / "log.jsonl", O_WRONLY | O_APPEND);
+  remove_half_written(path_);
+  open_log();
 }
+
+void RunFolder::open_log() { log_ = open_file(path_ / kLogName, O_WRONLY | O_APPEND); }
 
 void RunFolder::write(const std::string& name, std::string_view content) {
   write_file_atomically(FileSystem::system(), path_ / name, content);
@@ -46,18 +122,26 @@ void RunFolder::log(const std::vector<std::pair<std::string, std::string>>& entr
     line += fmt::format("{}{}: {}", line.size() > 1 ? ", " : "", text::json_quote(key), value);
   }
   line += "}\n";
-  // One write(2) a line: a reader, or a kill, never sees half of one from two writers.
-  if (::write(log_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    throw IoError(fmt::format("cannot write {}: {}", (path_ / "log.jsonl").string(), std::strerror(errno)),
-                  errno == ENOSPC ? "free space on that disk" : "");
+  append(log_, path_ / kLogName, line);
+}
+
+void RunFolder::drop_log_after(std::int64_t step) {
+  const std::string before = FileSystem::system().read(path_ / kLogName);
+  const train::KeptLog kept = train::keep_log_up_to(before, step);
+  if (kept.text == before) return;
+  if (kept.damaged > 0) {
+    log::note("{}: {} {} no JSON object, as a kill leaves it, and dropped", (path_ / kLogName).string(), kept.damaged,
+              kept.damaged == 1 ? "line is" : "lines are");
   }
+  write(kLogName, kept.text);
+  open_log();  // the old descriptor is of the file that was replaced
 }
 
-std::filesystem::path RunFolder::default_path(const std::string& recipe) {
-  return std::filesystem::path("runs") / fmt::format("{}-{}", recipe, time_stamp());
+fs::path RunFolder::default_path(const std::string& recipe) {
+  return fs::path("runs") / fmt::format("{}-{}", recipe, time_stamp());
 }
 
-bool RunFolder::holds_a_run(const std::filesystem::path& path) {
+bool RunFolder::holds_a_run(const fs::path& path) {
   return FileSystem::system().exists(path / "config.yml") || FileSystem::system().exists(path / "checkpoints");
 }
 

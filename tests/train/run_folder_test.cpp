@@ -1,44 +1,211 @@
 // SPDX-License-Identifier: Apache-2.0
+// Run folders on the disk, on full and read-only ones too, and with a holder that is killed: the test executes itself
+// as that holder.
 #include "lockstep/train/run_folder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
 
 #include "lockstep/base/error.h"
+#include "support/process.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
 namespace {
+
+namespace fs = std::filesystem;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string read(const fs::path& path) { return FileSystem::system().read(path); }
+
+void write(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+// What opening the folder says; its type first.
+std::string error_of(const fs::path& path, const RunFolderOptions& options = {}) {
+  try {
+    const RunFolder folder(path, options);
+    return "no error";
+  } catch (const Error& error) {
+    return std::string(error.type()) + ": " + error.what();
+  }
+}
+
+// A small disk of its own in memory, in a mount namespace of this thread: nothing of it is seen outside or stays.
+class SmallDisk {
+ public:
+  explicit SmallDisk(const fs::path& path) : path_(path) {
+    fs::create_directories(path);
+    const bool mounted = ::unshare(CLONE_NEWNS) == 0 &&
+                         ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                         ::mount("none", path.c_str(), "tmpfs", 0, "size=64k") == 0;
+    if (!mounted) problem_ = std::strerror(errno);
+  }
+  ~SmallDisk() {
+    if (problem_.empty()) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+  // Why there is none; empty: there is.
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+  void fill() const {
+    std::ofstream file(path_ / "filler", std::ios::binary);
+    while (file.put('x').flush()) {
+    }
+  }
+  void free() const { fs::remove(path_ / "filler"); }
+
+  void make_read_only() const {
+    ASSERT_EQ(::mount("none", path_.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
+  }
+
+ private:
+  fs::path path_;
+  std::string problem_;
+};
 
 TEST(RunFolder, IsMadeWithItsParentsAndLogsALineEach) {
   const test::TempDir root;
   RunFolder folder(root / "a/b");
   folder.log({{"step", "1"}, {"loss", "0.5"}});
   folder.log({{"step", "2"}});
-  EXPECT_EQ(FileSystem::system().read(root / "a/b/log.jsonl"), "{\"step\": 1, \"loss\": 0.5}\n{\"step\": 2}\n");
+  EXPECT_EQ(read(root / "a/b/log.jsonl"), "{\"step\": 1, \"loss\": 0.5}\n{\"step\": 2}\n");
 }
 
-TEST(RunFolder, ASecondRunInTheSameFolderIsRefused) {
+TEST(RunFolder, ASecondRunInTheSameFolderIsRefusedAndNamesTheFirst) {
   const test::TempDir root;
   const RunFolder first(root / "run");
-  EXPECT_THROW(RunFolder(root / "run"), UsageError);
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  const std::string expected = "UsageError: another process (pid " + std::to_string(::getpid()) + " on " + host +
+                               ") is training in " + (root / "run").string();
+  EXPECT_THAT(error_of(root / "run"), StartsWith(expected));
+  EXPECT_THAT(error_of(root / "run", {.resume = true}), StartsWith(expected));
 }
 
-TEST(RunFolder, AFolderWithAnEarlierRunIsRefused) {
+TEST(RunFolder, TheLockOfAKilledHolderIsFreeAtOnce) {
+  const test::TempDir root;
+  test::Process holder({.command = {fs::read_symlink("/proc/self/exe"), "hold", (root / "run").string()}});
+  ASSERT_TRUE(holder.wait_for_output("held"));
+  EXPECT_THAT(error_of(root / "run"), HasSubstr("pid " + std::to_string(holder.pid()) + " on "));
+  holder.signal(SIGKILL);
+  EXPECT_EQ(holder.wait().code, 128 + SIGKILL);
+  EXPECT_EQ(error_of(root / "run"), "no error");
+}
+
+TEST(RunFolder, AFolderWithAnEarlierRunIsRefusedUnlessItGoesOn) {
   const test::TempDir root;
   RunFolder(root / "run").write("config.yml", "epochs: 1\n");
-  try {
-    const RunFolder again(root / "run");
-    FAIL() << "no error";
-  } catch (const UsageError& error) {
-    EXPECT_NE(error.message().find("holds an earlier run"), std::string::npos);
-  }
+  EXPECT_EQ(error_of(root / "run"), "UsageError: " + (root / "run").string() +
+                                        " holds an earlier run\n"
+                                        "  next  --resume auto goes on with it; or choose another --run-dir");
+  EXPECT_EQ(error_of(root / "run", {.resume = true}), "no error");
+}
+
+TEST(RunFolder, GoingOnIsFineInAnEmptyOrAMissingFolder) {
+  const test::TempDir root;
+  EXPECT_EQ(error_of(root.path(), {.resume = true}), "no error");
+  EXPECT_EQ(error_of(root / "missing", {.resume = true}), "no error");
 }
 
 TEST(RunFolder, LogsOfTheLauncherAreNoEarlierRun) {
   const test::TempDir root;
   FileSystem::system().make_folder(root / "run/logs/attempt_0");
-  EXPECT_NO_THROW(RunFolder(root / "run"));
+  EXPECT_EQ(error_of(root / "run"), "no error");
+}
+
+TEST(RunFolder, GoesOnLoggingAfterTheStepThatItGoesOnFrom) {
+  const test::TempDir root;
+  {
+    RunFolder folder(root / "run");
+    for (int step = 1; step <= 3; ++step) folder.log({{"event", "\"step\""}, {"step", std::to_string(step)}});
+  }
+  std::ofstream(root / "run/log.jsonl", std::ios::app) << R"({"event": "st)";
+  RunFolder folder(root / "run", {.resume = true});
+  folder.drop_log_after(2);
+  folder.log({{"event", "\"resume\""}, {"step", "2"}});
+  folder.log({{"event", "\"step\""}, {"step", "3"}});
+  EXPECT_EQ(read(root / "run/log.jsonl"),
+            "{\"event\": \"step\", \"step\": 1}\n{\"event\": \"step\", \"step\": 2}\n"
+            "{\"event\": \"resume\", \"step\": 2}\n{\"event\": \"step\", \"step\": 3}\n");
+}
+
+TEST(RunFolder, WhatADeadWriterLeftHalfWrittenIsRemoved) {
+  const test::TempDir root;
+  write(root / "summary.json.tmp-4711", "{");
+  write(root / "notes.tmp-mine", "kept: no number");
+  write(root / "config.yml.tmp-", "kept: no number");
+  const RunFolder folder(root.path());
+  EXPECT_EQ(FileSystem::system().list(root.path()),
+            (std::vector<std::string>{".lock", "config.yml.tmp-", "log.jsonl", "notes.tmp-mine"}));
+}
+
+TEST(RunFolder, AFileInItsPlaceIsNamed) {
+  const test::TempDir root;
+  write(root / "file", "");
+  EXPECT_THAT(error_of(root / "file"),
+              StartsWith("UsageError: the run folder " + (root / "file").string() + " is a file"));
+  EXPECT_THAT(error_of(root / "file/run"), StartsWith("IoError: cannot make folder " + (root / "file/run").string()));
+}
+
+TEST(RunFolder, AReadOnlyDiskIsOneClearError) {
+  const test::TempDir root;
+  const SmallDisk disk(root / "disk");
+  if (!disk.problem().empty()) GTEST_SKIP() << "mounting is not permitted here: " << disk.problem();
+  fs::create_directories(root / "disk/run");
+  disk.make_read_only();
+  for (const char* name : {"disk/run", "disk/new"}) {
+    const std::string error = error_of(root / name);
+    EXPECT_THAT(error, StartsWith("IoError: cannot "));
+    EXPECT_THAT(error, HasSubstr((root / name).string()));
+    EXPECT_THAT(error, EndsWith("Read-only file system\n  next  choose a --run-dir that can be written"));
+  }
+}
+
+TEST(RunFolder, AFullDiskIsOneClearErrorAndTheLogKeepsWholeLines) {
+  const test::TempDir root;
+  const SmallDisk disk(root / "disk");
+  if (!disk.problem().empty()) GTEST_SKIP() << "mounting is not permitted here: " << disk.problem();
+  RunFolder folder(root / "disk/run");
+  folder.log({{"step", "0"}});
+  disk.fill();
+  constexpr const char* kNoSpace = "No space left on device\n  next  free space on that disk";
+  EXPECT_THAT(error_of(root / "disk/other"), EndsWith(kNoSpace));
+  std::optional<std::string> error;
+  for (int step = 1; !error && step < 10000; ++step) {  // the first ones still fit into the log's block
+    try {
+      folder.log({{"step", std::to_string(step)}});
+    } catch (const IoError& problem) {
+      error = problem.what();
+    }
+  }
+  EXPECT_EQ(error, "cannot write " + (root / "disk/run/log.jsonl").string() + ": " + kNoSpace);
+  EXPECT_THAT(read(root / "disk/run/log.jsonl"), EndsWith("}\n"));
+  disk.free();
+  folder.log({{"step", "10000"}});
+  EXPECT_THAT(read(root / "disk/run/log.jsonl"), EndsWith("}\n{\"step\": 10000}\n"));
 }
 
 }  // namespace
 }  // namespace lockstep
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "hold") {
+    const lockstep::RunFolder folder(argv[2]);
+    (void)!::write(STDOUT_FILENO, "held\n", 5);
+    for (;;) ::pause();
+  }
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

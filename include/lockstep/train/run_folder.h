@@ -2,6 +2,7 @@
 // The folder of one training run: config.yml, log.jsonl, summary.json, checkpoints/, logs/. Locked while in use.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -12,29 +13,42 @@
 
 namespace lockstep {
 
+struct RunFolderOptions {
+  bool resume = false;  ///< a folder that holds a run is welcome; so is one that is empty or missing
+};
+
 /// Only the main rank opens it. Not thread-safe.
 class RunFolder {
  public:
-  /// Makes and locks the folder.
-  /// Throws: UsageError where it holds an earlier run or another process trains in it; IoError.
-  explicit RunFolder(std::filesystem::path path);
+  /// Makes and locks the folder, and removes what writers that died left half written.
+  /// Throws: UsageError where it holds an earlier run (without `resume`), is a file, or another process, which is
+  /// named, trains in it; IoError where it cannot be written.
+  explicit RunFolder(std::filesystem::path path, const RunFolderOptions& options = {});
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
 
-  /// Replaces a file whole or not at all.
+  /// Replaces a file whole or not at all. Throws: IoError.
   void write(const std::string& name, std::string_view content);
 
   /// Appends one JSON object as a line to log.jsonl. Values are JSON already (text::json_quote for strings).
+  /// Throws: IoError; no part of the line is then in the log.
   void log(const std::vector<std::pair<std::string, std::string>>& entries);
+
+  /// For a run that goes on from `step`: takes the events "step", "epoch" and "resume" of later steps out of log.jsonl,
+  /// and, with a note, lines that are no JSON object, as a kill leaves at the end. Each step then stands there once.
+  /// Throws: IoError; the log is then as before.
+  void drop_log_after(std::int64_t step);
 
   /// "runs/captcha-20261121-093000".
   [[nodiscard]] static std::filesystem::path default_path(const std::string& recipe);
 
-  /// True where a run has written its config.yml.
+  /// True where a run has written its config.yml or a checkpoint.
   [[nodiscard]] static bool holds_a_run(const std::filesystem::path& path);
 
  private:
+  void open_log();
+
   std::filesystem::path path_;
   UniqueFd lock_;
   UniqueFd log_;
