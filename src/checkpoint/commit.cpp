@@ -113,9 +113,24 @@ void replace(FileSystem& files, const fs::path& from, const fs::path& target, co
   }
 }
 
+/// What cannot be read is not the same: it is put aside, and the new one is saved.
 bool is_same(FileSystem& files, const fs::path& target, const Manifest& manifest) {
-  const VerifyReport report = verify_checkpoint(files, target);
-  return report.ok() && report.manifest == manifest;
+  try {
+    const VerifyReport report = verify_checkpoint(files, target);
+    return report.ok() && report.manifest == manifest;
+  } catch (const IoError& error) {
+    log::note("{}", error.message());
+    return false;
+  }
+}
+
+/// With each parent that is missing: a new folder is durable when the folder that holds it is synced.
+void make_folder_durably(FileSystem& files, const fs::path& folder) {
+  if (files.exists(folder)) return;
+  const fs::path parent = folder.parent_path();
+  if (!parent.empty()) make_folder_durably(files, parent);
+  files.make_folder(folder);
+  files.sync_folder(parent.empty() ? fs::path(".") : parent);
 }
 
 }  // namespace
@@ -130,11 +145,7 @@ fs::path commit_checkpoint(FileSystem& files, const fs::path& folder, const Chec
                            const CheckpointStates& states, const CheckpointTexts& texts) {
   check_names(states, texts);
   if (meta.step < 0) throw UsageError(fmt::format("a checkpoint of step {}", meta.step));
-  if (!files.exists(folder)) {
-    files.make_folder(folder);
-    const fs::path parent = folder.parent_path();
-    files.sync_folder(parent.empty() ? fs::path(".") : parent);
-  }
+  make_folder_durably(files, folder);
   remove_checkpoint_leftovers(files, folder);
 
   const fs::path target = folder / step_name(meta.step);
@@ -164,15 +175,17 @@ std::vector<fs::path> prune_checkpoints(FileSystem& files, const fs::path& folde
   for (const std::string& name : checkpoint_names(files, folder)) {
     if (const auto named = follow_name(files, folder, name)) spared.push_back(named.value());
   }
+  // Renamed first, durably: a removal that is cut off leaves a leftover, not a torn checkpoint.
   std::vector<fs::path> removed;
+  std::vector<fs::path> doomed;
   for (auto step = steps.begin() + keep_last; step != steps.end(); ++step) {
     if (std::find(spared.begin(), spared.end(), step->path) != spared.end()) continue;
-    // Renamed first: a removal that is cut off leaves a leftover, not a torn checkpoint.
-    const fs::path doomed = folder / temporary_name(step->path.filename().string(), ::getpid());
-    files.rename(step->path, doomed);
+    doomed.push_back(folder / temporary_name(step->path.filename().string(), ::getpid()));
+    files.rename(step->path, doomed.back());
     removed.push_back(step->path);
-    files.remove(doomed);
   }
+  if (!doomed.empty()) files.sync_folder(folder);
+  for (const fs::path& path : doomed) files.remove(path);
   return removed;
 }
 

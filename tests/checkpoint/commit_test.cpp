@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <map>
 
 #include "checkpoint/faulty_file_system.h"
 #include "checkpoint/folder_names.h"
@@ -45,28 +46,42 @@ void expect_no_torn_folder(const fs::path& folder) {
   }
 }
 
+/// A way to fail, and what is lost with it.
+struct Failure {
+  const char* name;
+  FaultyFileSystem::Fault fault;
+  void (*lose)(FaultyFileSystem&);
+};
+
+constexpr Failure kFailures[] = {
+    {"once", FaultyFileSystem::Fault::kOnce, [](FaultyFileSystem&) {}},
+    {"for good", FaultyFileSystem::Fault::kForGood, [](FaultyFileSystem&) {}},
+    {"for good, with what was not synced", FaultyFileSystem::Fault::kForGood,
+     [](FaultyFileSystem& files) { files.drop_unsynced(); }},
+    {"for good, with names that were not synced", FaultyFileSystem::Fault::kForGood, [](FaultyFileSystem& files) {
+       files.drop_unsynced();
+       files.forget_unsynced_names();
+     }}};
+
 /// Runs `action` with the first, the second, ... verb failing, until one run meets no fault; `check` sees each outcome.
-/// Every fault comes as an error of one verb, as the death of the machine, and as a power cut that drops what was not
-/// synced. `prepare` fills a fresh folder.
+/// Every fault comes as an error of one verb, as the death of the process, and as power cuts. `prepare` fills a fresh
+/// folder.
 void with_every_fault(const std::function<void(const fs::path&)>& prepare,
                       const std::function<void(FileSystem&, const fs::path&)>& action,
                       const std::function<void(const fs::path&, bool threw)>& check) {
-  using Fault = FaultyFileSystem::Fault;
-  for (const auto& [fault, power_cut] :
-       {std::pair{Fault::kOnce, false}, {Fault::kForGood, false}, {Fault::kForGood, true}}) {
+  for (const Failure& failure : kFailures) {
     for (std::int64_t n = 0;; ++n) {
-      SCOPED_TRACE(fmt::format("verb {} fails {}{}", n, fault == Fault::kOnce ? "once" : "for good",
-                               power_cut ? " (power cut)" : ""));
+      SCOPED_TRACE(fmt::format("verb {} fails {}", n, failure.name));
       const test::TempDir run;
       prepare(run / "checkpoints");
-      FaultyFileSystem files(n, fault);
+      FaultyFileSystem files(n, failure.fault);
       bool threw = false;
       try {
         action(files, run / "checkpoints");
       } catch (const IoError&) {
         threw = true;
       }
-      if (power_cut) files.drop_unsynced();
+      failure.lose(files);
       check(run.path(), threw);
       if (n >= files.verbs()) break;
       ASSERT_LT(n, 200) << "the action never ends";
@@ -154,12 +169,62 @@ TEST(Commit, KeepsTheSameStepSavedTwiceOnce) {
   EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 3));
 }
 
-TEST(Commit, ReplacesATornFolderOfTheSameStep) {
+/// Ways in which a folder of the same step may be no checkpoint.
+struct Damage {
+  const char* name;
+  void (*inflict)(const fs::path& step_folder);
+};
+
+class TornFolder : public ::testing::TestWithParam<Damage> {};
+
+TEST_P(TornFolder, OfTheSameStepIsPutAsideAndLosesNothing) {
   const test::TempDir run;
   const fs::path path = quick_commit(run / "checkpoints", 10, 1);
-  fs::resize_file(path / "model.safetensors", 5);
-  quick_commit(run / "checkpoints", 10, 1);
-  EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00000010", "step-00000010.bad-1"));
+  quick_commit(run / "checkpoints", 9, 3);
+  GetParam().inflict(path);
+  std::map<std::string, std::string> torn;
+  for (const std::string& name : good().list(path)) {
+    if (fs::is_regular_file(path / name)) torn[name] = good().read(path / name);
+  }
+  quick_commit(run / "checkpoints", 10, 2);
+  EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00000009", "step-00000010", "step-00000010.bad-1"));
+  EXPECT_TRUE(is_of(load_checkpoint(path.string()), 2));
+  EXPECT_TRUE(is_of(load_checkpoint((run / "checkpoints/step-00000009").string()), 3));
+  for (const auto& [name, content] : torn) {
+    EXPECT_EQ(good().read(path.string() + ".bad-1/" + name), content) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Commit, TornFolder,
+    ::testing::Values(Damage{"Truncated", [](const fs::path& step) { fs::resize_file(step / "model.safetensors", 5); }},
+                      Damage{"OneFileMissing", [](const fs::path& step) { fs::remove(step / "trainer.safetensors"); }},
+                      Damage{"ManifestMissing", [](const fs::path& step) { fs::remove(step / "manifest.json"); }},
+                      Damage{"ManifestEmpty", [](const fs::path& step) { fs::resize_file(step / "manifest.json", 0); }},
+                      Damage{"OneByteFlipped",
+                             [](const fs::path& step) {
+                               std::string content = good().read(step / "model.safetensors");
+                               content[content.size() / 2] = static_cast<char>(~content[content.size() / 2]);
+                               good().create(step / "model.safetensors")->append(content.data(), content.size());
+                             }},
+                      Damage{"Empty",
+                             [](const fs::path& step) {
+                               fs::remove_all(step);
+                               fs::create_directory(step);
+                             }},
+                      Damage{"Unreadable",
+                             [](const fs::path& step) {
+                               fs::remove(step / "model.safetensors");
+                               fs::create_directory(step / "model.safetensors");
+                             }}),
+    [](const auto& damage) { return std::string(damage.param.name); });
+
+TEST(Commit, IsDurableInFoldersThatItHadToMake) {
+  const test::TempDir run;
+  FaultyFileSystem files(-1, FaultyFileSystem::Fault::kOnce);
+  const fs::path path = commit(files, run / "of/many/levels/checkpoints", 10, 1);
+  files.drop_unsynced();
+  files.forget_unsynced_names();
   EXPECT_TRUE(is_of(load_checkpoint(path.string()), 1));
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that fails at the n-th verb: once, as a full disk does, or for good, as a machine that lost its power does.
+// A disk that fails at the n-th verb: once, as a full disk does, or for good, as a machine that lost its power does;
+// and what such a disk has forgotten afterwards.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,8 +34,26 @@ class FaultyFileSystem final : public FileSystem {
     }
   }
 
+  /// What a power cut may do besides: new files, new folders and renames whose folder was not synced never happened.
+  /// Removals all did, which is the worst order that a disk may choose.
+  void forget_unsynced_names() {
+    while (!changes_.empty()) {
+      const Change last = changes_.back();
+      changes_.pop_back();
+      if (!std::filesystem::exists(last.to)) continue;
+      if (last.from.empty()) {
+        std::filesystem::remove_all(last.to);
+        continue;
+      }
+      std::filesystem::rename(last.to, last.from);
+      for (Change& change : changes_) change.move(last.to, last.from);
+      if (last.replaced) real().create(last.to)->append(last.replaced->data(), last.replaced->size());
+    }
+  }
+
   std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override {
     count("create", path);
+    if (!real().exists(path)) changes_.push_back({{}, path, {}});
     synced_[path.string()] = false;
     return std::make_unique<File>(*this, path, real().create(path));
   }
@@ -42,26 +62,51 @@ class FaultyFileSystem final : public FileSystem {
   std::vector<std::string> list(const std::filesystem::path& folder) override { return real().list(folder); }
   void make_folder(const std::filesystem::path& folder) override {
     count("make folder", folder);
+    std::vector<Change> made;
+    for (auto level = folder; !real().exists(level); level = level.parent_path()) made.push_back({{}, level, {}});
+    changes_.insert(changes_.end(), made.rbegin(), made.rend());
     real().make_folder(folder);
   }
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
     count("rename", to);
+    Change change{from, to, {}};
+    if (std::filesystem::is_regular_file(to)) change.replaced = real().read(to);
     real().rename(from, to);
     std::map<std::string, bool> moved;
-    for (const auto& [path, synced] : synced_) {
-      const bool inside = path.starts_with(from.string());
-      moved[inside ? to.string() + path.substr(from.string().size()) : path] = synced;
-    }
+    for (const auto& [path, synced] : synced_) moved[Change::moved(path, from, to).string()] = synced;
     synced_ = std::move(moved);
+    for (Change& earlier : changes_) earlier.move(from, to);
+    changes_.push_back(change);
   }
   void remove(const std::filesystem::path& path) override {
     if (fails_next()) remove_a_part(path);
     count("remove", path);
     real().remove(path);
   }
-  void sync_folder(const std::filesystem::path& folder) override { count("fsync", folder); }
+  void sync_folder(const std::filesystem::path& folder) override {
+    count("fsync", folder);
+    std::erase_if(changes_, [&folder](const Change& change) { return change.to.parent_path() == folder; });
+  }
 
  private:
+  /// A name that came into being: made (`from` is empty) or moved there, over what was `replaced`.
+  struct Change {
+    std::filesystem::path from;
+    std::filesystem::path to;
+    std::optional<std::string> replaced;
+
+    /// Where `path` is after `source` has become `target`.
+    static std::filesystem::path moved(const std::filesystem::path& path, const std::filesystem::path& source,
+                                       const std::filesystem::path& target) {
+      const std::string text = path.string();
+      const bool inside = path == source || text.starts_with(source.string() + "/");
+      return inside ? std::filesystem::path(target.string() + text.substr(source.string().size())) : path;
+    }
+    void move(const std::filesystem::path& source, const std::filesystem::path& target) {
+      to = moved(to, source, target);
+    }
+  };
+
   class File final : public WritableFile {
    public:
     File(FaultyFileSystem& owner, std::filesystem::path path, std::unique_ptr<WritableFile> file)
@@ -103,6 +148,7 @@ class FaultyFileSystem final : public FileSystem {
   Fault fault_;
   std::int64_t verbs_ = 0;
   std::map<std::string, bool> synced_;
+  std::vector<Change> changes_;  ///< not durable yet, the latest last
 };
 
 }  // namespace lockstep::test

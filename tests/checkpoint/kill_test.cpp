@@ -31,13 +31,16 @@ constexpr int kRounds = 20;
 
 FileSystem& files() { return FileSystem::system(); }
 
+std::string text_of(std::int64_t step) { return "step: " + std::to_string(step); }
+
 /// Commits, names and prunes without end; says every step that is durable on stdout.
 int write_forever(const fs::path& folder) {
   const auto newest = find_newest_valid(files(), folder);
   std::int64_t step = newest ? load_checkpoint(newest->string()).step() : 0;
   for (;;) {
     ++step;
-    const fs::path path = commit_checkpoint(files(), folder, {.step = step}, test::states_of(step));
+    const fs::path path =
+        commit_checkpoint(files(), folder, {.step = step}, test::states_of(step), {{"config.yml", text_of(step)}});
     if (step % 2 == 0) name_checkpoint(files(), folder, "best", path);
     prune_checkpoints(files(), folder, 3);
     std::printf("%lld\n", static_cast<long long>(step));
@@ -104,6 +107,7 @@ void check_survivors(const fs::path& run, std::int64_t said) {
   const Checkpoint newest = load_checkpoint(run.string());
   EXPECT_GE(newest.step(), said);
   EXPECT_TRUE(test::is_of(newest, newest.step()));
+  EXPECT_EQ(newest.text("config.yml"), text_of(newest.step()));
   for (const std::string& name : files().list(run / "checkpoints")) {
     if (!checkpoint::parse_step_name(name)) continue;
     const VerifyReport report = verify_checkpoint(files(), run / "checkpoints" / name);
