@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <system_error>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Only a folder has an entry "."; a missing path and a file have none.
+bool is_folder(FileSystem& files, const fs::path& path) { return files.exists(path / "."); }
+
+// As RunFolder of module train sees it.
+bool holds_a_run(FileSystem& files, const fs::path& folder) {
+  return files.exists(folder / "config.yml") || files.exists(folder / "checkpoints");
+}
+
+fs::path new_folder(const RunRequest& request) {
+  return request.runs / fmt::format("{}-{}", request.name, request.time);
+}
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Names that training itself gave: "captcha-20261121-093000", but not "captcha-digits-20261121-093000".
+bool is_default_name(std::string_view folder, std::string_view name) {
+  if (!folder.starts_with(name)) return false;
+  folder.remove_prefix(name.size());
+  return folder.size() == 16 && folder[0] == '-' && is_digits(folder.substr(1, 8)) && folder[9] == '-' &&
+         is_digits(folder.substr(10));
+}
+
+RunChoice newest_or_new(const RunRequest& request, FileSystem& files) {
+  const auto names = files.list(request.runs);  // sorted, and so by time
+  const auto found = std::find_if(names.rbegin(), names.rend(), [&](const std::string& name) {
+    return is_default_name(name, request.name) && holds_a_run(files, request.runs / name);
+  });
+  if (found != names.rend()) {
+    const fs::path folder = request.runs / *found;
+    return {folder, fmt::format("--resume auto: {} is the newest run, it goes on", folder.string())};
+  }
+  const fs::path folder = new_folder(request);
+  return {folder, fmt::format("--resume auto: no {} holds a run, a new one begins in {}",
+                              (request.runs / (request.name + "-<time>")).string(), folder.string())};
+}
+
+bool is_step_folder(FileSystem& files, const fs::path& path) {
+  const std::string name = path.filename().string();
+  return files.exists(path / "manifest.json") || (name.starts_with("step-") && is_digits(name.substr(5, 8)));
+}
+
+// Short where it lies below the working directory.
+fs::path for_people(const fs::path& absolute) {
+  const fs::path relative = absolute.lexically_relative(fs::current_path());
+  return relative.empty() || *relative.begin() == ".." ? absolute : relative;
+}
+
+// The run folder whose checkpoints `folder` holds or is one of; none where it lies in no run folder.
+std::optional<fs::path> run_of(FileSystem& files, const fs::path& folder) {
+  fs::path path = fs::absolute(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "runs/a/" is "runs/a"
+  if (is_step_folder(files, path)) {
+    path = path.parent_path();
+  } else if (is_folder(files, path / "checkpoints")) {
+    return for_people(path);
+  }
+  if (path.filename() != "checkpoints") return std::nullopt;
+  return for_people(path.parent_path());
+}
+
+// Throws: DataError where nothing is there.
+std::optional<fs::path> run_of_checkpoint(FileSystem& files, const std::string& where) {
+  constexpr const char* kWays =
+      "give auto, none, a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
+  if (is_folder(files, where)) return run_of(files, where);
+  if (files.exists(where)) throw DataError(fmt::format("--resume {}: that is a file", where), kWays);
+  const auto colon = where.rfind(':');
+  if (colon != std::string::npos && is_folder(files, where.substr(0, colon))) {
+    return run_of(files, where.substr(0, colon));
+  }
+  throw DataError(
+      fmt::format("--resume {}: there is no such checkpoint{}", where, text::did_you_mean(where, {"auto", "none"})),
+      kWays);
+}
+
+bool is_same_folder(const fs::path& a, const fs::path& b) {
+  std::error_code problem;
+  return fs::weakly_canonical(a, problem) == fs::weakly_canonical(b, problem) && !problem;
+}
+
+void require_no_other_run(FileSystem& files, const fs::path& folder) {
+  if (!holds_a_run(files, folder)) return;
+  throw UsageError(fmt::format("{} holds an earlier run", folder.string()),
+                   "--resume auto goes on with it; or choose another --run-dir");
+}
+
+RunChoice run_from_path(const RunRequest& request, FileSystem& files) {
+  const auto own = run_of_checkpoint(files, request.resume);
+  if (!request.run_dir && own) return {*own, ""};
+  RunChoice choice{request.run_dir ? fs::path(*request.run_dir) : new_folder(request), ""};
+  if (own && is_same_folder(choice.run_dir, *own)) return choice;
+  require_no_other_run(files, choice.run_dir);
+  if (!request.run_dir) {
+    choice.note =
+        fmt::format("{} lies in no run folder, a new run begins in {}", request.resume, choice.run_dir.string());
+  }
+  return choice;
+}
+
+RunChoice choose(const RunRequest& request, FileSystem& files) {
+  if (request.resume.empty()) throw UsageError("--resume needs a value", "auto, none or a path");
+  if (request.resume.find("://") != std::string::npos) {
+    throw UsageError(fmt::format("--resume {}: this version resumes from a path", request.resume),
+                     "copy the checkpoint here first");
+  }
+  if (request.resume == "auto") {
+    return request.run_dir ? RunChoice{*request.run_dir, ""} : newest_or_new(request, files);
+  }
+  if (request.resume != "none") return run_from_path(request, files);
+  RunChoice choice{request.run_dir ? fs::path(*request.run_dir) : new_folder(request), ""};
+  require_no_other_run(files, choice.run_dir);
+  return choice;
+}
+
+}  // namespace
+
+RunChoice choose_run(const RunRequest& request, FileSystem& files) {
+  RunChoice choice = choose(request, files);
+  if (files.exists(choice.run_dir) && !is_folder(files, choice.run_dir)) {
+    throw UsageError(fmt::format("the run folder {} is a file", choice.run_dir.string()), "choose another --run-dir");
+  }
+  return choice;
+}
+
+}  // namespace lockstep::apps

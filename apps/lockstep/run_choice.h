@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// In which folder `lockstep train` runs, and what it goes on from. Decided before any rank starts, because the agent
+// writes its logs into that folder.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::apps {
+
+/// What a person said, and what the default folder is made of.
+struct RunRequest {
+  std::string name;                    ///< "captcha"
+  std::string time;                    ///< as time_stamp()
+  std::optional<std::string> run_dir;  ///< --run-dir
+  std::string resume = "none";         ///< --resume: none, auto, a run folder, a step folder or RUN:NAME
+  std::filesystem::path runs = "runs";
+};
+
+struct RunChoice {
+  std::filesystem::path run_dir;
+  std::string note;  ///< what the person did not say and wants to know; empty: nothing
+};
+
+/// With `auto` and no --run-dir the newest <runs>/<name>-<time> that holds a run, else a new one; with a path the run
+/// folder that it lies in. Only looks at the disk.
+/// Throws: UsageError where the folder holds another run or --resume is a URL, DataError where the path is missing.
+[[nodiscard]] RunChoice choose_run(const RunRequest& request, FileSystem& files);
+
+}  // namespace lockstep::apps
