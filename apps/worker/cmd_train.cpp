@@ -17,6 +17,7 @@ struct TrainArguments {
   std::string what;
   std::vector<std::string> sets;
   std::string run_dir;
+  std::string resume = "none";
   std::string init_from;
   std::string backend;
   std::string device;
@@ -34,6 +35,10 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   app.add_option("--nproc-per-node", processes, "ranks on this machine: N, auto, gpu or cpu");
   app.add_option("--set", train.sets, "a setting, as key=value; may come again")->allow_extra_args(false);
   app.add_option("--run-dir", train.run_dir, "the run's folder (default: runs/<recipe>-<time>)");
+  app.add_option(
+      "--resume", train.resume,
+      "none; auto: go on from the run folder's newest valid checkpoint; or PATH: a run folder, a step folder "
+      "or RUN:NAME (default: none)");
   app.add_option("--init-from", train.init_from, "a checkpoint whose weights the model starts from");
   app.add_option("--backend", train.backend, "auto, local, shm or gloo (default: auto)");
   app.add_option("--device", train.device, "auto, cpu or cuda (default: auto)");
@@ -46,13 +51,13 @@ std::unique_ptr<Settings> read_settings(const TrainArguments& train) {
   return settings;
 }
 
-int run(const TrainArguments& train, const Settings& settings) {
+int run(const TrainArguments& train, Settings& settings) {
   const auto task = settings.recipe().make_task(settings.config());
   return with_job(train.backend, train.device, [&](Job& job) {
     Trainer trainer(job, *task, settings.config(),
                     {.recipe = settings.recipe().name(),
                      .run_dir = train.run_dir,
-                     .config_yaml = settings.fields().to_yaml(),
+                     .resume = train.resume,
                      .init_from = train.init_from});
     trainer.fit();
     return 0;

@@ -20,6 +20,7 @@ class Settings {
 
   [[nodiscard]] const Recipe& recipe() const noexcept { return *recipe_; }
   [[nodiscard]] const TrainConfig& config() const noexcept { return *config_; }
+  [[nodiscard]] TrainConfig& config() noexcept { return *config_; }
   [[nodiscard]] const ConfigFields& fields() const noexcept { return fields_; }
 
  private:

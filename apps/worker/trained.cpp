@@ -11,22 +11,21 @@
 namespace lockstep::worker {
 namespace {
 
-std::string text_entry(const StateDict& state, const std::string& key, const std::string& path) {
-  const auto entry = state.find(key);
-  if (entry == state.end() || !std::holds_alternative<std::string>(entry->second)) {
-    throw DataError(fmt::format("{} does not hold the run's {}", path, key),
-                    "only checkpoints of `lockstep train` can be evaluated");
-  }
-  return std::get<std::string>(entry->second);
+std::string settings_of(const Checkpoint& checkpoint) {
+  auto settings = checkpoint.text("config.yml");
+  if (settings) return std::move(*settings);
+  throw DataError(fmt::format("{} does not hold the settings it was trained with", checkpoint.path().string()),
+                  "only checkpoints of `lockstep train` can be evaluated");
 }
 
 }  // namespace
 
 Trained load_trained(const Recipe& recipe, const std::string& checkpoint) {
   const Checkpoint opened = load_checkpoint(checkpoint);
-  const StateDict run = opened.state("run");
   const std::string path = opened.path().string();
-  std::string name = text_entry(run, "recipe", path);
+  const ConfigTree settings = ConfigTree::from_text(settings_of(opened), path);
+  const auto trained_by = settings.values().find("recipe");
+  std::string name = trained_by == settings.values().end() ? "" : trained_by->second.yaml;
   if (name != recipe.name()) {
     throw DataError(fmt::format("{} was trained by the recipe {}, not {}", path, name, recipe.name()));
   }
@@ -35,7 +34,7 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint) {
   ConfigFields fields;
   fields.add("recipe", &name, "what was trained");
   trained.config->describe(fields);
-  fields.bind(ConfigTree::from_text(text_entry(run, "config", path), path));
+  fields.bind(settings);
   at::set_num_threads(static_cast<int>(trained.config->threads));
   trained.task = recipe.make_task(*trained.config);
   trained.model = trained.task->make_model();

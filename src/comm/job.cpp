@@ -35,6 +35,7 @@ int Job::rank() const { return state().plan.info.rank; }
 int Job::local_rank() const { return state().plan.info.local_rank; }
 int Job::world_size() const { return state().plan.info.world_size; }
 int Job::replicas() const { return state().replicas; }
+void Job::set_replicas(int replicas) const { state().replicas = replicas; }
 bool Job::is_main() const { return rank() == 0; }
 const RankInfo& Job::rank_info() const { return state().plan.info; }
 c10::Device Job::device() const { return state().device; }

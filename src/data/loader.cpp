@@ -4,6 +4,7 @@
 #include "lockstep/data/loader.h"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -201,6 +202,7 @@ Made DataLoader::Impl::make(const Pass& pass, std::int64_t step) const noexcept 
 }
 
 void DataLoader::Impl::work() noexcept {
+  at::init_num_threads();  // as the program's: a sample's bits must not depend on who loads it
   std::unique_lock lock(mutex_);
   while (true) {
     task_waits_.wait(lock, [this] { return stopping_ || has_task(); });

@@ -113,7 +113,7 @@ void Reducer::before_forward() {
 
 void Reducer::begin_backward() {
   turn().running = true;
-  turn().synced = sync_;
+  turn().synced = turn().sync;
   turn().arrived.assign(parameters_.size(), false);
   reduced_ = false;
   if (is_last()) {

@@ -35,8 +35,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// Hooks into autograd; once, after the Reducer is owned by a shared_ptr.
   void attach();
 
-  void set_sync(bool sync) { sync_ = sync; }
-  [[nodiscard]] bool sync() const { return sync_; }
+  /// Of the replica that runs.
+  void set_sync(bool sync) { turn().sync = sync; }
+  [[nodiscard]] bool sync() const { return turns_[static_cast<std::size_t>(replica_)].sync; }
   [[nodiscard]] ProcessGroup& group() const { return group_; }
   [[nodiscard]] const NamedTensors& parameters() const { return parameters_; }
   [[nodiscard]] const Buckets& buckets() const { return buckets_; }
@@ -54,8 +55,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
  private:
   /// What one replica of this rank has done of its backward.
   struct Turn {
+    bool sync = true;  ///< what the next backward is
     bool running = false;
-    bool synced = false;  ///< sync_ when this backward began
+    bool synced = false;  ///< sync when this backward began
     std::vector<bool> arrived;
     std::vector<at::Tensor> gradients;  ///< accumulated, while another replica runs
   };
@@ -79,7 +81,6 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  ///< libtorch holds them weakly
   std::vector<std::uintptr_t> hooks_;
   Buckets buckets_;  ///< empty for one replica on one rank: gradients stay where autograd puts them
-  bool sync_ = true;
   int rebuilds_ = 0;
   bool settled_ = false;  ///< the layout is final: the first synced backward is over
 

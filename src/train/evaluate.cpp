@@ -5,9 +5,12 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/tree_sum.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/train/prepare.h"
@@ -28,18 +31,79 @@ class EvalMode {
   bool was_training_;
 };
 
-DataLoaderOptions loader_options(const Job& job, const EvaluateOptions& options) {
-  return {.batch_size = options.batch_size,
-          .workers = options.workers,
-          .prefetch_factor = options.prefetch_factor,
-          .shard = {job.rank(), job.world_size()},
-          .remainder = Remainder::kKeep};
-}
-
 at::Tensor forward(const Job& job, Task& task, torch::nn::Module& model, const Batch& batch, Amp amp) {
   const Autocast autocast(job.device().type(), amp);
   return task.forward(model, batch);
 }
+
+/// One rank's part of an evaluation.
+class Counter {
+ public:
+  Counter(const Job& job, Task& task, torch::nn::Module& model, const EvaluateOptions& options)
+      : job_(job),
+        task_(task),
+        model_(model),
+        options_(options),
+        replicas_(options.replicas == 0 ? job.world_size() : options.replicas),
+        block_(replicas_of_rank(job.rank(), job.world_size(), replicas_)) {}
+
+  at::Tensor count(const std::shared_ptr<Dataset>& dataset) {
+    std::vector<DataLoader> loaders;
+    for (int replica = block_.begin; replica < block_.end; ++replica) {
+      loaders.emplace_back(dataset, loader_options(replica));
+      total_ += loaders.back().samples_per_epoch();
+    }
+    std::vector<at::Tensor> counts;
+    for (DataLoader& loader : loaders) counts.push_back(count_part(loader));
+    return combine(std::move(counts));
+  }
+
+ private:
+  [[nodiscard]] DataLoaderOptions loader_options(int replica) const {
+    return {.batch_size = options_.batch_size,
+            .workers = options_.workers,
+            .prefetch_factor = options_.prefetch_factor,
+            .shard = {replica, replicas_},
+            .remainder = Remainder::kKeep};
+  }
+
+  at::Tensor count_part(DataLoader& loader) {
+    const Amp amp = amp_from_name(options_.amp);
+    at::Tensor sum;
+    for (Batch& batch : loader.epoch(0)) {
+      if (amp != Amp::kNone) batch.data = to_channels_last(batch.data);
+      const at::Tensor counts = task_.count(forward(job_, task_, model_, batch, amp), batch);
+      sum = sum.defined() ? sum + counts : counts;
+      done_ += batch.size;
+      if (options_.progress) options_.progress(done_, total_);
+    }
+    return sum;
+  }
+
+  at::Tensor combine(std::vector<at::Tensor> counts) const {
+    // A part without a sample does not know how long the counts are: the longest decides.
+    std::int64_t longest = 0;
+    for (const at::Tensor& each : counts) longest = std::max(longest, each.defined() ? each.numel() : 0);
+    const at::Tensor length = at::full({1}, longest, at::kLong);
+    job_.group().all_reduce(length, {.op = ReduceOp::kMax}).wait();
+    if (length.item<std::int64_t>() == 0) throw DataError("there is no sample to evaluate");
+    for (at::Tensor& each : counts) {
+      if (!each.defined()) each = at::zeros({length.item<std::int64_t>()}, at::kDouble);
+    }
+    const at::Tensor sums = partial_sums(counts, block_, replicas_);
+    job_.group().all_reduce(sums, {.replicas = replicas_}).wait();
+    return sums[0].clone();
+  }
+
+  const Job& job_;
+  Task& task_;
+  torch::nn::Module& model_;
+  const EvaluateOptions& options_;
+  int replicas_;
+  ReplicaSpan block_;
+  std::int64_t done_ = 0;
+  std::int64_t total_ = 0;
+};
 
 }  // namespace
 
@@ -48,25 +112,10 @@ Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model, const 
   require_cpu(job.device());
   const EvalMode mode(model);
   const NoGrad no_grad;
-  const Amp amp = amp_from_name(options.amp);
   const TimePoint begin = SystemClock::instance().now();
-  DataLoader loader(dataset, loader_options(job, options));
   Evaluation result;
-  std::int64_t done = 0;
-  for (Batch& batch : loader.epoch(0)) {
-    if (amp != Amp::kNone) batch.data = to_channels_last(batch.data);
-    const at::Tensor counts = task.count(forward(job, task, model, batch, amp), batch);
-    result.counts = result.counts.defined() ? result.counts + counts : counts;
-    done += batch.size;
-    if (options.progress) options.progress(done, loader.samples_per_epoch());
-  }
+  result.counts = Counter(job, task, model, options).count(dataset);
   result.samples = dataset->size();
-  // A rank without a sample does not know how long the counts are: the longest decides.
-  at::Tensor length = at::full({1}, result.counts.defined() ? result.counts.numel() : 0, at::kLong);
-  job.group().all_reduce(length, {.op = ReduceOp::kMax}).wait();
-  if (length.item<std::int64_t>() == 0) throw DataError("there is no sample to evaluate");
-  if (!result.counts.defined()) result.counts = at::zeros({length.item<std::int64_t>()}, at::kDouble);
-  job.group().all_reduce(result.counts).wait();
   result.metrics = task.metrics(result.counts);
   result.seconds = Seconds(SystemClock::instance().now() - begin).count();
   return result;

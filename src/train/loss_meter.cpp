@@ -6,28 +6,33 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/tree_sum.h"
 
 namespace lockstep::train {
 
-void LossMeter::add(std::int64_t step, const at::Tensor& loss) {
-  flush();
-  pending_ = loss.detach().to(at::kCPU, at::kDouble).reshape({1}).clone();
+std::optional<LossReading> LossMeter::add(std::int64_t step, const std::vector<at::Tensor>& losses) {
+  const auto before = flush();
+  std::vector<at::Tensor> values;
+  values.reserve(losses.size());
+  for (const at::Tensor& loss : losses) values.push_back(loss.detach().to(at::kCPU, at::kDouble).reshape({1}));
+  pending_ = partial_sums(values, block_, replicas_);
   pending_step_ = step;
-  work_ = group_.all_reduce(pending_, {.op = ReduceOp::kMean});
+  work_ = group_.all_reduce(pending_, {.op = ReduceOp::kMean, .replicas = replicas_});
+  return before;
 }
 
-void LossMeter::flush() {
-  if (!pending_.defined()) return;
+std::optional<LossReading> LossMeter::flush() {
+  if (!pending_.defined()) return std::nullopt;
   work_.wait();
-  const auto value = pending_.item<double>();
+  const auto value = pending_[0].item<double>();
   pending_.reset();
   if (!std::isfinite(value)) {
     throw DataError(fmt::format("the loss of step {} is {}", pending_step_, value),
                     "a smaller optimizer.lr, a clip_norm, or a look at the samples of that step");
   }
-  latest_ = value;
   sum_ += value;
   ++count_;
+  return LossReading{pending_step_, value};
 }
 
 std::optional<double> LossMeter::mean() const noexcept {
@@ -35,9 +40,9 @@ std::optional<double> LossMeter::mean() const noexcept {
   return sum_ / static_cast<double>(count_);
 }
 
-void LossMeter::reset_mean() noexcept {
-  sum_ = 0;
-  count_ = 0;
+void LossMeter::start_mean(double sum, std::int64_t count) noexcept {
+  sum_ = sum;
+  count_ = count;
 }
 
 }  // namespace lockstep::train

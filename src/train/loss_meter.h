@@ -7,38 +7,48 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/comm/replicas.h"
 
 namespace lockstep::train {
+
+/// A step's loss, combined over all replicas.
+struct LossReading {
+  std::int64_t step = 0;
+  double loss = 0;
+};
 
 /// Owned by the training thread.
 class LossMeter {
  public:
-  /// Lifetime: `group` outlives the meter.
-  explicit LossMeter(ProcessGroup& group) : group_(group) {}
+  /// `block`: this rank's of all `replicas`. Lifetime: `group` outlives the meter.
+  LossMeter(ProcessGroup& group, ReplicaSpan block, int replicas) : group_(group), block_(block), replicas_(replicas) {}
 
-  /// Takes this replica's loss of `step` and starts combining it; finishes the one before.
+  /// Takes the losses of `step`, one for each replica of this rank, and starts combining them; finishes the step before
+  /// and returns it.
   /// Collective: yes. Blocks: only where the step before has not been combined yet.
   /// Throws: DataError, on every rank, where the combined loss of the step before is not finite.
-  void add(std::int64_t step, const at::Tensor& loss);
+  std::optional<LossReading> add(std::int64_t step, const std::vector<at::Tensor>& losses);
 
   /// Finishes what is under way. Collective: yes. Throws: as add().
-  void flush();
+  std::optional<LossReading> flush();
 
-  /// The newest combined loss.
-  [[nodiscard]] std::optional<double> latest() const noexcept { return latest_; }
-
-  /// The mean since the last call of reset_mean(), of what has been combined.
+  /// The mean of what has been combined since start_mean().
   [[nodiscard]] std::optional<double> mean() const noexcept;
-  void reset_mean() noexcept;
+  /// The mean begins with `count` losses whose sum is `sum`.
+  void start_mean(double sum, std::int64_t count) noexcept;
+  [[nodiscard]] double sum() const noexcept { return sum_; }
+  [[nodiscard]] std::int64_t count() const noexcept { return count_; }
 
  private:
   ProcessGroup& group_;
+  ReplicaSpan block_;
+  int replicas_;
   at::Tensor pending_;
   Work work_;
   std::int64_t pending_step_ = 0;
-  std::optional<double> latest_;
   double sum_ = 0;
   std::int64_t count_ = 0;
 };

@@ -23,31 +23,32 @@ std::string epoch_label(std::int64_t epoch, std::int64_t epochs) {
   return fmt::format("epoch {}/{}", epoch + 1, epochs);
 }
 
-std::filesystem::path run_path(const TrainerOptions& options) {
-  return options.run_dir.empty() ? RunFolder::default_path(options.recipe) : options.run_dir;
-}
-
 std::string summary_json(const TrainResult& result, const std::string& recipe, std::int64_t world_size) {
   return fmt::format(
       "{{\"recipe\": {}, \"world_size\": {}, \"replicas\": {}, \"epochs\": {}, \"steps\": {}, \"seconds\": {:.3f}, "
       "\"images_per_s\": {:.2f}, \"metrics\": {}, \"checkpoint\": {}}}\n",
-      text::json_quote(recipe), world_size, world_size, result.epochs, result.steps, result.seconds,
+      text::json_quote(recipe), world_size, result.replicas, result.epochs, result.steps, result.seconds,
       result.images_per_s, to_json(result.metrics), text::json_quote(result.checkpoint.string()));
 }
 
 }  // namespace
 
-Reporter::Reporter(const TrainConfig& config, const TrainerOptions& options)
+Reporter::Reporter(const TrainConfig& config, const TrainerOptions& options, const RunPlace& place)
     : config_(config),
       options_(options),
-      folder_(run_path(options)),
+      folder_(place.path, {.resume = place.resume}),
       bar_(view::ProgressBar::for_stderr(), SystemClock::instance()),
       rate_(SystemClock::instance()) {}
 
-void Reporter::start(const view::BannerInfo& banner, const Plan& plan) {
+void Reporter::resume(std::int64_t step, int world_size) {
+  folder_.drop_log_after(step);
+  folder_.log({{"event", "\"resume\""}, {"step", std::to_string(step)}, {"world_size", std::to_string(world_size)}});
+}
+
+void Reporter::start(const view::BannerInfo& banner, const Plan& plan, const std::string& settings) {
   plan_ = plan;
   // From here on the folder holds a run: a start that failed over its data may be tried again in the same folder.
-  folder_.write("config.yml", options_.config_yaml);
+  folder_.write("config.yml", settings);
   print(view::banner(banner));
   rate_.restart();
 }

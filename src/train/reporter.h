@@ -17,6 +17,7 @@
 #include "lockstep/view/progress.h"
 #include "lockstep/view/table.h"
 #include "train/plan.h"
+#include "train/resume.h"
 
 namespace lockstep::train {
 
@@ -25,7 +26,7 @@ struct StepReport {
   std::int64_t epoch = 0;          ///< from 0
   std::int64_t step_in_epoch = 0;  ///< done
   std::int64_t step = 0;           ///< done since the start of the run
-  std::int64_t images = 0;         ///< of this step, over all ranks
+  std::int64_t images = 0;         ///< of this step, over all replicas
   double lr = 0;
   std::optional<double> loss;
 };
@@ -44,9 +45,12 @@ struct EpochReport {
 class Reporter {
  public:
   /// Opens the run folder. Throws: as RunFolder.
-  Reporter(const TrainConfig& config, const TrainerOptions& options);
+  Reporter(const TrainConfig& config, const TrainerOptions& options, const RunPlace& place);
 
-  void start(const view::BannerInfo& banner, const Plan& plan);
+  /// `settings`: for config.yml.
+  void start(const view::BannerInfo& banner, const Plan& plan, const std::string& settings);
+  /// The run goes on from `step`: what the log knows of later steps is dropped, they come again.
+  void resume(std::int64_t step, int world_size);
   void step(const StepReport& report);
   void epoch(const EpochReport& report);
   /// `text`: the task's own words on the last evaluation.

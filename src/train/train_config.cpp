@@ -16,12 +16,15 @@ void require(bool valid, const char* key, double value, const char* needed) {
 
 void TrainConfig::describe(ConfigFields& fields) {
   fields.add("seed", &seed, "weights, order of the samples, dropout");
+  fields.add("replicas", &replicas,
+             "data-parallel width that the result depends on; 0: the checkpoint's, else the world size");
+  fields.add("exact", &exact, "the same bits on any number of processes; false: whatever order of additions is fast");
   fields.add("epochs", &epochs, "passes over data.train");
   fields.add("max_steps", &max_steps, "stop after so many optimizer steps; 0: no limit");
   fields.add("batch_size", &batch_size, "samples per replica and step");
   fields.add("accumulate_steps", &accumulate_steps, "batches whose gradients are added up before a step");
-  fields.add("amp", &amp, "mixed precision of the forward pass", {"none", "bf16"});
-  fields.add("threads", &threads, "threads of libtorch per replica");
+  fields.add("amp", &amp, "mixed precision of the forward pass; fp16 needs CUDA", {"none", "bf16", "fp16"});
+  fields.add("threads", &threads, "threads of libtorch per replica; 0: the checkpoint's, else 1");
   fields.add("workers", &workers, "loader threads per replica; 0: load in the training thread");
   fields.add("prefetch_factor", &prefetch_factor, "batches loaded ahead per worker");
   fields.add("drop_last", &drop_last, "leave out the last batch where it is not full");
@@ -50,7 +53,8 @@ void TrainConfig::validate() const {
   require(max_steps >= 0, "max_steps", number(max_steps), "0 or more");
   require(batch_size > 0, "batch_size", number(batch_size), "at least 1");
   require(accumulate_steps > 0, "accumulate_steps", number(accumulate_steps), "at least 1");
-  require(threads > 0, "threads", number(threads), "at least 1");
+  require(threads >= 0, "threads", number(threads), "0 or more");
+  require(replicas >= 0, "replicas", number(replicas), "0 or more");
   require(workers >= 0, "workers", number(workers), "0 or more");
   require(prefetch_factor > 0, "prefetch_factor", number(prefetch_factor), "at least 1");
   require(log_every_steps >= 0, "log_every_steps", number(log_every_steps), "0 or more");

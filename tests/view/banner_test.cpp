@@ -42,7 +42,7 @@ devices             rank 0  Intel Xeon, 1 of 2 cores
 backend             shm (both ranks are on this host)
 model               conv7, 19,072,400 parameters
 batch               512 x 3 replicas = 1,536
-loader workers      12 per rank
+loader workers      12 per replica
 training samples    50,030
 steps per epoch     33
 epochs              150

@@ -47,6 +47,8 @@ class Job {
   [[nodiscard]] int local_rank() const;
   [[nodiscard]] int world_size() const;
   [[nodiscard]] int replicas() const;
+  /// What replicas() says from here on, on this rank: the Trainer learns it from a checkpoint after init().
+  void set_replicas(int replicas) const;
   /// Rank 0: the one that prints and saves.
   [[nodiscard]] bool is_main() const;
   [[nodiscard]] const RankInfo& rank_info() const;

@@ -21,6 +21,9 @@ struct EvaluateOptions {
   std::int64_t workers = 2;
   std::int64_t prefetch_factor = 2;
   std::string amp = "none";  ///< none, bf16
+  /// Parts into which the samples are divided; 0: the world size. The result depends on it in the last bits where
+  /// counts are no whole numbers, and on nothing else.
+  int replicas = 0;
   /// Called after each batch with the samples of this rank that are done and how many it has.
   std::function<void(std::int64_t done, std::int64_t total)> progress = nullptr;
 };

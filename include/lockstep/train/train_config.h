@@ -15,12 +15,15 @@ struct TrainConfig {
 
   // ---- what the result depends on ----
   std::int64_t seed = 0;
+  std::int64_t replicas =
+      0;              ///< data-parallel width; 0: as the checkpoint says, else the world size. World <= replicas
+  bool exact = true;  ///< the same bits on any world size; false: sums in any order that is fast
   std::int64_t epochs = 10;
   std::int64_t max_steps = 0;         ///< optimizer steps; 0: no limit
   std::int64_t batch_size = 64;       ///< samples per replica and step
   std::int64_t accumulate_steps = 1;  ///< batches whose gradients are added up before a step
-  std::string amp = "none";           ///< none, bf16
-  std::int64_t threads = 1;           ///< of libtorch, per replica
+  std::string amp = "none";           ///< none, bf16, fp16 (on CUDA)
+  std::int64_t threads = 0;           ///< of libtorch, per replica; 0: as the checkpoint says, else 1
   bool drop_last = false;
   struct Optimizer {
     std::string type = "adamw";

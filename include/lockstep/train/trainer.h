@@ -16,15 +16,16 @@
 namespace lockstep {
 
 struct TrainerOptions {
-  std::string recipe = "custom";    ///< in the banner and summary.json
-  std::filesystem::path run_dir;    ///< empty: runs/<recipe>-<time>
-  std::string config_yaml;          ///< the resolved settings, for config.yml and the checkpoints
-  std::filesystem::path init_from;  ///< a checkpoint whose weights the model starts from; empty: fresh ones
+  std::string recipe = "custom";    ///< in the banner, config.yml and summary.json
+  std::filesystem::path run_dir;    ///< empty: runs/<recipe>-<time>, or the run that `resume` names
+  std::string resume = "none";      ///< none; auto: run_dir's newest valid checkpoint, if any; or a checkpoint's path
+  std::filesystem::path init_from;  ///< a checkpoint whose weights a fresh run starts from; empty: fresh ones
 };
 
 struct TrainResult {
-  std::int64_t steps = 0;       ///< optimizer steps
-  std::int64_t epochs = 0;      ///< begun
+  std::int64_t steps = 0;   ///< optimizer steps
+  std::int64_t epochs = 0;  ///< begun
+  std::int64_t replicas = 0;
   double seconds = 0;           ///< of the training steps, without evaluation and saving
   double images_per_s = 0;      ///< over all ranks
   bool reached_target = false;  ///< stop_at was met
@@ -33,11 +34,14 @@ struct TrainResult {
   std::filesystem::path checkpoint;  ///< the last one (main rank)
 };
 
+/// On CPUs the result has the same bits on any number of ranks up to config.replicas, with any number of loader
+/// workers, and however often the run was killed and resumed (docs/design/exactness.md).
+///
 /// Example: recipes/captcha; `lockstep::Trainer(job, task, config, {.recipe = "digits"}).fit();`
 class Trainer {
  public:
-  /// Lifetime: `task` and `config` outlive it. Throws: UsageError where config.validate() does.
-  Trainer(Job job, Task& task, const TrainConfig& config, TrainerOptions options);
+  /// `config`: its `replicas` and `threads` become what they turn out to be. Lifetime: `task` and `config` outlive it.
+  Trainer(Job job, Task& task, TrainConfig& config, TrainerOptions options);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -46,8 +50,9 @@ class Trainer {
   ///
   /// Collective: yes - every rank, once.
   /// Blocks: until training ends.
-  /// Throws: UsageError (a run folder in use), DataError (samples, a loss that is not finite), IoError, PeerError,
-  ///         TimeoutError.
+  /// Throws: UsageError (settings, a run folder in use, other settings than those of the checkpoint to resume),
+  /// DataError
+  ///         (samples, a checkpoint that does not verify, a loss that is not finite), IoError, PeerError, TimeoutError.
   TrainResult fit();
 
  private:

@@ -24,7 +24,7 @@ struct BannerInfo {
   std::int64_t batch_per_replica = 0;
   std::int64_t replicas = 1;
   std::int64_t accumulate_steps = 1;
-  std::int64_t workers = 0;  ///< loader threads per rank
+  std::int64_t workers = 0;  ///< loader threads per replica
   std::int64_t train_samples = 0;
   std::int64_t test_samples = 0;
   std::int64_t steps_per_epoch = 0;

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/configuration.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+namespace lockstep::train {
+namespace {
+
+using Values = std::map<std::string, ConfigValue>;
+
+constexpr std::array<std::string_view, 8> kFreeKeys = {"workers",           "prefetch_factor", "log_every_steps",
+                                                       "eval_every_epochs", "data.train",      "data.test",
+                                                       "replicas",          "threads"};
+
+bool has_no_schedule(const Values& values) {
+  const auto type = values.find("schedule.type");
+  return type != values.end() && type->second.yaml == "none";
+}
+
+bool is_free(const std::string& key, bool any_length) {
+  if (key.starts_with("checkpoint.") || key.starts_with("stop_at.")) return true;
+  if (any_length && (key == "epochs" || key == "max_steps")) return true;
+  return std::find(kFreeKeys.begin(), kFreeKeys.end(), key) != kFreeKeys.end();
+}
+
+}  // namespace
+
+std::string settings_text(const std::string& recipe, TrainConfig& config) {
+  std::string name = recipe;
+  ConfigFields fields;
+  fields.add("recipe", &name, "what is trained");
+  config.describe(fields);
+  return fields.to_yaml();
+}
+
+std::vector<Difference> differences(const std::string& before, const std::string& now) {
+  const ConfigTree old_tree = ConfigTree::from_text(before, "the checkpoint's config.yml");
+  const ConfigTree new_tree = ConfigTree::from_text(now, "the settings");
+  const bool any_length = has_no_schedule(old_tree.values()) && has_no_schedule(new_tree.values());
+  std::vector<Difference> found;
+  for (const auto& [key, value] : new_tree.values()) {
+    const auto old = old_tree.values().find(key);
+    if (is_free(key, any_length) || old == old_tree.values().end() || old->second.yaml == value.yaml) continue;
+    found.push_back({key, old->second.yaml, value.yaml});
+  }
+  return found;
+}
+
+std::string configuration_hash(const std::string& settings) {
+  const ConfigTree tree = ConfigTree::from_text(settings, "the settings");
+  const bool any_length = has_no_schedule(tree.values());
+  std::string text;
+  for (const auto& [key, value] : tree.values()) {
+    if (!is_free(key, any_length)) text += fmt::format("{}={}\n", key, value.yaml);
+  }
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which settings a result depends on, and in which of them two runs differ. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/train/train_config.h"
+
+namespace lockstep::train {
+
+/// All settings as YAML, `recipe` first: config.yml of the run folder and of each checkpoint.
+[[nodiscard]] std::string settings_text(const std::string& recipe, TrainConfig& config);
+
+/// A setting that two runs have differently.
+struct Difference {
+  std::string key;
+  std::string before;
+  std::string now;
+};
+
+/// The settings of `now` that differ from `before` and would change the result of going on. Free are: how fast
+/// (workers, prefetch_factor), what is written (log_every_steps, checkpoint.*), when it is evaluated and ends
+/// (eval_every_epochs, stop_at.*), where the same samples lie (data.train, data.test), and, with schedule.type none,
+/// how long (epochs, max_steps). `replicas` and `threads` come from the checkpoint and are compared elsewhere. Keys
+/// that `before` does not have are of a later version and count as equal.
+[[nodiscard]] std::vector<Difference> differences(const std::string& before, const std::string& now);
+
+/// 16 hexadecimal digits over all settings that differences() looks at.
+[[nodiscard]] std::string configuration_hash(const std::string& settings);
+
+}  // namespace lockstep::train

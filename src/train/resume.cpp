@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resume.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/train/run_folder.h"
+#include "train/configuration.h"
+
+namespace lockstep::train {
+
+namespace fs = std::filesystem;
+
+fs::path run_folder_of(const fs::path& step_folder) {
+  const fs::path checkpoints = fs::absolute(step_folder).lexically_normal().parent_path();
+  return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path() : fs::path();
+}
+
+RunPlace choose_place(const TrainerOptions& options) {
+  if (options.resume == "none") {
+    return {options.run_dir.empty() ? RunFolder::default_path(options.recipe) : options.run_dir, false};
+  }
+  if (options.resume == "auto") {
+    if (options.run_dir.empty()) throw UsageError("resume: auto needs a run folder", "set run_dir (--run-dir DIR)");
+    return {options.run_dir, true};
+  }
+  if (options.resume.find("://") != std::string::npos) {
+    throw UsageError(fmt::format("{}: a run is resumed from a path", options.resume), "copy the checkpoint here first");
+  }
+  const fs::path own = run_folder_of(resolve_checkpoint(options.resume));
+  if (options.run_dir.empty()) return {own.empty() ? RunFolder::default_path(options.recipe) : own, !own.empty()};
+  return {options.run_dir, !own.empty() && fs::weakly_canonical(options.run_dir) == fs::weakly_canonical(own)};
+}
+
+std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place) {
+  if (options.resume == "none") return std::nullopt;
+  if (options.resume != "auto") return load_checkpoint(options.resume);
+  FileSystem& files = FileSystem::system();
+  if (has_step_folders(files, place.path / "checkpoints")) return load_checkpoint(place.path.string());
+  log::note("{} holds no checkpoint yet: training starts from the beginning", place.path.string());
+  return std::nullopt;
+}
+
+void require_same_settings(const Checkpoint& checkpoint, const std::string& settings) {
+  const auto before = checkpoint.text("config.yml");
+  if (!before) {
+    throw DataError(fmt::format("{} does not hold the settings it was trained with", checkpoint.path().string()),
+                    "only checkpoints of the Trainer can be resumed; --init-from takes the weights of any");
+  }
+  std::vector<std::string> words;
+  for (const Difference& difference : differences(*before, settings)) {
+    words.push_back(fmt::format("{} is {} and was {}", difference.key, difference.now, difference.before));
+  }
+  if (words.empty()) return;
+  throw UsageError(fmt::format("{} was trained with other settings: {}", checkpoint.path().string(), text::join(words)),
+                   "go on with the old ones, or take only its weights: --init-from instead of --resume");
+}
+
+}  // namespace lockstep::train

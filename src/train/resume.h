@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a run starts from: nothing, or a checkpoint. The main rank's part; trainer.cpp shares what it finds.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep::train {
+
+/// The run folder that a checkpoint lies in; empty where it lies in none.
+[[nodiscard]] std::filesystem::path run_folder_of(const std::filesystem::path& step_folder);
+
+/// Where this run writes, and whether it may find a run there.
+struct RunPlace {
+  std::filesystem::path path;
+  bool resume = false;
+};
+
+/// Throws: UsageError for `resume: auto` without a run folder, DataError where the checkpoint is not there.
+[[nodiscard]] RunPlace choose_place(const TrainerOptions& options);
+
+/// The checkpoint to go on from; none: start afresh (with `auto`, where the run folder has none yet).
+/// Throws: DataError where there are checkpoints and none verifies.
+[[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place);
+
+/// Throws: UsageError naming the settings that differ from those of the checkpoint, with both values.
+void require_same_settings(const Checkpoint& checkpoint, const std::string& settings);
+
+}  // namespace lockstep::train

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run_state.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::train {
+
+template <class T>
+T entry(const StateDict& state, const std::string& name) {
+  const auto found = state.find(name);
+  if (found != state.end()) {
+    if (const auto* value = std::get_if<T>(&found->second)) return *value;
+  }
+  throw DataError(fmt::format("the checkpoint's state 'run' has no proper entry '{}'", name),
+                  "only checkpoints of the Trainer can be resumed; --init-from takes the weights of any");
+}
+
+template std::int64_t entry(const StateDict&, const std::string&);
+template double entry(const StateDict&, const std::string&);
+template bool entry(const StateDict&, const std::string&);
+template std::string entry(const StateDict&, const std::string&);
+
+StateDict to_state(const RunState& run) {
+  StateDict state = {{"step", run.step},       {"epoch", run.epoch},       {"batch", run.batch},
+                     {"samples", run.samples}, {"loss.sum", run.loss_sum}, {"loss.count", run.loss_count}};
+  if (run.best) {
+    state["best.metric"] = run.best->name;
+    state["best.value"] = run.best->value;
+    state["best.lower_is_better"] = run.best->lower_is_better;
+    state["best.step"] = run.best_step;
+  }
+  return state;
+}
+
+RunState run_state_of(const StateDict& state) {
+  RunState run{.step = entry<std::int64_t>(state, "step"),
+               .epoch = entry<std::int64_t>(state, "epoch"),
+               .batch = entry<std::int64_t>(state, "batch"),
+               .samples = entry<std::int64_t>(state, "samples"),
+               .loss_sum = entry<double>(state, "loss.sum"),
+               .loss_count = entry<std::int64_t>(state, "loss.count")};
+  if (state.count("best.metric") != 0) {
+    run.best = Metric{.name = entry<std::string>(state, "best.metric"),
+                      .value = entry<double>(state, "best.value"),
+                      .lower_is_better = entry<bool>(state, "best.lower_is_better")};
+    run.best_step = entry<std::int64_t>(state, "best.step");
+  }
+  return run;
+}
+
+bool is_better(const Metric& metric, const std::optional<Metric>& best) {
+  if (!best || best->name != metric.name) return true;
+  return metric.lower_is_better ? metric.value < best->value : metric.value > best->value;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// First a JSON text that says what there is, then the tensors one by one.
+#include "train/share_state.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::train {
+namespace {
+
+using Json = nlohmann::json;
+
+Json describe(const StateValue& value) {
+  if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
+    return {{"tensor", static_cast<int>(tensor->scalar_type())}, {"sizes", tensor->sizes().vec()}};
+  }
+  if (const auto* number = std::get_if<double>(&value)) {
+    return {{"double", __builtin_bit_cast(std::int64_t, *number)}};  // as bits: JSON knows no infinity
+  }
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return {{"int", *integer}};
+  if (const auto* flag = std::get_if<bool>(&value)) return {{"bool", *flag}};
+  return {{"text", std::get<std::string>(value)}};
+}
+
+StateValue from_description(const Json& json) {
+  if (json.contains("tensor")) {
+    const auto dtype = static_cast<at::ScalarType>(json["tensor"].get<int>());
+    return at::empty(json["sizes"].get<std::vector<std::int64_t>>(), dtype);
+  }
+  if (json.contains("double")) return __builtin_bit_cast(double, json["double"].get<std::int64_t>());
+  if (json.contains("int")) return json["int"].get<std::int64_t>();
+  if (json.contains("bool")) return json["bool"].get<bool>();
+  return json["text"].get<std::string>();
+}
+
+/// Binary, so that a text of any bytes passes.
+std::vector<std::uint8_t> share_bytes(std::vector<std::uint8_t> bytes, ProcessGroup& group) {
+  const at::Tensor length = at::full({1}, static_cast<std::int64_t>(bytes.size()), at::kLong);
+  group.broadcast(length, 0).wait();
+  const at::Tensor data = at::empty({length.item<std::int64_t>()}, at::kByte);
+  if (group.rank() == 0) std::memcpy(data.data_ptr(), bytes.data(), bytes.size());
+  group.broadcast(data, 0).wait();
+  const auto* first = data.data_ptr<std::uint8_t>();
+  return {first, first + data.numel()};
+}
+
+}  // namespace
+
+StateDict share_state(const StateDict& state, ProcessGroup& group) {
+  if (group.world_size() == 1) return state;
+  Json list = Json::object();
+  if (group.rank() == 0) {
+    for (const auto& [name, value] : state) list[name] = describe(value);
+  }
+  list = Json::from_cbor(share_bytes(Json::to_cbor(list), group));
+  StateDict shared = group.rank() == 0 ? state : StateDict{};
+  for (const auto& [name, json] : list.items()) {
+    if (group.rank() != 0) shared[name] = from_description(json);
+    if (const auto* tensor = std::get_if<at::Tensor>(&shared.at(name))) group.broadcast(*tensor, 0).wait();
+  }
+  return shared;
+}
+
+}  // namespace lockstep::train
