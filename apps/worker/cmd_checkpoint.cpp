@@ -67,7 +67,9 @@ int diff(const Arguments& arguments) {
   app.add_option("a", a, kWhere)->required();
   app.add_option("b", b, "the same")->required();
   app.add_flag("--json", json, "print one JSON object with all that differs");
-  app.add_option("--limit", limit, "rows of each table; 0: all")->capture_default_str();
+  app.add_option("--limit", limit, "rows of each table; 0: all")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
   if (!cli::parse(app, arguments)) return 0;
   const CheckpointDiff difference = diff_checkpoints(load_checkpoint(a), load_checkpoint(b));
   fmt::print("{}", json ? to_json(difference) : to_text(difference, limit));

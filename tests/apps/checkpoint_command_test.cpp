@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep checkpoint` as a person types it: every form of a path, every way to be wrong, and the exit codes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "apps/command.h"
+#include "checkpoint/states.h"
+#include "lockstep/checkpoint/diff.h"
+#include "lockstep/checkpoint/inspect.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+FileSystem& files() { return FileSystem::system(); }
+
+/// A run with the steps 10 and 20, of which 10 is the best.
+class CheckpointCommand : public ::testing::Test {
+ protected:
+  CheckpointCommand() {
+    for (const std::int64_t step : {10, 20}) {
+      commit_checkpoint(files(), folder_, {.step = step}, states_of(step), {{"config.yml", "seed: 1\n"}});
+    }
+    name_checkpoint(files(), folder_, "best", folder_ / "step-00000010");
+  }
+
+  ProcessResult checkpoint(std::vector<std::string> words) {
+    words.insert(words.begin(), "checkpoint");
+    return lockstep(std::move(words), home_.path());
+  }
+  static std::string digest_of_step(const fs::path& step) { return checkpoint_digest(load_checkpoint(step.string())); }
+  void tear(const char* step, const char* file) { fs::resize_file(folder_ / step / file, 7); }
+
+  TempDir home_;
+  fs::path folder_ = home_ / "run" / "checkpoints";
+};
+
+TEST_F(CheckpointCommand, InspectAndVerifyTakeAStepFolderARunAndAName) {
+  const std::vector<std::pair<std::string, std::string>> forms = {{"run/checkpoints/step-00000010", "step-00000010"},
+                                                                  {"run/checkpoints/step-00000010/", "step-00000010"},
+                                                                  {"run", "step-00000020"},
+                                                                  {"run/", "step-00000020"},
+                                                                  {"run/checkpoints", "step-00000020"},
+                                                                  {"run:best", "step-00000010"}};
+  for (const auto& [path, step] : forms) {
+    SCOPED_TRACE(path);
+    const ProcessResult digest = checkpoint({"inspect", path, "--digest"});
+    EXPECT_EQ(digest.code, 0) << digest.err;
+    EXPECT_EQ(digest.out, digest_of_step(folder_ / step) + "\n");
+    const ProcessResult verify = checkpoint({"verify", path});
+    EXPECT_EQ(verify.code, 0) << verify.err;
+    EXPECT_THAT(verify.out, AllOf(HasSubstr(step + ": whole (3 files, "), EndsWith(")\n")));
+  }
+}
+
+TEST_F(CheckpointCommand, InspectListsStatesAndTexts) {
+  const ProcessResult inspect = checkpoint({"inspect", "run"});
+  EXPECT_EQ(inspect.code, 0) << inspect.err;
+  EXPECT_THAT(inspect.out, AllOf(HasSubstr("step           20\n"), HasSubstr("text           config.yml (8 B)\n"),
+                                 HasSubstr("  conv.weight             float32 [2, 3, 4]\n")));
+}
+
+TEST_F(CheckpointCommand, WhatIsMissingOrTornIsAnInputError) {
+  fs::create_directory(home_ / "empty");
+  fs::create_directory(home_ / "empty/step-00000005");
+  fs::create_directory(home_ / "none");
+  tear("step-00000020", "model.safetensors");
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"nowhere", "checkpoint nowhere does not exist"},
+      {"none", "none holds no checkpoint"},
+      {"empty", "no checkpoint in empty verifies (1 looked at); the first: empty/step-00000005/manifest.json"},
+      {"run:bets", "has no checkpoint named 'bets' (did you mean 'best'?)"},
+      {"run/checkpoints/best", "is a file; a checkpoint is a folder"},
+      {"run/checkpoints/step-00000030", "step-00000030 does not exist"},
+      {"run/checkpoints/step-00000020", "step-00000020"}};
+  for (const auto& [path, expected] : cases) {
+    for (const std::vector<std::string>& words :
+         std::vector<std::vector<std::string>>{{"verify", path}, {"diff", "run:best", path}}) {
+      const ProcessResult result = checkpoint(words);
+      EXPECT_EQ(result.code, 65) << words.front() << " " << path << ": " << result.err;
+      EXPECT_THAT(result.err, AllOf(HasSubstr(expected), HasSubstr("\n  next  "))) << words.front() << " " << path;
+    }
+  }
+}
+
+TEST_F(CheckpointCommand, InspectShowsNothingOfWhatIsTorn) {
+  tear("step-00000020", "trainer.safetensors");
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"inspect", "run/checkpoints/step-00000020"}, {"inspect", "run/checkpoints/step-00000020", "--digest"}}) {
+    const ProcessResult result = checkpoint(words);
+    EXPECT_EQ(result.code, 65);
+    EXPECT_THAT(result.out, IsEmpty());
+    EXPECT_THAT(result.err, HasSubstr("trainer.safetensors is torn: 7 bytes"));
+  }
+}
+
+TEST_F(CheckpointCommand, VerifyNamesEveryDamagedFileAndCountsThem) {
+  tear("step-00000020", "model.safetensors");
+  tear("step-00000020", "config.yml");
+  const ProcessResult torn = checkpoint({"verify", "run/checkpoints/step-00000020"});
+  EXPECT_EQ(torn.code, 65);
+  EXPECT_THAT(torn.out, AllOf(HasSubstr("step-00000020/config.yml is torn: 7 bytes, the manifest says 8\n"),
+                              HasSubstr("step-00000020/model.safetensors is torn: 7 bytes, the manifest says ")));
+  EXPECT_THAT(torn.err, HasSubstr("step-00000020: 2 of 4 files missing or torn\n"));
+  // A run has an older one.
+  const ProcessResult run = checkpoint({"verify", "run"});
+  EXPECT_EQ(run.code, 0);
+  EXPECT_THAT(run.out, HasSubstr("step-00000010: whole"));
+  EXPECT_THAT(run.err, HasSubstr("step-00000020 is skipped: "));
+}
+
+TEST_F(CheckpointCommand, DiffAnswersWithItsExitCode) {
+  commit_checkpoint(files(), home_ / "other" / "checkpoints", {.step = 99}, states_of(10));
+  const ProcessResult equal = checkpoint({"diff", "run:best", "other"});
+  EXPECT_EQ(equal.code, 0) << equal.err;
+  EXPECT_THAT(equal.out, AllOf(StartsWith("equal: digest " + digest_of_step(folder_ / "step-00000010") + "\n"),
+                               HasSubstr("  step        10  "), HasSubstr("  99\n")));
+  const ProcessResult differ = checkpoint({"diff", "run", "run:best"});
+  EXPECT_EQ(differ.code, 1);
+  EXPECT_THAT(differ.err, IsEmpty());
+  EXPECT_THAT(differ.out,
+              AllOf(StartsWith("differ: 4 of 6 entries\na  run/checkpoints/step-00000020\nb  run/checkpoints/"),
+                    HasSubstr("  trainer/step  20     10\n"), HasSubstr("  model/conv.weight")));
+  EXPECT_THAT(checkpoint({"diff", "run", "run:best", "--limit", "1"}).out, HasSubstr("  ... and 1 more\n"));
+}
+
+TEST_F(CheckpointCommand, DiffPrintsOneJsonObject) {
+  const std::string run = (home_ / "run").string();
+  const ProcessResult differ = checkpoint({"diff", run, run + ":best", "--json"});
+  EXPECT_EQ(differ.code, 1) << differ.err;
+  EXPECT_EQ(differ.out, to_json(diff_checkpoints(load_checkpoint(run), load_checkpoint(run + ":best"))));
+}
+
+TEST_F(CheckpointCommand, WrongWordsAreAUsageErrorWithTheNextStep) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{}, "a verb is missing: inspect, verify or diff"},
+      {{"dif", "run", "run"}, "did you mean 'diff'?"},
+      {{"inspect"}, "path is required"},
+      {{"verify"}, "path is required"},
+      {{"diff"}, "a is required"},
+      {{"diff", "run"}, "b is required"},
+      {{"diff", "run", "run", "run"}, "unknown argument 'run'"},
+      {{"diff", "run", "run", "--limit", "-1"}, "--limit"},
+      {{"inspect", "run", "--digst"}, "did you mean '--digest'?"}};
+  for (const auto& [words, expected] : cases) {
+    const ProcessResult result = checkpoint(words);
+    EXPECT_EQ(result.code, 64) << expected << ": " << result.err;
+    EXPECT_THAT(result.err, AllOf(HasSubstr(expected), HasSubstr("--help")));
+  }
+}
+
+TEST_F(CheckpointCommand, EveryVerbHasHelpWithAnExampleAndDiffItsExitCodes) {
+  for (const char* verb : {"inspect", "verify", "diff"}) {
+    const ProcessResult help = checkpoint({verb, "--help"});
+    EXPECT_EQ(help.code, 0);
+    EXPECT_THAT(help.out, AllOf(HasSubstr("example:\n  lockstep checkpoint "), HasSubstr("RUN:NAME")));
+  }
+  EXPECT_THAT(checkpoint({"diff", "--help"}).out, HasSubstr("0 where they are equal, 1 where they differ"));
+}
+
+}  // namespace
+}  // namespace lockstep::test
