@@ -17,6 +17,7 @@
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/processes.h"
 #include "lockstep/launch/spawn.h"
+#include "run_choice.h"
 
 namespace lockstep::apps {
 namespace {
@@ -49,22 +50,31 @@ bool asks_for_help(const Words& arguments) {
                                           [](const auto& word) { return word == "--help" || word == "-h"; });
 }
 
+// The first word that is neither an option nor an option's value: every option of `train` has one.
+std::string recipe_word(const Words& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].starts_with("--")) return arguments[i];
+    if (arguments[i].find('=') == std::string::npos) ++i;
+  }
+  return "run";
+}
+
 // "captcha" of "captcha:digits"; "digits" of "settings/digits.yml".
 std::string run_name(const std::string& what) {
   if (what.ends_with(".yml") || what.ends_with(".yaml")) return fs::path(what).stem().string();
   return what.substr(0, what.find(':'));
 }
 
+// Settles folder and start for all ranks; returns the folder.
 fs::path choose_run_dir(Words& arguments) {
-  const auto given = take_option(arguments, "run-dir");
-  fs::path run_dir =
-      given ? fs::path(*given) : fs::path("runs") / fmt::format("{}-{}", run_name(arguments.front()), time_stamp());
-  // Said here because the agent would write logs into that folder before a rank could refuse it.
-  if (FileSystem::system().exists(run_dir / "config.yml")) {
-    throw UsageError(fmt::format("{} holds an earlier run", run_dir.string()), "choose another --run-dir");
-  }
-  arguments.insert(arguments.end(), {"--run-dir", run_dir.string()});
-  return run_dir;
+  const RunRequest request{.name = run_name(recipe_word(arguments)),
+                           .time = time_stamp(),
+                           .run_dir = take_option(arguments, "run-dir"),
+                           .resume = take_option(arguments, "resume").value_or("none")};
+  const RunChoice choice = choose_run(request, FileSystem::system());
+  if (!choice.note.empty()) log::note("{}", choice.note);
+  arguments.insert(arguments.end(), {"--run-dir", choice.run_dir.string(), "--resume", request.resume});
+  return choice.run_dir;
 }
 
 ProcessCount processes_for_training(const std::optional<std::string>& given) {
