@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Trains the same 50 steps of the captcha recogniser in every way that must not matter, and compares digests.
+
+Replicas: 4. Ways: 1 to 4 processes; 0, 1 and 3 loader workers; OMP_NUM_THREADS unset and 2; gloo on one host; two and
+four hosts (network namespaces, joined by a bridge; they need root and iproute2). Then three ways that must matter:
+another seed, one step more, one sample changed. Results are appended to a file; a later call goes on from there.
+
+example:
+  scripts/exactness.py
+"""
+import argparse
+import os
+import shutil
+import subprocess
+import time
+
+import runs
+
+
+class Hosts:
+    """Network namespaces that see each other through a bridge in one more; gone at the end."""
+
+    def __init__(self, count: int):
+        self.tag = f"lk{os.getpid()}"
+        self.names = [f"{self.tag}h{i}" for i in range(count)]
+
+    def __enter__(self):
+        bridge = f"{self.tag}b"
+        run("ip", "netns", "add", bridge)
+        inside(bridge, "ip", "link", "add", "br0", "type", "bridge")
+        inside(bridge, "ip", "link", "set", "br0", "up")
+        for i, name in enumerate(self.names):
+            run("ip", "netns", "add", name)
+            run("ip", "link", "add", f"p{i}", "netns", bridge, "type", "veth", "peer", "name", "eth0", "netns", name)
+            inside(bridge, "ip", "link", "set", f"p{i}", "master", "br0", "up")
+            inside(name, "ip", "link", "set", "lo", "up")
+            inside(name, "ip", "link", "set", "eth0", "up")
+            inside(name, "ip", "address", "add", f"{self.address(i)}/24", "dev", "eth0")
+        return self
+
+    def __exit__(self, *_):
+        for name in [*self.names, f"{self.tag}b"]:
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+    @staticmethod
+    def address(number: int) -> str:
+        return f"10.77.0.{number + 1}"
+
+
+def run(*words: str) -> None:
+    subprocess.run(words, check=True)
+
+
+def inside(name: str, *words: str) -> None:
+    run("ip", "netns", "exec", name, *words)
+
+
+def can_make_hosts() -> bool:
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    probe = f"lk{os.getpid()}probe"
+    if subprocess.run(["ip", "netns", "add", probe], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        return False
+    run("ip", "netns", "delete", probe)
+    return True
+
+
+def train_on_hosts(given, settings, hosts: int, per_host: int, run_dir) -> None:
+    """Each host starts its own part of the ranks, as on real machines."""
+    lockstep = str(given.bin / "lockstep")
+    with Hosts(hosts) as network:
+        agents = []
+        for node, name in enumerate(network.names):
+            words = ["ip", "netns", "exec", name, lockstep, "run", "--nnodes", str(hosts), "--node-rank", str(node),
+                     "--nproc-per-node", str(per_host), "--master-addr", network.address(0), "--master-port", "29501",
+                     "--rdzv-id", network.tag, lockstep, "train", str(settings), "--run-dir", str(run_dir)]
+            log = (given.work / f"host-{node}.log").open("w")
+            agents.append(subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=runs.environment()))
+        codes = [agent.wait() for agent in agents]
+    if any(codes):
+        raise SystemExit(f"the hosts ended with {codes}: see host-*.log in {given.work}")
+
+
+def train(given, settings, world: int, run_dir, *more: str, **env) -> None:
+    runs.lockstep(given, *runs.train_words(settings, world, run_dir), *more, env=runs.environment(**env))
+
+
+def change_one_sample(given) -> str:
+    """A copy of the data in which one image bears another label."""
+    target = given.work / "data-changed"
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(given.work / "data", target)
+    first = sorted(target.glob("*.png"))[0]
+    label, number = first.name.split("_", 1)
+    first.rename(target / f"{label[1:]}{label[0] if label[0] != label[1] else (int(label[0]) + 1) % 10}_{number}")
+    return str(target)
+
+
+def cases(given) -> dict:
+    """By name: whether the digest must be the same, and how to train."""
+    make = lambda **changes: runs.settings(given.work, given.small, **({"max_steps": given.steps} | changes))
+    plain = make()
+    found = {f"{world} processes": (True, lambda d, w=world: train(given, plain, w, d)) for world in (2, 1, 3, 4)}
+    for workers in (0, 1, 3):
+        found[f"{workers} loader workers"] = (True, lambda d, n=workers: train(given, make(workers=n), 2, d))
+    for world in (1, 3):
+        found[f"OMP_NUM_THREADS=2, {world} processes"] = (
+            True, lambda d, w=world: train(given, plain, w, d, OMP_NUM_THREADS="2"))
+    found["gloo, 3 processes"] = (True, lambda d: train(given, plain, 3, d, "--backend", "gloo"))
+    if can_make_hosts():
+        found["2 hosts x 2 processes"] = (True, lambda d: train_on_hosts(given, plain, 2, 2, d))
+        found["2 hosts x 1 process"] = (True, lambda d: train_on_hosts(given, plain, 2, 1, d))
+        found["4 hosts x 1 process"] = (True, lambda d: train_on_hosts(given, plain, 4, 1, d))
+    else:
+        print("skipped: hosts in network namespaces need root and iproute2")
+    found["another seed"] = (False, lambda d: train(given, make(seed=1), 2, d))
+    found["one step more"] = (False, lambda d: train(given, make(max_steps=given.steps + 1), 2, d))
+    changed = make(**{"data.train": change_one_sample(given)})
+    found["one sample changed"] = (False, lambda d: train(given, changed, 2, d))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    runs.add_arguments(parser, "exactness.jsonl")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--small", action="store_true", help="a small network on small images")
+    given = parser.parse_args()
+    runs.make_data(given, given.small)
+    results = runs.Results(given)
+    done = {row["case"] for row in results.rows}
+    for name, (same, way) in cases(given).items():
+        if name in done:
+            continue
+        run_dir = runs.fresh(given.work / "run")
+        begin = time.time()
+        way(run_dir)
+        results.add(case=name, same=same, seconds=round(time.time() - begin, 1), digest=runs.digest(given, run_dir))
+    expected = results.rows[0]["digest"]
+    wrong = [row["case"] for row in results.rows if (row["digest"] == expected) != row["same"]]
+    print(f"{len(results.rows)} ways of training, {len(wrong)} with a wrong digest: {', '.join(wrong) or 'none'}")
+    raise SystemExit(1 if wrong else 0)
+
+
+main()
