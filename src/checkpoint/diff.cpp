@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "checkpoint/compare_tensors.h"
@@ -22,10 +23,12 @@ std::set<std::string> either(const std::vector<std::string>& a, const std::vecto
   return all;
 }
 
-std::string text_in_words(const Manifest& manifest, const std::string& file) {
-  const auto entry = manifest.files.find(file);
-  if (entry == manifest.files.end()) return "";
-  return fmt::format("{} bytes, {}", entry->second.bytes, entry->second.xxh3_128);
+/// Two texts that differ, whole; where a side has none, the size of the other must do.
+ValueDifference diff_text(const std::string& file, const std::optional<std::string>& a,
+                          const std::optional<std::string>& b) {
+  if (a && b) return {file, *a, *b};
+  const auto in_words = [](const auto& text) { return text ? fmt::format("{} bytes", text->size()) : "none"; };
+  return {file, in_words(a), in_words(b)};
 }
 
 std::vector<ValueDifference> diff_meta(const Checkpoint& a, const Checkpoint& b) {
@@ -42,7 +45,9 @@ std::vector<ValueDifference> diff_meta(const Checkpoint& a, const Checkpoint& b)
   compare("libtorch", x.libtorch, y.libtorch);
   compare("instruction set", x.instruction_set, y.instruction_set);
   for (const std::string& file : either(a.text_files(), b.text_files())) {
-    compare(file, text_in_words(x, file), text_in_words(y, file));
+    const auto text_a = a.text(file);
+    const auto text_b = b.text(file);
+    if (text_a != text_b) meta.push_back(diff_text(file, text_a, text_b));
   }
   return meta;
 }

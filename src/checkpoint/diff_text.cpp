@@ -52,10 +52,18 @@ std::string excerpt(const std::string& value, std::size_t at) {
   return (begin > 0 ? "..." : "") + value.substr(begin, end - begin) + (end < value.size() ? "..." : "");
 }
 
+/// Texts have many lines; canonical JSON has one already.
+std::string one_line(const std::string& value) {
+  if (value.find('\n') == std::string::npos) return value;
+  const std::string quoted = text::json_quote(value);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
 Row row_of(const ValueDifference& difference) {
-  const auto& [name, a, b] = difference;
+  const std::string a = one_line(difference.a);
+  const std::string b = one_line(difference.b);
   const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
-  return {name, excerpt(a, static_cast<std::size_t>(at)), excerpt(b, static_cast<std::size_t>(at))};
+  return {difference.name, excerpt(a, static_cast<std::size_t>(at)), excerpt(b, static_cast<std::size_t>(at))};
 }
 
 Row row_of(const std::string& name) { return {name}; }

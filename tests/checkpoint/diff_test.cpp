@@ -80,7 +80,9 @@ TEST_F(Diff, NamesEntriesThatOnlyOneSideHas) {
   EXPECT_THAT(found.only_in_b, IsEmpty());
   EXPECT_EQ(found.differing(), 3);
   EXPECT_EQ(found.entries, 9);
-  EXPECT_THAT(diff(test::states_of(3), more).only_in_b, ElementsAre("ema/decay", "ema/w", "model/head.bias"));
+  const CheckpointDiff back = diff(test::states_of(3), more);
+  EXPECT_THAT(back.only_in_b, ElementsAre("ema/decay", "ema/w", "model/head.bias"));
+  EXPECT_EQ(back.entries, 9);
 }
 
 TEST_F(Diff, NamesEntriesOfAnotherTypeOrShape) {
@@ -195,17 +197,19 @@ TEST_F(Diff, PutsTheWorstTensorFirst) {
 }
 
 TEST_F(Diff, ShowsWhatStandsBesideTheStateButCountsTheStatesAlone) {
-  const Checkpoint a =
-      save(test::states_of(3), {.step = 1, .replicas = 2, .threads = 3, .configuration_hash = "c0"}, {{"c.yml", "x"}});
+  const Checkpoint a = save(test::states_of(3), {.step = 1, .replicas = 2, .threads = 3, .configuration_hash = "c0"},
+                            {{"c.yml", "x\nz"}});
   const Checkpoint b = save(test::states_of(3), {.step = 2, .replicas = 4, .threads = 6, .configuration_hash = "c1"},
-                            {{"c.yml", "y"}, {"d.yml", "z"}});
+                            {{"c.yml", "y\nz"}, {"d.yml", ""}});
   const CheckpointDiff found = diff_checkpoints(a, b);
   EXPECT_TRUE(found.equal());
   std::vector<std::string> names;
   for (const ValueDifference& field : found.meta) names.push_back(field.name);
   EXPECT_THAT(names, ElementsAre("step", "replicas", "threads", "configuration", "c.yml", "d.yml"));
-  EXPECT_THAT(to_text(found), AllOf(StartsWith("equal: digest "), HasSubstr("beside the state: 6\n"),
-                                    HasSubstr("  configuration  c0 "), HasSubstr("  d.yml          -  ")));
+  EXPECT_THAT(
+      to_text(found),
+      AllOf(StartsWith("equal: digest "), HasSubstr("beside the state: 6\n"), HasSubstr("  configuration  c0    c1\n"),
+            HasSubstr("  c.yml          x\\nz  y\\nz\n"), HasSubstr("  d.yml          none  0 bytes\n")));
   EXPECT_THAT(diff_checkpoints(a, a).meta, IsEmpty());
 }
 

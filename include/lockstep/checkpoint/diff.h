@@ -40,7 +40,7 @@ struct CheckpointDiff {
   std::string digest_a;  ///< see checkpoint_digest()
   std::string digest_b;
   std::int64_t entries = 0;           ///< in either
-  std::vector<ValueDifference> meta;  ///< of the manifests and texts: shown, but no part of the state
+  std::vector<ValueDifference> meta;  ///< manifests and texts (whole): shown, but no part of the state
   std::vector<std::string> only_in_a;
   std::vector<std::string> only_in_b;
   std::vector<ValueDifference> types;     ///< tensors of another dtype or shape, or a tensor against a plain value
