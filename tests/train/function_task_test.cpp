@@ -4,10 +4,9 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/mse_loss.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/relu.h>
+#include <ATen/ops/one_hot.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -57,6 +56,22 @@ Batch batch_of(std::vector<float> data, std::vector<float> target) {
   const auto size = static_cast<std::int64_t>(data.size());
   return {.data = at::tensor(data).view({size, 1}), .target = at::tensor(target).view({size, 1}), .size = size};
 }
+
+// F1 is no mean over samples: it comes from counts, which are summed over batches and ranks.
+class F1Task : public lockstep::FunctionTask {
+ public:
+  using FunctionTask::FunctionTask;
+
+  at::Tensor count(const at::Tensor& output, const lockstep::Batch& batch) override {
+    const at::Tensor said = output.argmax(1).eq(1);
+    const at::Tensor is = batch.target.eq(1);
+    return at::stack({said.logical_and(is).sum(), said.sum(), is.sum()}).to(at::kDouble);
+  }
+
+  std::vector<lockstep::Metric> metrics(const at::Tensor& counts) const override {
+    return {{.name = "f1", .value = (2 * counts[0] / (counts[1] + counts[2])).item<double>()}};
+  }
+};
 
 std::string error_of(TaskOptions options) {
   try {
@@ -126,6 +141,19 @@ TEST(FunctionTask, MetricsAreMeansOverAllSamplesWhateverTheBatches) {
   EXPECT_EQ(metrics[2].name, "loss");
   EXPECT_NEAR(metrics[2].value, 1.0, 1e-6);
   EXPECT_TRUE(metrics[2].lower_is_better);
+}
+
+TEST(FunctionTask, ASubclassMayCountWhatIsNoMean) {
+  F1Task task(line_options());
+  const auto batch_of_classes = [](std::vector<std::int64_t> said, std::vector<std::int64_t> is) {
+    const at::Tensor output = at::one_hot(at::tensor(said, at::kLong), 2);
+    return std::pair(output, Batch{.target = at::tensor(is, at::kLong)});
+  };
+  const auto [first, first_batch] = batch_of_classes({1, 1, 0}, {1, 0, 1});
+  const auto [second, second_batch] = batch_of_classes({0}, {0});
+  const auto metrics = task.metrics(task.count(first, first_batch) + task.count(second, second_batch));
+  ASSERT_EQ(metrics.size(), 1U);
+  EXPECT_DOUBLE_EQ(metrics[0].value, 0.5);  // one hit, one false alarm, one miss
 }
 
 TEST(FunctionTask, ItsNameIsTheNetworksClassUnlessItIsGiven) {
