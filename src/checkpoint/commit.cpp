@@ -148,7 +148,7 @@ fs::path commit_checkpoint(FileSystem& files, const fs::path& folder, const Chec
   make_folder_durably(files, folder);
   remove_checkpoint_leftovers(files, folder);
 
-  const fs::path target = folder / step_name(meta.step);
+  fs::path target = folder / step_name(meta.step);
   const TemporaryFolder temporary(files, folder / temporary_name(step_name(meta.step), ::getpid()));
   const Manifest manifest = write_content(files, temporary.path(), meta, states, texts);
   (void)write_text(files, temporary.path() / kManifestName, manifest_to_json(manifest));

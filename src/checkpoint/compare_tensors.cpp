@@ -12,20 +12,17 @@
 namespace lockstep::checkpoint {
 namespace {
 
-template <std::size_t bytes>
-struct BitsOf;
-template <>
-struct BitsOf<2> {
-  using type = std::uint16_t;
-};
-template <>
-struct BitsOf<4> {
-  using type = std::uint32_t;
-};
-template <>
-struct BitsOf<8> {
-  using type = std::uint64_t;
-};
+template <class T>
+using Bits = std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                                std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                                   std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+
+template <class T>
+Bits<T> bits_of(const T& value) {
+  Bits<T> bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
 
 std::uint64_t distance(std::int64_t x, std::int64_t y) {
   const auto larger = static_cast<std::uint64_t>(std::max(x, y));
@@ -35,10 +32,8 @@ std::uint64_t distance(std::int64_t x, std::int64_t y) {
 /// The place of a finite float among all of its type: neighbours differ by 1, and -0 and 0 by nothing.
 template <class T>
 std::int64_t place_of(const T& value) {
-  using Bits = typename BitsOf<sizeof(T)>::type;
-  constexpr Bits kMagnitude = std::numeric_limits<Bits>::max() >> 1U;
-  Bits bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
+  constexpr Bits<T> kMagnitude = std::numeric_limits<Bits<T>>::max() >> 1U;
+  const Bits<T> bits = bits_of(value);
   const auto magnitude = static_cast<std::int64_t>(bits & kMagnitude);
   return bits > kMagnitude ? -magnitude : magnitude;
 }
@@ -77,7 +72,7 @@ TensorDifference measure(const at::Tensor& a, const at::Tensor& b) {
   double largest = 0;
   for (std::int64_t i = 0; i < out.elements; ++i) {
     largest = std::max({largest, finite_magnitude(x[i]), finite_magnitude(y[i])});
-    if (std::memcmp(x + i, y + i, sizeof(T)) == 0) continue;
+    if (bits_of(x[i]) == bits_of(y[i])) continue;
     ++out.differing;
     measure_pair(x[i], y[i], out);
   }

@@ -74,8 +74,9 @@ void diff_entry(const std::string& name, const StateValue& a, const StateValue& 
 }
 
 void diff_state(const std::string& name, const StateDict& a, const StateDict& b, CheckpointDiff& diff) {
+  const std::string prefix = name + "/";
   for (const auto& [entry, value] : a) {
-    const std::string full = name + "/" + entry;
+    const std::string full = prefix + entry;
     ++diff.entries;
     if (const auto other = b.find(entry); other != b.end()) {
       diff_entry(full, value, other->second, diff);
@@ -86,7 +87,7 @@ void diff_state(const std::string& name, const StateDict& a, const StateDict& b,
   for (const auto& [entry, value] : b) {
     if (a.count(entry) != 0) continue;
     ++diff.entries;
-    diff.only_in_b.push_back(name + "/" + entry);
+    diff.only_in_b.push_back(prefix + entry);
   }
 }
 

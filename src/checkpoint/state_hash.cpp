@@ -9,8 +9,9 @@
 namespace lockstep::checkpoint {
 
 void StateHash::add(const std::string& name, const StateDict& state) {
+  const std::string prefix = name + "/";
   for (const auto& [entry, value] : state) {
-    const std::string key = text::json_quote(name + "/" + entry);
+    const std::string key = text::json_quote(prefix + entry);
     const auto* tensor = std::get_if<at::Tensor>(&value);
     hash_.update(fmt::format("{} {}{}\n", key, tensor == nullptr ? "json " : "", entry_text(value)));
     if (tensor == nullptr || tensor->numel() == 0) continue;

@@ -47,13 +47,13 @@ void expect_no_torn_folder(const fs::path& folder) {
 }
 
 /// A way to fail, and what is lost with it.
-struct Failure {
+struct FaultMode {
   const char* name;
   FaultyFileSystem::Fault fault;
   void (*lose)(FaultyFileSystem&);
 };
 
-constexpr Failure kFailures[] = {
+constexpr FaultMode kFaultModes[] = {
     {"once", FaultyFileSystem::Fault::kOnce, [](FaultyFileSystem&) {}},
     {"for good", FaultyFileSystem::Fault::kForGood, [](FaultyFileSystem&) {}},
     {"for good, with what was not synced", FaultyFileSystem::Fault::kForGood,
@@ -69,19 +69,19 @@ constexpr Failure kFailures[] = {
 void with_every_fault(const std::function<void(const fs::path&)>& prepare,
                       const std::function<void(FileSystem&, const fs::path&)>& action,
                       const std::function<void(const fs::path&, bool threw)>& check) {
-  for (const Failure& failure : kFailures) {
+  for (const FaultMode& mode : kFaultModes) {
     for (std::int64_t n = 0;; ++n) {
-      SCOPED_TRACE(fmt::format("verb {} fails {}", n, failure.name));
+      SCOPED_TRACE(fmt::format("verb {} fails {}", n, mode.name));
       const test::TempDir run;
       prepare(run / "checkpoints");
-      FaultyFileSystem files(n, failure.fault);
+      FaultyFileSystem files(n, mode.fault);
       bool threw = false;
       try {
         action(files, run / "checkpoints");
       } catch (const IoError&) {
         threw = true;
       }
-      failure.lose(files);
+      mode.lose(files);
       check(run.path(), threw);
       if (n >= files.verbs()) break;
       ASSERT_LT(n, 200) << "the action never ends";
