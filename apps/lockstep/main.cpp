@@ -23,7 +23,7 @@ constexpr std::array kVerbs = {
     Verb{"eval", "evaluate a checkpoint on a folder", cmd_worker},
     Verb{"predict", "read files with a checkpoint", cmd_worker},
     Verb{"generate", "make synthetic data", cmd_worker},
-    Verb{"checkpoint", "inspect and verify checkpoints", cmd_worker},
+    Verb{"checkpoint", "inspect, verify and compare checkpoints", cmd_worker},
     Verb{"inspect", "show which samples a rank reads, and every setting", cmd_worker},
     Verb{"bench", "measure: all-reduce, a training step", cmd_worker},
 };

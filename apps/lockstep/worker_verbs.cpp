@@ -84,10 +84,20 @@ ProcessCount processes_for_training(const std::optional<std::string>& given) {
   return {1, "no GPU is visible"};
 }
 
-int launch(const std::string& verb, const Words& arguments, int processes, const fs::path& log_dir) {
+// A training run goes on from its last checkpoint by itself; what has no checkpoints is not tried again.
+constexpr int kTrainRestarts = 3;
+
+struct Launch {
+  int processes = 1;
+  int max_restarts = 0;
+  fs::path log_dir = {};
+};
+
+int launch(const std::string& verb, const Words& arguments, const Launch& how) {
   return run_agent({.command = worker_command(verb, arguments),
-                    .processes = processes,
-                    .log_dir = log_dir,
+                    .processes = how.processes,
+                    .max_restarts = how.max_restarts,
+                    .log_dir = how.log_dir,
                     .console = ConsoleStyle::kMainRaw});
 }
 
@@ -127,7 +137,8 @@ int cmd_train(int argc, char** argv) {
               processes.count == 1 ? "process" : "processes");
   }
   if (processes.count == 1) return execute("train", arguments);
-  return launch("train", arguments, processes.count, run_dir / "logs");
+  return launch("train", arguments,
+                {.processes = processes.count, .max_restarts = kTrainRestarts, .log_dir = run_dir / "logs"});
 }
 
 int cmd_worker(int argc, char** argv) {
@@ -137,7 +148,7 @@ int cmd_worker(int argc, char** argv) {
   const auto count = take_option(arguments, "nproc-per-node");
   const int processes = count ? resolve_process_count(*count).count : 1;
   if (processes == 1) return execute(verb, arguments);
-  return launch(verb, arguments, processes, {});
+  return launch(verb, arguments, {.processes = processes});
 }
 
 }  // namespace lockstep::apps

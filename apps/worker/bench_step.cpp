@@ -11,6 +11,7 @@
 #include "lockstep/optim/adamw.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/replica_team.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/prepare.h"
@@ -38,32 +39,39 @@ int run_step_bench(Job& job, const StepBench& bench) {
   captcha::CaptchaTask task(config);
   auto net = std::dynamic_pointer_cast<captcha::CaptchaNet>(task.make_model());
   if (bench.amp != "none") use_channels_last(*net);
-  DistributedDataParallel model(net, job);
+  DistributedDataParallel model(
+      net, job, DdpOptions{.broadcast_buffers = false, .replicas = bench.replicas, .exact = bench.exact});
+  ReplicaTeam team(job.group(),
+                   {.replicas = bench.replicas, .on_switch = [&](int local) { model.enter_replica(local); }});
   AdamW optimizer(model, {.lr = 6e-4, .weight_decay = 1e-4});
   Batch batch = random_batch(config, bench.batch);
   if (bench.amp != "none") batch.data = to_channels_last(batch.data);
   const Amp amp = amp_from_name(bench.amp);
   const double seconds = median_seconds({.warmup = 2, .counted = bench.repeats}, [&] {
-    at::Tensor output;
-    {
-      const Autocast autocast(at::kCPU, amp);
-      output = model(batch.data);
-    }
-    const at::Tensor loss = task.loss(output, batch);
     optimizer.zero_grad();
-    loss.backward();
+    model.sync_buffers();
+    team.run([&](Replica&) {
+      at::Tensor output;
+      {
+        const Autocast autocast(at::kCPU, amp);
+        output = model(batch.data);
+      }
+      task.loss(output, batch).backward();
+    });
     optimizer.step();
   });
-  const double images_per_s = static_cast<double>(bench.batch * job.world_size()) / seconds;
+  const double images_per_s = static_cast<double>(bench.batch * team.replicas()) / seconds;
   if (bench.json) {
-    job.print(R"({{"bench": "captcha_step", "model": "{}", "backend": "{}", "ranks": {}, "threads": 1, "batch": {}, )"
-              R"("bf16": {}, "channels_last": {}, "device": "cpu", "parameters": {}, "median_ms": {:.3f}, )"
-              R"("images_per_s": {:.3f}}})",
-              bench.model, job.backend(), job.world_size(), bench.batch, bench.amp == "bf16", bench.amp == "bf16",
-              parameter_count(*net), seconds * 1e3, images_per_s);
+    job.print(
+        R"({{"bench": "captcha_step", "model": "{}", "backend": "{}", "ranks": {}, "replicas": {}, )"
+        R"("exact": {}, "threads": 1, "batch": {}, "bf16": {}, "channels_last": {}, "device": "cpu", "parameters": {}, "median_ms": {:.3f}, )"
+        R"("images_per_s": {:.3f}}})",
+        bench.model, job.backend(), job.world_size(), team.replicas(), bench.exact, bench.batch, bench.amp == "bf16",
+        bench.amp == "bf16", parameter_count(*net), seconds * 1e3, images_per_s);
   } else {
-    job.print("{} on {} ranks x {} images, {}: {:.1f} ms a step, {:.1f} images/s", bench.model, job.world_size(),
-              bench.batch, bench.amp == "none" ? "float32" : "bf16 channels last", seconds * 1e3, images_per_s);
+    job.print("{}, {} replicas x {} images on {} ranks, {}: {:.1f} ms a step, {:.1f} images/s", bench.model,
+              team.replicas(), bench.batch, job.world_size(), bench.amp == "none" ? "float32" : "bf16 channels last",
+              seconds * 1e3, images_per_s);
   }
   return 0;
 }

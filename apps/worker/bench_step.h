@@ -10,7 +10,9 @@
 namespace lockstep::worker {
 
 struct StepBench {
-  std::int64_t batch = 64;   ///< images per rank
+  std::int64_t batch = 64;   ///< images per replica
+  int replicas = 0;          ///< 0: one per rank
+  bool exact = true;         ///< the same bits on any number of ranks
   std::string amp = "none";  ///< none, bf16 (then channels last too)
   std::string model = "conv7";
   std::int64_t repeats = 7;

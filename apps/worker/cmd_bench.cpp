@@ -84,7 +84,10 @@ int step_captcha(const Arguments& arguments) {
                      .example = "  lockstep bench step captcha --nproc-per-node 2 --batch 64 --amp bf16 --json"});
   app.add_option("--nproc-per-node", processes, kProcesses);
   app.add_option("--backend", backend, "auto, local, shm or gloo (default: auto)");
-  app.add_option("--batch", bench.batch, "images per rank (default: 64)")->check(CLI::PositiveNumber);
+  app.add_option("--batch", bench.batch, "images per replica (default: 64)")->check(CLI::PositiveNumber);
+  app.add_option("--replicas", bench.replicas, "several replicas per rank, in turn (default: one per rank)")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("!--inexact", bench.exact, "sums in any order that is fast, not in the one that no world size changes");
   app.add_option("--amp", bench.amp, "none or bf16 (default: none)")->check(CLI::IsMember({"none", "bf16"}));
   app.add_option("--model", bench.model, "conv7 or conv3 (default: conv7)")->check(CLI::IsMember({"conv7", "conv3"}));
   app.add_option("--repeats", bench.repeats, "counted steps (default: 7)")->check(CLI::PositiveNumber);

@@ -58,7 +58,8 @@ int run(const TrainArguments& train, Settings& settings) {
                     {.recipe = settings.recipe().name(),
                      .run_dir = train.run_dir,
                      .resume = train.resume,
-                     .init_from = train.init_from});
+                     .init_from = train.init_from,
+                     .has_commands = true});
     trainer.fit();
     return 0;
   });

@@ -42,6 +42,7 @@ Reporter::Reporter(const TrainConfig& config, const TrainerOptions& options, con
 
 void Reporter::resume(std::int64_t step, int world_size) {
   folder_.drop_log_after(step);
+  if (step == 0) return;  // a run that had not come far enough to save anything
   folder_.log({{"event", "\"resume\""}, {"step", std::to_string(step)}, {"world_size", std::to_string(world_size)}});
 }
 
@@ -84,7 +85,7 @@ void Reporter::evaluating(std::int64_t done, std::int64_t total) {
 void Reporter::print_header(const std::vector<Metric>& metrics) {
   metric_columns_ = metrics.size();
   std::vector<view::Column> columns = {{"epoch", 9}, {"step", 7}, {"loss", 8}, {"lr", 9}, {"images/s", 9}, {"time", 8}};
-  for (const Metric& metric : metrics) columns.push_back({metric.name, 8});
+  for (const Metric& metric : metrics) columns.push_back({metric.name == "loss" ? "test loss" : metric.name, 8});
   table_.emplace(std::move(columns));
   print(table_->header());
 }
@@ -129,6 +130,7 @@ void Reporter::finish(const TrainResult& result, std::int64_t world_size, const 
   }
   lines.emplace_back("checkpoint", result.checkpoint.string());
   print(text + view::summary("done", lines));
+  if (!options_.has_commands) return;
   const std::string run = folder_.path().string();
   const std::string data = config_.data.test.empty() ? "FOLDER" : config_.data.test;
   print(view::next_commands({{fmt::format("lockstep eval {} --checkpoint {} --data {}", options_.recipe, run, data),

@@ -27,6 +27,7 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("threads", &threads, "threads of libtorch per replica; 0: the checkpoint's, else 1");
   fields.add("workers", &workers, "loader threads per replica; 0: load in the training thread");
   fields.add("prefetch_factor", &prefetch_factor, "batches loaded ahead per worker");
+  fields.add("pin_memory", &pin_memory, "page-locked batches for copies to a GPU; without one it changes nothing");
   fields.add("drop_last", &drop_last, "leave out the last batch where it is not full");
   fields.add("log_every_steps", &log_every_steps, "a line in log.jsonl every so many steps; 0: never");
   fields.add("eval_every_epochs", &eval_every_epochs, "evaluate data.test every so many epochs; 0: never");

@@ -70,10 +70,15 @@ std::string schedule_text(const TrainConfig& config) {
   return fmt::format("{} epochs of warm-up, then {}", config.schedule.warmup_epochs, after);
 }
 
-/// "4 replicas on 3 processes" where that is not one each.
+/// "1 process", "3 processes".
+std::string counted(std::int64_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+/// "4 on 3 processes" where that is not one each.
 std::string replicas_text(int replicas, int world) {
   if (replicas == world) return "";
-  return fmt::format("{} on {} {}", replicas, world, world == 1 ? "process" : "processes");
+  return fmt::format("{} on {}", replicas, counted(world, "process", "processes"));
 }
 
 bool reaches(const Metric& metric, double value) {
@@ -92,7 +97,8 @@ DataLoaderOptions loader_options(const TrainConfig& config, const ShardSpec& sha
           .shuffle = true,
           .drop_last = config.drop_last,
           .seed = seed_of(config),
-          .shard = shard};
+          .shard = shard,
+          .pin_memory = config.pin_memory};
 }
 
 }  // namespace
@@ -134,6 +140,7 @@ class Trainer::Impl {
   TrainConfig& config_;
   TrainerOptions options_;
   std::string settings_;              // as YAML
+  train::RunPlace place_;             // the main rank\'s
   std::optional<Reporter> reporter_;  // the main rank's
   std::optional<Checkpoint> start_;   // the main rank's: what it goes on from
   bool resumed_ = false;
@@ -158,15 +165,15 @@ class Trainer::Impl {
 };
 
 void Trainer::Impl::open_run() {
-  // A group that the agent started again goes on from what the one before has saved.
-  if (job_.rank_info().restart_count > 0 && !options_.run_dir.empty() &&
-      has_step_folders(FileSystem::system(), options_.run_dir / "checkpoints")) {
-    options_.resume = "auto";
-  }
-  const train::RunPlace place = train::choose_place(options_);
-  reporter_.emplace(config_, options_, place);
+  // A group that the agent started again goes on from what the one before has saved, if anything.
+  const bool again = job_.rank_info().restart_count > 0 && !options_.run_dir.empty();
+  const bool saved = again && has_step_folders(FileSystem::system(), options_.run_dir / "checkpoints");
+  if (again && (saved || options_.resume == "none")) options_.resume = "auto";
+  place_ = train::choose_place(options_);
+  place_.resume = place_.resume || again;
+  reporter_.emplace(config_, options_, place_);
   remove_checkpoint_leftovers(FileSystem::system(), reporter_->folder().checkpoints());
-  start_ = train::find_start(options_, place);
+  start_ = train::find_start(options_, place_);
   if (!start_) return;
   const CheckpointMeta& meta = start_->manifest().meta;
   if (config_.replicas != 0 && config_.replicas != meta.replicas) {
@@ -198,8 +205,9 @@ void Trainer::Impl::agree_on_start() {
   if (config_.replicas == 0) config_.replicas = job_.world_size();
   if (config_.threads == 0) config_.threads = 1;
   if (config_.replicas < job_.world_size()) {
-    throw UsageError(fmt::format("{} replicas on {} processes: each needs one", config_.replicas, job_.world_size()),
-                     fmt::format("start at most {} processes", config_.replicas));
+    throw UsageError(fmt::format("{} on {}: each needs one", counted(config_.replicas, "replica", "replicas"),
+                                 counted(job_.world_size(), "process", "processes")),
+                     fmt::format("start at most {}", counted(config_.replicas, "process", "processes")));
   }
   replicas_ = static_cast<int>(config_.replicas);
   job_.set_replicas(replicas_);
@@ -469,11 +477,11 @@ TrainResult Trainer::Impl::fit() {
   if (reporter_) {
     result_.run_dir = reporter_->folder().path();
     if (start_) result_.checkpoint = start_->path();
-    if (resumed_) reporter_->resume(run_.step, job_.world_size());
+    if (place_.resume) reporter_->resume(run_.step, job_.world_size());
     reporter_->start(info, plan_, settings_);
   }
   start_.reset();
-  if (resumed_ && finished()) log::note("the run is complete: its checkpoint is of step {}", run_.step);
+  const bool was_complete = finished();
   while (run_.epoch < config_.epochs && !finished()) {
     const std::int64_t epoch = run_.epoch;
     result_.epochs = epoch + 1;
@@ -481,7 +489,9 @@ TrainResult Trainer::Impl::fit() {
   }
   result_.steps = run_.step;
   result_.images_per_s = result_.seconds > 0 ? static_cast<double>(images_) / result_.seconds : 0;
-  if (reporter_) {
+  if (reporter_ && was_complete) {
+    log::note("the run is complete: nothing is left to do after step {}", run_.step);
+  } else if (reporter_) {
     reporter_->finish(result_, job_.world_size(), last_counts_.defined() ? task_.report(last_counts_) : "");
   }
   job_.barrier();

@@ -6,6 +6,7 @@
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
 
 #include "captcha/dataset.h"
 #include "captcha/model.h"
@@ -14,6 +15,8 @@
 #include "captcha/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/train/prepare.h"
+#include "lockstep/train/trainer.h"
+#include "support/temp_dir.h"
 
 namespace lockstep::captcha {
 namespace {
@@ -98,6 +101,53 @@ TEST(CaptchaPresets, AllBindToTheRecipesSettings) {
     EXPECT_NO_THROW(fields.bind(ConfigTree::from_text(yaml, name))) << name;
   }
   EXPECT_TRUE(presets().count("digits"));
+}
+
+/// As many samples as the original run had, of no size to speak of.
+class TinyTask final : public Task {
+ public:
+  std::shared_ptr<Dataset> make_dataset(const std::string&) override {
+    return lockstep::make_dataset(50'030, [](std::int64_t i) {
+      return Sample{at::full({1}, static_cast<double>(i % 7)), at::full({1}, 1.0)};
+    });
+  }
+  std::shared_ptr<torch::nn::Module> make_model() override {
+    auto net = std::make_shared<torch::nn::LinearImpl>(1, 1);
+    return net;
+  }
+  at::Tensor forward(torch::nn::Module& model, const Batch& batch) override {
+    return dynamic_cast<torch::nn::LinearImpl&>(model).forward(batch.data);
+  }
+  at::Tensor loss(const at::Tensor& output, const Batch& batch) override {
+    return (output - batch.target).pow(2).mean();
+  }
+  at::Tensor count(const at::Tensor& output, const Batch&) override { return output.to(at::kDouble).sum().view({1}); }
+  [[nodiscard]] std::vector<Metric> metrics(const at::Tensor&) const override { return {}; }
+  [[nodiscard]] std::string model_name() const override { return "tiny"; }
+};
+
+TEST(CaptchaPresets, UltraIsTheOriginalsRunOnThreeReplicas) {
+  const test::TempDir folder;
+  CaptchaConfig config;
+  ConfigFields fields;
+  config.describe(fields);
+  fields.bind(ConfigTree::from_text(presets().at("ultra"), "ultra"));
+  EXPECT_EQ(config.amp, "fp16");
+  config.amp = "none";  // no GPU here
+  config.data.train = "made up";
+  config.max_steps = 2;
+  config.workers = 0;
+  TinyTask task;
+  const char* program = "test";
+  Trainer trainer(init(1, &program), task, config, {.recipe = "captcha", .run_dir = folder / "run"});
+  ::testing::internal::CaptureStdout();
+  trainer.fit();
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(said, HasSubstr("batch               512 x 3 replicas = 1,536\n"));
+  EXPECT_THAT(said, HasSubstr("training samples    50,030\n"));
+  EXPECT_THAT(said, HasSubstr("steps per epoch     33\n"));
+  EXPECT_THAT(said, HasSubstr("epochs              150, at most 2 steps\n"));
+  EXPECT_THAT(said, HasSubstr("replicas            3 on 1 process\n"));
 }
 
 }  // namespace

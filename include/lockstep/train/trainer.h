@@ -20,6 +20,7 @@ struct TrainerOptions {
   std::filesystem::path run_dir;    ///< empty: runs/<recipe>-<time>, or the run that `resume` names
   std::string resume = "none";      ///< none; auto: run_dir's newest valid checkpoint, if any; or a checkpoint's path
   std::filesystem::path init_from;  ///< a checkpoint whose weights a fresh run starts from; empty: fresh ones
+  bool has_commands = false;        ///< `lockstep eval` and `predict` know the recipe: the end of a run proposes them
 };
 
 struct TrainResult {
@@ -29,7 +30,7 @@ struct TrainResult {
   double seconds = 0;           ///< of the training steps, without evaluation and saving
   double images_per_s = 0;      ///< over all ranks
   bool reached_target = false;  ///< stop_at was met
-  std::vector<Metric> metrics;  ///< of the last evaluation
+  std::vector<Metric> metrics;  ///< of the last evaluation; empty where there was none
   std::filesystem::path run_dir;
   std::filesystem::path checkpoint;  ///< the last one (main rank)
 };

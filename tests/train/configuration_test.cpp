@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/configuration.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "train/run_state.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string settings(const std::function<void(TrainConfig&)>& change = [](TrainConfig&) {}) {
+  TrainConfig config;
+  change(config);
+  return settings_text("line", config);
+}
+
+std::vector<std::string> keys(const std::vector<Difference>& differences) {
+  std::vector<std::string> names;
+  for (const Difference& difference : differences) names.push_back(difference.key);
+  return names;
+}
+
+using Keys = std::vector<std::string>;
+
+TEST(Configuration, NamesWhatChangesTheResultAndNothingElse) {
+  const std::string now = settings([](TrainConfig& config) {
+    config.workers = 7;
+    config.data.train = "elsewhere";
+    config.checkpoint.keep_last = 9;
+    config.stop_at.metric = "error";
+    config.replicas = 4;
+    config.amp = "bf16";
+    config.seed = 3;
+  });
+  const auto found = differences(settings(), now);
+  EXPECT_EQ(keys(found), (Keys{"amp", "seed"}));
+  EXPECT_EQ(found[0].before, "none");
+  EXPECT_EQ(found[0].now, "bf16");
+  EXPECT_NE(configuration_hash(settings()), configuration_hash(now));
+}
+
+TEST(Configuration, TheHashSeesOnlyWhatChangesTheResult) {
+  const std::string faster = settings([](TrainConfig& config) { config.workers = 7; });
+  EXPECT_EQ(configuration_hash(settings()), configuration_hash(faster));
+  EXPECT_EQ(configuration_hash(settings()).size(), 16U);
+}
+
+TEST(Configuration, TheLengthIsFreeWhereNoScheduleLooksAtIt) {
+  const auto longer = [](const char* schedule) {
+    return [schedule](TrainConfig& config) {
+      config.schedule.type = schedule;
+      config.epochs = 99;
+    };
+  };
+  const auto plain = settings([](TrainConfig& config) { config.schedule.type = "none"; });
+  EXPECT_TRUE(differences(plain, settings(longer("none"))).empty());
+  EXPECT_EQ(keys(differences(settings(), settings(longer("cosine")))), (Keys{"epochs"}));
+}
+
+TEST(Configuration, AKeyOfALaterVersionCountsAsEqual) {
+  EXPECT_TRUE(differences("recipe: line\nseed: 0\n", settings()).empty());
+  EXPECT_EQ(keys(differences("recipe: other\n", settings())), (Keys{"recipe"}));
+}
+
+TEST(RunState, ComesBackFromAStateAsItWas) {
+  const RunState run{.step = 7,
+                     .epoch = 1,
+                     .batch = 3,
+                     .samples = 61,
+                     .loss_sum = 0.1 + 0.2,
+                     .loss_count = 3,
+                     .best = Metric{"error", 0.25, true},
+                     .best_step = 5};
+  const RunState back = run_state_of(to_state(run));
+  EXPECT_EQ(back.step, 7);
+  EXPECT_EQ(back.batch, 3);
+  EXPECT_EQ(back.loss_sum, run.loss_sum);
+  ASSERT_TRUE(back.best.has_value());
+  EXPECT_EQ(back.best->name, "error");
+  EXPECT_TRUE(back.best->lower_is_better);
+  EXPECT_EQ(back.best_step, 5);
+}
+
+TEST(RunState, BetterDependsOnTheMetric) {
+  EXPECT_TRUE(is_better({"accuracy", 0.1}, std::nullopt));
+  EXPECT_TRUE(is_better({"accuracy", 0.2}, Metric{"accuracy", 0.1}));
+  EXPECT_FALSE(is_better({"accuracy", 0.1}, Metric{"accuracy", 0.1}));
+  EXPECT_FALSE(is_better({"error", 0.2, true}, Metric{"error", 0.1, true}));
+  EXPECT_TRUE(is_better({"error", 0.2, true}, Metric{"accuracy", 0.9}));
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small problem with all that could make two runs differ: dropout, batch norm, random augmentation.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/inspect.h"
+#include "lockstep/data/sample_random.h"
+#include "lockstep/parallel/replica_team.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep::test {
+
+class NoisyNet final : public torch::nn::Module {
+ public:
+  NoisyNet() {
+    register_module("first", first);
+    register_module("norm", norm);
+    register_module("last", last);
+  }
+  at::Tensor forward(const at::Tensor& x) { return last(at::dropout(norm(first(x)).relu(), 0.3, is_training())); }
+
+ private:
+  torch::nn::Linear first{2, 16};
+  torch::nn::BatchNorm1d norm{16};
+  torch::nn::Linear last{16, 1};
+};
+
+/// The product of two numbers, to be learned from `size` noisy samples. `shifted` is one sample that is another one.
+class NoisyTask final : public Task {
+ public:
+  explicit NoisyTask(std::int64_t size = 67, std::int64_t shifted = -1) : size_(size), shifted_(shifted) {}
+
+  std::shared_ptr<Dataset> make_dataset(const std::string&) override {
+    return lockstep::make_dataset(size_, [shifted = shifted_](std::int64_t i) {
+      const double x = static_cast<double>((i * 37) % 67) / 30 - 1 + (i == shifted ? 0.5 : 0);
+      const double y = static_cast<double>((i * 17) % 67) / 30 - 1;
+      return Sample{at::tensor({x, y}, at::kFloat), at::full({1}, x * y)};
+    });
+  }
+  std::shared_ptr<torch::nn::Module> make_model() override { return std::make_shared<NoisyNet>(); }
+  at::Tensor forward(torch::nn::Module& model, const Batch& batch) override {
+    return dynamic_cast<NoisyNet&>(model).forward(batch.data);
+  }
+  /// Divided by the squares of all replicas, so that a collective lies between forward and backward.
+  at::Tensor loss(const at::Tensor& output, const Batch& batch) override {
+    const at::Tensor squares = batch.target.detach().pow(2).sum().reshape({1});
+    this_replica().all_reduce(squares, ReduceOp::kMean);
+    return at::mse_loss(output, batch.target) / (0.1 + squares);
+  }
+  at::Tensor count(const at::Tensor& output, const Batch& batch) override {
+    const double error = (output - batch.target).pow(2).sum().item<double>();
+    return at::tensor({static_cast<double>(batch.size), error}, at::kDouble);
+  }
+  [[nodiscard]] std::vector<Metric> metrics(const at::Tensor& counts) const override {
+    return {{"error", counts[1].item<double>() / counts[0].item<double>(), /*lower_is_better=*/true}};
+  }
+  [[nodiscard]] std::string model_name() const override { return "noisy"; }
+
+ private:
+  std::int64_t size_;
+  std::int64_t shifted_;
+};
+
+/// Four replicas, 3 steps an epoch (of 2 accumulated batches of 3, the last of 2), 10 steps.
+inline TrainConfig noisy_config() {
+  TrainConfig config;
+  config.replicas = 4;
+  config.batch_size = 3;
+  config.accumulate_steps = 2;
+  config.epochs = 100;
+  config.max_steps = 10;
+  config.clip_norm = 0.5;
+  config.optimizer.lr = 0.01;
+  config.log_every_steps = 1;
+  config.data.train = config.data.test = "made up";
+  config.checkpoint = {.every_steps = 1, .keep_last = 100};
+  return config;
+}
+
+struct NoisyRun {
+  TrainConfig config = noisy_config();
+  NoisyTask task = NoisyTask();
+  std::string resume = "none";
+};
+
+inline TrainResult train(const Job& job, const std::filesystem::path& run_dir, NoisyRun run = {}) {
+  Trainer trainer(job, run.task, run.config, {.recipe = "noisy", .run_dir = run_dir, .resume = run.resume});
+  return trainer.fit();
+}
+
+inline std::string digest_of(const std::filesystem::path& where) {
+  return checkpoint_digest(load_checkpoint(where.string()));
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run that is broken off and goes on has the bits of one that was not, on any number of ranks.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "support/run_ranks.h"
+#include "support/temp_dir.h"
+#include "train/noisy_task.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using ::lockstep::test::digest_of;
+using ::lockstep::test::noisy_config;
+using ::lockstep::test::NoisyRun;
+using ::lockstep::test::NoisyTask;
+using ::lockstep::test::TempDir;
+using ::lockstep::test::train;
+using ::lockstep::testing::current_test;
+using ::lockstep::testing::run_ranks;
+using ::testing::HasSubstr;
+
+Job alone() {
+  const char* program = "test";
+  return init(1, &program);
+}
+
+/// The whole run on one process, once.
+const std::string& expected_digest() {
+  static const std::string digest = [] {
+    const TempDir folder;
+    train(alone(), folder / "run");
+    return digest_of(folder / "run");
+  }();
+  return digest;
+}
+
+std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "no error";
+}
+
+class Worlds : public ::testing::TestWithParam<int> {};
+
+/// The tests' folder, the same on every rank: the main rank of the test process has made it.
+TEST_P(Worlds, FourReplicasGiveOneDigest) {
+  const TempDir folder;
+  const std::string shared =
+      std::getenv("LOCKSTEP_TEST_SHARED") ? std::getenv("LOCKSTEP_TEST_SHARED") : (folder / "run").string();
+  run_ranks(current_test(), [&](Job& job) { train(job, shared); },
+            {.world = GetParam(), .env = {{"LOCKSTEP_TEST_SHARED", shared}}});
+  EXPECT_EQ(digest_of(shared), expected_digest());
+}
+INSTANTIATE_TEST_SUITE_P(TwoToFour, Worlds, ::testing::Values(2, 3, 4));
+
+TEST(Resume, FromEveryStepGivesTheDigestOfTheUnbrokenRun) {
+  const TempDir folder;
+  train(alone(), folder / "whole");
+  for (int step = 1; step < 10; ++step) {
+    const fs::path run = folder / fmt::format("from-{}", step);
+    const fs::path from = folder / fmt::format("whole/checkpoints/step-{:08}", step);
+    const TrainResult result = train(alone(), run, {.resume = from.string()});
+    EXPECT_EQ(result.steps, 10);
+    EXPECT_EQ(digest_of(run), expected_digest()) << "from step " << step;
+  }
+}
+
+TEST(Resume, TheDigestSeesSeedStepsSamplesAndAugmentation) {
+  const TempDir folder;
+  const auto digest_with = [&](const char* name, const NoisyRun& run) {
+    train(alone(), folder / name, run);
+    return digest_of(folder / name);
+  };
+  NoisyRun seed;
+  seed.config.seed = 1;
+  EXPECT_NE(digest_with("seed", seed), expected_digest());
+  NoisyRun more;
+  more.config.max_steps = 11;
+  EXPECT_NE(digest_with("more", more), expected_digest());
+  EXPECT_NE(digest_with("sample", {.task = NoisyTask(67, 5)}), expected_digest());
+  NoisyRun workers;
+  workers.config.workers = 0;
+  EXPECT_EQ(digest_with("workers", workers), expected_digest());
+}
+
+TEST(Resume, AutoStartsAfreshThenGoesOnAndThenIsComplete) {
+  const TempDir folder;
+  NoisyRun run{.resume = "auto"};
+  train(alone(), folder / "run", run);
+  EXPECT_EQ(digest_of(folder / "run"), expected_digest());
+  fs::remove_all(folder / "run/checkpoints/step-00000010");
+  fs::remove_all(folder / "run/checkpoints/step-00000009");
+  EXPECT_EQ(train(alone(), folder / "run", run).steps, 10);
+  EXPECT_EQ(digest_of(folder / "run"), expected_digest());
+  EXPECT_EQ(train(alone(), folder / "run", run).steps, 10);
+  EXPECT_EQ(digest_of(folder / "run"), expected_digest());
+}
+
+TEST(Resume, TheLogHasEachStepOnceAndTheLossesOfTheUnbrokenRun) {
+  const TempDir folder;
+  const auto losses = [&](const char* run) {
+    std::ifstream log(folder / run / "log.jsonl");
+    std::vector<std::string> found;
+    for (std::string line; std::getline(log, line);) {
+      if (line.find("\"images_per_s\"") != std::string::npos)
+        found.push_back(line.substr(0, line.find("\"images_per_s\"")));
+    }
+    return found;
+  };
+  train(alone(), folder / "whole");
+  train(alone(), folder / "broken");
+  for (int step = 7; step <= 10; ++step) fs::remove_all(folder / fmt::format("broken/checkpoints/step-{:08}", step));
+  train(alone(), folder / "broken", {.resume = "auto"});
+  EXPECT_EQ(losses("broken"), losses("whole"));
+  EXPECT_EQ(losses("whole").size(), 10U + 4U);  // four epochs were begun
+}
+
+TEST(Resume, ATornCheckpointIsSkippedForTheOneBefore) {
+  const TempDir folder;
+  train(alone(), folder / "run");
+  fs::resize_file(folder / "run/checkpoints/step-00000010/model.safetensors", 100);
+  train(alone(), folder / "run", {.resume = "auto"});
+  EXPECT_EQ(digest_of(folder / "run"), expected_digest());
+  EXPECT_TRUE(fs::exists(folder / "run/checkpoints/step-00000010.bad-1"));
+}
+
+TEST(Resume, WhereNoCheckpointVerifiesNothingIsBegun) {
+  const TempDir folder;
+  NoisyRun run;
+  run.config.checkpoint.every_steps = 0;
+  train(alone(), folder / "run", run);
+  for (const auto& step : fs::directory_iterator(folder / "run/checkpoints")) {
+    if (step.is_directory()) fs::resize_file(step.path() / "optimizer.safetensors", 9);
+  }
+  run.resume = "auto";
+  EXPECT_THROW(train(alone(), folder / "run", run), DataError);
+}
+
+TEST(Resume, OtherSettingsAreAnErrorThatNamesThem) {
+  const TempDir folder;
+  train(alone(), folder / "run");
+  NoisyRun run{.resume = "auto"};
+  run.config.batch_size = 5;
+  run.config.optimizer.lr = 0.5;
+  run.config.workers = 0;  // free
+  const std::string message = message_of([&] { train(alone(), folder / "run", run); });
+  EXPECT_THAT(message, HasSubstr("batch_size is 5 and was 3, optimizer.lr is 0.5 and was 0.01"));
+  EXPECT_THAT(message, ::testing::Not(HasSubstr("workers")));
+  run = {.resume = "auto"};
+  run.config.replicas = 3;
+  EXPECT_THAT(message_of([&] { train(alone(), folder / "run", run); }), HasSubstr("replicas is 3"));
+  run = {.task = NoisyTask(68), .resume = "auto"};
+  EXPECT_THAT(message_of([&] { train(alone(), folder / "run", run); }), HasSubstr("68 samples and had 67"));
+}
+
+TEST(Resume, ReplicasAndThreadsComeFromTheCheckpoint) {
+  const TempDir folder;
+  NoisyRun run;
+  run.config.max_steps = 3;
+  run.config.schedule.type = "none";  // then its length is free
+  run.config.threads = 2;
+  train(alone(), folder / "run", run);
+  run.config.max_steps = 4;
+  run.config.replicas = 0;
+  run.config.threads = 0;
+  run.resume = "auto";
+  EXPECT_EQ(train(alone(), folder / "run", run).replicas, 4);
+  const CheckpointMeta meta = load_checkpoint((folder / "run").string()).manifest().meta;
+  EXPECT_EQ(meta.replicas, 4);
+  EXPECT_EQ(meta.threads, 2);
+  EXPECT_EQ(meta.step, 4);
+}
+
+TEST(Resume, TheBestEvaluationIsNamedAndPruningSparesIt) {
+  const TempDir folder;
+  NoisyRun run;
+  run.config.max_steps = 24;
+  run.config.optimizer.lr = 0.2;  // so that the last is hardly the best
+  run.config.checkpoint = {.every_steps = 1, .keep_last = 1};
+  train(alone(), folder / "run", run);
+  const Checkpoint best = load_checkpoint((folder / "run").string() + ":best");
+  const StateDict state = load_checkpoint((folder / "run").string()).state("run");
+  EXPECT_EQ(std::get<std::int64_t>(state.at("best.step")), best.step());
+  EXPECT_EQ(std::get<std::string>(state.at("best.metric")), "error");
+  EXPECT_LE(std::distance(fs::directory_iterator(folder / "run/checkpoints"), fs::directory_iterator{}), 3);
+}
+
+RANKS_TEST(Resume, MoreRanksThanReplicasIsAUsageErrorOnAll, 3) {
+  const TempDir folder;
+  NoisyRun run;
+  run.config.replicas = 2;
+  const std::string message = message_of([&] { train(job, folder / "run", run); });
+  EXPECT_THAT(message, HasSubstr("2 replicas on 3 processes"));
+}
+
+}  // namespace
+}  // namespace lockstep
