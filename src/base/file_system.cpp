@@ -81,7 +81,8 @@ class PosixFileSystem final : public FileSystem {
     if (!fd.valid()) fail("open", path, errno);
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0) fail("stat", path, errno);
-    std::string content(static_cast<std::size_t>(std::max<off_t>(status.st_size, 0)), '\0');
+    // One byte more than there should be: then the end of the file is found without growing.
+    std::string content(static_cast<std::size_t>(std::max<off_t>(status.st_size, 0)) + 1, '\0');
     std::size_t have = 0;
     for (;;) {
       if (have == content.size()) content.resize(content.size() + 4096);  // grows under us, or says 0 as /proc does
