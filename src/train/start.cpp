@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/start.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "train/configuration.h"
+#include "train/resume.h"
+#include "train/share_state.h"
+
+namespace lockstep::train {
+namespace {
+
+void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std::string& settings) {
+  const CheckpointMeta& meta = checkpoint.manifest().meta;
+  if (config.replicas != 0 && config.replicas != meta.replicas) {
+    throw UsageError(fmt::format("replicas is {} and the checkpoint's is {}", config.replicas, meta.replicas),
+                     "leave it out: the result depends on it");
+  }
+  if (config.threads != 0 && config.threads != meta.threads) {
+    log::warn("threads is {} and was {}: the result will not have the bits of the run before", config.threads,
+              meta.threads);
+  }
+  require_same_settings(checkpoint, settings);
+}
+
+/// Where a group that the agent started again goes on: from what the one before has saved, if anything.
+RunPlace place_of(const Job& job, TrainerOptions& options) {
+  const bool again = job.rank_info().restart_count > 0 && !options.run_dir.empty();
+  const bool saved = again && has_step_folders(FileSystem::system(), options.run_dir / "checkpoints");
+  if (again && (saved || options.resume == "none")) options.resume = "auto";
+  RunPlace place = choose_place(options);
+  place.resume = place.resume || again;
+  return place;
+}
+
+void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
+  if (!shared.empty()) {
+    config.replicas = entry<std::int64_t>(shared, "replicas");
+    if (config.threads == 0) config.threads = entry<std::int64_t>(shared, "threads");
+  }
+  if (config.replicas == 0) config.replicas = job.world_size();
+  if (config.threads == 0) config.threads = 1;
+  if (config.replicas < job.world_size()) {
+    throw UsageError(fmt::format("{} on {}: each needs one", counted(config.replicas, "replica", "replicas"),
+                                 counted(job.world_size(), "process", "processes")),
+                     fmt::format("start at most {}", counted(config.replicas, "process", "processes")));
+  }
+  job.set_replicas(static_cast<int>(config.replicas));
+}
+
+}  // namespace
+
+std::string counted(std::int64_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& options, std::optional<Reporter>& reporter) {
+  Start start;
+  StateDict shared;
+  if (job.is_main()) {
+    const RunPlace place = place_of(job, options);
+    reporter.emplace(config, options, place);
+    remove_checkpoint_leftovers(FileSystem::system(), reporter->folder().checkpoints());
+    start.in_old_folder = place.resume;
+    start.checkpoint = find_start(options, place);
+  }
+  if (start.checkpoint) {
+    compare(*start.checkpoint, config, settings_text(options.recipe, config));
+    shared = start.checkpoint->state("run");
+    shared["replicas"] = start.checkpoint->manifest().meta.replicas;
+    shared["threads"] = start.checkpoint->manifest().meta.threads;
+  }
+  shared = share_state(shared, job.group());
+  start.resumed = !shared.empty();
+  if (start.resumed) start.run = run_state_of(shared);
+  decide(job, config, shared);
+  start.settings = settings_text(options.recipe, config);
+  return start;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step_runner.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/optim/autocast.h"
+#include "lockstep/optim/clip.h"
+#include "lockstep/tensor/random.h"
+#include "lockstep/train/prepare.h"
+
+namespace lockstep::train {
+namespace {
+
+std::uint64_t seed_of(const TrainConfig& config) { return static_cast<std::uint64_t>(config.seed); }
+
+/// Of the random numbers (dropout) of one batch of one replica. A function of nothing else, so that there is no state
+/// to save.
+std::uint64_t batch_seed(const TrainConfig& config, int replica, std::int64_t batch_number) {
+  const std::uint64_t stream = stream_seed(seed_of(config), static_cast<std::uint64_t>(replica) + 1);
+  return stream_seed(stream, static_cast<std::uint64_t>(batch_number));
+}
+
+DataLoaderOptions loader_options(const TrainConfig& config, const ShardSpec& shard) {
+  return {.batch_size = config.batch_size,
+          .workers = config.workers,
+          .prefetch_factor = config.prefetch_factor,
+          .shuffle = true,
+          .drop_last = config.drop_last,
+          .seed = seed_of(config),
+          .shard = shard,
+          .pin_memory = config.pin_memory};
+}
+
+}  // namespace
+
+StepRunner::StepRunner(Job job, Task& task, const TrainConfig& config)
+    : job_(std::move(job)),
+      task_(task),
+      config_(config),
+      replicas_(static_cast<int>(config.replicas)),
+      team_(job_.group(), {.replicas = replicas_,
+                           .threads = static_cast<int>(config.threads),
+                           .on_switch = [this](int local) { model_->enter_replica(local); }}) {}
+
+void StepRunner::load(const std::shared_ptr<Dataset>& dataset) {
+  for (int replica = block().begin; replica < block().end; ++replica) {
+    loaders_.emplace_back(dataset, loader_options(config_, {replica, replicas_}));
+  }
+}
+
+std::shared_ptr<TaskNet> StepRunner::make_net() {
+  seed_all(seed_of(config_));
+  auto net = task_.make_model();
+  if (config_.amp != "none") use_channels_last(*net);
+  net->train();
+  return std::make_shared<TaskNet>(task_, std::move(net));
+}
+
+void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
+  // Buffers are spread once a step, below: a step then depends on replica 0's only, which are those that are saved.
+  model_.emplace(net, job_, DdpOptions{.broadcast_buffers = false, .replicas = replicas_, .exact = config_.exact});
+  optimizer_.emplace(*model_, AdamWOptions{.lr = config_.optimizer.lr, .weight_decay = config_.optimizer.weight_decay});
+}
+
+void StepRunner::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
+  epoch_ = epoch;
+  passes_.clear();
+  for (DataLoader& loader : loaders_) passes_.push_back(loader.epoch(epoch, first_batch));
+}
+
+const std::vector<at::Tensor>& StepRunner::compute_gradients(std::int64_t batches) {
+  model_->sync_buffers();
+  losses_.assign(loaders_.size(), {});
+  images_ = 0;
+  team_.run([&](Replica& replica) { run_replica(replica, batches); });
+  return losses_;
+}
+
+void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
+  const double share = 1.0 / static_cast<double>(batches);
+  for (std::int64_t i = 0; i < batches; ++i) {
+    Batch* batch = passes_[static_cast<std::size_t>(replica.local())].next();
+    if (batch == nullptr) throw InternalError("the loader has fewer batches than the plan");
+    images_ += batch->size;
+    if (config_.amp != "none") batch->data = to_channels_last(batch->data);
+    seed_all(batch_seed(config_, replica.index(), epoch_ * batches_per_epoch() + batch->step));
+    if (i + 1 == batches) {
+      run_batch(replica, *batch, share);
+    } else {
+      const NoSync local = model_->no_sync();
+      run_batch(replica, *batch, share);
+    }
+  }
+}
+
+void StepRunner::run_batch(Replica& replica, const Batch& batch, double share) {
+  at::Tensor output;
+  {
+    const Autocast autocast(job_.device().type(), amp_from_name(config_.amp));
+    output = model_->forward(batch);
+  }
+  at::Tensor loss = task_.loss(output, batch);
+  if (share != 1) loss = loss * share;
+  loss.backward();
+  at::Tensor& sum = losses_[static_cast<std::size_t>(replica.local())];
+  sum = sum.defined() ? sum + loss.detach() : loss.detach();
+}
+
+void StepRunner::update(double lr) {
+  double scale = 1.0;
+  if (config_.clip_norm > 0) scale = clip_factor(grad_norm(optimizer_->parameters()), config_.clip_norm);
+  optimizer_->set_lr(lr);
+  optimizer_->step(scale);
+  optimizer_->zero_grad();
+}
+
+// Every replica has as many samples as every other.
+std::int64_t StepRunner::images() const { return images_ / block().size() * replicas_; }
+
+}  // namespace lockstep::train

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// One optimizer step of this rank's replicas: their batches, forward, backward with reduction, update. Knows nothing of
+// epochs' ends, evaluation, saving or what is shown.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/optim/adamw.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/replica_team.h"
+#include "lockstep/train/task.h"
+#include "lockstep/train/train_config.h"
+#include "train/task_net.h"
+
+namespace lockstep::train {
+
+/// Owned by the training thread. Lifetime: task and config outlive it.
+class StepRunner {
+ public:
+  /// `config`: with replicas and threads decided.
+  StepRunner(Job job, Task& task, const TrainConfig& config);
+
+  /// One loader for each replica of this rank.
+  void load(const std::shared_ptr<Dataset>& dataset);
+  [[nodiscard]] std::int64_t batches_per_epoch() const { return loaders_.front().steps_per_epoch(); }
+
+  /// The network with fresh weights, seeded.
+  [[nodiscard]] std::shared_ptr<TaskNet> make_net();
+  /// Wraps `net`, whose weights are rank 0's from here on. Collective: yes.
+  void build(const std::shared_ptr<TaskNet>& net);
+
+  /// The next step's first batch is the `first_batch`-th of `epoch`. Loading begins at once.
+  void start_epoch(std::int64_t epoch, std::int64_t first_batch);
+  /// Ends loading.
+  void end_epoch() { passes_.clear(); }
+
+  /// Forward and backward over `batches` batches of each replica; gradients are then the mean over all replicas.
+  /// Collective: yes. Returns: the loss of each replica of this rank, its mean over the batches.
+  const std::vector<at::Tensor>& compute_gradients(std::int64_t batches);
+  /// Clips and updates the weights.
+  void update(double lr);
+
+  /// Images of the last compute_gradients(), over all replicas.
+  [[nodiscard]] std::int64_t images() const;
+  [[nodiscard]] DistributedDataParallel<TaskNet>& model() { return *model_; }
+  [[nodiscard]] AdamW& optimizer() { return *optimizer_; }
+  [[nodiscard]] ReplicaSpan block() const { return team_.block(); }
+
+ private:
+  void run_replica(Replica& replica, std::int64_t batches);
+  void run_batch(Replica& replica, const Batch& batch, double share);
+
+  Job job_;
+  Task& task_;
+  const TrainConfig& config_;
+  int replicas_;
+  std::optional<DistributedDataParallel<TaskNet>> model_;
+  std::optional<AdamW> optimizer_;
+  ReplicaTeam team_;
+  std::vector<DataLoader> loaders_;        ///< one for each replica of this rank
+  std::vector<DataLoader::Epoch> passes_;  ///< theirs, of the epoch under way
+  std::int64_t epoch_ = 0;
+  std::vector<at::Tensor> losses_;  ///< of the step under way
+  std::int64_t images_ = 0;         ///< of this rank's replicas
+};
+
+}  // namespace lockstep::train
