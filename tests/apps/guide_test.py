@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Checks a page of docs/guide: its C++ blocks stand in files that are compiled, its `sh` blocks run.
 
-usage: guide_test.py SOURCE_DIR BUILD_DIR PAGE FILE...
+usage: guide_test.py SOURCE_DIR BUILD_DIR PAGE [FILE...]
 
-FILE: where the C++ blocks stand; the page's first block is all of the first file.
+FILE: where the C++ blocks stand; the page's first block is all of the first file. The `sh` blocks run one after the
+other in one shell and one empty folder, as a reader types them.
 """
 import os
 import re
@@ -18,11 +19,10 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
-def check_programs(page: str, files: list[Path]) -> None:
-    programs = blocks(page, "cpp")
-    if not programs or programs[0] != files[0].read_text():
+def check_programs(programs: list[str], files: list[Path]) -> None:
+    if files and (not programs or programs[0] != files[0].read_text()):
         sys.exit(f"the first program is not {files[0]}")
-    for program in programs[1:]:
+    for program in programs[1 if files else 0 :]:
         if program.count("{") != program.count("}"):
             sys.exit(f"a part is missing:\n{program}")
         # A file may have it deeper inside.
@@ -31,18 +31,23 @@ def check_programs(page: str, files: list[Path]) -> None:
             sys.exit(f"in no file that is compiled:\n{program}")
 
 
+def run_commands(commands: list[str], build: Path) -> None:
+    if not commands:
+        sys.exit("no sh block")
+    environment = dict(os.environ, PATH=f"{build}/bin:{build}/examples:{os.environ['PATH']}")
+    with tempfile.TemporaryDirectory() as folder:
+        shell = ["bash", "-euxo", "pipefail", "-c", "\n".join(commands)]
+        code = subprocess.run(shell, cwd=folder, env=environment, check=False).returncode
+    if code != 0:
+        sys.exit(f"a command ended with {code}")
+
+
 def main() -> None:
     source, build, page = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
     text = (source / page).read_text()
-    check_programs(text, [source / name for name in sys.argv[4:]])
-    environment = dict(os.environ, PATH=f"{build}/bin:{build}/examples:{os.environ['PATH']}")
+    check_programs(blocks(text, "cpp"), [source / name for name in sys.argv[4:]])
     commands = blocks(text, "sh")
-    if not commands:
-        sys.exit("no sh block")
-    for block in commands:
-        print(block, flush=True)
-        with tempfile.TemporaryDirectory() as folder:
-            subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=folder, env=environment, check=True)
+    run_commands(commands, build)
     print(len(commands), "blocks ran")
 
 
