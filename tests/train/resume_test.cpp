@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/train/evaluate.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
@@ -74,7 +75,7 @@ TEST(Resume, FromEveryStepGivesTheDigestOfTheUnbrokenRun) {
   }
 }
 
-TEST(Resume, TheDigestSeesSeedStepsSamplesAndAugmentation) {
+TEST(Resume, TheDigestSeesSeedStepsAndSamplesButNotWorkers) {
   const TempDir folder;
   const auto digest_with = [&](const char* name, const NoisyRun& run) {
     train(alone(), folder / name, run);
@@ -118,7 +119,7 @@ TEST(Resume, TheLogHasEachStepOnceAndTheLossesOfTheUnbrokenRun) {
   };
   train(alone(), folder / "whole");
   train(alone(), folder / "broken");
-  for (int step = 7; step <= 10; ++step) fs::remove_all(folder / fmt::format("broken/checkpoints/step-{:08}", step));
+  for (int step = 8; step <= 10; ++step) fs::remove_all(folder / fmt::format("broken/checkpoints/step-{:08}", step));
   train(alone(), folder / "broken", {.resume = "auto"});
   EXPECT_EQ(losses("broken"), losses("whole"));
   EXPECT_EQ(losses("whole").size(), 10U + 4U);  // four epochs were begun
@@ -192,6 +193,17 @@ TEST(Resume, TheBestEvaluationIsNamedAndPruningSparesIt) {
   EXPECT_EQ(std::get<std::int64_t>(state.at("best.step")), best.step());
   EXPECT_EQ(std::get<std::string>(state.at("best.metric")), "error");
   EXPECT_LE(std::distance(fs::directory_iterator(folder / "run/checkpoints"), fs::directory_iterator{}), 3);
+}
+
+RANKS_TEST(Evaluate, CountsEachSampleOnceOnAnyNumberOfReplicas, 2) {
+  NoisyTask task;
+  const auto model = task.make_model();
+  const auto dataset = task.make_dataset("");
+  for (const int replicas : {2, 3, 5}) {
+    const Evaluation evaluation = evaluate(job, task, *model, dataset, {.batch_size = 4, .replicas = replicas});
+    EXPECT_EQ(evaluation.counts[0].item<double>(), 67);
+    EXPECT_EQ(evaluation.samples, 67);
+  }
 }
 
 RANKS_TEST(Resume, MoreRanksThanReplicasIsAUsageErrorOnAll, 3) {

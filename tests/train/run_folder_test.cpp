@@ -22,6 +22,7 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -156,6 +157,10 @@ TEST(RunFolder, AFileInItsPlaceIsNamed) {
   write(root / "file", "");
   EXPECT_THAT(error_of(root / "file"),
               StartsWith("UsageError: the run folder " + (root / "file").string() + " is a file"));
+  fs::create_directory(root / "run");
+  write(root / "run/checkpoints", "");
+  EXPECT_THAT(error_of(root / "run", {.resume = true}),
+              StartsWith("UsageError: the checkpoints folder " + (root / "run/checkpoints").string() + " is a file"));
   EXPECT_THAT(error_of(root / "file/run"), StartsWith("IoError: cannot make folder " + (root / "file/run").string()));
 }
 
@@ -169,7 +174,7 @@ TEST(RunFolder, AReadOnlyDiskIsOneClearError) {
     const std::string error = error_of(root / name);
     EXPECT_THAT(error, StartsWith("IoError: cannot "));
     EXPECT_THAT(error, HasSubstr((root / name).string()));
-    EXPECT_THAT(error, EndsWith("Read-only file system\n  next  choose a --run-dir that can be written"));
+    EXPECT_THAT(error, EndsWith("Read-only file system\n  next  make it writable, or choose another --run-dir"));
   }
 }
 
@@ -180,7 +185,8 @@ TEST(RunFolder, AFullDiskIsOneClearErrorAndTheLogKeepsWholeLines) {
   RunFolder folder(root / "disk/run");
   folder.log({{"step", "0"}});
   disk.fill();
-  constexpr const char* kNoSpace = "No space left on device\n  next  free space on that disk";
+  constexpr const char* kNoSpace =
+      "No space left on device\n  next  free space on that disk; --resume auto then goes on with the run";
   EXPECT_THAT(error_of(root / "disk/other"), EndsWith(kNoSpace));
   std::optional<std::string> error;
   for (int step = 1; !error && step < 10000; ++step) {  // the first ones still fit into the log's block
@@ -191,6 +197,14 @@ TEST(RunFolder, AFullDiskIsOneClearErrorAndTheLogKeepsWholeLines) {
     }
   }
   EXPECT_EQ(error, "cannot write " + (root / "disk/run/log.jsonl").string() + ": " + kNoSpace);
+  try {
+    folder.write("summary.json", "{}");
+    ADD_FAILURE() << "summary.json is written";
+  } catch (const IoError& problem) {
+    EXPECT_THAT(
+        problem.what(),
+        AllOf(StartsWith((root / "disk/run/summary.json").string() + " is not written: cannot "), EndsWith(kNoSpace)));
+  }
   EXPECT_THAT(read(root / "disk/run/log.jsonl"), EndsWith("}\n"));
   disk.free();
   folder.log({{"step", "10000"}});
