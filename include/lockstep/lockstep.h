@@ -20,6 +20,7 @@
 #include "lockstep/optim/clip.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/replica_team.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/function_task.h"
 #include "lockstep/train/task.h"
