@@ -147,6 +147,28 @@ RANKS_TEST(Replicas, BuffersOfReplicaZeroSurviveAndStartEveryStep, 2) {
   }
 }
 
+RANKS_TEST(Replicas, SixteenBitGradientsAreSummedInFloat32AndRoundedOnce, 2) {
+  constexpr int kReplicas = 7;
+  const auto make = [] {
+    seed_all(5);
+    torch::nn::Linear net(6, 3);
+    net->to(at::kBFloat16);
+    return net;
+  };
+  std::vector<at::Tensor> alone;
+  for (int replica = 0; replica < kReplicas; ++replica) {
+    auto net = make();
+    net->forward(input(replica, 0).to(at::kBFloat16)).sum().backward();
+    alone.push_back(net->weight.grad());
+  }
+  DistributedDataParallel ddp(make(), job, DdpOptions{.replicas = kReplicas});
+  ReplicaTeam team(job.group(), {.replicas = kReplicas, .on_switch = [&](int local) { ddp.enter_replica(local); }});
+  team.run([&](Replica& replica) { ddp(input(replica.index(), 0).to(at::kBFloat16)).sum().backward(); });
+  const at::Tensor gradient = ddp.module().weight.grad();
+  EXPECT_EQ(gradient.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(comm::same_bits(gradient, comm::model(alone, ReduceOp::kMean)));
+}
+
 RANKS_TEST(Replicas, ReduceInsideAForwardOverAllOfTheRun, 2) {
   ReplicaTeam team(job.group(), {.replicas = 5});
   std::vector<int> order;
