@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include "checkpoint/entry_text.h"
+#include "checkpoint/platform.h"
 #include "checkpoint/state_hash.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/inspect.h"
+#include "lockstep/tensor/torch_version.h"
 
 namespace lockstep {
 namespace {
@@ -57,6 +59,12 @@ std::string to_text(const CheckpointDescription& description) {
   }
   for (const auto& [name, entries] : description.states) text += state_text(name, entries);
   return text;
+}
+
+std::string platform_difference(const Manifest& manifest) {
+  const std::string now = fmt::format("{}, {}", tensor::libtorch_version(), checkpoint::instruction_set());
+  const std::string then = fmt::format("{}, {}", manifest.libtorch, manifest.instruction_set);
+  return now == then ? "" : fmt::format("written with libtorch {}, and this is {}", then, now);
 }
 
 std::string checkpoint_digest(const Checkpoint& checkpoint) {

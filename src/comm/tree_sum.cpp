@@ -30,7 +30,7 @@ at::Tensor partial_sums(const std::vector<at::Tensor>& values, ReplicaSpan block
   const std::vector<ReplicaSpan> spans = whole_subtrees(block, replicas);
   std::vector<std::int64_t> sizes = values.front().sizes().vec();
   sizes.insert(sizes.begin(), static_cast<std::int64_t>(spans.size()));
-  const at::Tensor rows = at::empty(sizes, values.front().options());
+  at::Tensor rows = at::empty(sizes, values.front().options());
   const ReduceOp inner = op == ReduceOp::kMean ? ReduceOp::kSum : op;
   for (std::size_t row = 0; row < spans.size(); ++row) {
     std::vector<PartialSum> parts;

@@ -3,15 +3,48 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/inspect.h"
 #include "lockstep/train/run_folder.h"
 #include "train/configuration.h"
 
 namespace lockstep::train {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+void require_newest(const Checkpoint& checkpoint) {
+  const auto newest = find_newest_valid(FileSystem::system(), checkpoint.path().parent_path());
+  if (!newest || newest->filename() <= checkpoint.path().filename()) return;
+  throw UsageError(fmt::format("{} is not the newest of its run, that is {}", checkpoint.path().string(),
+                               newest->filename().string()),
+                   "--run-dir DIR begins a run of its own from there; --resume auto goes on from the newest");
+}
+
+std::int64_t number_of(const ConfigTree& tree, const std::string& key) {
+  const auto found = tree.values().find(key);
+  return found == tree.values().end() ? 0 : std::strtoll(found->second.yaml.c_str(), nullptr, 10);
+}
+
+}  // namespace
+
+BegunWith begun_with(const fs::path& run_folder) {
+  const fs::path settings = run_folder / "config.yml";
+  if (!FileSystem::system().exists(settings)) return {};
+  const ConfigTree tree = ConfigTree::from_file(settings);
+  return {.replicas = number_of(tree, "replicas"), .threads = number_of(tree, "threads")};
+}
+
+void warn_of_another_platform(const Checkpoint& checkpoint) {
+  const std::string difference = platform_difference(checkpoint.manifest());
+  if (difference.empty()) return;
+  log::warn("{} was {}: the result will not have the bits of the run before", checkpoint.path().string(), difference);
+}
 
 fs::path run_folder_of(const fs::path& step_folder) {
   const fs::path checkpoints = fs::absolute(step_folder).lexically_normal().parent_path();
@@ -36,7 +69,11 @@ RunPlace choose_place(const TrainerOptions& options) {
 
 std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place) {
   if (options.resume == "none") return std::nullopt;
-  if (options.resume != "auto") return load_checkpoint(options.resume);
+  if (options.resume != "auto") {
+    Checkpoint checkpoint = load_checkpoint(options.resume);
+    if (place.resume) require_newest(checkpoint);
+    return checkpoint;
+  }
   FileSystem& files = FileSystem::system();
   if (has_step_folders(files, place.path / "checkpoints")) return load_checkpoint(place.path.string());
   log::note("{} holds no checkpoint yet: training starts from the beginning", place.path.string());

@@ -2,6 +2,7 @@
 // Where a run starts from: nothing, or a checkpoint. The main rank's part; trainer.cpp shares what it finds.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -24,8 +25,20 @@ struct RunPlace {
 [[nodiscard]] RunPlace choose_place(const TrainerOptions& options);
 
 /// The checkpoint to go on from; none: start afresh (with `auto`, where the run folder has none yet).
-/// Throws: DataError where there are checkpoints and none verifies.
+/// Throws: DataError where there are checkpoints and none verifies; UsageError where the run folder holds a later one
+/// than the path that was given: two futures in one folder.
 [[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place);
+
+/// Settings that a run was begun with and that its folder's config.yml tells, for a run that had not come to a
+/// checkpoint: replicas and threads, as they had been decided. 0: not known.
+struct BegunWith {
+  std::int64_t replicas = 0;
+  std::int64_t threads = 0;
+};
+[[nodiscard]] BegunWith begun_with(const std::filesystem::path& run_folder);
+
+/// Warns where the checkpoint is of another libtorch or instruction set: the bits are then others.
+void warn_of_another_platform(const Checkpoint& checkpoint);
 
 /// Throws: UsageError naming the settings that differ from those of the checkpoint, with both values.
 void require_same_settings(const Checkpoint& checkpoint, const std::string& settings);

@@ -23,6 +23,7 @@ void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std:
               meta.threads);
   }
   require_same_settings(checkpoint, settings);
+  warn_of_another_platform(checkpoint);
 }
 
 /// Where a group that the agent started again goes on: from what the one before has saved, if anything.
@@ -36,10 +37,8 @@ RunPlace place_of(const Job& job, TrainerOptions& options) {
 }
 
 void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
-  if (!shared.empty()) {
-    config.replicas = entry<std::int64_t>(shared, "replicas");
-    if (config.threads == 0) config.threads = entry<std::int64_t>(shared, "threads");
-  }
+  config.replicas = entry<std::int64_t>(shared, "replicas");
+  if (config.threads == 0) config.threads = entry<std::int64_t>(shared, "threads");
   if (config.replicas == 0) config.replicas = job.world_size();
   if (config.threads == 0) config.threads = 1;
   if (config.replicas < job.world_size()) {
@@ -65,15 +64,21 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
     remove_checkpoint_leftovers(FileSystem::system(), reporter->folder().checkpoints());
     start.in_old_folder = place.resume;
     start.checkpoint = find_start(options, place);
+    // A run that was killed before its first checkpoint begins again as it had begun, on whatever number of ranks.
+    const BegunWith begun = place.resume && !start.checkpoint ? begun_with(place.path) : BegunWith{};
+    if (config.replicas == 0) config.replicas = begun.replicas;
+    if (config.threads == 0) config.threads = begun.threads;
+    shared["replicas"] = config.replicas;
+    shared["threads"] = config.threads;
   }
   if (start.checkpoint) {
     compare(*start.checkpoint, config, settings_text(options.recipe, config));
-    shared = start.checkpoint->state("run");
+    shared.merge(start.checkpoint->state("run"));
     shared["replicas"] = start.checkpoint->manifest().meta.replicas;
     shared["threads"] = start.checkpoint->manifest().meta.threads;
   }
   shared = share_state(shared, job.group());
-  start.resumed = !shared.empty();
+  start.resumed = shared.count("step") != 0;
   if (start.resumed) start.run = run_state_of(shared);
   decide(job, config, shared);
   start.settings = settings_text(options.recipe, config);

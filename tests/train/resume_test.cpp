@@ -181,6 +181,25 @@ TEST(Resume, ReplicasAndThreadsComeFromTheCheckpoint) {
   EXPECT_EQ(meta.step, 4);
 }
 
+TEST(Resume, ARunWithoutACheckpointBeginsAgainAsWideAsItHadBegun) {
+  const TempDir folder;
+  train(alone(), folder / "run");
+  fs::remove_all(folder / "run/checkpoints");  // killed before the first
+  NoisyRun run{.resume = "auto"};
+  run.config.replicas = 0;
+  EXPECT_EQ(train(alone(), folder / "run", run).replicas, 4);
+  EXPECT_EQ(digest_of(folder / "run"), expected_digest());
+}
+
+TEST(Resume, AnEarlierCheckpointOfTheSameFolderIsAnotherRun) {
+  const TempDir folder;
+  train(alone(), folder / "run");
+  const std::string step = (folder / "run/checkpoints/step-00000004").string();
+  EXPECT_THAT(message_of([&] { train(alone(), folder / "run", {.resume = step}); }), HasSubstr("step-00000010"));
+  train(alone(), folder / "branch", {.resume = step});
+  EXPECT_EQ(digest_of(folder / "branch"), expected_digest());
+}
+
 TEST(Resume, TheBestEvaluationIsNamedAndPruningSparesIt) {
   const TempDir folder;
   NoisyRun run;

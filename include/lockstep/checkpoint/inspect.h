@@ -59,6 +59,10 @@ struct CheckpointDescription {
 /// Some lines for a person: the manifest, the texts' sizes, then every state with its entries.
 [[nodiscard]] std::string to_text(const CheckpointDescription& description);
 
+/// How this libtorch and processor differ from those that wrote `manifest`, in words; empty where they do not. A run
+/// that goes on elsewhere has other bits than one that stayed.
+[[nodiscard]] std::string platform_difference(const Manifest& manifest);
+
 /// One SHA-256 (64 hexadecimal digits) over all states, sorted by name: each entry's name, dtype, shape and row-major
 /// little-endian bytes, scalars as canonical JSON. Equal for equal state, whatever the time, host, path or version.
 /// Throws: DataError where it does not verify; IoError.
