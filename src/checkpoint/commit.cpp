@@ -11,6 +11,7 @@
 #include "checkpoint/hash.h"
 #include "checkpoint/manifest_json.h"
 #include "checkpoint/platform.h"
+#include "checkpoint/room.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/checkpoint.h"
@@ -99,7 +100,6 @@ fs::path free_bad_path(FileSystem& files, const fs::path& folder, std::int64_t s
 
 /// Moves the folder of the same name aside and the new one in; back again where that fails.
 void replace(FileSystem& files, const fs::path& from, const fs::path& target, const fs::path& aside) {
-  log::note("{} was there with another content; it is now {}", target.string(), aside.filename().string());
   files.rename(target, aside);
   try {
     files.rename(from, target);
@@ -113,14 +113,14 @@ void replace(FileSystem& files, const fs::path& from, const fs::path& target, co
   }
 }
 
-/// What cannot be read is not the same: it is put aside, and the new one is saved.
-bool is_same(FileSystem& files, const fs::path& target, const Manifest& manifest) {
+/// Why the folder that is there is not the one of `manifest`; "" where it is. What cannot be read is not the same.
+std::string difference(FileSystem& files, const fs::path& target, const Manifest& manifest) {
   try {
     const VerifyReport report = verify_checkpoint(files, target);
-    return report.ok() && report.manifest == manifest;
+    if (!report.ok()) return report.problem();
+    return report.manifest == manifest ? "" : "it has another content";
   } catch (const IoError& error) {
-    log::note("{}", error.message());
-    return false;
+    return error.message();
   }
 }
 
@@ -131,6 +131,25 @@ void make_folder_durably(FileSystem& files, const fs::path& folder) {
   if (!parent.empty()) make_folder_durably(files, parent);
   files.make_folder(folder);
   files.sync_folder(parent.empty() ? fs::path(".") : parent);
+}
+
+fs::path commit(FileSystem& files, const fs::path& folder, const CheckpointMeta& meta, const CheckpointStates& states,
+                const CheckpointTexts& texts) {
+  fs::path target = folder / step_name(meta.step);
+  const TemporaryFolder temporary(files, folder / temporary_name(step_name(meta.step), ::getpid()));
+  const Manifest manifest = write_content(files, temporary.path(), meta, states, texts);
+  (void)write_text(files, temporary.path() / kManifestName, manifest_to_json(manifest));
+  files.sync_folder(temporary.path());
+
+  if (!files.exists(target)) {
+    files.rename(temporary.path(), target);
+  } else if (const std::string why = difference(files, target, manifest); !why.empty()) {
+    const fs::path aside = free_bad_path(files, folder, meta.step);
+    replace(files, temporary.path(), target, aside);
+    log::note("{} is written anew; what was there is kept as {} ({})", target.string(), aside.filename().string(), why);
+  }
+  files.sync_folder(folder);
+  return target;
 }
 
 }  // namespace
@@ -145,22 +164,17 @@ fs::path commit_checkpoint(FileSystem& files, const fs::path& folder, const Chec
                            const CheckpointStates& states, const CheckpointTexts& texts) {
   check_names(states, texts);
   if (meta.step < 0) throw UsageError(fmt::format("a checkpoint of step {}", meta.step));
-  make_folder_durably(files, folder);
-  remove_checkpoint_leftovers(files, folder);
-
-  fs::path target = folder / step_name(meta.step);
-  const TemporaryFolder temporary(files, folder / temporary_name(step_name(meta.step), ::getpid()));
-  const Manifest manifest = write_content(files, temporary.path(), meta, states, texts);
-  (void)write_text(files, temporary.path() / kManifestName, manifest_to_json(manifest));
-  files.sync_folder(temporary.path());
-
-  if (!files.exists(target)) {
-    files.rename(temporary.path(), target);
-  } else if (!is_same(files, target, manifest)) {
-    replace(files, temporary.path(), target, free_bad_path(files, folder, meta.step));
+  try {
+    make_folder_durably(files, folder);
+    remove_checkpoint_leftovers(files, folder);
+    return commit(files, folder, meta, states, texts);
+  } catch (const IoError& error) {
+    // Only now, with what was written of it removed, is the room that one can count on free again.
+    throw IoError(fmt::format("the checkpoint of step {} is not saved: {}{}", meta.step, error.message(),
+                              missing_room(folder, need_of(states, texts))),
+                  fmt::format("{}; --resume auto goes on from the checkpoint before it",
+                              error.hint().empty() ? "see that this folder can be written" : error.hint()));
   }
-  files.sync_folder(folder);
-  return target;
 }
 
 std::vector<fs::path> prune_checkpoints(FileSystem& files, const fs::path& folder, std::int64_t keep_last) {

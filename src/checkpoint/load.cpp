@@ -65,7 +65,9 @@ VerifyReport newest_of(FileSystem& files, const fs::path& run) {
   const VerifyReport& first = newest.torn.front();
   throw DataError(fmt::format("no checkpoint in {} verifies ({} looked at); the first: {}", folder.string(),
                               newest.torn.size(), first.problem()),
-                  fmt::format("lockstep checkpoint verify {} tells all that is wrong with it", first.path.string()));
+                  fmt::format("lockstep checkpoint verify {} tells all that is wrong with it; put a whole copy in its "
+                              "place, or begin anew in another folder",
+                              first.path.string()));
 }
 
 /// What `where` means: a run folder's newest is verified already, others are not.

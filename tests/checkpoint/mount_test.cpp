@@ -22,6 +22,7 @@ using test::SmallDisk;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 std::string no_mounts;  // why this machine permits none
 
@@ -91,8 +92,9 @@ int commit_into_ever_more_room(const MakeFiller& make_filler) {
     auto filler = make_filler(disk / "filler", free);
     const std::string error = io_error_of([&] { commit(folder, 20, 2); });
     if (error.empty()) return free;
-    EXPECT_THAT(error, AllOf(HasSubstr(folder.string() + "/.tmp-step-00000020"), HasSubstr("No space left on device"),
-                             HasSubstr("free space on that disk")));
+    EXPECT_THAT(error, AllOf(StartsWith("the checkpoint of step 20 is not saved: cannot "),
+                             HasSubstr(folder.string() + "/.tmp-step-00000020"), HasSubstr("No space left on device"),
+                             HasSubstr("free space on that disk; --resume auto goes on from")));
     EXPECT_THAT(files().list(folder), ElementsAre("best", "step-00000010"));
     EXPECT_TRUE(test::is_of(load_checkpoint(disk.path().string()), 1));
     filler.reset();
@@ -130,9 +132,18 @@ TEST_F(Mounted, ACheckpointLargerThanTheDiskLeavesItAsItWas) {
   const auto before = fs::space(disk.path()).available;
   const CheckpointStates large{{"model", {{"w", at::zeros({1'000'000})}}}};
   EXPECT_THAT(io_error_of([&] { commit_checkpoint(files(), folder, {.step = 20}, large); }),
-              AllOf(HasSubstr("/model.safetensors"), HasSubstr("No space left on device")));
+              AllOf(HasSubstr("/model.safetensors"), HasSubstr("No space left on device (it needs 4.0 MB, ")));
   EXPECT_EQ(fs::space(disk.path()).available, before);
   EXPECT_TRUE(test::is_of(load_checkpoint(disk.path().string()), 1));
+}
+
+TEST_F(Mounted, ADiskWithoutRoomForMoreFilesSaysHowManyItTakes) {
+  const SmallDisk disk;
+  const fs::path folder = disk / "checkpoints";
+  commit(folder, 10, 1);
+  const EntryFiller filler(disk / "filler", 2);
+  EXPECT_THAT(io_error_of([&] { commit(folder, 20, 2); }),
+              HasSubstr("No space left on device (it needs 5 files and folders, the disk takes 2 more)"));
 }
 
 TEST_F(Mounted, AFullDiskLeavesANameAsItWas) {
