@@ -23,10 +23,12 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLogName = "log.jsonl";
 constexpr const char* kOtherFolder = "choose another --run-dir";
+constexpr const char* kFreeSpace = "free space on that disk; --resume auto then goes on with the run";
+constexpr const char* kMakeWritable = "make it writable, or choose another --run-dir";
 
 [[noreturn]] void fail(std::string_view verb, const fs::path& path, int code) {
   throw IoError(fmt::format("cannot {} {}: {}", verb, path.string(), std::strerror(code)),
-                code == ENOSPC ? "free space on that disk" : "choose a --run-dir that can be written");
+                code == ENOSPC || code == EDQUOT ? kFreeSpace : kMakeWritable);
 }
 
 UniqueFd open_file(const fs::path& path, int flags) {
@@ -51,13 +53,17 @@ void append(const UniqueFd& fd, const fs::path& path, std::string_view text) {
   }
 }
 
-void make_folder(const fs::path& path) {
+void refuse_file(std::string_view what, const fs::path& path) {
   std::error_code ignored;
-  if (fs::exists(path, ignored) && !fs::is_directory(path, ignored)) {
-    throw UsageError(fmt::format("the run folder {} is a file", path.string()), kOtherFolder);
-  }
-  fs::create_directories(path, ignored);
-  if (ignored) fail("make folder", path, ignored.value());
+  if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) return;
+  throw UsageError(fmt::format("the {} {} is a file", what, path.string()), kOtherFolder);
+}
+
+void make_folder(const fs::path& path) {
+  refuse_file("run folder", path);
+  std::error_code problem;
+  fs::create_directories(path, problem);
+  if (problem) fail("make folder", path, problem.value());
 }
 
 // "pid 4711 on host", for the error of the next one who wants the folder.
@@ -75,7 +81,7 @@ UniqueFd lock(const fs::path& folder) {
     const std::string holder = FileSystem::system().read(path);
     throw UsageError(fmt::format("another process{} is training in {}",
                                  holder.empty() ? "" : fmt::format(" ({})", holder), folder.string()),
-                     kOtherFolder);
+                     "wait for its end, or choose another --run-dir");
   }
   if (::ftruncate(fd.get(), 0) != 0) fail("write", path, errno);
   append(fd, path, own_name());
@@ -102,6 +108,7 @@ void remove_half_written(const fs::path& folder) {
 RunFolder::RunFolder(fs::path path, const RunFolderOptions& options) : path_(std::move(path)) {
   make_folder(path_);
   lock_ = lock(path_);
+  refuse_file("checkpoints folder", checkpoints());
   if (!options.resume && holds_a_run(path_)) {
     throw UsageError(fmt::format("{} holds an earlier run", path_.string()),
                      "--resume auto goes on with it; or choose another --run-dir");
@@ -113,7 +120,12 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options) : path_(std
 void RunFolder::open_log() { log_ = open_file(path_ / kLogName, O_WRONLY | O_APPEND); }
 
 void RunFolder::write(const std::string& name, std::string_view content) {
-  write_file_atomically(FileSystem::system(), path_ / name, content);
+  try {
+    write_file_atomically(FileSystem::system(), path_ / name, content);
+  } catch (const IoError& error) {
+    throw IoError(fmt::format("{} is not written: {}", (path_ / name).string(), error.message()),
+                  error.hint().empty() ? kMakeWritable : kFreeSpace);
+  }
 }
 
 void RunFolder::log(const std::vector<std::pair<std::string, std::string>>& entries) {
