@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run_choice.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <string_view>
 #include <system_error>
 
@@ -97,8 +101,26 @@ bool is_same_folder(const fs::path& a, const fs::path& b) {
   return fs::weakly_canonical(a, problem) == fs::weakly_canonical(b, problem) && !problem;
 }
 
+// Shared, so that two who only look do not see each other; given back at once.
+void require_free(const fs::path& folder) {
+  const fs::path path = folder / ".lock";
+  const UniqueFd lock(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!lock.valid() || ::flock(lock.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  const std::string holder = FileSystem::system().read(path);
+  throw UsageError(fmt::format("another process{} is training in {}",
+                               holder.empty() ? "" : fmt::format(" ({})", holder), folder.string()),
+                   "wait for its end, or choose another --run-dir");
+}
+
+void require_writable(const fs::path& folder) {
+  const fs::path path = folder / ".lock";
+  const UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock.valid()) throw IoError(fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
+}
+
 void require_no_other_run(FileSystem& files, const fs::path& folder) {
   if (!holds_a_run(files, folder)) return;
+  require_free(folder);
   throw UsageError(fmt::format("{} holds an earlier run", folder.string()),
                    "--resume auto goes on with it; or choose another --run-dir");
 }
@@ -139,6 +161,17 @@ RunChoice choose_run(const RunRequest& request, FileSystem& files) {
     throw UsageError(fmt::format("the run folder {} is a file", choice.run_dir.string()), "choose another --run-dir");
   }
   return choice;
+}
+
+void require_usable(const fs::path& run_dir) {
+  try {
+    FileSystem::system().make_folder(run_dir);
+    require_writable(run_dir);
+  } catch (const IoError& error) {
+    throw IoError(error.message(),
+                  error.hint().empty() ? "make it writable, or choose another --run-dir" : error.hint());
+  }
+  require_free(run_dir);
 }
 
 }  // namespace lockstep::apps

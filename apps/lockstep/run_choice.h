@@ -27,7 +27,13 @@ struct RunChoice {
 
 /// With `auto` and no --run-dir the newest <runs>/<name>-<time> that holds a run, else a new one; with a path the run
 /// folder that it lies in. Only looks at the disk.
-/// Throws: UsageError where the folder holds another run or --resume is a URL, DataError where the path is missing.
+/// Throws: UsageError where the folder holds another run (who trains in it is named) or --resume is a URL, DataError
+/// where the path is missing.
 [[nodiscard]] RunChoice choose_run(const RunRequest& request, FileSystem& files);
+
+/// Makes the run folder and refuses one in which no rank could train: said once, before there are ranks to say it. A
+/// run may begin in between, so RunFolder of module train has the last word.
+/// Throws: UsageError where another process, which is named, trains in it; IoError where it cannot be written.
+void require_usable(const std::filesystem::path& run_dir);
 
 }  // namespace lockstep::apps

@@ -137,6 +137,7 @@ int cmd_train(int argc, char** argv) {
               processes.count == 1 ? "process" : "processes");
   }
   if (processes.count == 1) return execute("train", arguments);
+  require_usable(run_dir);
   return launch("train", arguments,
                 {.processes = processes.count, .max_restarts = kTrainRestarts, .log_dir = run_dir / "logs"});
 }

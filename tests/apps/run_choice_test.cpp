@@ -2,8 +2,10 @@
 // Where `lockstep train` runs, for every form of --run-dir and --resume.
 #include "lockstep/run_choice.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <fstream>
 
@@ -62,6 +64,35 @@ TEST_F(ChooseRun, NoneRefusesAFolderThatHoldsARun) {
                                        "  next  --resume auto goes on with it; or choose another --run-dir");
   fs::remove(run / "config.yml");
   EXPECT_THAT(error_of("none", run), HasSubstr("holds an earlier run")) << "its checkpoints are a run too";
+}
+
+TEST_F(ChooseRun, ARunThatIsUnderWayIsNamed) {
+  const fs::path run = make_run("mine");
+  std::ofstream(run / ".lock") << "pid 4711 on elsewhere";
+  require_usable(run);
+  const UniqueFd holder(::open((run / ".lock").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(holder.get(), LOCK_EX | LOCK_NB), 0);
+  const std::string expected = "another process (pid 4711 on elsewhere) is training in " + run.string() +
+                               "\n  next  wait for its end, or choose another --run-dir";
+  EXPECT_EQ(error_of("none", run), "UsageError: " + expected);
+  try {
+    require_usable(run);
+    ADD_FAILURE() << "it is free";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(error.what(), expected);
+  }
+}
+
+TEST_F(ChooseRun, AFolderThatCannotBeMadeIsSaidBeforeARankStarts) {
+  std::ofstream(root_ / "file") << "";
+  try {
+    require_usable(root_ / "file/run");
+    ADD_FAILURE() << "it is usable";
+  } catch (const IoError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "cannot make folder " + (root_ / "file/run").string() +
+                  ": Not a directory\n  next  make it writable, or choose another --run-dir");
+  }
 }
 
 TEST_F(ChooseRun, AutoTakesTheNamedFolderWhateverItHolds) {
