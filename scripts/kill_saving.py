@@ -22,7 +22,9 @@ def leftovers(given, run_dir: pathlib.Path) -> list[str]:
     """What is there that no run needs: the run itself must be under way."""
     found = [str(path) for path in pathlib.Path("/dev/shm").iterdir() if "lockstep" in path.name]
     found += [str(path) for path in (given.work / "tmp").iterdir()]
-    own = [path for path in run_dir.rglob("*") if ".tmp" in path.name or ".bad-" in path.name]
+    # os.walk: a folder may go while it is looked at.
+    own = [pathlib.Path(top) / name for top, folders, files in os.walk(run_dir) for name in folders + files
+           if ".tmp" in name or ".bad-" in name]
     return found + [str(path) for path in own if not still_written(path)]
 
 

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <string_view>
 #include <system_error>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -101,11 +103,18 @@ bool is_same_folder(const fs::path& a, const fs::path& b) {
   return fs::weakly_canonical(a, problem) == fs::weakly_canonical(b, problem) && !problem;
 }
 
+// Ranks that are being killed may need a moment until they are gone.
+constexpr auto kPatience = std::chrono::seconds(3);
+
 // Shared, so that two who only look do not see each other; given back at once.
 void require_free(const fs::path& folder) {
   const fs::path path = folder / ".lock";
   const UniqueFd lock(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!lock.valid() || ::flock(lock.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (std::chrono::steady_clock::now() < end) {
+    if (!lock.valid() || ::flock(lock.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
   const std::string holder = FileSystem::system().read(path);
   throw UsageError(fmt::format("another process{} is training in {}",
                                holder.empty() ? "" : fmt::format(" ({})", holder), folder.string()),

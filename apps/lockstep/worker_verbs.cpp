@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 
@@ -87,6 +88,15 @@ ProcessCount processes_for_training(const std::optional<std::string>& given) {
 // A training run goes on from its last checkpoint by itself; what has no checkpoints is not tried again.
 constexpr int kTrainRestarts = 3;
 
+int restart_budget(const std::optional<std::string>& given) {
+  if (!given) return kTrainRestarts;
+  int number = 0;
+  const char* end = given->data() + given->size();
+  const auto read = std::from_chars(given->data(), end, number);
+  if (read.ec == std::errc() && read.ptr == end && number >= 0) return number;
+  throw UsageError(fmt::format("--max-restarts is '{}'; it must be a number, 0 or more", *given));
+}
+
 struct Launch {
   int processes = 1;
   int max_restarts = 0;
@@ -129,6 +139,7 @@ int cmd_train(int argc, char** argv) {
   Words arguments(argv + 1, argv + argc);
   if (is_rank() || asks_for_help(arguments)) return execute("train", arguments);
   const auto count = take_option(arguments, "nproc-per-node");
+  const int restarts = restart_budget(take_option(arguments, "max-restarts"));
   if (arguments.empty()) return execute("train", {"--help"});
   const ProcessCount processes = processes_for_training(count);
   const fs::path run_dir = choose_run_dir(arguments);
@@ -139,7 +150,7 @@ int cmd_train(int argc, char** argv) {
   if (processes.count == 1) return execute("train", arguments);
   require_usable(run_dir);
   return launch("train", arguments,
-                {.processes = processes.count, .max_restarts = kTrainRestarts, .log_dir = run_dir / "logs"});
+                {.processes = processes.count, .max_restarts = restarts, .log_dir = run_dir / "logs"});
 }
 
 int cmd_worker(int argc, char** argv) {

@@ -3,8 +3,6 @@
 #include <memory>
 
 #include "common/cli.h"
-#include "lockstep/base/env.h"
-#include "lockstep/base/error.h"
 #include "lockstep/train/trainer.h"
 #include "worker/commands.h"
 #include "worker/recipes.h"
@@ -33,6 +31,9 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   app.add_option("recipe", train.what, "RECIPE, RECIPE:PRESET or FILE.yml (whose key `recipe` names one)")->required();
   std::string processes;  // `lockstep` has read it; here it is for the help
   app.add_option("--nproc-per-node", processes, "ranks on this machine: N, auto, gpu or cpu");
+  std::string restarts;
+  app.add_option("--max-restarts", restarts,
+                 "how often ranks that died start again, from the last checkpoint (default: 3)");
   app.add_option("--set", train.sets, "a setting, as key=value; may come again")->allow_extra_args(false);
   app.add_option("--run-dir", train.run_dir, "the run's folder (default: runs/<recipe>-<time>)");
   app.add_option(
@@ -69,15 +70,8 @@ int run(const TrainArguments& train, Settings& settings) {
 
 int cmd_train(const Arguments& arguments) {
   TrainArguments train;
-  std::unique_ptr<Settings> settings;
-  try {
-    if (!parse(train, arguments)) return 0;
-    settings = read_settings(train);
-  } catch (const Error& error) {
-    // Every rank was given the same words: rank 0 says what is wrong with them.
-    if (env::get_int("RANK").value_or(0) != 0) return static_cast<int>(error.code());
-    throw;
-  }
+  if (!parse(train, arguments)) return 0;
+  const auto settings = read_settings(train);
   return run(train, *settings);
 }
 

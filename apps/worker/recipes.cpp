@@ -32,12 +32,7 @@ int with_job(const std::string& backend, const std::string& device, const std::f
   if (!backend.empty()) arguments.insert(arguments.end(), {"--backend", backend.c_str()});
   if (!device.empty()) arguments.insert(arguments.end(), {"--device", device.c_str()});
   Job job = init(static_cast<int>(arguments.size()), arguments.data());
-  try {
-    return body(job);
-  } catch (const std::exception& error) {
-    job.publish_failure(error);
-    throw;
-  }
+  return run_body(job, body);
 }
 
 }  // namespace lockstep::worker

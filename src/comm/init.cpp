@@ -228,12 +228,7 @@ int run_program(int argc, const char* const* argv, const std::function<int(Job&)
                 const InitOptions& options) noexcept {
   return guarded_main([&] {
     Job job = init(argc, argv, options);
-    try {
-      return body(job);
-    } catch (const std::exception& error) {
-      job.publish_failure(error);
-      throw;
-    }
+    return run_body(job, body);
   });
 }
 

@@ -80,4 +80,13 @@ void Job::publish_failure(const std::exception& error) const noexcept {
   }
 }
 
+int run_body(Job& job, const std::function<int(Job&)>& body) {
+  try {
+    return body(job);
+  } catch (const std::exception& error) {
+    job.publish_failure(error);
+    throw;
+  }
+}
+
 }  // namespace lockstep

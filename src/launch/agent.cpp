@@ -56,9 +56,9 @@ class Agent {
 
   int run() {
     const int first_attempt = logs_.first_free_attempt(meeting_.place.first_rank);
+    GangResult result;
     for (int restarts = 0;; ++restarts) {
-      attempt_ = first_attempt + restarts;
-      GangResult result = run_gang(restarts);
+      result = restarts == 0 ? run_gang(first_attempt, 0) : run_again(first_attempt, restarts, result);
       if (options_.nodes > 1 && result.is_success()) wait_for_other_nodes(result);
       if (result.is_success()) {
         leave(kAnswerTime);
@@ -75,7 +75,19 @@ class Agent {
   }
 
  private:
-  GangResult run_gang(int restarts) {
+  // What ended the attempt before is said even where the next one cannot begin.
+  GangResult run_again(int first_attempt, int restarts, const GangResult& before) {
+    try {
+      return run_gang(first_attempt + restarts, restarts);
+    } catch (const Error&) {
+      --attempt_;
+      print_local(before);
+      throw;
+    }
+  }
+
+  GangResult run_gang(int attempt, int restarts) {
+    attempt_ = attempt;
     Gang gang({.options = options_,
                .meeting = meeting_,
                .logs = logs_,
@@ -130,15 +142,27 @@ class Agent {
     const auto first = find_first(result.ends, result.claim);
     if (!first) return false;
     const WorkerEnd& end = result.ends[*first];
-    if (const auto error = read_error_file(folder_of(end.rank) / "error.json")) facts.error_type = error->type;
+    const auto error = error_of_rank(end.rank, result);
+    if (error) {
+      facts.error_type = error->type;
+      facts.error_text = error->message;
+    }
     const auto decision = decide_restart(facts);
     if (decision.restart) {
-      log::warn("rank {} failed ({}): {}, logs in {}", end.rank, describe_status(end.wait_status), decision.reason,
-                folder_of(end.rank).string());
+      const std::string words = error ? error->message.substr(0, error->message.find('\n')) : "no word from it";
+      log::warn("rank {} failed ({}; {}): {}, logs in {}", end.rank, describe_status(end.wait_status), words,
+                decision.reason, folder_of(end.rank).string());
     } else if (options_.max_restarts > 0) {
       log::note("no restart: {}", decision.reason);
     }
     return decision.restart;
+  }
+
+  // Its error file, or, where the disk was full, what it told the others.
+  std::optional<WorkerError> error_of_rank(int rank, const GangResult& result) const {
+    auto error = read_error_file(folder_of(rank) / "error.json");
+    if (!error && result.claim && result.claim->rank == rank) error = error_of(*result.claim);
+    return error;
   }
 
   std::filesystem::path folder_of(int rank) const { return logs_.rank_folder(attempt_, rank); }
@@ -211,7 +235,7 @@ class Agent {
     const auto folder = folder_of(end.rank);
     FailureReport report{.end = end,
                          .host = host_name(),
-                         .error = read_error_file(folder / "error.json"),
+                         .error = error_of_rank(end.rank, result),
                          .last_lines = last_lines(folder / "stderr.log", kShownLines),
                          .last_lines_of = (folder / "stderr.log").string()};
     // Some programs complain on stdout.

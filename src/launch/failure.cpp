@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::launch {
 namespace {
@@ -104,10 +105,29 @@ std::optional<WorkerError> read_error_file(const std::filesystem::path& file) {
   return WorkerError{string_at(extra, "type"), string_at(message, "message")};
 }
 
+WorkerError error_of(const FailureClaim& claim) {
+  const std::string type = claim.what.substr(0, claim.what.find(": "));
+  return {type.ends_with("Error") && type.find(' ') == std::string::npos ? type : "", claim.what};
+}
+
+namespace {
+
+/// The rank's last words are the error that stands above them already: "error: WORDS" for "TYPE: WORDS".
+bool only_repeats(const FailureReport& report) {
+  if (!report.error) return false;
+  const std::string said = text::join(report.last_lines, "\n");
+  const std::string known = report.error->message;
+  const std::size_t type_end = known.find(": ");
+  return type_end != std::string::npos && said == "error" + known.substr(type_end);
+}
+
+}  // namespace
+
 std::string format_report(const FailureReport& report) {
   std::string out = fmt::format("lockstep: rank {} failed first: {} (pid {} on {})\n", report.end.rank,
                                 describe_status(report.end.wait_status), report.end.pid, report.host);
   if (report.error) out += indented(report.error->message, "  error   ", "          ");
+  if (only_repeats(report)) return out;
   if (!report.last_lines.empty()) {
     out += fmt::format("  last lines of {}\n", report.last_lines_of);
     for (const auto& line : report.last_lines) out += fmt::format("  | {}\n", line);

@@ -55,6 +55,9 @@ struct WorkerError {
 };
 [[nodiscard]] std::optional<WorkerError> read_error_file(const std::filesystem::path& file);
 
+/// What a claim of one of our programs says: "IoError: cannot write ..." has its type in front.
+[[nodiscard]] WorkerError error_of(const FailureClaim& claim);
+
 /// The report that is printed last.
 struct FailureReport {
   WorkerEnd end;

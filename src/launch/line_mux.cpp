@@ -51,6 +51,17 @@ bool LineMux::is_shown(const Source& source) const {
   return options_.style == ConsoleStyle::kPrefix || source.first == 0 || source.second == 1;
 }
 
+// An error that all ranks agree on, or that one has and the others point to, is not worth a copy from each: the agent
+// reports the first failure at the end, and the logs have them all.
+bool LineMux::is_repeated_error(const Source& source, std::string_view line) {
+  if (options_.style != ConsoleStyle::kMainRaw || source.first == 0) return false;
+  const bool begins = line.starts_with("error: ");
+  const bool goes_on = in_error_.count(source) != 0 && line.starts_with("  ");
+  if (begins) in_error_.insert(source);
+  if (!begins && !goes_on) in_error_.erase(source);
+  return begins || goes_on;
+}
+
 void LineMux::feed(int rank, int stream, std::string_view bytes) {
   const Source source{rank, stream};
   if (!is_shown(source)) return;
@@ -95,6 +106,7 @@ void LineMux::finish(int rank, int stream) {
 }
 
 void LineMux::emit_line(const Source& source, std::string_view line) {
+  if (is_repeated_error(source, line)) return;
   std::string bytes;
   const bool is_over_live = !live_.text.empty() && options_.is_terminal[source.second];
   if (is_over_live) bytes += kClearLine;

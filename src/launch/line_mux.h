@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -46,11 +47,13 @@ class LineMux {
   void emit_line(const Source& source, std::string_view line);
   void show_live(const Source& source, std::string text);
   [[nodiscard]] bool is_shown(const Source& source) const;
+  [[nodiscard]] bool is_repeated_error(const Source& source, std::string_view line);
   [[nodiscard]] std::string prefix(int rank) const;
 
   MuxOptions options_;
   Sink sink_;
   std::map<Source, std::string> partial_;
+  std::set<Source> in_error_;  ///< whose last line was part of an error that is not shown
   Source last_fed_{-1, 0};
   Live live_;
 };

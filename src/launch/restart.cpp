@@ -3,13 +3,32 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <string>
+#include <system_error>
+
 namespace lockstep {
+namespace {
+
+/// What the system says of a disk that will be no better a second later; "" where it says nothing of the kind.
+std::string lasting_fault(const std::string& text) {
+  for (const int code : {ENOSPC, EDQUOT, EROFS, EACCES}) {
+    const std::string words = std::generic_category().message(code);
+    if (text.find(words) != std::string::npos) return words;
+  }
+  return "";
+}
+
+}  // namespace
 
 RestartDecision decide_restart(const RestartFacts& facts) {
   if (facts.was_interrupted) return {false, "it was asked to stop"};
   if (facts.max_restarts <= 0) return {false, "--max-restarts is 0"};
   for (const char* type : {"UsageError", "DataError", "InternalError"}) {
     if (facts.error_type == type) return {false, fmt::format("a {} would come again", type)};
+  }
+  if (const std::string fault = lasting_fault(facts.error_text); facts.error_type == "IoError" && !fault.empty()) {
+    return {false, fmt::format("it would end with '{}' again", fault)};
   }
   if (facts.nodes > 1) return {false, "a group of several nodes does not restart"};
   if (facts.restarts_done >= facts.max_restarts) {

@@ -76,6 +76,8 @@ void Reporter::step(const StepReport& report) {
   bar_.update(state);
 }
 
+bool Reporter::has_summary() const { return FileSystem::system().exists(folder_.path() / "summary.json"); }
+
 void Reporter::pause() { rate_.restart(); }
 
 void Reporter::evaluating(std::int64_t done, std::int64_t total) {

@@ -56,6 +56,9 @@ class Reporter {
   /// `text`: the task's own words on the last evaluation.
   void finish(const TrainResult& result, std::int64_t world_size, const std::string& text);
 
+  /// The run has been to its end before.
+  [[nodiscard]] bool has_summary() const;
+
   /// Evaluation and saving are no training time.
   void pause();
   void evaluating(std::int64_t done, std::int64_t total);

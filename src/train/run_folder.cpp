@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -73,11 +75,23 @@ std::string own_name() {
   return fmt::format("pid {} on {}", ::getpid(), host);
 }
 
+// Ranks that are being killed may need a moment until they are gone, and a killed run is often started again at once.
+constexpr auto kPatience = std::chrono::seconds(3);
+
+bool try_lock(const UniqueFd& fd, const fs::path& path) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) fail("lock", path, errno);
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
 UniqueFd lock(const fs::path& folder) {
   const fs::path path = folder / ".lock";
   UniqueFd fd = open_file(path, O_RDWR);
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) fail("lock", path, errno);
+  if (!try_lock(fd, path)) {
     const std::string holder = FileSystem::system().read(path);
     throw UsageError(fmt::format("another process{} is training in {}",
                                  holder.empty() ? "" : fmt::format(" ({})", holder), folder.string()),

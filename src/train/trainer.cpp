@@ -328,14 +328,14 @@ TrainResult Trainer::Impl::fit() {
     reporter_->start(info, plan_, start_.settings);
   }
   start_.checkpoint.reset();
-  const bool was_complete = finished();
+  const bool was_complete = finished() && reporter_ && reporter_->has_summary();
   while (run_.epoch < config_.epochs && !finished()) {
     result_.epochs = run_.epoch + 1;
     train_epoch(run_.epoch);
   }
   result_.steps = run_.step;
   result_.images_per_s = result_.seconds > 0 ? static_cast<double>(images_) / result_.seconds : 0;
-  if (reporter_ && was_complete) {
+  if (was_complete) {
     log::note("the run is complete: nothing is left to do after step {}", run_.step);
   } else if (reporter_) {
     reporter_->finish(result_, job_.world_size(), last_counts_.defined() ? task_.report(last_counts_) : "");

@@ -111,7 +111,7 @@ TEST_F(BadInput, ARunFolderInUseIsRefusedAndKeepsWhatItHolds) {
 TEST_F(BadInput, ARankKilledAtARandomStepEndsTheRunAndIsNamed) {
   const std::string mark = "LOCKSTEP_TEST_MARK=" + folder_.path().filename().string();
   auto words = train_words(folder_ / "train", folder_ / "run");
-  words.insert(words.end(), {"--nproc-per-node", "2", "--set", "epochs=100000"});
+  words.insert(words.end(), {"--nproc-per-node", "2", "--max-restarts", "0", "--set", "epochs=100000"});
   ProcessOptions options = lockstep_command(words);
   options.environment.emplace_back("LOCKSTEP_TEST_MARK", folder_.path().filename().string());
   Process run(options);

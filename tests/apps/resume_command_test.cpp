@@ -46,7 +46,10 @@ TEST_F(ResumeCommand, AutoBeginsARunAndThenGoesOnWithIt) {
   const auto checkpoints = folder_ / "runs" / runs()[0] / "checkpoints";
   EXPECT_TRUE(FileSystem::system().exists(checkpoints / "step-00000003"));
 
-  const ProcessResult path = train({"--resume", (checkpoints / "step-00000002").string()}, 4);
+  const ProcessResult earlier = train({"--resume", (checkpoints / "step-00000002").string()}, 4);
+  EXPECT_EQ(earlier.code, 64);
+  EXPECT_THAT(earlier.err, HasSubstr("--run-dir DIR begins a run of its own from there"));
+  const ProcessResult path = train({"--resume", (checkpoints / "step-00000003").string()}, 4);
   ASSERT_EQ(path.code, 0) << path.err;
   EXPECT_THAT(runs(), SizeIs(1));
   EXPECT_TRUE(FileSystem::system().exists(checkpoints / "step-00000004"));

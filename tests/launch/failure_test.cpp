@@ -106,5 +106,16 @@ TEST(Failure, TheReportNamesRankCodeMessageAndLog) {
             "  | b\n");
 }
 
+TEST(Failure, TheReportDoesNotRepeatTheErrorAsTheLastLines) {
+  EXPECT_EQ(format_report({.end = {.rank = 1, .pid = 42, .wait_status = exited(65)},
+                           .host = "box",
+                           .error = WorkerError{"DataError", "DataError: bad image\n  next  look"},
+                           .last_lines = {"error: bad image", "  next  look"},
+                           .last_lines_of = "/l/stderr.log"}),
+            "lockstep: rank 1 failed first: exit code 65 (pid 42 on box)\n"
+            "  error   DataError: bad image\n"
+            "            next  look\n");
+}
+
 }  // namespace
 }  // namespace lockstep::launch

@@ -85,6 +85,13 @@ TEST(LineMux, MainRawPassesRankZeroAndTheOthersErrors) {
   EXPECT_EQ(screen.take(), "epoch 1\n[1]: shown\n");
 }
 
+TEST(LineMux, MainRawLeavesTheOthersErrorsToTheReport) {
+  Screen screen({.style = ConsoleStyle::kMainRaw});
+  screen.mux.feed(1, 1, "warning: slow disk\nerror: no such image\n  next  look\nnote: after it\n");
+  screen.mux.feed(0, 1, "error: no such image\n  next  look\n");
+  EXPECT_EQ(screen.take(), "[1]: warning: slow disk\n[1]: note: after it\nerror: no such image\n  next  look\n");
+}
+
 TEST(LineMux, MainRawRestoresTheBarAfterAnothersLine) {
   Screen screen({.style = ConsoleStyle::kMainRaw, .is_terminal = {true, true}, .width = 20});
   screen.mux.feed(0, 1, "title\n\r\033[32m10%\033[0m");

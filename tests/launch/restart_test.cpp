@@ -21,6 +21,16 @@ TEST(Restart, ErrorsThatWouldComeAgainVeto) {
   }
 }
 
+TEST(Restart, AFullOrReadOnlyDiskVetoes) {
+  const RestartFacts facts{.error_type = "IoError",
+                           .error_text = "IoError: cannot write /r/log.jsonl: No space left on device",
+                           .max_restarts = 3};
+  EXPECT_FALSE(decide_restart(facts).restart);
+  RestartFacts other = facts;
+  other.error_text = "IoError: cannot read /r/x: Input/output error";
+  EXPECT_TRUE(decide_restart(other).restart);
+}
+
 TEST(Restart, OtherErrorsAndForeignProgramsRestart) {
   for (const char* type : {"", "IoError", "PeerError", "TimeoutError", "ResourceError", "KeyError"}) {
     EXPECT_TRUE(decide_restart({.error_type = type, .max_restarts = 3}).restart) << type;

@@ -30,7 +30,7 @@ TEST(TrainConfig, WithoutDataItIsAUsageErrorThatSaysWhatToSet) {
 }
 
 TEST(TrainConfig, ValuesThatCannotBeAreNamed) {
-  for (const char* wrong : {"epochs=0", "batch_size=0", "accumulate_steps=0", "threads=0", "workers=-1",
+  for (const char* wrong : {"epochs=0", "batch_size=0", "accumulate_steps=0", "threads=-1", "replicas=-1", "workers=-1",
                             "prefetch_factor=0", "optimizer.lr=0", "clip_norm=-1", "checkpoint.keep_last=0",
                             "max_steps=-1", "schedule.warmup_epochs=-1", "optimizer.weight_decay=-1"}) {
     const TrainConfig config = with(wrong);
@@ -44,7 +44,7 @@ TEST(TrainConfig, ValuesThatCannotBeAreNamed) {
   }
 }
 
-TEST(TrainConfig, FloatSixteenOnTheProcessorIsNoChoice) { EXPECT_THROW(with("amp=fp16"), UsageError); }
+TEST(TrainConfig, AnUnknownPrecisionIsNoChoice) { EXPECT_THROW(with("amp=fp8"), UsageError); }
 
 }  // namespace
 }  // namespace lockstep

@@ -168,6 +168,18 @@ TEST(Trainer, SamplesThatMakeNoFullBatchAreAUsageError) {
   EXPECT_THROW(train(alone(), config, folder / "run"), UsageError);
 }
 
+TEST(Trainer, FloatSixteenOnTheProcessorIsAUsageErrorThatSaysWhatToUse) {
+  const test::TempDir folder;
+  TrainConfig config = line_config();
+  config.amp = "fp16";
+  try {
+    train(alone(), config, folder / "run");
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_NE(error.hint().find("amp=bf16"), std::string::npos) << error.hint();
+  }
+}
+
 RANKS_TEST(Trainer, TwoRanksTrainOnHalvesAndOnlyTheMainOneWrites, 2) {
   const test::TempDir folder;  // each rank has one of its own: what is written shows who wrote
   const TrainResult result = train(job, line_config(), folder / "run");

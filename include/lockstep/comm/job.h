@@ -105,6 +105,9 @@ class Job {
 /// Example: auto job = lockstep::init(argc, argv);
 [[nodiscard]] Job init(int argc, const char* const* argv, const InitOptions& options = {});
 
+/// Runs `body`; an error is told to the other ranks and goes on its way.
+[[nodiscard]] int run_body(Job& job, const std::function<int(Job&)>& body);
+
 /// A program's main: init, `body`, orderly leave. An error is published to the other ranks, printed once and becomes
 /// the exit code. Example: int main(int argc, char** argv) { return lockstep::run_program(argc, argv, train); }
 [[nodiscard]] int run_program(int argc, const char* const* argv, const std::function<int(Job&)>& body,
