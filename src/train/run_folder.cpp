@@ -3,14 +3,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -117,6 +120,19 @@ void remove_half_written(const fs::path& folder) {
   }
 }
 
+// A rank that was killed while it told of its error, in logs/attempt_<n>/rank-<r>. This attempt's ranks may be writing
+// theirs: what bears the pid of a process that lives is left alone.
+void remove_half_written_errors(const fs::path& logs) {
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (fs::recursive_directory_iterator it(logs, ignored), end; !ignored && it != end; it.increment(ignored)) {
+    const std::string name = it->path().filename().string();
+    const auto pid = std::strtol(name.substr(name.rfind('-') + 1).c_str(), nullptr, 10);
+    if (is_temporary(name) && pid > 0 && ::kill(static_cast<pid_t>(pid), 0) != 0) found.push_back(it->path());
+  }
+  for (const fs::path& path : found) FileSystem::system().remove(path);
+}
+
 }  // namespace
 
 RunFolder::RunFolder(fs::path path, const RunFolderOptions& options) : path_(std::move(path)) {
@@ -128,6 +144,7 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options) : path_(std
                      "--resume auto goes on with it; or choose another --run-dir");
   }
   remove_half_written(path_);
+  remove_half_written_errors(path_ / "logs");
   open_log();
 }
 

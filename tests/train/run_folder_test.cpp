@@ -147,7 +147,14 @@ TEST(RunFolder, WhatADeadWriterLeftHalfWrittenIsRemoved) {
   write(root / "summary.json.tmp-4711", "{");
   write(root / "notes.tmp-mine", "kept: no number");
   write(root / "config.yml.tmp-", "kept: no number");
+  const std::filesystem::path errors = root / "logs/attempt_0/rank-1";
+  std::filesystem::create_directories(errors);
+  write(errors / "error.json.tmp-999999999", "{");
+  const std::string own = "error.json.tmp-" + std::to_string(::getpid());
+  write(errors / own, "of a rank that lives");
   const RunFolder folder(root.path());
+  EXPECT_EQ(FileSystem::system().list(errors), std::vector<std::string>{own});
+  std::filesystem::remove_all(root / "logs");
   EXPECT_EQ(FileSystem::system().list(root.path()),
             (std::vector<std::string>{".lock", "config.yml.tmp-", "log.jsonl", "notes.tmp-mine"}));
 }
