@@ -13,14 +13,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <future>
-#include <iterator>
-#include <numeric>
-#include <thread>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "comm/gloo/gloo.h"
+#include "comm/gloo/roll_call.h"
 #include "comm/gloo/stores.h"
 #include "comm/tree_reduce.h"
 #include "lockstep/base/env.h"
@@ -35,11 +32,6 @@ namespace {
 constexpr std::size_t kOnePassBytes = std::size_t{32} << 10;
 // One message per partial sum: a rank of 2^12 replicas has no more.
 constexpr std::uint64_t kMostMessages = 32;
-// How long a rank looks for the others after a failure, to tell who it is that does not answer.
-constexpr auto kRollCall = std::chrono::milliseconds(1000);
-// How long it stays for the others to finish theirs: it may be the one that serves the store.
-constexpr auto kLinger = std::chrono::milliseconds(2000);
-
 /// The address of this host by which it reaches `host`; none where there is no route.
 std::optional<std::string> address_towards(const std::string& host) {
   addrinfo hints{};
@@ -299,56 +291,14 @@ class GlooBackend final : public Backend {
 
   [[noreturn]] void throw_failure(const Collective& collective, int suspect) {
     const bool late = std::chrono::steady_clock::now() >= collective.deadline;
+    const RollCall answers = call_roll(world_, suspect);
+    if (!late) throw PeerError(death_text(world_, blamed_rank(answers, suspect, world_.size), collective));
     std::vector<LateRank> missing;
-    for (const int rank : roll_call(collective.what.sequence)) missing.push_back({rank, ""});
-    const auto named = [&](const LateRank& rank) { return rank.rank == suspect; };
+    if (!answers.empty()) {
+      for (const int rank : absent_ranks(answers, world_.size)) missing.push_back({rank, ""});
+    }
     if (missing.empty()) missing.push_back({suspect, ""});
-    if (late) throw timeout_error(world_, collective, missing);
-    const bool certain = std::any_of(missing.begin(), missing.end(), named);
-    throw PeerError(death_text(world_, certain ? suspect : missing.front().rank, collective));
-  }
-
-  /// The ranks that do not report to the store after a failure. In a thread of its own: the store may hang on the very
-  /// rank that is sought.
-  std::vector<int> roll_call(std::uint64_t sequence) {
-    auto answer = std::make_shared<std::promise<std::vector<int>>>();
-    auto result = answer->get_future();
-    std::thread([answer, world = world_, sequence] { answer->set_value(call_ranks(world, sequence)); }).detach();
-    if (result.wait_for(kRollCall + kLinger) == std::future_status::ready) return result.get();
-    return {};
-  }
-
-  static std::vector<int> call_ranks(const World& world, std::uint64_t sequence) noexcept {
-    std::vector<int> missing;
-    try {
-      std::vector<int> all(static_cast<std::size_t>(world.size));
-      std::iota(all.begin(), all.end(), 0);
-      missing = report_and_wait(world, fmt::format("gloo/present/{}", sequence), all, kRollCall);
-      std::vector<int> present;
-      std::set_difference(all.begin(), all.end(), missing.begin(), missing.end(), std::back_inserter(present));
-      report_and_wait(world, fmt::format("gloo/told/{}", sequence), present, kLinger);
-    } catch (const std::exception& problem) {
-      log::debug("the roll call after a failure failed: {}", problem.what());
-    }
-    return missing;
-  }
-
-  /// Sets this rank's key and waits for those of `ranks`. Returns the ranks whose key did not come.
-  static std::vector<int> report_and_wait(const World& world, const std::string& name, const std::vector<int>& ranks,
-                                          std::chrono::milliseconds limit) {
-    const auto key = [&](int rank) { return fmt::format("{}{}/{}", world.prefix, name, rank); };
-    world.store->set(key(world.rank), "1");
-    const auto end = std::chrono::steady_clock::now() + limit;
-    std::vector<int> missing;
-    for (const int rank : ranks) {
-      bool present = world.store->try_get(key(rank)).has_value();
-      while (!present && std::chrono::steady_clock::now() < end) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        present = world.store->try_get(key(rank)).has_value();
-      }
-      if (!present) missing.push_back(rank);
-    }
-    return missing;
+    throw timeout_error(world_, collective, missing);
   }
 
   World world_;

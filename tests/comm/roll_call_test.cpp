@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is named after a failure over sockets, where every rank that gives up breaks the others' connections too.
+#include "comm/gloo/roll_call.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "lockstep/store/store.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(BlamedRank, IsTheOneThatDidNotAnswer) { EXPECT_EQ(blamed_rank({{0, 2}, {1, 2}}, 2, 3), 2); }
+
+TEST(BlamedRank, IsNotOneThatAnsweredThoughItWasSuspected) { EXPECT_EQ(blamed_rank({{0, 2}, {1, 0}}, 0, 3), 2); }
+
+TEST(BlamedRank, OfSeveralSilentOnesIsTheOneThatSomebodyCouldNotReach) {
+  EXPECT_EQ(blamed_rank({{0, 3}, {2, 0}}, 0, 4), 3);
+}
+
+TEST(BlamedRank, IsTheSuspectWhereNobodyCouldBeAsked) { EXPECT_EQ(blamed_rank({}, 1, 3), 1); }
+
+TEST(BlamedRank, IsTheSuspectWhereAllAnswered) { EXPECT_EQ(blamed_rank({{0, 1}, {1, 0}}, 1, 2), 1); }
+
+TEST(RollCall, GivesThePresentTheSameAnswerWhateverTheySuspect) {
+  const auto store = make_local_store();
+  const auto ask = [&](int rank, int suspect, RollCall& answers) {
+    World world{.rank = rank, .size = 3, .hosts = {}, .store = store, .prefix = "group/"};
+    answers = call_roll(world, suspect);
+  };
+  RollCall of_zero;
+  RollCall of_one;
+  std::thread other([&] { ask(1, 0, of_one); });
+  ask(0, 2, of_zero);
+  other.join();
+  EXPECT_EQ(of_zero, (RollCall{{0, 2}, {1, 0}}));
+  EXPECT_EQ(of_one, of_zero);
+  EXPECT_THAT(absent_ranks(of_zero, 3), ElementsAre(2));
+}
+
+}  // namespace
+}  // namespace lockstep::comm
