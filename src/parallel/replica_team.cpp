@@ -27,8 +27,9 @@ thread_local Replica* current = nullptr;
 
 constexpr int kNobody = -1;
 
-/// Thrown in a replica that waits for one that failed; what that one threw is what the caller gets.
-struct TurnLost {};
+/// Thrown in a replica that waits for one that failed; what that one threw is what the caller gets. An std::exception,
+/// since it may pass through autograd's engine, which cleans up after those only.
+struct TurnLost : std::exception {};
 
 bool is_narrow(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
@@ -262,6 +263,8 @@ void ReplicaTeam::run(const std::function<void(Replica&)>& body) { impl_->run(bo
 
 int Replica::count() const noexcept { return team_->replicas(); }
 void Replica::all_reduce(const at::Tensor& tensor, ReduceOp op) { team_->impl_->all_reduce(local_, tensor, op); }
+
+Replica* find_replica() noexcept { return current; }
 
 Replica& this_replica() {
   if (current != nullptr) return *current;

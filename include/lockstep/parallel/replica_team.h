@@ -29,7 +29,7 @@ class Replica {
   [[nodiscard]] int local() const noexcept { return local_; }
 
   /// Combines `tensor` over all replicas of the run, in place, in tree order: the same bits on any number of ranks. For
-  /// counts and statistics inside a forward pass. Gradients do not flow through it.
+  /// counts and statistics inside a forward pass, and for what their backward sums. Gradients do not flow through it.
   ///
   /// Collective: yes - over the replicas; it hands the turn to the next replica of this rank.
   /// Blocks: yes.
@@ -47,6 +47,8 @@ class Replica {
 /// Throws: UsageError outside of ReplicaTeam::run().
 /// Example: lockstep::this_replica().all_reduce(boxes);
 [[nodiscard]] Replica& this_replica();
+/// The same, or null outside of ReplicaTeam::run().
+[[nodiscard]] Replica* find_replica() noexcept;
 
 struct ReplicaTeamOptions {
   int replicas = 0;  ///< of the run; 0: the world size

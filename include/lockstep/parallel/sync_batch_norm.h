@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// sync_batch_norm: one batch norm over all replicas of a run instead of one for each replica's small batch.
+#pragma once
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep {
+namespace parallel {
+
+int sync_batch_norm(torch::nn::Module& root, ProcessGroup& group);
+
+/// The torch module in a wrapper, holder or pointer.
+template <class Model>
+torch::nn::Module& torch_module_of(Model& model) {
+  if constexpr (requires { model.module(); }) {
+    return torch_module_of(model.module());
+  } else {
+    return tensor::module_of(model);
+  }
+}
+
+}  // namespace parallel
+
+/// From here on every lockstep::nn::BatchNorm in `model` takes its statistics, in training, over the batches of all
+/// replicas: those of the ReplicaTeam that runs, else one per rank. The same bits however many ranks the replicas live
+/// on, also in backward. With one replica nothing changes.
+///
+/// Returns:  how many layers it found.
+/// Lifetime: the group outlives the model's last training step.
+/// Throws:   UsageError naming the first torch::nn::BatchNorm, whose statistics cannot be reached.
+/// Example:  lockstep::sync_batch_norm(net, job);
+template <class Model>
+int sync_batch_norm(Model& model, ProcessGroup& group) {
+  return parallel::sync_batch_norm(parallel::torch_module_of(model), group);
+}
+template <class Model, parallel::HasGroup Job>
+int sync_batch_norm(Model& model, Job& job) {
+  return sync_batch_norm(model, static_cast<ProcessGroup&>(job.group()));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the batch norms of a model and gives them the run's replicas to sum over.
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include "lockstep/parallel/sync_batch_norm.h"
+
+#include <fmt/format.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include <memory>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/parallel/replica_team.h"
+
+namespace lockstep::parallel {
+namespace {
+
+/// Over the replicas of the team whose thread asks; without a team, over the ranks.
+class ReplicaSync final : public nn::StatisticsSync {
+ public:
+  explicit ReplicaSync(ProcessGroup& group) : group_(&group) {}
+
+  [[nodiscard]] int replicas() const override {
+    const Replica* replica = find_replica();
+    return replica != nullptr ? replica->count() : group_->world_size();
+  }
+
+  void all_reduce(const at::Tensor& values) override {
+    Replica* replica = find_replica();
+    if (values.is_cuda()) require_one_per_rank(replica);
+    if (replica != nullptr && !values.is_cuda()) {
+      replica->all_reduce(values);
+    } else {
+      group_->all_reduce(values).wait();
+    }
+  }
+
+ private:
+  // A GPU's backward runs in a thread of autograd's, which is no replica's and could not hand the turn on.
+  void require_one_per_rank(const Replica* replica) const {
+    if (replica == nullptr || replica->count() == group_->world_size()) return;
+    throw UsageError(
+        fmt::format("synced batch norm over {} replicas on {} GPUs", replica->count(), group_->world_size()),
+        "on GPUs start one rank per replica, or leave batch norm unsynced");
+  }
+
+  ProcessGroup* group_;
+};
+
+const char* torch_batch_norm(const torch::nn::Module& module) {
+  if (dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module) != nullptr) return "BatchNorm1d";
+  if (dynamic_cast<const torch::nn::BatchNorm2dImpl*>(&module) != nullptr) return "BatchNorm2d";
+  if (dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module) != nullptr) return "BatchNorm3d";
+  return nullptr;
+}
+
+[[noreturn]] void throw_unreachable(const std::string& path, const char* type) {
+  const std::string what = path.empty() ? "the model itself" : fmt::format("'{}'", path);
+  throw UsageError(fmt::format("{} is a torch::nn::{}, whose statistics cannot be synced", what, type),
+                   fmt::format("use lockstep::nn::{} there: the same options, names and numbers", type));
+}
+
+void collect(torch::nn::Module& module, const std::string& path, std::vector<nn::SyncedStatistics*>& found) {
+  if (const char* type = torch_batch_norm(module)) throw_unreachable(path, type);
+  if (auto* layer = dynamic_cast<nn::SyncedStatistics*>(&module)) found.push_back(layer);
+  for (const auto& child : module.named_children()) {
+    collect(*child.value(), path.empty() ? child.key() : path + "." + child.key(), found);
+  }
+}
+
+}  // namespace
+
+int sync_batch_norm(torch::nn::Module& root, ProcessGroup& group) {
+  std::vector<nn::SyncedStatistics*> layers;
+  collect(root, "", layers);
+  const auto sync = std::make_shared<ReplicaSync>(group);
+  for (nn::SyncedStatistics* layer : layers) layer->set_statistics_sync(sync);
+  return static_cast<int>(layers.size());
+}
+
+}  // namespace lockstep::parallel
