@@ -135,26 +135,33 @@ at::Tensor to_type_of(const at::Tensor& parameter, const at::Tensor& grad) {
   return parameter.defined() ? grad.to(parameter.scalar_type()) : at::Tensor();
 }
 
+/// What forward gets beside the tensors that autograd follows.
+struct Arguments {
+  const BatchNormCall& call;
+  double momentum;
+  const std::shared_ptr<StatisticsSync>& sync;
+};
+
 class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
  public:
   /// Optional, since an undefined tensor is no argument of a Function.
   using MaybeTensor = c10::optional<at::Tensor>;
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& given, const MaybeTensor& /*weight*/,
-                            const MaybeTensor& /*bias*/, const BatchNormCall* call, double momentum,
-                            const std::shared_ptr<StatisticsSync>& sync) {
+                            const MaybeTensor& /*bias*/, const Arguments* arguments) {
+    const BatchNormCall& call = arguments->call;
     const at::Tensor input = dense(given);
-    const Combined all = combine(local_statistics(input), values_per_channel(input), *sync);
-    update_running(*call, all, momentum);
+    const Combined all = combine(local_statistics(input), values_per_channel(input), *arguments->sync);
+    update_running(call, all, arguments->momentum);
     const auto dtype = statistics_options(input).dtype();
     const Statistics by{all.mean.to(dtype), all.var.to(dtype)};
-    const double eps = call->options.eps();
-    context->save_for_backward({input, call->weight, call->bias, by.mean, by.var});
+    const double eps = call.options.eps();
+    context->save_for_backward({input, call.weight, call.bias, by.mean, by.var});
     context->saved_data["eps"] = eps;
     context->saved_data["count"] = all.count;
     context->saved_data["needs_input_grad"] = given.requires_grad();
-    context->saved_data["sync"] = c10::IValue::make_capsule(c10::make_intrusive<SyncHolder>(sync));
-    return normalize(input, as(dtype, call->weight), as(dtype, call->bias), by, eps);
+    context->saved_data["sync"] = c10::IValue::make_capsule(c10::make_intrusive<SyncHolder>(arguments->sync));
+    return normalize(input, as(dtype, call.weight), as(dtype, call.bias), by, eps);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
@@ -177,7 +184,7 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
       const at::Tensor means = sums.view({2, -1}) / saved.count;
       input_grad = input_gradient(grad, saved, means[0], means[1]);
     }
-    return {input_grad, to_type_of(kept[1], times_x), to_type_of(kept[2], plain), {}, {}, {}};
+    return {input_grad, to_type_of(kept[1], times_x), to_type_of(kept[2], plain), {}};
   }
 
  private:
@@ -193,8 +200,9 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
 
 at::Tensor synced_batch_norm(const at::Tensor& input, const BatchNormCall& call, double momentum,
                              const std::shared_ptr<StatisticsSync>& sync) {
+  const Arguments arguments{.call = call, .momentum = momentum, .sync = sync};
   return SyncedBatchNorm::apply(input, c10::optional<at::Tensor>(call.weight), c10::optional<at::Tensor>(call.bias),
-                                &call, momentum, sync);
+                                &arguments);
 }
 
 }  // namespace lockstep::nn::detail

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/flat_layout.h"
 #include "optim/adamw_kernel.h"
 
 namespace lockstep {
@@ -152,19 +153,6 @@ void AdamW::update(std::size_t index, double grad_scale) {
   update_fused({parameter.data_ptr<float>(), grad.data_ptr<float>(), slot.exp_avg.data_ptr<float>(),
                 slot.exp_avg_sq.data_ptr<float>()},
                parameter.numel(), to_float(options_, constants));
-}
-
-void AdamW::zero_grad(bool set_to_none) {
-  const at::NoGradGuard no_grad;
-  for (const auto& item : parameters_) {
-    at::Tensor& grad = item.second.mutable_grad();
-    if (!grad.defined()) continue;
-    if (set_to_none) {
-      grad = at::Tensor();
-    } else {
-      grad.detach_().zero_();
-    }
-  }
 }
 
 void AdamW::set_lr(double lr) {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/tensor/flat_layout.h"
+#include "lockstep/optim/optimizer.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/state_dict.h"
 
@@ -33,7 +33,7 @@ struct AdamWOptions {
 /// Cost:   28 bytes of memory traffic a parameter.
 /// Source: Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019.
 /// Example: lockstep::AdamW optimizer{model, {.lr = 6e-4}};
-class AdamW : public Stateful {
+class AdamW : public Optimizer {
  public:
   /// `model`: a torch module, its holder or pointer, or a DistributedDataParallel; the names of parameters come along.
   /// Throws: UsageError for an option out of range or a parameter that is neither float32 nor float64.
@@ -43,18 +43,12 @@ class AdamW : public Stateful {
       : AdamW(named_parameters_of(model), std::move(options)) {}
   explicit AdamW(NamedTensors parameters, AdamWOptions options = {});
 
-  /// Updates each parameter that has a gradient; the others stay as they are. `grad_scale` multiplies every gradient on
-  /// the way in, so that clipping (clip.h) needs no pass of its own.
-  void step(double grad_scale = 1.0);
+  void step(double grad_scale = 1.0) override;
 
-  /// Drops the gradients (autograd then hands its fresh tensor over instead of adding to zeros; a
-  /// DistributedDataParallel keeps their memory), or writes zeros into them.
-  void zero_grad(bool set_to_none = true);
-
-  void set_lr(double lr);
-  [[nodiscard]] double lr() const noexcept { return options_.lr; }
-  [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }
-  [[nodiscard]] const NamedTensors& parameters() const noexcept { return parameters_; }
+  void set_lr(double lr) override;
+  [[nodiscard]] double lr() const noexcept override { return options_.lr; }
+  [[nodiscard]] std::int64_t steps() const noexcept override { return steps_; }
+  [[nodiscard]] const NamedTensors& parameters() const noexcept override { return parameters_; }
 
   /// "<parameter>.exp_avg", "<parameter>.exp_avg_sq", "step", and "<parameter>.step" where a parameter had fewer steps
   /// than the optimizer (it was without a gradient). The learning rate is the schedule's and not saved.
