@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// DataParallel: one process, a thread and a copy of the module per replica. For one machine and no launcher; several
+// processes (DistributedDataParallel) overlap communication with backward and scale further.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/tensor/named_tensors.h"
+#include "lockstep/tensor/state_dict.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep {
+
+struct DataParallelOptions {
+  int replicas = 0;  ///< 0: one for each device, or 1
+  int threads = 0;   ///< libtorch's, of each replica; 0: the caller's number / replicas, at least 1
+  std::vector<c10::Device> devices = {};  ///< of the replicas; empty: all on the module's own
+};
+
+namespace parallel {
+
+/// All of DataParallel that does not depend on the module's type.
+class DataParallelCore {
+ public:
+  /// What one replica computes: from its parts of the tensor arguments to its outputs.
+  using Body = std::function<std::vector<at::Tensor>(torch::nn::Module& replica, const std::vector<at::Tensor>& parts)>;
+
+  DataParallelCore(std::shared_ptr<torch::nn::Module> module, const DataParallelOptions& options);
+  ~DataParallelCore();
+  DataParallelCore(DataParallelCore&&) noexcept;
+  DataParallelCore& operator=(DataParallelCore&&) noexcept;
+
+  [[nodiscard]] int replicas() const noexcept;
+  [[nodiscard]] std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments, const Body& body);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A forward's result as a list of tensors, and back.
+inline std::vector<at::Tensor> to_list(at::Tensor result) { return {std::move(result)}; }
+inline std::vector<at::Tensor> to_list(std::vector<at::Tensor> result) { return result; }
+template <class... Tensors>
+std::vector<at::Tensor> to_list(std::tuple<Tensors...> result) {
+  return std::apply([](auto&... each) { return std::vector<at::Tensor>{each...}; }, result);
+}
+template <class Result>
+Result from_list(std::vector<at::Tensor> list) {
+  if constexpr (std::is_same_v<Result, at::Tensor>) {
+    return list.front();
+  } else if constexpr (std::is_same_v<Result, std::vector<at::Tensor>>) {
+    return list;
+  } else {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) { return Result{list[I]...}; }
+    (std::make_index_sequence<std::tuple_size_v<Result>>());
+  }
+}
+
+}  // namespace parallel
+
+/// Runs copies of `Net`, a torch::nn::Cloneable, on parts of each batch at the same time, each in a thread of its own.
+///
+/// 1. Tensor arguments of one dimension or more are split along dimension 0 as at::chunk does; others, and arguments
+///    that are no tensors, go to every replica. A batch of fewer samples than replicas uses fewer.
+/// 2. Outputs (a tensor, a tuple or a vector of them) are put together along dimension 0; scalars become a list. They
+///    are on the first device.
+/// 3. backward of the outputs runs all replicas' backward at the same time and adds the sum of their gradients, in tree
+///    order over the replicas, to grad() of the module that was given. Gradient mode and autocast are the caller's.
+/// 4. Replica 0 is the given module: its buffers (batch norm) survive a forward, the others begin each with a copy.
+///
+/// The bits do not depend on the threads' timing, unless the module draws random numbers (dropout): all threads draw
+/// from the process's one generator.
+///
+/// Cost: parameters on the first device are shared, not copied; on other devices they are copied in each forward.
+/// Thread-safe: no.
+/// Throws: UsageError for a module that cannot be cloned or has synced batch norm, for tensors of different batch
+///         sizes, for a parameter that changed between forward and backward, and for a second derivative. What a
+///         replica throws: that of the first one, after all have ended.
+/// Example: lockstep::DataParallel model{Net(), {.replicas = 4}};
+template <class Net>
+class DataParallel {
+ public:
+  template <class Module>
+  explicit DataParallel(Module&& module, const DataParallelOptions& options = {})
+      : module_(parallel::share_module(std::forward<Module>(module))), core_(module_, options) {}
+
+  template <class... Args>
+  auto operator()(Args&&... args) {
+    using Result = std::remove_cvref_t<decltype(std::declval<Net&>().forward(args...))>;
+    std::vector<at::Tensor> tensors;
+    (collect(tensors, args), ...);
+    return parallel::from_list<Result>(
+        core_.run(tensors, [&](torch::nn::Module& replica, const std::vector<at::Tensor>& parts) {
+          std::size_t next = 0;
+          // Braces: arguments are evaluated from left to right.
+          const std::tuple<Replaced<Args>...> own{replace(args, parts, next)...};
+          auto& net = dynamic_cast<Net&>(replica);
+          return parallel::to_list(std::apply([&](const auto&... each) { return net.forward(each...); }, own));
+        }));
+  }
+  template <class... Args>
+  auto forward(Args&&... args) {
+    return (*this)(std::forward<Args>(args)...);
+  }
+
+  /// The given module, whose parameters are trained.
+  [[nodiscard]] Net& module() const { return *module_; }
+  [[nodiscard]] const std::shared_ptr<Net>& ptr() const { return module_; }
+  [[nodiscard]] int replicas() const { return core_.replicas(); }
+  [[nodiscard]] auto parameters() const { return module_->parameters(); }
+  [[nodiscard]] auto named_parameters() const { return module_->named_parameters(); }
+  [[nodiscard]] auto named_buffers() const { return module_->named_buffers(); }
+  void train(bool on = true) { module_->train(on); }
+  void eval() { module_->eval(); }
+
+  [[nodiscard]] StateDict state_dict() const { return model_state_dict(*module_); }
+  /// Throws: DataError as load_model_state_dict().
+  void load_state_dict(const StateDict& state) { load_model_state_dict(*module_, state); }
+
+  /// Changes nothing: gradients are never reduced over processes. So that loops fit both wrappers.
+  struct [[nodiscard]] NothingToHoldBack {
+    ~NothingToHoldBack() {}  // not trivial, so that an unused one is no warning
+  };
+  [[nodiscard]] NothingToHoldBack no_sync() { return {}; }
+
+ private:
+  template <class Arg>
+  static constexpr bool kIsTensor = std::is_convertible_v<const std::remove_cvref_t<Arg>&, const at::Tensor&>;
+  template <class Arg>
+  using Replaced = std::conditional_t<kIsTensor<Arg>, at::Tensor, const std::remove_cvref_t<Arg>&>;
+
+  template <class Arg>
+  static void collect(std::vector<at::Tensor>& tensors, const Arg& arg) {
+    if constexpr (kIsTensor<Arg>) tensors.push_back(arg);
+  }
+  template <class Arg>
+  static Replaced<Arg> replace(const Arg& arg, const std::vector<at::Tensor>& parts, std::size_t& next) {
+    if constexpr (kIsTensor<Arg>) {
+      return parts[next++];
+    } else {
+      return arg;
+    }
+  }
+
+  std::shared_ptr<Net> module_;
+  parallel::DataParallelCore core_;
+};
+
+template <class Module>
+DataParallel(Module&&) -> DataParallel<parallel::SharedModule<Module>>;
+template <class Module>
+DataParallel(Module&&, DataParallelOptions) -> DataParallel<parallel::SharedModule<Module>>;
+
+}  // namespace lockstep

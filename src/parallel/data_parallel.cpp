@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of the module, parts of the arguments, and the two ways to run them: on the CPU graphs of their own, run by
+// our threads also backward; on other devices one graph, whose backward libtorch runs in a thread for each device.
+#include "lockstep/parallel/data_parallel.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/DeviceGuard.h>
+#include <fmt/format.h>
+#include <torch/cuda.h>
+#include <torch/nn/module.h>
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/nn/batch_norm.h"
+#include "lockstep/tensor/random.h"
+#include "parallel/gathered_backward.h"
+#include "parallel/replica_threads.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using Module = torch::nn::Module;
+using Parts = std::vector<std::vector<at::Tensor>>;  // by replica, by argument
+
+bool is_split(const at::Tensor& argument) { return argument.defined() && argument.dim() > 0; }
+
+/// Modules draw their first weights when they are cloned; the caller's random numbers stay the caller's.
+class KeepRandomState {
+ public:
+  KeepRandomState() : before_(random_state()) {}
+  ~KeepRandomState() { set_random_state(before_); }
+  KeepRandomState(const KeepRandomState&) = delete;
+  KeepRandomState& operator=(const KeepRandomState&) = delete;
+
+ private:
+  at::Tensor before_;
+};
+
+std::shared_ptr<Module> clone(const Module& module, const c10::optional<c10::Device>& device = c10::nullopt) {
+  const KeepRandomState random;
+  try {
+    return module.clone(device);
+  } catch (const c10::Error& error) {
+    throw UsageError(fmt::format("DataParallel cannot copy the module: {}", error.what_without_backtrace()),
+                     "derive it from torch::nn::Cloneable and register its parts in reset(), or use "
+                     "DistributedDataParallel");
+  }
+}
+
+void require_unsynced(const Module& module) {
+  for (const auto& item : module.named_modules("model")) {
+    const auto* norm = dynamic_cast<const nn::SyncedStatistics*>(item.value().get());
+    if (norm == nullptr || norm->statistics_sync() == nullptr) continue;
+    throw UsageError(fmt::format("'{}' has synced statistics, which DataParallel's threads cannot sync", item.key()),
+                     "leave batch norm unsynced, or use DistributedDataParallel");
+  }
+}
+
+std::vector<c10::Device> devices_of(const Module& module, const DataParallelOptions& options) {
+  if (!options.devices.empty()) return options.devices;
+  const auto parameters = module.parameters();
+  if (parameters.empty() || !parameters.front().is_cuda()) return {};
+  std::vector<c10::Device> all;
+  for (std::size_t i = 0; i < torch::cuda::device_count(); ++i) {
+    all.emplace_back(c10::kCUDA, static_cast<c10::DeviceIndex>(i));
+  }
+  if (options.replicas > 0 && static_cast<std::size_t>(options.replicas) < all.size()) {
+    all.resize(static_cast<std::size_t>(options.replicas), all.front());
+  }
+  return all;
+}
+
+int replicas_of(const std::vector<c10::Device>& devices, const DataParallelOptions& options) {
+  if (options.replicas < 0) throw UsageError(fmt::format("DataParallelOptions::replicas is {}", options.replicas));
+  const int count = devices.empty() ? std::max(options.replicas, 1) : static_cast<int>(devices.size());
+  if (options.replicas == 0 || options.replicas == count) return count;
+  throw UsageError(fmt::format("DataParallelOptions::replicas is {} with {} devices", options.replicas, count),
+                   "as many devices as replicas, or leave one of the two out");
+}
+
+int threads_of(int replicas, const DataParallelOptions& options) {
+  if (options.threads < 0) throw UsageError(fmt::format("DataParallelOptions::threads is {}", options.threads));
+  return options.threads > 0 ? options.threads : std::max(at::get_num_threads() / replicas, 1);
+}
+
+std::int64_t batch_size(const std::vector<at::Tensor>& arguments) {
+  std::int64_t size = -1;
+  for (const at::Tensor& argument : arguments) {
+    if (!is_split(argument)) continue;
+    if (size >= 0 && argument.size(0) != size) {
+      throw UsageError(fmt::format("DataParallel got tensors of {} and {} samples", size, argument.size(0)),
+                       "dimension 0 of every tensor argument is the batch");
+    }
+    size = argument.size(0);
+  }
+  if (size >= 0) return size;
+  throw UsageError("DataParallel got no tensor with a batch to split",
+                   "pass tensors themselves; what holds them (a struct, a vector) cannot be split");
+}
+
+/// As at::chunk: parts of ceil(size / replicas), the last one shorter; fewer where the batch is small.
+Parts split(const std::vector<at::Tensor>& arguments, int replicas) {
+  const std::int64_t size = batch_size(arguments);
+  const std::int64_t each = std::max<std::int64_t>((size + replicas - 1) / replicas, 1);
+  const std::int64_t count = std::max<std::int64_t>((size + each - 1) / each, 1);
+  Parts parts(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (const at::Tensor& argument : arguments) {
+      const std::int64_t begin = i * each;
+      parts[static_cast<std::size_t>(i)].push_back(
+          is_split(argument) ? argument.narrow(0, begin, std::min(each, size - begin)) : argument);
+    }
+  }
+  return parts;
+}
+
+std::vector<at::Tensor> values_of(const Module& module) {
+  std::vector<at::Tensor> values;
+  for (const auto& item : module.named_parameters()) values.push_back(item.value());
+  return values;
+}
+
+}  // namespace
+
+class DataParallelCore::Impl {
+ public:
+  Impl(std::shared_ptr<Module> module, const DataParallelOptions& options)
+      : module_(std::move(module)),
+        devices_(devices_of(*module_, options)),
+        replicas_(replicas_of(devices_, options)),
+        threads_(std::make_shared<ReplicaThreads>(replicas_, threads_of(replicas_, options))) {
+    require_unsynced(*module_);
+    if (!devices_.empty()) return;
+    for (int replica = 1; replica < replicas_; ++replica) copies_.push_back(clone(*module_));
+  }
+
+  [[nodiscard]] int replicas() const noexcept { return replicas_; }
+
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments, const Body& body) {
+    return devices_.empty() ? run_on_threads(arguments, body) : run_on_devices(arguments, body);
+  }
+
+ private:
+  [[nodiscard]] Module& replica(int index) const {
+    return index == 0 ? *module_ : *copies_[static_cast<std::size_t>(index) - 1];
+  }
+
+  /// Makes a copy what the module is now: the same parameter memory, buffers of its own, the same modes.
+  void refresh(Module& copy) const {
+    const at::NoGradGuard no_grad;
+    const auto from = module_->parameters();
+    const auto into = copy.parameters();
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      at::Tensor parameter = into[i];
+      parameter.set_data(from[i].detach());
+      parameter.requires_grad_(from[i].requires_grad());
+    }
+    const auto buffers = module_->buffers();
+    const auto own = copy.buffers();
+    // New memory: an earlier forward's graph may have kept the old.
+    for (std::size_t i = 0; i < buffers.size(); ++i) at::Tensor(own[i]).set_data(buffers[i].detach().clone());
+    const auto modules = module_->modules();
+    const auto copies = copy.modules();
+    for (std::size_t i = 0; i < modules.size(); ++i) copies[i]->train(modules[i]->is_training());  // outer ones first
+  }
+
+  std::vector<at::Tensor> run_on_threads(const std::vector<at::Tensor>& arguments, const Body& body) {
+    Parts parts = split(arguments, replicas_);
+    const auto count = static_cast<int>(parts.size());
+    for (int index = 1; index < count; ++index) refresh(replica(index));
+    std::vector<ReplicaGraph> graphs(parts.size());
+    threads_->run(count, [&](int index) {
+      ReplicaGraph& graph = graphs[static_cast<std::size_t>(index)];
+      for (at::Tensor& part : parts[static_cast<std::size_t>(index)]) {
+        graph.arguments.push_back(part.defined() ? part.detach().requires_grad_(part.requires_grad()) : part);
+      }
+      graph.parameters = values_of(replica(index));
+      graph.outputs = body(replica(index), graph.arguments);
+    });
+    GatherInputs inputs{.arguments = arguments};
+    for (const at::Tensor& argument : arguments) inputs.is_split.push_back(is_split(argument));
+    for (const auto& item : module_->named_parameters()) inputs.parameters.emplace_back(item.key(), item.value());
+    return gather(std::move(graphs), std::move(inputs), threads_);
+  }
+
+  std::vector<at::Tensor> run_on_devices(const std::vector<at::Tensor>& arguments, const Body& body) {
+    const Parts parts = split(arguments, replicas_);
+    const std::vector<c10::Device> used(devices_.begin(), devices_.begin() + static_cast<std::ptrdiff_t>(parts.size()));
+    const auto copies = replicate(used);
+    std::vector<std::vector<at::Tensor>> outputs(parts.size());
+    threads_->run(static_cast<int>(parts.size()), [&](int index) {
+      const auto at = static_cast<std::size_t>(index);
+      const c10::DeviceGuard guard(used[at]);
+      std::vector<at::Tensor> own;
+      for (const at::Tensor& part : parts[at]) own.push_back(part.defined() ? part.to(used[at]) : part);
+      outputs[at] = body(*copies[at], own);
+    });
+    keep_buffers(*copies.front());
+    std::vector<at::Tensor> joined;
+    for (std::size_t i = 0; i < outputs.front().size(); ++i) {
+      std::vector<at::Tensor> pieces;
+      for (const auto& each : outputs) pieces.push_back(each[i].to(used.front()));
+      joined.push_back(join_parts(pieces));
+    }
+    return joined;
+  }
+
+  [[nodiscard]] std::vector<std::shared_ptr<Module>> replicate(const std::vector<c10::Device>& used) const {
+    std::vector<std::shared_ptr<Module>> copies;
+    for (const c10::Device& device : used) copies.push_back(clone(*module_, device));
+    const auto parameters = module_->parameters();
+    const auto modules = module_->modules();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      std::vector<at::Tensor> own;
+      for (const auto& copy : copies) own.push_back(copy->parameters()[i].requires_grad_(false));
+      lead_back(parameters[i], own);
+    }
+    for (const auto& copy : copies) {
+      const auto own = copy->modules();
+      for (std::size_t i = 0; i < modules.size(); ++i) own[i]->train(modules[i]->is_training());
+    }
+    return copies;
+  }
+
+  void keep_buffers(const Module& first) const {
+    const at::NoGradGuard no_grad;
+    const auto from = first.buffers();
+    const auto into = module_->buffers();
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      at::Tensor(into[i]).set_data(from[i].detach().to(into[i].device()));
+    }
+  }
+
+  std::shared_ptr<Module> module_;
+  std::vector<c10::Device> devices_;
+  int replicas_;
+  std::shared_ptr<ReplicaThreads> threads_;
+  std::vector<std::shared_ptr<Module>> copies_;  ///< of the replicas after the first
+};
+
+DataParallelCore::DataParallelCore(std::shared_ptr<Module> module, const DataParallelOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(module), options)) {}
+DataParallelCore::~DataParallelCore() = default;
+DataParallelCore::DataParallelCore(DataParallelCore&&) noexcept = default;
+DataParallelCore& DataParallelCore::operator=(DataParallelCore&&) noexcept = default;
+int DataParallelCore::replicas() const noexcept { return impl_->replicas(); }
+std::vector<at::Tensor> DataParallelCore::run(const std::vector<at::Tensor>& arguments, const Body& body) {
+  return impl_->run(arguments, body);
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of autograd that stands for the backward of several replicas: libtorch's engine walks one graph in one
+// thread on the CPU, so each replica has a graph of its own, and this node runs them at the same time.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/tensor/named_tensors.h"
+#include "parallel/replica_threads.h"
+
+namespace lockstep::parallel {
+
+/// A replica's own graph.
+struct ReplicaGraph {
+  std::vector<at::Tensor> arguments = {};   ///< leaves; those that need a gradient get one
+  std::vector<at::Tensor> parameters = {};  ///< in the order of the model's
+  std::vector<at::Tensor> outputs = {};
+};
+
+/// What went into all replicas.
+struct GatherInputs {
+  std::vector<at::Tensor> arguments = {};  ///< whole
+  std::vector<bool> is_split = {};         ///< by argument: along dimension 0; else each replica got all of it
+  NamedTensors parameters = {};            ///< of the model
+};
+
+/// The outputs of `graphs` put together along dimension 0 (scalars: as a list). Where they need gradients, their
+/// backward runs the replicas' on `threads`.
+[[nodiscard]] std::vector<at::Tensor> gather(std::vector<ReplicaGraph> graphs, GatherInputs inputs,
+                                             std::shared_ptr<ReplicaThreads> threads);
+
+/// Added in tree order; undefined ones count as zero. The result has the type of `like`.
+[[nodiscard]] at::Tensor sum_parts(const std::vector<at::Tensor>& parts, const at::Tensor& like);
+
+/// From here on the gradients of `copies`, one for each replica, flow into `parameter` as their sum.
+void lead_back(const at::Tensor& parameter, const std::vector<at::Tensor>& copies);
+
+/// `parts` as one tensor.
+[[nodiscard]] at::Tensor join_parts(const std::vector<at::Tensor>& parts);
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/replica_threads.h"
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lockstep/tensor/torch_version.h"
+
+namespace lockstep::parallel {
+namespace {
+
+/// What ThreadLocalState leaves out: the types of autocast, and its weight cache. That is off here: copies that a
+/// thread of ours made would outlive the caller's region.
+class AutocastOfCaller {
+ public:
+  AutocastOfCaller() : cpu_(state(c10::kCPU)), cuda_(state(c10::kCUDA)) {}
+  void enter() const {
+    tensor::set_autocast_state(c10::kCPU, cpu_);
+    tensor::set_autocast_state(c10::kCUDA, cuda_);
+  }
+
+ private:
+  static tensor::AutocastState state(c10::DeviceType device) {
+    tensor::AutocastState found = tensor::autocast_state(device);
+    found.weight_cache = false;
+    return found;
+  }
+  tensor::AutocastState cpu_;
+  tensor::AutocastState cuda_;
+};
+
+}  // namespace
+
+class ReplicaThreads::Impl {
+ public:
+  Impl(int count, int libtorch_threads)
+      : libtorch_threads_(libtorch_threads), errors_(static_cast<std::size_t>(count)) {
+    const int before = at::get_num_threads();
+    sigset_t all;
+    sigset_t mask;
+    sigfillset(&all);  // signals belong into the user's threads
+    pthread_sigmask(SIG_SETMASK, &all, &mask);
+    std::unique_lock lock(mutex_);
+    for (int index = 0; index < count; ++index) threads_.emplace_back([this, index] { loop(index); });
+    pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+    done_.wait(lock, [&] { return ready_ == count; });
+    at::set_num_threads(before);  // the number is also one of the process's, for threads to come
+  }
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void run(int count, const std::function<void(int)>& body) {
+    const at::ThreadLocalState caller;
+    const AutocastOfCaller autocast;
+    std::unique_lock lock(mutex_);
+    for (std::exception_ptr& error : errors_) error = nullptr;
+    const Task task{.body = body, .caller = caller, .autocast = autocast, .count = count};
+    task_ = &task;
+    running_ = count;
+    ++round_;
+    work_.notify_all();
+    done_.wait(lock, [this] { return running_ == 0; });
+    task_ = nullptr;
+    for (const std::exception_ptr& error : errors_) {
+      if (error) std::rethrow_exception(error);
+    }
+  }
+
+ private:
+  struct Task {
+    const std::function<void(int)>& body;
+    const at::ThreadLocalState& caller;
+    const AutocastOfCaller& autocast;
+    int count;
+  };
+
+  void loop(int index) noexcept {
+    (void)at::get_num_threads();  // the first call in a thread gives it the process's number
+    at::set_num_threads(libtorch_threads_);
+    std::unique_lock lock(mutex_);
+    ++ready_;
+    done_.notify_all();
+    for (std::uint64_t seen = 0;;) {
+      work_.wait(lock, [&] { return closed_ || round_ != seen; });
+      if (closed_) return;
+      seen = round_;
+      if (task_ == nullptr || index >= task_->count) continue;
+      const Task task = *task_;
+      lock.unlock();
+      std::exception_ptr error = execute(task, index);
+      lock.lock();
+      errors_[static_cast<std::size_t>(index)] = std::move(error);
+      if (--running_ == 0) done_.notify_all();
+    }
+  }
+
+  static std::exception_ptr execute(const Task& task, int index) noexcept {
+    const at::ThreadLocalStateGuard state(task.caller);
+    task.autocast.enter();
+    try {
+      task.body(index);
+    } catch (...) {
+      return std::current_exception();
+    }
+    return nullptr;
+  }
+
+  const int libtorch_threads_;
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable done_;
+  int ready_ = 0;
+  int running_ = 0;
+  std::uint64_t round_ = 0;
+  bool closed_ = false;
+  const Task* task_ = nullptr;
+  std::vector<std::exception_ptr> errors_;
+  std::vector<std::thread> threads_;
+};
+
+ReplicaThreads::ReplicaThreads(int count, int libtorch_threads)
+    : impl_(std::make_unique<Impl>(count, libtorch_threads)) {}
+ReplicaThreads::~ReplicaThreads() = default;
+void ReplicaThreads::run(int count, const std::function<void(int)>& body) { impl_->run(count, body); }
+
+}  // namespace lockstep::parallel

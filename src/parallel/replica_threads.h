@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads that run the replicas of a DataParallel at the same time. They know nothing of modules.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+namespace lockstep::parallel {
+
+/// Lifetime: joins its threads at its end.  Thread-safe: no.
+class ReplicaThreads {
+ public:
+  /// `libtorch_threads`: of each; the number of the thread that constructs stays what it is.
+  ReplicaThreads(int count, int libtorch_threads);
+  ~ReplicaThreads();
+  ReplicaThreads(const ReplicaThreads&) = delete;
+  ReplicaThreads& operator=(const ReplicaThreads&) = delete;
+
+  /// Runs body(0), ..., body(count - 1), each in its thread, with the caller's gradient mode and autocast.
+  ///
+  /// Blocks: until all have ended.
+  /// Throws: what the body with the lowest number threw.
+  void run(int count, const std::function<void(int)>& body);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::parallel
