@@ -63,6 +63,8 @@ class Buckets {
   /// `parameter`'s gradient is complete on this rank; starts the all_reduce (mean) of each bucket that is full, in
   /// bucket order.
   void arrived(std::size_t parameter, ProcessGroup& group);
+  /// How many buckets are being reduced, or are so already.
+  [[nodiscard]] std::size_t started() const { return works_.size(); }
   /// True when some bucket is being reduced and some is not yet.
   [[nodiscard]] bool is_halfway() const { return !works_.empty() && works_.size() < buckets_.size(); }
   /// Waits until every bucket is reduced; all gradients must have arrived.

@@ -22,8 +22,8 @@ NamedTensors trained(const NamedTensors& parameters) {
   return kept;
 }
 
-void require_positive(std::int64_t bytes, const char* name) {
-  if (bytes <= 0) throw UsageError(fmt::format("DdpOptions::{} is {} bytes, which is not > 0", name, bytes));
+void require_positive(std::optional<std::int64_t> bytes, const char* name) {
+  if (bytes && *bytes <= 0) throw UsageError(fmt::format("DdpOptions::{} is {} bytes, which is not > 0", name, *bytes));
 }
 
 [[noreturn]] void throw_replaced(const std::string& name) {
@@ -45,8 +45,10 @@ DdpCore::DdpCore(State state, ProcessGroup& group, const DdpOptions& options)
   require_positive(options.first_bucket_bytes, "first_bucket_bytes");
   require_positive(options.bucket_bytes, "bucket_bytes");
   require_equal_models(state.parameters, state.buffers, group);
-  copy_from_rank_zero(state.parameters, group);
-  copy_from_rank_zero(state.buffers, group);
+  if (options.init_sync) {
+    copy_from_rank_zero(state.parameters, group);
+    copy_from_rank_zero(state.buffers, group);
+  }
   reducer_ = std::make_shared<Reducer>(trained(state.parameters), group, options);
   reducer_->attach();
   buffers_of_.resize(static_cast<std::size_t>(reducer_->local_replicas()));
@@ -82,6 +84,10 @@ void DdpCore::before_forward(const State& now, bool training) {
   reducer_->before_forward();
   if (!training || !at::GradMode::is_enabled()) return;
   if (broadcast_buffers_ && sync()) copy_from_rank_zero(now.buffers, reducer_->group());
+}
+
+void DdpCore::after_forward(const std::vector<at::Tensor>& outputs, bool complete) {
+  reducer_->after_forward(outputs, complete);
 }
 
 void DdpCore::enter_replica(int local, const NamedTensors& buffers) {

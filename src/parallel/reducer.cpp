@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a gradient between autograd and the all_reduce.
+// The life of a backward, from the first node that it reaches to the last reduction.
 #include "parallel/reducer.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
 #include "lockstep/base/trace.h"
-#include "parallel/bucket_plan.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -38,27 +34,15 @@ ReplicaLayout layout_of(const ProcessGroup& group, const DdpOptions& options) {
           .exact = options.exact};
 }
 
-void require_dense(const std::string& name, const at::Tensor& grad) {
-  if (!grad.defined() || !grad.is_sparse()) return;
-  throw UsageError(fmt::format("the gradient of '{}' is sparse", name),
-                   "DistributedDataParallel reduces dense gradients: use a dense embedding");
-}
-
-bool same_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.data_ptr() == b.data_ptr() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
-}
-
 }  // namespace
 
 Reducer::Reducer(NamedTensors parameters, ProcessGroup& group, const DdpOptions& options)
-    : parameters_(std::move(parameters)), group_(group), options_(options), layout_(layout_of(group, options)) {
-  turns_.resize(static_cast<std::size_t>(local_replicas()));
-  for (Turn& turn : turns_) turn.arrived.resize(parameters_.size());
-  if (!has_buckets()) return;
-  std::vector<std::size_t> order(parameters_.size());
-  std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  buckets_ = Buckets(parameters_, plan(order), layout_, group_);
-}
+    : group_(group),
+      options_(options),
+      layout_(layout_of(group, options)),
+      gradients_(std::move(parameters), group, options, layout_),
+      turns_(static_cast<std::size_t>(layout_.block.size())),
+      used_(gradients_.size()) {}
 
 Reducer::~Reducer() {
   for (std::size_t i = 0; i < hooks_.size(); ++i) accumulators_[i]->del_post_hook(hooks_[i]);
@@ -66,25 +50,16 @@ Reducer::~Reducer() {
 
 void Reducer::attach() {
   const std::weak_ptr<Reducer> weak = weak_from_this();
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    auto accumulator = torch::autograd::impl::grad_accumulator(parameters_[i].second);
-    auto hook = [weak, i](const variable_list& outputs, const variable_list&) {
-      if (const auto self = weak.lock()) self->gradient_ready(i);
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    auto accumulator = torch::autograd::impl::grad_accumulator(parameters()[i].second);
+    auto hook = [weak, i](const variable_list& outputs, const variable_list& gradients) {
+      if (const auto self = weak.lock()) self->gradient_ready(i, gradients.front().defined());
       return outputs;
     };
     hooks_.push_back(accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(hook)));
+    parameter_of_[accumulator.get()] = i;
     accumulators_.push_back(std::move(accumulator));
   }
-}
-
-std::vector<std::vector<std::size_t>> Reducer::plan(const std::vector<std::size_t>& order) const {
-  std::vector<PlanItem> items;
-  for (const auto& item : parameters_) {
-    items.push_back(
-        {.bytes = static_cast<std::int64_t>(item.second.nbytes()),
-         .kind = fmt::format("{} {}", c10::toString(item.second.scalar_type()), item.second.device().str())});
-  }
-  return plan_buckets(items, order, {.first_bytes = options_.first_bucket_bytes, .bytes = options_.bucket_bytes});
 }
 
 void Reducer::enter_replica(int local) {
@@ -94,8 +69,8 @@ void Reducer::enter_replica(int local) {
   replica_ = local;
   if (reduced_) return;
   auto& incoming = turn().gradients;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor& grad = parameters_[i].second.mutable_grad();
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    at::Tensor& grad = gradients_.grad(i);
     outgoing.push_back(std::move(grad));
     grad = i < incoming.size() ? std::move(incoming[i]) : at::Tensor();
   }
@@ -103,133 +78,190 @@ void Reducer::enter_replica(int local) {
 
 void Reducer::before_forward() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (turn().running && turn().synced && buckets_.is_halfway()) {
+  Turn& now = turn();
+  if (now.running && now.synced && buckets().is_halfway()) {
     throw UsageError("an earlier backward ended with an error after it had reduced some gradients",
                      "the ranks are out of step: let such an error end the program");
   }
-  if (turn().running && turn().synced) buckets_.wait();  // the error came after the last gradient
-  turn().running = false;
+  if (now.running && now.started) gradients_.abandon();  // the error came after the last gradient
+  now.running = false;
+}
+
+void Reducer::after_forward(const std::vector<at::Tensor>& outputs, bool complete) {
+  if (!at::GradMode::is_enabled()) return;
+  if (!complete && finds_unused()) {
+    throw UsageError("DdpOptions::find_unused_parameters cannot look into what forward returns",
+                     "return tensors, or containers, tuples and maps of them, or give the class a "
+                     "visit_tensors(visit) const");
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Turn& now = turn();
+  now.armed = true;
+  now.last_sync = now.sync;
+  opaque_ = opaque_ || !complete;
+  const auto forward = std::make_shared<ForwardPass>(ForwardPass{.sync = now.sync});
+  if (finds_unused()) forward->reachable = reachable_parameters(outputs, parameter_of_);
+  std::erase_if(now.forwards, [](const auto& one) { return one.expired(); });
+  now.forwards.push_back(forward);
+  for (const at::Tensor& output : outputs) {
+    if (!output.requires_grad() || output.is_leaf()) continue;  // a leaf would keep the hook for good
+    (void)output.register_hook([weak = weak_from_this(), forward](const at::TensorBase&) {
+      if (const auto self = weak.lock()) self->output_reached(*forward);
+    });
+  }
 }
 
 void Reducer::begin_backward() {
-  turn().running = true;
-  turn().synced = turn().sync;
-  turn().arrived.assign(parameters_.size(), false);
-  reduced_ = false;
-  if (is_last()) {
-    arrival_order_.clear();
-    buckets_.restart();
-  }
+  Turn& now = turn();
+  now.running = true;
+  now.reached = now.whole = now.synced = now.started = false;
+  now.arrivals = 0;
+  now.counts.assign(gradients_.size(), 0);
+  now.contributed.assign(gradients_.size(), false);
+  now.order.clear();
   torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->end_backward();
   });
 }
 
-void Reducer::gradient_ready(std::size_t index) {
+void Reducer::output_reached(ForwardPass& forward) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!turn().running) begin_backward();
-  if (turn().arrived[index]) {
-    throw UsageError(fmt::format("parameter '{}' got two gradients in one backward", parameters_[index].first),
-                     "checkpointing that runs a backward inside backward is not supported");
+  Turn& now = turn();
+  if (!now.running) begin_backward();
+  forward.reached = true;
+  now.reached = true;
+  const auto* wanted = torch::autograd::get_current_graph_task_exec_info();
+  now.whole = now.whole || wanted == nullptr || wanted->empty();
+  if (!forward.sync || now.synced) return;
+  now.synced = true;
+  if (now.arrivals > 0) start_sync();
+}
+
+void Reducer::gradient_ready(std::size_t index, bool defined) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Turn& now = turn();
+  if (!now.running) {  // through no output that is known
+    begin_backward();
+    now.synced = now.last_sync;
   }
-  turn().arrived[index] = true;
+  if (now.arrivals++ == 0) {
+    require_forward();
+    reduced_ = false;
+    if (now.synced) start_sync();
+  }
+  ++now.counts[index];
+  if (defined) used_[index] = true;
+  if (is_recording()) {
+    now.order.push_back(index);
+  } else if (is_complete(index)) {
+    complete(index);
+  }
+}
+
+bool Reducer::is_complete(std::size_t index) {
+  Turn& now = turn();
+  if (!now.synced) return true;
+  if (!options_.static_graph) {
+    if (now.counts[index] > 1 || now.contributed[index]) throw_two_gradients(index);
+    return true;
+  }
+  if (now.counts[index] > now.expected[index]) throw_changed_graph(index);
+  return now.counts[index] == now.expected[index];
+}
+
+/// All of `index`'s gradient of this replica is in grad().
+void Reducer::complete(std::size_t index) {
+  Turn& now = turn();
+  if (!now.synced) return gradients_.keep(index);
+  now.contributed[index] = true;
   if (is_last()) arrival_order_.push_back(index);
-  if (!has_buckets()) return;
-  // Without rows a gradient lives in its bucket at once; else each replica accumulates where autograd puts it.
-  if (!layout_.has_rows()) take_gradient(index);
-  if (!turn().synced) return;
-  if (layout_.has_rows()) fold_gradient(index);
-  if (is_last()) buckets_.arrived(index, group_);
+  if (gradients_.has_buckets()) gradients_.contribute(index, replica_);
 }
 
-void Reducer::fold_gradient(std::size_t index) {
-  const at::NoGradGuard no_grad;
-  at::Tensor& grad = parameters_[index].second.mutable_grad();
-  require_dense(parameters_[index].first, grad);
-  const at::Tensor& view = buckets_.view(index);
-  buckets_.fold(index, static_cast<std::size_t>(replica_), grad.defined() ? grad : at::zeros_like(view));
-  grad = is_last() ? view : at::Tensor();
+void Reducer::contribute_unused(std::size_t index) {
+  turn().contributed[index] = true;
+  if (gradients_.has_buckets()) gradients_.contribute_unused(index, replica_);
 }
 
-void Reducer::take_gradient(std::size_t index) {
-  const at::NoGradGuard no_grad;
-  const at::Tensor& view = buckets_.view(index);
-  at::Tensor& grad = parameters_[index].second.mutable_grad();
-  require_dense(parameters_[index].first, grad);
-  if (grad.defined() && same_memory(grad, view)) return;
-  if (grad.defined()) {
-    view.copy_(grad);
-  } else {
-    view.zero_();
+/// The backward is known to be synced, and to be one.
+void Reducer::start_sync() {
+  Turn& now = turn();
+  now.started = true;
+  if (is_last()) {
+    arrival_order_.clear();
+    gradients_.restart();
   }
-  grad = view;
+  if (is_recording()) {
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      if (now.counts[i] > 0) now.order.push_back(i);
+    }
+    return;
+  }
+  if (finds_unused()) mark_unreachable();
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (now.counts[i] > 0 && is_complete(i)) complete(i);
+    if (options_.static_graph && now.expected[i] == 0) contribute_unused(i);
+  }
 }
 
 void Reducer::end_backward() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!turn().synced) {
-    turn().running = false;
+  Turn& now = turn();
+  if (!now.running) return;
+  if (now.arrivals == 0 && !now.whole) {  // autograd::grad(): no parameter was to get anything
+    now.running = false;
     return;
   }
+  if (!now.synced) return end_turn();
   const trace::Span span({.name = "DistributedDataParallel::end_backward"});
-  handle_unused();
-  turn().running = false;
-  if (!is_last()) return;
-  buckets_.wait();
+  if (!now.started) start_sync();
+  if (is_recording()) finish_recording();
+  handle_missing();
+  end_turn();
+  if (is_last()) end_step();
+}
+
+void Reducer::finish_recording() {
+  Turn& now = turn();
+  now.expected = now.counts;
+  // In the order of the last arrivals: that is when gradients are complete in the steps to come.
+  std::vector<std::size_t> order;
+  for (auto index = now.order.rbegin(); index != now.order.rend(); ++index) {
+    if (std::find(order.begin(), order.end(), *index) == order.end()) order.push_back(*index);
+  }
+  std::reverse(order.begin(), order.end());
+  for (const std::size_t index : order) complete(index);
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (now.expected[i] == 0) contribute_unused(i);
+  }
+}
+
+void Reducer::handle_missing() {
+  std::vector<std::size_t> missing;
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (!turn().contributed[i]) missing.push_back(i);
+  }
+  if (missing.empty()) return;
+  if (options_.static_graph) throw_changed_graph(missing.front());
+  if (!finds_unused()) throw_unused(missing);
+  for (const std::size_t index : missing) contribute_unused(index);
+}
+
+void Reducer::end_turn() {
+  Turn& now = turn();
+  now.running = false;
+  std::erase_if(now.forwards, [](const auto& one) {
+    const auto forward = one.lock();
+    return !forward || forward->reached;
+  });
+  now.armed = !now.forwards.empty();
+}
+
+void Reducer::end_step() {
+  if (gradients_.has_buckets()) gradients_.deliver(used_anywhere());
+  used_.assign(gradients_.size(), false);
   reduced_ = true;
   if (!settled_) rebuild();
-}
-
-void Reducer::handle_unused() {
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (turn().arrived[i]) continue;
-    names.push_back(parameters_[i].first);
-    if (!options_.allow_unused || !has_buckets()) continue;
-    if (layout_.has_rows()) {
-      fold_gradient(i);
-    } else {
-      take_gradient(i);
-    }
-    if (is_last()) buckets_.arrived(i, group_);
-  }
-  if (names.empty() || options_.allow_unused) return;
-  constexpr std::size_t kShown = 8;
-  const std::size_t count = names.size();
-  if (count > kShown) names.resize(kShown);
-  const std::string message = fmt::format("{} of {} parameters got no gradient in backward: {}{}", count,
-                                          parameters_.size(), text::join(names), count > kShown ? ", ..." : "");
-  // Other ranks may have all of theirs and wait for ours.
-  if (group_.world_size() > 1) group_.abort(message);
-  turn().running = false;
-  throw UsageError(
-      message,
-      "the loss does not depend on them, or their member was replaced after wrapping; set requires_grad to "
-      "false before wrapping, or DdpOptions::allow_unused");
-}
-
-void Reducer::rebuild() {
-  settled_ = true;
-  if (!has_buckets()) return;
-  const auto count = static_cast<std::int64_t>(parameters_.size());
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!turn().arrived[i]) arrival_order_.push_back(i);
-  }
-  const at::Tensor agreed = at::empty({count}, at::kLong);
-  std::copy(arrival_order_.begin(), arrival_order_.end(), agreed.data_ptr<std::int64_t>());
-  group_.broadcast(agreed, 0).wait();
-  const auto* first = agreed.data_ptr<std::int64_t>();
-  auto better = plan(std::vector<std::size_t>(first, first + count));
-  if (buckets_.has_plan(better)) return;
-  Buckets rebuilt(parameters_, std::move(better), layout_, group_);
-  const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor& grad = parameters_[i].second.mutable_grad();
-    rebuilt.view(i).copy_(grad);
-    grad = rebuilt.view(i);
-  }
-  buckets_ = std::move(rebuilt);
-  ++rebuilds_;
 }
 
 }  // namespace lockstep::parallel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reducer: autograd hooks that bring each gradient into its bucket and average full buckets while backward runs.
+// Reducer: autograd hooks that know when a gradient is complete, and what to do with those that never come.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -11,16 +11,15 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-#include "parallel/buckets.h"
-
-namespace torch::autograd {
-struct Node;
-}
+#include "parallel/forward_pass.h"
+#include "parallel/gradients.h"
 
 namespace lockstep::parallel {
 
-/// States of a backward: idle -> (first hook) running -> (engine's final callback) idle. A backward that ended with an
-/// error leaves it running, which the next forward notices.
+/// States of a backward: idle -> (an output of a forward is reached, or a first gradient) running -> (the engine's
+/// final callback) idle. Outputs are reached in the outermost backward, so that recomputed segments, which run a
+/// backward of their own inside it, are part of it. A backward that ended with an error leaves it running, which the
+/// next forward notices.
 ///
 /// Thread-safe: hooks may come from the engine's device threads; the rest is the training thread's.
 class Reducer : public std::enable_shared_from_this<Reducer> {
@@ -35,12 +34,12 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// Hooks into autograd; once, after the Reducer is owned by a shared_ptr.
   void attach();
 
-  /// Of the replica that runs.
+  /// Of the forwards to come of the replica that runs.
   void set_sync(bool sync) { turn().sync = sync; }
   [[nodiscard]] bool sync() const { return turns_[static_cast<std::size_t>(replica_)].sync; }
   [[nodiscard]] ProcessGroup& group() const { return group_; }
-  [[nodiscard]] const NamedTensors& parameters() const { return parameters_; }
-  [[nodiscard]] const Buckets& buckets() const { return buckets_; }
+  [[nodiscard]] const NamedTensors& parameters() const { return gradients_.parameters(); }
+  [[nodiscard]] const Buckets& buckets() const { return gradients_.buckets(); }
   [[nodiscard]] int rebuilds() const { return rebuilds_; }
 
   /// This rank's replicas, and the number among them of the one that runs.
@@ -51,44 +50,76 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   /// Throws: UsageError where a synced backward was left halfway, so that the ranks are out of step.
   void before_forward();
+  /// A forward with gradients is over. `outputs`: its tensors; `complete`: there are no others in its result.
+  /// Throws: UsageError where unused parameters are to be found and `complete` is false.
+  void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
 
  private:
   /// What one replica of this rank has done of its backward.
   struct Turn {
-    bool sync = true;  ///< what the next backward is
+    bool sync = true;                                       ///< what the next forward is for
+    bool armed = false;                                     ///< a forward has no backward yet
+    bool last_sync = true;                                  ///< of the last forward
+    std::vector<std::weak_ptr<ForwardPass>> forwards = {};  ///< whose backward may come
     bool running = false;
-    bool synced = false;  ///< sync when this backward began
-    std::vector<bool> arrived;
-    std::vector<at::Tensor> gradients;  ///< accumulated, while another replica runs
+    bool reached = false;  ///< through an output of a forward
+    bool whole = false;    ///< it is a backward(), not the gradient of some inputs
+    bool synced = false;
+    bool started = false;          ///< the synced part: buckets take gradients
+    std::size_t arrivals = 0;      ///< calls of hooks
+    std::vector<int> counts = {};  ///< the same by parameter
+    std::vector<bool> contributed = {};
+    std::vector<std::size_t> order = {};     ///< of arrivals, in the first step of a static graph
+    std::vector<int> expected = {};          ///< counts of that step
+    std::vector<at::Tensor> gradients = {};  ///< accumulated, while another replica runs
   };
 
-  [[nodiscard]] bool has_buckets() const { return layout_.world > 1 || layout_.has_rows(); }
   [[nodiscard]] bool is_last() const { return replica_ + 1 == local_replicas(); }
+  [[nodiscard]] bool finds_unused() const { return options_.find_unused_parameters && !options_.static_graph; }
+  /// In the first synced step of a static graph.
+  [[nodiscard]] bool is_recording() { return options_.static_graph && turn().synced && turn().expected.empty(); }
   [[nodiscard]] Turn& turn() { return turns_[static_cast<std::size_t>(replica_)]; }
-  void gradient_ready(std::size_t index);
-  void begin_backward();
-  void end_backward();
-  void take_gradient(std::size_t index);
-  void fold_gradient(std::size_t index);
-  void handle_unused();
-  void rebuild();
-  [[nodiscard]] std::vector<std::vector<std::size_t>> plan(const std::vector<std::size_t>& order) const;
 
-  NamedTensors parameters_;
+  void output_reached(ForwardPass& forward);
+  /// `defined`: false where only a part of the graph that got nothing leads to it.
+  void gradient_ready(std::size_t index, bool defined);
+  void begin_backward();
+  void start_sync();
+  [[nodiscard]] bool is_complete(std::size_t index);
+  void complete(std::size_t index);
+  void contribute_unused(std::size_t index);
+  void mark_unreachable();
+  void end_backward();
+  void finish_recording();
+  void handle_missing();
+  void end_turn();
+  void end_step();
+  [[nodiscard]] std::vector<bool> used_anywhere();
+  void rebuild();
+  void require_forward();
+  [[noreturn]] void throw_two_gradients(std::size_t index);
+  [[noreturn]] void throw_changed_graph(std::size_t index);
+  [[noreturn]] void throw_unused(const std::vector<std::size_t>& missing);
+  [[noreturn]] void fail(const std::string& message, const std::string& hint);
+
   ProcessGroup& group_;
   DdpOptions options_;
   ReplicaLayout layout_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  ///< libtorch holds them weakly
   std::vector<std::uintptr_t> hooks_;
-  Buckets buckets_;  ///< empty for one replica on one rank: gradients stay where autograd puts them
+  ParameterOf parameter_of_;
   int rebuilds_ = 0;
   bool settled_ = false;  ///< the layout is final: the first synced backward is over
+  bool opaque_ = false;   ///< some forward's result could not be looked into
 
-  std::mutex mutex_;  ///< guards what follows, and buckets_ during backward
+  std::mutex mutex_;  ///< guards what follows
+  Gradients gradients_;
   int replica_ = 0;
   std::vector<Turn> turns_;  ///< by local replica
   bool reduced_ = false;     ///< grad() holds the result of a step, which is no replica's own
   std::vector<std::size_t> arrival_order_;
+  std::vector<bool> used_;            ///< by parameter: some replica of this rank got a gradient since the last step
+  std::vector<bool> used_in_static_;  ///< by parameter: used anywhere, once the static graph is known
 };
 
 }  // namespace lockstep::parallel

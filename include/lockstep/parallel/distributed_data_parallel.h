@@ -6,11 +6,13 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "lockstep/parallel/visit_tensors.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/state_dict.h"
 
@@ -18,16 +20,24 @@ namespace lockstep {
 
 class ProcessGroup;
 
+/// Defaults as in PyTorch but for gradient_as_bucket_view and exact. docs/guide/ddp.md shows each at work.
 struct DdpOptions {
   // What it does
   bool broadcast_buffers = true;  ///< before each training forward every rank takes rank 0's buffers (batch norm);
                                   ///< with several replicas on a rank only sync_buffers() does
+  bool init_sync = true;          ///< construction spreads rank 0's values; false: the caller has made them equal
   int replicas = 0;               ///< of the run, at least the world size; 0: one per rank. See enter_replica()
   bool exact = true;              ///< the same bits on any number of ranks; false: any order of additions that is fast
-  bool allow_unused = false;      ///< a parameter without a gradient in a synced backward counts as zero, else an error
+  bool find_unused_parameters = false;  ///< a parameter that a backward does not reach counts as zero, else an error;
+                                        ///< one that no rank has reached keeps its grad. Walks the graph each forward
+  bool static_graph = false;            ///< every step uses the same parameters, each as often as in the first step:
+                                        ///< several recomputed (checkpointed) segments may share one, and some may be
+                                        ///< unused. The first step reduces nothing before its backward has ended
+  bool gradient_as_bucket_view = true;  ///< grad() is a view of its bucket; false: a tensor of its own, copied twice
   // How fast it is
-  std::int64_t first_bucket_bytes = std::int64_t{1} << 20;  ///< small, so that the first reduction starts early
-  std::int64_t bucket_bytes = std::int64_t{25} << 20;       ///< a bucket is closed once it holds this much
+  std::optional<std::int64_t> first_bucket_bytes = {};  ///< small, so that the first reduction starts early; unset:
+                                                        ///< 1 MiB where bucket_bytes is unset too, else bucket_bytes
+  std::optional<std::int64_t> bucket_bytes = {};        ///< a bucket is closed once it holds this much; unset: 25 MiB
 };
 
 namespace parallel {
@@ -51,6 +61,8 @@ class DdpCore {
 
   /// Checks that the parameters are still those that were wrapped, and in training spreads rank 0's buffers.
   void before_forward(const State& now, bool training);
+  /// `outputs`: the tensors of the forward's result; `complete`: there are no others.
+  void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
   void enter_replica(int local, const NamedTensors& buffers);
   void sync_buffers(const NamedTensors& buffers);
   void set_sync(bool sync);
@@ -100,7 +112,8 @@ concept HasGroup = requires(Job& job) {
 
 }  // namespace parallel
 
-/// While one lives, backward of its model accumulates locally; the next synced backward reduces the whole sum.
+/// While one lives, forwards of its model are for backwards that accumulate locally; the next synced backward reduces
+/// the whole sum. What counts is where the forward is, as in PyTorch.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(parallel::DdpCore& core) : core_(core), before_(core.sync()) { core_.set_sync(false); }
@@ -119,12 +132,16 @@ class [[nodiscard]] NoSync {
 /// 2. forward in training spreads rank 0's buffers; evaluation communicates nothing and may run on one rank alone.
 /// 3. After backward, gradients are equal on all ranks; with more than one rank they are views of the buckets, in the
 ///    parameters' own strides, whatever was in grad() before.
+/// 4. A backward is reduced where it reaches an output of a forward that was made outside of no_sync(). Several
+/// forwards
+///    before one backward, backward inside backward (recomputed segments) and create_graph are fine.
 ///
 /// Collective: construction, forward in training mode with gradients on (where there are buffers), and backward: every
 ///             rank, in the same order.
 /// Lifetime:   the group outlives it. Parameters stay the module's for good: replacing one is an error that names it.
-/// Throws:     UsageError for what differs over the ranks, an unused or a replaced parameter; from backward and forward
-///             also what the group throws (PeerError, TimeoutError).
+/// Throws:     UsageError for what differs over the ranks, an unused or a replaced parameter, a backward through
+///             module() instead of the wrapper; from backward and forward also what the group throws (PeerError,
+///             TimeoutError).
 /// Example:    lockstep::DistributedDataParallel model{Net(), job};
 template <class Net>
 class DistributedDataParallel {
@@ -140,7 +157,18 @@ class DistributedDataParallel {
   template <class... Args>
   decltype(auto) operator()(Args&&... args) {
     core_.before_forward(state(), module_->is_training());
-    return module_->forward(std::forward<Args>(args)...);
+    using Output = decltype(module_->forward(std::forward<Args>(args)...));
+    if constexpr (std::is_void_v<Output>) {
+      module_->forward(std::forward<Args>(args)...);
+      core_.after_forward({}, false);
+    } else {
+      decltype(auto) output = module_->forward(std::forward<Args>(args)...);
+      std::vector<at::Tensor> tensors;
+      const bool complete =
+          parallel::visit_tensors(output, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+      core_.after_forward(tensors, complete);
+      return output;
+    }
   }
   template <class... Args>
   decltype(auto) forward(Args&&... args) {

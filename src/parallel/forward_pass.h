@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a forward leaves for the backward that will come through its outputs.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace torch::autograd {
+struct Node;
+}
+
+namespace lockstep::parallel {
+
+/// Owned by hooks on the outputs: it is gone when the graph is.
+struct ForwardPass {
+  bool sync = true;                  ///< outside of no_sync()
+  std::vector<bool> reachable = {};  ///< by parameter, from the outputs; empty: not looked for
+  bool reached = false;              ///< some backward has come through an output
+};
+
+/// Which parameter each accumulator node belongs to.
+using ParameterOf = std::unordered_map<const torch::autograd::Node*, std::size_t>;
+
+/// The parameters whose accumulators the graph above `outputs` contains. What a checkpointed segment will recompute is
+/// not in the graph. Cost: each node of the graph once.
+[[nodiscard]] std::vector<bool> reachable_parameters(const std::vector<at::Tensor>& outputs,
+                                                     const ParameterOf& parameter_of);
+
+}  // namespace lockstep::parallel

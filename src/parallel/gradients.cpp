@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/gradients.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "lockstep/base/error.h"
+#include "parallel/bucket_plan.h"
+
+namespace lockstep::parallel {
+namespace {
+
+constexpr std::int64_t kFirstBucketBytes = std::int64_t{1} << 20;
+constexpr std::int64_t kBucketBytes = std::int64_t{25} << 20;
+
+PlanLimits limits_of(const DdpOptions& options) {
+  const std::int64_t first = options.bucket_bytes.value_or(kFirstBucketBytes);
+  return {.first_bytes = options.first_bucket_bytes.value_or(first),
+          .bytes = options.bucket_bytes.value_or(kBucketBytes)};
+}
+
+void require_dense(const std::string& name, const at::Tensor& grad) {
+  if (!grad.defined() || !grad.is_sparse()) return;
+  throw UsageError(fmt::format("the gradient of '{}' is sparse", name),
+                   "DistributedDataParallel reduces dense gradients: use a dense embedding");
+}
+
+bool same_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.data_ptr() == b.data_ptr() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
+}
+
+}  // namespace
+
+Gradients::Gradients(NamedTensors parameters, ProcessGroup& group, const DdpOptions& options,
+                     const ReplicaLayout& layout)
+    : parameters_(std::move(parameters)), group_(group), options_(options), layout_(layout) {
+  if (!has_buckets()) return;
+  std::vector<std::size_t> order(parameters_.size());
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  buckets_ = Buckets(parameters_, plan(order), layout_, group_);
+}
+
+std::vector<std::vector<std::size_t>> Gradients::plan(const std::vector<std::size_t>& order) const {
+  std::vector<PlanItem> items;
+  for (const auto& item : parameters_) {
+    items.push_back(
+        {.bytes = static_cast<std::int64_t>(item.second.nbytes()),
+         .kind = fmt::format("{} {}", c10::toString(item.second.scalar_type()), item.second.device().str())});
+  }
+  return plan_buckets(items, order, limits_of(options_));
+}
+
+void Gradients::restart() {
+  unused_.clear();
+  buckets_.restart();
+}
+
+void Gradients::keep(std::size_t index) {
+  // With rows each replica accumulates where autograd puts it.
+  if (has_buckets() && !layout_.has_rows() && options_.gradient_as_bucket_view) bring(index, 0);
+}
+
+void Gradients::contribute(std::size_t index, int local) {
+  bring(index, local);
+  if (is_last(local)) buckets_.arrived(index, group_);
+}
+
+void Gradients::contribute_unused(std::size_t index, int local) {
+  const at::NoGradGuard no_grad;
+  Unused unused{.index = index, .grad = grad(index), .value = {}};
+  if (unused.grad.defined() && same_memory(unused.grad, buckets_.view(index))) unused.value = unused.grad.clone();
+  bring(index, local);
+  if (!is_last(local)) return;
+  grad(index) = unused.grad;
+  unused_.push_back(std::move(unused));
+  buckets_.arrived(index, group_);
+}
+
+/// Copies grad() into the bucket; from then on it is the bucket's view, where it is to be one.
+void Gradients::bring(std::size_t index, int local) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor& view = buckets_.view(index);
+  at::Tensor& value = grad(index);
+  require_dense(name(index), value);
+  if (layout_.has_rows()) {
+    buckets_.fold(index, static_cast<std::size_t>(local), value.defined() ? value : at::zeros_like(view));
+    if (!is_last(local)) value = at::Tensor();
+  } else if (!value.defined()) {
+    view.zero_();
+  } else if (!same_memory(value, view)) {
+    view.copy_(value);
+  }
+  if (is_last(local) && options_.gradient_as_bucket_view) value = view;
+}
+
+void Gradients::deliver(const std::vector<bool>& used) {
+  const at::NoGradGuard no_grad;
+  buckets_.wait();
+  std::vector<bool> keeps(parameters_.size());
+  for (const Unused& one : unused_) {
+    keeps[one.index] = !used.empty() && !used[one.index];
+    if (keeps[one.index] && one.value.defined()) one.grad.copy_(one.value);
+    if (!keeps[one.index] && options_.gradient_as_bucket_view) grad(one.index) = buckets_.view(one.index);
+  }
+  unused_.clear();
+  if (options_.gradient_as_bucket_view) return;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!keeps[i]) copy_out(i);
+  }
+}
+
+void Gradients::copy_out(std::size_t index) {
+  const at::Tensor& view = buckets_.view(index);
+  at::Tensor& value = grad(index);
+  if (!value.defined()) value = at::empty_strided(view.sizes(), view.strides(), view.options());
+  value.copy_(view);
+}
+
+bool Gradients::rebuild(const std::vector<std::size_t>& order) {
+  auto better = plan(order);
+  if (buckets_.has_plan(better)) return false;
+  Buckets rebuilt(parameters_, std::move(better), layout_, group_);
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& value = grad(i);
+    if (!value.defined() || !same_memory(value, buckets_.view(i))) continue;
+    rebuilt.view(i).copy_(value);
+    value = rebuilt.view(i);
+  }
+  buckets_ = std::move(rebuilt);
+  return true;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where each parameter's gradient is: brings it from grad() into its bucket, and the result back. When that happens is
+// the Reducer's business.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include <cstddef>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "parallel/buckets.h"
+
+namespace lockstep::parallel {
+
+class Gradients {
+ public:
+  /// `parameters`: those that require a gradient.
+  Gradients(NamedTensors parameters, ProcessGroup& group, const DdpOptions& options, const ReplicaLayout& layout);
+
+  /// False for one replica on one rank: gradients stay where autograd puts them.
+  [[nodiscard]] bool has_buckets() const { return layout_.world > 1 || layout_.has_rows(); }
+  [[nodiscard]] const NamedTensors& parameters() const { return parameters_; }
+  [[nodiscard]] std::size_t size() const { return parameters_.size(); }
+  [[nodiscard]] const std::string& name(std::size_t index) const { return parameters_[index].first; }
+  [[nodiscard]] at::Tensor& grad(std::size_t index) const { return parameters_[index].second.mutable_grad(); }
+  [[nodiscard]] const Buckets& buckets() const { return buckets_; }
+
+  /// Nothing has arrived yet: a synced backward begins.
+  void restart();
+  /// After a backward that is not reduced: what comes next accumulates in the bucket.
+  void keep(std::size_t index);
+  /// The gradient of the block's `local`-th replica, which is complete, goes into its bucket.
+  void contribute(std::size_t index, int local);
+  /// The same for one that this backward did not reach: it counts as what was accumulated before, else as zero.
+  void contribute_unused(std::size_t index, int local);
+  /// Waits for all reductions and leaves the results in grad(). `used`, if not empty: by parameter, whether any replica
+  /// of the run has reached it; the others keep the grad() that they had.
+  void deliver(const std::vector<bool>& used);
+  /// Waits for reductions of a backward that ended with an error.
+  void abandon() { buckets_.wait(); }
+  /// New buckets for `order`, an order of arrival. Returns: whether they differ from those that there are.
+  bool rebuild(const std::vector<std::size_t>& order);
+
+ private:
+  /// A parameter that this backward has not reached.
+  struct Unused {
+    std::size_t index;
+    at::Tensor grad;   ///< that it had
+    at::Tensor value;  ///< a copy of it, where its memory is the bucket's
+  };
+
+  [[nodiscard]] bool is_last(int local) const { return local + 1 == layout_.block.size(); }
+  [[nodiscard]] std::vector<std::vector<std::size_t>> plan(const std::vector<std::size_t>& order) const;
+  void bring(std::size_t index, int local);
+  void copy_out(std::size_t index);
+
+  NamedTensors parameters_;
+  ProcessGroup& group_;
+  DdpOptions options_;
+  ReplicaLayout layout_;
+  Buckets buckets_;
+  std::vector<Unused> unused_;  ///< of the backward under way
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every option of PyTorch's DistributedDataParallel, compared with what it does on two ranks
+// (golden/make_ddp_options.py).
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+
+#include <cmath>
+#include <functional>
+
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "support/recomputed.h"
+#include "support/run_ranks.h"
+#include "tensor/golden.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+
+/// As wave() in the script.
+at::Tensor wave(int seed, at::IntArrayRef shape) {
+  const at::Tensor tensor = at::empty(shape, at::kFloat);
+  auto* values = tensor.data_ptr<float>();
+  for (std::int64_t i = 0; i < tensor.numel(); ++i) {
+    values[i] = static_cast<float>(0.5 * std::sin(0.3 + 1.7 * static_cast<double>(i) + 37 * seed));
+  }
+  return tensor;
+}
+
+at::Tensor batch(int step, const Job& job) { return wave(100 * step + job.rank() + 1, {5, 3}); }
+
+template <class Net>
+std::shared_ptr<Net> filled() {
+  auto net = std::make_shared<Net>();
+  const at::NoGradGuard no_grad;
+  int seed = 0;
+  for (const auto& item : named_parameters_of(*net)) item.second.detach().copy_(wave(seed++, item.second.sizes()));
+  return net;
+}
+
+/// What this rank had in case `name`.
+Json golden(const std::string& name, const Job& job) {
+  static const Json all = test::read_golden("parallel/golden/ddp_options.json");
+  return all.at("ranks")[static_cast<std::size_t>(job.rank())].at(name);
+}
+
+void expect_near(const at::Tensor& value, const Json& expected, const std::string& what, double tolerance = 1e-5) {
+  ASSERT_EQ(value.defined(), !expected.is_null()) << what;
+  if (!value.defined()) return;
+  EXPECT_LT(test::relative_difference(value, test::to_tensor(expected), 1e-2), tolerance) << what;
+}
+
+template <class Net>
+void expect_gradients(Net& net, const Json& expected, const std::string& what, double tolerance = 1e-5) {
+  for (const auto& [name, value] : named_parameters_of(net)) {
+    expect_near(value.grad(), expected.at(name), what + " " + name, tolerance);
+  }
+}
+
+void backward(const at::Tensor& output) { output.square().mean().backward(); }
+
+struct Plain : torch::nn::Module {
+  Plain() {
+    register_module("fc", fc);
+    register_module("head", head);
+  }
+  at::Tensor forward(const at::Tensor& x) { return head(fc(x).tanh()); }
+  torch::nn::Linear fc{3, 4};
+  torch::nn::Linear head{4, 2};
+};
+
+struct Branched : Plain {
+  Branched() {
+    register_module("branch", branch);
+    register_module("never", never);
+  }
+  at::Tensor forward(const at::Tensor& x, bool with_branch) {
+    const at::Tensor y = Plain::forward(x);
+    return with_branch ? y + branch(x) : y;
+  }
+  torch::nn::Linear branch{3, 2};
+  torch::nn::Linear never{2, 1};
+};
+
+struct Repeated : torch::nn::Module {
+  Repeated() {
+    register_module("fc", fc);
+    register_module("head", head);
+    register_module("never", never);
+  }
+  at::Tensor forward(at::Tensor x) {
+    for (int i = 0; i < 2; ++i) x = testing::recomputed(segment, x);
+    return head(x);
+  }
+  testing::Segment segment = [this](const at::Tensor& x) { return fc(x).tanh(); };
+  torch::nn::Linear fc{3, 3};
+  torch::nn::Linear head{3, 2};
+  torch::nn::Linear never{2, 1};
+};
+
+struct Normed : torch::nn::Module {
+  Normed() { register_module("norm", norm); }
+  at::Tensor forward(const at::Tensor& x) { return norm(x); }
+  torch::nn::BatchNorm1d norm{3};
+};
+
+RANKS_TEST(DdpGolden, FindUnusedParameters, 2) {
+  for (const bool zero : {true, false}) {
+    DistributedDataParallel model(filled<Branched>(), job, {.find_unused_parameters = true});
+    const Json steps = golden(zero ? "find_unused" : "find_unused_accumulated", job);
+    for (int step = 0; step < 3; ++step) {
+      if (zero) model.module().zero_grad(/*set_to_none=*/true);
+      backward(model(batch(step, job), step == 2 || (step == 0 && job.is_main())));
+      expect_gradients(model, steps[static_cast<std::size_t>(step)], "step " + std::to_string(step));
+    }
+  }
+}
+
+RANKS_TEST(DdpGolden, StaticGraph, 2) {
+  DistributedDataParallel model(filled<Repeated>(), job, {.static_graph = true});
+  const Json steps = golden("static_graph", job);
+  for (int step = 0; step < 3; ++step) {
+    model.module().zero_grad(/*set_to_none=*/true);
+    backward(model(batch(step, job).requires_grad_()));
+    expect_gradients(model, steps[static_cast<std::size_t>(step)], "step " + std::to_string(step));
+  }
+}
+
+RANKS_TEST(DdpGolden, GradientAsBucketView, 2) {
+  for (const bool view : {true, false}) {
+    DistributedDataParallel model(filled<Plain>(), job, {.gradient_as_bucket_view = view});
+    const Json steps = golden(view ? "bucket_views" : "own_gradients", job);
+    for (int step = 0; step < 2; ++step) {
+      backward(model(batch(step, job)));
+      expect_gradients(model, steps[static_cast<std::size_t>(step)], "step " + std::to_string(step));
+    }
+  }
+}
+
+RANKS_TEST(DdpGolden, NoSync, 2) {
+  DistributedDataParallel model(filled<Plain>(), job);
+  const Json results = golden("no_sync", job);
+  {
+    const auto local = model.no_sync();
+    for (int step = 0; step < 2; ++step) backward(model(batch(step, job)));
+  }
+  expect_gradients(model, results[0], "accumulated");
+  backward(model(batch(2, job)));
+  expect_gradients(model, results[1], "synced");
+  model.module().zero_grad(true);
+  at::Tensor output;
+  {
+    const auto local = model.no_sync();
+    output = model(batch(0, job));
+  }
+  backward(output);
+  expect_gradients(model, results[2], "forward inside");
+  model.module().zero_grad(true);
+  output = model(batch(0, job));
+  {
+    const auto local = model.no_sync();
+    backward(output);
+  }
+  expect_gradients(model, results[3], "backward inside");
+}
+
+RANKS_TEST(DdpGolden, BroadcastBuffers, 2) {
+  DistributedDataParallel model(std::make_shared<Normed>(), job);
+  const Json steps = golden("buffers", job);
+  for (int step = 0; step < 3; ++step) {
+    backward(model(batch(step, job)));
+    const Json& expected = steps[static_cast<std::size_t>(step)];
+    expect_near(model.module().norm->running_mean, expected.at("mean"), "mean");
+    expect_near(model.module().norm->running_var, expected.at("var"), "variance");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpointed segment as torch.utils.checkpoint makes one: kept as its input, computed again in backward.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <functional>
+
+namespace lockstep::testing {
+
+using Segment = std::function<at::Tensor(const at::Tensor&)>;
+
+/// Backward runs a backward of its own inside, which brings the gradients of the segment's parameters.
+struct Recomputed : torch::autograd::Function<Recomputed> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const Segment* segment) {
+    context->save_for_backward({x});
+    context->saved_data["segment"] = reinterpret_cast<std::int64_t>(segment);
+    return (*segment)(x.detach());
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const at::AutoGradMode with_gradients(true);
+    const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
+    const auto* segment = reinterpret_cast<const Segment*>(context->saved_data["segment"].toInt());
+    (*segment)(x).backward(gradients[0]);
+    return {x.grad(), at::Tensor()};
+  }
+};
+
+/// `segment` outlives the backward. Shapes: x must require a gradient, as with torch.utils.checkpoint.
+inline at::Tensor recomputed(const Segment& segment, const at::Tensor& x) { return Recomputed::apply(x, &segment); }
+
+}  // namespace lockstep::testing
