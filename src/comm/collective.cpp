@@ -7,7 +7,14 @@
 
 #include "lockstep/base/text.h"
 
-namespace lockstep::comm {
+namespace lockstep {
+
+ElementRange shard_of(std::int64_t numel, int world, int rank) {
+  const std::int64_t share = (numel + world - 1) / world;
+  return {std::min(numel, share * rank), std::min(numel, share * (rank + 1))};
+}
+
+namespace comm {
 
 ReduceOp op_of(const Descriptor& what) { return static_cast<ReduceOp>(what.op); }
 
@@ -37,29 +44,49 @@ int most_rows(const std::vector<Piece>& pieces) {
 
 int divisor_of(const Descriptor& what, int world) { return what.replicas == 0 ? world : what.replicas; }
 
-const char* name_of(Kind kind) {
-  switch (kind) {
-    case Kind::kAllReduce:
-      return "all_reduce";
-    case Kind::kBroadcast:
-      return "broadcast";
-    case Kind::kAllGather:
-      return "all_gather";
-    case Kind::kBarrier:
-      break;
+ElementRange result_range(const Descriptor& what, int world, int rank) {
+  switch (what.kind) {
+    case Kind::kReduceScatter:
+      return shard_of(what.numel, world, rank);
+    case Kind::kReduce:
+      return {0, rank == what.root ? what.numel : 0};
+    default:
+      return {0, what.numel};
   }
-  return "barrier";
 }
 
+const char* name_of(Kind kind) {
+  static constexpr const char* kNames[] = {
+      "all_reduce", "reduce", "reduce_scatter", "broadcast", "all_gather", "all_gather_into",
+      "all_to_all", "gather", "scatter",        "send",      "recv",       "barrier"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+namespace {
+
+bool has_root(Kind kind) {
+  return kind == Kind::kReduce || kind == Kind::kBroadcast || kind == Kind::kGather || kind == Kind::kScatter;
+}
+
+/// "(sum, root 1)"; empty where there is nothing to say.
+std::string details_text(const Descriptor& what) {
+  static constexpr const char* kOps[] = {"sum", "mean", "min", "max", "product", "bit_and", "bit_or", "bit_xor"};
+  std::vector<std::string> details;
+  if (is_reduction(what.kind)) details.emplace_back(kOps[what.op & 7]);
+  if (has_root(what.kind)) details.push_back(fmt::format("root {}", what.root));
+  if (is_reduction(what.kind) && what.exact == 0) details.emplace_back("not exact");
+  return details.empty() ? "" : fmt::format("({})", text::join(details));
+}
+
+}  // namespace
+
 std::string call_text(const Descriptor& what) {
-  static constexpr const char* kOps[] = {"sum", "mean", "min", "max"};
   if (what.kind == Kind::kBarrier) return "barrier";
-  std::string detail;
-  if (what.kind == Kind::kAllReduce) detail = fmt::format("({})", kOps[what.op & 3]);
-  if (what.replicas != 0) detail += fmt::format(" over {} replicas", what.replicas);
-  if (what.kind == Kind::kBroadcast) detail = fmt::format("(root {})", what.root);
-  return fmt::format("{}{} of {} {}", name_of(what.kind), detail, text::thousands(what.numel),
-                     dtype_name(dtype_of(what)));
+  std::string details = details_text(what);
+  if (what.replicas != 0) details += fmt::format(" over {} replicas", what.replicas);
+  const char* total = what.counts_digest != 0 ? " in all" : "";
+  return fmt::format("{}{} of {} {}{}", name_of(what.kind), details, text::thousands(what.numel),
+                     dtype_name(dtype_of(what)), total);
 }
 
 std::string context_text(const Collective& collective, int world) {
@@ -93,4 +120,5 @@ std::string dtype_name(c10::ScalarType dtype) {
   }
 }
 
-}  // namespace lockstep::comm
+}  // namespace comm
+}  // namespace lockstep

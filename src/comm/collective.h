@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,27 @@
 
 namespace lockstep::comm {
 
-enum class Kind : std::uint8_t { kAllReduce, kBroadcast, kAllGather, kBarrier };
+/// The order matters: up to kReduceScatter values are combined, up to kScatter bytes only move.
+enum class Kind : std::uint8_t {
+  kAllReduce,
+  kReduce,
+  kReduceScatter,
+  kBroadcast,
+  kAllGather,
+  kAllGatherInto,
+  kAllToAll,
+  kGather,
+  kScatter,
+  kSend,
+  kRecv,
+  kBarrier
+};
 
 /// What must be equal on all ranks; they exchange it, byte for byte, before they touch data.
 struct Descriptor {
   std::uint64_t sequence = 0;
-  std::int64_t numel = 0;
+  std::int64_t numel = 0;  ///< of a row; where ranks bring different numbers, of all together
+  std::uint64_t counts_digest = 0;
   std::int32_t root = 0;
   std::int32_t replicas = 0;  ///< as ReduceOptions::replicas
   Kind kind = Kind::kBarrier;
@@ -33,26 +49,33 @@ struct Descriptor {
   bool operator==(const Descriptor&) const = default;
 };
 
+/// How many elements each rank brings, where that differs: by rank; for all_to_all by rank * world + receiver.
+using Counts = std::shared_ptr<const std::vector<std::int64_t>>;
+
 struct Collective {
   Descriptor what;
   std::size_t bytes = 0;  ///< of one row of this rank's data
-  int rows = 1;           ///< of this rank's data: all_reduce over replicas has one per partial sum
+  int rows = 1;           ///< of this rank's data: reductions over replicas have one per partial sum
   std::size_t item_bytes = 1;
-  std::byte* data = nullptr;             ///< all_reduce, broadcast: read and written; all_gather: read
-  std::vector<std::byte*> outputs = {};  ///< all_gather: one per rank
+  const std::byte* data = nullptr;  ///< what this rank brings
+  std::byte* output = nullptr;      ///< where its result goes; may be part of `data`
+  Counts counts = nullptr;
   std::chrono::steady_clock::time_point deadline = {};
   std::chrono::milliseconds timeout{0};
   bool caller_waits = false;  ///< it runs in a thread that has nothing else to do
 };
 
-/// Where one of the partial sums of an all_reduce lies, and what it is the sum of.
+[[nodiscard]] inline bool is_reduction(Kind kind) { return kind <= Kind::kReduceScatter; }
+[[nodiscard]] inline bool is_move(Kind kind) { return kind > Kind::kReduceScatter && kind <= Kind::kScatter; }
+
+/// Where one of the partial sums of a reduction lies, and what it is the sum of.
 struct Piece {
   int rank = 0;
   int row = 0;
   ReplicaSpan span;
 };
 
-/// All partial sums of an all_reduce, in tree order.
+/// All partial sums of a reduction, in tree order.
 [[nodiscard]] std::vector<Piece> pieces_of(const Descriptor& what, int world);
 
 /// The most rows that any rank has.
@@ -63,6 +86,9 @@ struct Piece {
 
 [[nodiscard]] ReduceOp op_of(const Descriptor& what);
 [[nodiscard]] c10::ScalarType dtype_of(const Descriptor& what);
+
+/// The elements of a reduction's result that `rank` ends with.
+[[nodiscard]] ElementRange result_range(const Descriptor& what, int world, int rank);
 
 /// "all_reduce": lives for the whole program.
 [[nodiscard]] const char* name_of(Kind kind);

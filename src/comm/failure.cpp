@@ -43,23 +43,36 @@ std::optional<FailureRecord> first_failure(const World& world) noexcept {
   }
 }
 
+int job_rank(const World& world, int rank) {
+  const auto index = static_cast<std::size_t>(rank);
+  return rank >= 0 && index < world.ranks.size() ? world.ranks[index] : rank;
+}
+
+namespace {
+
+std::string named(int rank, const std::string& host) {
+  return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on {}", rank, host);
+}
+
+}  // namespace
+
 std::string rank_text(const World& world, int rank) {
   const auto index = static_cast<std::size_t>(rank);
-  if (rank < 0 || index >= world.hosts.size()) return fmt::format("rank {}", rank);
-  return fmt::format("rank {} on {}", rank, world.hosts[index]);
+  const bool known = rank >= 0 && index < world.hosts.size();
+  return named(job_rank(world, rank), known ? world.hosts[index] : "");
 }
 
 namespace {
 
 std::string here_text(const World& world, const Collective& collective) {
-  return fmt::format("rank {} was in {} ({})", world.rank, name_of(collective.what.kind),
+  return fmt::format("rank {} was in {} ({})", job_rank(world, world.rank), name_of(collective.what.kind),
                      context_text(collective, world.size));
 }
 
 }  // namespace
 
 std::string failure_text(const World& world, const FailureRecord& record, const Collective& collective) {
-  return fmt::format("{} failed: {}\n  meanwhile     {}", rank_text(world, record.rank), record.what,
+  return fmt::format("{} failed: {}\n  meanwhile     {}", named(record.rank, record.host), record.what,
                      here_text(world, collective));
 }
 
@@ -82,9 +95,10 @@ TimeoutError timeout_error(const World& world, const Collective& collective, con
 }
 
 UsageError mismatch_error(const World& world, const Descriptor& mine, int other, const Descriptor& theirs) {
-  return UsageError(fmt::format("the ranks called different collectives as operation {}: {} on rank {}, {} on rank {}",
-                                mine.sequence, call_text(mine), world.rank, call_text(theirs), other),
-                    "every rank must call the same collectives in the same order, with the same shapes and dtypes");
+  return UsageError(
+      fmt::format("the ranks called different collectives as operation {}: {} on rank {}, {} on rank {}", mine.sequence,
+                  call_text(mine), job_rank(world, world.rank), call_text(theirs), job_rank(world, other)),
+      "every rank must call the same collectives in the same order, with the same shapes and dtypes");
 }
 
 std::string typed_text(const std::exception& error) {

@@ -20,6 +20,8 @@ struct World {
   int rank = 0;
   int size = 1;
   std::vector<std::string> hosts;  ///< by rank
+  std::vector<int> ranks = {};     ///< of the job, by rank of this group; empty: the same
+  std::vector<int> speakers = {};  ///< those who talk over the transport; empty: all
   std::shared_ptr<Store> store;
   std::string prefix;  ///< of this group's own keys in `store`
   /// How long to wait for somebody's word on why a rank died: the launcher's agent reaps it a moment later.
@@ -28,7 +30,7 @@ struct World {
 
 /// A rank's own last words, or the agent's on it.
 struct FailureRecord {
-  int rank = 0;
+  int rank = 0;  ///< of the job
   std::string host;
   std::string what;
 };
@@ -39,7 +41,10 @@ void record_first_failure(Store& store, const FailureRecord& record) noexcept;
 /// The record, if somebody wrote one within the world's patience. Never throws.
 [[nodiscard]] std::optional<FailureRecord> first_failure(const World& world) noexcept;
 
-/// "rank 2 on host-a".
+/// A group's rank as everybody knows it: the job's.
+[[nodiscard]] int job_rank(const World& world, int rank);
+
+/// "rank 2 on host-a", of a rank of this group.
 [[nodiscard]] std::string rank_text(const World& world, int rank);
 
 /// The text of a PeerError for a rank that died; says why where the store knows.

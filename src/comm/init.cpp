@@ -8,10 +8,10 @@
 #include <cstring>
 #include <mutex>
 
+#include "comm/form.h"
 #include "comm/gloo/gloo.h"
 #include "comm/job_state.h"
 #include "comm/select.h"
-#include "comm/shm/shm_backend.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -156,37 +156,18 @@ std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& pr
   return hosts;
 }
 
-std::unique_ptr<comm::Backend> make_backend(Job::State& state, const comm::World& world, comm::BackendChoice& choice,
-                                            bool forced) {
-  if (choice.kind == BackendKind::kShm) {
-    try {
-      return std::make_unique<comm::ShmBackend>(comm::connect_shm(world, state.timeout), world);
-    } catch (const ResourceError& problem) {
-      if (forced || !comm::has_gloo()) throw;
-      choice = {BackendKind::kGloo, fmt::format("shared memory cannot be used ({})", problem.message())};
-      if (world.rank == 0) log::note("using gloo between the ranks of one host: {}", problem.message());
-    }
-  }
-  return comm::make_gloo_backend(world, state.plan.host, state.timeout);
-}
-
 void join_group(Job::State& state, BackendKind wanted) {
   const RankInfo& info = state.plan.info;
-  const std::string prefix = fmt::format("lockstep/comm/{}/", info.restart_count);
-  std::vector<comm::HostFacts> hosts = {comm::this_host()};
-  if (info.world_size > 1) hosts = meet(state, prefix);
-  auto choice = comm::choose_backend(wanted, hosts, comm::has_gloo());
-  if (choice.kind == BackendKind::kLocal) {
-    state.group = comm::make_local_group();
-  } else {
-    comm::World world{.rank = info.rank, .size = info.world_size, .hosts = {}, .store = state.store, .prefix = prefix};
-    for (const auto& host : hosts) world.hosts.push_back(host.name);
-    if (state.plan.store == StoreKind::kAgent) world.patience = kAgentPatience;
-    auto backend = make_backend(state, world, choice, wanted == BackendKind::kShm);
-    state.group = comm::make_queued_group(std::move(backend), info.rank, info.world_size, state.timeout);
-    state.group->barrier().wait();
-  }
-  state.backend_reason = choice.reason;
+  comm::Meeting meeting{
+      .wanted = wanted, .store = state.store, .store_host = state.plan.host, .timeout = state.timeout};
+  if (state.plan.store == StoreKind::kAgent) meeting.patience = kAgentPatience;
+  comm::Membership members{.rank = info.rank, .prefix = fmt::format("lockstep/comm/{}/", info.restart_count)};
+  members.hosts = {comm::this_host()};
+  if (info.world_size > 1) members.hosts = meet(state, members.prefix);
+  for (int rank = 0; rank < info.world_size; ++rank) members.ranks.push_back(rank);
+  comm::Formed formed = comm::form_group(meeting, members);
+  state.group = std::move(formed.group);
+  state.backend_reason = formed.reason;
 }
 
 std::mutex current_mutex;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "comm/failure.h"
-#include "comm/groups.h"
+#include "comm/group.h"
 #include "lockstep/comm/discovery.h"
 #include "lockstep/comm/job.h"
 
@@ -29,7 +29,7 @@ class Job::State {
   std::string backend_reason;
   std::unique_ptr<StoreServer> server;  ///< on rank 0 where no launcher serves; goes last
   std::shared_ptr<Store> store;
-  std::unique_ptr<comm::OwnedGroup> group;
+  std::shared_ptr<comm::OwnedGroup> group;
   std::atomic<bool> failed{false};
 };
 

@@ -71,13 +71,13 @@ void OperationQueue::wait(Operation& operation) {
   }
 }
 
-std::exception_ptr OperationQueue::run_backend(Operation& operation) noexcept {
+std::exception_ptr OperationQueue::run_operation(Operation& operation) noexcept {
   Collective& collective = operation.collective_;
   const trace::Span span({name_of(collective.what.kind), collective.what.sequence, collective.bytes});
   try {
     collective.timeout = timeout_;
     collective.deadline = std::chrono::steady_clock::now() + timeout_;
-    backend_->run(collective);
+    runner_->run(collective);
     if (operation.finish_) operation.finish_();
     return nullptr;
   } catch (...) {
@@ -90,12 +90,12 @@ void OperationQueue::run_front(Lock& lock, bool caller_waits) {
   operation->collective_.caller_waits = caller_waits;
   running_ = true;
   lock.unlock();
-  const std::exception_ptr error = run_backend(*operation);
+  const std::exception_ptr error = run_operation(*operation);
   lock.lock();
   running_ = false;
   const auto finish = [](Operation& done, const std::exception_ptr& why) {
     done.error_ = why;
-    done.tensors_.clear();
+    done.tensors_ = {};
     done.done_.store(true, std::memory_order_release);
   };
   pending_.pop_front();
@@ -134,7 +134,7 @@ void OperationQueue::thread_loop() noexcept {
 }
 
 void OperationQueue::abort(const std::string& reason) noexcept {
-  backend_->abort(reason);
+  runner_->abort(reason);
   const std::lock_guard lock(mutex_);
   if (!failure_) failure_ = std::make_exception_ptr(PeerError(fmt::format("the group was aborted: {}", reason)));
 }
@@ -156,7 +156,7 @@ void OperationQueue::close(bool orderly) noexcept {
   work_.notify_all();
   const bool ended = finished_.wait_for(lock, kCloseLimit, [&] { return !running_; });
   lock.unlock();
-  if (orderly && ended) backend_->leave();
+  if (orderly && ended) runner_->leave();
   if (!thread_.joinable()) return;
   if (ended) {
     thread_.join();

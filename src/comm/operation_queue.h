@@ -3,6 +3,7 @@
 // queue.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -22,7 +23,7 @@ class OperationQueue;
 /// One submitted collective with all that it keeps alive.
 class Operation {
  public:
-  Operation(Collective collective, std::vector<at::Tensor> tensors, std::function<void()> finish)
+  Operation(Collective collective, std::array<at::Tensor, 2> tensors, std::function<void()> finish)
       : collective_(std::move(collective)), tensors_(std::move(tensors)), finish_(std::move(finish)) {}
 
   void wait();
@@ -31,8 +32,8 @@ class Operation {
  private:
   friend class OperationQueue;
   Collective collective_;
-  std::vector<at::Tensor> tensors_;
-  std::function<void()> finish_;  ///< copies a staged result back; may be empty
+  std::array<at::Tensor, 2> tensors_;  ///< what it reads and writes
+  std::function<void()> finish_;       ///< copies a staged result back; may be empty
   std::shared_ptr<OperationQueue> queue_;
   std::exception_ptr error_;  ///< written before done_
   std::atomic<bool> done_{false};
@@ -41,8 +42,8 @@ class Operation {
 /// Thread-safe: yes. After the first error every operation fails with it.
 class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
  public:
-  OperationQueue(std::unique_ptr<Backend> backend, std::chrono::milliseconds timeout)
-      : backend_(std::move(backend)), timeout_(timeout) {}
+  OperationQueue(std::unique_ptr<Runner> runner, std::chrono::milliseconds timeout)
+      : runner_(std::move(runner)), timeout_(timeout) {}
 
   /// Starts the thread; once, after construction (the thread shares the queue).
   void start();
@@ -57,16 +58,16 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   /// Ends the thread; what has not run fails. Waits a bounded time for an operation under way.
   void close(bool orderly) noexcept;
 
-  [[nodiscard]] Backend& backend() noexcept { return *backend_; }
+  [[nodiscard]] Runner& runner() noexcept { return *runner_; }
 
  private:
   using Lock = std::unique_lock<std::mutex>;
   void thread_loop() noexcept;
   void sleep_until_work(Lock& lock);
   void run_front(Lock& lock, bool caller_waits);
-  [[nodiscard]] std::exception_ptr run_backend(Operation& operation) noexcept;
+  [[nodiscard]] std::exception_ptr run_operation(Operation& operation) noexcept;
 
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Runner> runner_;
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
   std::condition_variable work_;      ///< for the thread: something to run, or the end

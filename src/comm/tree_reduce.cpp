@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #include <cstring>
+#include <type_traits>
 
 #include "comm/tree_reduce.h"
 
@@ -24,6 +25,7 @@ constexpr int kMaxLevels = 12;  // worlds up to 4,096
 /// Everything that one call needs, without templates: what crosses into the code of an instruction set.
 struct TreeCall {
   c10::ScalarType dtype;
+  c10::ScalarType result;
   ReduceOp op;
   const TreeLeaf* leaves;
   int leaf_count;
@@ -93,16 +95,43 @@ struct Element<Fp16> {
   }
 };
 
+// Integers wrap around, as in libtorch; narrow ones are widened, since int would overflow with undefined results.
+template <class A>
+using Wrapping = std::conditional_t<(sizeof(A) > 4), std::uint64_t, std::uint32_t>;
+
 struct Sum {
-  // Integers wrap around, as in libtorch.
-  static std::int32_t apply(std::int32_t a, std::int32_t b) {
-    return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+  template <class A>
+  static A apply(A a, A b) {
+    if constexpr (std::is_integral_v<A>)
+      return static_cast<A>(static_cast<Wrapping<A>>(a) + static_cast<Wrapping<A>>(b));
+    return a + b;
   }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+};
+struct Product {
+  template <class A>
+  static A apply(A a, A b) {
+    if constexpr (std::is_integral_v<A>)
+      return static_cast<A>(static_cast<Wrapping<A>>(a) * static_cast<Wrapping<A>>(b));
+    return a * b;
   }
-  static float apply(float a, float b) { return a + b; }
-  static double apply(double a, double b) { return a + b; }
+};
+struct BitAnd {
+  template <class A>
+  static A apply(A a, A b) {
+    return static_cast<A>(a & b);
+  }
+};
+struct BitOr {
+  template <class A>
+  static A apply(A a, A b) {
+    return static_cast<A>(a | b);
+  }
+};
+struct BitXor {
+  template <class A>
+  static A apply(A a, A b) {
+    return static_cast<A>(a ^ b);
+  }
 };
 // A not-a-number wins, as in libtorch's amin and amax.
 struct Min {
@@ -172,55 +201,94 @@ void divide_block(Acc* __restrict acc, std::int64_t size, int count) {
 }
 
 /// The accumulators as stored: converted into `room`, or as they lie.
-template <class T>
-const T* store_block(const typename Element<T>::Acc* __restrict acc, T* __restrict room, std::int64_t size) {
-  if constexpr (__is_same(T, typename Element<T>::Acc)) {
+template <class R, class Acc>
+const R* store_block(const Acc* __restrict acc, R* __restrict room, std::int64_t size) {
+  if constexpr (std::is_same_v<R, Acc>) {
     return acc;
   } else {
-    for (std::int64_t i = 0; i < size; ++i) room[i] = Element<T>::store(acc[i]);
+    for (std::int64_t i = 0; i < size; ++i) room[i] = Element<R>::store(acc[i]);
     return room;
   }
 }
 
-template <class T, class Op>
+/// Leaves of T, the result as R; both have one accumulator.
+template <class T, class R, class Op>
 void reduce_all(const TreeCall& call) {
   using Acc = typename Element<T>::Acc;
   auto* scratch = reinterpret_cast<Acc(*)[kBlock]>(call.scratch);
-  alignas(64) T room[kBlock];
+  alignas(64) R room[kBlock];
   for (std::int64_t begin = 0; begin < call.count; begin += kBlock) {
     const std::int64_t size = call.count - begin < kBlock ? call.count - begin : kBlock;
     const Tree<T, Op> tree{call.leaves, begin, size, scratch};
     tree.reduce(0, call.leaf_count, 0);
-    if (call.op == ReduceOp::kMean) divide_block(scratch[0], size, call.divisor);
-    const T* result = store_block<T>(scratch[0], room, size);
+    if constexpr (std::is_floating_point_v<Acc>) {
+      if (call.op == ReduceOp::kMean) divide_block(scratch[0], size, call.divisor);
+    }
+    const R* result = store_block<R>(scratch[0], room, size);
     for (int d = 0; d < call.destination_count; ++d) {
-      std::memcpy(reinterpret_cast<T*>(call.destinations[d]) + begin, result,
-                  static_cast<std::size_t>(size) * sizeof(T));
+      std::memcpy(reinterpret_cast<R*>(call.destinations[d]) + begin, result,
+                  static_cast<std::size_t>(size) * sizeof(R));
     }
   }
 }
 
+template <class T, class R>
+void reduce_floats(const TreeCall& call) {
+  if (call.op == ReduceOp::kMin) return reduce_all<T, R, Min>(call);
+  if (call.op == ReduceOp::kMax) return reduce_all<T, R, Max>(call);
+  if (call.op == ReduceOp::kProduct) return reduce_all<T, R, Product>(call);
+  reduce_all<T, R, Sum>(call);
+}
+
 template <class T>
-void reduce_type(const TreeCall& call) {
-  if (call.op == ReduceOp::kMin) return reduce_all<T, Min>(call);
-  if (call.op == ReduceOp::kMax) return reduce_all<T, Max>(call);
-  reduce_all<T, Sum>(call);
+void reduce_integers(const TreeCall& call) {
+  if (call.op == ReduceOp::kMin) return reduce_all<T, T, Min>(call);
+  if (call.op == ReduceOp::kMax) return reduce_all<T, T, Max>(call);
+  if (call.op == ReduceOp::kProduct) return reduce_all<T, T, Product>(call);
+  if (call.op == ReduceOp::kBitAnd) return reduce_all<T, T, BitAnd>(call);
+  if (call.op == ReduceOp::kBitOr) return reduce_all<T, T, BitOr>(call);
+  if (call.op == ReduceOp::kBitXor) return reduce_all<T, T, BitXor>(call);
+  reduce_all<T, T, Sum>(call);
+}
+
+/// Bytes of 0 and 1.
+void reduce_bools(const TreeCall& call) {
+  if (call.op == ReduceOp::kBitXor) return reduce_all<std::uint8_t, std::uint8_t, BitXor>(call);
+  const bool all = call.op == ReduceOp::kMin || call.op == ReduceOp::kProduct || call.op == ReduceOp::kBitAnd;
+  if (all) return reduce_all<std::uint8_t, std::uint8_t, BitAnd>(call);
+  reduce_all<std::uint8_t, std::uint8_t, BitOr>(call);
+}
+
+template <class T>
+void reduce_narrow(const TreeCall& call) {
+  if (call.result == c10::ScalarType::Float) return reduce_floats<T, float>(call);
+  reduce_floats<T, T>(call);
 }
 
 void reduce_call(const TreeCall& call) {
   switch (call.dtype) {
     case c10::ScalarType::Float:
-      return reduce_type<float>(call);
+      if (call.result == c10::ScalarType::Half) return reduce_floats<float, Fp16>(call);
+      if (call.result == c10::ScalarType::BFloat16) return reduce_floats<float, Bf16>(call);
+      return reduce_floats<float, float>(call);
     case c10::ScalarType::Double:
-      return reduce_type<double>(call);
+      return reduce_floats<double, double>(call);
     case c10::ScalarType::Half:
-      return reduce_type<Fp16>(call);
+      return reduce_narrow<Fp16>(call);
     case c10::ScalarType::BFloat16:
-      return reduce_type<Bf16>(call);
+      return reduce_narrow<Bf16>(call);
+    case c10::ScalarType::Byte:
+      return reduce_integers<std::uint8_t>(call);
+    case c10::ScalarType::Char:
+      return reduce_integers<std::int8_t>(call);
+    case c10::ScalarType::Short:
+      return reduce_integers<std::int16_t>(call);
     case c10::ScalarType::Int:
-      return reduce_type<std::int32_t>(call);
+      return reduce_integers<std::int32_t>(call);
     case c10::ScalarType::Long:
-      return reduce_type<std::int64_t>(call);
+      return reduce_integers<std::int64_t>(call);
+    case c10::ScalarType::Bool:
+      return reduce_bools(call);
     default:
       return;
   }
@@ -238,8 +306,26 @@ namespace lockstep::comm {
 HWY_EXPORT(reduce_call);
 
 bool is_reducible(c10::ScalarType dtype) {
-  return dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double || dtype == c10::ScalarType::Half ||
-         dtype == c10::ScalarType::BFloat16 || dtype == c10::ScalarType::Int || dtype == c10::ScalarType::Long;
+  switch (dtype) {
+    case c10::ScalarType::Float:
+    case c10::ScalarType::Double:
+    case c10::ScalarType::Half:
+    case c10::ScalarType::BFloat16:
+    case c10::ScalarType::Byte:
+    case c10::ScalarType::Char:
+    case c10::ScalarType::Short:
+    case c10::ScalarType::Int:
+    case c10::ScalarType::Long:
+    case c10::ScalarType::Bool:
+      return true;
+    default:
+      return false;
+  }
+}
+
+c10::ScalarType accumulator_of(c10::ScalarType dtype) {
+  const bool narrow = dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
+  return narrow ? c10::ScalarType::Float : dtype;
 }
 
 namespace {
@@ -263,10 +349,14 @@ double* reserve_scratch() {
 
 void tree_reduce(const Reduction& reduction, const std::vector<TreeLeaf>& leaves,
                  const std::vector<std::byte*>& destinations, std::int64_t count) {
-  if (!is_reducible(reduction.dtype)) throw InternalError("tree_reduce was called with a dtype that it does not know");
+  const c10::ScalarType result = reduction.result.value_or(reduction.dtype);
+  if (!is_reducible(reduction.dtype) || accumulator_of(result) != accumulator_of(reduction.dtype)) {
+    throw InternalError("tree_reduce was called with dtypes that it does not know");
+  }
   check_leaves(leaves);
   TreeCall call{};
   call.dtype = reduction.dtype;
+  call.result = result;
   call.op = reduction.op;
   call.leaves = leaves.data();
   call.leaf_count = static_cast<int>(leaves.size());

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
@@ -16,9 +17,12 @@
 namespace lockstep::comm {
 
 struct Reduction {
-  c10::ScalarType dtype = c10::ScalarType::Float;
+  c10::ScalarType dtype = c10::ScalarType::Float;  ///< of the leaves
   ReduceOp op = ReduceOp::kSum;
   int divisor = 1;  ///< of a mean
+  /// Of the destinations; else as the leaves. float32 for float16 and bfloat16 leaves and back: a partial sum that is
+  /// not rounded yet.
+  std::optional<c10::ScalarType> result = std::nullopt;
 };
 
 /// One array to combine, and the replicas (or ranks) that it already is the sum of: a whole subtree.
@@ -35,5 +39,8 @@ void tree_reduce(const Reduction& reduction, const std::vector<TreeLeaf>& leaves
 
 /// The dtypes that tree_reduce knows.
 [[nodiscard]] bool is_reducible(c10::ScalarType dtype);
+
+/// In which a dtype is combined: float32 for float16 and bfloat16, else itself.
+[[nodiscard]] c10::ScalarType accumulator_of(c10::ScalarType dtype);
 
 }  // namespace lockstep::comm

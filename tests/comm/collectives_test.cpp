@@ -2,6 +2,8 @@
 // What the collectives compute, on both backends and in every world: one launch per world, the sweep inside.
 #include <gmock/gmock.h>
 
+#include <numeric>
+
 #include "lockstep/base/error.h"
 #include "support/run_ranks.h"
 #include "support/tree_model.h"
@@ -94,9 +96,7 @@ void sweep_inexact(Job& job) {
 }
 
 void sweep_copies(Job& job) {
-  std::vector<at::ScalarType> dtypes = kDtypes;
-  for (const auto dtype : {at::kByte, at::kChar, at::kShort, at::kBool}) dtypes.push_back(dtype);
-  for (const auto dtype : dtypes) {
+  for (const auto dtype : kDtypes) {
     for (const std::int64_t count : {0, 1, 3, 1000, 300'001}) {
       const int root = job.world_size() - 1;
       at::Tensor tensor = random_values(dtype, count, job.rank());
@@ -147,15 +147,16 @@ void check_overlap(Job& job) {
 
 void check_refusals(Job& job) {
   EXPECT_THROW((void)job.group().all_reduce(at::ones({2}, at::kInt), {.op = ReduceOp::kMean}), UsageError);
-  EXPECT_THROW((void)job.group().all_reduce(at::ones({2}, at::kBool)), UsageError);
+  EXPECT_THROW((void)job.group().all_reduce(at::ones({2}), {.op = ReduceOp::kBitAnd}), UsageError);
   EXPECT_THROW((void)job.group().all_reduce(at::Tensor()), UsageError);
   EXPECT_THROW((void)job.group().broadcast(at::ones({2}), job.world_size()), UsageError);
-  EXPECT_THROW((void)job.group().allocate_bucket(2, at::kBool), UsageError);
+  EXPECT_THROW((void)job.group().allocate_bucket(2, at::kComplexFloat), UsageError);
   try {
     (void)job.group().all_reduce(at::ones({2}, at::kComplexFloat));
     FAIL();
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("float32, bfloat16, float16, float64, int32, int64"));
+    EXPECT_THAT(error.what(),
+                ::testing::HasSubstr("float32, bfloat16, float16, float64, uint8, int8, int16, int32, int64 and bool"));
   }
 }
 
@@ -192,6 +193,22 @@ INSTANTIATE_TEST_SUITE_P(SharedMemory, Collectives,
 INSTANTIATE_TEST_SUITE_P(Network, Collectives,
                          ::testing::Combine(::testing::Values("gloo"), ::testing::Values(2, 3, 5, 8)),
                          name_of_combination);
+
+class Hierarchy : public ::testing::TestWithParam<std::vector<int>> {};
+
+TEST_P(Hierarchy, HasTheModelsBitsWithSharedMemoryInsideEveryHostAndGlooBetweenThem) {
+  const std::vector<int> sizes = GetParam();
+  const int world = std::accumulate(sizes.begin(), sizes.end(), 0);
+  run_ranks(current_test(),
+            [&](Job& job) {
+              ASSERT_EQ(job.backend(), "shm+gloo");
+              everything(job);
+            },
+            {.world = world, .deadline = std::chrono::seconds(100), .host_sizes = sizes});
+}
+
+INSTANTIATE_TEST_SUITE_P(Hosts, Hierarchy,
+                         ::testing::Values(std::vector<int>{2, 1}, std::vector<int>{2, 2}, std::vector<int>{1, 3, 2}));
 
 RANKS_TEST(Buckets, GiveTheirMemoryBackAndNameSizesWhenItIsShort, 2) {
   for (int i = 0; i < 20; ++i) {

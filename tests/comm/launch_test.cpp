@@ -69,7 +69,7 @@ TEST(Launch, ChoosesGlooWhereRanksShareNoMemory) {
               EXPECT_THAT(job.backend_reason(), HasSubstr("several hosts"));
               check_sum(job);
             },
-            {.world = 2, .separate_hosts = true});
+            {.world = 2, .host_sizes = {1, 1}});
 }
 
 TEST(Launch, UnderTorchrunJoinsItsStore) {

@@ -13,17 +13,30 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(BlamedRank, IsTheOneThatDidNotAnswer) { EXPECT_EQ(blamed_rank({{0, 2}, {1, 2}}, 2, 3), 2); }
-
-TEST(BlamedRank, IsNotOneThatAnsweredThoughItWasSuspected) { EXPECT_EQ(blamed_rank({{0, 2}, {1, 0}}, 0, 3), 2); }
-
-TEST(BlamedRank, OfSeveralSilentOnesIsTheOneThatSomebodyCouldNotReach) {
-  EXPECT_EQ(blamed_rank({{0, 3}, {2, 0}}, 0, 4), 3);
+World world_of(int size, std::vector<int> speakers = {}) {
+  World world{.rank = 0, .size = size};
+  world.speakers = std::move(speakers);
+  return world;
 }
 
-TEST(BlamedRank, IsTheSuspectWhereNobodyCouldBeAsked) { EXPECT_EQ(blamed_rank({}, 1, 3), 1); }
+TEST(BlamedRank, IsTheOneThatDidNotAnswer) { EXPECT_EQ(blamed_rank({{0, 2}, {1, 2}}, 2, world_of(3)), 2); }
 
-TEST(BlamedRank, IsTheSuspectWhereAllAnswered) { EXPECT_EQ(blamed_rank({{0, 1}, {1, 0}}, 1, 2), 1); }
+TEST(BlamedRank, IsNotOneThatAnsweredThoughItWasSuspected) {
+  EXPECT_EQ(blamed_rank({{0, 2}, {1, 0}}, 0, world_of(3)), 2);
+}
+
+TEST(BlamedRank, OfSeveralSilentOnesIsTheOneThatSomebodyCouldNotReach) {
+  EXPECT_EQ(blamed_rank({{0, 3}, {2, 0}}, 0, world_of(4)), 3);
+}
+
+TEST(BlamedRank, IsTheSuspectWhereNobodyCouldBeAsked) { EXPECT_EQ(blamed_rank({}, 1, world_of(3)), 1); }
+
+TEST(BlamedRank, IsTheSuspectWhereAllAnswered) { EXPECT_EQ(blamed_rank({{0, 1}, {1, 0}}, 1, world_of(2)), 1); }
+
+TEST(BlamedRank, MayBeOneThatDoesNotSpeakItself) {
+  EXPECT_EQ(blamed_rank({{0, 1}, {2, 0}}, 0, world_of(4, {0, 2})), 1);
+  EXPECT_EQ(blamed_rank({{0, 2}}, 2, world_of(4, {0, 2})), 2);
+}
 
 TEST(RollCall, GivesThePresentTheSameAnswerWhateverTheySuspect) {
   const auto store = make_local_store();
@@ -38,7 +51,7 @@ TEST(RollCall, GivesThePresentTheSameAnswerWhateverTheySuspect) {
   other.join();
   EXPECT_EQ(of_zero, (RollCall{{0, 2}, {1, 0}}));
   EXPECT_EQ(of_one, of_zero);
-  EXPECT_THAT(absent_ranks(of_zero, 3), ElementsAre(2));
+  EXPECT_THAT(absent_ranks(of_zero, world_of(3)), ElementsAre(2));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -90,6 +91,7 @@ class RankProcesses::Impl {
   void start(const std::string& name) {
     auto env = options_.env;
     env.try_emplace("OMP_NUM_THREADS", "1");
+    env.try_emplace("LOCKSTEP_TIMEOUT", "40");  // a hang names itself before the deadline
     env[kBodyVariable] = name;
     for (const char* variable : {"TMPDIR", "XDG_RUNTIME_DIR"}) env[variable] = temporary_folder();
     if (options_.by_hand) {
@@ -104,7 +106,7 @@ class RankProcesses::Impl {
     env["WORLD_SIZE"] = std::to_string(options_.world);
     for (int rank = 0; rank < options_.world; ++rank) {
       env["RANK"] = std::to_string(rank);
-      if (options_.separate_hosts) env["LOCKSTEP_HOST_ID"] = fmt::format("host-{}", rank);
+      if (!options_.host_sizes.empty()) env["LOCKSTEP_HOST_ID"] = fmt::format("host-{}", host_of(rank));
       if (!options_.by_hand) env["LOCAL_RANK"] = std::to_string(rank);
       spawn(name, rank, env);
     }
@@ -143,6 +145,14 @@ class RankProcesses::Impl {
     bool ended = false;
     int code = -1;
   };
+
+  int host_of(int rank) const {
+    int host = 0;
+    for (int first = 0; rank >= first + options_.host_sizes.at(static_cast<std::size_t>(host)); ++host) {
+      first += options_.host_sizes[static_cast<std::size_t>(host)];
+    }
+    return host;
+  }
 
   std::filesystem::path log_path(int rank) const { return folder_ / fmt::format("rank-{}.log", rank); }
 
@@ -210,13 +220,16 @@ std::vector<RankEnd> RankProcesses::wait() { return impl_->wait(); }
 void run_ranks(const std::string& name, const std::function<void(Job&)>& body, const RanksOptions& options) {
   RankProcesses ranks(name, body, options);
   const auto ends = ranks.wait();
-  int first = -1;
-  for (std::size_t i = 0; i < ends.size(); ++i) {
-    // A rank that only reports another's end (75) is not the first to blame.
-    if (ends[i].code != 0 && (first < 0 || ends[static_cast<std::size_t>(first)].code == 75))
-      first = static_cast<int>(i);
-  }
-  if (first < 0) return;
+  // A rank whose own expectation failed says most; one that only reports another's end (75) least.
+  const auto weight = [](const RankEnd& end) {
+    if (end.code == 0) return 0;
+    if (end.log.find(": Failure\n") != std::string::npos) return 3;
+    return end.code == 75 ? 1 : 2;
+  };
+  const auto worst =
+      std::max_element(ends.begin(), ends.end(), [&](const auto& a, const auto& b) { return weight(a) < weight(b); });
+  const auto first = worst - ends.begin();
+  if (weight(*worst) == 0) return;
   const RankEnd& end = ends[static_cast<std::size_t>(first)];
   ADD_FAILURE() << "rank " << first << " of " << ends.size() << " ended with "
                 << (end.code < 0 ? "nothing: killed at the deadline" : std::to_string(end.code)) << "; its log:\n"

@@ -29,8 +29,9 @@ struct RanksOptions {
   int world = 2;
   std::map<std::string, std::string> env = {};  ///< for every rank, over this process's own
   std::chrono::seconds deadline{60};
-  bool by_hand = false;         ///< MASTER_ADDR and MASTER_PORT only: rank 0 serves the store
-  bool separate_hosts = false;  ///< every rank says that it is on a host of its own: gloo
+  bool by_hand = false;  ///< MASTER_ADDR and MASTER_PORT only: rank 0 serves the store
+  /// Not empty: the ranks say that they are on several hosts, so many on each; they share memory only inside one.
+  std::vector<int> host_sizes = {};
 };
 
 /// How one rank ended.

@@ -13,19 +13,24 @@
 
 namespace lockstep::comm {
 
-inline const std::vector<at::ScalarType> kDtypes = {at::kFloat,  at::kBFloat16, at::kHalf,
-                                                    at::kDouble, at::kInt,      at::kLong};
+inline const std::vector<at::ScalarType> kDtypes = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kInt,
+                                                    at::kLong,  at::kByte,     at::kChar, at::kShort,  at::kBool};
 
 inline std::vector<ReduceOp> ops_for(at::ScalarType dtype) {
-  if (c10::isIntegralType(dtype, false)) return {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax};
-  return {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin, ReduceOp::kMax};
+  if (c10::isIntegralType(dtype, true)) {
+    return {ReduceOp::kSum,    ReduceOp::kMin,   ReduceOp::kMax,   ReduceOp::kProduct,
+            ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor};
+  }
+  return {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 }
 
 /// The same on every rank that asks: values whose sum depends on the order.
 inline at::Tensor random_values(at::ScalarType dtype, std::int64_t count, int rank) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(rank * 7919 + count));
   const at::Tensor values = (at::rand({count}, generator, at::kDouble) - 0.5) * 2000.0;
-  return values.to(dtype);
+  if (dtype == at::kBool) return values.gt(0);
+  // Wraps around in the narrow integers, on purpose.
+  return c10::isIntegralType(dtype, false) ? values.to(at::kLong).to(dtype) : values.to(dtype);
 }
 
 inline at::Tensor model_tree(const std::vector<at::Tensor>& wide, int lo, int hi, ReduceOp op) {
@@ -36,6 +41,10 @@ inline at::Tensor model_tree(const std::vector<at::Tensor>& wide, int lo, int hi
   const at::Tensor right = model_tree(wide, lo + power, hi, op);
   if (op == ReduceOp::kMin) return at::minimum(left, right);
   if (op == ReduceOp::kMax) return at::maximum(left, right);
+  if (op == ReduceOp::kProduct) return left * right;
+  if (op == ReduceOp::kBitAnd) return at::bitwise_and(left, right);
+  if (op == ReduceOp::kBitOr) return at::bitwise_or(left, right);
+  if (op == ReduceOp::kBitXor) return at::bitwise_xor(left, right);
   return left + right;
 }
 

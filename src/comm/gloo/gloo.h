@@ -5,7 +5,7 @@
 #include <chrono>
 #include <memory>
 
-#include "comm/backend.h"
+#include "comm/transport.h"
 #include "lockstep/comm/discovery.h"
 #include "lockstep/store/store.h"
 
@@ -17,8 +17,8 @@ namespace lockstep::comm {
 /// reach (GLOO_SOCKET_IFNAME names another interface).
 /// Collective: yes. Blocks: until all are connected.
 /// Throws: UsageError without Gloo; TimeoutError; PeerError.
-[[nodiscard]] std::unique_ptr<Backend> make_gloo_backend(World world, const std::string& store_host,
-                                                         std::chrono::milliseconds timeout);
+[[nodiscard]] std::shared_ptr<Transport> make_gloo_transport(World world, const std::string& store_host,
+                                                             std::chrono::milliseconds timeout);
 
 /// A client of torchrun's own store. Throws: UsageError without Gloo; PeerError where nothing listens.
 [[nodiscard]] std::shared_ptr<Store> connect_torch_store(const WorldPlan& plan, std::chrono::milliseconds timeout);

@@ -7,8 +7,8 @@ namespace lockstep::comm {
 
 bool has_gloo() noexcept { return false; }
 
-std::unique_ptr<Backend> make_gloo_backend(World /*world*/, const std::string& /*store_host*/,
-                                           std::chrono::milliseconds /*timeout*/) {
+std::shared_ptr<Transport> make_gloo_transport(World /*world*/, const std::string& /*store_host*/,
+                                               std::chrono::milliseconds /*timeout*/) {
   throw UsageError("this build has no gloo backend", "configure with -DLOCKSTEP_GLOO=ON (needs libgloo-dev)");
 }
 

@@ -37,7 +37,7 @@ void collect(const World& world, RollCall& answers) {
 }
 
 /// True once waiting for the ranks that have not answered is over.
-bool is_settled(const RollCall& answers, int world, SteadyTime start) {
+bool is_settled(const RollCall& answers, const World& world, SteadyTime start) {
   const auto waited = std::chrono::steady_clock::now() - start;
   const std::vector<int> absent = absent_ranks(answers, world);
   return std::all_of(absent.begin(), absent.end(),
@@ -49,7 +49,7 @@ RollCall answer_and_collect(const World& world, int suspect) {
   world.store->set(key(world, "present", world.rank), std::to_string(suspect));
   const SteadyTime start = std::chrono::steady_clock::now();
   collect(world, answers);
-  while (!is_settled(answers, world.size, start)) {
+  while (!is_settled(answers, world, start)) {
     std::this_thread::sleep_for(kLook);
     collect(world, answers);
   }
@@ -90,15 +90,17 @@ RollCall call_roll(const World& world, int suspect) noexcept {
   return {};
 }
 
-std::vector<int> absent_ranks(const RollCall& answers, int world) {
+std::vector<int> absent_ranks(const RollCall& answers, const World& world) {
   std::vector<int> absent;
-  for (int rank = 0; rank < world; ++rank) {
-    if (answers.count(rank) == 0) absent.push_back(rank);
+  for (int rank = 0; rank < world.size; ++rank) {
+    const auto& speakers = world.speakers;
+    const bool speaks = speakers.empty() || std::find(speakers.begin(), speakers.end(), rank) != speakers.end();
+    if (answers.count(rank) == 0 && (speaks || is_suspected(answers, rank))) absent.push_back(rank);
   }
   return absent;
 }
 
-int blamed_rank(const RollCall& answers, int suspect, int world) {
+int blamed_rank(const RollCall& answers, int suspect, const World& world) {
   const std::vector<int> absent = absent_ranks(answers, world);
   if (absent.empty() || answers.empty()) return suspect;
   const auto found = std::find_if(absent.begin(), absent.end(),

@@ -20,10 +20,10 @@ using RollCall = std::map<int, int>;
 /// Blocks: at most some seconds.
 [[nodiscard]] RollCall call_roll(const World& world, int suspect) noexcept;
 
-/// The ranks of a world that did not answer.
-[[nodiscard]] std::vector<int> absent_ranks(const RollCall& answers, int world);
+/// The speakers of a world, and those whom somebody could not reach, that did not answer.
+[[nodiscard]] std::vector<int> absent_ranks(const RollCall& answers, const World& world);
 
 /// The rank to name: one that did not answer, and of these one that somebody could not reach; else `suspect`.
-[[nodiscard]] int blamed_rank(const RollCall& answers, int suspect, int world);
+[[nodiscard]] int blamed_rank(const RollCall& answers, int suspect, const World& world);
 
 }  // namespace lockstep::comm

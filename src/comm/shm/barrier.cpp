@@ -28,8 +28,12 @@ int usable_cores() {
 
 }  // namespace
 
-Barrier::Barrier(std::shared_ptr<Segment> segment, World world)
-    : segment_(std::move(segment)), world_(std::move(world)), may_spin_(usable_cores() >= world_.size) {}
+Barrier::Barrier(std::shared_ptr<Segment> segment, const World& world)
+    : segment_(std::move(segment)),
+      health_(segment_, world),
+      rank_(world.rank),
+      world_(world.size),
+      may_spin_(usable_cores() >= world.size) {}
 
 bool Barrier::has_arrived(int rank) noexcept {
   // seq_cst pairs with the store in meet(): either the sleeper sees the arrival or the arriver sees the sleeper.
@@ -38,13 +42,13 @@ bool Barrier::has_arrived(int rank) noexcept {
 }
 
 void Barrier::meet(const Collective& collective) {
-  check(collective);
+  health_.check(collective);
   ++target_;
-  RankSlot& mine = segment_->slot(world_.rank);
+  RankSlot& mine = segment_->slot(rank_);
   mine.arrived.store(target_, std::memory_order_seq_cst);
   if (mine.waiters.load(std::memory_order_seq_cst) != 0) futex_wake(mine.arrived);
   const auto limit = spin_limit(collective.caller_waits);
-  for (int rank = 0; rank < world_.size; ++rank) {
+  for (int rank = 0; rank < world_; ++rank) {
     if (has_arrived(rank) || (may_spin_ && spin(rank, limit))) continue;
     sleep_until_arrived(rank, collective);
   }
@@ -76,63 +80,27 @@ void Barrier::sleep_until_arrived(int rank, const Collective& collective) {
   slot.waiters.fetch_add(1, std::memory_order_seq_cst);
   while (!has_arrived(rank)) {
     const SteadyTime now = std::chrono::steady_clock::now();
-    const bool gone = slot.left.load(std::memory_order_acquire) != 0 && !has_arrived(rank);
-    if (gone || now >= collective.deadline || segment_->failure().kind != FailureKind::kNone) break;
+    const bool gone = health_.has_left(rank) && !has_arrived(rank);
+    if (gone || now >= collective.deadline || health_.failed()) break;
     const std::uint32_t seen = slot.arrived.load(std::memory_order_seq_cst);
     if (has_arrived(rank)) break;
     futex_wait(slot.arrived, seen, std::min<std::chrono::nanoseconds>(kSlice, collective.deadline - now));
   }
   slot.waiters.fetch_sub(1, std::memory_order_seq_cst);
   if (has_arrived(rank)) return;
-  check(collective);
-  if (slot.left.load(std::memory_order_acquire) != 0) {
-    segment_->fail(FailureKind::kFailed, rank, "it left the job while others still called collectives");
-    check(collective);
-  }
-  fail_timeout(collective);
+  health_.check(collective);
+  if (health_.has_left(rank)) health_.fail_left(rank, collective);
+  health_.fail_timeout(collective, late_ranks());
 }
 
-void Barrier::check(const Collective& collective) {
-  const GroupFailure failure = segment_->failure();
-  if (failure.kind != FailureKind::kNone) throw_failure(failure, collective);
-}
-
-void Barrier::fail_timeout(const Collective& collective) {
+std::vector<LateRank> Barrier::late_ranks() {
   std::vector<LateRank> late;
-  for (int rank = 0; rank < world_.size; ++rank) {
+  for (int rank = 0; rank < world_; ++rank) {
     if (has_arrived(rank)) continue;
     const std::uint64_t finished = segment_->slot(rank).finished.load(std::memory_order_acquire);
     late.push_back({rank, fmt::format("last finished operation {}", finished)});
   }
-  if (late.empty()) late.push_back({world_.rank, "which came too late itself"});
-  const TimeoutError error = timeout_error(world_, collective, late);
-  segment_->fail(FailureKind::kTimeout, late.front().rank, error.message());
-  check(collective);
-  throw error;
-}
-
-void Barrier::fail_mismatch(const Collective& collective, int other, const Descriptor& theirs) {
-  const UsageError error = mismatch_error(world_, collective.what, other, theirs);
-  segment_->fail(FailureKind::kMismatch, other, error.message());
-  throw error;
-}
-
-void Barrier::throw_failure(const GroupFailure& failure, const Collective& collective) {
-  const std::string words = segment_->slot(failure.reporter).words;
-  const std::string host = static_cast<std::size_t>(failure.subject) < world_.hosts.size()
-                               ? world_.hosts[static_cast<std::size_t>(failure.subject)]
-                               : "";
-  switch (failure.kind) {
-    case FailureKind::kFailed:
-      throw PeerError(failure_text(world_, {failure.subject, host, words}, collective));
-    case FailureKind::kTimeout:
-      throw TimeoutError(words,
-                         "look at what the late rank does; if it may take so long, raise LOCKSTEP_TIMEOUT (seconds)");
-    case FailureKind::kMismatch:
-      throw UsageError(words);
-    default:
-      throw PeerError(death_text(world_, failure.subject, collective));
-  }
+  return late;
 }
 
 }  // namespace lockstep::comm

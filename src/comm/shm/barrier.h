@@ -6,25 +6,20 @@
 #include <cstdint>
 #include <memory>
 
-#include "comm/failure.h"
-#include "comm/shm/segment.h"
+#include "comm/shm/health.h"
 
 namespace lockstep::comm {
 
 /// Thread-safe: no; one collective at a time.
 class Barrier {
  public:
-  Barrier(std::shared_ptr<Segment> segment, World world);
+  Barrier(std::shared_ptr<Segment> segment, const World& world);
 
   /// Tells the others that this rank's writes so far may be read, and returns when all have said so.
   /// Throws: PeerError, TimeoutError, UsageError: the group's failure.
   void meet(const Collective& collective);
 
-  /// Throws the group's failure, if there is one.
-  void check(const Collective& collective);
-
-  /// Ends the group with a mismatch. Throws: UsageError.
-  [[noreturn]] void fail_mismatch(const Collective& collective, int other, const Descriptor& theirs);
+  [[nodiscard]] const GroupHealth& health() const noexcept { return health_; }
 
  private:
   using SteadyTime = std::chrono::steady_clock::time_point;
@@ -32,11 +27,12 @@ class Barrier {
   [[nodiscard]] bool spin(int rank, std::chrono::nanoseconds limit) noexcept;
   [[nodiscard]] std::chrono::nanoseconds spin_limit(bool caller_waits) const noexcept;
   void sleep_until_arrived(int rank, const Collective& collective);
-  [[noreturn]] void fail_timeout(const Collective& collective);
-  [[noreturn]] void throw_failure(const GroupFailure& failure, const Collective& collective);
+  [[nodiscard]] std::vector<LateRank> late_ranks();
 
   std::shared_ptr<Segment> segment_;
-  World world_;
+  GroupHealth health_;
+  const int rank_;
+  const int world_;
   bool may_spin_ = false;
   std::uint32_t vain_spins_ = 0;  ///< in a row
   std::uint32_t target_ = 0;      ///< meetings so far; what every rank's `arrived` must reach

@@ -24,7 +24,12 @@ constexpr std::size_t kMaxRegion = std::size_t{64} << 30;
 
 std::size_t round_up(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-std::size_t head_bytes(int world) { return round_up(128 + static_cast<std::size_t>(world) * sizeof(RankSlot)); }
+std::size_t pairs_start(int world) { return 128 + static_cast<std::size_t>(world) * sizeof(RankSlot); }
+
+std::size_t head_bytes(int world) {
+  const auto pairs = static_cast<std::size_t>(world) * static_cast<std::size_t>(world);
+  return round_up(pairs_start(world) + pairs * sizeof(PairSlot));
+}
 
 /// A line of /proc/meminfo, in bytes; none where the system has no such file.
 std::optional<std::size_t> memory_figure(const std::string& name) {
@@ -37,6 +42,10 @@ std::optional<std::size_t> memory_figure(const std::string& name) {
     std::getline(file, unit);
   }
   return std::nullopt;
+}
+
+std::size_t mapped_bytes(int world, std::size_t region_bytes) {
+  return head_bytes(world) + static_cast<std::size_t>(world) * region_bytes;
 }
 
 ResourceError memory_error(std::size_t bytes, const std::string& why) {
@@ -53,7 +62,8 @@ std::shared_ptr<Segment> Segment::create(int world) {
   if (!fd.valid()) throw memory_error(head_bytes(world), fmt::format("memfd_create: {}", std::strerror(errno)));
   const std::size_t total = memory_figure("MemTotal").value_or(kMaxRegion);
   const std::size_t region = std::min(kMaxRegion, round_up(total) + 2 * kStagingBytes);
-  std::shared_ptr<Segment> segment(new Segment(std::move(fd), world, 0, region));
+  const std::size_t bytes = mapped_bytes(world, region);
+  std::shared_ptr<Segment> segment(new Segment(std::make_shared<Mapping>(std::move(fd), bytes), world, 0, region));
   segment->head().world = static_cast<std::uint64_t>(world);
   segment->head().region_bytes = region;
   return segment;
@@ -65,33 +75,45 @@ std::shared_ptr<Segment> Segment::open(UniqueFd fd, int world, int rank) {
       head.world != static_cast<std::uint64_t>(world)) {
     throw ResourceError("the shared segment that rank 0 passed is not one of this job");
   }
-  return std::shared_ptr<Segment>(new Segment(std::move(fd), world, rank, head.region_bytes));
+  const std::size_t bytes = mapped_bytes(world, head.region_bytes);
+  return std::shared_ptr<Segment>(
+      new Segment(std::make_shared<Mapping>(std::move(fd), bytes), world, rank, head.region_bytes));
 }
 
-Segment::Segment(UniqueFd fd, int world, int rank, std::size_t region_bytes)
-    : fd_(std::move(fd)), world_(world), rank_(rank), region_bytes_(region_bytes) {
-  mapped_bytes_ = head_bytes(world) + static_cast<std::size_t>(world) * region_bytes;
-  const std::size_t region_start = head_bytes(world) + static_cast<std::size_t>(rank) * region_bytes;
-  if (rank == 0) reserve(0, head_bytes(world));
-  reserve(region_start, 2 * kStagingBytes);
-  void* base = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_.get(), 0);
-  if (base == MAP_FAILED) throw memory_error(mapped_bytes_, fmt::format("mmap: {}", std::strerror(errno)));
-  base_ = static_cast<std::byte*>(base);
+std::shared_ptr<Segment> Segment::share(const Segment& other, int rank) {
+  return std::shared_ptr<Segment>(new Segment(other.mapping_, other.world_, rank, other.region_bytes_));
+}
+
+Segment::Mapping::Mapping(UniqueFd file, std::size_t size) : fd(std::move(file)), bytes(size) {
+  void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
+  if (start == MAP_FAILED) throw memory_error(bytes, fmt::format("mmap: {}", std::strerror(errno)));
+  base = static_cast<std::byte*>(start);
   // Gradients in a core dump help nobody.
-  madvise(base, mapped_bytes_, MADV_DONTDUMP);
+  madvise(start, bytes, MADV_DONTDUMP);
+}
+
+Segment::Mapping::~Mapping() {
+  if (base != nullptr) munmap(base, bytes);
+}
+
+Segment::Segment(std::shared_ptr<Mapping> mapping, int world, int rank, std::size_t region_bytes)
+    : mapping_(std::move(mapping)), world_(world), rank_(rank), region_bytes_(region_bytes) {
+  if (rank == 0) reserve(0, head_bytes(world));
+  reserve(static_cast<std::size_t>(region(rank) - mapping_->base), 2 * kStagingBytes);
   free_[2 * kStagingBytes] = region_bytes - 2 * kStagingBytes;
 }
 
-Segment::~Segment() {
-  if (base_ != nullptr) munmap(base_, mapped_bytes_);
+RankSlot& Segment::slot(int rank) noexcept {
+  return *reinterpret_cast<RankSlot*>(mapping_->base + 128 + static_cast<std::size_t>(rank) * sizeof(RankSlot));
 }
 
-RankSlot& Segment::slot(int rank) noexcept {
-  return *reinterpret_cast<RankSlot*>(base_ + 128 + static_cast<std::size_t>(rank) * sizeof(RankSlot));
+PairSlot& Segment::pair(int from, int to) noexcept {
+  const auto index = static_cast<std::size_t>(from * world_ + to);
+  return *reinterpret_cast<PairSlot*>(mapping_->base + pairs_start(world_) + index * sizeof(PairSlot));
 }
 
 std::byte* Segment::region(int rank) noexcept {
-  return base_ + head_bytes(world_) + static_cast<std::size_t>(rank) * region_bytes_;
+  return mapping_->base + head_bytes(world_) + static_cast<std::size_t>(rank) * region_bytes_;
 }
 
 std::byte* Segment::staging(int rank, std::uint64_t parity) noexcept {
@@ -103,7 +125,8 @@ void Segment::reserve(std::size_t offset, std::size_t bytes) {
   const auto available = memory_figure("MemAvailable");
   if (available && bytes > *available) throw memory_error(bytes, "there is not enough memory");
   int problem = EINTR;
-  while (problem == EINTR) problem = posix_fallocate(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  while (problem == EINTR)
+    problem = posix_fallocate(mapping_->fd.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
   if (problem != 0) throw memory_error(bytes, std::strerror(problem));
 }
 
@@ -114,7 +137,7 @@ std::byte* Segment::allocate(std::size_t bytes) {
   const auto hole = std::find_if(free_.begin(), free_.end(), [&](const auto& entry) { return entry.second >= size; });
   if (hole == free_.end()) throw memory_error(bytes, "the rank's region is full");
   const auto [offset, room] = *hole;
-  reserve(static_cast<std::size_t>(region(rank_) - base_) + offset, size);
+  reserve(static_cast<std::size_t>(region(rank_) - mapping_->base) + offset, size);
   free_.erase(hole);
   if (room > size) free_[offset + size] = room - size;
   return region(rank_) + offset;
@@ -125,7 +148,7 @@ void Segment::release(std::byte* start, std::size_t bytes) noexcept {
   auto offset = static_cast<std::size_t>(start - region(rank_));
   const std::lock_guard lock(mutex_);
   // Gives the pages back; the next owner of the place finds zeros.
-  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start - base_),
+  fallocate(mapping_->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start - mapping_->base),
             static_cast<off_t>(size));
   std::size_t room = size;
   auto after = free_.lower_bound(offset);
@@ -170,7 +193,14 @@ void Segment::fail(FailureKind kind, int subject, const std::string& words) noex
 }
 
 void Segment::wake_all() noexcept {
-  for (int rank = 0; rank < world_; ++rank) futex_wake(slot(rank).arrived);
+  for (int rank = 0; rank < world_; ++rank) {
+    futex_wake(slot(rank).arrived);
+    for (int other = 0; other < world_; ++other) {
+      PairSlot& stream = pair(rank, other);
+      if (stream.reader_waits.load() != 0) futex_wake(stream.written);
+      if (stream.writer_waits.load() != 0) futex_wake(stream.read);
+    }
+  }
 }
 
 }  // namespace lockstep::comm

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/moves.h"
+#include "comm/shm/channel.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -17,31 +19,50 @@ namespace {
 constexpr std::size_t kOnePassBytes = std::size_t{32} << 10;
 constexpr std::int64_t kLine = 64;  // slices end on cache lines, so that no two ranks write one
 
+std::size_t bytes_of(std::int64_t elements, std::size_t item_bytes) {
+  return static_cast<std::size_t>(elements) * item_bytes;
+}
+
+ElementRange common_part(ElementRange a, ElementRange b) {
+  const std::int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
 }  // namespace
 
-ShmBackend::ShmBackend(ShmConnection connection, World world)
+ShmBackend::ShmBackend(ShmConnection connection, const World& world)
     : segment_(connection.segment),
       world_(world),
-      barrier_(segment_, std::move(world)),
+      barrier_(segment_, world),
+      plain_pieces_(pieces_of(Descriptor{}, world.size)),
       watch_(std::move(connection)) {}
+
+std::unique_ptr<Runner> ShmBackend::open_channel(int peer, bool sending) {
+  return std::make_unique<ShmChannel>(segment_, world_, peer, sending);
+}
 
 Announcement& ShmBackend::announcement(int rank, const Collective& collective) {
   return segment_->slot(rank).announcements[collective.what.sequence & 1];
 }
 
-void ShmBackend::announce(const Collective& collective) {
+/// `bytes`: all that this rank brings.
+void ShmBackend::announce(const Collective& collective, std::size_t bytes) {
   Announcement& mine = announcement(world_.rank, collective);
   mine.what = collective.what;
-  const std::size_t bytes = collective.bytes * static_cast<std::size_t>(collective.rows);
-  mine.offset = bytes == 0 ? kNowhere : segment_->offset_of(collective.data, bytes);
+  mine.offset = bytes == 0 ? kNothing : segment_->offset_of(collective.data, bytes);
 }
 
-void ShmBackend::meet_and_compare(const Collective& collective) {
+void ShmBackend::meet(const Collective& collective) {
+  if (collective.what.kind == Kind::kBarrier) announce(collective, 0);
   barrier_.meet(collective);
   for (int rank = 0; rank < world_.size; ++rank) {
     const Descriptor& theirs = announcement(rank, collective).what;
-    if (theirs != collective.what) barrier_.fail_mismatch(collective, rank, theirs);
+    if (theirs != collective.what) barrier_.health().fail_mismatch(collective, rank, theirs);
   }
+}
+
+void ShmBackend::note_finished(std::uint64_t sequence) noexcept {
+  segment_->slot(world_.rank).finished.store(sequence, std::memory_order_release);
 }
 
 bool ShmBackend::all_in_place(const Collective& collective) {
@@ -51,30 +72,14 @@ bool ShmBackend::all_in_place(const Collective& collective) {
   return true;
 }
 
-void ShmBackend::run(const Collective& collective) {
-  announce(collective);
-  switch (collective.what.kind) {
-    case Kind::kAllReduce:
-      all_reduce(collective);
-      break;
-    case Kind::kBroadcast:
-      broadcast(collective);
-      break;
-    case Kind::kAllGather:
-      all_gather(collective);
-      break;
-    case Kind::kBarrier:
-      meet_and_compare(collective);
-      break;
-  }
-  segment_->slot(world_.rank).finished.store(collective.what.sequence, std::memory_order_release);
-}
-
-void ShmBackend::all_reduce(const Collective& collective) {
-  const std::vector<Piece> pieces = pieces_of(collective.what, world_.size);
+void ShmBackend::reduce(const Collective& collective) {
+  announce(collective, collective.bytes * static_cast<std::size_t>(collective.rows));
+  const bool plain = collective.what.replicas == 0;
+  const std::vector<Piece> computed = plain ? std::vector<Piece>() : pieces_of(collective.what, world_.size);
+  const std::vector<Piece>& pieces = plain ? plain_pieces_ : computed;
   const std::size_t most = collective.bytes * static_cast<std::size_t>(most_rows(pieces));
   if (collective.bytes <= kOnePassBytes && most <= kStagingBytes) return reduce_in_one_pass(collective, pieces);
-  meet_and_compare(collective);
+  ShmBackend::meet(collective);
   if (all_in_place(collective)) return reduce_in_place(collective, pieces);
   reduce_through_staging(collective, pieces);
 }
@@ -83,23 +88,55 @@ Reduction ShmBackend::reduction(const Collective& collective) const {
   return {dtype_of(collective.what), op_of(collective.what), divisor_of(collective.what, world_.size)};
 }
 
-void ShmBackend::reduce_in_one_pass(const Collective& collective, const std::vector<Piece>& pieces) {
-  const std::uint64_t parity = staging_uses_++;
-  if (collective.bytes > 0) {
-    std::memcpy(segment_->staging(world_.rank, parity), collective.data,
-                collective.bytes * static_cast<std::size_t>(collective.rows));
+void ShmBackend::copy_rows(const Collective& collective, ElementRange chunk, std::byte* staging) const {
+  const std::size_t bytes = bytes_of(chunk.size(), collective.item_bytes);
+  if (bytes == 0) return;
+  const std::byte* data = collective.data + bytes_of(chunk.begin, collective.item_bytes);
+  for (std::size_t row = 0; row < static_cast<std::size_t>(collective.rows); ++row) {
+    std::memcpy(staging + row * bytes, data + row * collective.bytes, bytes);
   }
-  meet_and_compare(collective);
+}
+
+std::vector<TreeLeaf> ShmBackend::staged_leaves(const std::vector<Piece>& pieces, std::uint64_t parity,
+                                                std::size_t row_bytes, std::size_t at) {
   std::vector<TreeLeaf> leaves;
   leaves.reserve(pieces.size());
   for (const Piece& piece : pieces) {
-    const std::size_t row = static_cast<std::size_t>(piece.row) * collective.bytes;
-    leaves.push_back({segment_->staging(piece.rank, parity) + row, piece.span});
+    const std::size_t row = static_cast<std::size_t>(piece.row) * row_bytes;
+    leaves.push_back({segment_->staging(piece.rank, parity) + row + at, piece.span});
   }
-  tree_reduce(reduction(collective), leaves, {collective.data}, collective.what.numel);
+  return leaves;
 }
 
-ShmBackend::Range ShmBackend::slice(std::int64_t numel, std::size_t item_bytes, int rank) const {
+void ShmBackend::reduce_in_one_pass(const Collective& collective, const std::vector<Piece>& pieces) {
+  const std::uint64_t parity = staging_uses_++;
+  copy_rows(collective, {0, collective.what.numel}, segment_->staging(world_.rank, parity));
+  ShmBackend::meet(collective);
+  const ElementRange mine = result_range(collective.what, world_.size, world_.rank);
+  if (mine.size() == 0) return;
+  const std::size_t at = bytes_of(mine.begin, collective.item_bytes);
+  tree_reduce(reduction(collective), staged_leaves(pieces, parity, collective.bytes, at), {collective.output},
+              mine.size());
+}
+
+std::vector<TreeLeaf> ShmBackend::leaves_of_chunk(const Collective& collective, const std::vector<Piece>& pieces,
+                                                  ElementRange chunk) {
+  if (!all_in_place(collective)) {
+    const std::uint64_t parity = staging_uses_++;
+    copy_rows(collective, chunk, segment_->staging(world_.rank, parity));
+    barrier_.meet(collective);
+    return staged_leaves(pieces, parity, bytes_of(chunk.size(), collective.item_bytes), 0);
+  }
+  std::vector<TreeLeaf> leaves;
+  for (const Piece& piece : pieces) {
+    const std::byte* data = segment_->region(piece.rank) + announcement(piece.rank, collective).offset +
+                            bytes_of(chunk.begin, collective.item_bytes);
+    leaves.push_back({data + static_cast<std::size_t>(piece.row) * collective.bytes, piece.span});
+  }
+  return leaves;
+}
+
+ElementRange ShmBackend::slice(std::int64_t numel, std::size_t item_bytes, int rank) const {
   const std::int64_t line = std::max<std::int64_t>(kLine / static_cast<std::int64_t>(item_bytes), 1);
   const std::int64_t lines = (numel + line - 1) / line;
   const std::int64_t share = (lines + world_.size - 1) / world_.size * line;
@@ -107,73 +144,99 @@ ShmBackend::Range ShmBackend::slice(std::int64_t numel, std::size_t item_bytes, 
 }
 
 void ShmBackend::reduce_in_place(const Collective& collective, const std::vector<Piece>& pieces) {
-  const Range mine = slice(collective.what.numel, collective.item_bytes, world_.rank);
-  const std::size_t at = static_cast<std::size_t>(mine.begin) * collective.item_bytes;
+  const bool for_all = collective.what.kind == Kind::kAllReduce;
+  const ElementRange mine = for_all ? slice(collective.what.numel, collective.item_bytes, world_.rank)
+                                    : result_range(collective.what, world_.size, world_.rank);
+  const std::size_t at = bytes_of(mine.begin, collective.item_bytes);
   std::vector<TreeLeaf> leaves;
   std::vector<std::byte*> destinations;
   for (const Piece& piece : pieces) {
     std::byte* data = segment_->region(piece.rank) + announcement(piece.rank, collective).offset + at;
-    if (piece.row == 0) destinations.push_back(data);
+    if (for_all && piece.row == 0) destinations.push_back(data);
     leaves.push_back({data + static_cast<std::size_t>(piece.row) * collective.bytes, piece.span});
   }
-  tree_reduce(reduction(collective), leaves, destinations, mine.end - mine.begin);
+  if (!for_all) destinations.push_back(collective.output);
+  if (mine.size() > 0) tree_reduce(reduction(collective), leaves, destinations, mine.size());
   barrier_.meet(collective);
 }
 
 void ShmBackend::reduce_through_staging(const Collective& collective, const std::vector<Piece>& pieces) {
   const auto item = collective.item_bytes;
-  const auto rows = static_cast<std::size_t>(most_rows(pieces));
-  const auto chunk = static_cast<std::int64_t>(kStagingBytes / item / rows);
-  for (std::int64_t begin = 0; begin < collective.what.numel; begin += chunk) {
-    const std::int64_t count = std::min(chunk, collective.what.numel - begin);
-    const std::size_t bytes = static_cast<std::size_t>(count) * item;
+  const bool for_all = collective.what.kind == Kind::kAllReduce;
+  const auto chunk_size = static_cast<std::int64_t>(kStagingBytes / item / static_cast<std::size_t>(most_rows(pieces)));
+  const ElementRange result = result_range(collective.what, world_.size, world_.rank);
+  for (std::int64_t begin = 0; begin < collective.what.numel; begin += chunk_size) {
+    const ElementRange chunk{begin, std::min(begin + chunk_size, collective.what.numel)};
     const std::uint64_t parity = staging_uses_++;
-    std::byte* data = collective.data + static_cast<std::size_t>(begin) * item;
-    for (std::size_t row = 0; row < static_cast<std::size_t>(collective.rows); ++row) {
-      std::memcpy(segment_->staging(world_.rank, parity) + row * bytes, data + row * collective.bytes, bytes);
-    }
+    std::byte* staging = segment_->staging(world_.rank, parity);
+    copy_rows(collective, chunk, staging);
     barrier_.meet(collective);
-    const Range mine = slice(count, item, world_.rank);
-    const auto at = static_cast<std::size_t>(mine.begin) * item;
-    std::vector<TreeLeaf> leaves;
-    for (const Piece& piece : pieces) {
-      const std::size_t row = static_cast<std::size_t>(piece.row) * bytes;
-      leaves.push_back({segment_->staging(piece.rank, parity) + row + at, piece.span});
+    ElementRange mine = common_part(chunk, result);
+    if (for_all) {
+      const ElementRange part = slice(chunk.size(), item, world_.rank);
+      mine = {begin + part.begin, begin + part.end};
     }
-    tree_reduce(reduction(collective), leaves, {segment_->staging(world_.rank, parity) + at, data + at},
-                mine.end - mine.begin);
-    barrier_.meet(collective);
-    for (int rank = 0; rank < world_.size; ++rank) {
-      if (rank == world_.rank) continue;
-      const Range theirs = slice(count, item, rank);
-      const auto from = static_cast<std::size_t>(theirs.begin) * item;
-      std::memcpy(data + from, segment_->staging(rank, parity) + from,
-                  static_cast<std::size_t>(theirs.end - theirs.begin) * item);
+    const std::size_t at = bytes_of(mine.begin - begin, item);
+    std::vector<std::byte*> destinations = {collective.output + bytes_of(mine.begin - result.begin, item)};
+    if (for_all) destinations.push_back(staging + at);
+    if (mine.size() > 0) {
+      tree_reduce(reduction(collective), staged_leaves(pieces, parity, bytes_of(chunk.size(), item), at), destinations,
+                  mine.size());
     }
+    if (for_all) share_slices(collective, chunk, parity);
   }
 }
 
-void ShmBackend::broadcast(const Collective& collective) {
-  meet_and_compare(collective);
-  const int root = collective.what.root;
-  for (std::size_t begin = 0; begin < collective.bytes; begin += kStagingBytes) {
-    const std::size_t count = std::min(kStagingBytes, collective.bytes - begin);
-    std::byte* staging = segment_->staging(root, staging_uses_++);
-    if (root == world_.rank) std::memcpy(staging, collective.data + begin, count);
-    barrier_.meet(collective);
-    if (root != world_.rank) std::memcpy(collective.data + begin, staging, count);
+/// The other ranks' slices of a chunk, once all are combined.
+void ShmBackend::share_slices(const Collective& collective, ElementRange chunk, std::uint64_t parity) {
+  barrier_.meet(collective);
+  std::byte* output = collective.output + bytes_of(chunk.begin, collective.item_bytes);
+  for (int rank = 0; rank < world_.size; ++rank) {
+    if (rank == world_.rank) continue;
+    const ElementRange theirs = slice(chunk.size(), collective.item_bytes, rank);
+    const std::size_t from = bytes_of(theirs.begin, collective.item_bytes);
+    std::memcpy(output + from, segment_->staging(rank, parity) + from, bytes_of(theirs.size(), collective.item_bytes));
   }
 }
 
-void ShmBackend::all_gather(const Collective& collective) {
-  meet_and_compare(collective);
-  for (std::size_t begin = 0; begin < collective.bytes; begin += kStagingBytes) {
-    const std::size_t count = std::min(kStagingBytes, collective.bytes - begin);
+void ShmBackend::move(const Collective& collective) {
+  announce(collective, outbox_bytes(plan_of(collective, world_.size), world_.rank));
+  ShmBackend::meet(collective);
+  if (all_in_place(collective)) return move_in_place(collective);
+  move_through_staging(collective);
+}
+
+void ShmBackend::move_in_place(const Collective& collective) {
+  for (const Move& part : moves_to(plan_of(collective, world_.size), world_.rank)) {
+    const std::byte* source = part.from == world_.rank
+                                  ? collective.data
+                                  : segment_->region(part.from) + announcement(part.from, collective).offset;
+    if (source + part.offset == collective.output + part.place) continue;
+    std::memcpy(collective.output + part.place, source + part.offset, part.bytes);
+  }
+  barrier_.meet(collective);
+}
+
+void ShmBackend::move_through_staging(const Collective& collective) {
+  const MovePlan plan = plan_of(collective, world_.size);
+  const std::vector<Move> parts = moves_to(plan, world_.rank);
+  const std::size_t outbox = outbox_bytes(plan, world_.rank);
+  std::size_t longest = 0;
+  for (int rank = 0; rank < world_.size; ++rank) longest = std::max(longest, outbox_bytes(plan, rank));
+  for (std::size_t begin = 0; begin < longest; begin += kStagingBytes) {
     const std::uint64_t parity = staging_uses_++;
-    std::memcpy(segment_->staging(world_.rank, parity), collective.data + begin, count);
+    if (begin < outbox) {
+      std::memcpy(segment_->staging(world_.rank, parity), collective.data + begin,
+                  std::min(kStagingBytes, outbox - begin));
+    }
     barrier_.meet(collective);
-    for (int rank = 0; rank < world_.size; ++rank) {
-      std::memcpy(collective.outputs[static_cast<std::size_t>(rank)] + begin, segment_->staging(rank, parity), count);
+    for (const Move& part : parts) {
+      const std::size_t first = std::max(begin, part.offset);
+      const std::size_t last = std::min(begin + kStagingBytes, part.offset + part.bytes);
+      const bool is_there = collective.data + first == collective.output + part.place + (first - part.offset);
+      if (first >= last || (part.from == world_.rank && is_there)) continue;
+      std::memcpy(collective.output + part.place + (first - part.offset),
+                  segment_->staging(part.from, parity) + (first - begin), last - first);
     }
   }
 }

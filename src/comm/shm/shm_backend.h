@@ -28,37 +28,52 @@ class DeathWatch {
   std::thread thread_;
 };
 
-class ShmBackend final : public Backend {
+class ShmBackend : public Backend {
  public:
-  ShmBackend(ShmConnection connection, World world);
+  ShmBackend(ShmConnection connection, const World& world);
   std::string name() const override { return "shm"; }
-  void run(const Collective& collective) override;
+  std::unique_ptr<Runner> open_channel(int peer, bool sending) override;
   at::Tensor allocate_bucket(std::int64_t numel, c10::ScalarType dtype) override;
   void abort(const std::string& reason) noexcept override;
   void leave() noexcept override;
 
- private:
-  struct Range {
-    std::int64_t begin = 0;
-    std::int64_t end = 0;
-  };
-  [[nodiscard]] Range slice(std::int64_t numel, std::size_t item_bytes, int rank) const;
-  void announce(const Collective& collective);
-  void meet_and_compare(const Collective& collective);
+ protected:
+  void meet(const Collective& collective) override;
+  void reduce(const Collective& collective) override;
+  void move(const Collective& collective) override;
+  void note_finished(std::uint64_t sequence) noexcept override;
+
+  // For a backend that uses the segment for one step of a collective.
+  [[nodiscard]] Segment& segment() noexcept { return *segment_; }
+  [[nodiscard]] const World& world() const noexcept { return world_; }
+  [[nodiscard]] Barrier& barrier() noexcept { return barrier_; }
+  /// The ranks' rows of `chunk` as leaves, wherever they are: in place, or copied to staging (then all ranks meet).
+  [[nodiscard]] std::vector<TreeLeaf> leaves_of_chunk(const Collective& collective, const std::vector<Piece>& pieces,
+                                                      ElementRange chunk);
+  void announce(const Collective& collective, std::size_t bytes);
+  [[nodiscard]] Announcement& announcement(int rank, const Collective& collective);
   [[nodiscard]] bool all_in_place(const Collective& collective);
-  void all_reduce(const Collective& collective);
+  /// Elements of `numel` that this rank combines for all.
+  [[nodiscard]] ElementRange slice(std::int64_t numel, std::size_t item_bytes, int rank) const;
+
+ private:
   [[nodiscard]] Reduction reduction(const Collective& collective) const;
+  void copy_rows(const Collective& collective, ElementRange chunk, std::byte* staging) const;
+  [[nodiscard]] std::vector<TreeLeaf> staged_leaves(const std::vector<Piece>& pieces, std::uint64_t parity,
+                                                    std::size_t row_bytes, std::size_t at);
+
   void reduce_in_one_pass(const Collective& collective, const std::vector<Piece>& pieces);
   void reduce_in_place(const Collective& collective, const std::vector<Piece>& pieces);
   void reduce_through_staging(const Collective& collective, const std::vector<Piece>& pieces);
-  void broadcast(const Collective& collective);
-  void all_gather(const Collective& collective);
-  [[nodiscard]] Announcement& announcement(int rank, const Collective& collective);
+  void share_slices(const Collective& collective, ElementRange chunk, std::uint64_t parity);
+  void move_in_place(const Collective& collective);
+  void move_through_staging(const Collective& collective);
 
   std::shared_ptr<Segment> segment_;
   World world_;
   Barrier barrier_;
-  std::uint64_t staging_uses_ = 0;  ///< its parity says which half of the staging areas is next
+  std::uint64_t staging_uses_ = 0;   ///< its parity says which half of the staging areas is next
+  std::vector<Piece> plain_pieces_;  ///< of every reduction without replicas
   DeathWatch watch_;
 };
 

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small values between ranks: whatever nlohmann::json can hold (numbers, strings, vectors, maps, and a user's types
+// with to_json and from_json). For settings, counts and names; data go as tensors.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+
+namespace lockstep {
+
+/// Everybody's bytes, by rank.
+/// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
+[[nodiscard]] std::vector<std::string> all_gather_bytes(ProcessGroup& group, const std::string& mine);
+
+/// The bytes of `root`; the others' are ignored.
+/// Collective: yes.  Blocks: yes.  Throws: as Work::wait; UsageError for no such root.
+[[nodiscard]] std::string broadcast_bytes(ProcessGroup& group, const std::string& mine, int root);
+
+namespace comm {
+
+// CBOR keeps every bit of a double, which JSON's text does not for not-a-number.
+template <class Value>
+std::string pack_object(const Value& value) {
+  std::string bytes;
+  nlohmann::json::to_cbor(nlohmann::json(value), bytes);
+  return bytes;
+}
+
+template <class Value>
+Value unpack_object(const std::string& bytes) {
+  return nlohmann::json::from_cbor(bytes).template get<Value>();
+}
+
+}  // namespace comm
+
+/// Everybody's value, by rank.
+/// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
+/// Example: auto counts = lockstep::all_gather_object(job.group(), dataset.size());
+template <class Value>
+[[nodiscard]] std::vector<Value> all_gather_object(ProcessGroup& group, const Value& mine) {
+  std::vector<Value> values;
+  for (const std::string& bytes : all_gather_bytes(group, comm::pack_object(mine))) {
+    values.push_back(comm::unpack_object<Value>(bytes));
+  }
+  return values;
+}
+
+/// The value of `root`.
+/// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
+template <class Value>
+[[nodiscard]] Value broadcast_object(ProcessGroup& group, const Value& mine, int root) {
+  return comm::unpack_object<Value>(broadcast_bytes(group, comm::pack_object(mine), root));
+}
+
+/// Everybody's value at `root`; nothing elsewhere.
+/// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
+template <class Value>
+[[nodiscard]] std::vector<Value> gather_object(ProcessGroup& group, const Value& mine, int root) {
+  std::vector<Value> values = all_gather_object(group, mine);
+  if (group.rank() != root) values.clear();
+  return values;
+}
+
+/// values[rank] of `root`, which has one for each rank; the others' are ignored.
+/// Collective: yes.  Blocks: yes.  Throws: UsageError where `root` has another number of values; as Work::wait.
+template <class Value>
+[[nodiscard]] Value scatter_object(ProcessGroup& group, const std::vector<Value>& values, int root) {
+  return broadcast_object(group, values, root).at(static_cast<std::size_t>(group.rank()));
+}
+
+}  // namespace lockstep
