@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/comm/tree_sum.h"
 #include "lockstep/tensor/flat_layout.h"
@@ -75,14 +76,29 @@ Buckets::Buckets(const NamedTensors& parameters, std::vector<std::vector<std::si
     }
     bucket.members = std::move(members);
     buckets_.push_back(std::move(bucket));
+    if (layout_.hook) show_to_hook(flat, buckets_.size() == plan.size(), group);
   }
   restart();
 }
 
+void Buckets::show_to_hook(tensor::FlatLayout flat, bool is_last, ProcessGroup& group) {
+  Bucket& bucket = buckets_.back();
+  std::vector<at::Tensor> gradients;
+  for (int local = 0; local < layout_.block.size(); ++local) {
+    gradients.push_back(layout_.has_rows() ? bucket.buffer[local] : bucket.buffer);
+  }
+  const GradBucket::Place place{.index = static_cast<int>(buckets_.size()) - 1,
+                                .is_last = is_last,
+                                .replicas = layout_.has_rows() ? layout_.replicas : layout_.world,
+                                .block = layout_.block,
+                                .exact = layout_.exact};
+  bucket.seen_by_hook.emplace(place, std::move(flat), std::move(gradients), group);
+}
+
 void Buckets::allocate(Bucket& bucket, const at::Tensor& any, std::int64_t numel, ProcessGroup& group) const {
-  const bool wide = layout_.has_rows() && is_narrow(any.scalar_type());
+  const bool wide = layout_.has_rows() && !layout_.hook && is_narrow(any.scalar_type());
   const at::ScalarType dtype = wide ? at::kFloat : any.scalar_type();
-  const std::int64_t rows = layout_.has_rows() ? most_rows(folds_) : 1;
+  const std::int64_t rows = layout_.hook ? layout_.block.size() : layout_.has_rows() ? most_rows(folds_) : 1;
   bucket.buffer = any.device().is_cpu() ? group.allocate_bucket(rows * numel, dtype)
                                         : at::zeros({rows * numel}, any.options().dtype(dtype).requires_grad(false));
   if (wide) bucket.narrow = at::zeros({numel}, any.options().requires_grad(false));
@@ -101,6 +117,10 @@ bool Buckets::has_plan(const std::vector<std::vector<std::size_t>>& plan) const 
 
 void Buckets::fold(std::size_t parameter, std::size_t local, const at::Tensor& gradient) {
   const std::vector<at::Tensor>& rows = rows_[parameter];
+  if (layout_.hook) {
+    rows[local].copy_(gradient);
+    return;
+  }
   const FoldStep& step = folds_[local];
   const at::Tensor& place = rows[step.first];
   // Alone on one rank the last replica completes the mean; else all_reduce divides.
@@ -123,27 +143,47 @@ void Buckets::fold(std::size_t parameter, std::size_t local, const at::Tensor& g
 }
 
 void Buckets::restart() {
-  works_.clear();
+  stages_.clear();
   missing_.clear();
   for (const Bucket& bucket : buckets_) missing_.push_back(bucket.members.size());
 }
 
 void Buckets::arrived(std::size_t parameter, ProcessGroup& group) {
   --missing_[bucket_of_[parameter]];
-  const ReduceOptions options{.op = ReduceOp::kMean, .replicas = layout_.replicas, .exact = layout_.exact};
-  while (works_.size() < buckets_.size() && missing_[works_.size()] == 0) {
-    works_.push_back(layout_.world == 1 ? Work{} : group.all_reduce(buckets_[works_.size()].published, options));
+  while (stages_.size() < buckets_.size() && missing_[stages_.size()] == 0) {
+    stages_.push_back(start(buckets_[stages_.size()], group));
   }
+}
+
+HookStage Buckets::start(Bucket& bucket, ProcessGroup& group) const {
+  if (layout_.hook) {
+    const at::NoGradGuard no_grad;
+    return layout_.hook(*bucket.seen_by_hook);
+  }
+  if (layout_.world == 1) return {};  // the last fold has completed the mean
+  return {.works = {group.all_reduce(bucket.published,
+                                     {.op = ReduceOp::kMean, .replicas = layout_.replicas, .exact = layout_.exact})}};
 }
 
 void Buckets::wait() {
   const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < works_.size(); ++i) {
-    works_[i].wait();
+  // Stage by stage over all buckets: the next stages of all are under way before the first one's is waited for.
+  for (bool more = true; more;) {
+    more = false;
+    for (HookStage& stage : stages_) {
+      for (Work& work : stage.works) work.wait();
+      stage.works.clear();
+      if (const auto then = std::exchange(stage.then, nullptr)) {
+        stage = then();
+        more = true;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
     const Bucket& bucket = buckets_[i];
     if (bucket.narrow.defined()) bucket.narrow.copy_(bucket.buffer[0]);
   }
-  works_.clear();
+  stages_.clear();
 }
 
 }  // namespace lockstep::parallel

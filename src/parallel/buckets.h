@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/replicas.h"
 #include "lockstep/comm/work.h"
+#include "lockstep/parallel/communication_hook.h"
 #include "lockstep/tensor/named_tensors.h"
 
 namespace lockstep::parallel {
@@ -18,8 +20,9 @@ struct ReplicaLayout {
   ReplicaSpan block;  ///< those of this rank
   int world = 1;
   bool exact = true;
+  CommunicationHook hook = nullptr;
 
-  /// Several replicas on some rank: partial sums have rows of their own.
+  /// Several replicas on some rank: partial sums, or with a hook the gradients of each replica, have rows of their own.
   [[nodiscard]] bool has_rows() const noexcept { return replicas != 0; }
 };
 
@@ -39,6 +42,7 @@ struct Bucket {
   at::Tensor buffer = {};     ///< flat; with rows: [rows, elements], in float32 where the parameters are narrower
   at::Tensor published = {};  ///< the part that is reduced; its first row receives the result
   at::Tensor narrow = {};     ///< the result in the parameters' own type, where that is not the buffer's
+  std::optional<GradBucket> seen_by_hook = {};
 };
 
 /// All buckets of a model. Views have the parameters' own strides.
@@ -55,23 +59,26 @@ class Buckets {
   [[nodiscard]] const at::Tensor& view(std::size_t parameter) const { return views_[parameter]; }
   [[nodiscard]] bool has_plan(const std::vector<std::vector<std::size_t>>& plan) const;
 
-  /// Adds the gradient of the block's `local`-th replica to its partial sum, in tree order.
+  /// Adds the gradient of the block's `local`-th replica to its partial sum, in tree order; with a hook puts it into
+  /// its row.
   void fold(std::size_t parameter, std::size_t local, const at::Tensor& gradient);
 
   /// Forgets what arrived: a new backward begins.
   void restart();
-  /// `parameter`'s gradient is complete on this rank; starts the all_reduce (mean) of each bucket that is full, in
-  /// bucket order.
+  /// `parameter`'s gradient is complete on this rank; starts the all_reduce (mean), or the hook, of each bucket that is
+  /// full, in bucket order.
   void arrived(std::size_t parameter, ProcessGroup& group);
   /// How many buckets are being reduced, or are so already.
-  [[nodiscard]] std::size_t started() const { return works_.size(); }
+  [[nodiscard]] std::size_t started() const { return stages_.size(); }
   /// True when some bucket is being reduced and some is not yet.
-  [[nodiscard]] bool is_halfway() const { return !works_.empty() && works_.size() < buckets_.size(); }
+  [[nodiscard]] bool is_halfway() const { return !stages_.empty() && stages_.size() < buckets_.size(); }
   /// Waits until every bucket is reduced; all gradients must have arrived.
   void wait();
 
  private:
   void allocate(Bucket& bucket, const at::Tensor& any, std::int64_t numel, ProcessGroup& group) const;
+  void show_to_hook(tensor::FlatLayout flat, bool is_last, ProcessGroup& group);
+  [[nodiscard]] HookStage start(Bucket& bucket, ProcessGroup& group) const;
 
   ReplicaLayout layout_;
   std::vector<FoldStep> folds_;
@@ -80,7 +87,7 @@ class Buckets {
   std::vector<std::vector<at::Tensor>> rows_;  ///< by parameter: its place in each row of the buffer
   std::vector<std::size_t> bucket_of_;         ///< by parameter
   std::vector<std::size_t> missing_;           ///< by bucket
-  std::vector<Work> works_;                    ///< of the first works_.size() buckets
+  std::vector<HookStage> stages_;              ///< of the buckets that are being reduced, the first of all()
 };
 
 }  // namespace lockstep::parallel

@@ -66,7 +66,17 @@ void Gradients::keep(std::size_t index) {
 
 void Gradients::contribute(std::size_t index, int local) {
   bring(index, local);
-  if (is_last(local)) buckets_.arrived(index, group_);
+  if (is_last(local)) arrived(index);
+}
+
+/// Other ranks wait for what a hook that fails was to start.
+void Gradients::arrived(std::size_t index) {
+  try {
+    buckets_.arrived(index, group_);
+  } catch (const std::exception& error) {
+    if (layout_.world > 1) group_.abort(error.what());
+    throw;
+  }
 }
 
 void Gradients::contribute_unused(std::size_t index, int local) {
@@ -77,7 +87,7 @@ void Gradients::contribute_unused(std::size_t index, int local) {
   if (!is_last(local)) return;
   grad(index) = unused.grad;
   unused_.push_back(std::move(unused));
-  buckets_.arrived(index, group_);
+  arrived(index);
 }
 
 /// Copies grad() into the bucket; from then on it is the bucket's view, where it is to be one.

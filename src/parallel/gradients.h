@@ -19,8 +19,8 @@ class Gradients {
   /// `parameters`: those that require a gradient.
   Gradients(NamedTensors parameters, ProcessGroup& group, const DdpOptions& options, const ReplicaLayout& layout);
 
-  /// False for one replica on one rank: gradients stay where autograd puts them.
-  [[nodiscard]] bool has_buckets() const { return layout_.world > 1 || layout_.has_rows(); }
+  /// False for one replica on one rank, without a hook: gradients stay where autograd puts them.
+  [[nodiscard]] bool has_buckets() const { return layout_.world > 1 || layout_.has_rows() || layout_.hook; }
   [[nodiscard]] const NamedTensors& parameters() const { return parameters_; }
   [[nodiscard]] std::size_t size() const { return parameters_.size(); }
   [[nodiscard]] const std::string& name(std::size_t index) const { return parameters_[index].first; }
@@ -54,6 +54,7 @@ class Gradients {
   [[nodiscard]] bool is_last(int local) const { return local + 1 == layout_.block.size(); }
   [[nodiscard]] std::vector<std::vector<std::size_t>> plan(const std::vector<std::size_t>& order) const;
   void bring(std::size_t index, int local);
+  void arrived(std::size_t index);
   void copy_out(std::size_t index);
 
   NamedTensors parameters_;

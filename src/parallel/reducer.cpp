@@ -27,11 +27,12 @@ ReplicaLayout layout_of(const ProcessGroup& group, const DdpOptions& options) {
                      fmt::format("start at most {} ranks", replicas));
   }
   // One replica per rank needs no rows, unless the backend is to be told that any order will do.
-  const bool rows = replicas != world || (!options.exact && world > 1);
+  const bool rows = replicas != world || (!options.exact && world > 1 && !options.hook);
   return {.replicas = rows ? replicas : 0,
           .block = replicas_of_rank(group.rank(), world, replicas),
           .world = world,
-          .exact = options.exact};
+          .exact = options.exact,
+          .hook = options.hook};
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <functional>
 
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/power_sgd.h"
 #include "support/recomputed.h"
 #include "support/run_ranks.h"
 #include "tensor/golden.h"
@@ -27,8 +28,9 @@ using Json = nlohmann::json;
 at::Tensor wave(int seed, at::IntArrayRef shape) {
   const at::Tensor tensor = at::empty(shape, at::kFloat);
   auto* values = tensor.data_ptr<float>();
-  for (std::int64_t i = 0; i < tensor.numel(); ++i) {
-    values[i] = static_cast<float>(0.5 * std::sin(0.3 + 1.7 * static_cast<double>(i) + 37 * seed));
+  for (std::int64_t index = 0; index < tensor.numel(); ++index) {
+    const auto i = static_cast<double>(index);
+    values[index] = static_cast<float>(0.5 * std::sin(0.3 + 37 * seed + 1.7 * i + 0.9 * i * i));
   }
   return tensor;
 }
@@ -178,6 +180,46 @@ RANKS_TEST(DdpGolden, BroadcastBuffers, 2) {
     const Json& expected = steps[static_cast<std::size_t>(step)];
     expect_near(model.module().norm->running_mean, expected.at("mean"), "mean");
     expect_near(model.module().norm->running_var, expected.at("var"), "variance");
+  }
+}
+
+RANKS_TEST(DdpGolden, Float16Hook, 2) {
+  DistributedDataParallel model(filled<Plain>(), job, {.hook = hooks::fp16_compress()});
+  const Json steps = golden("fp16", job);
+  for (int step = 0; step < 2; ++step) {
+    model.module().zero_grad(/*set_to_none=*/true);
+    backward(model(batch(step, job)));
+    expect_gradients(model, steps[static_cast<std::size_t>(step)], "step " + std::to_string(step), 2e-3);
+  }
+}
+
+struct Wide : torch::nn::Module {
+  Wide() {
+    register_module("fc", fc);
+    register_module("head", head);
+  }
+  at::Tensor forward(const at::Tensor& x) { return head(fc(x).tanh()); }
+  torch::nn::Linear fc{12, 16};
+  torch::nn::Linear head{torch::nn::LinearOptions(16, 10).bias(false)};
+};
+
+RANKS_TEST(DdpGolden, PowerSgdHook, 2) {
+  for (const int rank : {1, 4}) {
+    auto state = std::make_shared<PowerSgd>(PowerSgdOptions{.rank = rank, .start_iter = 2, .min_compression_rate = 1});
+    DistributedDataParallel model(filled<Wide>(), job, {.hook = hooks::power_sgd(state)});
+    const Json steps = golden("power_sgd_" + std::to_string(rank), job);
+    for (int step = 0; step < 5; ++step) {
+      if (step == 2) {  // PyTorch's random first Q, replaced by the script
+        EXPECT_EQ(state->iterations(), 2);
+        state->load_state_dict({{"iterations", std::int64_t{2}},
+                                {"q.head.weight", wave(7, {16, rank})},
+                                {"q.fc.weight", wave(8, {12, rank})}});
+      }
+      model.module().zero_grad(/*set_to_none=*/true);
+      backward(model(wave(100 * step + job.rank() + 1, {9, 12})));
+      expect_gradients(model, steps[static_cast<std::size_t>(step)],
+                       "rank " + std::to_string(rank) + ", step " + std::to_string(step), 1e-3);
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/parallel/communication_hook.h"
 #include "lockstep/parallel/visit_tensors.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/state_dict.h"
@@ -34,6 +35,7 @@ struct DdpOptions {
                                         ///< several recomputed (checkpointed) segments may share one, and some may be
                                         ///< unused. The first step reduces nothing before its backward has ended
   bool gradient_as_bucket_view = true;  ///< grad() is a view of its bucket; false: a tensor of its own, copied twice
+  CommunicationHook hook = nullptr;     ///< in place of the plain mean: hooks::bf16_compress(), a lambda, ...
   // How fast it is
   std::optional<std::int64_t> first_bucket_bytes = {};  ///< small, so that the first reduction starts early; unset:
                                                         ///< 1 MiB where bucket_bytes is unset too, else bucket_bytes

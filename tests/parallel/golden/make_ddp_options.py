@@ -25,7 +25,7 @@ WORLD = 2
 
 def wave(seed, *shape):
     count = math.prod(shape)
-    return torch.tensor([0.5 * math.sin(0.3 + 1.7 * i + 37 * seed) for i in range(count)]).reshape(shape)
+    return torch.tensor([0.5 * math.sin(0.3 + 37 * seed + 1.7 * i + 0.9 * i * i) for i in range(count)]).reshape(shape)
 
 
 def fill(net):

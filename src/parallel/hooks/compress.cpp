@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients in 16 bits on their way.
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include "lockstep/parallel/communication_hook.h"
+
+namespace lockstep::hooks {
+namespace {
+
+CommunicationHook compress(at::ScalarType dtype) {
+  return [dtype](GradBucket& bucket) -> HookStage {
+    std::vector<at::Tensor> values;
+    for (int local = 0; local < bucket.block().size(); ++local) {
+      // Divided before the sum, as in PyTorch: float16 could overflow.
+      values.push_back(bucket.gradient(local).to(dtype, /*non_blocking=*/false, /*copy=*/true).div_(bucket.divisor()));
+    }
+    ReplicaSum sum = bucket.all_reduce(values);
+    return {.works = {sum.work}, .then = [&bucket, sum] {
+              bucket.result().copy_(sum.value());
+              return HookStage{};
+            }};
+  };
+}
+
+}  // namespace
+
+CommunicationHook bf16_compress() { return compress(at::kBFloat16); }
+CommunicationHook fp16_compress() { return compress(at::kHalf); }
+
+}  // namespace lockstep::hooks
