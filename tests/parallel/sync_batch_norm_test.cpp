@@ -12,7 +12,6 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 
-#include "comm/groups.h"
 #include "lockstep/base/error.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/optim/autocast.h"
@@ -109,7 +108,7 @@ void expect_same_gradients(const Module& a, const Module& b, const std::string& 
 }
 
 void compare_with_one_rank(Job& job, int batches, Amp amp) {
-  const auto local = comm::make_local_group();
+  const auto local = job.group().split(job.rank());  // of this rank alone
   Model here(job.group());
   Model alone(*local);
   for (int step = 0; step < 3; ++step) {  // the second has rebuilt buckets
@@ -244,12 +243,13 @@ RANKS_TEST(SyncBatchNorm, AnErrorInOneReplicasBackwardEndsTheOthersAndTheirThrea
 }
 
 TEST(SyncBatchNorm, NamesTheLayerThatCannotBeSynced) {
-  const auto group = comm::make_local_group();
+  const char* program = "test";
+  const Job job = init(1, &program);
   torch::nn::Sequential inner(nn::BatchNorm2d(3), torch::nn::BatchNorm2d(3));
   torch::nn::Module outer;
   outer.register_module("features", inner);
   try {
-    sync_batch_norm(outer, *group);
+    sync_batch_norm(outer, job);
     ADD_FAILURE() << "accepted";
   } catch (const UsageError& error) {
     EXPECT_EQ(error.message(), "'features.1' is a torch::nn::BatchNorm2d, whose statistics cannot be synced");

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// ZeroRedundancyOptimizer: an optimizer whose state is spread over the ranks (ZeRO stage 1). Design:
+// docs/design/zero.md.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/optim/adamw.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+
+namespace lockstep {
+
+/// Each rank keeps the optimizer's state for its part of the parameters only, about 1 / world size of it, updates that
+/// part, and all ranks gather the parts. The parameters have the bits that the optimizer alone would give them.
+///
+/// 1. Construction moves the parameters into flat memory, of which each tensor becomes a view: the tensors stay the
+/// same
+///    objects, and whoever kept a data pointer has an old one.
+/// 2. After backward every rank has all gradients (DistributedDataParallel sees to that); step() uses its part.
+/// 3. A checkpoint does not depend on the number of ranks: consolidate_state_dict() on every rank, then state_dict() on
+///    rank 0 is that of the optimizer alone; load_state_dict() takes it, with or without ZeRO, on any number of ranks.
+///
+/// Collective: step(), consolidate_state_dict(), grad_norm(): every rank, in the same order.
+/// Lifetime:   the group outlives it.
+/// Throws:     UsageError for a parameter whose memory was replaced after construction, or that is not dense.
+/// Source:     Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020.
+/// Example:    lockstep::ZeroRedundancyOptimizer optimizer{model, job, lockstep::AdamWOptions{.lr = 6e-4}};
+class ZeroRedundancyOptimizer final : public Optimizer {
+ public:
+  /// Makes the optimizer of this rank from its parts of the parameters: one-dimensional, under the parameters' names,
+  /// of no elements where a parameter is another rank's.
+  using Make = std::function<std::unique_ptr<Optimizer>(NamedTensors parts)>;
+
+  /// An AdamW over `model`: as AdamW's own constructor.
+  template <class Model>
+  requires(!std::is_same_v<std::remove_cvref_t<Model>, NamedTensors>)
+      ZeroRedundancyOptimizer(Model& model, ProcessGroup& group, const AdamWOptions& options = {})
+      : ZeroRedundancyOptimizer(named_parameters_of(model), group, [&](NamedTensors parts) {
+          return std::make_unique<AdamW>(std::move(parts), options);
+        }) {}
+  template <class Model, parallel::HasGroup Job>
+  ZeroRedundancyOptimizer(Model& model, Job& job, const AdamWOptions& options = {})
+      : ZeroRedundancyOptimizer(model, static_cast<ProcessGroup&>(job.group()), options) {}
+
+  /// Any other optimizer.
+  ZeroRedundancyOptimizer(NamedTensors parameters, ProcessGroup& group, const Make& make);
+  ~ZeroRedundancyOptimizer() override;
+  ZeroRedundancyOptimizer(ZeroRedundancyOptimizer&&) noexcept;
+  ZeroRedundancyOptimizer& operator=(ZeroRedundancyOptimizer&&) noexcept;
+
+  /// Updates this rank's part and gathers all others'. Blocks: yes.
+  void step(double grad_scale = 1.0) override;
+  void set_lr(double lr) override;
+  [[nodiscard]] double lr() const override;
+  [[nodiscard]] std::int64_t steps() const override;
+  [[nodiscard]] const NamedTensors& parameters() const override;
+
+  /// Gathers the whole state at rank 0, where it takes its full memory until the next step(). Blocks: yes.
+  void consolidate_state_dict() override;
+  /// What was consolidated.
+  /// Throws: UsageError on other ranks than 0, and where a step came after consolidate_state_dict() or none was called.
+  [[nodiscard]] StateDict state_dict() const override;
+  /// Takes this rank's part of a whole state. Collective: no; load the same on every rank.
+  /// Throws: DataError as the optimizer alone; nothing is loaded then.
+  void load_state_dict(const StateDict& state) override;
+
+  /// The optimizer of this rank's part, which holds all of the state that this rank has.
+  [[nodiscard]] const Optimizer& local() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

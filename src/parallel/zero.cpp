@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// The optimizer of one rank's part, and the gathering of what it changed.
+#include "lockstep/parallel/zero.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/trace.h"
+#include "parallel/zero_layout.h"
+
+namespace lockstep {
+
+using parallel::ZeroGroup;
+using parallel::ZeroLayout;
+
+class ZeroRedundancyOptimizer::Impl {
+ public:
+  Impl(NamedTensors parameters, ProcessGroup& group, const Make& make)
+      : parameters_(tensor::without_repeats(std::move(parameters))),
+        group_(&group),
+        layout_(parameters_, group.world_size(), group.rank()) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      parts_.emplace_back(parameters_[i].first, layout_.own_part(i));
+      index_of_[parameters_[i].first] = i;
+    }
+    local_ = make(parts_);
+  }
+
+  void step(double grad_scale) {
+    whole_.reset();
+    hand_gradients_over();
+    local_->step(grad_scale);
+    for (const auto& part : parts_) part.second.mutable_grad().reset();
+    gather_parameters();
+  }
+
+  void consolidate();
+  [[nodiscard]] StateDict state_dict() const;
+  void load(const StateDict& state);
+
+  [[nodiscard]] const NamedTensors& parameters() const { return parameters_; }
+  [[nodiscard]] Optimizer& local() const { return *local_; }
+
+ private:
+  void hand_gradients_over();
+  void gather_parameters();
+  [[nodiscard]] StateDict own_part_of(const StateDict& state) const;
+  [[nodiscard]] std::optional<std::size_t> parameter_of(const std::string& entry) const;
+  void gather_kind(const std::string& kind, const NamedTensors& entries, StateDict& whole) const;
+
+  NamedTensors parameters_;
+  ProcessGroup* group_;
+  ZeroLayout layout_;
+  NamedTensors parts_;  ///< by parameter: this rank's part of it
+  std::map<std::string, std::size_t> index_of_;
+  std::unique_ptr<Optimizer> local_;
+  std::optional<StateDict> whole_;  ///< consolidated, on rank 0
+};
+
+void ZeroRedundancyOptimizer::Impl::hand_gradients_over() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& [name, value] = parameters_[i];
+    if (!layout_.is_in_place(value, i)) {
+      throw UsageError(
+          fmt::format("the memory of parameter '{}' was replaced after ZeroRedundancyOptimizer took it", name),
+          "convert the model before, and copy values into parameters instead of replacing them");
+    }
+    const at::Tensor& grad = value.grad();
+    if (!grad.defined()) continue;
+    if (grad.is_sparse()) {
+      throw UsageError(
+          fmt::format("the gradient of '{}' is sparse, which ZeroRedundancyOptimizer does not take", name));
+    }
+    parts_[i].second.mutable_grad() = layout_.part_of(layout_.in_memory_order(grad, i), i);
+  }
+}
+
+void ZeroRedundancyOptimizer::Impl::gather_parameters() {
+  const trace::Span span({.name = "ZeroRedundancyOptimizer::gather"});
+  std::vector<Work> works;
+  for (const ZeroGroup& group : layout_.groups()) {
+    works.push_back(group_->all_gather_into(group.flat.narrow(0, group.own.begin, group.own.size()), group.flat));
+  }
+  for (Work& work : works) work.wait();
+}
+
+/// The parameter that "<parameter>.<kind>" is an entry of.
+std::optional<std::size_t> ZeroRedundancyOptimizer::Impl::parameter_of(const std::string& entry) const {
+  const auto dot = entry.rfind('.');
+  if (dot == std::string::npos) return std::nullopt;
+  const auto found = index_of_.find(entry.substr(0, dot));
+  return found == index_of_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void ZeroRedundancyOptimizer::Impl::consolidate() {
+  const at::NoGradGuard no_grad;
+  StateDict whole;
+  std::map<std::string, NamedTensors> kinds;  // the same on every rank: each has an entry for every parameter
+  for (const auto& [entry, value] : local_->state_dict()) {
+    const auto* tensor = std::get_if<at::Tensor>(&value);
+    if (tensor != nullptr && parameter_of(entry)) {
+      kinds[entry.substr(entry.rfind('.') + 1)].emplace_back(entry, *tensor);
+    } else {
+      whole.emplace(entry, value);
+    }
+  }
+  for (const auto& [kind, entries] : kinds) gather_kind(kind, entries, whole);
+  if (group_->rank() == 0) whole_ = std::move(whole);
+}
+
+/// Rank 0 gathers one kind of entry for all parameters.
+void ZeroRedundancyOptimizer::Impl::gather_kind(const std::string& kind, const NamedTensors& entries,
+                                                StateDict& whole) const {
+  std::map<std::size_t, at::Tensor> by_parameter;
+  for (const auto& [entry, value] : entries) by_parameter[*parameter_of(entry)] = value;
+  for (const ZeroGroup& group : layout_.groups()) {
+    // Equal blocks for all ranks: the last parts are shorter.
+    const std::int64_t block = shard_of(group.layout.numel, group_->world_size(), 0).size();
+    const auto dtype = by_parameter.at(group.members.front()).scalar_type();
+    const at::Tensor own = at::zeros({block}, group.flat.options().dtype(dtype));
+    for (const std::size_t index : group.members) {
+      const parallel::ZeroPart& part = layout_.parts()[index];
+      const std::int64_t begin = group.layout.slots[part.slot].offset + part.begin - group.own.begin;
+      if (part.length > 0) own.narrow(0, begin, part.length).copy_(by_parameter.at(index));
+    }
+    std::vector<at::Tensor> blocks;
+    group_->gather(own, blocks, 0).wait();
+    if (group_->rank() != 0) continue;
+    const at::Tensor flat = at::cat(blocks);
+    for (const std::size_t index : group.members) {
+      const auto& slot = group.layout.slots[layout_.parts()[index].slot];
+      whole.emplace(slot.name + "." + kind, tensor::flat_view(flat, slot));
+    }
+  }
+}
+
+StateDict ZeroRedundancyOptimizer::Impl::state_dict() const {
+  if (whole_) return *whole_;
+  throw UsageError(group_->rank() == 0 ? "the sharded optimizer's state was not consolidated since its last step"
+                                       : "only rank 0 has the whole state of a sharded optimizer",
+                   "call consolidate_state_dict() on every rank, then state_dict() on rank 0");
+}
+
+/// Throws DataError where a tensor is not of its parameter's shape.
+StateDict ZeroRedundancyOptimizer::Impl::own_part_of(const StateDict& state) const {
+  StateDict own = state;
+  for (auto& [entry, value] : own) {
+    auto* tensor = std::get_if<at::Tensor>(&value);
+    const auto index = parameter_of(entry);
+    if (tensor == nullptr || !index) continue;
+    const at::Tensor& parameter = parameters_[*index].second;
+    if (tensor->sizes() != parameter.sizes()) {
+      throw DataError(fmt::format("'{}' is [{}] in the saved state and [{}] here", entry,
+                                  fmt::join(tensor->sizes(), ", "), fmt::join(parameter.sizes(), ", ")),
+                      "is it of another model?");
+    }
+    value = layout_.part_of(layout_.in_memory_order(*tensor, *index), *index);
+  }
+  return own;
+}
+
+void ZeroRedundancyOptimizer::Impl::load(const StateDict& state) {
+  const at::NoGradGuard no_grad;
+  local_->load_state_dict(own_part_of(state));
+  whole_.reset();
+}
+
+ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(NamedTensors parameters, ProcessGroup& group, const Make& make)
+    : impl_(std::make_unique<Impl>(std::move(parameters), group, make)) {}
+ZeroRedundancyOptimizer::~ZeroRedundancyOptimizer() = default;
+ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(ZeroRedundancyOptimizer&&) noexcept = default;
+ZeroRedundancyOptimizer& ZeroRedundancyOptimizer::operator=(ZeroRedundancyOptimizer&&) noexcept = default;
+
+void ZeroRedundancyOptimizer::step(double grad_scale) { impl_->step(grad_scale); }
+void ZeroRedundancyOptimizer::set_lr(double lr) { impl_->local().set_lr(lr); }
+double ZeroRedundancyOptimizer::lr() const { return impl_->local().lr(); }
+std::int64_t ZeroRedundancyOptimizer::steps() const { return impl_->local().steps(); }
+const NamedTensors& ZeroRedundancyOptimizer::parameters() const { return impl_->parameters(); }
+void ZeroRedundancyOptimizer::consolidate_state_dict() { impl_->consolidate(); }
+StateDict ZeroRedundancyOptimizer::state_dict() const { return impl_->state_dict(); }
+void ZeroRedundancyOptimizer::load_state_dict(const StateDict& state) { impl_->load(state); }
+const Optimizer& ZeroRedundancyOptimizer::local() const { return impl_->local(); }
+
+}  // namespace lockstep

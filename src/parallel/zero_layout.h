@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which elements of which parameter are whose: the flat memory of all parameters, cut into one range for each rank.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/tensor/flat_layout.h"
+#include "lockstep/tensor/named_tensors.h"
+
+namespace lockstep::parallel {
+
+/// The parameters of one dtype and device in one flat tensor.
+struct ZeroGroup {
+  std::vector<std::size_t> members = {};  ///< indices of parameters
+  tensor::FlatLayout layout = {};
+  at::Tensor flat = {};
+  ElementRange own = {};  ///< this rank's
+};
+
+/// This rank's part of a parameter; may be empty.
+struct ZeroPart {
+  std::size_t group = 0;
+  std::size_t slot = 0;    ///< of the group's layout
+  std::int64_t begin = 0;  ///< in elements of the parameter's memory
+  std::int64_t length = 0;
+};
+
+class ZeroLayout {
+ public:
+  /// Moves the parameters' values into flat memory and makes the parameters views of it.
+  /// Throws: UsageError naming a parameter that is not dense.
+  ZeroLayout(const NamedTensors& parameters, int world, int rank);
+
+  [[nodiscard]] const std::vector<ZeroGroup>& groups() const { return groups_; }
+  /// By parameter.
+  [[nodiscard]] const std::vector<ZeroPart>& parts() const { return parts_; }
+
+  /// This rank's part of a tensor that has the memory order of parameter `index`: one dimension, the same memory.
+  [[nodiscard]] at::Tensor part_of(const at::Tensor& tensor, std::size_t index) const;
+  /// This rank's part of the parameter itself.
+  [[nodiscard]] at::Tensor own_part(std::size_t index) const;
+  /// `tensor` with the strides of parameter `index`: itself, or a copy.
+  [[nodiscard]] at::Tensor in_memory_order(const at::Tensor& tensor, std::size_t index) const;
+  /// True while the parameter is a view of its place.
+  [[nodiscard]] bool is_in_place(const at::Tensor& parameter, std::size_t index) const;
+
+ private:
+  [[nodiscard]] const tensor::FlatSlot& slot_of(std::size_t index) const;
+
+  std::vector<ZeroGroup> groups_;
+  std::vector<ZeroPart> parts_;
+};
+
+}  // namespace lockstep::parallel

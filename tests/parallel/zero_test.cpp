@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sharded AdamW against the whole one: the same bits in parameters, norm and checkpoints, a part of the memory.
+#include "lockstep/parallel/zero.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/optim/clip.h"
+#include "lockstep/tensor/random.h"
+#include "support/run_ranks.h"
+#include "support/tree_model.h"
+
+namespace lockstep {
+namespace {
+
+using ::lockstep::testing::current_test;
+using ::lockstep::testing::run_ranks;
+using ::testing::HasSubstr;
+
+/// Parameters of several layouts and types; one never has a gradient.
+NamedTensors make_parameters() {
+  const auto random = [](std::uint64_t seed, std::vector<std::int64_t> sizes) {
+    return at::randn(sizes, make_generator(seed));
+  };
+  NamedTensors items{{"conv.weight", random(1, {6, 5, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast)},
+                     {"conv.bias", random(2, {6})},
+                     {"head.weight", random(3, {70, 61}).t()},
+                     {"head.bias", random(4, {61})},
+                     {"head.scale", random(5, {})},
+                     {"unused", random(6, {33})},
+                     {"wide", random(7, {40}).to(at::kDouble)}};
+  for (auto& item : items) item.second.requires_grad_(true);
+  return items;
+}
+
+/// The same on every rank, as after a backward of DistributedDataParallel.
+void set_gradients(const NamedTensors& parameters, int step) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, value] = parameters[i];
+    if (name == "unused") continue;
+    if (name == "conv.bias" && step < 2) continue;  // fewer steps than the optimizer
+    auto generator = make_generator(static_cast<std::uint64_t>(1000 * step) + i);
+    const at::Tensor grad = at::randn(value.sizes(), generator).to(value.scalar_type());
+    // In the parameter's strides, as the buckets' views; one in another layout, as a user may set it.
+    const at::NoGradGuard no_grad;
+    value.mutable_grad() = name == "head.weight" ? grad : at::empty_like(value).copy_(grad);
+  }
+}
+
+AdamWOptions options() {
+  return {.lr = 1e-2, .weight_decay = 0.1, .no_decay = [](const std::string& name) { return name == "head.bias"; }};
+}
+
+struct Whole {
+  explicit Whole(NamedTensors given) : parameters(std::move(given)), optimizer(parameters, options()) {}
+  NamedTensors parameters;
+  AdamW optimizer;
+};
+
+ZeroRedundancyOptimizer sharded(const NamedTensors& parameters, ProcessGroup& group) {
+  return {parameters, group, [](NamedTensors parts) { return std::make_unique<AdamW>(std::move(parts), options()); }};
+}
+
+void step(Optimizer& optimizer, const NamedTensors& parameters, int number) {
+  set_gradients(parameters, number);
+  optimizer.set_lr(1e-2 / (number + 1));
+  optimizer.step(clip_factor(optimizer.grad_norm(), 1.0));
+  optimizer.zero_grad();
+}
+
+void expect_same(const NamedTensors& a, const NamedTensors& b, int number) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_TRUE(comm::same_bits(a[i].second.detach(), b[i].second.detach())) << a[i].first << " in step " << number;
+    EXPECT_EQ(a[i].second.strides(), b[i].second.strides()) << a[i].first;
+  }
+}
+
+void expect_same_state(const StateDict& a, const StateDict& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, value] : a) {
+    ASSERT_TRUE(b.contains(name)) << name;
+    if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
+      EXPECT_TRUE(comm::same_bits(*tensor, std::get<at::Tensor>(b.at(name)))) << name;
+    } else {
+      EXPECT_EQ(std::get<std::int64_t>(value), std::get<std::int64_t>(b.at(name))) << name;
+    }
+  }
+}
+
+class Worlds : public ::testing::TestWithParam<int> {};
+
+void compare_steps(Job& job) {
+  Whole whole(make_parameters());
+  NamedTensors parameters = make_parameters();
+  ZeroRedundancyOptimizer zero = sharded(parameters, job.group());
+  EXPECT_EQ(zero.parameters().size(), parameters.size());
+  for (int number = 0; number < 4; ++number) {
+    step(whole.optimizer, whole.parameters, number);
+    step(zero, parameters, number);
+    expect_same(parameters, whole.parameters, number);
+  }
+  EXPECT_EQ(zero.steps(), 4);
+  EXPECT_EQ(zero.lr(), 1e-2 / 4);
+  zero.consolidate_state_dict();
+  if (job.is_main()) expect_same_state(zero.state_dict(), whole.optimizer.state_dict());
+}
+
+/// From the whole optimizer's state into shards and on; and from the shards' into a whole one.
+void compare_states(Job& job) {
+  Whole whole(make_parameters());
+  for (int number = 0; number < 3; ++number) step(whole.optimizer, whole.parameters, number);
+  NamedTensors parameters;
+  for (const auto& [name, value] : whole.parameters) {
+    parameters.emplace_back(name, value.detach().clone().requires_grad_(true));
+  }
+  ZeroRedundancyOptimizer zero = sharded(parameters, job.group());
+  zero.load_state_dict(whole.optimizer.state_dict());
+  step(whole.optimizer, whole.parameters, 3);
+  step(zero, parameters, 3);
+  expect_same(parameters, whole.parameters, 3);
+  zero.consolidate_state_dict();
+  if (!job.is_main()) return;
+  Whole again(make_parameters());
+  again.optimizer.load_state_dict(zero.state_dict());
+  expect_same_state(again.optimizer.state_dict(), whole.optimizer.state_dict());
+}
+
+TEST_P(Worlds, StepsAndStatesHaveTheBitsOfTheOptimizerAlone) {
+  run_ranks(current_test(),
+            [](Job& job) {
+              compare_steps(job);
+              compare_states(job);
+            },
+            {.world = GetParam()});
+}
+INSTANTIATE_TEST_SUITE_P(OneToFour, Worlds, ::testing::Values(1, 2, 3, 4));
+
+std::int64_t bytes_of(const StateDict& state) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, value] : state) {
+    if (const auto* tensor = std::get_if<at::Tensor>(&value)) bytes += static_cast<std::int64_t>(tensor->nbytes());
+  }
+  return bytes;
+}
+
+RANKS_TEST(Zero, ARankHoldsItsPartOfTheStateOnly, 4) {
+  torch::nn::Linear net(100, 100);
+  const AdamW whole(*net);
+  const ZeroRedundancyOptimizer zero(*net, job);
+  const auto part = static_cast<double>(bytes_of(zero.local().state_dict()));
+  EXPECT_NEAR(part, static_cast<double>(bytes_of(whole.state_dict())) / 4, 2 * 4 * 16);  // padding to 64 bytes
+}
+
+RANKS_TEST(Zero, TrainsUnderDistributedDataParallel, 3) {
+  const auto make = [] {
+    seed_all(4);
+    return torch::nn::Linear(7, 5);
+  };
+  DistributedDataParallel plain(make(), job);
+  DistributedDataParallel model(make(), job);
+  AdamW whole(plain, {.lr = 0.1});
+  ZeroRedundancyOptimizer zero(model, job, AdamWOptions{.lr = 0.1});
+  for (int number = 0; number < 3; ++number) {
+    const at::Tensor x = at::randn({4, 7}, make_generator(static_cast<std::uint64_t>(10 * number + job.rank())));
+    plain(x).pow(2).sum().backward();
+    model(x).pow(2).sum().backward();
+    for (Optimizer* optimizer : std::initializer_list<Optimizer*>{&whole, &zero}) {
+      optimizer->step();
+      optimizer->zero_grad();
+    }
+    EXPECT_TRUE(comm::same_bits(model.module().weight.detach(), plain.module().weight.detach())) << number;
+    EXPECT_TRUE(comm::same_bits(model.module().bias.detach(), plain.module().bias.detach())) << number;
+  }
+}
+
+template <class Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
+}
+
+RANKS_TEST(Zero, TheStateIsRankZerosAfterConsolidatingAndUntilTheNextStep, 2) {
+  NamedTensors parameters = make_parameters();
+  ZeroRedundancyOptimizer zero = sharded(parameters, job.group());
+  const char* expected = job.is_main() ? "the sharded optimizer's state was not consolidated since its last step"
+                                       : "only rank 0 has the whole state of a sharded optimizer";
+  EXPECT_EQ(error_of([&] { (void)zero.state_dict(); }), expected);
+  zero.consolidate_state_dict();
+  EXPECT_TRUE(!job.is_main() || !zero.state_dict().empty());
+  step(zero, parameters, 0);
+  EXPECT_EQ(error_of([&] { (void)zero.state_dict(); }), expected);
+}
+
+RANKS_TEST(Zero, RefusesAStateThatDoesNotFit, 2) {
+  NamedTensors parameters = make_parameters();
+  ZeroRedundancyOptimizer zero = sharded(parameters, job.group());
+  const StateDict good = AdamW(make_parameters(), options()).state_dict();
+  StateDict state = good;
+  state["head.bias.exp_avg"] = at::zeros({60});
+  EXPECT_EQ(error_of([&] { zero.load_state_dict(state); }),
+            "'head.bias.exp_avg' is [60] in the saved state and [61] here");
+  state = good;
+  state.erase("conv.bias.exp_avg_sq");
+  EXPECT_THAT(error_of([&] { zero.load_state_dict(state); }), HasSubstr("lacks 'conv.bias.exp_avg_sq'"));
+  state = good;
+  state["no_such.exp_avg"] = at::zeros({61});
+  EXPECT_THAT(error_of([&] { zero.load_state_dict(state); }), HasSubstr("'no_such.exp_avg', which is unknown here"));
+  state = good;
+  state.erase("step");
+  EXPECT_THAT(error_of([&] { zero.load_state_dict(state); }), HasSubstr("no count 'step'"));
+  zero.load_state_dict(good);
+}
+
+RANKS_TEST(Zero, NamesAParameterWhoseMemoryWasReplaced, 2) {
+  torch::nn::Linear net(4, 3);
+  ZeroRedundancyOptimizer zero(*net, job);
+  net->bias.set_data(at::zeros({3}));
+  EXPECT_EQ(error_of([&] { zero.step(); }),
+            "the memory of parameter 'bias' was replaced after ZeroRedundancyOptimizer took it");
+}
+
+RANKS_TEST(Zero, WorksWithFewerElementsThanRanks, 3) {
+  NamedTensors parameters{{"only", at::zeros({1}).requires_grad_(true)}};
+  ZeroRedundancyOptimizer zero(parameters, job.group(),
+                               [](NamedTensors parts) { return std::make_unique<AdamW>(std::move(parts)); });
+  parameters[0].second.mutable_grad() = at::ones({1});
+  zero.step();
+  EXPECT_NE(parameters[0].second.item<float>(), 0);
+  zero.consolidate_state_dict();
+}
+
+}  // namespace
+}  // namespace lockstep
