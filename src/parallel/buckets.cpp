@@ -50,46 +50,55 @@ std::vector<FoldStep> fold_steps(const ReplicaLayout& layout) {
   return steps;
 }
 
-Buckets::Buckets(const NamedTensors& parameters, std::vector<std::vector<std::size_t>> plan,
+Buckets::Buckets(const TrainedParameters& parameters, std::vector<std::vector<std::size_t>> plan,
                  const ReplicaLayout& layout, ProcessGroup& group)
     : layout_(layout),
       folds_(layout.has_rows() ? fold_steps(layout) : std::vector<FoldStep>{}),
-      views_(parameters.size()),
-      rows_(parameters.size()),
-      bucket_of_(parameters.size()) {
+      views_(parameters.items.size()),
+      rows_(parameters.items.size()),
+      bucket_of_(parameters.items.size()) {
   for (auto& members : plan) {
-    NamedTensors items;
-    for (const std::size_t index : members) {
-      items.push_back(parameters[index]);
-      bucket_of_[index] = buckets_.size();
-    }
-    const at::Tensor& any = items.front().second;
-    const tensor::FlatLayout flat = tensor::flat_layout(items, any.scalar_type());
+    for (const std::size_t index : members) bucket_of_[index] = buckets_.size();
     Bucket bucket;
-    allocate(bucket, any, flat.numel, group);
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      const at::Tensor& result = bucket.narrow.defined() ? bucket.narrow : bucket.buffer.view({-1});
-      views_[members[i]] = tensor::flat_view(result, flat.slots[i]);
-      for (std::int64_t row = 0; layout.has_rows() && row < bucket.buffer.size(0); ++row) {
-        rows_[members[i]].push_back(tensor::flat_view(bucket.buffer[row], flat.slots[i]));
-      }
-    }
     bucket.members = std::move(members);
+    const std::size_t first = bucket.members.front();
+    if (parameters.sparse[first]) {
+      bucket.sparse.emplace(parameters.items[first].second, replicas(), layout.block);
+    } else {
+      fill(bucket, parameters.items, group);
+      if (layout.hook) hooked_.push_back(buckets_.size());
+    }
     buckets_.push_back(std::move(bucket));
-    if (layout_.hook) show_to_hook(flat, buckets_.size() == plan.size(), group);
   }
+  if (!hooked_.empty()) buckets_[hooked_.back()].seen_by_hook->set_last();
   restart();
 }
 
-void Buckets::show_to_hook(tensor::FlatLayout flat, bool is_last, ProcessGroup& group) {
-  Bucket& bucket = buckets_.back();
+/// Memory for the members' gradients, and their views of it.
+void Buckets::fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup& group) {
+  NamedTensors items;
+  for (const std::size_t index : bucket.members) items.push_back(parameters[index]);
+  const at::Tensor& any = items.front().second;
+  const tensor::FlatLayout flat = tensor::flat_layout(items, any.scalar_type());
+  allocate(bucket, any, flat.numel, group);
+  const at::Tensor& result = bucket.narrow.defined() ? bucket.narrow : bucket.buffer.view({-1});
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::size_t index = bucket.members[i];
+    views_[index] = tensor::flat_view(result, flat.slots[i]);
+    for (std::int64_t row = 0; layout_.has_rows() && row < bucket.buffer.size(0); ++row) {
+      rows_[index].push_back(tensor::flat_view(bucket.buffer[row], flat.slots[i]));
+    }
+  }
+  if (layout_.hook) show_to_hook(bucket, flat, group);
+}
+
+void Buckets::show_to_hook(Bucket& bucket, tensor::FlatLayout flat, ProcessGroup& group) const {
   std::vector<at::Tensor> gradients;
   for (int local = 0; local < layout_.block.size(); ++local) {
     gradients.push_back(layout_.has_rows() ? bucket.buffer[local] : bucket.buffer);
   }
-  const GradBucket::Place place{.index = static_cast<int>(buckets_.size()) - 1,
-                                .is_last = is_last,
-                                .replicas = layout_.has_rows() ? layout_.replicas : layout_.world,
+  const GradBucket::Place place{.index = static_cast<int>(hooked_.size()),
+                                .replicas = replicas(),
                                 .block = layout_.block,
                                 .exact = layout_.exact};
   bucket.seen_by_hook.emplace(place, std::move(flat), std::move(gradients), group);
@@ -156,6 +165,7 @@ void Buckets::arrived(std::size_t parameter, ProcessGroup& group) {
 }
 
 HookStage Buckets::start(Bucket& bucket, ProcessGroup& group) const {
+  if (bucket.sparse) return bucket.sparse->start(group);
   if (layout_.hook) {
     const at::NoGradGuard no_grad;
     return layout_.hook(*bucket.seen_by_hook);

@@ -11,6 +11,7 @@
 #include "lockstep/comm/work.h"
 #include "lockstep/parallel/communication_hook.h"
 #include "lockstep/tensor/named_tensors.h"
+#include "parallel/sparse_mean.h"
 
 namespace lockstep::parallel {
 
@@ -26,6 +27,12 @@ struct ReplicaLayout {
   [[nodiscard]] bool has_rows() const noexcept { return replicas != 0; }
 };
 
+/// What a model trains: those that require a gradient.
+struct TrainedParameters {
+  NamedTensors items;
+  std::vector<bool> sparse;  ///< by item: its gradients are sparse
+};
+
 /// What the gradient of one local replica is added to: rows `first`, first + 1, ... and the gradient itself make up the
 /// subtree that becomes row `first`.
 struct FoldStep {
@@ -36,13 +43,14 @@ struct FoldStep {
 /// One step for each replica of the block, in order. Pure function.
 [[nodiscard]] std::vector<FoldStep> fold_steps(const ReplicaLayout& layout);
 
-/// One flat buffer and the parameters whose gradients lie in it.
+/// One flat buffer and the parameters whose gradients lie in it; or one parameter with sparse gradients and no buffer.
 struct Bucket {
   std::vector<std::size_t> members = {};  ///< indices of parameters
   at::Tensor buffer = {};     ///< flat; with rows: [rows, elements], in float32 where the parameters are narrower
   at::Tensor published = {};  ///< the part that is reduced; its first row receives the result
   at::Tensor narrow = {};     ///< the result in the parameters' own type, where that is not the buffer's
   std::optional<GradBucket> seen_by_hook = {};
+  std::optional<SparseMean> sparse = {};
 };
 
 /// All buckets of a model. Views have the parameters' own strides.
@@ -51,12 +59,14 @@ class Buckets {
   Buckets() = default;
   /// Memory comes from group.allocate_bucket(), so that all_reduce works in place; for device parameters from the
   /// device.
-  Buckets(const NamedTensors& parameters, std::vector<std::vector<std::size_t>> plan, const ReplicaLayout& layout,
+  Buckets(const TrainedParameters& parameters, std::vector<std::vector<std::size_t>> plan, const ReplicaLayout& layout,
           ProcessGroup& group);
 
   [[nodiscard]] const std::vector<Bucket>& all() const { return buckets_; }
-  /// Where the parameter's gradient is found after wait().
+  /// Where the parameter's gradient is found after wait(); undefined where it is sparse.
   [[nodiscard]] const at::Tensor& view(std::size_t parameter) const { return views_[parameter]; }
+  /// Of a parameter with sparse gradients.
+  [[nodiscard]] SparseMean& sparse(std::size_t parameter) { return *buckets_[bucket_of_[parameter]].sparse; }
   [[nodiscard]] bool has_plan(const std::vector<std::vector<std::size_t>>& plan) const;
 
   /// Adds the gradient of the block's `local`-th replica to its partial sum, in tree order; with a hook puts it into
@@ -76,13 +86,16 @@ class Buckets {
   void wait();
 
  private:
+  [[nodiscard]] int replicas() const { return layout_.has_rows() ? layout_.replicas : layout_.world; }
+  void fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup& group);
   void allocate(Bucket& bucket, const at::Tensor& any, std::int64_t numel, ProcessGroup& group) const;
-  void show_to_hook(tensor::FlatLayout flat, bool is_last, ProcessGroup& group);
+  void show_to_hook(Bucket& bucket, tensor::FlatLayout flat, ProcessGroup& group) const;
   [[nodiscard]] HookStage start(Bucket& bucket, ProcessGroup& group) const;
 
   ReplicaLayout layout_;
   std::vector<FoldStep> folds_;
   std::vector<Bucket> buckets_;
+  std::vector<std::size_t> hooked_;            ///< the buckets that the hook sees: all but the sparse ones
   std::vector<at::Tensor> views_;              ///< by parameter
   std::vector<std::vector<at::Tensor>> rows_;  ///< by parameter: its place in each row of the buffer
   std::vector<std::size_t> bucket_of_;         ///< by parameter

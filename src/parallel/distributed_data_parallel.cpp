@@ -7,7 +7,10 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "parallel/agreement.h"
 #include "parallel/reducer.h"
 
@@ -26,6 +29,25 @@ void require_positive(std::optional<std::int64_t> bytes, const char* name) {
   if (bytes && *bytes <= 0) throw UsageError(fmt::format("DdpOptions::{} is {} bytes, which is not > 0", name, *bytes));
 }
 
+/// The names in the options, and those of `found`, among the trained parameters.
+std::vector<bool> mark_sparse(const NamedTensors& trained, const DdpCore::Sparse& found, const DdpOptions& options) {
+  std::vector<bool> sparse(trained.size());
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    names.push_back(trained[i].first);
+    for (const at::Tensor& one : found) sparse[i] = sparse[i] || one.is_same(trained[i].second);
+  }
+  for (const std::string& name : options.sparse_parameters) {
+    const auto at = std::find(names.begin(), names.end(), name);
+    if (at == names.end()) {
+      throw UsageError(fmt::format("DdpOptions::sparse_parameters: no parameter '{}' is trained{}", name,
+                                   text::did_you_mean(name, names)));
+    }
+    sparse[static_cast<std::size_t>(at - names.begin())] = true;
+  }
+  return sparse;
+}
+
 [[noreturn]] void throw_replaced(const std::string& name) {
   throw UsageError(fmt::format("parameter '{}' was replaced after DistributedDataParallel had wrapped it", name),
                    "copy values into it instead (under NoGrad), or wrap the model again");
@@ -39,7 +61,7 @@ void require_positive(std::optional<std::int64_t> bytes, const char* name) {
 
 }  // namespace
 
-DdpCore::DdpCore(State state, ProcessGroup& group, const DdpOptions& options)
+DdpCore::DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const DdpOptions& options)
     : broadcast_buffers_(options.broadcast_buffers &&
                          (options.replicas == 0 || options.replicas == group.world_size())) {
   require_positive(options.first_bucket_bytes, "first_bucket_bytes");
@@ -49,7 +71,9 @@ DdpCore::DdpCore(State state, ProcessGroup& group, const DdpOptions& options)
     copy_from_rank_zero(state.parameters, group);
     copy_from_rank_zero(state.buffers, group);
   }
-  reducer_ = std::make_shared<Reducer>(trained(state.parameters), group, options);
+  NamedTensors parameters = trained(state.parameters);
+  std::vector<bool> is_sparse = mark_sparse(parameters, sparse, options);
+  reducer_ = std::make_shared<Reducer>(TrainedParameters{std::move(parameters), std::move(is_sparse)}, group, options);
   reducer_->attach();
   buffers_of_.resize(static_cast<std::size_t>(reducer_->local_replicas()));
   for (const auto& [name, value] : state.parameters) {

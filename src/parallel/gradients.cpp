@@ -25,8 +25,10 @@ PlanLimits limits_of(const DdpOptions& options) {
 
 void require_dense(const std::string& name, const at::Tensor& grad) {
   if (!grad.defined() || !grad.is_sparse()) return;
-  throw UsageError(fmt::format("the gradient of '{}' is sparse", name),
-                   "DistributedDataParallel reduces dense gradients: use a dense embedding");
+  throw UsageError(fmt::format("the gradient of '{}' is sparse, and nothing said so at construction", name),
+                   fmt::format("DdpOptions::sparse_parameters = {{\"{}\"}}; those of torch::nn::Embedding with "
+                               "sparse(true) are found by themselves",
+                               name));
 }
 
 bool same_memory(const at::Tensor& a, const at::Tensor& b) {
@@ -35,21 +37,22 @@ bool same_memory(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
-Gradients::Gradients(NamedTensors parameters, ProcessGroup& group, const DdpOptions& options,
+Gradients::Gradients(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options,
                      const ReplicaLayout& layout)
     : parameters_(std::move(parameters)), group_(group), options_(options), layout_(layout) {
   if (!has_buckets()) return;
-  std::vector<std::size_t> order(parameters_.size());
+  std::vector<std::size_t> order(size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   buckets_ = Buckets(parameters_, plan(order), layout_, group_);
 }
 
 std::vector<std::vector<std::size_t>> Gradients::plan(const std::vector<std::size_t>& order) const {
   std::vector<PlanItem> items;
-  for (const auto& item : parameters_) {
-    items.push_back(
-        {.bytes = static_cast<std::int64_t>(item.second.nbytes()),
-         .kind = fmt::format("{} {}", c10::toString(item.second.scalar_type()), item.second.device().str())});
+  for (std::size_t i = 0; i < size(); ++i) {
+    const auto& [name, value] = parameters()[i];
+    std::string kind = fmt::format("{} {}", c10::toString(value.scalar_type()), value.device().str());
+    if (parameters_.sparse[i]) kind = "sparse " + name;  // a bucket of its own
+    items.push_back({.bytes = static_cast<std::int64_t>(value.nbytes()), .kind = std::move(kind)});
   }
   return plan_buckets(items, order, limits_of(options_));
 }
@@ -61,7 +64,8 @@ void Gradients::restart() {
 
 void Gradients::keep(std::size_t index) {
   // With rows each replica accumulates where autograd puts it.
-  if (has_buckets() && !layout_.has_rows() && options_.gradient_as_bucket_view) bring(index, 0);
+  const bool in_bucket = has_buckets() && !layout_.has_rows() && !parameters_.sparse[index];
+  if (in_bucket && options_.gradient_as_bucket_view) bring(index, 0);
 }
 
 void Gradients::contribute(std::size_t index, int local) {
@@ -82,7 +86,7 @@ void Gradients::arrived(std::size_t index) {
 void Gradients::contribute_unused(std::size_t index, int local) {
   const at::NoGradGuard no_grad;
   Unused unused{.index = index, .grad = grad(index), .value = {}};
-  if (unused.grad.defined() && same_memory(unused.grad, buckets_.view(index))) unused.value = unused.grad.clone();
+  if (is_in_bucket(index)) unused.value = unused.grad.clone();
   bring(index, local);
   if (!is_last(local)) return;
   grad(index) = unused.grad;
@@ -90,9 +94,16 @@ void Gradients::contribute_unused(std::size_t index, int local) {
   arrived(index);
 }
 
+bool Gradients::is_in_bucket(std::size_t index) const {
+  const at::Tensor& value = grad(index);
+  const at::Tensor& view = buckets_.view(index);
+  return value.defined() && view.defined() && !value.is_sparse() && same_memory(value, view);
+}
+
 /// Copies grad() into the bucket; from then on it is the bucket's view, where it is to be one.
 void Gradients::bring(std::size_t index, int local) {
   const at::NoGradGuard no_grad;
+  if (parameters_.sparse[index]) return bring_sparse(index, local);
   const at::Tensor& view = buckets_.view(index);
   at::Tensor& value = grad(index);
   require_dense(name(index), value);
@@ -101,31 +112,42 @@ void Gradients::bring(std::size_t index, int local) {
     if (!is_last(local)) value = at::Tensor();
   } else if (!value.defined()) {
     view.zero_();
-  } else if (!same_memory(value, view)) {
+  } else if (!is_in_bucket(index)) {
     view.copy_(value);
   }
   if (is_last(local) && options_.gradient_as_bucket_view) value = view;
 }
 
+void Gradients::bring_sparse(std::size_t index, int local) {
+  buckets_.sparse(index).put(local, grad(index));
+  if (!is_last(local)) grad(index) = at::Tensor();
+}
+
 void Gradients::deliver(const std::vector<bool>& used) {
   const at::NoGradGuard no_grad;
   buckets_.wait();
-  std::vector<bool> keeps(parameters_.size());
+  std::vector<bool> keeps(size());
   for (const Unused& one : unused_) {
     keeps[one.index] = !used.empty() && !used[one.index];
     if (keeps[one.index] && one.value.defined()) one.grad.copy_(one.value);
-    if (!keeps[one.index] && options_.gradient_as_bucket_view) grad(one.index) = buckets_.view(one.index);
   }
   unused_.clear();
-  if (options_.gradient_as_bucket_view) return;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!keeps[i]) copy_out(i);
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (!keeps[i]) take_result(i);
   }
 }
 
-void Gradients::copy_out(std::size_t index) {
-  const at::Tensor& view = buckets_.view(index);
+void Gradients::take_result(std::size_t index) {
   at::Tensor& value = grad(index);
+  if (parameters_.sparse[index]) {
+    value = buckets_.sparse(index).result();
+    return;
+  }
+  const at::Tensor& view = buckets_.view(index);
+  if (options_.gradient_as_bucket_view) {
+    if (!value.is_same(view)) value = view;
+    return;
+  }
   if (!value.defined()) value = at::empty_strided(view.sizes(), view.strides(), view.options());
   value.copy_(view);
 }
@@ -135,11 +157,10 @@ bool Gradients::rebuild(const std::vector<std::size_t>& order) {
   if (buckets_.has_plan(better)) return false;
   Buckets rebuilt(parameters_, std::move(better), layout_, group_);
   const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor& value = grad(i);
-    if (!value.defined() || !same_memory(value, buckets_.view(i))) continue;
-    rebuilt.view(i).copy_(value);
-    value = rebuilt.view(i);
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (!is_in_bucket(i)) continue;
+    rebuilt.view(i).copy_(grad(i));
+    grad(i) = rebuilt.view(i);
   }
   buckets_ = std::move(rebuilt);
   return true;

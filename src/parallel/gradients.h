@@ -16,15 +16,14 @@ namespace lockstep::parallel {
 
 class Gradients {
  public:
-  /// `parameters`: those that require a gradient.
-  Gradients(NamedTensors parameters, ProcessGroup& group, const DdpOptions& options, const ReplicaLayout& layout);
+  Gradients(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options, const ReplicaLayout& layout);
 
   /// False for one replica on one rank, without a hook: gradients stay where autograd puts them.
   [[nodiscard]] bool has_buckets() const { return layout_.world > 1 || layout_.has_rows() || layout_.hook; }
-  [[nodiscard]] const NamedTensors& parameters() const { return parameters_; }
-  [[nodiscard]] std::size_t size() const { return parameters_.size(); }
-  [[nodiscard]] const std::string& name(std::size_t index) const { return parameters_[index].first; }
-  [[nodiscard]] at::Tensor& grad(std::size_t index) const { return parameters_[index].second.mutable_grad(); }
+  [[nodiscard]] const NamedTensors& parameters() const { return parameters_.items; }
+  [[nodiscard]] std::size_t size() const { return parameters_.items.size(); }
+  [[nodiscard]] const std::string& name(std::size_t index) const { return parameters_.items[index].first; }
+  [[nodiscard]] at::Tensor& grad(std::size_t index) const { return parameters_.items[index].second.mutable_grad(); }
   [[nodiscard]] const Buckets& buckets() const { return buckets_; }
 
   /// Nothing has arrived yet: a synced backward begins.
@@ -55,9 +54,11 @@ class Gradients {
   [[nodiscard]] std::vector<std::vector<std::size_t>> plan(const std::vector<std::size_t>& order) const;
   void bring(std::size_t index, int local);
   void arrived(std::size_t index);
-  void copy_out(std::size_t index);
+  void bring_sparse(std::size_t index, int local);
+  [[nodiscard]] bool is_in_bucket(std::size_t index) const;
+  void take_result(std::size_t index);
 
-  NamedTensors parameters_;
+  TrainedParameters parameters_;
   ProcessGroup& group_;
   DdpOptions options_;
   ReplicaLayout layout_;

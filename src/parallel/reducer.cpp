@@ -37,7 +37,7 @@ ReplicaLayout layout_of(const ProcessGroup& group, const DdpOptions& options) {
 
 }  // namespace
 
-Reducer::Reducer(NamedTensors parameters, ProcessGroup& group, const DdpOptions& options)
+Reducer::Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options)
     : group_(group),
       options_(options),
       layout_(layout_of(group, options)),

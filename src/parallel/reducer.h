@@ -24,9 +24,8 @@ namespace lockstep::parallel {
 /// Thread-safe: hooks may come from the engine's device threads; the rest is the training thread's.
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
-  /// `parameters`: those that require a gradient.
   /// Throws: UsageError where there are fewer replicas than ranks.
-  Reducer(NamedTensors parameters, ProcessGroup& group, const DdpOptions& options);
+  Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options);
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;

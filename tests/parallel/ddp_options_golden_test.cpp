@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
 #include <cmath>
@@ -220,6 +221,31 @@ RANKS_TEST(DdpGolden, PowerSgdHook, 2) {
       expect_gradients(model, steps[static_cast<std::size_t>(step)],
                        "rank " + std::to_string(rank) + ", step " + std::to_string(step), 1e-3);
     }
+  }
+}
+
+struct Words : torch::nn::Module {
+  Words() {
+    register_module("words", words);
+    register_module("head", head);
+  }
+  at::Tensor forward(const at::Tensor& indices) { return head(words(indices)); }
+  torch::nn::Embedding words{torch::nn::EmbeddingOptions(11, 3).sparse(true)};
+  torch::nn::Linear head{3, 2};
+};
+
+RANKS_TEST(DdpGolden, SparseGradients, 2) {
+  DistributedDataParallel model(filled<Words>(), job);
+  const Json steps = golden("sparse", job);
+  for (int step = 0; step < 2; ++step) {
+    model.module().zero_grad(/*set_to_none=*/true);
+    const std::vector<std::int64_t> own =
+        job.is_main() ? std::vector<std::int64_t>{1, 4, 4, 9} : std::vector<std::int64_t>{4, 0};
+    backward(model(at::tensor(own) + step));
+    at::Tensor& gradient = model.module().words->weight.mutable_grad();
+    EXPECT_TRUE(gradient.is_sparse());
+    gradient = gradient.to_dense();
+    expect_gradients(model, steps[static_cast<std::size_t>(step)], "step " + std::to_string(step));
   }
 }
 

@@ -71,6 +71,8 @@ class GradBucket {
   /// Shapes:     any; alike on every replica; on the CPU.
   [[nodiscard]] ReplicaSum all_reduce(const std::vector<at::Tensor>& values) const;
 
+  /// No other bucket is to come.
+  void set_last() noexcept { place_.is_last = true; }
   /// What divisor() says instead, not 0: fewer where ranks have run out of data (Join).
   void set_divisor(int divisor) noexcept { divisor_ = divisor; }
 

@@ -17,6 +17,10 @@
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/state_dict.h"
 
+namespace torch::nn {
+class Module;
+}
+
 namespace lockstep {
 
 class ProcessGroup;
@@ -35,7 +39,9 @@ struct DdpOptions {
                                         ///< several recomputed (checkpointed) segments may share one, and some may be
                                         ///< unused. The first step reduces nothing before its backward has ended
   bool gradient_as_bucket_view = true;  ///< grad() is a view of its bucket; false: a tensor of its own, copied twice
-  CommunicationHook hook = nullptr;     ///< in place of the plain mean: hooks::bf16_compress(), a lambda, ...
+  std::vector<std::string> sparse_parameters = {};  ///< that get sparse gradients, besides the weights of embeddings
+                                                    ///< with sparse(true); these are found
+  CommunicationHook hook = nullptr;  ///< in place of the plain mean: hooks::bf16_compress(), a lambda, ...
   // How fast it is
   std::optional<std::int64_t> first_bucket_bytes = {};  ///< small, so that the first reduction starts early; unset:
                                                         ///< 1 MiB where bucket_bytes is unset too, else bucket_bytes
@@ -54,9 +60,11 @@ class DdpCore {
     NamedTensors parameters;
     NamedTensors buffers;
   };
+  /// Parameters whose gradients are sparse.
+  using Sparse = std::vector<at::Tensor>;
 
   /// Collective: yes.  Throws: UsageError naming the parameter or buffer that differs over the ranks.
-  DdpCore(State state, ProcessGroup& group, const DdpOptions& options);
+  DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const DdpOptions& options);
   ~DdpCore();
   DdpCore(DdpCore&&) noexcept;
   DdpCore& operator=(DdpCore&&) noexcept;
@@ -89,6 +97,16 @@ class DdpCore {
   std::vector<std::vector<at::Tensor>> buffers_of_;  ///< by local replica: its buffers while another one runs
   bool broadcast_buffers_;
 };
+
+/// The weights of embeddings with sparse(true) in `module`.
+[[nodiscard]] std::vector<at::Tensor> sparse_weights(const torch::nn::Module& module);
+
+/// The same for any module; one that is no torch::nn::Module has none.
+template <class Net>
+std::vector<at::Tensor> sparse_weights_of(const Net& net) {
+  if constexpr (std::is_convertible_v<const Net&, const torch::nn::Module&>) return sparse_weights(net);
+  return {};
+}
 
 /// The shared module behind what a user passes: a ModuleHolder, a shared_ptr, or a module by value (moved in).
 template <class Module>
@@ -150,7 +168,8 @@ class DistributedDataParallel {
  public:
   template <class Module>
   DistributedDataParallel(Module&& module, ProcessGroup& group, const DdpOptions& options = {})
-      : module_(parallel::share_module(std::forward<Module>(module))), core_(state(), group, options) {}
+      : module_(parallel::share_module(std::forward<Module>(module))),
+        core_(state(), parallel::sparse_weights_of(*module_), group, options) {}
 
   template <class Module, parallel::HasGroup Job>
   DistributedDataParallel(Module&& module, Job& job, const DdpOptions& options = {})

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mean of a sparse gradient (of an embedding) over all replicas: rows travel with their indices, and are added in
+// tree order, so that bits depend neither on ranks nor on who has which row.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/comm/replicas.h"
+#include "lockstep/parallel/communication_hook.h"
+
+namespace lockstep::parallel {
+
+/// Some rows of a parameter, each once, in order of their indices.
+struct SparseRows {
+  at::Tensor indices;  ///< [n], int64
+  at::Tensor values;   ///< [n, ...]
+};
+
+/// tree(lo, hi) over `replicas`, which begins with replica 0's. A row that only one side has is taken as it is.
+/// Shapes: values float32 or float64. Pure function.
+[[nodiscard]] SparseRows sparse_tree_sum(const std::vector<SparseRows>& replicas, ReplicaSpan span);
+
+/// One parameter's.
+class SparseMean {
+ public:
+  /// `replicas`: of the run; `block`: those of this rank.
+  SparseMean(const at::Tensor& parameter, int replicas, ReplicaSpan block);
+
+  /// The gradient of the block's `local`-th replica: sparse, dense, or undefined, which is zero.
+  /// Throws: UsageError for one that is sparse in more than its first dimension.
+  void put(int local, const at::Tensor& gradient);
+  /// What reduces it. Its collectives run in `then`.
+  /// Lifetime: this object outlives the stage.
+  [[nodiscard]] HookStage start(ProcessGroup& group);
+  /// After the stage: sparse and coalesced; the same on every rank.
+  [[nodiscard]] const at::Tensor& result() const { return result_; }
+  /// Not the number of replicas, where ranks have run out of data.
+  void set_divisor(int divisor) { divisor_ = divisor; }
+
+ private:
+  void reduce(ProcessGroup& group);
+
+  at::Tensor parameter_;
+  int replicas_;
+  ReplicaSpan block_;
+  int divisor_;
+  std::vector<SparseRows> rows_;  ///< by local replica
+  at::Tensor result_;
+};
+
+}  // namespace lockstep::parallel

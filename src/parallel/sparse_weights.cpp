@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which parameters of a module get sparse gradients: apart from the template, since it needs torch/nn headers.
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include <torch/nn/modules/embedding.h>
+
+#include "lockstep/parallel/distributed_data_parallel.h"
+
+namespace lockstep::parallel {
+
+std::vector<at::Tensor> sparse_weights(const torch::nn::Module& module) {
+  std::vector<at::Tensor> weights;
+  for (const auto& one : module.modules()) {
+    if (const auto* embedding = one->as<torch::nn::EmbeddingImpl>()) {
+      if (embedding->options.sparse()) weights.push_back(embedding->weight);
+    } else if (const auto* bag = one->as<torch::nn::EmbeddingBagImpl>()) {
+      if (bag->options.sparse()) weights.push_back(bag->weight);
+    }
+  }
+  return weights;
+}
+
+}  // namespace lockstep::parallel
