@@ -64,9 +64,15 @@ std::string rank_text(const World& world, int rank) {
 
 namespace {
 
+constexpr const char* kMismatchHint =
+    "every rank must call the same collectives in the same order, with the same shapes and dtypes";
+constexpr const char* kMismatch = "the ranks called different collectives";
+
+int told_size(const World& world) { return world.whole > 0 ? world.whole : world.size; }
+
 std::string here_text(const World& world, const Collective& collective) {
   return fmt::format("rank {} was in {} ({})", job_rank(world, world.rank), name_of(collective.what.kind),
-                     context_text(collective, world.size));
+                     context_text(collective, told_size(world)));
 }
 
 }  // namespace
@@ -76,10 +82,15 @@ std::string failure_text(const World& world, const FailureRecord& record, const 
                      here_text(world, collective));
 }
 
-std::string death_text(const World& world, int rank, const Collective& collective) {
-  if (const auto record = first_failure(world)) return failure_text(world, *record, collective);
-  return fmt::format("{} died: its process ended without leaving the job\n  meanwhile     {}", rank_text(world, rank),
-                     here_text(world, collective));
+void throw_death(const World& world, int rank, const Collective& collective) {
+  const auto record = first_failure(world);
+  if (!record) {
+    throw PeerError(fmt::format("{} died: its process ended without leaving the job\n  meanwhile     {}",
+                                rank_text(world, rank), here_text(world, collective)));
+  }
+  const auto mismatch = record->what.find(kMismatch);
+  if (mismatch != std::string::npos) throw UsageError(record->what.substr(mismatch), kMismatchHint);
+  throw PeerError(failure_text(world, *record, collective));
 }
 
 TimeoutError timeout_error(const World& world, const Collective& collective, const std::vector<LateRank>& late) {
@@ -90,7 +101,7 @@ TimeoutError timeout_error(const World& world, const Collective& collective, con
   }
   const double seconds = std::chrono::duration<double>(collective.timeout).count();
   return TimeoutError(fmt::format("{} timed out after {:.1f} s ({})\n  waiting for   {}", name_of(collective.what.kind),
-                                  seconds, context_text(collective, world.size), text::join(names)),
+                                  seconds, context_text(collective, told_size(world)), text::join(names)),
                       "look at what the late rank does; if it may take so long, raise LOCKSTEP_TIMEOUT (seconds)");
 }
 

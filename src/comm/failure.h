@@ -19,6 +19,7 @@ namespace lockstep::comm {
 struct World {
   int rank = 0;
   int size = 1;
+  int whole = 0;  ///< the size that messages tell, where the group is one host's part of another; 0: size
   std::vector<std::string> hosts;  ///< by rank
   std::vector<int> ranks = {};     ///< of the job, by rank of this group; empty: the same
   std::vector<int> speakers = {};  ///< those who talk over the transport; empty: all
@@ -47,8 +48,9 @@ void record_first_failure(Store& store, const FailureRecord& record) noexcept;
 /// "rank 2 on host-a", of a rank of this group.
 [[nodiscard]] std::string rank_text(const World& world, int rank);
 
-/// The text of a PeerError for a rank that died; says why where the store knows.
-[[nodiscard]] std::string death_text(const World& world, int rank, const Collective& collective);
+/// What is thrown where a rank is gone: a PeerError that says why, if the store knows; where it ended because others
+/// called something else than it did, the same UsageError.
+[[noreturn]] void throw_death(const World& world, int rank, const Collective& collective);
 
 /// The text of a PeerError for a rank that failed with `what`.
 [[nodiscard]] std::string failure_text(const World& world, const FailureRecord& record, const Collective& collective);

@@ -26,6 +26,7 @@ World world_of(const Meeting& meeting, const Membership& members) {
 /// The ranks of this host as a world of their own.
 World host_world(const World& world, const std::vector<int>& local) {
   World host{.rank = world.rank - local.front(), .size = static_cast<int>(local.size())};
+  host.whole = world.size;
   host.store = world.store;
   host.patience = world.patience;
   host.prefix = fmt::format("{}host-{}/", world.prefix, local.front());

@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
+#include <thread>
 
+#include "comm/dist_url.h"
 #include "comm/form.h"
 #include "comm/gloo/gloo.h"
 #include "comm/job_state.h"
@@ -17,12 +20,17 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
+#include "lockstep/comm/agreement.h"
+#include "lockstep/tensor/torch_version.h"
 
 namespace lockstep {
 namespace {
 
 // The launcher's agent reaps a dead worker within milliseconds; its word on the cause is worth that wait.
 constexpr auto kAgentPatience = std::chrono::milliseconds(300);
+// How often a rank looks for the file of file://, and how long it tries the address in it.
+constexpr auto kFilePoll = std::chrono::milliseconds(20);
+constexpr auto kFileTrial = std::chrono::milliseconds(1000);
 
 /// The value of `--name V`, `--name=V`; none where it is not among the arguments. "--" ends them.
 std::optional<std::string> find_argument(int argc, const char* const* argv, const std::string& name) {
@@ -32,6 +40,23 @@ std::optional<std::string> find_argument(int argc, const char* const* argv, cons
     if (word.rfind(name + "=", 0) == 0) return word.substr(name.size() + 1);
   }
   return std::nullopt;
+}
+
+/// As find_argument, with "-" or "_" inside the name.
+std::optional<std::string> find_spelled(int argc, const char* const* argv, std::string name) {
+  if (auto value = find_argument(argc, argv, name)) return value;
+  std::replace(name.begin() + 2, name.end(), '_', '-');
+  return find_argument(argc, argv, name);
+}
+
+WorldPlan find_world(int argc, const char* const* argv, const InitOptions& options) {
+  comm::DistArguments arguments;
+  arguments.url = options.dist_url.empty() ? find_spelled(argc, argv, "--dist_url").value_or("") : options.dist_url;
+  if (!arguments.url.empty()) {
+    arguments.rank = find_argument(argc, argv, "--rank");
+    arguments.world_size = find_spelled(argc, argv, "--world_size");
+  }
+  return comm::plan_world(arguments, current_environment());
 }
 
 BackendKind wanted_backend(int argc, const char* const* argv, const InitOptions& options) {
@@ -78,9 +103,48 @@ int check_replicas(int replicas, int world) {
                    fmt::format("start at most {} ranks", replicas));
 }
 
+/// Rank 0's store, where no launcher serves one.
+void serve_store(Job::State& state) {
+  WorldPlan& plan = state.plan;
+  state.server =
+      std::make_unique<StoreServer>(StoreServer::Options{.host = plan.host, .port = plan.port, .token = plan.token});
+  plan.port = state.server->port();
+}
+
+/// Until the file names a store that answers: it may still be the one of a job that was killed.
+std::shared_ptr<Store> connect_through_file(const Job::State& state) {
+  const auto end = std::chrono::steady_clock::now() + state.timeout;
+  std::string problem = "rank 0 has not written it";
+  while (std::chrono::steady_clock::now() < end) {
+    if (const auto plan = comm::read_address(state.plan.file, state.plan)) {
+      try {
+        return connect_store({plan->host, plan->port, plan->token}, kFileTrial);
+      } catch (const Error& error) {
+        problem = error.message();
+      }
+    }
+    std::this_thread::sleep_for(kFilePoll);
+  }
+  throw TimeoutError(
+      fmt::format("init timed out after {:.1f} s: no store was reached through the file {}: {}",
+                  std::chrono::duration<double>(state.timeout).count(), state.plan.file.string(), problem),
+      "was rank 0 started with the same file, on a file system that all hosts share?");
+}
+
+void open_file_store(Job::State& state) {
+  if (state.plan.info.rank != 0) {
+    state.store = connect_through_file(state);
+    return;
+  }
+  if (state.plan.host.empty()) state.plan.host = comm::own_address();
+  state.plan.token = make_token();
+  serve_store(state);
+  comm::publish_address(state.plan.file, state.plan);
+  state.store = connect_store({state.plan.host, state.plan.port, state.plan.token}, state.timeout);
+}
+
 void open_store(Job::State& state) {
   const WorldPlan& plan = state.plan;
-  const StoreAddress address{plan.host, plan.port, plan.token};
   switch (plan.store) {
     case StoreKind::kNone:
       state.store = make_local_store();
@@ -88,21 +152,22 @@ void open_store(Job::State& state) {
     case StoreKind::kTorchAgent:
       state.store = comm::connect_torch_store(plan, state.timeout);
       return;
+    case StoreKind::kFile:
+      open_file_store(state);
+      return;
     case StoreKind::kRankZero:
-      if (plan.info.rank == 0) {
-        state.server = std::make_unique<StoreServer>(
-            StoreServer::Options{.host = plan.host, .port = plan.port, .token = plan.token});
-      }
+      if (plan.info.rank == 0) serve_store(state);
       break;
     case StoreKind::kAgent:
       break;
   }
-  state.store = connect_store(address, state.timeout);
+  state.store = connect_store({plan.host, plan.port, plan.token}, state.timeout);
 }
 
 /// What each rank tells the others before anything else: host id, host name, version, replicas; a line each.
 std::string introduction(const comm::HostFacts& host, int replicas) {
-  return fmt::format("{}\n{}\n{}\n{}", host.id, host.name, kVersion, replicas);
+  return fmt::format("{}\n{}\n{} on libtorch {}\n{}", host.id, host.name, kVersion, tensor::libtorch_version(),
+                     replicas);
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -187,7 +252,7 @@ void remember(const std::shared_ptr<Job::State>& state) {
 
 Job init(int argc, const char* const* argv, const InitOptions& options) {
   auto state = std::make_shared<Job::State>();
-  state->plan = discover_world(current_environment());
+  state->plan = find_world(argc, argv, options);
   const BackendKind wanted = wanted_backend(argc, argv, options);
   state->timeout = options.timeout.value_or(env::collective_timeout());
   state->replicas = check_replicas(options.replicas, state->plan.info.world_size);
@@ -198,6 +263,8 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
   try {
     open_store(*state);
     join_group(*state, wanted);
+    if (state->plan.store == StoreKind::kFile && job.is_main()) std::filesystem::remove(state->plan.file);
+    if (job.world_size() > 1) require_same_settings(job.group(), options.settings);
   } catch (const std::exception& error) {
     job.publish_failure(error);
     throw;

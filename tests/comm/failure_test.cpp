@@ -33,8 +33,13 @@ void reduce_for_ever(Job& job) {
 
 class Failure : public ::testing::TestWithParam<std::string> {
  protected:
+  /// shm+gloo: rank 0 on one host, ranks 1 and 2 on another.
   testing::RanksOptions options(const std::string& timeout) const {
-    return {.world = 3, .env = {{"LOCKSTEP_BACKEND", GetParam()}, {"LOCKSTEP_TIMEOUT", timeout}}, .by_hand = by_hand_};
+    const bool hosts = GetParam() == "shm+gloo";
+    return {.world = 3,
+            .env = {{"LOCKSTEP_BACKEND", hosts ? "auto" : GetParam()}, {"LOCKSTEP_TIMEOUT", timeout}},
+            .by_hand = by_hand_,
+            .host_sizes = hosts ? std::vector<int>{1, 2} : std::vector<int>()};
   }
   bool by_hand_ = false;
 };
@@ -154,8 +159,9 @@ TEST_P(Failure, BySecondUseRepeatsTheFirstError) {
   EXPECT_EQ(ends[2].code, 0) << ends[2].log;
 }
 
-INSTANTIATE_TEST_SUITE_P(On, Failure, ::testing::Values("shm", "gloo"),
-                         [](const auto& backend) { return backend.param; });
+INSTANTIATE_TEST_SUITE_P(On, Failure, ::testing::Values("shm", "gloo", "shm+gloo"), [](const auto& backend) {
+  return backend.param == "shm+gloo" ? std::string("both") : backend.param;
+});
 
 TEST(Init, NamesTheRanksThatNeverCame) {
   setenv("RANK", "0", 1);

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "lockstep/base/env.h"
+#include "lockstep/comm/agreement.h"
 #include "support/run_ranks.h"
 
 namespace lockstep {
@@ -70,6 +71,58 @@ TEST(Launch, ChoosesGlooWhereRanksShareNoMemory) {
               check_sum(job);
             },
             {.world = 2, .host_sizes = {1, 1}});
+}
+
+/// Two ranks that are told of each other on the command line only.
+void join_by_address(const std::string& url, const std::string& first_more) {
+  if (env::get("LOCKSTEP_TEST_BODY") == current_test()) {
+    const std::string rank = env::get("LOCKSTEP_TEST_RANK").value_or("");
+    const char* argv[] = {"program", "--dist-url", url.c_str(), "--rank", rank.c_str(), "--world_size=2"};
+    Job job = init(6, argv);
+    return check_sum(job);
+  }
+  const std::string command =
+      fmt::format("LOCKSTEP_TEST_BODY={0} {1} --gtest_filter={0}", current_test(), this_program());
+  const Output output = run_shell(fmt::format(
+      "unset RANK WORLD_SIZE; {1}; (sleep 0.3; LOCKSTEP_TEST_RANK=0 {0}) & LOCKSTEP_TEST_RANK=1 {0}; second=$?; "
+      "wait $! && exit $second",
+      command, first_more));
+  EXPECT_EQ(output.code, 0) << output.text;
+  EXPECT_THAT(output.text, HasSubstr("sum is right on rank 0 of 2 over shm"));
+  EXPECT_THAT(output.text, HasSubstr("sum is right on rank 1 of 2 over shm"));
+}
+
+TEST(Launch, ByTcpAddressNeedsNoVariables) {
+  static const int port = testing::free_port();
+  const std::string url = env::get("LOCKSTEP_TEST_URL").value_or(fmt::format("tcp://127.0.0.1:{}", port));
+  setenv("LOCKSTEP_TEST_URL", url.c_str(), 1);
+  join_by_address(url, "true");
+}
+
+TEST(Launch, ByFileWorksThoughAKilledJobLeftItsAddressThere) {
+  const std::string file = env::get("LOCKSTEP_TEST_FILE").value_or(fmt::format("/tmp/lockstep-file-{}", getpid()));
+  setenv("LOCKSTEP_TEST_FILE", file.c_str(), 1);
+  join_by_address("file://" + file + "?host=127.0.0.1", fmt::format("echo 127.0.0.1 9 old > {}", file));
+  if (!env::get("LOCKSTEP_TEST_BODY")) {
+    EXPECT_FALSE(std::filesystem::exists(file)) << "the file was left behind";
+  }
+}
+
+TEST(Launch, WithOtherSettingsOnOneRankNamesKeyValuesAndRanks) {
+  testing::RankProcesses ranks(
+      current_test(),
+      [](Job& job) {
+        std::map<std::string, std::string> settings = {{"data", "a.csv"}, {"seed", job.rank() == 1 ? "8" : "7"}};
+        if (job.rank() == 2) settings["zero"] = "true";
+        require_same_settings(job.group(), settings);
+      },
+      {.world = 3});
+  for (const auto& end : ranks.wait()) {
+    EXPECT_EQ(end.code, 64) << end.log;
+    EXPECT_THAT(end.log, HasSubstr("seed          7 on ranks 0, 2; 8 on rank 1"));
+    EXPECT_THAT(end.log, HasSubstr("zero          missing on ranks 0, 1; true on rank 2"));
+    EXPECT_THAT(end.log, ::testing::Not(HasSubstr("a.csv")));
+  }
 }
 
 TEST(Launch, UnderTorchrunJoinsItsStore) {

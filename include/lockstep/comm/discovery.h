@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 
@@ -19,6 +20,7 @@ enum class StoreKind {
   kAgent,       ///< the launcher's store (`lockstep run`): every rank a client
   kRankZero,    ///< started by hand or by a scheduler: rank 0 serves
   kTorchAgent,  ///< torchrun's TCPStore: every rank a client
+  kFile,        ///< rank 0 serves and writes its address into a file
 };
 
 /// A rank's place and its way into the job.
@@ -28,7 +30,8 @@ struct WorldPlan {
   std::string host;
   std::uint16_t port = 0;
   std::string token;
-  std::string prefix;  ///< before every key, where the store is used by others too
+  std::string prefix;          ///< before every key, where the store is used by others too
+  std::filesystem::path file;  ///< of kFile
 };
 
 /// Rank and world from the first that is there: torchrun's variables, Slurm (inside a step of more than one task), Open

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,12 @@ struct InitOptions {
   std::optional<c10::Device> device;                 ///< else --device, LOCKSTEP_DEVICE, a GPU by local rank, the CPU
   std::optional<std::chrono::milliseconds> timeout;  ///< of every collective; else LOCKSTEP_TIMEOUT, else 300 s
   int replicas = 0;                                  ///< data-parallel width of the run; 0: the world size
+  /// Where the ranks meet, as in PyTorch: "env://", "tcp://host:port", "file:///path" (the latter two with
+  /// "?rank=0&world_size=4", or --rank and --world_size, or RANK and WORLD_SIZE). Empty: --dist_url, else env://. With
+  /// file:// rank 0 serves at its host's address, or at "?host=ADDRESS".
+  std::string dist_url = {};
+  /// What must be equal on all ranks: a seed, a path. Compared when all have met (agreement.h).
+  std::map<std::string, std::string> settings = {};
 };
 
 /// The store's key of the first failure: JSON {"rank", "host", "what", "time_ns"}, written once by compare_set.
@@ -94,13 +101,13 @@ class Job {
   std::shared_ptr<State> state_;
 };
 
-/// Joins the job that the environment describes; alone, a world of one. Reads --backend and --device from the arguments
-/// and leaves them there.
+/// Joins the job that the environment or --dist_url describes; alone, a world of one. Reads --backend, --device,
+/// --dist_url, --rank and --world_size (with - or _) from the arguments and leaves them there.
 ///
 /// Collective: yes - every rank, once.
 /// Blocks: until all ranks have come, up to the timeout.
-/// Throws: UsageError (half-set environment, impossible backend, other version on another rank), TimeoutError (names
-/// the
+/// Throws: UsageError (half-set environment, impossible backend, another version of Lockstep or libtorch or other
+/// settings on another rank), TimeoutError (names the
 ///         missing ranks), ResourceError (shared memory).
 /// Example: auto job = lockstep::init(argc, argv);
 [[nodiscard]] Job init(int argc, const char* const* argv, const InitOptions& options = {});

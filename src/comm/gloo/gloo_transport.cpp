@@ -15,6 +15,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "comm/gloo/exchange_watch.h"
 #include "comm/gloo/gloo.h"
 #include "comm/gloo/roll_call.h"
 #include "comm/gloo/stores.h"
@@ -100,10 +101,12 @@ std::vector<at::Tensor> as_tensors(const std::byte* data, std::size_t bytes) {
 }
 
 /// The error after an exchange that failed: who is to blame takes a question to all.
-[[noreturn]] void throw_failure(const World& world, const Collective& collective, int suspect) {
+[[noreturn]] void throw_failure(const World& world, ExchangeWatch& watch, const Collective& collective, int suspect) {
   const bool late = Clock::now() >= collective.deadline;
+  suspect = watch.alarm().value_or(suspect);
+  watch.raise(suspect);
   const RollCall answers = call_roll(world, suspect);
-  if (!late) throw PeerError(death_text(world, blamed_rank(answers, suspect, world), collective));
+  if (!late) throw_death(world, blamed_rank(answers, suspect, world), collective);
   std::vector<LateRank> missing;
   if (!answers.empty()) {
     for (const int rank : absent_ranks(answers, world)) missing.push_back({rank, ""});
@@ -117,8 +120,8 @@ using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 /// Messages between two ranks. Tags of exchanges and of channels never meet.
 class GlooChannel final : public Runner {
  public:
-  GlooChannel(World world, GlooGroup group, int peer, bool sending)
-      : world_(std::move(world)), group_(std::move(group)), peer_(peer), sending_(sending) {}
+  GlooChannel(World world, GlooGroup group, std::shared_ptr<ExchangeWatch> watch, int peer, bool sending)
+      : world_(std::move(world)), group_(std::move(group)), watch_(std::move(watch)), peer_(peer), sending_(sending) {}
 
   void run(const Collective& message) override {
     if (aborted_) throw PeerError("the group was aborted");
@@ -131,7 +134,10 @@ class GlooChannel final : public Runner {
     carry(sending_ ? static_cast<const void*>(message.data) : message.output, message.bytes, message);
   }
 
-  void abort(const std::string& /*reason*/) noexcept override { aborted_ = true; }
+  void abort(const std::string& /*reason*/) noexcept override {
+    aborted_ = true;
+    watch_->raise(world_.rank);
+  }
   void leave() noexcept override {}
 
  private:
@@ -142,15 +148,17 @@ class GlooChannel final : public Runner {
     auto tensors = as_tensors(static_cast<const std::byte*>(data), bytes);
     try {
       const auto work = sending_ ? group_->send(tensors, peer_, tag) : group_->recv(tensors, peer_, tag);
-      work->wait(time_left(message));
+      const ExchangeWatch::Scope scope(*watch_, [&] { work->abort(); });
+      if (!work->wait(time_left(message))) throw PeerError("interrupted");
     } catch (const std::exception& problem) {
       log::debug("gloo: {}", problem.what());
-      throw_failure(world_, message, peer_);
+      throw_failure(world_, *watch_, message, peer_);
     }
   }
 
   const World world_;
   const GlooGroup group_;
+  const std::shared_ptr<ExchangeWatch> watch_;
   const int peer_;
   const bool sending_;
   std::uint64_t messages_ = 0;
@@ -162,6 +170,7 @@ class GlooTransport final : public Transport {
   GlooTransport(World world, GlooGroup group)
       : world_(std::move(world)),
         group_(std::move(group)),
+        watch_(std::make_shared<ExchangeWatch>(world_)),
         sent_(static_cast<std::size_t>(world_.size)),
         received_(sent_.size()) {}
 
@@ -169,13 +178,17 @@ class GlooTransport final : public Transport {
   const World& world() const override { return world_; }
 
   std::unique_ptr<Runner> open_channel(int peer, bool sending) override {
-    return std::make_unique<GlooChannel>(world_, group_, peer, sending);
+    return std::make_unique<GlooChannel>(world_, group_, watch_, peer, sending);
   }
 
-  void report_death(int suspect) noexcept override { (void)call_roll(world_, suspect); }
+  void report_death(int suspect) noexcept override {
+    watch_->raise(suspect);
+    (void)call_roll(world_, suspect);
+  }
 
-  // An exchange under way cannot be ended from outside; the peers' ends when this process closes its connections.
-  void abort() noexcept override { aborted_ = true; }
+  void abort() noexcept override {
+    if (!aborted_.exchange(true)) watch_->raise(world_.rank);
+  }
 
   void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
                 const Collective& collective) override {
@@ -194,13 +207,16 @@ class GlooTransport final : public Transport {
           works.emplace_back(rank, receiving ? group_->recv(bytes, rank, tag) : group_->send(bytes, rank, tag));
         }
       }
+      const ExchangeWatch::Scope scope(*watch_, [&] {
+        for (const auto& [peer, work] : works) work->abort();
+      });
       for (const auto& [peer, work] : works) {
         rank = peer;
-        work->wait(time_left(collective));
+        if (!work->wait(time_left(collective))) throw PeerError("interrupted");
       }
     } catch (const std::exception& problem) {
       log::debug("gloo: {}", problem.what());
-      throw_failure(world_, collective, rank);
+      throw_failure(world_, *watch_, collective, rank);
     }
   }
 
@@ -218,7 +234,7 @@ class GlooTransport final : public Transport {
       group_->allreduce(tensors, options)->wait(time_left(collective));
     } catch (const std::exception& problem) {
       log::debug("gloo: {}", problem.what());
-      throw_failure(world_, collective, (world_.rank + 1) % world_.size);
+      throw_failure(world_, *watch_, collective, (world_.rank + 1) % world_.size);
     }
     if (op == ReduceOp::kMean) {
       tree_reduce({dtype, ReduceOp::kMean, divisor_of(collective.what, world_.size)}, {{collective.output, {0, 1}}},
@@ -230,6 +246,7 @@ class GlooTransport final : public Transport {
  private:
   const World world_;
   const GlooGroup group_;
+  const std::shared_ptr<ExchangeWatch> watch_;
   // Messages so far, by peer: their tags. Two ranks need not have taken part in as many exchanges.
   std::vector<std::uint64_t> sent_;
   std::vector<std::uint64_t> received_;

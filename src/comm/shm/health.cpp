@@ -48,7 +48,7 @@ void GroupHealth::throw_failure(const GroupFailure& failure, const Collective& c
     case FailureKind::kPeer:
       throw PeerError(words);
     default:
-      throw PeerError(death_text(world_, failure.subject, collective));
+      throw_death(world_, failure.subject, collective);
   }
 }
 

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// That all ranks were started with the same settings.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "lockstep/comm/process_group.h"
+
+namespace lockstep {
+
+/// Compares `settings` over the ranks. Equal ones, the common case, cost the exchange of a digest.
+///
+/// Collective: yes.  Blocks: yes.
+/// Throws: UsageError on every rank that names each key that differs, its values, and the ranks that have them; as
+///         Work::wait.
+/// Example: lockstep::require_same_settings(job.group(), {{"seed", "7"}, {"data", folder}});
+void require_same_settings(ProcessGroup& group, const std::map<std::string, std::string>& settings);
+
+}  // namespace lockstep

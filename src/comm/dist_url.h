@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// `--dist_url env://`, `tcp://host:port`, `file:///path`: PyTorch's ways of saying where the ranks meet. A pure
+// function that turns one into the variables that discover_world() reads.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lockstep/comm/discovery.h"
+
+namespace lockstep::comm {
+
+/// What the command line says beside the environment.
+struct DistArguments {
+  std::string url;                                       ///< empty: env://
+  std::optional<std::string> rank = std::nullopt;        ///< --rank
+  std::optional<std::string> world_size = std::nullopt;  ///< --world_size
+};
+
+/// The plan by `arguments` and `environment`. tcp:// and file:// win over a launcher's store; rank and world size come
+/// from the address (?rank=0&world_size=4), else from the arguments, else from the environment.
+/// Throws: UsageError for another kind of address, naming the valid ones, and for a missing rank or world size.
+[[nodiscard]] WorldPlan plan_world(const DistArguments& arguments, const Environment& environment);
+
+/// An address of this host that others reach: what its name stands for, unless that is the loopback only.
+[[nodiscard]] std::string own_address();
+
+/// Rank 0 of a file:// world: writes where its store is, whole or not at all.
+void publish_address(const std::filesystem::path& file, const WorldPlan& plan);
+
+/// The other ranks of a file:// world: what rank 0 has written; none while there is nothing.
+[[nodiscard]] std::optional<WorldPlan> read_address(const std::filesystem::path& file, WorldPlan plan);
+
+}  // namespace lockstep::comm
