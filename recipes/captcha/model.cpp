@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
@@ -12,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/nn/batch_norm.h"
 
 namespace lockstep::captcha {
 namespace {
@@ -27,7 +27,7 @@ nn::ReLU relu() { return nn::ReLU(nn::ReLUOptions().inplace(true)); }
 
 void add_conv(nn::Sequential& features, std::int64_t in, std::int64_t out) {
   features->push_back(conv3x3(in, out));
-  features->push_back(nn::BatchNorm2d(out));
+  features->push_back(lockstep::nn::BatchNorm2d(out));
   features->push_back(relu());
 }
 
@@ -53,7 +53,7 @@ nn::Sequential conv3_features() {
   std::int64_t in = 1;
   for (const std::int64_t out : {32, 64, 64}) {
     features->push_back(conv3x3(in, out));
-    features->push_back(nn::BatchNorm2d(out));
+    features->push_back(lockstep::nn::BatchNorm2d(out));
     features->push_back(nn::Dropout(kDropout));
     features->push_back(relu());
     add_pool(features);

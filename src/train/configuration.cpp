@@ -14,9 +14,9 @@ namespace {
 
 using Values = std::map<std::string, ConfigValue>;
 
-constexpr std::array<std::string_view, 9> kFreeKeys = {"workers",         "prefetch_factor",   "pin_memory",
-                                                       "log_every_steps", "eval_every_epochs", "data.train",
-                                                       "data.test",       "replicas",          "threads"};
+constexpr std::array<std::string_view, 10> kFreeKeys = {
+    "workers",    "prefetch_factor", "pin_memory", "log_every_steps", "eval_every_epochs",
+    "data.train", "data.test",       "replicas",   "threads",         "optimizer.zero"};
 
 bool has_no_schedule(const Values& values) {
   const auto type = values.find("schedule.type");

@@ -20,10 +20,10 @@ struct Difference {
 };
 
 /// The settings of `now` that differ from `before` and would change the result of going on. Free are: how fast
-/// (workers, prefetch_factor), what is written (log_every_steps, checkpoint.*), when it is evaluated and ends
-/// (eval_every_epochs, stop_at.*), where the same samples lie (data.train, data.test), and, with schedule.type none,
-/// how long (epochs, max_steps). `replicas` and `threads` come from the checkpoint and are compared elsewhere. Keys
-/// that `before` does not have are of a later version and count as equal.
+/// (workers, prefetch_factor, optimizer.zero), what is written (log_every_steps, checkpoint.*), when it is evaluated
+/// and ends (eval_every_epochs, stop_at.*), where the same samples lie (data.train, data.test), and, with schedule.type
+/// none, how long (epochs, max_steps). `replicas` and `threads` come from the checkpoint and are compared elsewhere.
+/// Keys that `before` does not have are of a later version and count as equal.
 [[nodiscard]] std::vector<Difference> differences(const std::string& before, const std::string& now);
 
 /// 16 hexadecimal digits over all settings that differences() looks at.

@@ -2,8 +2,12 @@
 #include "train/step_runner.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/optim/adamw.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/optim/clip.h"
+#include "lockstep/parallel/sync_batch_norm.h"
+#include "lockstep/parallel/zero.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/prepare.h"
 
@@ -56,9 +60,17 @@ std::shared_ptr<TaskNet> StepRunner::make_net() {
 }
 
 void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
+  if (config_.sync_batchnorm && sync_batch_norm(net->net(), job_) == 0 && job_.is_main()) {
+    log::note("sync_batchnorm is true, and the network has no lockstep::nn::BatchNorm: it changes nothing");
+  }
   // Buffers are spread once a step, below: a step then depends on replica 0's only, which are those that are saved.
   model_.emplace(net, job_, DdpOptions{.broadcast_buffers = false, .replicas = replicas_, .exact = config_.exact});
-  optimizer_.emplace(*model_, AdamWOptions{.lr = config_.optimizer.lr, .weight_decay = config_.optimizer.weight_decay});
+  const AdamWOptions options{.lr = config_.optimizer.lr, .weight_decay = config_.optimizer.weight_decay};
+  if (config_.optimizer.zero) {
+    optimizer_ = std::make_unique<ZeroRedundancyOptimizer>(*model_, job_, options);
+  } else {
+    optimizer_ = std::make_unique<AdamW>(*model_, options);
+  }
 }
 
 void StepRunner::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
@@ -107,7 +119,7 @@ void StepRunner::run_batch(Replica& replica, const Batch& batch, double share) {
 
 void StepRunner::update(double lr) {
   double scale = 1.0;
-  if (config_.clip_norm > 0) scale = clip_factor(grad_norm(optimizer_->parameters()), config_.clip_norm);
+  if (config_.clip_norm > 0) scale = clip_factor(optimizer_->grad_norm(), config_.clip_norm);
   optimizer_->set_lr(lr);
   optimizer_->step(scale);
   optimizer_->zero_grad();

@@ -10,7 +10,7 @@
 
 #include "lockstep/comm/job.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/optim/adamw.h"
+#include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/train/task.h"
@@ -48,7 +48,7 @@ class StepRunner {
   /// Images of the last compute_gradients(), over all replicas.
   [[nodiscard]] std::int64_t images() const;
   [[nodiscard]] DistributedDataParallel<TaskNet>& model() { return *model_; }
-  [[nodiscard]] AdamW& optimizer() { return *optimizer_; }
+  [[nodiscard]] Optimizer& optimizer() { return *optimizer_; }
   [[nodiscard]] ReplicaSpan block() const { return team_.block(); }
 
  private:
@@ -60,7 +60,7 @@ class StepRunner {
   const TrainConfig& config_;
   int replicas_;
   std::optional<DistributedDataParallel<TaskNet>> model_;
-  std::optional<AdamW> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   ReplicaTeam team_;
   std::vector<DataLoader> loaders_;        ///< one for each replica of this rank
   std::vector<DataLoader::Epoch> passes_;  ///< theirs, of the epoch under way

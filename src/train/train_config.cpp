@@ -29,6 +29,8 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("prefetch_factor", &prefetch_factor, "batches loaded ahead per worker");
   fields.add("pin_memory", &pin_memory, "page-locked batches for copies to a GPU; without one it changes nothing");
   fields.add("drop_last", &drop_last, "leave out the last batch where it is not full");
+  fields.add("sync_batchnorm", &sync_batchnorm,
+             "lockstep::nn::BatchNorm takes its statistics over the batches of all replicas");
   fields.add("log_every_steps", &log_every_steps, "a line in log.jsonl every so many steps; 0: never");
   fields.add("eval_every_epochs", &eval_every_epochs, "evaluate data.test every so many epochs; 0: never");
   fields.add("data.train", &data.train, "folder of the training samples");
@@ -38,6 +40,8 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("optimizer.weight_decay", &optimizer.weight_decay, "decoupled weight decay");
   fields.add("optimizer.lr_scaling", &optimizer.lr_scaling,
              "none; replicas: lr x replicas; batch: lr x total batch / 256", {"none", "replicas", "batch"});
+  fields.add("optimizer.zero", &optimizer.zero,
+             "ZeRO-1: each process keeps only its part of the optimizer's state; the result is the same");
   fields.add("schedule.type", &schedule.type, "learning rate after warm-up, per step", {"none", "cosine"});
   fields.add("schedule.warmup_epochs", &schedule.warmup_epochs, "epochs of linear warm-up (fractions welcome)");
   fields.add("schedule.min_lr", &schedule.min_lr, "where the cosine ends");

@@ -189,6 +189,10 @@ view::BannerInfo Trainer::Impl::banner() {
     info.extra.emplace_back("replicas", fmt::format("{} on {}", config_.replicas,
                                                     train::counted(job_.world_size(), "process", "processes")));
   }
+  if (config_.optimizer.zero) {
+    info.extra.emplace_back("optimizer", fmt::format("state sharded over {} (ZeRO-1)",
+                                                     train::counted(job_.world_size(), "process", "processes")));
+  }
   if (start_.checkpoint) {
     info.resumed_from = fmt::format("{}, step {}", start_.checkpoint->path().string(), text::thousands(run_.step));
   }
@@ -297,6 +301,7 @@ StateDict Trainer::Impl::run_entries() {
 
 void Trainer::Impl::save(bool best) {
   report(loss_->flush());
+  steps_->optimizer().consolidate_state_dict();
   if (!job_.is_main()) return;
   FileSystem& files = FileSystem::system();
   const auto folder = reporter_->folder().checkpoints();

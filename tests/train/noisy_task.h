@@ -10,7 +10,6 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
 #include <filesystem>
@@ -21,6 +20,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/inspect.h"
 #include "lockstep/data/sample_random.h"
+#include "lockstep/nn/batch_norm.h"
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/train/trainer.h"
 
@@ -43,7 +43,7 @@ class NoisyNet final : public torch::nn::Module {
 
  private:
   torch::nn::Linear first{2, 16};
-  torch::nn::BatchNorm1d norm{16};
+  nn::BatchNorm1d norm{16};
   torch::nn::Linear last{16, 1};
   at::Tensor level;
 };

@@ -25,11 +25,13 @@ struct TrainConfig {
   std::string amp = "none";           ///< none, bf16, fp16 (on CUDA)
   std::int64_t threads = 0;           ///< of libtorch, per replica; 0: as the checkpoint says, else 1
   bool drop_last = false;
+  bool sync_batchnorm = false;  ///< lockstep::nn::BatchNorm over the batches of all replicas
   struct Optimizer {
     std::string type = "adamw";
     double lr = 6e-4;
     double weight_decay = 1e-4;
     std::string lr_scaling = "none";  ///< none, replicas (lr x replicas), batch (lr x total batch / 256)
+    bool zero = false;                ///< each rank keeps and updates its part of the state only; the same result
   } optimizer;
   struct Schedule {
     std::string type = "cosine";  ///< none, cosine; both after a linear warm-up, per step
