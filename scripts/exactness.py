@@ -3,7 +3,9 @@
 
 Replicas: 4. Ways: 1 to 4 processes; 0, 1 and 3 loader workers; OMP_NUM_THREADS unset and 2; gloo on one host; two and
 four hosts (network namespaces, joined by a bridge; they need root and iproute2). Then three ways that must matter:
-another seed, one step more, one sample changed. Results are appended to a file; a later call goes on from there.
+another seed, one step more, one sample changed. Then, on 1 to 4 processes, ZeRO (the same digest), synced batch norm and
+accumulation (each a digest of its own), all three at once, and that broken off and gone on with on other numbers of
+processes. Results are appended to a file; a later call goes on from there.
 
 example:
   scripts/exactness.py
@@ -13,6 +15,7 @@ import os
 import shutil
 import subprocess
 import time
+from typing import Callable, NamedTuple
 
 import runs
 
@@ -81,8 +84,8 @@ def train_on_hosts(given, settings, hosts: int, per_host: int, run_dir) -> None:
         raise SystemExit(f"the hosts ended with {codes}: see host-*.log in {given.work}")
 
 
-def train(given, settings, world: int, run_dir, *more: str, **env) -> None:
-    runs.lockstep(given, *runs.train_words(settings, world, run_dir), *more, env=runs.environment(**env))
+def train(given, settings, world: int, run_dir, *more: str, resume: str = "none", **env) -> None:
+    runs.lockstep(given, *runs.train_words(settings, world, run_dir, resume), *more, env=runs.environment(**env))
 
 
 def change_one_sample(given) -> str:
@@ -96,28 +99,76 @@ def change_one_sample(given) -> str:
     return str(target)
 
 
-def cases(given) -> dict:
-    """By name: whether the digest must be the same, and how to train."""
+def go_on_with_other_worlds(given, settings, run_dir) -> None:
+    """Two processes to the end; from twenty steps before it on four; from ten steps before it on one."""
+    place = lambda leg, before: f"{leg}/checkpoints/step-{given.steps - before:08}"
+    legs = [runs.fresh(given.work / f"leg-{number}") for number in (1, 2)]
+    train(given, settings, 2, legs[0])
+    train(given, settings, 4, legs[1], resume=place(legs[0], 20))
+    train(given, settings, 1, run_dir, resume=place(legs[1], 10))
+
+
+class Case(NamedTuple):
+    """`family`: whose first case has the digest; `same`: whether this one must have it too."""
+    family: str
+    same: bool
+    way: Callable
+
+
+def cases(given) -> dict[str, Case]:
+    """By name. The families themselves must have different digests: what they are named after does something."""
     make = lambda **changes: runs.settings(given.work, given.small, **({"max_steps": given.steps} | changes))
     plain = make()
-    found = {f"{world} processes": (True, lambda d, w=world: train(given, plain, w, d)) for world in (2, 1, 3, 4)}
+    found = {f"{world} processes": Case("plain", True, lambda d, w=world: train(given, plain, w, d))
+             for world in (2, 1, 3, 4)}
     for workers in (0, 1, 3):
-        found[f"{workers} loader workers"] = (True, lambda d, n=workers: train(given, make(workers=n), 2, d))
+        found[f"{workers} loader workers"] = Case(
+            "plain", True, lambda d, n=workers: train(given, make(workers=n), 2, d))
     for world in (1, 3):
-        found[f"OMP_NUM_THREADS=2, {world} processes"] = (
-            True, lambda d, w=world: train(given, plain, w, d, OMP_NUM_THREADS="2"))
-    found["gloo, 3 processes"] = (True, lambda d: train(given, plain, 3, d, "--backend", "gloo"))
+        found[f"OMP_NUM_THREADS=2, {world} processes"] = Case(
+            "plain", True, lambda d, w=world: train(given, plain, w, d, OMP_NUM_THREADS="2"))
+    found["gloo, 3 processes"] = Case("plain", True, lambda d: train(given, plain, 3, d, "--backend", "gloo"))
     if can_make_hosts():
-        found["2 hosts x 2 processes"] = (True, lambda d: train_on_hosts(given, plain, 2, 2, d))
-        found["2 hosts x 1 process"] = (True, lambda d: train_on_hosts(given, plain, 2, 1, d))
-        found["4 hosts x 1 process"] = (True, lambda d: train_on_hosts(given, plain, 4, 1, d))
+        found["2 hosts x 2 processes"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 2, 2, d))
+        found["2 hosts x 1 process"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 2, 1, d))
+        found["4 hosts x 1 process"] = Case("plain", True, lambda d: train_on_hosts(given, plain, 4, 1, d))
     else:
         print("skipped: hosts in network namespaces need root and iproute2")
-    found["another seed"] = (False, lambda d: train(given, make(seed=1), 2, d))
-    found["one step more"] = (False, lambda d: train(given, make(max_steps=given.steps + 1), 2, d))
+    found["another seed"] = Case("plain", False, lambda d: train(given, make(seed=1), 2, d))
+    found["one step more"] = Case("plain", False, lambda d: train(given, make(max_steps=given.steps + 1), 2, d))
     changed = make(**{"data.train": change_one_sample(given)})
-    found["one sample changed"] = (False, lambda d: train(given, changed, 2, d))
+    found["one sample changed"] = Case("plain", False, lambda d: train(given, changed, 2, d))
+    return found | shared_state_cases(given, make)
+
+
+def shared_state_cases(given, make) -> dict[str, Case]:
+    """What replicas share beside gradients: batch statistics, the optimizer's state; with and without accumulation."""
+    zero, synced, twice = {"optimizer.zero": True}, {"sync_batchnorm": True}, {"accumulate_steps": 2}
+    ways = [("plain", "zero", zero, (1, 2, 3, 4)), ("sync_batchnorm", "sync_batchnorm", synced, (2, 1, 3, 4)),
+            ("accumulation", "accumulation", twice, (2, 1, 3)), ("accumulation", "accumulation, zero", twice | zero, (4,)),
+            ("both", "sync_batchnorm, accumulation", synced | twice, (2,)),
+            ("both", "sync_batchnorm, accumulation, zero", synced | twice | zero, (1, 3, 4))]
+    found = {}
+    for family, name, changes, worlds in ways:
+        for world in worlds:
+            found[f"{name}, {world} processes"] = Case(
+                family, True, lambda d, w=world, c=changes: train(given, make(**c), w, d))
+    all_of_it = make(**(synced | twice | zero))
+    found["sync_batchnorm, accumulation, zero, 2 then 4 then 1 processes"] = Case(
+        "both", True, lambda d: go_on_with_other_worlds(given, all_of_it, d))
     return found
+
+
+def wrong_ones(rows: list[dict]) -> list[str]:
+    firsts: dict[str, str] = {}
+    wrong = []
+    for row in rows:
+        if row["family"] not in firsts:
+            wrong += [row["case"]] * (row["digest"] in firsts.values())
+            firsts[row["family"]] = row["digest"]
+        elif (row["digest"] == firsts[row["family"]]) != row["same"]:
+            wrong.append(row["case"])
+    return wrong
 
 
 def main() -> None:
@@ -129,15 +180,15 @@ def main() -> None:
     runs.make_data(given, given.small)
     results = runs.Results(given)
     done = {row["case"] for row in results.rows}
-    for name, (same, way) in cases(given).items():
+    for name, case in cases(given).items():
         if name in done:
             continue
         run_dir = runs.fresh(given.work / "run")
         begin = time.time()
-        way(run_dir)
-        results.add(case=name, same=same, seconds=round(time.time() - begin, 1), digest=runs.digest(given, run_dir))
-    expected = results.rows[0]["digest"]
-    wrong = [row["case"] for row in results.rows if (row["digest"] == expected) != row["same"]]
+        case.way(run_dir)
+        results.add(case=name, family=case.family, same=case.same, seconds=round(time.time() - begin, 1),
+                    digest=runs.digest(given, run_dir))
+    wrong = wrong_ones(results.rows)
     print(f"{len(results.rows)} ways of training, {len(wrong)} with a wrong digest: {', '.join(wrong) or 'none'}")
     raise SystemExit(1 if wrong else 0)
 
