@@ -52,6 +52,17 @@ std::vector<Difference> differences(const std::string& before, const std::string
   return found;
 }
 
+std::map<std::string, std::string> common_settings(const std::string& settings) {
+  static constexpr std::array<std::string_view, 5> kOfAHost = {"workers", "prefetch_factor", "pin_memory", "data.train",
+                                                               "data.test"};
+  const ConfigTree tree = ConfigTree::from_text(settings, "the settings");
+  std::map<std::string, std::string> common;
+  for (const auto& [key, value] : tree.values()) {
+    if (std::find(kOfAHost.begin(), kOfAHost.end(), key) == kOfAHost.end()) common[key] = value.yaml;
+  }
+  return common;
+}
+
 std::string configuration_hash(const std::string& settings) {
   const ConfigTree tree = ConfigTree::from_text(settings, "the settings");
   const bool any_length = has_no_schedule(tree.values());

@@ -2,6 +2,7 @@
 // Which settings a result depends on, and in which of them two runs differ. Pure functions.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct Difference {
 /// none, how long (epochs, max_steps). `replicas` and `threads` come from the checkpoint and are compared elsewhere.
 /// Keys that `before` does not have are of a later version and count as equal.
 [[nodiscard]] std::vector<Difference> differences(const std::string& before, const std::string& now);
+
+/// What the ranks of one run must have in common, by key: all but where a host has its data and how it loads them.
+[[nodiscard]] std::map<std::string, std::string> common_settings(const std::string& settings);
 
 /// 16 hexadecimal digits over all settings that differences() looks at.
 [[nodiscard]] std::string configuration_hash(const std::string& settings);

@@ -3,10 +3,10 @@
 #include "train/share_state.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 
-#include <cstring>
 #include <nlohmann/json.hpp>
+
+#include "lockstep/comm/objects.h"
 
 namespace lockstep::train {
 namespace {
@@ -36,17 +36,6 @@ StateValue from_description(const Json& json) {
   return json["text"].get<std::string>();
 }
 
-/// Binary, so that a text of any bytes passes.
-std::vector<std::uint8_t> share_bytes(std::vector<std::uint8_t> bytes, ProcessGroup& group) {
-  const at::Tensor length = at::full({1}, static_cast<std::int64_t>(bytes.size()), at::kLong);
-  group.broadcast(length, 0).wait();
-  const at::Tensor data = at::empty({length.item<std::int64_t>()}, at::kByte);
-  if (group.rank() == 0) std::memcpy(data.data_ptr(), bytes.data(), bytes.size());
-  group.broadcast(data, 0).wait();
-  const auto* first = data.data_ptr<std::uint8_t>();
-  return {first, first + data.numel()};
-}
-
 }  // namespace
 
 StateDict share_state(const StateDict& state, ProcessGroup& group) {
@@ -55,7 +44,7 @@ StateDict share_state(const StateDict& state, ProcessGroup& group) {
   if (group.rank() == 0) {
     for (const auto& [name, value] : state) list[name] = describe(value);
   }
-  list = Json::from_cbor(share_bytes(Json::to_cbor(list), group));
+  list = broadcast_object(group, list, 0);  // binary, so that a text of any bytes passes
   StateDict shared = group.rank() == 0 ? state : StateDict{};
   for (const auto& [name, json] : list.items()) {
     if (group.rank() != 0) shared[name] = from_description(json);

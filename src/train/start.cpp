@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/comm/agreement.h"
 #include "train/configuration.h"
 #include "train/resume.h"
 #include "train/share_state.h"
@@ -82,6 +83,7 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   if (start.resumed) start.run = run_state_of(shared);
   decide(job, config, shared);
   start.settings = settings_text(options.recipe, config);
+  if (job.world_size() > 1) lockstep::require_same_settings(job.group(), common_settings(start.settings));
   return start;
 }
 

@@ -209,5 +209,22 @@ RANKS_TEST(FunctionTask, TrainsOnTwoRanksWithNothingButFunctions, 2) {
   EXPECT_LT(result.metrics[1].value, 0.05) << to_text(result.metrics);
 }
 
+RANKS_TEST(FunctionTask, WithOtherSettingsOnOneRankIsAnErrorThatNamesThem, 3) {
+  const test::TempDir folder;
+  FunctionTask task(line_options());
+  TrainConfig config;
+  config.epochs = job.rank() == 2 ? 3 : 2;
+  config.workers = job.rank();
+  config.data.train = "made up";
+  try {
+    (void)Trainer(job, task, config, {.recipe = "line", .run_dir = folder / "run"}).fit();
+    FAIL() << "three ranks with different epochs began to train";
+  } catch (const UsageError& error) {
+    const std::string words = error.what();
+    EXPECT_NE(words.find("epochs        2 on ranks 0, 1; 3 on rank 2"), std::string::npos) << words;
+    EXPECT_EQ(words.find("workers"), std::string::npos) << words;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep
