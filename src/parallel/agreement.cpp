@@ -90,7 +90,7 @@ std::int64_t padded(const at::Tensor& item) {
   return (length + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
 }
 
-void copy_together(const std::vector<at::Tensor>& items, std::int64_t bytes, ProcessGroup& group) {
+void copy_together(int source, const std::vector<at::Tensor>& items, std::int64_t bytes, ProcessGroup& group) {
   const at::Tensor packed = at::empty({bytes}, items.front().options().dtype(at::kByte).requires_grad(false));
   const auto each = [&](const auto& action) {
     std::int64_t offset = 0;
@@ -99,9 +99,9 @@ void copy_together(const std::vector<at::Tensor>& items, std::int64_t bytes, Pro
       offset += padded(item);
     }
   };
-  if (group.rank() == 0) each([](const at::Tensor& part, const at::Tensor& item) { part.copy_(item); });
-  group.broadcast(packed, 0).wait();
-  if (group.rank() != 0) each([](const at::Tensor& part, const at::Tensor& item) { item.copy_(part); });
+  if (group.rank() == source) each([](const at::Tensor& part, const at::Tensor& item) { part.copy_(item); });
+  group.broadcast(packed, source).wait();
+  if (group.rank() != source) each([](const at::Tensor& part, const at::Tensor& item) { item.copy_(part); });
 }
 
 }  // namespace
@@ -115,7 +115,7 @@ void require_equal_models(const NamedTensors& parameters, const NamedTensors& bu
   }
 }
 
-void copy_from_rank_zero(const NamedTensors& items, ProcessGroup& group) {
+void copy_from_rank(int source, const NamedTensors& items, ProcessGroup& group) {
   if (group.world_size() == 1) return;
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> together;
@@ -125,11 +125,11 @@ void copy_from_rank_zero(const NamedTensors& items, ProcessGroup& group) {
     together.push_back(item.second);
     bytes += padded(item.second);
     if (bytes < kBroadcastBytes) continue;
-    copy_together(together, bytes, group);
+    copy_together(source, together, bytes, group);
     together.clear();
     bytes = 0;
   }
-  if (!together.empty()) copy_together(together, bytes, group);
+  if (!together.empty()) copy_together(source, together, bytes, group);
 }
 
 }  // namespace lockstep::parallel

@@ -13,9 +13,9 @@ namespace lockstep::parallel {
 /// Throws: UsageError on every rank, with the first difference: its name and both sides.
 void require_equal_models(const NamedTensors& parameters, const NamedTensors& buffers, ProcessGroup& group);
 
-/// Overwrites the tensors on every rank with rank 0's, in few broadcasts.
+/// Overwrites the tensors on every rank with those of `source`, in few broadcasts.
 ///
 /// Collective: yes.  Blocks: yes.
-void copy_from_rank_zero(const NamedTensors& items, ProcessGroup& group);
+void copy_from_rank(int source, const NamedTensors& items, ProcessGroup& group);
 
 }  // namespace lockstep::parallel

@@ -151,10 +151,15 @@ void Buckets::fold(std::size_t parameter, std::size_t local, const at::Tensor& g
   tree_sum(parts, place);
 }
 
-void Buckets::restart() {
+void Buckets::restart(int divisor) {
+  divisor_ = divisor;
   stages_.clear();
   missing_.clear();
-  for (const Bucket& bucket : buckets_) missing_.push_back(bucket.members.size());
+  for (Bucket& bucket : buckets_) {
+    missing_.push_back(bucket.members.size());
+    if (bucket.seen_by_hook) bucket.seen_by_hook->set_divisor(divisor);
+    if (bucket.sparse) bucket.sparse->set_divisor(divisor == 0 ? replicas() : divisor);
+  }
 }
 
 void Buckets::arrived(std::size_t parameter, ProcessGroup& group) {
@@ -171,8 +176,15 @@ HookStage Buckets::start(Bucket& bucket, ProcessGroup& group) const {
     return layout_.hook(*bucket.seen_by_hook);
   }
   if (layout_.world == 1) return {};  // the last fold has completed the mean
-  return {.works = {group.all_reduce(bucket.published,
-                                     {.op = ReduceOp::kMean, .replicas = layout_.replicas, .exact = layout_.exact})}};
+  const ReduceOp op = divisor_ == 0 ? ReduceOp::kMean : ReduceOp::kSum;
+  const ReduceOptions options{.op = op, .replicas = layout_.replicas, .exact = layout_.exact};
+  HookStage stage{.works = {group.all_reduce(bucket.published, options)}};
+  if (divisor_ == 0) return stage;
+  stage.then = [sum = bucket.published, divisor = divisor_] {
+    sum.div_(divisor);
+    return HookStage{};
+  };
+  return stage;
 }
 
 void Buckets::wait() {

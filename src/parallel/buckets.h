@@ -73,8 +73,8 @@ class Buckets {
   /// its row.
   void fold(std::size_t parameter, std::size_t local, const at::Tensor& gradient);
 
-  /// Forgets what arrived: a new backward begins.
-  void restart();
+  /// Forgets what arrived: a new backward begins. `divisor`: of the sums; 0: the number of replicas.
+  void restart(int divisor = 0);
   /// `parameter`'s gradient is complete on this rank; starts the all_reduce (mean), or the hook, of each bucket that is
   /// full, in bucket order.
   void arrived(std::size_t parameter, ProcessGroup& group);
@@ -99,8 +99,9 @@ class Buckets {
   std::vector<at::Tensor> views_;              ///< by parameter
   std::vector<std::vector<at::Tensor>> rows_;  ///< by parameter: its place in each row of the buffer
   std::vector<std::size_t> bucket_of_;         ///< by parameter
-  std::vector<std::size_t> missing_;           ///< by bucket
-  std::vector<HookStage> stages_;              ///< of the buckets that are being reduced, the first of all()
+  int divisor_ = 0;
+  std::vector<std::size_t> missing_;  ///< by bucket
+  std::vector<HookStage> stages_;     ///< of the buckets that are being reduced, the first of all()
 };
 
 }  // namespace lockstep::parallel

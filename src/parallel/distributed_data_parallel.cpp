@@ -68,8 +68,8 @@ DdpCore::DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const D
   require_positive(options.bucket_bytes, "bucket_bytes");
   require_equal_models(state.parameters, state.buffers, group);
   if (options.init_sync) {
-    copy_from_rank_zero(state.parameters, group);
-    copy_from_rank_zero(state.buffers, group);
+    copy_from_rank(0, state.parameters, group);
+    copy_from_rank(0, state.buffers, group);
   }
   NamedTensors parameters = trained(state.parameters);
   std::vector<bool> is_sparse = mark_sparse(parameters, sparse, options);
@@ -107,7 +107,11 @@ void DdpCore::before_forward(const State& now, bool training) {
   require_unchanged(now.parameters);
   reducer_->before_forward();
   if (!training || !at::GradMode::is_enabled()) return;
-  if (broadcast_buffers_ && sync()) copy_from_rank_zero(now.buffers, reducer_->group());
+  const auto& join = reducer_->join();
+  if (join && join->throws_on_early_termination()) (void)join->announce(Reducer::kForward);
+  if (!broadcast_buffers_ || !sync() || now.buffers.empty()) return;
+  const int source = join ? join->announce(Reducer::kBuffers).first_active : 0;
+  copy_from_rank(source, now.buffers, reducer_->group());
 }
 
 void DdpCore::after_forward(const std::vector<at::Tensor>& outputs, bool complete) {
@@ -131,7 +135,7 @@ void DdpCore::enter_replica(int local, const NamedTensors& buffers) {
 
 void DdpCore::sync_buffers(const NamedTensors& buffers) {
   enter_replica(0, buffers);
-  copy_from_rank_zero(buffers, reducer_->group());
+  copy_from_rank(0, buffers, reducer_->group());
   for (std::size_t local = 1; local < buffers_of_.size(); ++local) {
     buffers_of_[local].clear();
     for (const auto& item : buffers) buffers_of_[local].push_back(item.second.detach().clone());
@@ -140,5 +144,18 @@ void DdpCore::sync_buffers(const NamedTensors& buffers) {
 
 void DdpCore::set_sync(bool sync) { reducer_->set_sync(sync); }
 bool DdpCore::sync() const { return reducer_->sync(); }
+
+ProcessGroup& DdpCore::group() const { return reducer_->group(); }
+void DdpCore::set_join(std::optional<JoinHandle> handle) { reducer_->set_join(handle); }
+
+void DdpCore::shadow(int action, const State& now, const JoinStatus& status) {
+  if (action == Reducer::kBuffers) copy_from_rank(status.first_active, now.buffers, group());
+  if (action == Reducer::kBackward) reducer_->shadow_backward(status);
+}
+
+void DdpCore::after_join(const State& now, int source) {
+  copy_from_rank(source, now.parameters, group());
+  copy_from_rank(source, now.buffers, group());
+}
 
 }  // namespace lockstep::parallel

@@ -57,9 +57,9 @@ std::vector<std::vector<std::size_t>> Gradients::plan(const std::vector<std::siz
   return plan_buckets(items, order, limits_of(options_));
 }
 
-void Gradients::restart() {
+void Gradients::restart(int divisor) {
   unused_.clear();
-  buckets_.restart();
+  buckets_.restart(divisor);
 }
 
 void Gradients::keep(std::size_t index) {

@@ -26,8 +26,8 @@ class Gradients {
   [[nodiscard]] at::Tensor& grad(std::size_t index) const { return parameters_.items[index].second.mutable_grad(); }
   [[nodiscard]] const Buckets& buckets() const { return buckets_; }
 
-  /// Nothing has arrived yet: a synced backward begins.
-  void restart();
+  /// Nothing has arrived yet: a synced backward begins. `divisor`: of the sums; 0: the number of replicas.
+  void restart(int divisor);
   /// After a backward that is not reduced: what comes next accumulates in the bucket.
   void keep(std::size_t index);
   /// The gradient of the block's `local`-th replica, which is complete, goes into its bucket.

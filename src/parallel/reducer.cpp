@@ -184,14 +184,17 @@ void Reducer::contribute_unused(std::size_t index) {
   if (gradients_.has_buckets()) gradients_.contribute_unused(index, replica_);
 }
 
+void Reducer::begin_step(const JoinStatus& status) {
+  arrival_order_.clear();
+  const bool by_active = join_ && !status.divide_by_initial_world_size;
+  gradients_.restart(by_active ? status.active : 0);
+}
+
 /// The backward is known to be synced, and to be one.
 void Reducer::start_sync() {
   Turn& now = turn();
   now.started = true;
-  if (is_last()) {
-    arrival_order_.clear();
-    gradients_.restart();
-  }
+  if (is_last()) begin_step(join_ ? join_->announce(kBackward) : JoinStatus{});
   if (is_recording()) {
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
       if (now.counts[i] > 0) now.order.push_back(i);
@@ -263,6 +266,26 @@ void Reducer::end_step() {
   used_.assign(gradients_.size(), false);
   reduced_ = true;
   if (!settled_) rebuild();
+}
+
+void Reducer::set_join(std::optional<JoinHandle> handle) {
+  if (handle && layout_.has_rows() && layout_.replicas != layout_.world) {
+    throw UsageError(
+        fmt::format("Join needs one replica on each rank: there are {} on {}", layout_.replicas, layout_.world),
+        "with DdpOptions::replicas give every replica as many batches");
+  }
+  join_ = handle;
+}
+
+void Reducer::shadow_backward(const JoinStatus& status) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  begin_step(status);
+  used_.assign(gradients_.size(), false);
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    gradients_.grad(i) = at::Tensor();  // its last step's, which all have had
+    gradients_.contribute_unused(i, 0);
+  }
+  end_step();
 }
 
 }  // namespace lockstep::parallel

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
@@ -47,6 +48,14 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// The gradients that `local` has accumulated take the place of those of the replica before.
   void enter_replica(int local);
 
+  /// What a DistributedDataParallel announces inside a Join.
+  enum JoinAction { kForward, kBuffers, kBackward };
+  [[nodiscard]] const std::optional<JoinHandle>& join() const { return join_; }
+  /// Throws: UsageError with several replicas on a rank.
+  void set_join(std::optional<JoinHandle> handle);
+  /// On a rank without data: takes part in the reductions of a backward, with zeros. grad() then is everybody's.
+  void shadow_backward(const JoinStatus& status);
+
   /// Throws: UsageError where a synced backward was left halfway, so that the ranks are out of step.
   void before_forward();
   /// A forward with gradients is over. `outputs`: its tensors; `complete`: there are no others in its result.
@@ -83,6 +92,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// `defined`: false where only a part of the graph that got nothing leads to it.
   void gradient_ready(std::size_t index, bool defined);
   void begin_backward();
+  void begin_step(const JoinStatus& status);
   void start_sync();
   [[nodiscard]] bool is_complete(std::size_t index);
   void complete(std::size_t index);
@@ -110,6 +120,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   int rebuilds_ = 0;
   bool settled_ = false;  ///< the layout is final: the first synced backward is over
   bool opaque_ = false;   ///< some forward's result could not be looked into
+
+  std::optional<JoinHandle> join_;
 
   std::mutex mutex_;  ///< guards what follows
   Gradients gradients_;

@@ -47,8 +47,11 @@ void Reducer::rebuild() {
   settled_ = true;
   if (!gradients_.has_buckets()) return;
   const auto count = static_cast<std::int64_t>(gradients_.size());
-  for (std::size_t i = 0; i < gradients_.size(); ++i) {
-    if (std::find(arrival_order_.begin(), arrival_order_.end(), i) == arrival_order_.end()) arrival_order_.push_back(i);
+  for (const Bucket& bucket : buckets().all()) {  // what did not arrive stays in the order that there is
+    for (const std::size_t i : bucket.members) {
+      const auto end = arrival_order_.end();
+      if (std::find(arrival_order_.begin(), end, i) == end) arrival_order_.push_back(i);
+    }
   }
   const at::Tensor agreed = at::empty({count}, at::kLong);
   std::copy(arrival_order_.begin(), arrival_order_.end(), agreed.data_ptr<std::int64_t>());

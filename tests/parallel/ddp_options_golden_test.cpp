@@ -249,5 +249,22 @@ RANKS_TEST(DdpGolden, SparseGradients, 2) {
   }
 }
 
+RANKS_TEST(DdpGolden, JoinWithUnevenInputs, 2) {
+  for (const bool by_initial : {true, false}) {
+    DistributedDataParallel model(filled<Plain>(), job);
+    Join join({&model}, {.divide_by_initial_world_size = by_initial});
+    join.run([&] {
+      for (int step = 0; step < (job.is_main() ? 3 : 5); ++step) {
+        model.module().zero_grad(/*set_to_none=*/true);
+        backward(model(batch(step, job)));
+        const at::NoGradGuard no_grad;
+        for (at::Tensor& value : model.parameters()) value.sub_(value.grad(), 0.5);
+      }
+    });
+    const Json expected = golden(by_initial ? "join" : "join_divided_by_active", job);
+    for (const auto& [name, value] : named_parameters_of(model)) expect_near(value.detach(), expected.at(name), name);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

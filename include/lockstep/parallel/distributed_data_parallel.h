@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/parallel/communication_hook.h"
+#include "lockstep/parallel/join.h"
 #include "lockstep/parallel/visit_tensors.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/state_dict.h"
@@ -77,6 +78,12 @@ class DdpCore {
   void sync_buffers(const NamedTensors& buffers);
   void set_sync(bool sync);
   [[nodiscard]] bool sync() const;
+
+  /// Of Joinable.
+  [[nodiscard]] ProcessGroup& group() const;
+  void set_join(std::optional<JoinHandle> handle);
+  void shadow(int action, const State& now, const JoinStatus& status);
+  void after_join(const State& now, int source);
   [[nodiscard]] const Reducer& reducer() const { return *reducer_; }
 
  private:
@@ -164,7 +171,7 @@ class [[nodiscard]] NoSync {
 ///             TimeoutError).
 /// Example:    lockstep::DistributedDataParallel model{Net(), job};
 template <class Net>
-class DistributedDataParallel {
+class DistributedDataParallel : public Joinable {
  public:
   template <class Module>
   DistributedDataParallel(Module&& module, ProcessGroup& group, const DdpOptions& options = {})
@@ -223,6 +230,12 @@ class DistributedDataParallel {
   void sync_buffers() { core_.sync_buffers(named_buffers_of(*module_)); }
 
   [[nodiscard]] const parallel::Reducer& reducer() const { return core_.reducer(); }
+
+  // What Join calls.
+  [[nodiscard]] ProcessGroup& join_group() override { return core_.group(); }
+  void set_join(std::optional<JoinHandle> handle) override { core_.set_join(handle); }
+  void shadow(int action, const JoinStatus& status) override { core_.shadow(action, state(), status); }
+  void after_join(int source) override { core_.after_join(state(), source); }
 
  private:
   [[nodiscard]] parallel::DdpCore::State state() const {
