@@ -5,9 +5,14 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/Parallel.h>
+#include <time.h>
+
+#include <atomic>
 
 #include "captcha/model.h"
 #include "captcha/task.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/trace.h"
 #include "lockstep/optim/adamw.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -28,6 +33,56 @@ Batch random_batch(const captcha::CaptchaConfig& config, std::int64_t size) {
   return batch;
 }
 
+double cpu_seconds(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+/// CPU seconds of all threads while they were inside a collective.
+class CollectiveCpu final : public trace::Sink {
+ public:
+  CollectiveCpu() { trace::set_sink(this); }
+  ~CollectiveCpu() override { trace::set_sink(nullptr); }
+  void begin(const trace::Event& /*event*/) noexcept override { began_ = cpu_seconds(CLOCK_THREAD_CPUTIME_ID); }
+  void end(const trace::Event& /*event*/) noexcept override {
+    const double spent = cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - began_;
+    nanoseconds_ += static_cast<std::int64_t>(spent * 1e9);
+  }
+  [[nodiscard]] double seconds() const noexcept { return static_cast<double>(nanoseconds_.load()) * 1e-9; }
+
+ private:
+  static thread_local double began_;
+  std::atomic<std::int64_t> nanoseconds_{0};
+};
+thread_local double CollectiveCpu::began_ = 0;
+
+/// The step of one replica, wrapped or not.
+template <class Model>
+void forward_and_backward(Model& model, captcha::CaptchaTask& task, const Batch& batch, Amp amp) {
+  at::Tensor output;
+  {
+    const Autocast autocast(at::kCPU, amp);
+    output = model.forward(batch.data);
+  }
+  task.loss(output, batch).backward();
+}
+
+struct StepTime {
+  double seconds = 0;
+  double collective_share = 0;  ///< of all CPU seconds
+};
+
+template <class Step>
+StepTime time_steps(std::int64_t repeats, Step step) {
+  const CollectiveCpu collectives;
+  const double before = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
+  StepTime time;
+  time.seconds = median_seconds({.warmup = 2, .counted = repeats}, step);
+  time.collective_share = collectives.seconds() / (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before);
+  return time;
+}
+
 }  // namespace
 
 int run_step_bench(Job& job, const StepBench& bench) {
@@ -39,39 +94,48 @@ int run_step_bench(Job& job, const StepBench& bench) {
   captcha::CaptchaTask task(config);
   auto net = std::dynamic_pointer_cast<captcha::CaptchaNet>(task.make_model());
   if (bench.amp != "none") use_channels_last(*net);
-  DistributedDataParallel model(
-      net, job, DdpOptions{.broadcast_buffers = false, .replicas = bench.replicas, .exact = bench.exact});
-  ReplicaTeam team(job.group(),
-                   {.replicas = bench.replicas, .on_switch = [&](int local) { model.enter_replica(local); }});
-  AdamW optimizer(model, {.lr = 6e-4, .weight_decay = 1e-4});
   Batch batch = random_batch(config, bench.batch);
   if (bench.amp != "none") batch.data = to_channels_last(batch.data);
   const Amp amp = amp_from_name(bench.amp);
-  const double seconds = median_seconds({.warmup = 2, .counted = bench.repeats}, [&] {
-    optimizer.zero_grad();
-    model.sync_buffers();
-    team.run([&](Replica&) {
-      at::Tensor output;
-      {
-        const Autocast autocast(at::kCPU, amp);
-        output = model(batch.data);
-      }
-      task.loss(output, batch).backward();
+  StepTime time;
+  int replicas = 1;
+  if (bench.bare) {
+    if (job.world_size() > 1) throw UsageError("--bare on several ranks: the module alone knows of no others");
+    AdamW optimizer(named_parameters_of(*net), {.lr = 6e-4, .weight_decay = 1e-4});
+    time = time_steps(bench.repeats, [&] {
+      optimizer.zero_grad();
+      forward_and_backward(*net, task, batch, amp);
+      optimizer.step();
     });
-    optimizer.step();
-  });
-  const double images_per_s = static_cast<double>(bench.batch * team.replicas()) / seconds;
+  } else {
+    DistributedDataParallel model(
+        net, job, DdpOptions{.broadcast_buffers = false, .replicas = bench.replicas, .exact = bench.exact});
+    ReplicaTeam team(job.group(),
+                     {.replicas = bench.replicas, .on_switch = [&](int local) { model.enter_replica(local); }});
+    AdamW optimizer(model, {.lr = 6e-4, .weight_decay = 1e-4});
+    replicas = team.replicas();
+    time = time_steps(bench.repeats, [&] {
+      optimizer.zero_grad();
+      model.sync_buffers();
+      team.run([&](Replica&) { forward_and_backward(model, task, batch, amp); });
+      optimizer.step();
+    });
+  }
+  const double seconds = time.seconds;
+  const double images_per_s = static_cast<double>(bench.batch * replicas) / seconds;
   if (bench.json) {
     job.print(
         R"({{"bench": "captcha_step", "model": "{}", "backend": "{}", "ranks": {}, "replicas": {}, )"
         R"("exact": {}, "threads": 1, "batch": {}, "bf16": {}, "channels_last": {}, "device": "cpu", "parameters": {}, "median_ms": {:.3f}, )"
-        R"("images_per_s": {:.3f}}})",
-        bench.model, job.backend(), job.world_size(), team.replicas(), bench.exact, bench.batch, bench.amp == "bf16",
-        bench.amp == "bf16", parameter_count(*net), seconds * 1e3, images_per_s);
+        R"("images_per_s": {:.3f}, "collective_cpu_share": {:.5f}}})",
+        bench.model, job.backend(), job.world_size(), replicas, bench.exact, bench.batch, bench.amp == "bf16",
+        bench.amp == "bf16", parameter_count(*net), seconds * 1e3, images_per_s, time.collective_share);
   } else {
-    job.print("{}, {} replicas x {} images on {} ranks, {}: {:.1f} ms a step, {:.1f} images/s", bench.model,
-              team.replicas(), bench.batch, job.world_size(), bench.amp == "none" ? "float32" : "bf16 channels last",
-              seconds * 1e3, images_per_s);
+    job.print(
+        "{}, {} replicas x {} images on {} ranks, {}: {:.1f} ms a step, {:.1f} images/s, collectives {:.1f} % of the "
+        "CPU seconds",
+        bench.model, replicas, bench.batch, job.world_size(), bench.amp == "none" ? "float32" : "bf16 channels last",
+        seconds * 1e3, images_per_s, time.collective_share * 100);
   }
   return 0;
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep bench all-reduce|step`: the measurements, as text or one JSON object a line.
+// `lockstep bench all-reduce|memory|step`: the measurements, as text or one JSON object a line.
 #include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+
+#include <cstring>
 
 #include "common/cli.h"
 #include "lockstep/base/error.h"
@@ -26,24 +29,31 @@ struct AllReduceArguments {
   bool json = false;
 };
 
+/// A 99th percentile needs many, and small messages are cheap.
+std::int64_t counted_runs(std::int64_t bytes) {
+  if (bytes >= kLarge) return 15;
+  return bytes <= 65536 ? 2000 : 200;
+}
+
 void measure_all_reduce(Job& job, const AllReduceArguments& bench, std::int64_t bytes, bool in_place) {
   const std::int64_t numel = bytes / static_cast<std::int64_t>(sizeof(float));
   at::Tensor tensor = in_place ? job.group().allocate_bucket(numel, at::kFloat) : at::ones({numel}, at::kFloat);
   tensor.fill_(1);
   job.barrier();
-  const double seconds = median_seconds({.warmup = 2, .counted = bytes < kLarge ? 200 : 15},
-                                        [&] { job.group().all_reduce(tensor, {.op = ReduceOp::kMean}).wait(); });
+  const Timing timing = time_runs({.warmup = 2, .counted = counted_runs(bytes)},
+                                  [&] { job.group().all_reduce(tensor, {.op = ReduceOp::kMean}).wait(); });
+  const double seconds = timing.median;
   if (tensor.numel() > 0 && tensor[0].item<float>() != 1.0F) throw InternalError("the mean of ones is not one");
   const char* mode = in_place ? "in_place" : "copy";
   const double gb_per_s = static_cast<double>(bytes) / seconds / 1e9;
   if (bench.json) {
     job.print(
         R"({{"bench": "all_reduce", "backend": "{}", "ranks": {}, "bytes": {}, "mode": "{}", "median_us": {:.3f}, )"
-        R"("gb_per_s": {:.4f}}})",
-        job.backend(), job.world_size(), bytes, mode, seconds * 1e6, gb_per_s);
+        R"("p99_us": {:.3f}, "gb_per_s": {:.4f}}})",
+        job.backend(), job.world_size(), bytes, mode, seconds * 1e6, timing.p99 * 1e6, gb_per_s);
   } else {
-    job.print("{:>10}  {:<8}  {:>12.1f} us  {:>8.2f} GB/s", text::bytes(static_cast<std::uint64_t>(bytes)), mode,
-              seconds * 1e6, gb_per_s);
+    job.print("{:>10}  {:<8}  {:>12.1f} us  99 % {:>12.1f} us  {:>8.2f} GB/s",
+              text::bytes(static_cast<std::uint64_t>(bytes)), mode, seconds * 1e6, timing.p99 * 1e6, gb_per_s);
   }
 }
 
@@ -74,6 +84,43 @@ int all_reduce(const Arguments& arguments) {
   return with_job(bench.backend, "cpu", [&](Job& job) { return run_all_reduce(job, bench); });
 }
 
+/// What copying memory reaches on all ranks at once: the yardstick of the large all-reduce.
+int run_memory(Job& job, std::int64_t bytes, bool json) {
+  at::set_num_threads(1);
+  const at::Tensor from = at::ones({bytes}, at::kByte);
+  const at::Tensor to = at::ones({bytes}, at::kByte);
+  job.barrier();
+  const double own =
+      median_seconds({.warmup = 2, .counted = 15}, [&] { std::memcpy(to.data_ptr(), from.data_ptr(), from.nbytes()); });
+  at::Tensor rate = at::full({1}, static_cast<double>(bytes) / own / 1e9, at::kDouble);
+  job.group().all_reduce(rate).wait();
+  if (json) {
+    job.print(R"({{"bench": "memory", "ranks": {}, "bytes": {}, "gb_per_s": {:.4f}}})", job.world_size(), bytes,
+              rate.item<double>());
+  } else {
+    job.print("memcpy of {} on {} ranks at once: {:.2f} GB/s together", text::bytes(static_cast<std::uint64_t>(bytes)),
+              job.world_size(), rate.item<double>());
+  }
+  return 0;
+}
+
+int memory(const Arguments& arguments) {
+  std::int64_t bytes = std::int64_t{100} << 20;
+  std::string processes;
+  bool json = false;
+  CLI::App app;
+  cli::prepare(app,
+               {.name = "lockstep bench memory",
+                .description = "Rate of memcpy on all ranks at once, in bytes copied a second: what bounds a large "
+                               "all-reduce in shared memory.",
+                .example = "  lockstep bench memory --nproc-per-node 2"});
+  app.add_option("--nproc-per-node", processes, kProcesses);
+  app.add_option("--bytes", bytes, "of each copy (default: 100 MiB)")->check(CLI::PositiveNumber);
+  app.add_flag("--json", json, "one JSON object a line");
+  if (!cli::parse(app, arguments)) return 0;
+  return with_job("", "cpu", [&](Job& job) { return run_memory(job, bytes, json); });
+}
+
 int step_captcha(const Arguments& arguments) {
   StepBench bench;
   std::string backend;
@@ -87,6 +134,7 @@ int step_captcha(const Arguments& arguments) {
   app.add_option("--batch", bench.batch, "images per replica (default: 64)")->check(CLI::PositiveNumber);
   app.add_option("--replicas", bench.replicas, "several replicas per rank, in turn (default: one per rank)")
       ->check(CLI::PositiveNumber);
+  app.add_flag("--bare", bench.bare, "without the wrapper: what it costs on one rank");
   app.add_flag("!--inexact", bench.exact, "sums in any order that is fast, not in the one that no world size changes");
   app.add_option("--amp", bench.amp, "none or bf16 (default: none)")->check(CLI::IsMember({"none", "bf16"}));
   app.add_option("--model", bench.model, "conv7 or conv3 (default: conv7)")->check(CLI::IsMember({"conv7", "conv3"}));
@@ -105,6 +153,7 @@ int step(const Arguments& arguments) {
 int cmd_bench(const Arguments& arguments) {
   return cli::dispatch("lockstep bench",
                        {{"all-reduce", "the collective under DistributedDataParallel", all_reduce},
+                        {"memory", "what copying memory reaches, to compare with", memory},
                         {"step", "a whole training step", step}},
                        arguments);
 }

@@ -14,9 +14,14 @@ struct Repeats {
   std::int64_t counted = 9;
 };
 
-/// Seconds of the median run of `action`.
+/// Of all counted runs, in seconds.
+struct Timing {
+  double median = 0;
+  double p99 = 0;
+};
+
 template <class Action>
-[[nodiscard]] double median_seconds(const Repeats& repeats, Action action) {
+[[nodiscard]] Timing time_runs(const Repeats& repeats, Action action) {
   for (std::int64_t i = 0; i < repeats.warmup; ++i) action();
   std::vector<double> seconds;
   for (std::int64_t i = 0; i < repeats.counted; ++i) {
@@ -25,7 +30,13 @@ template <class Action>
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   std::sort(seconds.begin(), seconds.end());
-  return seconds[seconds.size() / 2];
+  return {seconds[seconds.size() / 2], seconds[seconds.size() * 99 / 100]};
+}
+
+/// Seconds of the median run of `action`.
+template <class Action>
+[[nodiscard]] double median_seconds(const Repeats& repeats, Action action) {
+  return time_runs(repeats, action).median;
 }
 
 }  // namespace lockstep::worker

@@ -119,12 +119,11 @@ HierarchicalBackend::HostPart HierarchicalBackend::host_part(const Collective& c
 
 /// Memory of the leader whose place all ranks of the host read after the next meeting. Returns what it replaces, which
 /// some may still read until then.
-at::Tensor HierarchicalBackend::offer_scratch(std::size_t bytes) {
-  if (!is_leader() || (scratch_memory_.defined() && scratch_memory_.nbytes() >= bytes)) return {};
-  at::Tensor old = scratch_memory_;
-  scratch_memory_ = ShmBackend::allocate_bucket(static_cast<std::int64_t>(bytes), c10::kByte);
-  const auto* start = static_cast<const std::byte*>(scratch_memory_.data_ptr());
-  segment().slot(0).scratch.store(segment().offset_of(start, bytes), std::memory_order_release);
+HierarchicalBackend::Memory HierarchicalBackend::offer_scratch(std::size_t bytes) {
+  if (!is_leader() || offered_.bytes >= bytes) return {};
+  const Memory old = offered_;
+  offered_ = {segment().allocate(bytes), bytes};
+  segment().slot(0).scratch.store(segment().offset_of(offered_.start, bytes), std::memory_order_release);
   return old;
 }
 
@@ -189,11 +188,11 @@ void HierarchicalBackend::all_reduce(const Collective& collective) {
   const HostPart part = host_part(collective, host_);
   const auto wide = c10::elementSize(accumulator_of(dtype_of(collective.what)));
   const auto rows_bytes = part.rows.size() * static_cast<std::size_t>(collective.what.numel) * wide;
-  at::Tensor replaced;
+  Memory replaced;
   between_hosts([&] { replaced = offer_scratch(rows_bytes + collective.bytes + 1); });
   announce(collective, collective.bytes * static_cast<std::size_t>(collective.rows));
   compare_hosts(collective);
-  replaced = at::Tensor();
+  if (replaced.start != nullptr) segment().release(replaced.start, replaced.bytes);
   scratch_ = segment().region(0) + segment().slot(0).scratch.load(std::memory_order_acquire);
   if (collective.bytes > 0) {
     reduce_in_host(collective, part);

@@ -46,6 +46,12 @@ class HierarchicalBackend final : public ShmBackend {
     std::vector<ReplicaSpan> rows;  ///< the sums that the other hosts need
   };
 
+  /// A piece of this rank's region.
+  struct Memory {
+    std::byte* start = nullptr;
+    std::size_t bytes = 0;
+  };
+
   [[nodiscard]] bool is_leader() const noexcept;
   /// Runs a collective; where a rank of this host died meanwhile, the other hosts are told that it was that one.
   template <class Step>
@@ -55,7 +61,7 @@ class HierarchicalBackend final : public ShmBackend {
   void between_hosts(Step&& step);
   void compare_hosts(const Collective& collective);
   [[nodiscard]] HostPart host_part(const Collective& collective, int host) const;
-  [[nodiscard]] at::Tensor offer_scratch(std::size_t bytes);
+  [[nodiscard]] Memory offer_scratch(std::size_t bytes);
   void all_reduce(const Collective& collective);
   void reduce_in_host(const Collective& collective, const HostPart& part);
   void reduce_between_hosts(const Collective& collective);
@@ -66,7 +72,7 @@ class HierarchicalBackend final : public ShmBackend {
   const HostRanks hosts_;
   std::vector<int> leaders_;
   int host_ = 0;                  ///< this rank's, among hosts_
-  at::Tensor scratch_memory_;     ///< the leader's
+  Memory offered_;                ///< by the leader; never given back at the end, when others may still read
   std::byte* scratch_ = nullptr;  ///< where it is, for this collective
   std::vector<std::byte> received_;
 };

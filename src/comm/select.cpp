@@ -96,6 +96,10 @@ BackendKind parse_backend(const std::string& text) {
     if (text == backend_name(kind)) return kind;
     names.emplace_back(backend_name(kind));
   }
+  if (text == "nccl") {
+    throw UsageError("the backend nccl is for tensors on CUDA devices, which this build does not reduce",
+                     "use --backend auto, shm or gloo");
+  }
   throw UsageError(fmt::format("there is no backend '{}'{}: it is one of {}", text, text::did_you_mean(text, names),
                                text::join(names)));
 }

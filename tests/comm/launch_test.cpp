@@ -13,13 +13,17 @@
 #include "lockstep/base/env.h"
 #include "lockstep/comm/agreement.h"
 #include "support/run_ranks.h"
+#include "support/shell.h"
 
 namespace lockstep {
 namespace {
 
 using testing::current_test;
 using ::testing::HasSubstr;
+using testing::Output;
 using testing::run_ranks;
+using testing::run_shell;
+using testing::this_program;
 
 void check_sum(Job& job) {
   at::Tensor tensor = at::full({50'000}, job.rank() + 1.0);
@@ -28,26 +32,6 @@ void check_sum(Job& job) {
   job.print_all("sum is right on rank {} of {} over {}: {}", job.rank(), job.world_size(), job.backend(),
                 job.backend_reason());
 }
-
-struct Output {
-  int code = -1;
-  std::string text;
-};
-
-Output run_shell(const std::string& command) {
-  Output output;
-  std::string quoted;
-  for (const char c : command) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  std::FILE* pipe = popen(("timeout 100 bash -c '" + quoted + "' 2>&1").c_str(), "r");
-  if (pipe == nullptr) return output;
-  char buffer[4096];
-  for (std::size_t size = 0; (size = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;)
-    output.text.append(buffer, size);
-  output.code = pclose(pipe);
-  return output;
-}
-
-std::string this_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
 TEST(Launch, ByTheLaunchersStoreChoosesShm) {
   run_ranks(current_test(),

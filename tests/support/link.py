@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""A wire between two network namespaces that delays and loses packets: two tun devices and this process between them.
+
+Says "up" once both ends have their addresses, forwards until its input ends, then says how many bytes it carried.
+
+example:
+  link.py lsa 10.78.0.1 lsb 10.78.0.2 --delay-ms 2 --loss 0.01
+"""
+import argparse
+import ctypes
+import fcntl
+import heapq
+import os
+import random
+import select
+import struct
+import subprocess
+import sys
+import time
+
+TUNSETIFF = 0x400454CA
+IFF_TUN_NO_PI = 0x0001 | 0x1000
+CLONE_NEWNET = 0x40000000
+LIMIT = 1000  # packets under way; more are dropped, as a router does
+
+
+def open_tun(namespace: str, address: str) -> int:
+    home = os.open("/proc/self/ns/net", os.O_RDONLY)
+    there = os.open(f"/var/run/netns/{namespace}", os.O_RDONLY)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(there, CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), f"setns {namespace}")
+    tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", b"wire", IFF_TUN_NO_PI))
+    for words in (["addr", "add", f"{address}/24", "dev", "wire"], ["link", "set", "wire", "up"],
+                  ["link", "set", "lo", "up"]):
+        subprocess.run(["ip", *words], check=True)
+    libc.setns(home, CLONE_NEWNET)
+    return tun
+
+
+def forward(ends: list[int], delay: float, loss: float) -> int:
+    draw = random.Random(1)
+    waiting: list[tuple[float, int, int, bytes]] = []
+    carried = number = 0
+    while True:
+        pause = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
+        ready, _, _ = select.select([*ends, sys.stdin], [], [], pause)
+        if sys.stdin in ready:
+            return carried
+        for end in ready:
+            packet = os.read(end, 65536)
+            if draw.random() < loss or len(waiting) >= LIMIT:
+                continue
+            number += 1
+            heapq.heappush(waiting, (time.monotonic() + delay, number, ends[1 - ends.index(end)], packet))
+        while waiting and waiting[0][0] <= time.monotonic():
+            _, _, end, packet = heapq.heappop(waiting)
+            carried += len(packet)
+            try:
+                os.write(end, packet)
+            except BlockingIOError:
+                pass  # a full device drops, as a wire does
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ends", nargs=4, metavar="NAMESPACE ADDRESS")
+    parser.add_argument("--delay-ms", type=float, default=0)
+    parser.add_argument("--loss", type=float, default=0, help="share of packets")
+    given = parser.parse_args()
+    ends = [open_tun(*given.ends[:2]), open_tun(*given.ends[2:])]
+    print("up", flush=True)
+    print(forward(ends, given.delay_ms / 1000, given.loss), flush=True)
+
+
+main()
