@@ -11,7 +11,6 @@
 
 #include "captcha/model.h"
 #include "captcha/task.h"
-#include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/optim/adamw.h"
 #include "lockstep/optim/autocast.h"
@@ -57,17 +56,6 @@ class CollectiveCpu final : public trace::Sink {
 };
 thread_local double CollectiveCpu::began_ = 0;
 
-/// The step of one replica, wrapped or not.
-template <class Model>
-void forward_and_backward(Model& model, captcha::CaptchaTask& task, const Batch& batch, Amp amp) {
-  at::Tensor output;
-  {
-    const Autocast autocast(at::kCPU, amp);
-    output = model.forward(batch.data);
-  }
-  task.loss(output, batch).backward();
-}
-
 struct StepTime {
   double seconds = 0;
   double collective_share = 0;  ///< of all CPU seconds
@@ -97,45 +85,40 @@ int run_step_bench(Job& job, const StepBench& bench) {
   Batch batch = random_batch(config, bench.batch);
   if (bench.amp != "none") batch.data = to_channels_last(batch.data);
   const Amp amp = amp_from_name(bench.amp);
-  StepTime time;
-  int replicas = 1;
-  if (bench.bare) {
-    if (job.world_size() > 1) throw UsageError("--bare on several ranks: the module alone knows of no others");
-    AdamW optimizer(named_parameters_of(*net), {.lr = 6e-4, .weight_decay = 1e-4});
-    time = time_steps(bench.repeats, [&] {
-      optimizer.zero_grad();
-      forward_and_backward(*net, task, batch, amp);
-      optimizer.step();
+  DistributedDataParallel model(
+      net, job, DdpOptions{.broadcast_buffers = false, .replicas = bench.replicas, .exact = bench.exact});
+  ReplicaTeam team(job.group(),
+                   {.replicas = bench.replicas, .on_switch = [&](int local) { model.enter_replica(local); }});
+  AdamW optimizer(model, {.lr = 6e-4, .weight_decay = 1e-4});
+  const StepTime time = time_steps(bench.repeats, [&] {
+    optimizer.zero_grad();
+    model.sync_buffers();
+    team.run([&](Replica&) {
+      at::Tensor output;
+      {
+        const Autocast autocast(at::kCPU, amp);
+        output = model(batch.data);
+      }
+      task.loss(output, batch).backward();
     });
-  } else {
-    DistributedDataParallel model(
-        net, job, DdpOptions{.broadcast_buffers = false, .replicas = bench.replicas, .exact = bench.exact});
-    ReplicaTeam team(job.group(),
-                     {.replicas = bench.replicas, .on_switch = [&](int local) { model.enter_replica(local); }});
-    AdamW optimizer(model, {.lr = 6e-4, .weight_decay = 1e-4});
-    replicas = team.replicas();
-    time = time_steps(bench.repeats, [&] {
-      optimizer.zero_grad();
-      model.sync_buffers();
-      team.run([&](Replica&) { forward_and_backward(model, task, batch, amp); });
-      optimizer.step();
-    });
-  }
+    optimizer.step();
+  });
   const double seconds = time.seconds;
-  const double images_per_s = static_cast<double>(bench.batch * replicas) / seconds;
+  const double images_per_s = static_cast<double>(bench.batch * team.replicas()) / seconds;
   if (bench.json) {
     job.print(
         R"({{"bench": "captcha_step", "model": "{}", "backend": "{}", "ranks": {}, "replicas": {}, )"
         R"("exact": {}, "threads": 1, "batch": {}, "bf16": {}, "channels_last": {}, "device": "cpu", "parameters": {}, "median_ms": {:.3f}, )"
         R"("images_per_s": {:.3f}, "collective_cpu_share": {:.5f}}})",
-        bench.model, job.backend(), job.world_size(), replicas, bench.exact, bench.batch, bench.amp == "bf16",
+        bench.model, job.backend(), job.world_size(), team.replicas(), bench.exact, bench.batch, bench.amp == "bf16",
         bench.amp == "bf16", parameter_count(*net), seconds * 1e3, images_per_s, time.collective_share);
   } else {
     job.print(
         "{}, {} replicas x {} images on {} ranks, {}: {:.1f} ms a step, {:.1f} images/s, collectives {:.1f} % of the "
         "CPU seconds",
-        bench.model, replicas, bench.batch, job.world_size(), bench.amp == "none" ? "float32" : "bf16 channels last",
-        seconds * 1e3, images_per_s, time.collective_share * 100);
+        bench.model, team.replicas(), bench.batch, job.world_size(),
+        bench.amp == "none" ? "float32" : "bf16 channels last", seconds * 1e3, images_per_s,
+        time.collective_share * 100);
   }
   return 0;
 }

@@ -16,12 +16,10 @@ struct StepBench {
   std::string amp = "none";  ///< none, bf16 (then channels last too)
   std::string model = "conv7";
   std::int64_t repeats = 7;
-  bool bare = false;  ///< on one rank: the module alone, not in DistributedDataParallel
   bool json = false;
 };
 
 /// Collective: yes. Prints on the main rank.
-/// Throws: UsageError for `bare` on several ranks.
 int run_step_bench(Job& job, const StepBench& bench);
 
 }  // namespace lockstep::worker

@@ -134,7 +134,6 @@ int step_captcha(const Arguments& arguments) {
   app.add_option("--batch", bench.batch, "images per replica (default: 64)")->check(CLI::PositiveNumber);
   app.add_option("--replicas", bench.replicas, "several replicas per rank, in turn (default: one per rank)")
       ->check(CLI::PositiveNumber);
-  app.add_flag("--bare", bench.bare, "without the wrapper: what it costs on one rank");
   app.add_flag("!--inexact", bench.exact, "sums in any order that is fast, not in the one that no world size changes");
   app.add_option("--amp", bench.amp, "none or bf16 (default: none)")->check(CLI::IsMember({"none", "bf16"}));
   app.add_option("--model", bench.model, "conv7 or conv3 (default: conv7)")->check(CLI::IsMember({"conv7", "conv3"}));
