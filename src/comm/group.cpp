@@ -13,12 +13,15 @@
 #include <mutex>
 #include <numeric>
 
+#include "comm/host_tensors.h"
 #include "comm/operation_queue.h"
 #include "comm/tree_reduce.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {
+
+std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
 Collective describe(Kind kind, const at::Tensor& tensor) {
   Collective collective;
@@ -34,46 +37,6 @@ void use_counts(Collective& collective, std::vector<std::int64_t> counts) {
   collective.what.numel = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   collective.what.counts_digest = XXH3_64bits(counts.data(), counts.size() * sizeof(std::int64_t)) | 1;
   collective.counts = std::make_shared<const std::vector<std::int64_t>>(std::move(counts));
-}
-
-bool is_plain(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.is_contiguous(); }
-
-/// The tensor's contents in plain memory: itself, or a copy taken now.
-at::Tensor host_copy(const at::Tensor& tensor) {
-  if (is_plain(tensor)) return tensor;
-  return at::empty(tensor.sizes(), tensor.options().device(c10::kCPU).requires_grad(false)).copy_(tensor.detach());
-}
-
-at::Tensor empty_host(at::IntArrayRef sizes, const at::Tensor& like) {
-  return at::empty(sizes, like.options().device(c10::kCPU).requires_grad(false));
-}
-
-std::vector<std::int64_t> with_first(const at::Tensor& like, std::int64_t first, bool replace) {
-  std::vector<std::int64_t> sizes = like.sizes().vec();
-  if (replace) {
-    sizes.front() = first;
-  } else {
-    sizes.insert(sizes.begin(), first);
-  }
-  return sizes;
-}
-
-/// Elements of one step in the first dimension.
-std::int64_t row_elements(const at::Tensor& tensor) {
-  std::int64_t elements = 1;
-  for (std::int64_t d = 1; d < tensor.dim(); ++d) elements *= tensor.size(d);
-  return elements;
-}
-
-/// `whole`, which has all parts one after the other, as views of them.
-std::vector<at::Tensor> cut(const at::Tensor& whole, const std::vector<std::int64_t>& rows) {
-  std::vector<at::Tensor> parts;
-  std::int64_t begin = 0;
-  for (const std::int64_t count : rows) {
-    parts.push_back(whole.narrow(0, begin, count));
-    begin += count;
-  }
-  return parts;
 }
 
 class Group final : public OwnedGroup {
@@ -152,6 +115,9 @@ class Group final : public OwnedGroup {
     check_copyable(input, "all_to_all");
     check_partner(input, output, input.numel(), "all_to_all");
     check_divisible(input, world_size(), "all_to_all");
+    if (input.is_alias_of(output)) {
+      throw UsageError("all_to_all was given one memory as input and output", "give it a tensor of its own as output");
+    }
     return submit(describe(Kind::kAllToAll, input), input, output);
   }
 
@@ -168,7 +134,7 @@ class Group final : public OwnedGroup {
     use_counts(collective, counts);
     std::vector<std::int64_t> received;
     for (int from = 0; from < world_size(); ++from) {
-      received.push_back(rows[static_cast<std::size_t>(from * world_size() + rank())]);
+      received.push_back(rows[index(from) * index(world_size()) + index(rank())]);
     }
     const std::int64_t total = std::accumulate(received.begin(), received.end(), std::int64_t{0});
     const at::Tensor whole = at::empty(with_first(outbox, total, true), outbox.options());
@@ -354,8 +320,8 @@ std::shared_ptr<ProcessGroup> Group::split(int color, int key) {
   const std::vector<std::int64_t> all = exchange_counts({color, key}, 0);
   const int number = splits_++;
   if (color < 0) return nullptr;
-  const auto color_of = [&](int other) { return all[static_cast<std::size_t>(2 * other)]; };
-  const auto key_of = [&](int other) { return all[static_cast<std::size_t>(2 * other + 1)]; };
+  const auto color_of = [&](int other) { return all[2 * index(other)]; };
+  const auto key_of = [&](int other) { return all[2 * index(other) + 1]; };
   Part part{.members = {}, .rank = 0, .name = fmt::format("split-{}/{}/", number, color)};
   for (int other = 0; other < world_size(); ++other) {
     if (color_of(other) == color) part.members.push_back(other);

@@ -211,6 +211,8 @@ void check_refusals(Job& job) {
   EXPECT_THROW((void)group.send(at::ones({1}), job.rank()), UsageError);
   EXPECT_THROW((void)group.reduce(at::ones({1}), job.world_size()), UsageError);
   EXPECT_THROW((void)group.all_to_all(at::ones({job.world_size() + 1}), at::ones({job.world_size() + 1})), UsageError);
+  const at::Tensor both = at::ones({job.world_size()});
+  EXPECT_THROW((void)group.all_to_all(both, both), UsageError);
   EXPECT_THROW((void)group.reduce_scatter(at::ones({4 * job.world_size()}), at::ones({5})), UsageError);
   EXPECT_THROW((void)group.all_gather_into(at::ones({1}, at::kInt), at::ones({job.world_size()})), UsageError);
   EXPECT_THROW((void)group.all_to_all_uneven({at::ones({1})}), UsageError);

@@ -108,7 +108,7 @@ RankSlot& Segment::slot(int rank) noexcept {
 }
 
 PairSlot& Segment::pair(int from, int to) noexcept {
-  const auto index = static_cast<std::size_t>(from * world_ + to);
+  const auto index = static_cast<std::size_t>(from) * static_cast<std::size_t>(world_) + static_cast<std::size_t>(to);
   return *reinterpret_cast<PairSlot*>(mapping_->base + pairs_start(world_) + index * sizeof(PairSlot));
 }
 
