@@ -14,11 +14,9 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kBlock = 4096;
-
 /// Lanes are summed apart and then combined, so that the compiler may use vectors without choosing the order itself.
 template <class T>
-double block_squares(const T* values, std::int64_t count) {
+double squares(const T* values, std::int64_t count) {
   constexpr std::int64_t kLanes = 16;
   double lanes[kLanes] = {};
   std::int64_t i = 0;
@@ -35,17 +33,35 @@ double block_squares(const T* values, std::int64_t count) {
 }
 
 template <class T>
-double squares(const at::Tensor& dense) {
+std::vector<double> all_blocks(const at::Tensor& dense) {
   const T* values = dense.data_ptr<T>();
-  double sum = 0;
-  for (std::int64_t begin = 0; begin < dense.numel(); begin += kBlock) {
-    sum += block_squares(values + begin, std::min(kBlock, dense.numel() - begin));
+  std::vector<double> sums;
+  for (std::int64_t begin = 0; begin < dense.numel(); begin += optim::kNormBlock) {
+    sums.push_back(squares(values + begin, std::min(optim::kNormBlock, dense.numel() - begin)));
   }
-  return sum;
+  return sums;
 }
 
-/// The gradient in its parameter's memory order, dense, on the CPU and in float32 or float64.
-at::Tensor in_memory_order(const at::Tensor& parameter, const at::Tensor& grad) {
+}  // namespace
+
+namespace optim {
+
+double block_squares(const at::Tensor& block) {
+  if (block.scalar_type() == at::kDouble) return squares(block.data_ptr<double>(), block.numel());
+  return squares(block.data_ptr<float>(), block.numel());
+}
+
+double norm_of_blocks(const std::vector<std::vector<double>>& by_parameter) {
+  double sum = 0;
+  for (const std::vector<double>& blocks : by_parameter) {
+    double of_parameter = 0;
+    for (const double block : blocks) of_parameter += block;
+    sum += of_parameter;
+  }
+  return std::sqrt(sum);
+}
+
+at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad) {
   const bool wide = grad.scalar_type() == at::kDouble || grad.scalar_type() == at::kFloat;
   const at::Tensor values = wide ? grad.cpu() : grad.cpu().to(at::kFloat);
   if (!parameter.is_non_overlapping_and_dense()) return values.contiguous();
@@ -53,18 +69,18 @@ at::Tensor in_memory_order(const at::Tensor& parameter, const at::Tensor& grad) 
   return at::empty_strided(parameter.sizes(), parameter.strides(), values.options()).copy_(values);
 }
 
-}  // namespace
+}  // namespace optim
 
 double grad_norm(NamedTensors parameters) {
   const at::NoGradGuard no_grad;
   std::sort(parameters.begin(), parameters.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  double sum = 0;
+  std::vector<std::vector<double>> sums;
   for (const auto& item : parameters) {
     if (!item.second.grad().defined()) continue;
-    const at::Tensor grad = in_memory_order(item.second, item.second.grad());
-    sum += grad.scalar_type() == at::kDouble ? squares<double>(grad) : squares<float>(grad);
+    const at::Tensor grad = optim::in_norm_order(item.second, item.second.grad());
+    sums.push_back(grad.scalar_type() == at::kDouble ? all_blocks<double>(grad) : all_blocks<float>(grad));
   }
-  return std::sqrt(sum);
+  return optim::norm_of_blocks(sums);
 }
 
 double clip_factor(double norm, double max_norm) {

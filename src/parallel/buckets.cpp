@@ -169,6 +169,13 @@ void Buckets::arrived(std::size_t parameter, ProcessGroup& group) {
   }
 }
 
+Work Buckets::reduce(const Bucket& bucket, const ReduceOptions& options, ProcessGroup& group) const {
+  if (!sharded_) return group.all_reduce(bucket.published, options);
+  const at::Tensor first = layout_.has_rows() ? bucket.published[0] : bucket.published;
+  const ElementRange own = shard_of(first.numel(), layout_.world, group.rank());
+  return group.reduce_scatter(bucket.published, first.narrow(0, own.begin, own.size()), options);
+}
+
 HookStage Buckets::start(Bucket& bucket, ProcessGroup& group) const {
   if (bucket.sparse) return bucket.sparse->start(group);
   if (layout_.hook) {
@@ -177,8 +184,7 @@ HookStage Buckets::start(Bucket& bucket, ProcessGroup& group) const {
   }
   if (layout_.world == 1) return {};  // the last fold has completed the mean
   const ReduceOp op = divisor_ == 0 ? ReduceOp::kMean : ReduceOp::kSum;
-  const ReduceOptions options{.op = op, .replicas = layout_.replicas, .exact = layout_.exact};
-  HookStage stage{.works = {group.all_reduce(bucket.published, options)}};
+  HookStage stage{.works = {reduce(bucket, {.op = op, .replicas = layout_.replicas, .exact = layout_.exact}, group)}};
   if (divisor_ == 0) return stage;
   stage.then = [sum = bucket.published, divisor = divisor_] {
     sum.div_(divisor);

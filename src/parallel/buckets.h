@@ -80,6 +80,8 @@ class Buckets {
   void arrived(std::size_t parameter, ProcessGroup& group);
   /// How many buckets are being reduced, or are so already.
   [[nodiscard]] std::size_t started() const { return stages_.size(); }
+  /// From here on the mean is left on each rank in its part of a bucket only, shard_of() the bucket's elements.
+  void shard(bool on) noexcept { sharded_ = on; }
   /// True when some bucket is being reduced and some is not yet.
   [[nodiscard]] bool is_halfway() const { return !stages_.empty() && stages_.size() < buckets_.size(); }
   /// Waits until every bucket is reduced; all gradients must have arrived.
@@ -90,9 +92,11 @@ class Buckets {
   void fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup& group);
   void allocate(Bucket& bucket, const at::Tensor& any, std::int64_t numel, ProcessGroup& group) const;
   void show_to_hook(Bucket& bucket, tensor::FlatLayout flat, ProcessGroup& group) const;
+  [[nodiscard]] Work reduce(const Bucket& bucket, const ReduceOptions& options, ProcessGroup& group) const;
   [[nodiscard]] HookStage start(Bucket& bucket, ProcessGroup& group) const;
 
   ReplicaLayout layout_;
+  bool sharded_ = false;
   std::vector<FoldStep> folds_;
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> hooked_;            ///< the buckets that the hook sees: all but the sparse ones

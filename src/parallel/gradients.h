@@ -37,6 +37,8 @@ class Gradients {
   /// Waits for all reductions and leaves the results in grad(). `used`, if not empty: by parameter, whether any replica
   /// of the run has reached it; the others keep the grad() that they had.
   void deliver(const std::vector<bool>& used);
+  /// See Buckets::shard().
+  void shard(bool on) { buckets_.shard(on); }
   /// Waits for reductions of a backward that ended with an error.
   void abandon() { buckets_.wait(); }
   /// New buckets for `order`, an order of arrival. Returns: whether they differ from those that there are.

@@ -77,6 +77,15 @@ void Reducer::enter_replica(int local) {
   }
 }
 
+void Reducer::shard_gradients(bool on) {
+  if (on && layout_.hook) {
+    throw UsageError("sharded gradients with a communication hook", "leave out one of the two");
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  gradients_.shard(on);
+  keeps_plan_ = keeps_plan_ || on;  // parts of other buckets would be other parts
+}
+
 void Reducer::before_forward() {
   const std::lock_guard<std::mutex> lock(mutex_);
   Turn& now = turn();

@@ -56,6 +56,11 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// On a rank without data: takes part in the reductions of a backward, with zeros. grad() then is everybody's.
   void shadow_backward(const JoinStatus& status);
 
+  /// From here on each rank gets its part of every bucket's mean only, and buckets stay as they are. For an optimizer
+  /// that knows: what the rest of grad() holds is not defined.
+  /// Throws: UsageError with a communication hook.
+  void shard_gradients(bool on);
+
   /// Throws: UsageError where a synced backward was left halfway, so that the ranks are out of step.
   void before_forward();
   /// A forward with gradients is over. `outputs`: its tensors; `complete`: there are no others in its result.
@@ -118,8 +123,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::vector<std::uintptr_t> hooks_;
   ParameterOf parameter_of_;
   int rebuilds_ = 0;
-  bool settled_ = false;  ///< the layout is final: the first synced backward is over
-  bool opaque_ = false;   ///< some forward's result could not be looked into
+  bool settled_ = false;     ///< the layout is final: the first synced backward is over
+  bool keeps_plan_ = false;  ///< the first plan of the buckets is the last
+  bool opaque_ = false;      ///< some forward's result could not be looked into
 
   std::optional<JoinHandle> join_;
 

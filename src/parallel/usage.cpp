@@ -45,7 +45,7 @@ std::vector<bool> Reducer::used_anywhere() {
 
 void Reducer::rebuild() {
   settled_ = true;
-  if (!gradients_.has_buckets()) return;
+  if (!gradients_.has_buckets() || keeps_plan_) return;
   const auto count = static_cast<std::int64_t>(gradients_.size());
   for (const Bucket& bucket : buckets().all()) {  // what did not arrive stays in the order that there is
     for (const std::size_t i : bucket.members) {

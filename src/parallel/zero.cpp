@@ -15,7 +15,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"
+#include "lockstep/optim/clip.h"
+#include "parallel/reducer.h"
 #include "parallel/zero_layout.h"
+#include "parallel/zero_norm.h"
 
 namespace lockstep {
 
@@ -24,15 +27,28 @@ using parallel::ZeroLayout;
 
 class ZeroRedundancyOptimizer::Impl {
  public:
-  Impl(NamedTensors parameters, ProcessGroup& group, const Make& make)
+  Impl(NamedTensors parameters, ProcessGroup& group, const Make& make, std::shared_ptr<parallel::Reducer> reducer)
       : parameters_(tensor::without_repeats(std::move(parameters))),
         group_(&group),
-        layout_(parameters_, group.world_size(), group.rank()) {
+        reducer_(std::move(reducer)),
+        layout_(parameters_, parallel::groups_by_kind(parameters_, buckets_of_reducer()), group.world_size(),
+                group.rank()) {
+    if (reducer_) reducer_->shard_gradients(true);
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       parts_.emplace_back(parameters_[i].first, layout_.own_part(i));
       index_of_[parameters_[i].first] = i;
     }
     local_ = make(parts_);
+  }
+
+  ~Impl() {
+    if (reducer_) reducer_->shard_gradients(false);
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  [[nodiscard]] double grad_norm() const {
+    return reducer_ ? parallel::sharded_grad_norm(parameters_, layout_, *group_) : lockstep::grad_norm(parameters_);
   }
 
   void step(double grad_scale) {
@@ -51,6 +67,7 @@ class ZeroRedundancyOptimizer::Impl {
   [[nodiscard]] Optimizer& local() const { return *local_; }
 
  private:
+  [[nodiscard]] std::vector<std::vector<std::size_t>> buckets_of_reducer() const;
   void hand_gradients_over();
   void gather_parameters();
   [[nodiscard]] StateDict own_part_of(const StateDict& state) const;
@@ -59,12 +76,36 @@ class ZeroRedundancyOptimizer::Impl {
 
   NamedTensors parameters_;
   ProcessGroup* group_;
+  std::shared_ptr<parallel::Reducer> reducer_;  ///< that shards its gradients for us
   ZeroLayout layout_;
   NamedTensors parts_;  ///< by parameter: this rank's part of it
   std::map<std::string, std::size_t> index_of_;
   std::unique_ptr<Optimizer> local_;
   std::optional<StateDict> whole_;  ///< consolidated, on rank 0
 };
+
+/// Its buckets as indices of our parameters: our parts are then what it leaves on this rank.
+std::vector<std::vector<std::size_t>> ZeroRedundancyOptimizer::Impl::buckets_of_reducer() const {
+  std::vector<std::vector<std::size_t>> groups;
+  if (!reducer_) return groups;
+  std::map<const void*, std::size_t> index_of;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    index_of[parameters_[i].second.unsafeGetTensorImpl()] = i;
+  }
+  for (const parallel::Bucket& bucket : reducer_->buckets().all()) {
+    auto& members = groups.emplace_back();
+    for (const std::size_t reduced : bucket.members) {
+      const auto& [name, value] = reducer_->parameters()[reduced];
+      const auto found = index_of.find(value.unsafeGetTensorImpl());
+      if (found == index_of.end()) {
+        throw UsageError(fmt::format("the optimizer does not have the model's parameter '{}'", name),
+                         "ZeroOptions::shard_gradients needs all that the model trains");
+      }
+      members.push_back(found->second);
+    }
+  }
+  return groups;
+}
 
 void ZeroRedundancyOptimizer::Impl::hand_gradients_over() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -174,8 +215,15 @@ void ZeroRedundancyOptimizer::Impl::load(const StateDict& state) {
   whole_.reset();
 }
 
-ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(NamedTensors parameters, ProcessGroup& group, const Make& make)
-    : impl_(std::make_unique<Impl>(std::move(parameters), group, make)) {}
+ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(NamedTensors parameters, ProcessGroup& group, const Make& make,
+                                                 std::shared_ptr<parallel::Reducer> reducer)
+    : impl_(std::make_unique<Impl>(std::move(parameters), group, make, std::move(reducer))) {}
+
+void ZeroRedundancyOptimizer::throw_no_reducer() {
+  throw UsageError("ZeroOptions::shard_gradients without a DistributedDataParallel",
+                   "pass the wrapped model, or leave the gradients whole");
+}
+
 ZeroRedundancyOptimizer::~ZeroRedundancyOptimizer() = default;
 ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(ZeroRedundancyOptimizer&&) noexcept = default;
 ZeroRedundancyOptimizer& ZeroRedundancyOptimizer::operator=(ZeroRedundancyOptimizer&&) noexcept = default;
@@ -185,6 +233,7 @@ void ZeroRedundancyOptimizer::set_lr(double lr) { impl_->local().set_lr(lr); }
 double ZeroRedundancyOptimizer::lr() const { return impl_->local().lr(); }
 std::int64_t ZeroRedundancyOptimizer::steps() const { return impl_->local().steps(); }
 const NamedTensors& ZeroRedundancyOptimizer::parameters() const { return impl_->parameters(); }
+double ZeroRedundancyOptimizer::grad_norm() { return impl_->grad_norm(); }
 void ZeroRedundancyOptimizer::consolidate_state_dict() { impl_->consolidate(); }
 StateDict ZeroRedundancyOptimizer::state_dict() const { return impl_->state_dict(); }
 void ZeroRedundancyOptimizer::load_state_dict(const StateDict& state) { impl_->load(state); }

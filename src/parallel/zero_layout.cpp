@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 
 #include "lockstep/base/error.h"
@@ -25,18 +26,30 @@ at::Tensor memory_range(const at::Tensor& tensor, std::int64_t begin, std::int64
 
 }  // namespace
 
-ZeroLayout::ZeroLayout(const NamedTensors& parameters, int world, int rank) : parts_(parameters.size()) {
-  const at::NoGradGuard no_grad;
+std::vector<std::vector<std::size_t>> groups_by_kind(const NamedTensors& parameters,
+                                                     std::vector<std::vector<std::size_t>> taken) {
+  std::set<std::size_t> done;
+  for (const auto& members : taken) done.insert(members.begin(), members.end());
   std::map<std::string, std::vector<std::size_t>> kinds;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto& [name, value] = parameters[i];
-    if (!value.is_non_overlapping_and_dense()) {
-      throw UsageError(fmt::format("parameter '{}' is not dense in memory, which ZeRO needs", name),
-                       "make it contiguous before the optimizer takes it");
-    }
+    const at::Tensor& value = parameters[i].second;
+    if (done.contains(i)) continue;
     kinds[fmt::format("{} {}", c10::toString(value.scalar_type()), value.device().str())].push_back(i);
   }
-  for (auto& [kind, members] : kinds) {
+  for (auto& [kind, members] : kinds) taken.push_back(std::move(members));
+  return taken;
+}
+
+ZeroLayout::ZeroLayout(const NamedTensors& parameters, std::vector<std::vector<std::size_t>> groups, int world,
+                       int rank)
+    : parts_(parameters.size()) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, value] : parameters) {
+    if (value.is_non_overlapping_and_dense()) continue;
+    throw UsageError(fmt::format("parameter '{}' is not dense in memory, which ZeRO needs", name),
+                     "make it contiguous before the optimizer takes it");
+  }
+  for (std::vector<std::size_t>& members : groups) {
     NamedTensors items;
     for (const std::size_t index : members) items.push_back(parameters[index]);
     const at::Tensor& any = items.front().second;

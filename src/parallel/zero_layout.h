@@ -27,11 +27,16 @@ struct ZeroPart {
   std::int64_t length = 0;
 };
 
+/// Indices of those parameters that are in none of `taken`, by dtype and device; after `taken` itself.
+[[nodiscard]] std::vector<std::vector<std::size_t>> groups_by_kind(const NamedTensors& parameters,
+                                                                   std::vector<std::vector<std::size_t>> taken = {});
+
 class ZeroLayout {
  public:
-  /// Moves the parameters' values into flat memory and makes the parameters views of it.
+  /// Moves the parameters' values into flat memory, one tensor for each of `groups` (indices of parameters of one dtype
+  /// and device), and makes the parameters views of it.
   /// Throws: UsageError naming a parameter that is not dense.
-  ZeroLayout(const NamedTensors& parameters, int world, int rank);
+  ZeroLayout(const NamedTensors& parameters, std::vector<std::vector<std::size_t>> groups, int world, int rank);
 
   [[nodiscard]] const std::vector<ZeroGroup>& groups() const { return groups_; }
   /// By parameter.

@@ -67,7 +67,8 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
   model_.emplace(net, job_, DdpOptions{.broadcast_buffers = false, .replicas = replicas_, .exact = config_.exact});
   const AdamWOptions options{.lr = config_.optimizer.lr, .weight_decay = config_.optimizer.weight_decay};
   if (config_.optimizer.zero) {
-    optimizer_ = std::make_unique<ZeroRedundancyOptimizer>(*model_, job_, options);
+    optimizer_ =
+        std::make_unique<ZeroRedundancyOptimizer>(*model_, job_, options, ZeroOptions{.shard_gradients = true});
   } else {
     optimizer_ = std::make_unique<AdamW>(*model_, options);
   }

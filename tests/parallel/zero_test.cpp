@@ -13,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/optim/clip.h"
+#include "lockstep/parallel/replica_team.h"
 #include "lockstep/tensor/random.h"
 #include "support/run_ranks.h"
 #include "support/tree_model.h"
@@ -132,16 +133,6 @@ void compare_states(Job& job) {
   expect_same_state(again.optimizer.state_dict(), whole.optimizer.state_dict());
 }
 
-TEST_P(Worlds, StepsAndStatesHaveTheBitsOfTheOptimizerAlone) {
-  run_ranks(current_test(),
-            [](Job& job) {
-              compare_steps(job);
-              compare_states(job);
-            },
-            {.world = GetParam()});
-}
-INSTANTIATE_TEST_SUITE_P(OneToFour, Worlds, ::testing::Values(1, 2, 3, 4));
-
 std::int64_t bytes_of(const StateDict& state) {
   std::int64_t bytes = 0;
   for (const auto& [name, value] : state) {
@@ -156,6 +147,91 @@ RANKS_TEST(Zero, ARankHoldsItsPartOfTheStateOnly, 4) {
   const ZeroRedundancyOptimizer zero(*net, job);
   const auto part = static_cast<double>(bytes_of(zero.local().state_dict()));
   EXPECT_NEAR(part, static_cast<double>(bytes_of(whole.state_dict())) / 4, 2 * 4 * 16);  // padding to 64 bytes
+}
+
+template <class Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
+}
+
+/// Parameters whose blocks of 4,096 elements end up on different ranks.
+struct WideNetImpl : torch::nn::Module {
+  WideNetImpl() {
+    register_module("first", first);
+    register_module("second", second);
+  }
+  at::Tensor forward(const at::Tensor& x) { return second(first(x).relu()); }
+  torch::nn::Linear first{40, 301};
+  torch::nn::Linear second{301, 57};
+};
+
+std::shared_ptr<WideNetImpl> make_wide_net() {
+  seed_all(4);
+  return std::make_shared<WideNetImpl>();
+}
+
+void compare_sharded_gradients(Job& job, int replicas) {
+  const DdpOptions layout{.replicas = replicas, .first_bucket_bytes = 1000, .bucket_bytes = 30000};
+  DistributedDataParallel plain(make_wide_net(), job, layout);
+  DistributedDataParallel model(make_wide_net(), job, layout);
+  AdamW whole(plain, {.lr = 0.01});
+  ZeroRedundancyOptimizer zero(model, job, AdamWOptions{.lr = 0.01}, ZeroOptions{.shard_gradients = true});
+  ReplicaTeam team(job.group(), {.replicas = replicas, .on_switch = [&](int local) {
+                                   plain.enter_replica(local);
+                                   model.enter_replica(local);
+                                 }});
+  for (int number = 0; number < 3; ++number) {
+    team.run([&](Replica& replica) {
+      const auto seed = static_cast<std::uint64_t>(100 * number + replica.index());
+      const at::Tensor x = at::randn({4, 40}, make_generator(seed));
+      plain(x).pow(2).sum().backward();
+      model(x).pow(2).sum().backward();
+    });
+    const double norm = whole.grad_norm();
+    EXPECT_EQ(zero.grad_norm(), norm);
+    whole.step(clip_factor(norm, 1.0));
+    zero.step(clip_factor(zero.grad_norm(), 1.0));
+    whole.zero_grad();
+    zero.zero_grad();
+    for (const auto& item : plain.named_parameters()) {
+      EXPECT_TRUE(comm::same_bits(model.named_parameters()[item.key()].detach(), item.value().detach()))
+          << item.key() << " in step " << number << " of " << replicas << " replicas on " << job.world_size();
+    }
+  }
+  zero.consolidate_state_dict();
+  if (job.is_main()) expect_same_state(zero.state_dict(), whole.state_dict());
+}
+
+TEST_P(Worlds, StepsStatesAndShardedGradientsHaveTheBitsOfTheOptimizerAlone) {
+  run_ranks(current_test(),
+            [](Job& job) {
+              compare_steps(job);
+              compare_states(job);
+              compare_sharded_gradients(job, job.world_size());
+              compare_sharded_gradients(job, 5);
+            },
+            {.world = GetParam()});
+}
+INSTANTIATE_TEST_SUITE_P(OneToFour, Worlds, ::testing::Values(1, 2, 3, 4));
+
+RANKS_TEST(Zero, ShardedGradientsNeedAWrappedModelAndEndWithTheOptimizer, 2) {
+  torch::nn::Linear net(4, 3);
+  EXPECT_EQ(error_of([&] { ZeroRedundancyOptimizer zero(*net, job, {}, {.shard_gradients = true}); }),
+            "ZeroOptions::shard_gradients without a DistributedDataParallel");
+  DistributedDataParallel model(net, job);
+  const auto gradient = [&] {
+    model.module().zero_grad();
+    model(at::ones({2, 4}) * (job.rank() + 1)).sum().backward();
+    return model.module().weight.grad().clone();
+  };
+  const at::Tensor expected = gradient();
+  { const ZeroRedundancyOptimizer zero(model, job, {}, {.shard_gradients = true}); }
+  EXPECT_TRUE(comm::same_bits(gradient(), expected));
 }
 
 RANKS_TEST(Zero, TrainsUnderDistributedDataParallel, 3) {
@@ -178,16 +254,6 @@ RANKS_TEST(Zero, TrainsUnderDistributedDataParallel, 3) {
     EXPECT_TRUE(comm::same_bits(model.module().weight.detach(), plain.module().weight.detach())) << number;
     EXPECT_TRUE(comm::same_bits(model.module().bias.detach(), plain.module().bias.detach())) << number;
   }
-}
-
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "nothing was thrown";
 }
 
 RANKS_TEST(Zero, TheStateIsRankZerosAfterConsolidatingAndUntilTheNextStep, 2) {

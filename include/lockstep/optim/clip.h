@@ -2,11 +2,26 @@
 // Gradient clipping by the norm over all parameters.
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/tensor/named_tensors.h"
 
 namespace lockstep {
+namespace optim {
+
+/// The parts of grad_norm(), for an optimizer that has the gradients in pieces.
+inline constexpr std::int64_t kNormBlock = 4096;
+/// The sum of squares of one block: up to kNormBlock elements that follow each other in memory.
+/// Shapes: one dimension, contiguous, float32 or float64, on the CPU.
+[[nodiscard]] double block_squares(const at::Tensor& block);
+/// The norm, from the sums of all blocks of each parameter, parameters in name order.
+[[nodiscard]] double norm_of_blocks(const std::vector<std::vector<double>>& by_parameter);
+/// A gradient as it is summed: with the parameter's memory order, on the CPU, in float32 or float64.
+[[nodiscard]] at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad);
+
+}  // namespace optim
 
 /// The 2-norm of all gradients: sums in double over fixed blocks of 4,096 elements of each parameter's memory, combined
 /// in name order, so that it depends neither on buckets nor on threads. Parameters without a gradient count as zero.

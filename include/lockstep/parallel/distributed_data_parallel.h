@@ -85,6 +85,7 @@ class DdpCore {
   void shadow(int action, const State& now, const JoinStatus& status);
   void after_join(const State& now, int source);
   [[nodiscard]] const Reducer& reducer() const { return *reducer_; }
+  [[nodiscard]] const std::shared_ptr<Reducer>& shared_reducer() const { return reducer_; }
 
  private:
   /// A parameter as it was when wrapped.
@@ -230,6 +231,8 @@ class DistributedDataParallel : public Joinable {
   void sync_buffers() { core_.sync_buffers(named_buffers_of(*module_)); }
 
   [[nodiscard]] const parallel::Reducer& reducer() const { return core_.reducer(); }
+  /// For an optimizer that takes part in the reduction (ZeroOptions::shard_gradients).
+  [[nodiscard]] const std::shared_ptr<parallel::Reducer>& shared_reducer() const { return core_.shared_reducer(); }
 
   // What Join calls.
   [[nodiscard]] ProcessGroup& join_group() override { return core_.group(); }

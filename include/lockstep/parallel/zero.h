@@ -14,13 +14,20 @@
 
 namespace lockstep {
 
+struct ZeroOptions {
+  /// The model, a DistributedDataParallel, leaves on each rank the mean of its part of the gradients only: a third less
+  /// is sent in a step. What grad() holds elsewhere is not defined then, so clip by optimizer.grad_norm() only.
+  bool shard_gradients = false;
+};
+
 /// Each rank keeps the optimizer's state for its part of the parameters only, about 1 / world size of it, updates that
 /// part, and all ranks gather the parts. The parameters have the bits that the optimizer alone would give them.
 ///
 /// 1. Construction moves the parameters into flat memory, of which each tensor becomes a view: the tensors stay the
 /// same
 ///    objects, and whoever kept a data pointer has an old one.
-/// 2. After backward every rank has all gradients (DistributedDataParallel sees to that); step() uses its part.
+/// 2. After backward every rank has all gradients (DistributedDataParallel sees to that), or with shard_gradients its
+///    part of them; step() uses its part.
 /// 3. A checkpoint does not depend on the number of ranks: consolidate_state_dict() on every rank, then state_dict() on
 ///    rank 0 is that of the optimizer alone; load_state_dict() takes it, with or without ZeRO, on any number of ranks.
 ///
@@ -38,16 +45,19 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   /// An AdamW over `model`: as AdamW's own constructor.
   template <class Model>
   requires(!std::is_same_v<std::remove_cvref_t<Model>, NamedTensors>)
-      ZeroRedundancyOptimizer(Model& model, ProcessGroup& group, const AdamWOptions& options = {})
-      : ZeroRedundancyOptimizer(named_parameters_of(model), group, [&](NamedTensors parts) {
-          return std::make_unique<AdamW>(std::move(parts), options);
-        }) {}
+      ZeroRedundancyOptimizer(Model& model, ProcessGroup& group, const AdamWOptions& options = {},
+                              const ZeroOptions& zero = {})
+      : ZeroRedundancyOptimizer(
+            named_parameters_of(model), group,
+            [&](NamedTensors parts) { return std::make_unique<AdamW>(std::move(parts), options); },
+            zero.shard_gradients ? reducer_of(model) : nullptr) {}
   template <class Model, parallel::HasGroup Job>
-  ZeroRedundancyOptimizer(Model& model, Job& job, const AdamWOptions& options = {})
-      : ZeroRedundancyOptimizer(model, static_cast<ProcessGroup&>(job.group()), options) {}
+  ZeroRedundancyOptimizer(Model& model, Job& job, const AdamWOptions& options = {}, const ZeroOptions& zero = {})
+      : ZeroRedundancyOptimizer(model, static_cast<ProcessGroup&>(job.group()), options, zero) {}
 
-  /// Any other optimizer.
-  ZeroRedundancyOptimizer(NamedTensors parameters, ProcessGroup& group, const Make& make);
+  /// Any other optimizer. `reducer`: of a DistributedDataParallel (shared_reducer()) that is to shard its gradients.
+  ZeroRedundancyOptimizer(NamedTensors parameters, ProcessGroup& group, const Make& make,
+                          std::shared_ptr<parallel::Reducer> reducer = nullptr);
   ~ZeroRedundancyOptimizer() override;
   ZeroRedundancyOptimizer(ZeroRedundancyOptimizer&&) noexcept;
   ZeroRedundancyOptimizer& operator=(ZeroRedundancyOptimizer&&) noexcept;
@@ -58,6 +68,8 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   [[nodiscard]] double lr() const override;
   [[nodiscard]] std::int64_t steps() const override;
   [[nodiscard]] const NamedTensors& parameters() const override;
+
+  [[nodiscard]] double grad_norm() override;
 
   /// Gathers the whole state at rank 0, where it takes its full memory until the next step(). Blocks: yes.
   void consolidate_state_dict() override;
@@ -72,6 +84,16 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   [[nodiscard]] const Optimizer& local() const;
 
  private:
+  template <class Model>
+  static std::shared_ptr<parallel::Reducer> reducer_of(Model& model) {
+    if constexpr (requires { model.shared_reducer(); }) {
+      return model.shared_reducer();
+    } else {
+      throw_no_reducer();
+    }
+  }
+  [[noreturn]] static void throw_no_reducer();
+
   class Impl;
   std::unique_ptr<Impl> impl_;
 };

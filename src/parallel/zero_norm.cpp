@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/zero_norm.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "lockstep/optim/clip.h"
+
+namespace lockstep::parallel {
+namespace {
+
+constexpr std::int64_t kBlock = optim::kNormBlock;
+
+std::int64_t blocks_in(std::int64_t numel) { return (numel + kBlock - 1) / kBlock; }
+
+/// A block of a parameter that the parts of two ranks or more share.
+struct SharedBlock {
+  std::int64_t row = 0;     ///< in the tensor that puts them together
+  std::int64_t length = 0;  ///< in elements
+};
+using BlockOf = std::pair<std::size_t, std::int64_t>;  // parameter, number of the block in it
+
+/// The same on every rank.
+std::map<BlockOf, SharedBlock> shared_blocks(const ZeroLayout& layout, int world) {
+  std::map<BlockOf, SharedBlock> found;
+  for (const ZeroGroup& group : layout.groups()) {
+    for (int rank = 1; rank < world; ++rank) {
+      const std::int64_t boundary = shard_of(group.layout.numel, world, rank).begin;
+      for (std::size_t i = 0; i < group.members.size(); ++i) {
+        const tensor::FlatSlot& slot = group.layout.slots[i];
+        const std::int64_t inside = boundary - slot.offset;
+        if (inside <= 0 || inside >= slot.numel || inside % kBlock == 0) continue;
+        const std::int64_t block = inside / kBlock;
+        found.try_emplace({group.members[i], block},
+                          SharedBlock{.row = static_cast<std::int64_t>(found.size()),
+                                      .length = std::min(kBlock, slot.numel - block * kBlock)});
+      }
+    }
+  }
+  return found;
+}
+
+/// This rank's blocks: sums of those that are wholly its own, the elements of the shared ones.
+class Blocks {
+ public:
+  Blocks(const NamedTensors& parameters, const ZeroLayout& layout, int world)
+      : layout_(layout), shared_(shared_blocks(layout, world)) {
+    for (const auto& item : parameters) {
+      first_.push_back(count_);
+      count_ += blocks_in(item.second.numel());
+    }
+    sums_ = at::zeros({count_}, at::kDouble);
+    pieces_ = at::zeros({static_cast<std::int64_t>(shared_.size()), kBlock}, at::kDouble);
+  }
+
+  void read(std::size_t index, const at::Tensor& part) {
+    const std::int64_t begin = layout_.parts()[index].begin;
+    const std::int64_t end = begin + layout_.parts()[index].length;
+    auto* sums = sums_.data_ptr<double>();
+    for (std::int64_t block = begin / kBlock; block * kBlock < end; ++block) {
+      const std::int64_t from = std::max(begin, block * kBlock);
+      const at::Tensor values = part.narrow(0, from - begin, std::min(end, (block + 1) * kBlock) - from);
+      const auto shared = shared_.find({index, block});
+      if (shared == shared_.end()) {
+        sums[first_[index] + block] = optim::block_squares(values);
+      } else {
+        pieces_[shared->second.row].narrow(0, from - block * kBlock, values.numel()).copy_(values);
+      }
+    }
+  }
+
+  /// Every block has one rank that knows it, and zeros from the others: adding changes no bit.
+  void combine(ProcessGroup& group) {
+    group.all_reduce(sums_).wait();
+    group.all_reduce(pieces_).wait();
+    auto* sums = sums_.data_ptr<double>();
+    for (const auto& [block, shared] : shared_) {
+      sums[first_[block.first] + block.second] = optim::block_squares(pieces_[shared.row].narrow(0, 0, shared.length));
+    }
+  }
+
+  [[nodiscard]] std::vector<double> of(std::size_t index, std::int64_t numel) const {
+    const auto* first = sums_.data_ptr<double>() + first_[index];
+    return {first, first + blocks_in(numel)};
+  }
+
+ private:
+  const ZeroLayout& layout_;
+  std::map<BlockOf, SharedBlock> shared_;
+  std::vector<std::int64_t> first_;  ///< by parameter: the number of its first block
+  std::int64_t count_ = 0;
+  at::Tensor sums_;
+  at::Tensor pieces_;
+};
+
+}  // namespace
+
+double sharded_grad_norm(const NamedTensors& parameters, const ZeroLayout& layout, ProcessGroup& group) {
+  const at::NoGradGuard no_grad;
+  Blocks blocks(parameters, layout, group.world_size());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& grad = parameters[i].second.grad();
+    if (!grad.defined()) continue;
+    const at::Tensor part = layout.part_of(layout.in_memory_order(grad, i), i);
+    const bool wide = part.scalar_type() == at::kDouble || part.scalar_type() == at::kFloat;
+    blocks.read(i, wide ? part.cpu() : part.cpu().to(at::kFloat));
+  }
+  blocks.combine(group);
+  std::vector<std::size_t> order(parameters.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return parameters[a].first < parameters[b].first; });
+  std::vector<std::vector<double>> sums;
+  for (const std::size_t index : order) {
+    if (!parameters[index].second.grad().defined()) continue;
+    sums.push_back(blocks.of(index, parameters[index].second.numel()));
+  }
+  return optim::norm_of_blocks(sums);
+}
+
+}  // namespace lockstep::parallel

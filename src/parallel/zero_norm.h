@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The norm of gradients of which each rank has its part only.
+#pragma once
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/tensor/named_tensors.h"
+#include "parallel/zero_layout.h"
+
+namespace lockstep::parallel {
+
+/// The bits of grad_norm() over the whole gradients. A block of elements that lies on two ranks is put together first.
+///
+/// Collective: yes.  Blocks: yes.
+/// Cost: each rank reads its part once; 8 bytes for 4,096 elements are summed over the ranks, and at most one block of
+///       float64 for each boundary between two ranks' parts.
+[[nodiscard]] double sharded_grad_norm(const NamedTensors& parameters, const ZeroLayout& layout, ProcessGroup& group);
+
+}  // namespace lockstep::parallel
