@@ -117,6 +117,21 @@ RANKS_TEST(Join, AMeanOverThoseThatHaveDataIsTheirs, 2) {
   }
 }
 
+RANKS_TEST(Join, SparseGradientsAndHooksAreDividedByThoseThatHaveDataToo, 2) {
+  torch::nn::Embedding table(torch::nn::EmbeddingOptions(3, 1).sparse(true));
+  DistributedDataParallel sparse(table, job);
+  torch::nn::Linear line(1, 1);
+  DistributedDataParallel hooked(line, job, {.hook = hooks::bf16_compress()});
+  Join join({&sparse, &hooked}, {.divide_by_initial_world_size = false});
+  join.run([&] {
+    if (job.is_main()) return;
+    (sparse(at::full({1}, 2, at::kLong)).sum() * 6).backward();
+    hooked(at::full({1, 1}, 6.0)).sum().backward();
+  });
+  EXPECT_EQ(table->weight.grad().to_dense()[2].item<float>(), 6);
+  EXPECT_EQ(line->weight.grad().item<float>(), 6);
+}
+
 RANKS_TEST(Join, TheOptimizersStateOfTheLastIsEverybodys, 3) {
   DistributedDataParallel model(torch::nn::Linear(3, 2), job);
   AdamW optimizer(model, {.lr = 1e-2});
