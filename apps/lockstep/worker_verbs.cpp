@@ -60,6 +60,13 @@ std::string recipe_word(const Words& arguments) {
   return "run";
 }
 
+// A process that was told on its command line which rank it is: nobody launches it, and it launches nobody.
+bool is_rank_by_address(const Words& arguments) {
+  Words copy = arguments;
+  const std::string url = take_option(copy, "dist-url").value_or("");
+  return !url.empty() && !url.starts_with("env://");
+}
+
 // "captcha" of "captcha:digits"; "digits" of "settings/digits.yml".
 std::string run_name(const std::string& what) {
   if (what.ends_with(".yml") || what.ends_with(".yaml")) return fs::path(what).stem().string();
@@ -137,7 +144,7 @@ std::optional<std::string> take_option(Words& arguments, const std::string& name
 
 int cmd_train(int argc, char** argv) {
   Words arguments(argv + 1, argv + argc);
-  if (is_rank() || asks_for_help(arguments)) return execute("train", arguments);
+  if (is_rank() || is_rank_by_address(arguments) || asks_for_help(arguments)) return execute("train", arguments);
   const auto count = take_option(arguments, "nproc-per-node");
   const int restarts = restart_budget(take_option(arguments, "max-restarts"));
   if (arguments.empty()) return execute("train", {"--help"});
@@ -156,7 +163,7 @@ int cmd_train(int argc, char** argv) {
 int cmd_worker(int argc, char** argv) {
   const std::string verb = argv[0];
   Words arguments(argv + 1, argv + argc);
-  if (is_rank() || asks_for_help(arguments)) return execute(verb, arguments);
+  if (is_rank() || is_rank_by_address(arguments) || asks_for_help(arguments)) return execute(verb, arguments);
   const auto count = take_option(arguments, "nproc-per-node");
   const int processes = count ? resolve_process_count(*count).count : 1;
   if (processes == 1) return execute(verb, arguments);

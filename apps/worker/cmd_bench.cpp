@@ -81,7 +81,7 @@ int all_reduce(const Arguments& arguments) {
   app.add_option("--mode", bench.mode, "in_place, copy or both")->check(CLI::IsMember({"in_place", "copy", "both"}));
   app.add_flag("--json", bench.json, "one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
-  return with_job(bench.backend, "cpu", [&](Job& job) { return run_all_reduce(job, bench); });
+  return with_job({.backend = bench.backend, .device = "cpu"}, [&](Job& job) { return run_all_reduce(job, bench); });
 }
 
 /// What copying memory reaches on all ranks at once: the yardstick of the large all-reduce.
@@ -118,7 +118,7 @@ int memory(const Arguments& arguments) {
   app.add_option("--bytes", bytes, "of each copy (default: 100 MiB)")->check(CLI::PositiveNumber);
   app.add_flag("--json", json, "one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
-  return with_job("", "cpu", [&](Job& job) { return run_memory(job, bytes, json); });
+  return with_job({.device = "cpu"}, [&](Job& job) { return run_memory(job, bytes, json); });
 }
 
 int step_captcha(const Arguments& arguments) {
@@ -140,7 +140,7 @@ int step_captcha(const Arguments& arguments) {
   app.add_option("--repeats", bench.repeats, "counted steps (default: 7)")->check(CLI::PositiveNumber);
   app.add_flag("--json", bench.json, "one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
-  return with_job(backend, "cpu", [&](Job& job) { return run_step_bench(job, bench); });
+  return with_job({.backend = backend, .device = "cpu"}, [&](Job& job) { return run_step_bench(job, bench); });
 }
 
 int step(const Arguments& arguments) {

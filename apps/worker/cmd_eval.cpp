@@ -21,8 +21,7 @@ struct EvalArguments {
   std::string data;
   std::int64_t batch_size = 0;
   bool json = false;
-  std::string backend;
-  std::string device;
+  JoinArguments join;
 };
 
 bool parse(EvalArguments& eval, const Arguments& arguments) {
@@ -36,8 +35,7 @@ bool parse(EvalArguments& eval, const Arguments& arguments) {
   app.add_option("--data", eval.data, "folder of labelled files")->required();
   app.add_option("--batch-size", eval.batch_size, "files at a time (default: as in training)");
   app.add_flag("--json", eval.json, "print one JSON object instead of text");
-  app.add_option("--backend", eval.backend, "auto, local, shm or gloo (default: auto)");
-  app.add_option("--device", eval.device, "auto, cpu or cuda (default: auto)");
+  add_join_options(app, eval.join);
   return cli::parse(app, arguments);
 }
 
@@ -81,7 +79,7 @@ int run(Job& job, const EvalArguments& eval) {
 int cmd_eval(const Arguments& arguments) {
   EvalArguments eval;
   if (!parse(eval, arguments)) return 0;
-  return with_job(eval.backend, eval.device, [&](Job& job) { return run(job, eval); });
+  return with_job(eval.join, [&](Job& job) { return run(job, eval); });
 }
 
 }  // namespace lockstep::worker

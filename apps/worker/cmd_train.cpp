@@ -17,8 +17,7 @@ struct TrainArguments {
   std::string run_dir;
   std::string resume = "none";
   std::string init_from;
-  std::string backend;
-  std::string device;
+  JoinArguments join;
 };
 
 bool parse(TrainArguments& train, const Arguments& arguments) {
@@ -41,8 +40,7 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
       "none; auto: go on from the run folder's newest valid checkpoint; or PATH: a run folder, a step folder "
       "or RUN:NAME (default: none)");
   app.add_option("--init-from", train.init_from, "a checkpoint whose weights the model starts from");
-  app.add_option("--backend", train.backend, "auto, local, shm or gloo (default: auto)");
-  app.add_option("--device", train.device, "auto, cpu or cuda (default: auto)");
+  add_join_options(app, train.join);
   return cli::parse(app, arguments);
 }
 
@@ -54,7 +52,7 @@ std::unique_ptr<Settings> read_settings(const TrainArguments& train) {
 
 int run(const TrainArguments& train, Settings& settings) {
   const auto task = settings.recipe().make_task(settings.config());
-  return with_job(train.backend, train.device, [&](Job& job) {
+  return with_job(train.join, [&](Job& job) {
     Trainer trainer(job, *task, settings.config(),
                     {.recipe = settings.recipe().name(),
                      .run_dir = train.run_dir,

@@ -27,10 +27,25 @@ const Recipe& find_recipe(const std::string& name) {
       fmt::format("no recipe is called '{}'{}; there is {}", name, text::did_you_mean(name, names), text::join(names)));
 }
 
-int with_job(const std::string& backend, const std::string& device, const std::function<int(Job&)>& body) {
+void add_join_options(CLI::App& app, JoinArguments& join) {
+  app.add_option("--backend", join.backend, "auto, local, shm or gloo (default: auto)");
+  app.add_option("--device", join.device, "auto, cpu or cuda (default: auto)");
+  app.add_option("--dist-url", join.dist_url,
+                 "where ranks meet that are started one by one: env://, tcp://HOST:PORT or file:///PATH");
+  app.add_option("--rank", join.rank, "of this process, with tcp:// or file://");
+  app.add_option("--world-size", join.world_size, "processes in all, with tcp:// or file://");
+}
+
+int with_job(const JoinArguments& join, const std::function<int(Job&)>& body) {
   std::vector<const char*> arguments = {"lockstep-worker"};
-  if (!backend.empty()) arguments.insert(arguments.end(), {"--backend", backend.c_str()});
-  if (!device.empty()) arguments.insert(arguments.end(), {"--device", device.c_str()});
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) arguments.insert(arguments.end(), {name, value.c_str()});
+  };
+  add("--backend", join.backend);
+  add("--device", join.device);
+  add("--dist_url", join.dist_url);
+  add("--rank", join.rank);
+  add("--world_size", join.world_size);
   Job job = init(static_cast<int>(arguments.size()), arguments.data());
   return run_body(job, body);
 }

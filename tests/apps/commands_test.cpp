@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "apps/command.h"
 #include "lockstep/base/file_system.h"
 #include "support/temp_dir.h"
@@ -49,6 +51,26 @@ TEST(Commands, DrawTrainOnTwoRanksEvaluateAndPredict) {
   const ProcessResult verify = lockstep({"checkpoint", "verify", run});
   EXPECT_EQ(verify.code, 0) << verify.err;
   EXPECT_THAT(verify.out, HasSubstr("whole"));
+}
+
+TEST(Commands, RanksThatAreStartedOneByOneMeetByAFile) {
+  const TempDir folder;
+  ASSERT_EQ(generate_digits(folder / "train", 16, 1).code, 0);
+  const auto words = [&](const char* rank) {
+    auto all = train_words(folder / "train", folder / "run");
+    all.insert(all.end(), {"--dist_url", "file://" + (folder / "meet").string() + "?host=127.0.0.1", "--rank", rank,
+                           "--world_size", "2"});
+    return all;
+  };
+  ProcessResult second;
+  std::thread other([&] { second = lockstep(words("1")); });
+  const ProcessResult first = lockstep(words("0"));
+  other.join();
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(first.out, HasSubstr("4 x 2 replicas = 8"));
+  EXPECT_THAT(FileSystem::system().read(folder / "run/summary.json"), HasSubstr("\"world_size\": 2"));
+  EXPECT_FALSE(FileSystem::system().exists(folder / "meet"));
 }
 
 TEST(Commands, EvaluationOnTwoRanksGivesTheFiguresOfOne) {
