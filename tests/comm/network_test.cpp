@@ -37,9 +37,12 @@ void reduce(Job& job) {
 class TwoHosts {
  public:
   TwoHosts() : id_(std::to_string(getpid())) {
-    const Output made =
-        run_shell(fmt::format("ip netns add lwa{0} && ip netns add lwb{0} && test -w /dev/net/tun", id_));
-    if (made.code != 0) why_not_ = made.text.empty() ? "there is no /dev/net/tun" : made.text;
+    const Output made = run_shell(
+        fmt::format("ip netns add lwa{0} && ip netns add lwb{0} && ip -n lwa{0} tuntap add dev probe mode tun && "
+                    "ip netns exec lwa{0} tc qdisc add dev probe root tbf rate 1mbit burst 32kb latency 50ms && "
+                    "ip -n lwa{0} link del probe",
+                    id_));
+    if (made.code != 0) why_not_ = made.text.empty() ? "a tun device cannot be made" : made.text;
   }
   ~TwoHosts() { run_shell(fmt::format("ip netns del lwa{0}; ip netns del lwb{0}", id_)); }
   TwoHosts(const TwoHosts&) = delete;
