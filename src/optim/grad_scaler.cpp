@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// GradScaler: PyTorch's state machine; what it does to tensors stands in unscale.cpp.
+#include "lockstep/optim/grad_scaler.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <set>
+
+#include "lockstep/base/error.h"
+#include "optim/unscale.h"
+
+namespace lockstep {
+namespace {
+
+void check_growth_factor(double factor) {
+  if (factor > 1 && std::isfinite(factor)) return;
+  throw UsageError(fmt::format("GradScaler's growth_factor is {}, which is not above 1", factor));
+}
+
+void check_backoff_factor(double factor) {
+  if (factor > 0 && factor < 1) return;
+  throw UsageError(fmt::format("GradScaler's backoff_factor is {}, which is not in (0, 1)", factor));
+}
+
+void check_growth_interval(std::int64_t interval) {
+  if (interval > 0) return;
+  throw UsageError(fmt::format("GradScaler's growth_interval is {}, which is not at least 1", interval));
+}
+
+void check_scale(double scale, const char* name) {
+  if (scale > 0 && std::isfinite(static_cast<float>(scale))) return;
+  throw UsageError(fmt::format("GradScaler's {} is {}, which is not above 0 and finite in float32", name, scale));
+}
+
+void check_options(const GradScalerOptions& options) {
+  check_scale(options.init_scale, "init_scale");
+  check_growth_factor(options.growth_factor);
+  check_backoff_factor(options.backoff_factor);
+  check_growth_interval(options.growth_interval);
+}
+
+/// What is unscaled of a parameter's gradient.
+at::Tensor values_of(const std::string& name, const at::Tensor& gradient) {
+  if (gradient.scalar_type() == at::kHalf) {
+    throw UsageError(fmt::format("the gradient of '{}' is float16, which GradScaler does not unscale", name),
+                     "keep weights in float32 and compute in float16 by lockstep::Autocast");
+  }
+  return gradient.is_sparse() ? gradient._values() : gradient;
+}
+
+std::vector<at::Tensor> gradients_of(const Optimizer& optimizer) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& [name, value] : optimizer.parameters()) {
+    if (value.grad().defined()) gradients.push_back(values_of(name, value.grad()));
+  }
+  return gradients;
+}
+
+template <class T>
+T entry(const StateDict& state, const std::string& name) {
+  const auto found = state.find(name);
+  const auto* value = found == state.end() ? nullptr : std::get_if<T>(&found->second);
+  if (value == nullptr) throw DataError(fmt::format("the scaler's state has no proper entry '{}'", name));
+  return *value;
+}
+
+void refuse_unknown(const StateDict& state) {
+  const std::set<std::string> known = {"scale", "growth_factor", "backoff_factor", "growth_interval",
+                                       "_growth_tracker"};
+  for (const auto& item : state) {
+    if (known.count(item.first) == 0) throw DataError(fmt::format("the scaler's state has '{}'", item.first));
+  }
+}
+
+}  // namespace
+
+GradScaler::GradScaler(GradScalerOptions options) : options_(std::move(options)) {
+  if (options_.enabled) check_options(options_);
+}
+
+void GradScaler::require_scale(const char* call) const {
+  if (scale_.defined()) return;
+  throw UsageError(fmt::format("GradScaler::{} before scale()", call), "scale(loss).backward() comes first");
+}
+
+at::Tensor GradScaler::scale(const at::Tensor& output) {
+  if (!options_.enabled) return output;
+  if (!scale_.defined()) {
+    scale_ = at::full({}, options_.init_scale, output.options().dtype(at::kFloat).requires_grad(false));
+    growth_tracker_ = at::full({}, init_growth_tracker_, scale_.options().dtype(at::kInt));
+  }
+  return output.mul(scale_.to(output.device(), scale_.scalar_type(), /*non_blocking=*/true));
+}
+
+void GradScaler::unscale_(Optimizer& optimizer) {
+  if (options_.enabled) unscale_(optimizer, gradients_of(optimizer));
+}
+
+void GradScaler::unscale_(Optimizer& optimizer, const std::vector<at::Tensor>& gradients) {
+  if (!options_.enabled) return;
+  require_scale("unscale_");
+  PerOptimizer& state = optimizers_[&optimizer];
+  if (state.stage == Stage::kUnscaled) {
+    throw UsageError("unscale_() has already been called on this optimizer since the last update()");
+  }
+  if (state.stage == Stage::kStepped) {
+    throw UsageError("unscale_() is being called after step()", "update() ends an iteration");
+  }
+  // In double: a division in float32 may be off by a bit, and would be on all gradients.
+  const at::Tensor inv_scale = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
+  state.found_inf = at::zeros({}, scale_.options());
+  optim::unscale_and_check(gradients, inv_scale, state.found_inf);
+  if (options_.combine) options_.combine(state.found_inf);
+  state.stage = Stage::kUnscaled;
+}
+
+bool GradScaler::step(Optimizer& optimizer, double grad_scale) {
+  if (!options_.enabled) {
+    optimizer.step(grad_scale);
+    return true;
+  }
+  require_scale("step");
+  if (optimizers_[&optimizer].stage == Stage::kStepped) {
+    throw UsageError("step() has already been called since the last update()", "update() ends an iteration");
+  }
+  if (optimizers_[&optimizer].stage == Stage::kReady) unscale_(optimizer);
+  PerOptimizer& state = optimizers_[&optimizer];
+  const bool finite = state.found_inf.item<float>() == 0;
+  if (finite) optimizer.step(grad_scale);
+  state.stage = Stage::kStepped;
+  return finite;
+}
+
+void GradScaler::update(std::optional<double> new_scale) {
+  if (!options_.enabled) return;
+  require_scale("update");
+  if (new_scale) {
+    check_scale(*new_scale, "new scale");
+    scale_.fill_(*new_scale);
+    optimizers_.clear();
+    return;
+  }
+  at::Tensor found_inf;
+  for (const auto& item : optimizers_) {
+    const at::Tensor& one = item.second.found_inf;
+    if (!one.defined()) continue;
+    found_inf = found_inf.defined() ? found_inf.add(one) : one;
+  }
+  if (!found_inf.defined()) {
+    throw UsageError("GradScaler::update() before any gradient was checked", "call unscale_() or step() before");
+  }
+  optim::update_scale(scale_, growth_tracker_, found_inf,
+                      {options_.growth_factor, options_.backoff_factor, options_.growth_interval});
+  optimizers_.clear();
+}
+
+double GradScaler::get_scale() const {
+  if (!options_.enabled) return 1.0;
+  return scale_.defined() ? static_cast<double>(scale_.item<float>()) : options_.init_scale;
+}
+
+std::int64_t GradScaler::growth_tracker() const {
+  return growth_tracker_.defined() ? growth_tracker_.item<std::int32_t>() : init_growth_tracker_;
+}
+
+void GradScaler::set_growth_factor(double factor) {
+  check_growth_factor(factor);
+  options_.growth_factor = factor;
+}
+
+void GradScaler::set_backoff_factor(double factor) {
+  check_backoff_factor(factor);
+  options_.backoff_factor = factor;
+}
+
+void GradScaler::set_growth_interval(std::int64_t interval) {
+  check_growth_interval(interval);
+  options_.growth_interval = interval;
+}
+
+StateDict GradScaler::state_dict() const {
+  if (!options_.enabled) return {};
+  return {{"scale", get_scale()},
+          {"growth_factor", options_.growth_factor},
+          {"backoff_factor", options_.backoff_factor},
+          {"growth_interval", options_.growth_interval},
+          {"_growth_tracker", growth_tracker()}};
+}
+
+void GradScaler::load_state_dict(const StateDict& state) {
+  if (!options_.enabled) return;
+  refuse_unknown(state);
+  GradScalerOptions loaded = options_;
+  loaded.init_scale = entry<double>(state, "scale");
+  loaded.growth_factor = entry<double>(state, "growth_factor");
+  loaded.backoff_factor = entry<double>(state, "backoff_factor");
+  loaded.growth_interval = entry<std::int64_t>(state, "growth_interval");
+  const auto tracker = entry<std::int64_t>(state, "_growth_tracker");
+  try {
+    check_options(loaded);
+  } catch (const UsageError& error) {
+    throw DataError(fmt::format("the scaler's saved state: {}", error.message()));
+  }
+  if (tracker < 0 || tracker >= loaded.growth_interval) {
+    throw DataError(
+        fmt::format("the scaler's saved state: _growth_tracker is {} of {}", tracker, loaded.growth_interval));
+  }
+  options_ = std::move(loaded);
+  init_growth_tracker_ = tracker;
+  if (!scale_.defined()) return;
+  scale_.fill_(options_.init_scale);
+  growth_tracker_.fill_(tracker);
+}
+
+}  // namespace lockstep
