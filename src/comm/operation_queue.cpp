@@ -8,6 +8,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/comm/work.h"
+#include "lockstep/tensor/device.h"
 
 namespace lockstep {
 
@@ -124,6 +125,7 @@ void OperationQueue::sleep_until_work(Lock& lock) {
 }
 
 void OperationQueue::thread_loop() noexcept {
+  tensor::adopt_device();
   Lock lock(mutex_);
   while (true) {
     sleep_until_work(lock);

@@ -18,6 +18,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/data/sampler.h"
+#include "lockstep/tensor/device.h"
 
 namespace lockstep {
 namespace {
@@ -202,6 +203,7 @@ Made DataLoader::Impl::make(const Pass& pass, std::int64_t step) const noexcept 
 }
 
 void DataLoader::Impl::work() noexcept {
+  tensor::adopt_device();
   at::init_num_threads();  // as the program's: a sample's bits must not depend on who loads it
   std::unique_lock lock(mutex_);
   while (true) {

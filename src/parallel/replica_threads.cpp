@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/tensor/device.h"
 #include "lockstep/tensor/torch_version.h"
 
 namespace lockstep::parallel {
@@ -94,6 +95,7 @@ class ReplicaThreads::Impl {
   };
 
   void loop(int index) noexcept {
+    tensor::adopt_device();
     (void)at::get_num_threads();  // the first call in a thread gives it the process's number
     at::set_num_threads(libtorch_threads_);
     std::unique_lock lock(mutex_);

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device of this process, and that every thread of it means the same one. A thread starts with GPU 0 as its current
+// device, whichever its process computes on: what it allocates there (pinned memory too) costs GPU 0 some hundred MB
+// for each rank of the host.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <c10/core/Device.h>
+
+namespace lockstep::tensor {
+
+/// True where libtorch has CUDA and the process has loaded it; there may be no GPU all the same.
+[[nodiscard]] bool has_cuda() noexcept;
+
+/// The GPUs that CUDA_VISIBLE_DEVICES leaves to this process.
+[[nodiscard]] int cuda_device_count() noexcept;
+
+/// From here on `device` is this process's, and the current one of the calling thread. Before anything is allocated.
+/// Thread-safe: yes.
+void use_device(const c10::Device& device);
+
+/// Makes the process's device the calling thread's: the first thing that a thread does which may touch tensors.
+/// Thread-safe: yes. Cost: none where the device is the CPU.
+void adopt_device();
+
+}  // namespace lockstep::tensor
