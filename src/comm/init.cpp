@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // init(): from the environment to a group of connected ranks.
-#include <ATen/Context.h>
 #include <ATen/core/ivalue.h>
 #include <fmt/format.h>
 
@@ -10,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "comm/device_choice.h"
 #include "comm/dist_url.h"
 #include "comm/form.h"
 #include "comm/gloo/gloo.h"
@@ -21,6 +21,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/comm/agreement.h"
+#include "lockstep/tensor/device.h"
 #include "lockstep/tensor/torch_version.h"
 
 namespace lockstep {
@@ -66,34 +67,17 @@ BackendKind wanted_backend(int argc, const char* const* argv, const InitOptions&
   return text ? comm::parse_backend(*text) : BackendKind::kAuto;
 }
 
-c10::Device parse_device(const std::string& text, int local_rank) {
-  try {
-    c10::Device device(text);
-    if (device.is_cuda() && !device.has_index()) device.set_index(static_cast<c10::DeviceIndex>(local_rank));
-    return device;
-  } catch (const std::exception&) {
-    throw UsageError(fmt::format("there is no device '{}'", text), "use cpu, cuda or cuda:N");
-  }
-}
-
-c10::Device choose_device(int argc, const char* const* argv, const InitOptions& options, int local_rank) {
-  c10::Device device(c10::kCPU);
+c10::Device find_device(int argc, const char* const* argv, const InitOptions& options, const RankInfo& info) {
   auto text = find_argument(argc, argv, "--device");
   if (!text) text = env::get("LOCKSTEP_DEVICE");
-  const auto count = at::hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().getNumGPUs()) : 0;
-  if (options.device) {
-    device = *options.device;
-  } else if (text && *text != "auto") {
-    device = parse_device(*text, local_rank);
-  } else if (local_rank < count) {
-    device = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(local_rank));
-  }
-  if (device.is_cuda() && device.index() >= count) {
-    throw ResourceError(fmt::format("there is no device {}: this host has {} CUDA device{}", device.str(), count,
-                                    count == 1 ? "" : "s"),
-                        "use --device cpu, or start one rank per GPU");
-  }
-  return device;
+  comm::DeviceRequest request{.wanted = options.device ? options.device->str() : text.value_or("auto")};
+  request.local_rank = info.local_rank;
+  request.local_world = info.local_world_size;
+  request.has_cuda = tensor::has_cuda();
+  request.gpus = tensor::cuda_device_count();
+  request.visible = env::get("CUDA_VISIBLE_DEVICES").value_or("");
+  request.share = env::get("LOCKSTEP_SHARE_GPUS").value_or("0") == "1";
+  return comm::choose_device(request);
 }
 
 int check_replicas(int replicas, int world) {
@@ -257,7 +241,8 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
   state->timeout = options.timeout.value_or(env::collective_timeout());
   state->replicas = check_replicas(options.replicas, state->plan.info.world_size);
   state->host = comm::this_host().name;
-  state->device = choose_device(argc, argv, options, state->plan.info.local_rank);
+  state->device = find_device(argc, argv, options, state->plan.info);
+  tensor::use_device(state->device);
   remember(state);
   Job job(state);
   try {
