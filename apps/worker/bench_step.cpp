@@ -16,6 +16,7 @@
 #include "lockstep/optim/autocast.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/replica_team.h"
+#include "lockstep/parallel/zero.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/prepare.h"
@@ -71,6 +72,13 @@ StepTime time_steps(std::int64_t repeats, Step step) {
   return time;
 }
 
+template <class Model>
+std::unique_ptr<Optimizer> make_optimizer(Model& model, Job& job, const StepBench& bench) {
+  const AdamWOptions options{.lr = 6e-4, .weight_decay = 1e-4};
+  if (!bench.zero || job.world_size() == 1) return std::make_unique<AdamW>(model, options);
+  return std::make_unique<ZeroRedundancyOptimizer>(model, job, options, ZeroOptions{.shard_gradients = true});
+}
+
 }  // namespace
 
 int run_step_bench(Job& job, const StepBench& bench) {
@@ -89,9 +97,9 @@ int run_step_bench(Job& job, const StepBench& bench) {
       net, job, DdpOptions{.broadcast_buffers = false, .replicas = bench.replicas, .exact = bench.exact});
   ReplicaTeam team(job.group(),
                    {.replicas = bench.replicas, .on_switch = [&](int local) { model.enter_replica(local); }});
-  AdamW optimizer(model, {.lr = 6e-4, .weight_decay = 1e-4});
+  const std::unique_ptr<Optimizer> optimizer = make_optimizer(model, job, bench);
   const StepTime time = time_steps(bench.repeats, [&] {
-    optimizer.zero_grad();
+    optimizer->zero_grad();
     model.sync_buffers();
     team.run([&](Replica&) {
       at::Tensor output;
@@ -101,17 +109,18 @@ int run_step_bench(Job& job, const StepBench& bench) {
       }
       task.loss(output, batch).backward();
     });
-    optimizer.step();
+    optimizer->step();
   });
   const double seconds = time.seconds;
   const double images_per_s = static_cast<double>(bench.batch * team.replicas()) / seconds;
   if (bench.json) {
     job.print(
         R"({{"bench": "captcha_step", "model": "{}", "backend": "{}", "ranks": {}, "replicas": {}, )"
-        R"("exact": {}, "threads": 1, "batch": {}, "bf16": {}, "channels_last": {}, "device": "cpu", "parameters": {}, "median_ms": {:.3f}, )"
+        R"("exact": {}, "zero": {}, "threads": 1, "batch": {}, "bf16": {}, "channels_last": {}, "device": "cpu", "parameters": {}, "median_ms": {:.3f}, )"
         R"("images_per_s": {:.3f}, "collective_cpu_share": {:.5f}}})",
-        bench.model, job.backend(), job.world_size(), team.replicas(), bench.exact, bench.batch, bench.amp == "bf16",
-        bench.amp == "bf16", parameter_count(*net), seconds * 1e3, images_per_s, time.collective_share);
+        bench.model, job.backend(), job.world_size(), team.replicas(), bench.exact, bench.zero, bench.batch,
+        bench.amp == "bf16", bench.amp == "bf16", parameter_count(*net), seconds * 1e3, images_per_s,
+        time.collective_share);
   } else {
     job.print(
         "{}, {} replicas x {} images on {} ranks, {}: {:.1f} ms a step, {:.1f} images/s, collectives {:.1f} % of the "

@@ -137,6 +137,7 @@ int step_captcha(const Arguments& arguments) {
   app.add_flag("!--inexact", bench.exact, "sums in any order that is fast, not in the one that no world size changes");
   app.add_option("--amp", bench.amp, "none or bf16 (default: none)")->check(CLI::IsMember({"none", "bf16"}));
   app.add_option("--model", bench.model, "conv7 or conv3 (default: conv7)")->check(CLI::IsMember({"conv7", "conv3"}));
+  app.add_flag("--zero", bench.zero, "each rank updates its part of the parameters, as optimizer.zero does");
   app.add_option("--repeats", bench.repeats, "counted steps (default: 7)")->check(CLI::PositiveNumber);
   app.add_flag("--json", bench.json, "one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
