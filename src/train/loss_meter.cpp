@@ -17,6 +17,7 @@ std::optional<LossReading> LossMeter::add(std::int64_t step, const std::vector<a
   for (const at::Tensor& loss : losses) values.push_back(loss.detach().to(at::kCPU, at::kDouble).reshape({1}));
   pending_ = partial_sums(values, block_, replicas_);
   pending_step_ = step;
+  pending_left_out_ = false;
   work_ = group_.all_reduce(pending_, {.op = ReduceOp::kMean, .replicas = replicas_});
   return before;
 }
@@ -26,6 +27,7 @@ std::optional<LossReading> LossMeter::flush() {
   work_.wait();
   const auto value = pending_[0].item<double>();
   pending_.reset();
+  if (!std::isfinite(value) && pending_left_out_) return LossReading{pending_step_, value};
   if (!std::isfinite(value)) {
     throw DataError(fmt::format("the loss of step {} is {}", pending_step_, value),
                     "a smaller optimizer.lr, a clip_norm, or a look at the samples of that step");

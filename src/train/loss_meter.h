@@ -17,7 +17,7 @@ namespace lockstep::train {
 /// A step's loss, combined over all replicas.
 struct LossReading {
   std::int64_t step = 0;
-  double loss = 0;
+  double loss = 0;  ///< not finite only where the step was left out
 };
 
 /// Owned by the training thread.
@@ -31,6 +31,9 @@ class LossMeter {
   /// Collective: yes. Blocks: only where the step before has not been combined yet.
   /// Throws: DataError, on every rank, where the combined loss of the step before is not finite.
   std::optional<LossReading> add(std::int64_t step, const std::vector<at::Tensor>& losses);
+
+  /// The step under way was left out, on every rank: its loss need not be finite, and then counts in no mean.
+  void left_out() noexcept { pending_left_out_ = true; }
 
   /// Finishes what is under way. Collective: yes. Throws: as add().
   std::optional<LossReading> flush();
@@ -49,6 +52,7 @@ class LossMeter {
   at::Tensor pending_;
   Work work_;
   std::int64_t pending_step_ = 0;
+  bool pending_left_out_ = false;
   double sum_ = 0;
   std::int64_t count_ = 0;
 };

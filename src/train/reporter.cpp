@@ -12,12 +12,16 @@
 namespace lockstep::train {
 namespace {
 
+using Entries = std::vector<std::pair<std::string, std::string>>;  // of a line in log.jsonl
+
 void print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
 
 std::string number_or_null(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : "null"; }
+
+std::string bytes_text(std::int64_t bytes) { return text::bytes(static_cast<std::uint64_t>(bytes)); }
 
 std::string epoch_label(std::int64_t epoch, std::int64_t epochs) {
   return fmt::format("epoch {}/{}", epoch + 1, epochs);
@@ -26,9 +30,10 @@ std::string epoch_label(std::int64_t epoch, std::int64_t epochs) {
 std::string summary_json(const TrainResult& result, const std::string& recipe, std::int64_t world_size) {
   return fmt::format(
       "{{\"recipe\": {}, \"world_size\": {}, \"replicas\": {}, \"epochs\": {}, \"steps\": {}, \"seconds\": {:.3f}, "
-      "\"images_per_s\": {:.2f}, \"metrics\": {}, \"checkpoint\": {}}}\n",
+      "\"images_per_s\": {:.2f}, {}\"metrics\": {}, \"checkpoint\": {}}}\n",
       text::json_quote(recipe), world_size, result.replicas, result.epochs, result.steps, result.seconds,
-      result.images_per_s, to_json(result.metrics), text::json_quote(result.checkpoint.string()));
+      result.images_per_s, result.skipped_steps ? fmt::format("\"skipped_steps\": {}, ", *result.skipped_steps) : "",
+      to_json(result.metrics), text::json_quote(result.checkpoint.string()));
 }
 
 }  // namespace
@@ -66,12 +71,17 @@ void Reporter::step(const StepReport& report) {
     state.seconds_left = static_cast<double>((plan_.total_steps - report.step) * plan_.total_batch) / *rate;
   }
   if (config_.log_every_steps > 0 && report.step % config_.log_every_steps == 0) {
-    folder_.log({{"event", "\"step\""},
-                 {"step", std::to_string(report.step)},
-                 {"epoch", std::to_string(report.epoch + 1)},
-                 {"loss", number_or_null(report.loss)},
-                 {"lr", fmt::format("{}", report.lr)},
-                 {"images_per_s", number_or_null(rate)}});
+    Entries line = {{"event", "\"step\""},
+                    {"step", std::to_string(report.step)},
+                    {"epoch", std::to_string(report.epoch + 1)},
+                    {"loss", number_or_null(report.loss)},
+                    {"lr", fmt::format("{}", report.lr)},
+                    {"images_per_s", number_or_null(rate)}};
+    if (report.loss_scale) {
+      line.emplace_back("loss_scale", fmt::format("{}", *report.loss_scale));
+      line.emplace_back("skipped", std::to_string(report.skipped));
+    }
+    folder_.log(line);
   }
   bar_.update(state);
 }
@@ -84,23 +94,29 @@ void Reporter::evaluating(std::int64_t done, std::int64_t total) {
   bar_.update({.label = "evaluating", .step = done, .steps = total, .unit = "images/s"});
 }
 
-void Reporter::print_header(const std::vector<Metric>& metrics) {
-  metric_columns_ = metrics.size();
-  std::vector<view::Column> columns = {{"epoch", 9}, {"step", 7}, {"loss", 8}, {"lr", 9}, {"images/s", 9}, {"time", 8}};
-  for (const Metric& metric : metrics) columns.push_back({metric.name == "loss" ? "test loss" : metric.name, 8});
+void Reporter::print_header(const EpochReport& report) {
+  metric_columns_ = report.metrics.size();
+  std::vector<view::Column> columns = {{"epoch", 9},    {"step", 7}, {"loss", 8},  {"lr", 9},
+                                       {"images/s", 9}, {"time", 8}, {"memory", 8}};
+  if (report.memory.reserved) columns.push_back({"reserved", 8});
+  if (report.skipped) columns.push_back({"skipped", 7});
+  for (const Metric& metric : report.metrics) columns.push_back({metric.name == "loss" ? "test loss" : metric.name, 8});
   table_.emplace(std::move(columns));
   print(table_->header());
 }
 
 void Reporter::print_row(const EpochReport& report) {
   // The first evaluation brings the metrics' columns.
-  if (!table_ || report.metrics.size() > metric_columns_) print_header(report.metrics);
+  if (!table_ || report.metrics.size() > metric_columns_) print_header(report);
   std::vector<std::string> cells = {fmt::format("{}/{}", report.epoch + 1, config_.epochs),
                                     std::to_string(report.step),
                                     report.loss ? fmt::format("{:.4f}", *report.loss) : "-",
                                     fmt::format("{:.2e}", report.lr),
                                     fmt::format("{:.0f}", report.images_per_s),
-                                    text::duration(report.seconds)};
+                                    text::duration(report.seconds),
+                                    bytes_text(report.memory.peak)};
+  if (report.memory.reserved) cells.push_back(bytes_text(*report.memory.reserved));
+  if (report.skipped) cells.push_back(std::to_string(*report.skipped));
   for (const Metric& metric : report.metrics) cells.push_back(fmt::format("{:.4f}", metric.value));
   if (report.metrics.empty()) cells.insert(cells.end(), metric_columns_, "-");
   print(table_->row(cells));
@@ -109,22 +125,29 @@ void Reporter::print_row(const EpochReport& report) {
 void Reporter::epoch(const EpochReport& report) {
   bar_.clear();
   print_row(report);
-  folder_.log({{"event", "\"epoch\""},
-               {"epoch", std::to_string(report.epoch + 1)},
-               {"step", std::to_string(report.step)},
-               {"loss", number_or_null(report.loss)},
-               {"lr", fmt::format("{}", report.lr)},
-               {"images_per_s", fmt::format("{:.2f}", report.images_per_s)},
-               {"seconds", fmt::format("{:.3f}", report.seconds)},
-               {"metrics", to_json(report.metrics)}});
+  Entries entries = {{"event", "\"epoch\""},
+                     {"epoch", std::to_string(report.epoch + 1)},
+                     {"step", std::to_string(report.step)},
+                     {"loss", number_or_null(report.loss)},
+                     {"lr", fmt::format("{}", report.lr)},
+                     {"images_per_s", fmt::format("{:.2f}", report.images_per_s)},
+                     {"seconds", fmt::format("{:.3f}", report.seconds)}};
+  entries.emplace_back("memory_peak", std::to_string(report.memory.peak));
+  if (report.memory.reserved) entries.emplace_back("memory_reserved", std::to_string(*report.memory.reserved));
+  if (report.skipped) entries.emplace_back("skipped", std::to_string(*report.skipped));
+  entries.emplace_back("metrics", to_json(report.metrics));
+  folder_.log(entries);
   rate_.restart();
 }
 
 void Reporter::finish(const TrainResult& result, std::int64_t world_size, const std::string& text) {
   folder_.write("summary.json", summary_json(result, options_.recipe, world_size));
-  std::vector<std::pair<std::string, std::string>> lines = {
-      {"steps", fmt::format("{} in {} of training ({:.0f} images/s)", text::thousands(result.steps),
-                            text::duration(result.seconds), result.images_per_s)}};
+  Entries lines = {{"steps", fmt::format("{} in {} of training ({:.0f} images/s)", text::thousands(result.steps),
+                                         text::duration(result.seconds), result.images_per_s)}};
+  if (result.skipped_steps) {
+    lines.emplace_back("skipped",
+                       fmt::format("{} of them: a gradient was not finite", text::thousands(*result.skipped_steps)));
+  }
   for (const Metric& metric : result.metrics) lines.emplace_back(metric.name, fmt::format("{:.4f}", metric.value));
   if (!config_.stop_at.metric.empty()) {
     lines.emplace_back("target", fmt::format("{} {} {}", config_.stop_at.metric, config_.stop_at.value,

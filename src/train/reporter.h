@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/tensor/device_memory.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/run_folder.h"
 #include "lockstep/train/trainer.h"
@@ -29,6 +30,8 @@ struct StepReport {
   std::int64_t images = 0;         ///< of this step, over all replicas
   double lr = 0;
   std::optional<double> loss;
+  std::optional<double> loss_scale;  ///< none: the loss is not scaled
+  std::int64_t skipped = 0;          ///< steps left out since the start of the run
 };
 
 /// The figures of one epoch.
@@ -38,8 +41,10 @@ struct EpochReport {
   double seconds = 0;  ///< of its training steps
   double images_per_s = 0;
   double lr = 0;
-  std::optional<double> loss;   ///< mean over the epoch
-  std::vector<Metric> metrics;  ///< empty: not evaluated
+  std::optional<double> loss;           ///< mean over the epoch
+  std::optional<std::int64_t> skipped;  ///< steps of the epoch left out; none: the loss is not scaled
+  MemoryUse memory;                     ///< the most of any rank so far
+  std::vector<Metric> metrics;          ///< empty: not evaluated
 };
 
 class Reporter {
@@ -66,7 +71,7 @@ class Reporter {
   [[nodiscard]] RunFolder& folder() noexcept { return folder_; }
 
  private:
-  void print_header(const std::vector<Metric>& metrics);
+  void print_header(const EpochReport& report);
   void print_row(const EpochReport& report);
 
   const TrainConfig& config_;

@@ -25,6 +25,10 @@ template std::string entry(const StateDict&, const std::string&);
 StateDict to_state(const RunState& run) {
   StateDict state = {{"step", run.step},       {"epoch", run.epoch},       {"batch", run.batch},
                      {"samples", run.samples}, {"loss.sum", run.loss_sum}, {"loss.count", run.loss_count}};
+  if (run.skipped > 0) {
+    state["skipped"] = run.skipped;
+    state["epoch_skipped"] = run.epoch_skipped;
+  }
   if (run.best) {
     state["best.metric"] = run.best->name;
     state["best.value"] = run.best->value;
@@ -41,6 +45,10 @@ RunState run_state_of(const StateDict& state) {
                .samples = entry<std::int64_t>(state, "samples"),
                .loss_sum = entry<double>(state, "loss.sum"),
                .loss_count = entry<std::int64_t>(state, "loss.count")};
+  if (state.count("skipped") != 0) {
+    run.skipped = entry<std::int64_t>(state, "skipped");
+    run.epoch_skipped = entry<std::int64_t>(state, "epoch_skipped");
+  }
   if (state.count("best.metric") != 0) {
     run.best = Metric{.name = entry<std::string>(state, "best.metric"),
                       .value = entry<double>(state, "best.value"),

@@ -10,6 +10,7 @@
 #include "lockstep/parallel/zero.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/prepare.h"
+#include "train/loss_scale.h"
 
 namespace lockstep::train {
 namespace {
@@ -21,6 +22,12 @@ std::uint64_t seed_of(const TrainConfig& config) { return static_cast<std::uint6
 std::uint64_t batch_seed(const TrainConfig& config, int replica, std::int64_t batch_number) {
   const std::uint64_t stream = stream_seed(seed_of(config), static_cast<std::uint64_t>(replica) + 1);
   return stream_seed(stream, static_cast<std::uint64_t>(batch_number));
+}
+
+std::vector<Holder> batch_holders(const Batch& batch) {
+  std::vector<Holder> found = {{"batch.data", static_cast<std::int64_t>(batch.data.nbytes())}};
+  if (batch.target.defined()) found.push_back({"batch.target", static_cast<std::int64_t>(batch.target.nbytes())});
+  return found;
 }
 
 DataLoaderOptions loader_options(const TrainConfig& config, const ShardSpec& shard) {
@@ -41,6 +48,7 @@ StepRunner::StepRunner(Job job, Task& task, const TrainConfig& config)
       task_(task),
       config_(config),
       replicas_(static_cast<int>(config.replicas)),
+      scaler_(scaler_options(job_, config)),
       team_(job_.group(), {.replicas = replicas_,
                            .threads = static_cast<int>(config.threads),
                            .on_switch = [this](int local) { model_->enter_replica(local); }}) {}
@@ -94,6 +102,7 @@ void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
     Batch* batch = passes_[static_cast<std::size_t>(replica.local())].next();
     if (batch == nullptr) throw InternalError("the loader has fewer batches than the plan");
     images_ += batch->size;
+    batch_ = batch_holders(*batch);
     if (config_.amp != "none") batch->data = to_channels_last(batch->data);
     seed_all(batch_seed(config_, replica.index(), epoch_ * batches_per_epoch() + batch->step));
     if (i + 1 == batches) {
@@ -113,17 +122,32 @@ void StepRunner::run_batch(Replica& replica, const Batch& batch, double share) {
   }
   at::Tensor loss = task_.loss(output, batch);
   if (share != 1) loss = loss * share;
-  loss.backward();
+  scaler_.scale(loss).backward();
   at::Tensor& sum = losses_[static_cast<std::size_t>(replica.local())];
   sum = sum.defined() ? sum + loss.detach() : loss.detach();
 }
 
-void StepRunner::update(double lr) {
-  double scale = 1.0;
-  if (config_.clip_norm > 0) scale = clip_factor(optimizer_->grad_norm(), config_.clip_norm);
+bool StepRunner::update(double lr) {
+  if (scaler_.is_enabled()) {
+    scaler_.unscale_(*optimizer_, own_gradients(*optimizer_));
+    // Read before the update is queued, where step() waits for the device in any case.
+    loss_scale_ = scaler_.get_scale();
+  }
+  double factor = 1.0;
+  if (config_.clip_norm > 0) factor = clip_factor(optimizer_->grad_norm(), config_.clip_norm);
   optimizer_->set_lr(lr);
-  optimizer_->step(scale);
+  const bool stepped = scaler_.step(*optimizer_, factor);
+  scaler_.update();
   optimizer_->zero_grad();
+  return stepped;
+}
+
+std::vector<Holder> StepRunner::memory_holders() const {
+  std::vector<Holder> found = batch_;
+  if (!optimizer_) return found;
+  const std::vector<Holder> kept = holders(model_->module().net(), *optimizer_);
+  found.insert(found.end(), kept.begin(), kept.end());
+  return found;
 }
 
 // Every replica has as many samples as every other.

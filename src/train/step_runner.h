@@ -10,11 +10,13 @@
 
 #include "lockstep/comm/job.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
+#include "train/out_of_memory.h"
 #include "train/task_net.h"
 
 namespace lockstep::train {
@@ -42,13 +44,19 @@ class StepRunner {
   /// Forward and backward over `batches` batches of each replica; gradients are then the mean over all replicas.
   /// Collective: yes. Returns: the loss of each replica of this rank, its mean over the batches.
   const std::vector<at::Tensor>& compute_gradients(std::int64_t batches);
-  /// Clips and updates the weights.
-  void update(double lr);
+  /// Clips and updates the weights. Collective: where the optimizer is sharded or the loss scaled.
+  /// Returns: false where the step was left out, on every rank: a gradient was not finite and the loss is scaled.
+  bool update(double lr);
 
   /// Images of the last compute_gradients(), over all replicas.
   [[nodiscard]] std::int64_t images() const;
   [[nodiscard]] DistributedDataParallel<TaskNet>& model() { return *model_; }
   [[nodiscard]] Optimizer& optimizer() { return *optimizer_; }
+  [[nodiscard]] GradScaler& scaler() { return scaler_; }
+  /// With which the last update()'s loss was scaled; none where it is not.
+  [[nodiscard]] std::optional<double> loss_scale() const { return loss_scale_; }
+  /// The tensors that this rank keeps, and those of its last batch.
+  [[nodiscard]] std::vector<Holder> memory_holders() const;
   [[nodiscard]] ReplicaSpan block() const { return team_.block(); }
 
  private:
@@ -61,12 +69,15 @@ class StepRunner {
   int replicas_;
   std::optional<DistributedDataParallel<TaskNet>> model_;
   std::unique_ptr<Optimizer> optimizer_;
+  GradScaler scaler_;
+  std::optional<double> loss_scale_;
   ReplicaTeam team_;
   std::vector<DataLoader> loaders_;        ///< one for each replica of this rank
   std::vector<DataLoader::Epoch> passes_;  ///< theirs, of the epoch under way
   std::int64_t epoch_ = 0;
   std::vector<at::Tensor> losses_;  ///< of the step under way
   std::int64_t images_ = 0;         ///< of this rank's replicas
+  std::vector<Holder> batch_;       ///< the tensors of the last one
 };
 
 }  // namespace lockstep::train

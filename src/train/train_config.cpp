@@ -24,6 +24,16 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("batch_size", &batch_size, "samples per replica and step");
   fields.add("accumulate_steps", &accumulate_steps, "batches whose gradients are added up before a step");
   fields.add("amp", &amp, "mixed precision of the forward pass; fp16 needs CUDA", {"none", "bf16", "fp16"});
+  fields.add("grad_scaler.enabled", &grad_scaler.enabled,
+             "scale the loss so that small gradients do not vanish; auto: with amp fp16", {"auto", "true", "false"});
+  fields.add("grad_scaler.init_scale", &grad_scaler.init_scale, "the first scale");
+  fields.add("grad_scaler.growth_factor", &grad_scaler.growth_factor,
+             "and its factor after growth_interval good steps");
+  fields.add("grad_scaler.backoff_factor", &grad_scaler.backoff_factor, "and at a step whose gradients are not finite");
+  fields.add("grad_scaler.growth_interval", &grad_scaler.growth_interval, "good steps until the scale grows");
+  fields.add("tf32", &tf32,
+             "TF32 for float32 on CUDA: in convolutions only (default), in matrix products too, or nowhere",
+             {"default", "true", "false"});
   fields.add("threads", &threads, "threads of libtorch per replica; 0: the checkpoint's, else 1");
   fields.add("workers", &workers, "loader threads per replica; 0: load in the training thread");
   fields.add("prefetch_factor", &prefetch_factor, "batches loaded ahead per worker");
@@ -58,6 +68,8 @@ void TrainConfig::validate() const {
   require(max_steps >= 0, "max_steps", number(max_steps), "0 or more");
   require(batch_size > 0, "batch_size", number(batch_size), "at least 1");
   require(accumulate_steps > 0, "accumulate_steps", number(accumulate_steps), "at least 1");
+  // The others of grad_scaler are checked by GradScaler itself.
+  require(grad_scaler.init_scale > 0, "grad_scaler.init_scale", grad_scaler.init_scale, "above 0");
   require(threads >= 0, "threads", number(threads), "0 or more");
   require(replicas >= 0, "replicas", number(replicas), "0 or more");
   require(workers >= 0, "workers", number(workers), "0 or more");

@@ -3,10 +3,12 @@
 // written in reporter.cpp, the sums before it in plan.cpp.
 #include "lockstep/train/trainer.h"
 
+#include <ATen/ops/tensor.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "lockstep/base/clock.h"
@@ -15,12 +17,16 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/tensor/device_memory.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/prepare.h"
 #include "train/configuration.h"
 #include "train/loss_meter.h"
+#include "train/loss_scale.h"
+#include "train/out_of_memory.h"
 #include "train/plan.h"
+#include "train/precision.h"
 #include "train/reporter.h"
 #include "train/run_state.h"
 #include "train/share_state.h"
@@ -35,10 +41,6 @@ using train::Reporter;
 using train::RunState;
 using train::StepReport;
 
-std::string precision_text(const TrainConfig& config) {
-  return config.amp == "none" ? "float32" : config.amp + " autocast, channels last";
-}
-
 std::string schedule_text(const TrainConfig& config) {
   std::string after = config.schedule.type == "cosine" ? "cosine" : "constant";
   if (config.schedule.warmup_epochs <= 0) return after;
@@ -47,11 +49,6 @@ std::string schedule_text(const TrainConfig& config) {
 
 bool reaches(const Metric& metric, double value) {
   return metric.lower_is_better ? metric.value <= value : metric.value >= value;
-}
-
-void require_possible(const TrainConfig& config, const c10::Device& device) {
-  require_cpu(device);
-  if (config.amp == "fp16") throw UsageError("amp is fp16 and the device is the CPU", "--set amp=bf16, or amp=none");
 }
 
 }  // namespace
@@ -64,19 +61,25 @@ class Trainer::Impl {
   TrainResult fit();
 
  private:
+  TrainResult run();
+  [[nodiscard]] ResourceError out_of_memory(const std::exception& error) const;
+  [[nodiscard]] MemoryUse memory();
   void set_up();
   void load_data();
   void build();
+  void load_scaler();
   [[nodiscard]] view::BannerInfo banner();
   [[nodiscard]] std::vector<view::BannerDevice> devices() const;
   void train_epoch(std::int64_t epoch);
   void train_step(std::int64_t epoch);
+  void note_skipped();
   void report(const std::optional<train::LossReading>& reading);
   void end_epoch(std::int64_t epoch, double seconds, std::int64_t images);
   void evaluate_test_set();
   bool note_best();
   void save(bool best);
   [[nodiscard]] StateDict run_entries();
+  [[nodiscard]] CheckpointStates states();
   [[nodiscard]] bool is_due() const {
     return config_.checkpoint.every_steps > 0 && run_.step % config_.checkpoint.every_steps == 0;
   }
@@ -99,12 +102,16 @@ class Trainer::Impl {
   TrainResult result_;
   at::Tensor last_counts_;
   std::int64_t last_saved_ = -1;
+  bool said_skipped_ = false;
+  bool evaluating_ = false;
   std::int64_t images_ = 0;  // trained on, over all replicas
 };
 
 void Trainer::Impl::set_up() {
   config_.validate();
-  require_possible(config_, job_.device());
+  require_cpu(job_.device());
+  train::require_amp(config_, job_.device());
+  train::use_tf32(config_);
   keep_freed_memory();
   start_ = train::agree_on_start(job_, config_, options_, reporter_);
   run_ = start_.run;
@@ -143,11 +150,18 @@ void Trainer::Impl::build() {
   if (start_.resumed) {
     const StateDict mine = checkpoint ? checkpoint->state("optimizer") : StateDict{};
     steps_->optimizer().load_state_dict(train::share_state(mine, job_.group()));
+    load_scaler();
   }
   loss_.emplace(job_.group(), steps_->block(), static_cast<int>(config_.replicas));
   loss_->start_mean(run_.loss_sum, run_.loss_count);
   const bool here = checkpoint && checkpoint->path().parent_path() == reporter_->folder().checkpoints();
   if (here) last_saved_ = run_.step;
+}
+
+void Trainer::Impl::load_scaler() {
+  if (!steps_->scaler().is_enabled()) return;
+  const StateDict mine = start_.checkpoint ? start_.checkpoint->state("scaler") : StateDict{};
+  steps_->scaler().load_state_dict(train::share_state(mine, job_.group()));
 }
 
 std::vector<view::BannerDevice> Trainer::Impl::devices() const {
@@ -177,7 +191,7 @@ view::BannerInfo Trainer::Impl::banner() {
                         .steps_per_epoch = plan_.steps_per_epoch,
                         .epochs = config_.epochs,
                         .max_steps = config_.max_steps,
-                        .precision = precision_text(config_),
+                        .precision = train::precision_text(config_, job_.device()),
                         .learning_rate = plan_.lr,
                         .base_learning_rate = config_.optimizer.lr,
                         .learning_rate_scaling = config_.optimizer.lr_scaling,
@@ -201,7 +215,7 @@ view::BannerInfo Trainer::Impl::banner() {
 
 void Trainer::Impl::report(const std::optional<train::LossReading>& reading) {
   if (!reading || !unreported_) return;
-  unreported_->loss = reading->loss;
+  if (std::isfinite(reading->loss)) unreported_->loss = reading->loss;
   if (reporter_) reporter_->step(*unreported_);
   unreported_.reset();
 }
@@ -210,14 +224,32 @@ void Trainer::Impl::train_step(std::int64_t epoch) {
   const std::int64_t batches = std::min(config_.accumulate_steps, plan_.batches_per_epoch - run_.batch);
   const auto& losses = steps_->compute_gradients(batches);
   report(loss_->add(run_.step + 1, losses));
-  steps_->update(plan_.schedule.lr(run_.step));
+  const bool stepped = steps_->update(plan_.schedule.lr(run_.step));
   ++run_.step;
+  if (!stepped) note_skipped();
   run_.batch += batches;
   unreported_ = StepReport{.epoch = epoch,
                            .step_in_epoch = (run_.batch + config_.accumulate_steps - 1) / config_.accumulate_steps,
                            .step = run_.step,
                            .images = steps_->images(),
-                           .lr = steps_->optimizer().lr()};
+                           .lr = steps_->optimizer().lr(),
+                           .loss_scale = steps_->loss_scale(),
+                           .skipped = run_.skipped};
+}
+
+/// The step that was just done has left the weights as they were.
+void Trainer::Impl::note_skipped() {
+  loss_->left_out();
+  ++run_.skipped;
+  ++run_.epoch_skipped;
+  const double scale = steps_->scaler().get_scale();
+  train::require_useful_scale(scale, run_.step);
+  if (!job_.is_main() || said_skipped_) return;
+  said_skipped_ = true;
+  log::note(
+      "step {} was left out: a gradient was not finite with the loss scaled by {:g}; now by {:g}. Further ones "
+      "are counted",
+      text::thousands(run_.step), *steps_->loss_scale(), scale);
 }
 
 void Trainer::Impl::train_epoch(std::int64_t epoch) {
@@ -241,6 +273,7 @@ void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t i
   const bool evaluated = is_evaluation_epoch(epoch);
   if (evaluated) evaluate_test_set();
   const bool best = evaluated && note_best();
+  const MemoryUse memory_so_far = memory();
   if (reporter_) {
     reporter_->epoch({.epoch = epoch,
                       .step = run_.step,
@@ -248,11 +281,14 @@ void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t i
                       .images_per_s = seconds > 0 ? static_cast<double>(images) / seconds : 0,
                       .lr = steps_->optimizer().lr(),
                       .loss = loss_->mean(),
+                      .skipped = config_.scales_loss() ? std::optional(run_.epoch_skipped) : std::nullopt,
+                      .memory = memory_so_far,
                       .metrics = evaluated ? result_.metrics : std::vector<Metric>{}});
   }
   if (run_.batch == plan_.batches_per_epoch) {
     run_.epoch = epoch + 1;
     run_.batch = 0;
+    run_.epoch_skipped = 0;
     loss_->start_mean(0, 0);
   }
   if (best || is_due() || finished()) save(best);
@@ -271,7 +307,9 @@ void Trainer::Impl::evaluate_test_set() {
                           .amp = config_.amp,
                           .replicas = static_cast<int>(config_.replicas)};
   if (reporter_) options.progress = [this](auto done, auto total) { reporter_->evaluating(done, total); };
+  evaluating_ = true;
   const Evaluation evaluation = evaluate(job_, task_, steps_->model().module().net(), test_set_, options);
+  evaluating_ = false;
   result_.metrics = evaluation.metrics;
   last_counts_ = evaluation.counts;
   for (const Metric& metric : evaluation.metrics) {
@@ -299,6 +337,13 @@ StateDict Trainer::Impl::run_entries() {
   return run;
 }
 
+CheckpointStates Trainer::Impl::states() {
+  std::map<std::string, StateDict> states = {
+      {"model", steps_->model().state_dict()}, {"optimizer", steps_->optimizer().state_dict()}, {"run", run_entries()}};
+  if (steps_->scaler().is_enabled()) states["scaler"] = steps_->scaler().state_dict();
+  return states;
+}
+
 void Trainer::Impl::save(bool best) {
   report(loss_->flush());
   steps_->optimizer().consolidate_state_dict();
@@ -310,11 +355,7 @@ void Trainer::Impl::save(bool best) {
                               .replicas = config_.replicas,
                               .threads = config_.threads,
                               .configuration_hash = train::configuration_hash(start_.settings)};
-    result_.checkpoint = commit_checkpoint(files, folder, meta,
-                                           {{"model", steps_->model().state_dict()},
-                                            {"optimizer", steps_->optimizer().state_dict()},
-                                            {"run", run_entries()}},
-                                           {{"config.yml", start_.settings}});
+    result_.checkpoint = commit_checkpoint(files, folder, meta, states(), {{"config.yml", start_.settings}});
     last_saved_ = run_.step;
   }
   if (best) name_checkpoint(files, folder, "best", result_.checkpoint);
@@ -322,7 +363,39 @@ void Trainer::Impl::save(bool best) {
   reporter_->pause();
 }
 
+/// Of this rank's; the others learn of it as of any error.
+ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
+  std::string when = fmt::format("step {}", run_.step + 1);
+  if (evaluating_) when = fmt::format("the evaluation after step {}", run_.step);
+  if (!loss_) when = "setting up";
+  return train::out_of_memory_error({.when = when,
+                                     .cause = error.what(),
+                                     .batch_size = config_.batch_size,
+                                     .accumulate_steps = config_.accumulate_steps,
+                                     .use = memory_use(job_.device()),
+                                     .largest = steps_ ? steps_->memory_holders() : std::vector<train::Holder>{}});
+}
+
+/// The most that any rank has used. Collective.
+MemoryUse Trainer::Impl::memory() {
+  const MemoryUse mine = memory_use(job_.device());
+  const at::Tensor most = at::tensor({mine.peak, mine.reserved.value_or(0)}, at::kLong);
+  job_.group().all_reduce(most, {.op = ReduceOp::kMax}).wait();
+  MemoryUse use{.peak = most[0].item<std::int64_t>()};
+  if (mine.reserved) use.reserved = most[1].item<std::int64_t>();
+  return use;
+}
+
 TrainResult Trainer::Impl::fit() {
+  try {
+    return run();
+  } catch (const std::exception& error) {
+    if (!train::is_out_of_memory(error)) throw;
+    throw out_of_memory(error);
+  }
+}
+
+TrainResult Trainer::Impl::run() {
   set_up();
   const view::BannerInfo info = banner();
   result_.replicas = config_.replicas;
@@ -339,6 +412,7 @@ TrainResult Trainer::Impl::fit() {
     train_epoch(run_.epoch);
   }
   result_.steps = run_.step;
+  if (config_.scales_loss()) result_.skipped_steps = run_.skipped;
   result_.images_per_s = result_.seconds > 0 ? static_cast<double>(images_) / result_.seconds : 0;
   if (was_complete) {
     log::note("the run is complete: nothing is left to do after step {}", run_.step);

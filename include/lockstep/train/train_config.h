@@ -23,7 +23,15 @@ struct TrainConfig {
   std::int64_t batch_size = 64;       ///< samples per replica and step
   std::int64_t accumulate_steps = 1;  ///< batches whose gradients are added up before a step
   std::string amp = "none";           ///< none, bf16, fp16 (on CUDA)
-  std::int64_t threads = 0;           ///< of libtorch, per replica; 0: as the checkpoint says, else 1
+  struct GradScaler {
+    std::string enabled = "auto";  ///< auto (with fp16 only), true, false
+    double init_scale = 65536;
+    double growth_factor = 2.0;
+    double backoff_factor = 0.5;
+    std::int64_t growth_interval = 2000;
+  } grad_scaler;                 ///< as lockstep::GradScalerOptions
+  std::string tf32 = "default";  ///< of CUDA's float32: default (PyTorch's: convolutions only), true, false (for all)
+  std::int64_t threads = 0;      ///< of libtorch, per replica; 0: as the checkpoint says, else 1
   bool drop_last = false;
   bool sync_batchnorm = false;  ///< lockstep::nn::BatchNorm over the batches of all replicas
   struct Optimizer {
@@ -61,6 +69,11 @@ struct TrainConfig {
 
   /// Adds every key to `fields`. A derived struct calls this first.
   virtual void describe(ConfigFields& fields);
+
+  /// The loss is scaled: grad_scaler.enabled, with `auto` decided.
+  [[nodiscard]] bool scales_loss() const {
+    return grad_scaler.enabled == "auto" ? amp == "fp16" : grad_scaler.enabled == "true";
+  }
 
   /// Throws: UsageError naming the first key whose value cannot be.
   virtual void validate() const;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct TrainerOptions {
 struct TrainResult {
   std::int64_t steps = 0;   ///< optimizer steps
   std::int64_t epochs = 0;  ///< begun
+  std::optional<std::int64_t>
+      skipped_steps;  ///< of them, left out for gradients that are not finite; none: the loss is not scaled
   std::int64_t replicas = 0;
   double seconds = 0;           ///< of the training steps, without evaluation and saving
   double images_per_s = 0;      ///< over all ranks

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the Trainer adds to GradScaler: the ranks' agreement, sharded gradients, and where scaling can help no more.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/optim/grad_scaler.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/train/train_config.h"
+
+namespace lockstep::train {
+
+/// Of `config`; ranks agree by the largest found-inf of all. Throws: UsageError for an option out of range.
+[[nodiscard]] GradScalerOptions scaler_options(const Job& job, const TrainConfig& config);
+
+/// The gradients that this rank updates with: all, or its parts of them where `optimizer` is a ZeroRedundancyOptimizer,
+/// outside of which they may not be defined. Views: what is written to them is written to the gradients.
+[[nodiscard]] std::vector<at::Tensor> own_gradients(const Optimizer& optimizer);
+
+/// Throws: DataError where the scale is so small that no gradient could survive it in float16.
+void require_useful_scale(double scale, std::int64_t step);
+
+}  // namespace lockstep::train

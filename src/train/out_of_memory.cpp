@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/out_of_memory.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <string_view>
+
+#include "lockstep/base/text.h"
+#include "lockstep/parallel/zero.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::size_t kNamed = 5;
+
+std::string bytes_text(std::int64_t bytes) { return text::bytes(static_cast<std::uint64_t>(bytes)); }
+
+void add(std::vector<Holder>& found, const std::string& name, const at::Tensor& tensor) {
+  if (tensor.defined() && !tensor.is_sparse()) found.push_back({name, static_cast<std::int64_t>(tensor.nbytes())});
+}
+
+void add_state(std::vector<Holder>& found, const Optimizer& optimizer) {
+  const auto* sharded = dynamic_cast<const ZeroRedundancyOptimizer*>(&optimizer);
+  const StateDict state = sharded == nullptr ? optimizer.state_dict() : sharded->local().state_dict();
+  for (const auto& [name, value] : state) {
+    if (const auto* tensor = std::get_if<at::Tensor>(&value)) add(found, name + " (optimizer)", *tensor);
+  }
+}
+
+void largest_first(std::vector<Holder>& found) {
+  std::stable_sort(found.begin(), found.end(), [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+}
+
+/// The first line, as far as a message can use it.
+std::string first_words(const std::string& cause) { return cause.substr(0, cause.find('\n')); }
+
+std::string advice(const OutOfMemory& what) {
+  if (what.batch_size <= 1) return "amp=bf16, optimizer.zero=true on several processes, or a smaller model";
+  // Rounded up, so that no sample of a step is lost.
+  const std::int64_t half = (what.batch_size + 1) / 2;
+  return fmt::format("--set batch_size={} --set accumulate_steps={}: as many samples a step, in smaller parts", half,
+                     what.accumulate_steps * 2);
+}
+
+}  // namespace
+
+bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  // The CPU's allocator has no type of its own.
+  const std::string_view what = error.what();
+  return dynamic_cast<const c10::Error*>(&error) != nullptr && what.find("can't allocate memory") != what.npos;
+}
+
+std::vector<Holder> holders(const torch::nn::Module& net, const Optimizer& optimizer) {
+  std::vector<Holder> found;
+  for (const auto& item : net.named_parameters()) {
+    add(found, item.key() + " (weight)", item.value());
+    add(found, item.key() + " (gradient)", item.value().grad());
+  }
+  for (const auto& item : net.named_buffers()) add(found, item.key() + " (buffer)", item.value());
+  add_state(found, optimizer);
+  largest_first(found);
+  return found;
+}
+
+ResourceError out_of_memory_error(OutOfMemory what) {
+  largest_first(what.largest);
+  std::vector<std::string> named;
+  std::int64_t sum = 0;
+  for (const Holder& holder : what.largest) {
+    if (named.size() < kNamed) named.push_back(fmt::format("{} {}", holder.name, bytes_text(holder.bytes)));
+    sum += holder.bytes;
+  }
+  std::string message = fmt::format("out of memory in {} (batch_size {}): {}\n  peak      {}", what.when,
+                                    what.batch_size, first_words(what.cause), bytes_text(what.use.peak));
+  if (what.use.reserved) message += fmt::format(" in tensors, {} reserved", bytes_text(*what.use.reserved));
+  if (!named.empty()) message += fmt::format("\n  largest   {}\n  together  {}", text::join(named), bytes_text(sum));
+  return ResourceError(message, advice(what));
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Out of memory, once and for all: what it is, who held the memory, what to try next.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/tensor/device_memory.h"
+
+namespace lockstep::train {
+
+/// True for what libtorch's allocators (of the CPU and of CUDA) and `new` throw where there is no more memory.
+[[nodiscard]] bool is_out_of_memory(const std::exception& error);
+
+/// A tensor and its bytes: {"fc.weight (gradient)", 4096}.
+struct Holder {
+  std::string name;
+  std::int64_t bytes = 0;
+};
+
+/// The tensors of the network, their gradients and the optimizer's state on this rank, the largest first.
+[[nodiscard]] std::vector<Holder> holders(const torch::nn::Module& net, const Optimizer& optimizer);
+
+/// What is known when it happens.
+struct OutOfMemory {
+  std::string when;   ///< "step 12"
+  std::string cause;  ///< the allocator's words
+  std::int64_t batch_size = 0;
+  std::int64_t accumulate_steps = 1;
+  MemoryUse use;
+  std::vector<Holder> largest;  ///< in any order; the five largest are named
+};
+
+/// Names all of it, and proposes the next smaller batch: as many samples a step, by smaller parts.
+[[nodiscard]] ResourceError out_of_memory_error(OutOfMemory what);
+
+}  // namespace lockstep::train

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings `amp` and `tf32`: what they turn on, and their line in the banner.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <c10/core/Device.h>
+
+#include <string>
+
+#include "lockstep/train/train_config.h"
+
+namespace lockstep::train {
+
+/// Throws: UsageError for fp16 where `device` is the CPU.
+void require_amp(const TrainConfig& config, const c10::Device& device);
+
+/// Sets libtorch's two switches as `config.tf32` says; "default" leaves them alone. They mean nothing to a CPU.
+void use_tf32(const TrainConfig& config);
+
+/// "bf16 autocast, channels last"; on CUDA also what float32 is there.
+[[nodiscard]] std::string precision_text(const TrainConfig& config, const c10::Device& device);
+
+}  // namespace lockstep::train

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/out_of_memory.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+
+#include <new>
+#include <stdexcept>
+
+#include "lockstep/optim/adamw.h"
+#include "support/temp_dir.h"
+#include "train/noisy_task.h"
+
+namespace lockstep {
+namespace {
+
+using ::lockstep::test::noisy_config;
+using ::lockstep::test::NoisyNet;
+using ::lockstep::test::NoisyTask;
+using ::lockstep::test::TempDir;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using train::OutOfMemory;
+
+constexpr std::int64_t kMoreThanThereIs = std::int64_t{1} << 46;  // elements: no machine has 256 TiB
+
+Job alone() {
+  const char* program = "test";
+  return init(1, &program);
+}
+
+/// Asks for too much in training or in evaluation, from the n-th forward on.
+class GreedyTask final : public Task {
+ public:
+  GreedyTask(bool training, int from) : training_(training), from_(from) {}
+
+  at::Tensor forward(torch::nn::Module& model, const Batch& batch) override {
+    if (model.is_training() == training_ && ++forwards_ >= from_) (void)at::empty({kMoreThanThereIs});
+    return noisy_.forward(model, batch);
+  }
+
+  std::shared_ptr<Dataset> make_dataset(const std::string& folder) override { return noisy_.make_dataset(folder); }
+  std::shared_ptr<torch::nn::Module> make_model() override { return noisy_.make_model(); }
+  at::Tensor loss(const at::Tensor& output, const Batch& batch) override { return noisy_.loss(output, batch); }
+  at::Tensor count(const at::Tensor& output, const Batch& batch) override { return noisy_.count(output, batch); }
+  [[nodiscard]] std::vector<Metric> metrics(const at::Tensor& counts) const override { return noisy_.metrics(counts); }
+  [[nodiscard]] std::string model_name() const override { return noisy_.model_name(); }
+
+ private:
+  NoisyTask noisy_;
+  bool training_;
+  int from_;
+  int forwards_ = 0;
+};
+
+ResourceError error_of(GreedyTask task, std::int64_t replicas) {
+  const TempDir folder;
+  TrainConfig config = noisy_config();
+  config.replicas = replicas;
+  try {
+    Trainer(alone(), task, config, {.recipe = "noisy", .run_dir = folder / "run"}).fit();
+  } catch (const ResourceError& error) {
+    return error;
+  }
+  return ResourceError("no error");
+}
+
+TEST(OutOfMemory, InTrainingNamesStepBatchAndTensorsAndProposesASmallerBatch) {
+  for (const std::int64_t replicas : {1, 4}) {  // several replicas are threads
+    // Two batches a step: the fifth forward of a replica is in its third step.
+    const ResourceError error = error_of({true, static_cast<int>(4 * replicas + 1)}, replicas);
+    EXPECT_THAT(error.message(), HasSubstr("out of memory in step 3 (batch_size 3): "));
+    EXPECT_THAT(error.message(), HasSubstr("can't allocate memory"));
+    EXPECT_THAT(error.message(), HasSubstr("first.weight (weight) 128 B"));
+    EXPECT_THAT(error.message(), HasSubstr("first.weight.exp_avg (optimizer) 128 B"));
+    EXPECT_THAT(error.message(), Not(HasSubstr("Exception raised from")));
+    EXPECT_THAT(error.hint(), HasSubstr("--set batch_size=2 --set accumulate_steps=4"));
+  }
+}
+
+TEST(OutOfMemory, InEvaluationSaysSo) {
+  const ResourceError error = error_of({false, 1}, 1);
+  EXPECT_THAT(error.message(), HasSubstr("out of memory in the evaluation after step "));
+}
+
+TEST(OutOfMemory, IsWhatTheAllocatorsThrowAndNothingElse) {
+  EXPECT_TRUE(train::is_out_of_memory(std::bad_alloc()));
+  try {
+    (void)at::empty({kMoreThanThereIs});
+    FAIL() << "no error";
+  } catch (const std::exception& error) {
+    EXPECT_TRUE(train::is_out_of_memory(error)) << error.what();
+  }
+  EXPECT_TRUE(train::is_out_of_memory(c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "CUDA out of memory")));
+  EXPECT_FALSE(train::is_out_of_memory(c10::Error({__func__, __FILE__, __LINE__}, "sizes do not match")));
+  EXPECT_FALSE(train::is_out_of_memory(std::runtime_error("can't allocate memory")));
+}
+
+TEST(OutOfMemory, NamesTheFiveLargestTensorsLargestFirst) {
+  OutOfMemory what{.when = "step 7", .cause = "wanted 3 GB\nException raised from", .batch_size = 8};
+  what.use = {.peak = 5'000'000'000, .reserved = 6'000'000'000};
+  for (const std::int64_t bytes : {10, 40, 20, 60, 50, 30})
+    what.largest.push_back({"t" + std::to_string(bytes), bytes});
+  const ResourceError error = train::out_of_memory_error(what);
+  EXPECT_EQ(error.message(),
+            "out of memory in step 7 (batch_size 8): wanted 3 GB\n"
+            "  peak      5.0 GB in tensors, 6.0 GB reserved\n"
+            "  largest   t60 60 B, t50 50 B, t40 40 B, t30 30 B, t20 20 B\n"
+            "  together  210 B");
+  EXPECT_THAT(error.hint(), HasSubstr("batch_size=4 --set accumulate_steps=2"));
+}
+
+TEST(OutOfMemory, ProposesNoSmallerBatchThanOneSample) {
+  const ResourceError error = train::out_of_memory_error({.when = "step 1", .cause = "", .batch_size = 1});
+  EXPECT_THAT(error.hint(), Not(HasSubstr("batch_size")));
+}
+
+TEST(OutOfMemory, KnowsWeightsGradientsBuffersAndState) {
+  NoisyNet net;
+  AdamW optimizer(NamedTensors{{"first.weight", net.named_parameters()["first.weight"]}});
+  net.forward(at::ones({4, 2})).sum().backward();
+  std::vector<std::string> names;
+  for (const train::Holder& holder : train::holders(net, optimizer)) names.push_back(holder.name);
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"first.weight (weight)", "first.weight (gradient)",
+                                              "first.weight.exp_avg (optimizer)", "level (buffer)"}));
+}
+
+}  // namespace
+}  // namespace lockstep
