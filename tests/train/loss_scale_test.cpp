@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/parallel/zero.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
@@ -152,10 +153,32 @@ TEST(LossScale, AgreesWhereOnlyOneProcessHasTheGradientThatIsNotFinite) {
   EXPECT_EQ(digest_of(folder / "three"), digest_of(folder / "alone"));
 }
 
+RANKS_TEST(LossScale, OfShardedGradientsEachProcessHasItsPart, 2) {
+  DistributedDataParallel model{torch::nn::Linear(10, 10), job};
+  ZeroRedundancyOptimizer optimizer{model, job, AdamWOptions{}, ZeroOptions{.shard_gradients = true}};
+  model(at::ones({4, 10})).sum().backward();
+  const auto elements = [](const std::vector<at::Tensor>& tensors) {
+    std::int64_t count = 0;
+    for (const at::Tensor& tensor : tensors) count += tensor.numel();
+    return count;
+  };
+  const std::vector<at::Tensor> own = train::own_gradients(optimizer);
+  EXPECT_LT(elements(own), 110);
+  const at::Tensor of_all = at::full({1}, elements(own), at::kLong);
+  job.group().all_reduce(of_all).wait();
+  EXPECT_EQ(of_all.item<std::int64_t>(), 110);
+  for (const at::Tensor& part : own) part.fill_(3);
+  std::int64_t written = 0;
+  for (const auto& item : optimizer.parameters()) written += item.second.grad().eq(3).sum().item<std::int64_t>();
+  EXPECT_EQ(written, elements(own)) << "the parts are views of the gradients";
+}
+
 TEST(LossScale, ARunThatIsResumedKeepsScaleTrackerAndCounts) {
   const TempDir folder;
   train(alone(), folder / "whole", scaled_run(Poison::kOneGradient));
-  for (const std::int64_t steps : {2, 5, 10}) train(alone(), folder / "parts", scaled_run(Poison::kOneGradient, steps));
+  for (const auto& [steps, skipped] : {std::pair{2, 1}, {5, 2}, {10, 4}}) {
+    EXPECT_EQ(train(alone(), folder / "parts", scaled_run(Poison::kOneGradient, steps)).skipped_steps, skipped);
+  }
   EXPECT_EQ(digest_of(folder / "parts"), digest_of(folder / "whole"));
   const auto tracker = [&](const std::string& step) {
     return std::get<std::int64_t>(state_of(folder / "parts/checkpoints" / step, "scaler").at("_growth_tracker"));
