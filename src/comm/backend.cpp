@@ -12,7 +12,9 @@
 namespace lockstep::comm {
 
 void Backend::run(const Collective& collective) {
-  if (is_reduction(collective.what.kind)) {
+  if (collective.on_device) {
+    meet(collective);
+  } else if (is_reduction(collective.what.kind)) {
     reduce(collective);
   } else if (is_move(collective.what.kind)) {
     move(collective);

@@ -22,6 +22,9 @@ class Runner {
   /// Throws: PeerError, TimeoutError, UsageError (the ranks called different collectives).
   virtual void run(const Collective& collective) = 0;
 
+  /// Throws what the group is known to have failed with, if anything. Blocks: no. Thread-safe: yes.
+  virtual void check(const Collective& /*under_way*/) {}
+
   /// Makes a run() under way on any rank end soon, with `reason` of this rank. Thread-safe: yes.
   virtual void abort(const std::string& reason) noexcept = 0;
 

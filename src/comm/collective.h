@@ -63,6 +63,7 @@ struct Collective {
   std::chrono::steady_clock::time_point deadline = {};
   std::chrono::milliseconds timeout{0};
   bool caller_waits = false;  ///< it runs in a thread that has nothing else to do
+  bool on_device = false;     ///< data and output are a device's: hosts only compare what they called
 };
 
 [[nodiscard]] inline bool is_reduction(Kind kind) { return kind <= Kind::kReduceScatter; }

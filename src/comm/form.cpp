@@ -6,6 +6,7 @@
 #include "comm/flat_backend.h"
 #include "comm/gloo/gloo.h"
 #include "comm/hierarchical_backend.h"
+#include "comm/nccl/nccl_transport.h"
 #include "comm/shm/shm_backend.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -111,22 +112,33 @@ Membership part_of(const Membership& whole, const Part& part) {
 
 /// What a part asks for of what the whole was forced to: alone it needs nobody.
 BackendKind wanted_by_part(BackendKind wanted, std::size_t members) {
-  return members == 1 ? BackendKind::kAuto : wanted;
+  return members == 1 && wanted != BackendKind::kNccl ? BackendKind::kAuto : wanted;
 }
 
 }  // namespace
 
 Formed form_group(const Meeting& meeting, const Membership& members) {
   const World world = world_of(meeting, members);
+  const DeviceChoice way = choose_device_way(meeting.wanted, members.hosts);
   BackendChoice choice = choose_backend(meeting.wanted, members.hosts, has_gloo());
   auto backend = make_backend(meeting, members, world, choice);
   GroupOptions options{.place = {world.rank, world.size}, .timeout = meeting.timeout};
+  options.world = world;
+  if (way.nccl) {
+    choice.reason = fmt::format("{}; tensors in host memory go through {}", way.reason, backend->name());
+    options.transport = make_nccl_transport(world, meeting.device, meeting.timeout);
+  } else if (!way.reason.empty() && world.size > 1) {
+    choice.reason += fmt::format("; tensors of GPUs go through host memory: {}", way.reason);
+    if (world.rank == 0 && meeting.wanted == BackendKind::kAuto) {
+      log::note("the GPUs' tensors go through host memory: {}", way.reason);
+    }
+  }
   options.form_part = [meeting, members](const Part& part) {
     Meeting of_part = meeting;
     of_part.wanted = wanted_by_part(meeting.wanted, part.members.size());
     return form_group(of_part, part_of(members, part)).group;
   };
-  Formed formed{make_group(std::move(backend), options), choice.reason};
+  Formed formed{make_group(std::move(backend), std::move(options)), choice.reason};
   formed.group->barrier().wait();
   return formed;
 }

@@ -20,6 +20,7 @@ struct Meeting {
   std::string store_host;  ///< says which of this host's addresses the others can reach
   std::chrono::milliseconds timeout{0};
   std::chrono::milliseconds patience{0};  ///< World::patience
+  c10::Device device{c10::kCPU};          ///< that this rank computes on
 };
 
 /// Who belongs to a group, by rank in it.

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "comm/device_path.h"
 #include "comm/host_tensors.h"
 #include "comm/operation_queue.h"
 #include "comm/tree_reduce.h"
@@ -41,14 +42,18 @@ void use_counts(Collective& collective, std::vector<std::int64_t> counts) {
 
 class Group final : public OwnedGroup {
  public:
-  Group(std::unique_ptr<Backend> backend, const GroupOptions& options)
-      : name_(backend->name()), options_(options), backend_(backend.get()) {
-    if (options.place.world == 1) {
+  Group(std::unique_ptr<Backend> backend, GroupOptions options)
+      : name_(options.transport ? options.transport->name() : backend->name()),
+        options_(std::move(options)),
+        backend_(backend.get()) {
+    if (options_.place.world == 1) {
       alone_ = std::move(backend);
-      return;
+    } else {
+      queue_ = std::make_shared<OperationQueue>(std::move(backend), options_.timeout);
+      queue_->start();
     }
-    queue_ = std::make_shared<OperationQueue>(std::move(backend), options.timeout);
-    queue_->start();
+    if (options_.transport == nullptr) return;
+    device_ = std::make_unique<DevicePath>(std::move(options_.transport), queue_, options_.world, options_.timeout);
   }
   ~Group() override { Group::close(std::uncaught_exceptions() == 0); }
 
@@ -149,13 +154,13 @@ class Group final : public OwnedGroup {
     collective.what.root = root;
     if (root == rank()) return submit_gathering(std::move(collective), input, out);
     out.clear();
-    return submit(std::move(collective), input, empty_host({0}, input));
+    return submit(std::move(collective), input, at::empty({0}, input.options().requires_grad(false)));
   }
 
   Work scatter(const std::vector<at::Tensor>& inputs, const at::Tensor& output, int root) override {
     check_copyable(output, "scatter");
     check_root(root, world_size(), "scatter");
-    at::Tensor outbox = empty_host({0}, output);
+    at::Tensor outbox = at::empty({0}, output.options().requires_grad(false));
     if (root == rank()) {
       check_list(inputs, world_size(), true, "scatter");
       check_partner(output, inputs.front(), output.numel(), "scatter");
@@ -199,6 +204,7 @@ class Group final : public OwnedGroup {
   std::shared_ptr<ProcessGroup> split(int color, int key) override;
 
   void abort(const std::string& reason) noexcept override {
+    if (device_ != nullptr) device_->abort(reason);
     if (queue_ != nullptr) queue_->abort(reason);
     const std::lock_guard lock(mutex_);
     for (const auto& child : children_) {
@@ -262,6 +268,13 @@ class Group final : public OwnedGroup {
   }
 
   Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output) {
+    if (device_ != nullptr && device_->takes(collective, input, output)) {
+      return device_->submit(std::move(collective), input, output);
+    }
+    if (alone_ != nullptr && !input.is_cpu() && !output.is_cpu()) {
+      apply_alone(collective, input, output);
+      return {};
+    }
     return submit(std::move(collective), input, output, queue_.get());
   }
 
@@ -278,7 +291,7 @@ class Group final : public OwnedGroup {
     if (from.defined()) collective.data = static_cast<const std::byte*>(from.data_ptr());
     if (to.defined()) collective.output = static_cast<std::byte*>(to.data_ptr());
     std::function<void()> finish;
-    if (output.defined() && !to.is_same(output)) finish = [output, to] { output.detach().copy_(to); };
+    if (output.defined() && !to.is_same(output)) finish = write_back(to, output);
     return run(std::move(collective), {from, to}, std::move(finish), queue);
   }
 
@@ -289,7 +302,7 @@ class Group final : public OwnedGroup {
       if (finish) finish();
       return {};
     }
-    auto operation = std::make_shared<Operation>(std::move(collective), std::move(tensors), std::move(finish));
+    auto operation = std::make_shared<QueuedOperation>(std::move(collective), std::move(tensors), std::move(finish));
     queue->submit(operation);
     return Work(std::move(operation));
   }
@@ -305,12 +318,13 @@ class Group final : public OwnedGroup {
   }
 
   const std::string name_;
-  const GroupOptions options_;
+  GroupOptions options_;
   Backend* backend_;  ///< the queue's, or alone_
   bool closed_ = false;
   int splits_ = 0;
   std::unique_ptr<Backend> alone_;         ///< a world of one: no queue, no thread
   std::shared_ptr<OperationQueue> queue_;  ///< else
+  std::unique_ptr<DevicePath> device_;     ///< of tensors that a transport carries where they lie; may be null
   std::mutex mutex_;
   std::map<std::pair<int, bool>, std::shared_ptr<OperationQueue>> channels_;
   std::vector<std::weak_ptr<ProcessGroup>> children_;
@@ -337,8 +351,8 @@ std::shared_ptr<ProcessGroup> Group::split(int color, int key) {
 
 }  // namespace
 
-std::shared_ptr<OwnedGroup> make_group(std::unique_ptr<Backend> backend, const GroupOptions& options) {
-  return std::make_shared<Group>(std::move(backend), options);
+std::shared_ptr<OwnedGroup> make_group(std::unique_ptr<Backend> backend, GroupOptions options) {
+  return std::make_shared<Group>(std::move(backend), std::move(options));
 }
 
 }  // namespace lockstep::comm

@@ -10,6 +10,7 @@
 
 #include "comm/backend.h"
 #include "comm/checks.h"
+#include "comm/device_transport.h"
 #include "lockstep/comm/process_group.h"
 
 namespace lockstep::comm {
@@ -31,10 +32,13 @@ struct Part {
 struct GroupOptions {
   Place place;
   std::chrono::milliseconds timeout{0};
+  /// Of device tensors; null: they go through host memory.
+  std::unique_ptr<DeviceTransport> transport = nullptr;
+  World world = {};  ///< names the ranks in errors of the transport
   /// Connects the members of a part. Collective over them.
   std::function<std::shared_ptr<OwnedGroup>(const Part& part)> form_part = nullptr;
 };
 
-[[nodiscard]] std::shared_ptr<OwnedGroup> make_group(std::unique_ptr<Backend> backend, const GroupOptions& options);
+[[nodiscard]] std::shared_ptr<OwnedGroup> make_group(std::unique_ptr<Backend> backend, GroupOptions options);
 
 }  // namespace lockstep::comm

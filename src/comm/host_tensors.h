@@ -6,7 +6,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
+
+#include "comm/collective.h"
 
 namespace lockstep::comm {
 
@@ -15,8 +18,14 @@ namespace lockstep::comm {
 /// The tensor's contents in plain memory: itself, or a copy taken now.
 [[nodiscard]] at::Tensor host_copy(const at::Tensor& tensor);
 
-/// Plain memory of the dtype of `like`.
+/// Plain memory of the dtype of `like`; pinned where that is on a GPU.
 [[nodiscard]] at::Tensor empty_host(at::IntArrayRef sizes, const at::Tensor& like);
+
+/// A function that copies `from`, plain memory, to `to`: for any thread, in order with the stream that is current now.
+[[nodiscard]] std::function<void()> write_back(const at::Tensor& from, const at::Tensor& to);
+
+/// What a collective does in a world of one, on tensors of any device.
+void apply_alone(const Collective& collective, const at::Tensor& input, const at::Tensor& output);
 
 /// The sizes of `like` with `first` as first dimension: instead of its own (`replace`), or before it.
 [[nodiscard]] std::vector<std::int64_t> with_first(const at::Tensor& like, std::int64_t first, bool replace);

@@ -14,6 +14,7 @@
 #include "comm/form.h"
 #include "comm/gloo/gloo.h"
 #include "comm/job_state.h"
+#include "comm/nccl/nccl_transport.h"
 #include "comm/select.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
@@ -148,10 +149,19 @@ void open_store(Job::State& state) {
   state.store = connect_store({plan.host, plan.port, plan.token}, state.timeout);
 }
 
-/// What each rank tells the others before anything else: host id, host name, version, replicas; a line each.
+/// This host, and the GPU that this rank has there.
+comm::HostFacts own_facts(const Job::State& state) {
+  comm::HostFacts facts = comm::this_host();
+  if (!state.device.is_cuda()) return facts;
+  facts.gpu = facts.id + "/" + comm::gpu_id(state.device);
+  facts.nccl = comm::nccl_version();
+  return facts;
+}
+
+/// What each rank tells the others before anything else: host id, host name, version, replicas, GPU, NCCL; a line each.
 std::string introduction(const comm::HostFacts& host, int replicas) {
-  return fmt::format("{}\n{}\n{} on libtorch {}\n{}", host.id, host.name, kVersion, tensor::libtorch_version(),
-                     replicas);
+  return fmt::format("{}\n{}\n{} on libtorch {}\n{}\n{}\n{}", host.id, host.name, kVersion, tensor::libtorch_version(),
+                     replicas, host.gpu, host.nccl);
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -163,7 +173,7 @@ std::vector<std::string> lines_of(const std::string& text) {
       lines.back() += c;
     }
   }
-  lines.resize(4);
+  lines.resize(6);
   return lines;
 }
 
@@ -181,7 +191,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 /// Everybody's host, by rank. Throws: UsageError where ranks differ in version or replicas.
 std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& prefix) {
   const int world = state.plan.info.world_size;
-  const std::string mine = introduction(comm::this_host(), state.replicas);
+  const std::string mine = introduction(own_facts(state), state.replicas);
   state.store->set(fmt::format("{}hello/{}", prefix, state.plan.info.rank), mine);
   std::vector<comm::HostFacts> hosts;
   const auto end = std::chrono::steady_clock::now() + state.timeout;
@@ -200,7 +210,7 @@ std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& pr
                                    lines[3], state.plan.info.rank, own[2], own[3]),
                        "start the same program with the same settings on every rank");
     }
-    hosts.push_back({lines[0], lines[1]});
+    hosts.push_back({lines[0], lines[1], lines[4], lines[5]});
   }
   return hosts;
 }
@@ -211,7 +221,8 @@ void join_group(Job::State& state, BackendKind wanted) {
       .wanted = wanted, .store = state.store, .store_host = state.plan.host, .timeout = state.timeout};
   if (state.plan.store == StoreKind::kAgent) meeting.patience = kAgentPatience;
   comm::Membership members{.rank = info.rank, .prefix = fmt::format("lockstep/comm/{}/", info.restart_count)};
-  members.hosts = {comm::this_host()};
+  meeting.device = state.device;
+  members.hosts = {own_facts(state)};
   if (info.world_size > 1) members.hosts = meet(state, members.prefix);
   for (int rank = 0; rank < info.world_size; ++rank) members.ranks.push_back(rank);
   comm::Formed formed = comm::form_group(meeting, members);

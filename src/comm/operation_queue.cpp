@@ -30,7 +30,7 @@ constexpr auto kCloseLimit = std::chrono::seconds(2);
 
 }  // namespace
 
-void Operation::wait() {
+void QueuedOperation::wait() {
   if (!is_done()) queue_->wait(*this);
   if (error_) std::rethrow_exception(error_);
 }
@@ -45,7 +45,7 @@ void OperationQueue::start() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void OperationQueue::submit(const std::shared_ptr<Operation>& operation) {
+void OperationQueue::submit(const std::shared_ptr<QueuedOperation>& operation) {
   const std::lock_guard lock(mutex_);
   operation->collective_.what.sequence = ++sequence_;
   operation->queue_ = shared_from_this();
@@ -60,7 +60,7 @@ void OperationQueue::submit(const std::shared_ptr<Operation>& operation) {
   if (asleep_ || pending_.size() > 1) work_.notify_one();
 }
 
-void OperationQueue::wait(Operation& operation) {
+void OperationQueue::wait(QueuedOperation& operation) {
   Lock lock(mutex_);
   while (!operation.is_done()) {
     if (!running_ && pending_.front().get() == &operation) {
@@ -72,7 +72,7 @@ void OperationQueue::wait(Operation& operation) {
   }
 }
 
-std::exception_ptr OperationQueue::run_operation(Operation& operation) noexcept {
+std::exception_ptr OperationQueue::run_operation(QueuedOperation& operation) noexcept {
   Collective& collective = operation.collective_;
   const trace::Span span({name_of(collective.what.kind), collective.what.sequence, collective.bytes});
   try {
@@ -87,14 +87,14 @@ std::exception_ptr OperationQueue::run_operation(Operation& operation) noexcept 
 }
 
 void OperationQueue::run_front(Lock& lock, bool caller_waits) {
-  const std::shared_ptr<Operation> operation = pending_.front();
+  const std::shared_ptr<QueuedOperation> operation = pending_.front();
   operation->collective_.caller_waits = caller_waits;
   running_ = true;
   lock.unlock();
   const std::exception_ptr error = run_operation(*operation);
   lock.lock();
   running_ = false;
-  const auto finish = [](Operation& done, const std::exception_ptr& why) {
+  const auto finish = [](QueuedOperation& done, const std::exception_ptr& why) {
     done.error_ = why;
     done.tensors_ = {};
     done.done_.store(true, std::memory_order_release);

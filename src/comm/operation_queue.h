@@ -15,19 +15,22 @@
 #include <vector>
 
 #include "comm/backend.h"
+#include "comm/operation.h"
 
 namespace lockstep::comm {
 
 class OperationQueue;
 
 /// One submitted collective with all that it keeps alive.
-class Operation {
+class QueuedOperation final : public Operation {
  public:
-  Operation(Collective collective, std::array<at::Tensor, 2> tensors, std::function<void()> finish)
+  QueuedOperation(Collective collective, std::array<at::Tensor, 2> tensors, std::function<void()> finish)
       : collective_(std::move(collective)), tensors_(std::move(tensors)), finish_(std::move(finish)) {}
 
-  void wait();
-  [[nodiscard]] bool is_done() const noexcept { return done_.load(std::memory_order_acquire); }
+  /// Its number in the queue, once submitted.
+  [[nodiscard]] std::uint64_t sequence() const noexcept { return collective_.what.sequence; }
+  void wait() override;
+  [[nodiscard]] bool is_done() const noexcept override { return done_.load(std::memory_order_acquire); }
 
  private:
   friend class OperationQueue;
@@ -49,8 +52,8 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   void start();
 
   /// Numbers the operation and puts it last.
-  void submit(const std::shared_ptr<Operation>& operation);
-  void wait(Operation& operation);
+  void submit(const std::shared_ptr<QueuedOperation>& operation);
+  void wait(QueuedOperation& operation);
 
   /// Fails everything, here and on the peers.
   void abort(const std::string& reason) noexcept;
@@ -65,14 +68,14 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   void thread_loop() noexcept;
   void sleep_until_work(Lock& lock);
   void run_front(Lock& lock, bool caller_waits);
-  [[nodiscard]] std::exception_ptr run_operation(Operation& operation) noexcept;
+  [[nodiscard]] std::exception_ptr run_operation(QueuedOperation& operation) noexcept;
 
   std::unique_ptr<Runner> runner_;
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
   std::condition_variable work_;      ///< for the thread: something to run, or the end
   std::condition_variable finished_;  ///< for waiters: an operation is done
-  std::deque<std::shared_ptr<Operation>> pending_;
+  std::deque<std::shared_ptr<QueuedOperation>> pending_;
   std::uint64_t sequence_ = 0;
   std::uint64_t inline_runs_ = 0;
   bool running_ = false;

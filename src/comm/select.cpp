@@ -47,6 +47,7 @@ std::string host_names(const std::vector<HostFacts>& hosts) {
 
 BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts, bool has_gloo) {
   const auto world = hosts.size();
+  if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // which is for what lies in host memory
   if (world == 1) return {BackendKind::kLocal, "a world of one has nobody to talk to"};
   if (wanted == BackendKind::kLocal) {
     throw UsageError(fmt::format("the backend local is for a world of one, this one has {} ranks", world));
@@ -74,6 +75,52 @@ BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& h
           fmt::format("the ranks share no memory: they are on several hosts ({})", host_names(hosts))};
 }
 
+namespace {
+
+/// Why NCCL is out of the question; empty: it is not.
+UsageError nccl_objection(const std::vector<HostFacts>& hosts) {
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    const HostFacts& host = hosts[rank];
+    if (host.gpu.empty()) {
+      return UsageError(fmt::format("nccl is for GPUs, and rank {} on {} computes on the CPU", rank, host.name),
+                        "--device cuda on every rank, or --backend auto");
+    }
+    if (host.nccl.empty()) {
+      return UsageError(fmt::format("rank {} on {} runs a build without NCCL", rank, host.name),
+                        "build with a libtorch that has CUDA, with nccl.h beside it (-DLOCKSTEP_CUDA=ON)");
+    }
+    if (host.nccl != hosts[0].nccl) {
+      return UsageError(
+          fmt::format("rank 0 has NCCL {} and rank {} on {} has {}", hosts[0].nccl, rank, host.name, host.nccl),
+          "make the same libnccl.so.2 the first on every host");
+    }
+    for (std::size_t other = 0; other < rank; ++other) {
+      if (hosts[other].gpu != host.gpu) continue;
+      return UsageError(
+          fmt::format("ranks {} and {} share a GPU of {}, which NCCL does not allow", other, rank, host.name),
+          "start one rank per GPU, or --backend shm");
+    }
+  }
+  return UsageError("");
+}
+
+}  // namespace
+
+DeviceChoice choose_device_way(BackendKind wanted, const std::vector<HostFacts>& hosts) {
+  const bool on_cpu = std::all_of(hosts.begin(), hosts.end(), [](const HostFacts& host) { return host.gpu.empty(); });
+  if (on_cpu && wanted != BackendKind::kNccl) return {};
+  const UsageError objection = nccl_objection(hosts);
+  const bool possible = objection.message().empty();
+  if (wanted == BackendKind::kNccl) {
+    if (!possible) throw objection;
+    return {true, "asked for"};
+  }
+  if (hosts.size() == 1) return {false, "a world of one has nobody to talk to"};
+  if (wanted != BackendKind::kAuto) return {false, "asked for"};
+  if (!possible) return {false, objection.message()};
+  return {true, "every rank has a GPU of its own"};
+}
+
 const char* backend_name(BackendKind kind) {
   switch (kind) {
     case BackendKind::kLocal:
@@ -82,6 +129,8 @@ const char* backend_name(BackendKind kind) {
       return "shm";
     case BackendKind::kGloo:
       return "gloo";
+    case BackendKind::kNccl:
+      return "nccl";
     case BackendKind::kAuto:
       break;
   }
@@ -90,15 +139,11 @@ const char* backend_name(BackendKind kind) {
 
 BackendKind parse_backend(const std::string& text) {
   const std::vector<BackendKind> kinds = {BackendKind::kAuto, BackendKind::kLocal, BackendKind::kShm,
-                                          BackendKind::kGloo};
+                                          BackendKind::kGloo, BackendKind::kNccl};
   std::vector<std::string> names;
   for (const BackendKind kind : kinds) {
     if (text == backend_name(kind)) return kind;
     names.emplace_back(backend_name(kind));
-  }
-  if (text == "nccl") {
-    throw UsageError("the backend nccl is for tensors on CUDA devices, which this build does not reduce",
-                     "use --backend auto, shm or gloo");
   }
   throw UsageError(fmt::format("there is no backend '{}'{}: it is one of {}", text, text::did_you_mean(text, names),
                                text::join(names)));

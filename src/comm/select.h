@@ -11,8 +11,10 @@ namespace lockstep::comm {
 
 /// What a rank says of its host.
 struct HostFacts {
-  std::string id;    ///< equal where ranks can share memory
-  std::string name;  ///< for people
+  std::string id;         ///< equal where ranks can share memory
+  std::string name;       ///< for people
+  std::string gpu = {};   ///< that it computes on, equal where two ranks have the same one; empty: the CPU
+  std::string nccl = {};  ///< version; empty: none in this build
 };
 
 /// LOCKSTEP_HOST_ID, else boot id, network namespace and /dev/shm device.
@@ -25,6 +27,16 @@ struct BackendChoice {
 
 /// Throws: UsageError where the wanted backend is impossible.
 [[nodiscard]] BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts, bool has_gloo);
+
+/// How the tensors of GPUs travel.
+struct DeviceChoice {
+  bool nccl = false;   ///< else through host memory, by the group's backend
+  std::string reason;  ///< one sentence; empty where no rank has a GPU
+};
+
+/// NCCL where every rank has a GPU of its own and the same NCCL; with `wanted` kNccl anything else is an error.
+/// Throws: UsageError that names the ranks in the way.
+[[nodiscard]] DeviceChoice choose_device_way(BackendKind wanted, const std::vector<HostFacts>& hosts);
 
 /// "shm". kAuto: "auto".
 [[nodiscard]] const char* backend_name(BackendKind kind);

@@ -137,6 +137,35 @@ TEST(BackendChoice, IsLocalAloneShmOnOneHostGlooAcross) {
   EXPECT_EQ(choose_backend(BackendKind::kGloo, {{"a", "x"}, {"a", "x"}}, true).kind, BackendKind::kGloo);
 }
 
+TEST(DeviceChoice, IsNcclWhereEveryRankHasAGpuOfItsOwn) {
+  using comm::choose_device_way;
+  EXPECT_FALSE(choose_device_way(BackendKind::kAuto, {{"a", "x"}, {"a", "x"}}).nccl);
+  EXPECT_TRUE(choose_device_way(BackendKind::kAuto, {{"a", "x", "a/0", "2.27"}, {"a", "x", "a/1", "2.27"}}).nccl);
+  EXPECT_FALSE(choose_device_way(BackendKind::kShm, {{"a", "x", "a/0", "2.27"}, {"a", "x", "a/1", "2.27"}}).nccl);
+  EXPECT_FALSE(choose_device_way(BackendKind::kAuto, {{"a", "x", "a/0", "2.27"}}).nccl);
+  EXPECT_TRUE(choose_device_way(BackendKind::kNccl, {{"a", "x", "a/0", "2.27"}}).nccl);
+}
+
+TEST(DeviceChoice, AnObstacleMeansHostMemoryWithItsReasonOrWhereNcclWasAskedForAnError) {
+  const std::vector<std::pair<std::vector<comm::HostFacts>, std::string>> cases = {
+      {{{"a", "x", "a/0", "2.27"}, {"a", "x", "a/0", "2.27"}}, "ranks 0 and 1 share a GPU of x"},
+      {{{"a", "x", "a/0", "2.27"}, {"b", "y", "", ""}}, "rank 1 on y computes on the CPU"},
+      {{{"a", "x", "a/0", "2.27"}, {"b", "y", "b/0", ""}}, "rank 1 on y runs a build without NCCL"},
+      {{{"a", "x", "a/0", "2.27"}, {"b", "y", "b/0", "2.19"}}, "rank 0 has NCCL 2.27 and rank 1 on y has 2.19"},
+  };
+  for (const auto& [hosts, reason] : cases) {
+    const auto automatic = comm::choose_device_way(BackendKind::kAuto, hosts);
+    EXPECT_FALSE(automatic.nccl);
+    EXPECT_THAT(automatic.reason, HasSubstr(reason));
+    EXPECT_THAT(message_of<UsageError>([&] { (void)comm::choose_device_way(BackendKind::kNccl, hosts); }),
+                HasSubstr(reason));
+  }
+  EXPECT_THAT(message_of<UsageError>([] {
+                (void)comm::choose_device_way(BackendKind::kNccl, {{"a", "x"}});
+              }),
+              HasSubstr("rank 0 on x computes on the CPU"));
+}
+
 TEST(BackendChoice, RefusesTheImpossible) {
   using comm::choose_backend;
   const auto error = [](BackendKind kind, bool gloo) {

@@ -53,7 +53,7 @@ void ShmBackend::announce(const Collective& collective, std::size_t bytes) {
 }
 
 void ShmBackend::meet(const Collective& collective) {
-  if (collective.what.kind == Kind::kBarrier) announce(collective, 0);
+  if (collective.what.kind == Kind::kBarrier || collective.on_device) announce(collective, 0);
   barrier_.meet(collective);
   for (int rank = 0; rank < world_.size; ++rank) {
     const Descriptor& theirs = announcement(rank, collective).what;
@@ -252,6 +252,8 @@ at::Tensor ShmBackend::allocate_bucket(std::int64_t numel, c10::ScalarType dtype
   return at::from_blob(
       start, {numel}, [segment = segment_, start, bytes](void*) { segment->release(start, bytes); }, dtype);
 }
+
+void ShmBackend::check(const Collective& under_way) { barrier_.health().check(under_way); }
 
 void ShmBackend::abort(const std::string& reason) noexcept {
   segment_->fail(FailureKind::kFailed, world_.rank, reason);

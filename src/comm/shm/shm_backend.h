@@ -34,6 +34,7 @@ class ShmBackend : public Backend {
   std::string name() const override { return "shm"; }
   std::unique_ptr<Runner> open_channel(int peer, bool sending) override;
   at::Tensor allocate_bucket(std::int64_t numel, c10::ScalarType dtype) override;
+  void check(const Collective& under_way) override;
   void abort(const std::string& reason) noexcept override;
   void leave() noexcept override;
 

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of a group's device tensors: the transport carries them, the queue of the host's backend compares what the
+// ranks called, and a watch tells who is late or dead. The thread that calls a collective never waits for a GPU.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "comm/device_transport.h"
+#include "comm/device_watch.h"
+#include "comm/operation_queue.h"
+#include "lockstep/comm/work.h"
+
+namespace lockstep::comm {
+
+class DevicePath {
+ public:
+  /// `queue`: of the group's host backend; null in a world of one.
+  DevicePath(std::unique_ptr<DeviceTransport> transport, std::shared_ptr<OperationQueue> queue, World world,
+             std::chrono::milliseconds timeout);
+  ~DevicePath();
+  DevicePath(const DevicePath&) = delete;
+  DevicePath& operator=(const DevicePath&) = delete;
+
+  [[nodiscard]] std::string name() const { return transport_->name(); }
+
+  /// True for tensors of the transport's device that it can carry. Either tensor may be undefined.
+  [[nodiscard]] bool takes(const Collective& collective, const at::Tensor& input, const at::Tensor& output) const;
+
+  /// The Work's wait() makes the current stream wait, not the thread. Throws: what the group has failed with.
+  [[nodiscard]] Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output);
+
+  void abort(const std::string& reason) noexcept;
+
+ private:
+  void fail(const std::exception_ptr& error) noexcept;
+
+  const std::unique_ptr<DeviceTransport> transport_;
+  const std::shared_ptr<OperationQueue> queue_;
+  const std::chrono::milliseconds timeout_;
+  std::shared_ptr<DeviceWatch> watch_;  ///< shared with the operations, which ask it for failures
+};
+
+}  // namespace lockstep::comm

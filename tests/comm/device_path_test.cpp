@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of device tensors with a make-believe device, whose memory is the host's and whose work ends when the test
+// says so. Two ranks are threads on one mapping of shared memory.
+#include "comm/device_path.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "comm/shm/shm_backend.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+/// What the test sees of the make-believe device.
+struct Device {
+  std::atomic<bool> done{true};
+  std::atomic<bool> aborted{false};
+  std::atomic<int> holds{0};
+  std::vector<Collective> calls;
+};
+
+class FakeEvent final : public DeviceEvent {
+ public:
+  explicit FakeEvent(Device& device) : device_(device) {}
+  void hold_stream() override { ++device_.holds; }
+  bool is_done() override { return device_.done || device_.aborted; }
+
+ private:
+  Device& device_;
+};
+
+class FakeTransport final : public DeviceTransport {
+ public:
+  explicit FakeTransport(Device& device) : device_(device) {}
+  std::string name() const override { return "fake"; }
+  c10::Device device() const override { return c10::kCPU; }
+  bool takes(const Collective& collective) const override { return op_of(collective.what) != ReduceOp::kBitXor; }
+  std::shared_ptr<DeviceEvent> enqueue(const Collective& collective, const at::Tensor& /*input*/,
+                                       const at::Tensor& output) override {
+    device_.calls.push_back(collective);
+    output.mul_(10);
+    return std::make_shared<FakeEvent>(device_);
+  }
+  std::optional<std::string> problem() override { return std::nullopt; }
+  void abort() noexcept override { device_.aborted = true; }
+
+ private:
+  Device& device_;
+};
+
+Collective all_reduce_of(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) {
+  Collective collective;
+  collective.what.kind = Kind::kAllReduce;
+  collective.what.op = static_cast<std::uint8_t>(op);
+  collective.what.numel = tensor.numel();
+  collective.what.dtype = static_cast<std::int8_t>(tensor.scalar_type());
+  collective.item_bytes = tensor.element_size();
+  collective.bytes = tensor.nbytes();
+  return collective;
+}
+
+TEST(DevicePath, AloneItEnqueuesTheTensorsOwnMemoryAndWaitsOnlyOnTheStream) {
+  Device device;
+  device.done = false;
+  DevicePath path(std::make_unique<FakeTransport>(device), nullptr, World{}, milliseconds(60'000));
+  const at::Tensor tensor = at::full({3}, 2.0F);
+  Work work = path.submit(all_reduce_of(tensor), tensor, tensor);
+  work.wait();
+  EXPECT_EQ(device.holds, 1);
+  EXPECT_FALSE(work.is_done());
+  EXPECT_EQ(device.calls.front().output, tensor.data_ptr());
+  EXPECT_TRUE(device.calls.front().on_device);
+  device.done = true;
+  EXPECT_TRUE(work.is_done());
+}
+
+TEST(DevicePath, AStridedTensorGetsItsResultWhenTheStreamHasWaited) {
+  Device device;
+  DevicePath path(std::make_unique<FakeTransport>(device), nullptr, World{}, milliseconds(60'000));
+  const at::Tensor whole = at::full({4, 2}, 1.0F);
+  const at::Tensor column = whole.select(1, 0);
+  Work work = path.submit(all_reduce_of(column), column, column);
+  work.wait();
+  work.wait();
+  EXPECT_EQ(whole.sum().item<float>(), 4 * 10 + 4);
+}
+
+TEST(DevicePath, TakesWhatLiesOnItsDeviceAndItsTransportCanCarry) {
+  Device device;
+  const DevicePath path(std::make_unique<FakeTransport>(device), nullptr, World{}, milliseconds(60'000));
+  const at::Tensor here = at::zeros({1});
+  const at::Tensor elsewhere = at::zeros({1}, at::TensorOptions(c10::kMeta));
+  EXPECT_TRUE(path.takes(all_reduce_of(here), here, here));
+  EXPECT_FALSE(path.takes(all_reduce_of(here, ReduceOp::kBitXor), here, here));
+  EXPECT_FALSE(path.takes(all_reduce_of(here), here, elsewhere));
+}
+
+/// One of two ranks that share memory.
+struct Rank {
+  Rank(const std::shared_ptr<Segment>& segment, int rank, milliseconds timeout) {
+    const World world{.rank = rank, .size = 2, .hosts = {"a", "a"}};
+    ShmConnection connection;
+    connection.segment = rank == 0 ? segment : Segment::share(*segment, rank);
+    queue = std::make_shared<OperationQueue>(std::make_unique<ShmBackend>(std::move(connection), world), timeout);
+    queue->start();
+    path = std::make_unique<DevicePath>(std::make_unique<FakeTransport>(device), queue, world, timeout);
+  }
+  ~Rank() {
+    queue->close(true);
+    path.reset();
+  }
+
+  Work all_reduce(std::int64_t elements) {
+    const at::Tensor tensor = at::zeros({elements});
+    return path->submit(all_reduce_of(tensor), tensor, tensor);
+  }
+
+  /// What the rank's next collectives fail with; looks again until they do.
+  template <class Error>
+  std::string failure() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (std::chrono::steady_clock::now() < end) {
+      try {
+        all_reduce(1).wait();
+      } catch (const Error& error) {
+        return error.what();
+      }
+      std::this_thread::yield();
+    }
+    return "no failure";
+  }
+
+  /// The watch gets to it a moment after the error is known.
+  bool is_aborted() const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!device.aborted && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    return device.aborted;
+  }
+
+  Device device;
+  std::shared_ptr<OperationQueue> queue;
+  std::unique_ptr<DevicePath> path;
+};
+
+TEST(DevicePath, RanksThatCallDifferentCollectivesBothGetAnErrorThatNamesBoth) {
+  const auto segment = Segment::create(2);
+  Rank first(segment, 0, milliseconds(60'000));
+  Rank second(segment, 1, milliseconds(60'000));
+  first.device.done = false;  // as GPUs would, they wait for each other for ever
+  second.device.done = false;
+  (void)first.all_reduce(12);
+  (void)second.all_reduce(13);
+  EXPECT_THAT(first.failure<UsageError>(), AllOf(HasSubstr("of 12 float32"), HasSubstr("of 13 float32")));
+  EXPECT_THAT(second.failure<UsageError>(), AllOf(HasSubstr("of 12 float32"), HasSubstr("of 13 float32")));
+  EXPECT_TRUE(first.is_aborted());
+  EXPECT_TRUE(second.is_aborted());
+}
+
+TEST(DevicePath, ARankThatNeverComesIsNamedAndWhatWaitsForItIsAborted) {
+  const auto segment = Segment::create(2);
+  Rank first(segment, 0, milliseconds(200));
+  Rank second(segment, 1, milliseconds(200));
+  first.device.done = false;
+  (void)first.all_reduce(12);
+  EXPECT_THAT(first.failure<TimeoutError>(), HasSubstr("rank 1"));
+  EXPECT_TRUE(first.is_aborted());
+}
+
+TEST(DevicePath, MatchingCallsOfManyOperationsAllEnd) {
+  const auto segment = Segment::create(2);
+  Rank first(segment, 0, milliseconds(60'000));
+  Rank second(segment, 1, milliseconds(60'000));
+  for (int i = 0; i < 100; ++i) {
+    first.all_reduce(i).wait();
+    second.all_reduce(i).wait();
+  }
+  EXPECT_FALSE(first.device.aborted);
+  EXPECT_EQ(first.device.calls.size(), 100U);
+}
+
+}  // namespace
+}  // namespace lockstep::comm

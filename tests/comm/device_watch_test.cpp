@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verdicts on device collectives, looked at by hand at times of our choice.
+#include "comm/device_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+struct FakeEvent final : DeviceEvent {
+  void hold_stream() override {}
+  bool is_done() override { return done; }
+  bool done = false;
+};
+
+struct FakeMeeting final : Operation {
+  void wait() override {
+    if (error) std::rethrow_exception(error);
+  }
+  bool is_done() const noexcept override { return done; }
+  bool done = false;
+  std::exception_ptr error;
+};
+
+class DeviceWatchTest : public ::testing::Test {
+ protected:
+  DeviceWatch::Hooks hooks() {
+    return {.problem = [this] { return problem; },
+            .check_group =
+                [this](const Collective&) {
+                  if (group_failed) throw PeerError("rank 1 died");
+                },
+            .failed = [this](const std::exception_ptr&) { ++failures; }};
+  }
+
+  /// An all_reduce that is enqueued at second 0 and has 30 seconds.
+  std::shared_ptr<FakeEvent> enqueue(std::shared_ptr<FakeMeeting> meeting = nullptr) {
+    auto event = std::make_shared<FakeEvent>();
+    Collective collective;
+    collective.what.kind = Kind::kAllReduce;
+    collective.what.sequence = 418;
+    collective.timeout = seconds(30);
+    collective.deadline = at(30);
+    watch.add({.event = event, .meeting = std::move(meeting), .collective = collective, .tensors = {}});
+    return event;
+  }
+
+  static DeviceWatch::Time at(int second) { return DeviceWatch::Time(seconds(second)); }
+
+  template <class Error>
+  std::string failure() {
+    try {
+      if (watch.failure()) std::rethrow_exception(watch.failure());
+      return "no failure";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+
+  std::optional<std::string> problem;
+  bool group_failed = false;
+  int failures = 0;
+  DeviceWatch watch{World{.rank = 0, .size = 4}, hooks()};
+};
+
+TEST_F(DeviceWatchTest, ForgetsWhatIsDoneAndKeepsWhatIsNot) {
+  const auto first = enqueue();
+  const auto second = enqueue();
+  EXPECT_EQ(watch.look(at(1)), 2U);
+  first->done = true;
+  EXPECT_EQ(watch.look(at(2)), 1U);
+  second->done = true;
+  EXPECT_EQ(watch.look(at(100)), 0U);
+  EXPECT_EQ(watch.failure(), nullptr);
+}
+
+TEST_F(DeviceWatchTest, AnOperationThatAllRanksReachedAndThatNeverEndsPointsToTheGpusThemselves) {
+  const auto meeting = std::make_shared<FakeMeeting>();
+  meeting->done = true;
+  (void)enqueue(meeting);
+  (void)watch.look(at(29));
+  EXPECT_EQ(failures, 0);
+  (void)watch.look(at(31));
+  EXPECT_EQ(failures, 1);
+  EXPECT_THAT(failure<TimeoutError>(), HasSubstr("all_reduce timed out on the GPU after 30.0 s (operation 418"));
+  EXPECT_THAT(failure<TimeoutError>(), HasSubstr("NCCL_P2P_DISABLE=1"));
+}
+
+TEST_F(DeviceWatchTest, WhomAnOperationWaitsForIsLeftToTheMeetingToSay) {
+  const auto meeting = std::make_shared<FakeMeeting>();
+  (void)enqueue(meeting);
+  (void)watch.look(at(31));
+  EXPECT_EQ(failures, 0);
+  meeting->done = true;
+  meeting->error = std::make_exception_ptr(TimeoutError("waiting for rank 2"));
+  (void)watch.look(at(32));
+  EXPECT_EQ(failures, 1);
+  EXPECT_THAT(failure<TimeoutError>(), HasSubstr("waiting for rank 2"));
+}
+
+TEST_F(DeviceWatchTest, APeerThatDiesAfterTheMeetingIsNamedAtOnce) {
+  const auto meeting = std::make_shared<FakeMeeting>();
+  meeting->done = true;
+  (void)enqueue(meeting);
+  group_failed = true;
+  (void)watch.look(at(1));
+  EXPECT_THAT(failure<PeerError>(), HasSubstr("rank 1 died"));
+}
+
+TEST_F(DeviceWatchTest, ADeadPeerIsNoMatterForWhatIsDone) {
+  enqueue()->done = true;
+  group_failed = true;
+  EXPECT_EQ(watch.look(at(1)), 0U);
+  EXPECT_EQ(failures, 0);
+}
+
+TEST_F(DeviceWatchTest, AnErrorOfTheTransportComesWithCauseAndRemedyEvenWhereTheOperationSeemsDone) {
+  enqueue()->done = true;
+  problem = "unhandled system error Connect to 172.17.0.1<45763> failed";
+  (void)watch.look(at(1));
+  EXPECT_THAT(failure<ResourceError>(), HasSubstr("could not be reached at the address that NCCL chose"));
+  EXPECT_THAT(failure<ResourceError>(), HasSubstr("NCCL_SOCKET_IFNAME"));
+}
+
+TEST_F(DeviceWatchTest, OnlyTheFirstFailureCounts) {
+  (void)enqueue();
+  problem = "unhandled cuda error";
+  (void)watch.look(at(1));
+  (void)watch.look(at(40));
+  EXPECT_EQ(failures, 1);
+}
+
+}  // namespace
+}  // namespace lockstep::comm
