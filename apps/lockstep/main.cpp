@@ -24,7 +24,7 @@ constexpr std::array kVerbs = {
     Verb{"predict", "read files with a checkpoint", cmd_worker},
     Verb{"generate", "make synthetic data", cmd_worker},
     Verb{"checkpoint", "inspect, verify and compare checkpoints", cmd_worker},
-    Verb{"inspect", "show which samples a rank reads, and every setting", cmd_worker},
+    Verb{"inspect", "show what a rank reads, every setting, the machine, the GPUs", cmd_worker},
     Verb{"bench", "measure: all-reduce, a training step", cmd_worker},
 };
 

@@ -2,6 +2,7 @@
 #include "lockstep/base/env.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cstdlib>
@@ -28,6 +29,12 @@ std::optional<std::string> get(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here calls setenv
   if (value == nullptr || *value == '\0') return std::nullopt;
   return std::string(value);
+}
+
+std::vector<std::string> all() {
+  std::vector<std::string> variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) variables.emplace_back(*entry);
+  return variables;
 }
 
 std::optional<std::int64_t> get_int(const char* name) {

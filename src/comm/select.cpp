@@ -8,9 +8,23 @@
 #include <algorithm>
 #include <fstream>
 
+#include "comm/gloo/gloo.h"
+#include "comm/nccl/nccl_transport.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/backends.h"
+
+namespace lockstep {
+
+std::vector<std::string> built_backends() {
+  std::vector<std::string> names = {"local", "shm"};
+  if (comm::has_gloo()) names.emplace_back("gloo");
+  if (const std::string version = comm::nccl_version(); !version.empty()) names.push_back("nccl " + version);
+  return names;
+}
+
+}  // namespace lockstep
 
 namespace lockstep::comm {
 

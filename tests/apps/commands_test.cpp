@@ -104,6 +104,30 @@ TEST(Commands, InspectConfigNamesTheOriginOfEveryValue) {
   EXPECT_THAT(result.out, ::testing::ContainsRegex("batch_size +64 +default"));
 }
 
+TEST(Commands, InspectEnvShowsWhatWasDetectedAndEveryVariableThatCounts) {
+  ProcessOptions command = lockstep_command({"inspect", "env"});
+  command.environment.insert(command.environment.end(),
+                             {{"NCCL_SOCKET_IFNAME", "eth7"}, {"CUDA_LAUNCH_BLOCKING", "1"}, {"NCCL_ALGO", "Ring"}});
+  const ProcessResult result = run_process(command, std::chrono::seconds(60));
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (const char* line : {"libtorch +[0-9.]+, with", "backends +local, shm", "processor .* usable core",
+                           "NCCL_SOCKET_IFNAME +eth7 +the network interfaces", "CUDA_LAUNCH_BLOCKING +1 +1: the host",
+                           "NCCL_ALGO +Ring", "LOCKSTEP_TIMEOUT +60 +seconds"}) {
+    EXPECT_THAT(result.out, ::testing::ContainsRegex(line));
+  }
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("PATH")));
+}
+
+TEST(Commands, InspectGpuSaysWhyThereIsNoneAndThatIsNoError) {
+  const ProcessResult result = lockstep({"inspect", "gpu", "--watch", "1"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  if (result.out.find("no GPU: ") == std::string::npos) {
+    EXPECT_THAT(result.out, HasSubstr("processes"));
+  } else {
+    EXPECT_THAT(result.out, ::testing::ContainsRegex("no GPU: .*driver"));
+  }
+}
+
 TEST(Commands, BenchesPrintTheirKeysAsJson) {
   const ProcessResult reduce = lockstep({"bench", "all-reduce", "--nproc-per-node", "2", "--bytes", "4096", "--json"});
   EXPECT_EQ(reduce.code, 0) << reduce.err;
@@ -131,6 +155,8 @@ TEST(Commands, EveryVerbHasHelpWithAnExample) {
                                                                                     {"checkpoint", "verify"},
                                                                                     {"inspect", "sampler"},
                                                                                     {"inspect", "config"},
+                                                                                    {"inspect", "env"},
+                                                                                    {"inspect", "gpu"},
                                                                                     {"run"}}) {
     std::vector<std::string> words = verb;
     words.emplace_back("--help");

@@ -6,11 +6,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep::env {
 
 /// The variable's value; none where it is unset or empty.
 [[nodiscard]] std::optional<std::string> get(const char* name);
+
+/// Every variable, as "NAME=value".
+[[nodiscard]] std::vector<std::string> all();
 
 /// The variable as an integer; none where unset.
 /// Throws: UsageError naming variable and value where it is no integer.

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/inspect_machine.h"
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <string_view>
+#include <thread>
+
+#include "common/cli.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/version.h"
+#include "lockstep/comm/backends.h"
+#include "lockstep/launch/processes.h"
+#include "lockstep/tensor/device.h"
+#include "lockstep/tensor/torch_version.h"
+#include "lockstep/view/banner.h"
+#include "lockstep/view/table.h"
+#include "lockstep/view/terminal.h"
+
+namespace lockstep::worker {
+namespace {
+
+using view::Align;
+using Rows = std::vector<std::vector<std::string>>;
+
+template <class Value>
+std::string or_dash(const std::optional<Value>& value, const char* unit) {
+  return value ? fmt::format("{:.0f} {}", static_cast<double>(*value), unit) : "-";
+}
+
+std::string process_text(const GpuProcess& process) {
+  std::string text = fmt::format("{}", process.pid);
+  if (process.rank) text = fmt::format("rank {} (pid {})", *process.rank, process.pid);
+  return process.bytes == 0 ? text : fmt::format("{} {}", text, text::bytes(process.bytes));
+}
+
+std::string memory_text(const GpuState& gpu) {
+  if (gpu.total_bytes == 0) return "-";
+  return fmt::format("{} of {}", text::bytes(gpu.used_bytes), text::bytes(gpu.total_bytes));
+}
+
+std::vector<std::string> gpu_row(const GpuState& gpu) {
+  std::vector<std::string> processes;
+  for (const GpuProcess& process : gpu.processes) processes.push_back(process_text(process));
+  return {std::to_string(gpu.index),     gpu.name,
+          or_dash(gpu.percent, "%"),     memory_text(gpu),
+          or_dash(gpu.celsius, "C"),     or_dash(gpu.watts, "W"),
+          or_dash(gpu.megahertz, "MHz"), processes.empty() ? "-" : text::join(processes)};
+}
+
+struct Known {
+  std::string_view name;
+  std::string_view meaning;
+};
+
+// The variables that people set, or should know to be set; whole families by their prefix below.
+constexpr std::array kKnown = {
+    Known{"CUDA_LAUNCH_BLOCKING", "1: the host waits for every kernel; for finding errors, slow"},
+    Known{"CUDA_VISIBLE_DEVICES", "the GPUs that this process sees, and their order"},
+    Known{"GLOO_SOCKET_IFNAME", "the one network interface of gloo"},
+    Known{"LOCAL_RANK", "this rank's number on its host: its GPU"},
+    Known{"LOCAL_WORLD_SIZE", "ranks on this host"},
+    Known{"LOCKSTEP_BACKEND", "as --backend"},
+    Known{"LOCKSTEP_DEVICE", "as --device"},
+    Known{"LOCKSTEP_HOST_ID", "ranks with the same one are taken to share memory"},
+    Known{"LOCKSTEP_LOG", "level of the log"},
+    Known{"LOCKSTEP_SHARE_GPUS", "1: several ranks may use one GPU, for tests"},
+    Known{"LOCKSTEP_TIMEOUT", "seconds that a collective may take (default 300)"},
+    Known{"MASTER_ADDR", "host of rank 0"},
+    Known{"MASTER_PORT", "port on it at which ranks meet"},
+    Known{"NCCL_BUFFSIZE", "bytes of NCCL's buffer for each pair of GPUs"},
+    Known{"NCCL_DEBUG", "INFO or WARN: how much NCCL prints"},
+    Known{"NCCL_IB_DISABLE", "1: no InfiniBand, plain sockets"},
+    Known{"NCCL_IB_HCA", "the InfiniBand cards to use"},
+    Known{"NCCL_NET_GDR_LEVEL", "0: network cards do not write into GPU memory"},
+    Known{"NCCL_P2P_DISABLE", "1: GPUs do not reach each other's memory, they go through the host's"},
+    Known{"NCCL_SHM_DISABLE", "1: no /dev/shm between GPUs of a host"},
+    Known{"NCCL_SOCKET_IFNAME", "the network interfaces of NCCL; ^ before one excludes it"},
+    Known{"NCCL_TIMEOUT", "serves where LOCKSTEP_TIMEOUT is unset"},
+    Known{"OMP_NUM_THREADS", "threads of libtorch where the recipe's `threads` does not say"},
+    Known{"RANK", "this rank's number"},
+    Known{"WORLD_SIZE", "all ranks"},
+};
+
+constexpr std::array<std::string_view, 9> kFamilies = {"CUDA_", "GLOO_",  "LOCKSTEP_", "MKL_",     "NCCL_",
+                                                       "OMP_",  "SLURM_", "TORCH_",    "OPENBLAS_"};
+
+bool is_relevant(std::string_view name) {
+  const auto is_family = [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; };
+  return !meaning_of(std::string(name)).empty() || std::any_of(kFamilies.begin(), kFamilies.end(), is_family);
+}
+
+Rows machine_rows() {
+  const view::CpuInfo cpu = view::cpu_info();
+  const GpuReport report = read_gpus();
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  std::string gpus = report.problem;
+  if (gpus.empty()) gpus = fmt::format("{}, driver {}", report.gpus.size(), report.driver);
+  return {{"lockstep", std::string(kVersion)},
+          {"libtorch",
+           fmt::format("{}, {}", tensor::libtorch_version(), tensor::has_cuda() ? "with CUDA" : "without CUDA")},
+          {"backends", text::join(built_backends())},
+          {"host", host.data()},
+          {"processor", fmt::format("{}, {} usable core{}", cpu.name, cpu.cores, cpu.cores == 1 ? "" : "s")},
+          {"GPUs", gpus},
+          {"visible to us", fmt::format("{}", tensor::cuda_device_count())},
+          {"--nproc-per-node", resolve_process_count("auto").reason}};
+}
+
+void print_pairs(const Rows& rows) {
+  std::size_t width = 0;
+  for (const auto& row : rows) width = std::max(width, row.front().size());
+  for (const auto& row : rows) fmt::print("{:<{}}  {}\n", row.front(), width, row.back());
+}
+
+}  // namespace
+
+std::string gpu_text(const GpuReport& report) {
+  if (report.gpus.empty()) return fmt::format("no GPU: {}\n", report.problem);
+  Rows rows;
+  for (const GpuState& gpu : report.gpus) rows.push_back(gpu_row(gpu));
+  const auto column = [](const char* title, Align align) { return view::Column{.title = title, .align = align}; };
+  return view::render_table(
+      {column("GPU", Align::kRight), column("name", Align::kLeft), column("use", Align::kRight),
+       column("memory", Align::kRight), column("heat", Align::kRight), column("power", Align::kRight),
+       column("clock", Align::kRight), column("processes", Align::kLeft)},
+      rows);
+}
+
+std::string meaning_of(const std::string& variable) {
+  const auto found =
+      std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& known) { return known.name == variable; });
+  return found == kKnown.end() ? "" : std::string(found->meaning);
+}
+
+std::vector<std::pair<std::string, std::string>> relevant_variables(const std::vector<std::string>& environment) {
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (const std::string& entry : environment) {
+    const auto equals = entry.find('=');
+    if (equals == std::string::npos || !is_relevant(entry.substr(0, equals))) continue;
+    variables.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  std::sort(variables.begin(), variables.end());
+  return variables;
+}
+
+int inspect_gpu(const Arguments& arguments) {
+  double seconds = 0;
+  CLI::App app;
+  cli::prepare(app,
+               {.name = "lockstep inspect gpu",
+                .description = "Shows what each GPU of this host does: use, memory, temperature, power, clock, and "
+                               "the ranks on it.",
+                .example = "  lockstep inspect gpu --watch 2"});
+  app.add_option("--watch", seconds, "again every so many seconds, until Ctrl-C")->check(CLI::PositiveNumber);
+  if (!cli::parse(app, arguments)) return 0;
+  while (true) {
+    const GpuReport report = read_gpus();
+    if (seconds > 0 && view::is_terminal(STDOUT_FILENO)) fmt::print("\033[H\033[J");
+    fmt::print("{}", gpu_text(report));
+    std::fflush(stdout);
+    if (seconds == 0 || report.gpus.empty()) return 0;
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  }
+}
+
+int inspect_env(const Arguments& arguments) {
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep inspect env",
+                     .description = "Shows what was detected on this machine, and every variable that a run obeys.",
+                     .example = "  NCCL_SOCKET_IFNAME=eth0 lockstep inspect env"});
+  if (!cli::parse(app, arguments)) return 0;
+  print_pairs(machine_rows());
+  Rows rows;
+  for (const auto& [name, value] : relevant_variables(env::all())) rows.push_back({name, value, meaning_of(name)});
+  if (rows.empty()) {
+    fmt::print("\nno variable is set that a run obeys\n");
+    return 0;
+  }
+  fmt::print("\n{}", view::render_table({{.title = "variable", .align = Align::kLeft},
+                                         {.title = "value", .align = Align::kLeft},
+                                         {.title = "what it does", .align = Align::kLeft}},
+                                        rows));
+  return 0;
+}
+
+}  // namespace lockstep::worker

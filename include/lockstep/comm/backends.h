@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this build can carry bytes with.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// "local", "shm", then "gloo" and "nccl 2.27.3" where they were built in.
+[[nodiscard]] std::vector<std::string> built_backends();
+
+}  // namespace lockstep
