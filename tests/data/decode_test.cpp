@@ -49,8 +49,8 @@ TEST(Decode, GivesPillowsBytesForEveryKindOfFile) {
     EXPECT_EQ(rgb.channels, 3) << name;
     const std::vector<int> first(gray.pixels.begin(), gray.pixels.begin() + 4);
     EXPECT_EQ(first, expected["first_gray"].get<std::vector<int>>()) << name;
-    EXPECT_EQ(test::fnv1a(gray.pixels.data(), gray.pixels.size()), expected["gray"]) << name;
-    EXPECT_EQ(test::fnv1a(rgb.pixels.data(), rgb.pixels.size()), expected["rgb"]) << name;
+    EXPECT_EQ(test::fnv1a(gray.pixels.data(), gray.pixels.size()), expected["gray"].get<std::string>()) << name;
+    EXPECT_EQ(test::fnv1a(rgb.pixels.data(), rgb.pixels.size()), expected["rgb"].get<std::string>()) << name;
   }
 }
 
