@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include "comm/collective.h"
+#include "comm/tensor_tree.h"
 #include "comm/tree_reduce.h"
 #include "lockstep/base/error.h"
 
@@ -22,6 +23,7 @@ void tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const
     }
     leaves.push_back({static_cast<const std::byte*>(part.value.data_ptr()), part.span});
   }
+  if (!out.is_cpu()) return comm::tensor_tree_sum(parts, out, options);
   comm::tree_reduce({out.scalar_type(), options.op, options.divisor}, leaves, {static_cast<std::byte*>(out.data_ptr())},
                     out.numel());
 }

@@ -26,8 +26,8 @@ struct TreeOptions {
 /// Combines `parts`, from left to right the parts of one subtree, in tree order into `out`, which may be one of the
 /// parts. The same bits as all_reduce over the same values.
 ///
-/// Shapes: all on the CPU, dense, of one dtype and of out's sizes and strides.
-/// Cost:   each part is read once and `out` written once.
+/// Shapes: all on one device, dense, of one dtype and of out's sizes and strides.
+/// Cost:   on the CPU each part is read once and `out` written once; elsewhere a pass for each addition.
 /// Throws: UsageError for a dtype that all_reduce does not know.
 void tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const TreeOptions& options = {});
 

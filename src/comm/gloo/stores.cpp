@@ -9,6 +9,7 @@
 #include "comm/gloo/gloo.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/tensor/torch_version.h"
 
 namespace lockstep::comm {
 namespace {
@@ -113,6 +114,7 @@ std::shared_ptr<Store> connect_torch_store(const WorldPlan& plan, std::chrono::m
   options.isServer = false;
   options.waitWorkers = false;
   options.timeout = timeout;
+  tensor::without_libuv(options);
   try {
     auto store = c10::make_intrusive<c10d::TCPStore>(plan.host, options);
     return std::make_shared<TorchStore>(c10::make_intrusive<c10d::PrefixStore>(plan.prefix, std::move(store)));

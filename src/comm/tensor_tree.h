@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// tree_sum() by libtorch's own operations: for tensors of any device, one pass over memory for each addition.
+#pragma once
+
+#include <vector>
+
+#include "lockstep/comm/tree_sum.h"
+
+namespace lockstep::comm {
+
+/// As tree_sum(): the same bits, of sums and means of floating-point tensors and of minima, maxima and products.
+/// Throws: UsageError for a bitwise operation.
+void tensor_tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const TreeOptions& options);
+
+}  // namespace lockstep::comm
