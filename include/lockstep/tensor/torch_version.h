@@ -23,4 +23,11 @@ struct AutocastState {
 [[nodiscard]] AutocastState autocast_state(c10::DeviceType device);
 void set_autocast_state(c10::DeviceType device, const AutocastState& state);
 
+/// Options of a c10d::TCPStore: without libuv, which 2.4 and later want even of a client and which Debian's 2.6 lacks.
+/// The two ways speak the same protocol.
+template <class TcpStoreOptions>
+void without_libuv(TcpStoreOptions& options) {
+  if constexpr (requires { options.useLibUV; }) options.useLibUV = false;
+}
+
 }  // namespace lockstep::tensor
