@@ -72,6 +72,12 @@ StepTime time_steps(std::int64_t repeats, Step step) {
   return time;
 }
 
+/// Until the step is over there too: a GPU has only been told of it. Reading one number waits for all before it.
+void wait_for_device(const torch::nn::Module& net) {
+  const at::Tensor any = net.parameters().front().detach();
+  if (!any.is_cpu()) (void)any.view({-1})[0].item<float>();
+}
+
 template <class Model>
 std::unique_ptr<Optimizer> make_optimizer(Model& model, Job& job, const StepBench& bench) {
   const AdamWOptions options{.lr = 6e-4, .weight_decay = 1e-4};
@@ -89,8 +95,11 @@ int run_step_bench(Job& job, const StepBench& bench) {
   config.model_type = bench.model;
   captcha::CaptchaTask task(config);
   auto net = std::dynamic_pointer_cast<captcha::CaptchaNet>(task.make_model());
+  net->to(job.device());
   if (bench.amp != "none") use_channels_last(*net);
   Batch batch = random_batch(config, bench.batch);
+  batch.data = batch.data.to(job.device());
+  batch.target = batch.target.to(job.device());
   if (bench.amp != "none") batch.data = to_channels_last(batch.data);
   const Amp amp = amp_from_name(bench.amp);
   DistributedDataParallel model(
@@ -104,23 +113,24 @@ int run_step_bench(Job& job, const StepBench& bench) {
     team.run([&](Replica&) {
       at::Tensor output;
       {
-        const Autocast autocast(at::kCPU, amp);
+        const Autocast autocast(job.device().type(), amp);
         output = model(batch.data);
       }
       task.loss(output, batch).backward();
     });
     optimizer->step();
+    wait_for_device(*net);
   });
   const double seconds = time.seconds;
   const double images_per_s = static_cast<double>(bench.batch * team.replicas()) / seconds;
   if (bench.json) {
     job.print(
         R"({{"bench": "captcha_step", "model": "{}", "backend": "{}", "ranks": {}, "replicas": {}, )"
-        R"("exact": {}, "zero": {}, "threads": 1, "batch": {}, "bf16": {}, "channels_last": {}, "device": "cpu", "parameters": {}, "median_ms": {:.3f}, )"
+        R"("exact": {}, "zero": {}, "threads": 1, "batch": {}, "bf16": {}, "channels_last": {}, "device": "{}", "parameters": {}, "median_ms": {:.3f}, )"
         R"("images_per_s": {:.3f}, "collective_cpu_share": {:.5f}}})",
         bench.model, job.backend(), job.world_size(), team.replicas(), bench.exact, bench.zero, bench.batch,
-        bench.amp == "bf16", bench.amp == "bf16", parameter_count(*net), seconds * 1e3, images_per_s,
-        time.collective_share);
+        bench.amp == "bf16", bench.amp == "bf16", job.device().is_cuda() ? "cuda" : "cpu", parameter_count(*net),
+        seconds * 1e3, images_per_s, time.collective_share);
   } else {
     job.print(
         "{}, {} replicas x {} images on {} ranks, {}: {:.1f} ms a step, {:.1f} images/s, collectives {:.1f} % of the "

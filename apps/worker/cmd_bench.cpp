@@ -76,7 +76,7 @@ int all_reduce(const Arguments& arguments) {
                                     "(in_place) and for other tensors (copy).",
                      .example = "  lockstep bench all-reduce --nproc-per-node 2 --bytes 4096 104857600 --json"});
   app.add_option("--nproc-per-node", processes, kProcesses);
-  app.add_option("--backend", bench.backend, "auto, local, shm or gloo (default: auto)");
+  app.add_option("--backend", bench.backend, "auto, local, shm, gloo or nccl (default: auto)");
   app.add_option("--bytes", bench.bytes, "message sizes (default: 4 KiB to 100 MiB)")->check(CLI::PositiveNumber);
   app.add_option("--mode", bench.mode, "in_place, copy or both")->check(CLI::IsMember({"in_place", "copy", "both"}));
   app.add_flag("--json", bench.json, "one JSON object a line");
@@ -124,13 +124,15 @@ int memory(const Arguments& arguments) {
 int step_captcha(const Arguments& arguments) {
   StepBench bench;
   std::string backend;
+  std::string device = "cpu";
   std::string processes;
   CLI::App app;
   cli::prepare(app, {.name = "lockstep bench step captcha",
                      .description = "Median time of a training step of the captcha network on random input.",
                      .example = "  lockstep bench step captcha --nproc-per-node 2 --batch 64 --amp bf16 --json"});
   app.add_option("--nproc-per-node", processes, kProcesses);
-  app.add_option("--backend", backend, "auto, local, shm or gloo (default: auto)");
+  app.add_option("--backend", backend, "auto, local, shm, gloo or nccl (default: auto)");
+  app.add_option("--device", device, "cpu, cuda or auto (default: cpu)");
   app.add_option("--batch", bench.batch, "images per replica (default: 64)")->check(CLI::PositiveNumber);
   app.add_option("--replicas", bench.replicas, "several replicas per rank, in turn (default: one per rank)")
       ->check(CLI::PositiveNumber);
@@ -141,7 +143,7 @@ int step_captcha(const Arguments& arguments) {
   app.add_option("--repeats", bench.repeats, "counted steps (default: 7)")->check(CLI::PositiveNumber);
   app.add_flag("--json", bench.json, "one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
-  return with_job({.backend = backend, .device = "cpu"}, [&](Job& job) { return run_step_bench(job, bench); });
+  return with_job({.backend = backend, .device = device}, [&](Job& job) { return run_step_bench(job, bench); });
 }
 
 int step(const Arguments& arguments) {

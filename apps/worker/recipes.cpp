@@ -28,7 +28,7 @@ const Recipe& find_recipe(const std::string& name) {
 }
 
 void add_join_options(CLI::App& app, JoinArguments& join) {
-  app.add_option("--backend", join.backend, "auto, local, shm or gloo (default: auto)");
+  app.add_option("--backend", join.backend, "auto, local, shm, gloo or nccl (default: auto)");
   app.add_option("--device", join.device, "auto, cpu or cuda (default: auto)");
   app.add_option("--dist-url", join.dist_url,
                  "where ranks meet that are started one by one: env://, tcp://HOST:PORT or file:///PATH");
