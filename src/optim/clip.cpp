@@ -4,6 +4,8 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,6 +44,12 @@ std::vector<double> all_blocks(const at::Tensor& dense) {
   return sums;
 }
 
+bool on_one_gpu(const NamedTensors& parameters) {
+  return !parameters.empty() && std::all_of(parameters.begin(), parameters.end(), [&](const auto& item) {
+    return item.second.is_cuda() && item.second.device() == parameters.front().second.device();
+  });
+}
+
 }  // namespace
 
 namespace optim {
@@ -61,6 +69,15 @@ double norm_of_blocks(const std::vector<std::vector<double>>& by_parameter) {
   return std::sqrt(sum);
 }
 
+double device_norm(const NamedTensors& parameters) {
+  std::vector<at::Tensor> norms;
+  for (const auto& item : parameters) {
+    const at::Tensor& grad = item.second.grad();
+    if (grad.defined()) norms.push_back(at::linalg_vector_norm(grad, 2, at::OptionalIntArrayRef(), false, at::kDouble));
+  }
+  return norms.empty() ? 0 : at::linalg_vector_norm(at::stack(norms)).item<double>();
+}
+
 at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad) {
   const bool wide = grad.scalar_type() == at::kDouble || grad.scalar_type() == at::kFloat;
   const at::Tensor values = wide ? grad.cpu() : grad.cpu().to(at::kFloat);
@@ -73,6 +90,7 @@ at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad) {
 
 double grad_norm(NamedTensors parameters) {
   const at::NoGradGuard no_grad;
+  if (on_one_gpu(parameters)) return optim::device_norm(parameters);
   std::sort(parameters.begin(), parameters.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::vector<double>> sums;
   for (const auto& item : parameters) {

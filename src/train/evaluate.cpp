@@ -54,7 +54,10 @@ class Counter {
       total_ += loaders.back().samples_per_epoch();
     }
     std::vector<at::Tensor> counts;
-    for (DataLoader& loader : loaders) counts.push_back(count_part(loader));
+    for (DataLoader& loader : loaders) {
+      const at::Tensor part = count_part(loader);
+      counts.push_back(part.defined() ? part.cpu() : part);
+    }
     return combine(std::move(counts));
   }
 
@@ -71,9 +74,10 @@ class Counter {
     const Amp amp = amp_from_name(options_.amp);
     at::Tensor sum;
     for (Batch& batch : loader.epoch(0)) {
+      move_to(batch, job_.device());
       if (amp != Amp::kNone) batch.data = to_channels_last(batch.data);
       const at::Tensor counts = task_.count(forward(job_, task_, model_, batch, amp), batch);
-      sum = sum.defined() ? sum + counts : counts;
+      sum = sum.defined() ? sum + counts : counts;  // on the device: the host waits at the end only
       done_ += batch.size;
       if (options_.progress) options_.progress(done_, total_);
     }

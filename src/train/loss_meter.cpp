@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loss_meter.h"
 
+#include <ATen/ops/stack.h>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -12,20 +13,39 @@ namespace lockstep::train {
 
 std::optional<LossReading> LossMeter::add(std::int64_t step, const std::vector<at::Tensor>& losses) {
   const auto before = flush();
-  std::vector<at::Tensor> values;
-  values.reserve(losses.size());
-  for (const at::Tensor& loss : losses) values.push_back(loss.detach().to(at::kCPU, at::kDouble).reshape({1}));
-  pending_ = partial_sums(values, block_, replicas_);
+  pending_ = sum_by_branch(losses);
   pending_step_ = step;
   pending_left_out_ = false;
   work_ = group_.all_reduce(pending_, {.op = ReduceOp::kMean, .replicas = replicas_});
+  if (!pending_.device().is_cpu()) {
+    work_.wait();  // makes the stream wait, not this thread
+    combined_ = LateCopy(pending_[0]);
+  }
   return before;
+}
+
+/// One row for each of this rank's whole subtrees of replicas.
+at::Tensor LossMeter::sum_by_branch(const std::vector<at::Tensor>& losses) const {
+  std::vector<at::Tensor> values;
+  values.reserve(losses.size());
+  for (const at::Tensor& loss : losses) values.push_back(loss.detach().to(at::kDouble).reshape({1}));
+  if (values.front().device().is_cpu()) return partial_sums(values, block_, replicas_);
+  std::vector<at::Tensor> rows;
+  for (const ReplicaSpan& span : whole_subtrees(block_, replicas_)) {
+    at::Tensor sum;
+    for (int replica = span.begin; replica < span.end; ++replica) {
+      const at::Tensor& value = values[static_cast<std::size_t>(replica - block_.begin)];
+      sum = sum.defined() ? sum.add(value) : value;
+    }
+    rows.push_back(sum);
+  }
+  return at::stack(rows);
 }
 
 std::optional<LossReading> LossMeter::flush() {
   if (!pending_.defined()) return std::nullopt;
-  work_.wait();
-  const auto value = pending_[0].item<double>();
+  if (pending_.device().is_cpu()) work_.wait();
+  const auto value = pending_.device().is_cpu() ? pending_[0].item<double>() : combined_.get().item<double>();
   pending_.reset();
   if (!std::isfinite(value) && pending_left_out_) return LossReading{pending_step_, value};
   if (!std::isfinite(value)) {

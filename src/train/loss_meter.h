@@ -11,6 +11,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/replicas.h"
+#include "train/late_copy.h"
 
 namespace lockstep::train {
 
@@ -28,7 +29,8 @@ class LossMeter {
 
   /// Takes the losses of `step`, one for each replica of this rank, and starts combining them; finishes the step before
   /// and returns it.
-  /// Collective: yes. Blocks: only where the step before has not been combined yet.
+  /// Collective: yes. Blocks: only where the step before has not been combined yet; never for the step that a GPU is
+  ///             at, where the group carries GPU tensors itself.
   /// Throws: DataError, on every rank, where the combined loss of the step before is not finite.
   std::optional<LossReading> add(std::int64_t step, const std::vector<at::Tensor>& losses);
 
@@ -49,7 +51,10 @@ class LossMeter {
   ProcessGroup& group_;
   ReplicaSpan block_;
   int replicas_;
+  [[nodiscard]] at::Tensor sum_by_branch(const std::vector<at::Tensor>& losses) const;
+
   at::Tensor pending_;
+  LateCopy combined_;  ///< of pending_, where that lies on a GPU
   Work work_;
   std::int64_t pending_step_ = 0;
   bool pending_left_out_ = false;

@@ -19,6 +19,12 @@ void use_channels_last(torch::nn::Module& net) {
   }
 }
 
+void move_to(Batch& batch, const c10::Device& device) {
+  for (at::Tensor* tensor : {&batch.data, &batch.target}) {
+    if (tensor->defined()) *tensor = tensor->to(device, tensor->scalar_type(), /*non_blocking=*/true);
+  }
+}
+
 at::Tensor to_channels_last(const at::Tensor& images) {
   if (images.dim() != 4) return images;
   // contiguous() would leave one channel with the strides of the other layout.

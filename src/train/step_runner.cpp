@@ -63,6 +63,7 @@ std::shared_ptr<TaskNet> StepRunner::make_net() {
   seed_all(seed_of(config_));
   auto net = task_.make_model();
   if (config_.amp != "none") use_channels_last(*net);
+  net->to(job_.device());
   net->train();
   return std::make_shared<TaskNet>(task_, std::move(net));
 }
@@ -103,6 +104,7 @@ void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
     if (batch == nullptr) throw InternalError("the loader has fewer batches than the plan");
     images_ += batch->size;
     batch_ = batch_holders(*batch);
+    move_to(*batch, job_.device());
     if (config_.amp != "none") batch->data = to_channels_last(batch->data);
     seed_all(batch_seed(config_, replica.index(), epoch_ * batches_per_epoch() + batch->step));
     if (i + 1 == batches) {

@@ -4,6 +4,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -67,6 +68,19 @@ TEST(Clip, KeepsANormThatIsNotFiniteForTheCaller) {
   EXPECT_TRUE(std::isinf(clip_grad_norm(NamedTensors{{"w", with_grad(grad)}}, 1.0)));
   EXPECT_EQ(clip_factor(std::nan(""), 1.0), 1.0);
   EXPECT_THROW((void)clip_factor(1.0, 0.0), UsageError);
+}
+
+TEST(Clip, TheNormOfADeviceIsTheSameButForTheOrderOfAdditions) {
+  seed_all(4);
+  NamedTensors parameters;
+  for (const std::int64_t size : {1, 100, 5000}) {
+    const at::Tensor value = at::zeros({size}).requires_grad_();
+    value.mutable_grad() = at::randn({size});
+    parameters.emplace_back(std::to_string(size), value);
+  }
+  parameters.emplace_back("without", at::zeros({3}).requires_grad_());
+  EXPECT_NEAR(optim::device_norm(parameters), grad_norm(parameters), 1e-9);
+  EXPECT_EQ(optim::device_norm({{"without", at::zeros({3})}}), 0);
 }
 
 }  // namespace

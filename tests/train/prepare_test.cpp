@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/prepare.h"
 
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/conv.h>
@@ -29,6 +30,20 @@ TEST(UseChannelsLast, TheFirstLayersWeightsAreMarkedToo) {
   use_channels_last(*conv);
   EXPECT_EQ(conv->weight.suggest_memory_format(), at::MemoryFormat::ChannelsLast);
   EXPECT_TRUE(conv->weight.equal(before));
+}
+
+TEST(MoveTo, TakesDataAndTargetWithTheirTypesAndLeavesWhatIsThereAlready) {
+  Batch batch;
+  batch.data = at::rand({2, 3});
+  const at::Tensor before = batch.data;
+  move_to(batch, c10::Device(c10::kCPU));
+  EXPECT_TRUE(batch.data.is_same(before));
+  EXPECT_FALSE(batch.target.defined());
+  batch.target = at::ones({2}, at::kLong);
+  move_to(batch, c10::Device(c10::DeviceType::Meta));
+  EXPECT_TRUE(batch.data.is_meta());
+  EXPECT_TRUE(batch.target.is_meta());
+  EXPECT_EQ(batch.target.scalar_type(), at::kLong);
 }
 
 TEST(RequireCpu, AnotherDeviceIsAUsageErrorThatNamesIt) {

@@ -21,10 +21,15 @@ inline constexpr std::int64_t kNormBlock = 4096;
 /// A gradient as it is summed: with the parameter's memory order, on the CPU, in float32 or float64.
 [[nodiscard]] at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad);
 
+/// The norm in whatever order the gradients' device adds; one number comes back from it.
+/// Shapes: gradients on one device.
+[[nodiscard]] double device_norm(const NamedTensors& parameters);
+
 }  // namespace optim
 
 /// The 2-norm of all gradients: sums in double over fixed blocks of 4,096 elements of each parameter's memory, combined
 /// in name order, so that it depends neither on buckets nor on threads. Parameters without a gradient count as zero.
+/// Where all lie on one GPU it computes the norm in its own order, and the host waits for one number.
 [[nodiscard]] double grad_norm(NamedTensors parameters);
 
 /// What gradients of norm `norm` are multiplied with to be clipped to `max_norm`: as PyTorch, min(1, max / (norm +

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "lockstep/data/dataset.h"
+
 namespace lockstep {
 
 /// Throws: UsageError unless `device` is the CPU, the only one that the Trainer uses in this version.
@@ -15,6 +17,10 @@ void require_cpu(const c10::Device& device);
 /// Lays the weights of convolutions out in channels-last, where the processor's bf16 convolutions are several times as
 /// fast. Call before an optimizer or DistributedDataParallel takes the parameters.
 void use_channels_last(torch::nn::Module& net);
+
+/// `batch`'s data and target on `device`; anything in `extra` is the task's. From page-locked memory (pin_memory) the
+/// copy goes on while the caller does.
+void move_to(Batch& batch, const c10::Device& device);
 
 /// Images with the strides of channels-last, so that the first layer already computes in it. One channel has the same
 /// memory in both layouts, but only the strides tell libtorch which is meant.
