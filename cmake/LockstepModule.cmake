@@ -31,6 +31,7 @@ endfunction()
 # lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|slow...] [DEPS modules...] [LINK libraries...]
 #               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...])
 # builds tests/MODULE/UNIT_test.cpp into the test MODULE.UNIT. OWN_MAIN: the file has its own main().
+# Label gpu: it skips itself, with the reason, where there is no GPU.
 function(lockstep_test module unit)
   cmake_parse_arguments(ARG "OWN_MAIN" "TIMEOUT" "LABELS;DEPS;LINK;SOURCES" ${ARGN})
   set(target ${module}_${unit}_test)
@@ -58,4 +59,8 @@ function(lockstep_test module unit)
     set(ARG_TIMEOUT 120)
   endif()
   set_tests_properties(${module}.${unit} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  # On a machine with a GPU the others still test what they test everywhere.
+  if(NOT gpu IN_LIST ARG_LABELS)
+    set_tests_properties(${module}.${unit} PROPERTIES ENVIRONMENT LOCKSTEP_DEVICE=cpu)
+  endif()
 endfunction()

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests with the label gpu: what they need, or the reason why they are skipped.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "lockstep/comm/backends.h"
+#include "lockstep/tensor/device.h"
+
+namespace lockstep::testing {
+
+/// Empty where there is a GPU.
+inline std::string why_no_gpu() {
+  if (!tensor::has_cuda()) return "this libtorch was built without CUDA";
+  if (tensor::cuda_device_count() == 0) return "there is no GPU here";
+  return "";
+}
+
+/// Empty where there is a GPU and NCCL was built in.
+inline std::string why_no_nccl() {
+  if (const std::string reason = why_no_gpu(); !reason.empty()) return reason;
+  const std::vector<std::string> backends = built_backends();
+  return backends.back().starts_with("nccl") ? "" : "this build has no NCCL";
+}
+
+}  // namespace lockstep::testing
+
+/// The first lines of a test that needs a GPU.
+#define LOCKSTEP_NEEDS_GPU() \
+  if (const std::string reason = ::lockstep::testing::why_no_gpu(); !reason.empty()) GTEST_SKIP() << reason
+#define LOCKSTEP_NEEDS_NCCL() \
+  if (const std::string reason = ::lockstep::testing::why_no_nccl(); !reason.empty()) GTEST_SKIP() << reason
