@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loss_meter.h"
 
-#include <ATen/ops/stack.h>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -13,7 +12,10 @@ namespace lockstep::train {
 
 std::optional<LossReading> LossMeter::add(std::int64_t step, const std::vector<at::Tensor>& losses) {
   const auto before = flush();
-  pending_ = sum_by_branch(losses);
+  std::vector<at::Tensor> values;
+  values.reserve(losses.size());
+  for (const at::Tensor& loss : losses) values.push_back(loss.detach().to(at::kDouble).reshape({1}));
+  pending_ = partial_sums(values, block_, replicas_);
   pending_step_ = step;
   pending_left_out_ = false;
   work_ = group_.all_reduce(pending_, {.op = ReduceOp::kMean, .replicas = replicas_});
@@ -22,24 +24,6 @@ std::optional<LossReading> LossMeter::add(std::int64_t step, const std::vector<a
     combined_ = LateCopy(pending_[0]);
   }
   return before;
-}
-
-/// One row for each of this rank's whole subtrees of replicas.
-at::Tensor LossMeter::sum_by_branch(const std::vector<at::Tensor>& losses) const {
-  std::vector<at::Tensor> values;
-  values.reserve(losses.size());
-  for (const at::Tensor& loss : losses) values.push_back(loss.detach().to(at::kDouble).reshape({1}));
-  if (values.front().device().is_cpu()) return partial_sums(values, block_, replicas_);
-  std::vector<at::Tensor> rows;
-  for (const ReplicaSpan& span : whole_subtrees(block_, replicas_)) {
-    at::Tensor sum;
-    for (int replica = span.begin; replica < span.end; ++replica) {
-      const at::Tensor& value = values[static_cast<std::size_t>(replica - block_.begin)];
-      sum = sum.defined() ? sum.add(value) : value;
-    }
-    rows.push_back(sum);
-  }
-  return at::stack(rows);
 }
 
 std::optional<LossReading> LossMeter::flush() {

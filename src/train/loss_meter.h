@@ -51,8 +51,6 @@ class LossMeter {
   ProcessGroup& group_;
   ReplicaSpan block_;
   int replicas_;
-  [[nodiscard]] at::Tensor sum_by_branch(const std::vector<at::Tensor>& losses) const;
-
   at::Tensor pending_;
   LateCopy combined_;  ///< of pending_, where that lies on a GPU
   Work work_;
