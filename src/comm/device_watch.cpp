@@ -2,11 +2,10 @@
 #include "comm/device_watch.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include "comm/nccl/advice.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/signal_guard.h"
 #include "lockstep/tensor/device.h"
 
 namespace lockstep::comm {
@@ -46,13 +45,8 @@ void DeviceWatch::stop() noexcept {
 }
 
 void DeviceWatch::start() {
-  // The user's signal handlers belong into the user's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalGuard guard;
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void DeviceWatch::add(Entry entry) {

@@ -2,10 +2,9 @@
 #include "comm/operation_queue.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include "lockstep/base/log.h"
+#include "lockstep/base/signal_guard.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/comm/work.h"
 #include "lockstep/tensor/device.h"
@@ -36,13 +35,8 @@ void QueuedOperation::wait() {
 }
 
 void OperationQueue::start() {
-  // The user's signal handlers belong into the user's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalGuard guard;
   thread_ = std::thread([self = shared_from_this()] { self->thread_loop(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void OperationQueue::submit(const std::shared_ptr<QueuedOperation>& operation) {

@@ -6,8 +6,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <condition_variable>
 #include <exception>
@@ -17,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/signal_guard.h"
 #include "lockstep/comm/tree_sum.h"
 #include "lockstep/tensor/random.h"
 
@@ -35,15 +34,9 @@ bool is_narrow(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
 }
 
-/// Signals belong into the user's threads.
 std::thread start_without_signals(std::function<void()> body) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(body));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+  const SignalGuard guard;
+  return std::thread(std::move(body));
 }
 
 }  // namespace

@@ -5,8 +5,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <condition_variable>
 #include <cstdint>
@@ -16,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/signal_guard.h"
 #include "lockstep/tensor/device.h"
 #include "lockstep/tensor/torch_version.h"
 
@@ -49,13 +48,9 @@ class ReplicaThreads::Impl {
   Impl(int count, int libtorch_threads)
       : libtorch_threads_(libtorch_threads), errors_(static_cast<std::size_t>(count)) {
     const int before = at::get_num_threads();
-    sigset_t all;
-    sigset_t mask;
-    sigfillset(&all);  // signals belong into the user's threads
-    pthread_sigmask(SIG_SETMASK, &all, &mask);
+    const SignalGuard guard;
     std::unique_lock lock(mutex_);
     for (int index = 0; index < count; ++index) threads_.emplace_back([this, index] { loop(index); });
-    pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     done_.wait(lock, [&] { return ready_ == count; });
     at::set_num_threads(before);  // the number is also one of the process's, for threads to come
   }

@@ -2,8 +2,6 @@
 // The store's server: one thread, one connection object per client, waits kept here so that no client polls. A client
 // may send anything and die at any moment; only its own connection ends.
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <asio.hpp>
@@ -13,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/signal_guard.h"
 #include "lockstep/store/store.h"
 #include "store/table.h"
 #include "store/wire.h"
@@ -285,18 +284,8 @@ class StoreServer::Impl {
       : acceptor_(listen(io_, options)), retry_(io_), port_(acceptor_.local_endpoint().port()) {
     state_.token = options.token;
     accept();
-    // Signals are for the program's own threads.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-      thread_ = std::thread([this] { run(); });
-    } catch (...) {
-      pthread_sigmask(SIG_SETMASK, &before, nullptr);
-      throw;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const SignalGuard guard;
+    thread_ = std::thread([this] { run(); });
   }
 
   ~Impl() {

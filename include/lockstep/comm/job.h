@@ -23,7 +23,8 @@
 namespace lockstep {
 
 /// Who carries the bytes between the ranks. kAuto: `local` alone, `shm` on one host, else `gloo`; for tensors of GPUs
-/// `nccl` where every rank has one of its own, else through host memory. kNccl: the same, and anything else is an error.
+/// `nccl` where every rank has one of its own, else through host memory. kNccl: the same, and anything else is an
+/// error.
 enum class BackendKind { kAuto, kLocal, kShm, kGloo, kNccl };
 
 struct InitOptions {

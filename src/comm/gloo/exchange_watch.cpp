@@ -2,7 +2,6 @@
 #include "comm/gloo/exchange_watch.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -12,6 +11,7 @@
 #include <thread>
 
 #include "lockstep/base/log.h"
+#include "lockstep/base/signal_guard.h"
 
 namespace lockstep::comm {
 namespace {
@@ -90,12 +90,8 @@ void ExchangeWatch::State::loop() {
 }
 
 ExchangeWatch::ExchangeWatch(World world) : state_(std::make_shared<State>(std::move(world))) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalGuard guard;
   std::thread([state = state_] { state->loop(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 ExchangeWatch::~ExchangeWatch() {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,17 +10,14 @@
 
 #include "comm/shm/shm_backend.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/signal_guard.h"
 
 namespace lockstep::comm {
 
 DeathWatch::DeathWatch(ShmConnection connection) : connection_(std::move(connection)), stop_(eventfd(0, EFD_CLOEXEC)) {
   if (!stop_.valid()) throw ResourceError("no file descriptor is left for the watch over the other ranks");
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalGuard guard;
   thread_ = std::thread([this] { watch(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 DeathWatch::~DeathWatch() {

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Signals belong into the user's threads: their handlers know nothing of ours.
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+
+namespace lockstep {
+
+/// While it lives, the calling thread takes no signals, nor will the threads that it starts, ever.
+class [[nodiscard]] SignalGuard {
+ public:
+  SignalGuard() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalGuard() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalGuard(const SignalGuard&) = delete;
+  SignalGuard& operator=(const SignalGuard&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace lockstep
