@@ -113,7 +113,6 @@ class Counter {
 
 Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model, const std::shared_ptr<Dataset>& dataset,
                     const EvaluateOptions& options) {
-  require_cpu(job.device());
   const EvalMode mode(model);
   const NoGrad no_grad;
   const TimePoint begin = SystemClock::instance().now();

@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/prepare.h"
 
-#include <fmt/format.h>
-
-#include "lockstep/base/error.h"
-
 namespace lockstep {
-
-void require_cpu(const c10::Device& device) {
-  if (device.is_cpu()) return;
-  throw UsageError(fmt::format("the device is {}, and this version trains on processors only", device.str()),
-                   "--device cpu");
-}
 
 void use_channels_last(torch::nn::Module& net) {
   for (at::Tensor& parameter : net.parameters()) {

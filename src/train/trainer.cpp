@@ -109,7 +109,6 @@ class Trainer::Impl {
 
 void Trainer::Impl::set_up() {
   config_.validate();
-  require_cpu(job_.device());
   train::require_amp(config_, job_.device());
   train::use_tf32(config_);
   keep_freed_memory();

@@ -6,8 +6,6 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/conv.h>
 
-#include "lockstep/base/error.h"
-
 namespace lockstep {
 namespace {
 
@@ -44,16 +42,6 @@ TEST(MoveTo, TakesDataAndTargetWithTheirTypesAndLeavesWhatIsThereAlready) {
   EXPECT_TRUE(batch.data.is_meta());
   EXPECT_TRUE(batch.target.is_meta());
   EXPECT_EQ(batch.target.scalar_type(), at::kLong);
-}
-
-TEST(RequireCpu, AnotherDeviceIsAUsageErrorThatNamesIt) {
-  EXPECT_NO_THROW(require_cpu(c10::Device("cpu")));
-  try {
-    require_cpu(c10::Device("cuda:1"));
-    FAIL() << "no error";
-  } catch (const UsageError& error) {
-    EXPECT_NE(error.message().find("cuda:1"), std::string::npos);
-  }
 }
 
 }  // namespace

@@ -11,9 +11,6 @@
 
 namespace lockstep {
 
-/// Throws: UsageError unless `device` is the CPU, the only one that the Trainer uses in this version.
-void require_cpu(const c10::Device& device);
-
 /// Lays the weights of convolutions out in channels-last, where the processor's bf16 convolutions are several times as
 /// fast. Call before an optimizer or DistributedDataParallel takes the parameters.
 void use_channels_last(torch::nn::Module& net);
