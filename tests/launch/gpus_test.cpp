@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 
 namespace lockstep {
@@ -57,6 +58,11 @@ TEST_F(Gpus, AProcessIsShownWithTheRankOfItsEnvironment) {
   ASSERT_EQ(posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environment), 0);
   setenv("FAKE_NVML_PID", std::to_string(child).c_str(), 1);
   GpuReport report = read_gpus(LOCKSTEP_FAKE_NVML);
+  // The environment can be read only once the kernel has set the new program up.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!report.gpus.front().processes.front().rank && std::chrono::steady_clock::now() < end) {
+    report = read_gpus(LOCKSTEP_FAKE_NVML);
+  }
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   ASSERT_EQ(report.gpus.front().processes.size(), 1U);
