@@ -8,6 +8,7 @@
 #include <exception>
 #include <new>
 
+#include "base/device_error.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
@@ -55,6 +56,19 @@ int report(ExitCode code, const char* type, const std::string& text) {
   return static_cast<int>(code);
 }
 
+/// What is no Error of ours: libtorch's, the standard library's, the program's own.
+int report_unexpected(const std::exception& error) {
+  const bool blocking = base::is_launch_blocking();
+  const std::string hint = base::device_error_hint(error.what(), blocking);
+  // The stack tells something only where the kernel was waited for in the call that started it.
+  const bool show_stack = blocking && !hint.empty();
+  std::string words = show_stack ? error.what() : text::without_backtrace(error.what());
+  words.erase(words.find_last_not_of('\n') + 1);
+  return report(ExitCode::kInternal, "InternalError",
+                fmt::format("unexpected error: {}\n  next  {}", words,
+                            hint.empty() ? "please report this with the command that led to it" : hint));
+}
+
 }  // namespace
 
 int guarded_main(const std::function<int()>& body) noexcept {
@@ -65,9 +79,7 @@ int guarded_main(const std::function<int()>& body) noexcept {
   } catch (const std::bad_alloc&) {
     return report(ExitCode::kResource, "ResourceError", "out of memory\n  next  use a smaller batch_size");
   } catch (const std::exception& error) {
-    return report(ExitCode::kInternal, "InternalError",
-                  fmt::format("unexpected error: {}\n  next  please report this with the command that led to it",
-                              text::without_backtrace(error.what())));
+    return report_unexpected(error);
   } catch (...) {
     return report(ExitCode::kInternal, "InternalError", "an object that is no std::exception was thrown");
   }
