@@ -19,10 +19,20 @@ struct Overload : Ts... {
 template <class... Ts>
 Overload(Ts...) -> Overload<Ts...>;  // Clang 14 does not deduce an aggregate's by itself
 
+constexpr const char* kAuto = "auto";
+
 const char* type_name(const ConfigFields::Target& target) {
-  constexpr std::array<const char*, 5> kNames = {"true or false", "an integer", "a number", "a string",
-                                                 "a list of strings"};
+  constexpr std::array<const char*, std::variant_size_v<ConfigFields::Target>> kNames = {
+      "true or false", "an integer", "a number", "a string", "a list of strings", "a whole number or auto"};
   return kNames[target.index()];
+}
+
+void assign_number_or_auto(AutoInt& field, const std::string& yaml) {
+  if (yaml == kAuto) {
+    field = AutoInt::automatic();
+  } else {
+    field = YAML::Load(yaml).as<std::int64_t>();
+  }
 }
 
 // False where the text does not have the target's type.
@@ -32,6 +42,7 @@ bool assign(const ConfigFields::Target& target, const ConfigValue& value) {
     if (value.is_sequence != is_list) return false;
     std::visit(
         Overload{[&](std::string* field) { *field = value.yaml; },
+                 [&](AutoInt* field) { assign_number_or_auto(*field, value.yaml); },
                  [&](auto* field) { *field = YAML::Load(value.yaml).as<std::remove_pointer_t<decltype(field)>>(); }},
         target);
     return true;
@@ -48,16 +59,23 @@ void check_choice(const ConfigFields::Field& field, const ConfigValue& value) {
 }
 
 YAML::Node node_of(const ConfigFields::Target& target) {
-  return std::visit(Overload{[](const std::string* field) {
-                               YAML::Node node(*field);
-                               return node;
-                             },
-                             [](const double* field) { return YAML::Node(fmt::format("{}", *field)); },
-                             [](const auto* field) { return YAML::Node(*field); }},
-                    target);
+  return std::visit(
+      Overload{[](const std::string* field) {
+                 YAML::Node node(*field);
+                 return node;
+               },
+               [](const double* field) { return YAML::Node(fmt::format("{}", *field)); },
+               [](const AutoInt* field) { return field->is_auto() ? YAML::Node(kAuto) : YAML::Node(field->value()); },
+               [](const auto* field) { return YAML::Node(*field); }},
+      target);
 }
 
 }  // namespace
+
+std::int64_t AutoInt::value() const {
+  if (number_) return *number_;
+  throw UsageError("a setting is auto and has not been found out", "the Trainer does that; elsewhere give a number");
+}
 
 void ConfigFields::add(std::string key, Target target, std::string help, std::vector<std::string> choices) {
   fields_.push_back({std::move(key), target, std::move(help), "default", std::move(choices)});
@@ -74,7 +92,9 @@ void ConfigFields::bind(const ConfigTree& tree) {
     }
     check_choice(*field, value);
     if (!assign(field->target, value)) {
-      throw UsageError(fmt::format("{}: {} is '{}', not {}", value.origin, key, value.yaml, type_name(field->target)));
+      const bool may_be_auto = std::holds_alternative<AutoInt*>(field->target);
+      throw UsageError(fmt::format("{}: {} is '{}', not {}{}", value.origin, key, value.yaml, type_name(field->target),
+                                   may_be_auto ? text::did_you_mean(value.yaml, {kAuto}) : ""));
     }
     field->origin = value.origin;
   }

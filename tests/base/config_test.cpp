@@ -19,6 +19,7 @@ struct Settings {
   bool shuffle = true;
   std::string amp = "none";
   std::vector<std::string> tags;
+  AutoInt batch{8};
 
   ConfigFields fields() {
     ConfigFields list;
@@ -27,6 +28,7 @@ struct Settings {
     list.add("data.shuffle", &shuffle, "order");
     list.add("amp", &amp, "precision", {"none", "bf16", "fp16"});
     list.add("tags", &tags, "words");
+    list.add("batch", &batch, "samples");
     return list;
   }
 };
@@ -64,6 +66,27 @@ TEST(Config, AWrongTypeNamesTheValue) {
   EXPECT_EQ(error_of("epochs: many\n"), "x.yml:1: epochs is 'many', not an integer");
   EXPECT_EQ(error_of("epochs: [1]\n"), "x.yml:1: epochs is '[1]', not an integer");
   EXPECT_EQ(error_of("tags: a\n"), "x.yml:1: tags is 'a', not a list of strings");
+}
+
+TEST(Config, ANumberOrAutoIsEither) {
+  Settings settings;
+  settings.fields().bind(ConfigTree::from_text("batch: 12\n", "x.yml"));
+  EXPECT_FALSE(settings.batch.is_auto());
+  EXPECT_EQ(settings.batch, 12);
+  settings.fields().bind(ConfigTree::from_text("batch: auto\n", "x.yml"));
+  EXPECT_TRUE(settings.batch.is_auto());
+  EXPECT_THAT(settings.fields().to_yaml(), HasSubstr("batch: auto\n"));
+  EXPECT_THROW((void)settings.batch.value(), UsageError);
+  settings.batch = 96;
+  EXPECT_THAT(settings.fields().to_yaml(), HasSubstr("batch: 96\n"));
+}
+
+TEST(Config, AWrongNumberOrAutoSaysWhatItMayBe) {
+  EXPECT_EQ(error_of("batch: many\n"), "x.yml:1: batch is 'many', not a whole number or auto");
+  EXPECT_EQ(error_of("batch: 1.5\n"), "x.yml:1: batch is '1.5', not a whole number or auto");
+  EXPECT_EQ(error_of("batch: [auto]\n"),
+            "x.yml:1: batch is '[auto]', not a whole number or auto (did you mean 'auto'?)");
+  EXPECT_EQ(error_of("batch: atuo\n"), "x.yml:1: batch is 'atuo', not a whole number or auto (did you mean 'auto'?)");
 }
 
 TEST(Config, AnInvalidChoiceListsTheValidOnes) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,27 @@
 #include <vector>
 
 namespace lockstep {
+
+/// A setting that is a whole number, or `auto`: then a run finds the number out and puts it here.
+/// Example: config.batch_size = 64; config.batch_size = AutoInt::automatic();
+class AutoInt {
+ public:
+  explicit AutoInt(std::int64_t number) noexcept : number_(number) {}
+  [[nodiscard]] static AutoInt automatic() noexcept { return AutoInt(); }
+  AutoInt& operator=(std::int64_t number) noexcept {
+    number_ = number;
+    return *this;
+  }
+
+  [[nodiscard]] bool is_auto() const noexcept { return !number_; }
+  /// Throws: UsageError while it is `auto`.
+  [[nodiscard]] std::int64_t value() const;
+  operator std::int64_t() const { return value(); }  // NOLINT(google-explicit-constructor): it is a number
+
+ private:
+  AutoInt() = default;
+  std::optional<std::int64_t> number_;
+};
 
 /// A dotted key's value before it is bound: YAML text and where it came from.
 struct ConfigValue {
@@ -47,7 +69,7 @@ class ConfigTree {
 /// Lifetime: the struct outlives the list.
 class ConfigFields {
  public:
-  using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*>;
+  using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*, AutoInt*>;
   struct Field {
     std::string key;
     Target target;
