@@ -1,4 +1,15 @@
 # Every library that Lockstep uses, found once. Headers of others are SYSTEM: our warnings are for our code.
+#
+# LOCKSTEP_DEPENDENCIES names a folder in which `scripts/gpu_check --gather` laid them all: for machines without packages.
+set(LOCKSTEP_DEPENDENCIES "" CACHE PATH "A gathered folder with the libraries that Lockstep uses")
+if(LOCKSTEP_DEPENDENCIES)
+  list(PREPEND CMAKE_PREFIX_PATH ${LOCKSTEP_DEPENDENCIES}/usr)
+  set(gathered_libraries ${LOCKSTEP_DEPENDENCIES}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
+  # What a gathered library needs itself lies beside it. DT_RPATH, which serves it too; DT_RUNPATH would not.
+  list(APPEND CMAKE_BUILD_RPATH ${gathered_libraries})
+  add_link_options(-Wl,--disable-new-dtags -Wl,-rpath-link,${gathered_libraries})
+endif()
+
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
@@ -8,20 +19,51 @@ find_package(CLI11 REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(Freetype REQUIRED)
-find_package(PkgConfig REQUIRED)
-find_package(Torch REQUIRED)
-pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
-pkg_check_modules(spng REQUIRED IMPORTED_TARGET spng)
-pkg_check_modules(turbojpeg REQUIRED IMPORTED_TARGET libturbojpeg)
-pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+
+# lockstep_library(NAME HEADER LIBRARY): lockstep::NAME, for a C library that has no CMake package everywhere.
+function(lockstep_library name header library)
+  find_path(LOCKSTEP_${name}_INCLUDE ${header} REQUIRED)
+  find_library(LOCKSTEP_${name}_LIBRARY ${library} REQUIRED)
+  add_library(lockstep_${name} INTERFACE)
+  target_include_directories(lockstep_${name} SYSTEM INTERFACE ${LOCKSTEP_${name}_INCLUDE})
+  target_link_libraries(lockstep_${name} INTERFACE ${LOCKSTEP_${name}_LIBRARY})
+  add_library(lockstep::${name} ALIAS lockstep_${name})
+endfunction()
+lockstep_library(xxhash xxhash.h xxhash)
+lockstep_library(spng spng.h spng)
+lockstep_library(turbojpeg turbojpeg.h turbojpeg)
+lockstep_library(hwy hwy/highway.h hwy)
+find_path(LOCKSTEP_asio_INCLUDE asio.hpp REQUIRED)
+add_library(lockstep_asio INTERFACE)
+target_include_directories(lockstep_asio SYSTEM INTERFACE ${LOCKSTEP_asio_INCLUDE})
+target_compile_definitions(lockstep_asio INTERFACE ASIO_STANDALONE ASIO_NO_DEPRECATED)
+add_library(lockstep::asio ALIAS lockstep_asio)
 if(LOCKSTEP_TESTS)
   find_package(GTest REQUIRED)
 endif()
 
-# Torch for our modules: its headers as system headers, its libraries, none of its global flags.
+# Torch for our modules: its headers as system headers, its libraries, none of its global flags. LOCKSTEP_TORCH is the
+# folder of Python's package (torch.__path__): its own CMake package would want a CUDA compiler.
+set(LOCKSTEP_TORCH "" CACHE PATH "The folder of Python's torch package; empty: the system's libtorch")
 add_library(lockstep_torch INTERFACE)
-target_include_directories(lockstep_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
-target_link_libraries(lockstep_torch INTERFACE ${TORCH_LIBRARIES})
+if(LOCKSTEP_TORCH)
+  set(torch_libraries "")
+  foreach(name IN ITEMS torch torch_cpu c10 torch_cuda c10_cuda)
+    if(EXISTS ${LOCKSTEP_TORCH}/lib/lib${name}.so)
+      list(APPEND torch_libraries ${LOCKSTEP_TORCH}/lib/lib${name}.so)
+    endif()
+  endforeach()
+  target_include_directories(lockstep_torch SYSTEM INTERFACE
+    ${LOCKSTEP_TORCH}/include ${LOCKSTEP_TORCH}/include/torch/csrc/api/include)
+  target_link_libraries(lockstep_torch INTERFACE ${torch_libraries})
+  # torch_cuda registers its operators as it is loaded, and nothing else would need it to be. What it needs itself it
+  # finds when it runs.
+  add_link_options(-Wl,--no-as-needed -Wl,--unresolved-symbols=ignore-in-shared-libs)
+else()
+  find_package(Torch REQUIRED)
+  target_include_directories(lockstep_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+  target_link_libraries(lockstep_torch INTERFACE ${TORCH_LIBRARIES})
+endif()
 add_library(lockstep::torch ALIAS lockstep_torch)
 
 # CUDA: the toolkit's headers and NCCL, for the few files that use them. Where libtorch has no CUDA those files are
@@ -32,7 +74,7 @@ find_path(LOCKSTEP_CUDA_INCLUDE cuda_runtime_api.h
 find_path(LOCKSTEP_NCCL_INCLUDE nccl.h HINTS ENV NCCL_HOME ENV CUDA_HOME ${LOCKSTEP_CUDA_INCLUDE} PATHS /usr/local/cuda
           PATH_SUFFIXES include)
 set(cuda_is_there OFF)
-if(TARGET torch_cuda AND LOCKSTEP_CUDA_INCLUDE AND LOCKSTEP_NCCL_INCLUDE)
+if((TARGET torch_cuda OR EXISTS "${LOCKSTEP_TORCH}/lib/libtorch_cuda.so") AND LOCKSTEP_CUDA_INCLUDE AND LOCKSTEP_NCCL_INCLUDE)
   set(cuda_is_there ON)
 endif()
 option(LOCKSTEP_CUDA "Build for CUDA devices, with NCCL" ${cuda_is_there})
@@ -43,7 +85,7 @@ if(LOCKSTEP_CUDA)
   endif()
   find_library(LOCKSTEP_CUDART NAMES cudart libcudart.so.13 libcudart.so.12 HINTS ${LOCKSTEP_CUDA_INCLUDE}/..
                PATH_SUFFIXES lib64 lib REQUIRED)
-  find_library(LOCKSTEP_NCCL NAMES nccl libnccl.so.2 HINTS ${LOCKSTEP_NCCL_INCLUDE}/.. PATH_SUFFIXES lib64 lib REQUIRED)
+  find_library(LOCKSTEP_NCCL NAMES nccl libnccl.so.2 HINTS ENV NCCL_HOME ${LOCKSTEP_NCCL_INCLUDE}/.. PATH_SUFFIXES lib64 lib REQUIRED)
   target_include_directories(lockstep_cuda SYSTEM INTERFACE ${LOCKSTEP_CUDA_INCLUDE} ${LOCKSTEP_NCCL_INCLUDE})
   target_link_libraries(lockstep_cuda INTERFACE ${LOCKSTEP_NCCL} ${LOCKSTEP_CUDART})
 endif()
