@@ -11,7 +11,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/random.h"
-#include "optim/adamw_kernel.h"
 #include "tensor/golden.h"
 
 namespace lockstep {

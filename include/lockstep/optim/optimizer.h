@@ -11,8 +11,7 @@
 namespace lockstep {
 
 /// Updates parameters from their gradients. Its state has, for each parameter, entries "<parameter>.<kind>" with no dot
-/// in the kind, and others without a dot; tensors among them have the parameter's shape and are updated element by
-/// element, so that any part of a parameter can be updated alone.
+/// in the kind, and others without a dot; tensors among them have the parameter's shape.
 class Optimizer : public Stateful {
  public:
   /// Updates each parameter that has a gradient; the others stay as they are. `grad_scale` multiplies every gradient on
@@ -28,6 +27,10 @@ class Optimizer : public Stateful {
   /// How often step() was called.
   [[nodiscard]] virtual std::int64_t steps() const = 0;
   [[nodiscard]] virtual const NamedTensors& parameters() const = 0;
+
+  /// Whether each element is updated from its own values alone, so that any part of a parameter can be updated by
+  /// itself.
+  [[nodiscard]] virtual bool elementwise() const { return true; }
 
   /// The norm of all gradients, as lockstep::grad_norm().
   /// Collective: yes, where the optimizer is sharded.

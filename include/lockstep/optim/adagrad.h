@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adagrad: each element's rate falls with the sum of its squared gradients.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/optim/flat_optimizer.h"
+#include "lockstep/optim/parameter_groups.h"
+#include "lockstep/tensor/named_tensors.h"
+
+namespace lockstep {
+
+/// Defaults as in torch.optim.Adagrad.
+struct AdagradOptions {
+  double lr = 1e-2;
+  double lr_decay = 0;  ///< step n has the rate lr / (1 + (n - 1) * lr_decay)
+  double weight_decay = 0;
+  double initial_accumulator_value = 0;
+  double eps = 1e-10;
+  /// Parameters (by name) for which this is true are not decayed; none by default.
+  std::function<bool(const std::string& name)> no_decay = {};
+  std::vector<ParameterGroup> groups = {};  ///< parameters with options of their own
+};
+
+/// Adagrad with the results of torch.optim.Adagrad. State: sum.
+///
+/// Cost:   20 bytes of memory traffic a parameter.
+/// Source: Duchi et al., Adaptive Subgradient Methods for Online Learning and Stochastic Optimization, 2011.
+/// Example: lockstep::Adagrad optimizer{model, {.lr = 0.01}};
+class Adagrad : public FlatOptimizer {
+ public:
+  template <HasNamedParameters Model>
+  explicit Adagrad(Model& model, AdagradOptions options = {})
+      : Adagrad(named_parameters_of(model), std::move(options)) {}
+  explicit Adagrad(NamedTensors parameters, AdagradOptions options = {});
+};
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adam, whose weight decay is added to the gradient.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/optim/flat_optimizer.h"
+#include "lockstep/optim/parameter_groups.h"
+#include "lockstep/tensor/named_tensors.h"
+
+namespace lockstep {
+
+/// Defaults as in torch.optim.Adam.
+struct AdamOptions {
+  double lr = 1e-3;
+  std::array<double, 2> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool amsgrad = false;  ///< divide by the largest second moment so far
+  /// Parameters (by name) for which this is true are not decayed; none by default.
+  std::function<bool(const std::string& name)> no_decay = {};
+  std::vector<ParameterGroup> groups = {};  ///< parameters with options of their own
+};
+
+/// Adam with the results of torch.optim.Adam. State: exp_avg, exp_avg_sq, with amsgrad max_exp_avg_sq.
+///
+/// Cost:   28 bytes of memory traffic a parameter, 36 with amsgrad.
+/// Source: Kingma and Ba, Adam: A Method for Stochastic Optimization, 2015; Reddi et al., On the Convergence of Adam
+/// and
+///         Beyond, 2018 (amsgrad).
+/// Example: lockstep::Adam optimizer{model, {.lr = 1e-3, .amsgrad = true}};
+class Adam : public FlatOptimizer {
+ public:
+  template <HasNamedParameters Model>
+  explicit Adam(Model& model, AdamOptions options = {}) : Adam(named_parameters_of(model), std::move(options)) {}
+  explicit Adam(NamedTensors parameters, AdamOptions options = {});
+};
+
+}  // namespace lockstep

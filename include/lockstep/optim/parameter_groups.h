@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups of parameters with options of their own, chosen by regular expressions over the parameters' names.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// The parameters in whose names `pattern` is found, with options of their own. What is not set is the optimizer's;
+/// what the optimizer does not have is a UsageError.
+///
+/// Example: lockstep::SGD optimizer{model, {.lr = 0.1, .groups = {{.pattern = R"(^fc\.)", .lr = 1.0}}}};
+struct ParameterGroup {
+  /// An ECMAScript regular expression, found anywhere in the name: ^ and $ anchor it.
+  std::string pattern = {};
+  std::optional<double> lr = {};
+  std::optional<double> weight_decay = {};
+  std::optional<double> momentum = {};
+  std::optional<std::array<double, 2>> betas = {};
+  std::optional<double> eps = {};
+};
+
+/// What one group of an optimizer is at present.
+struct GroupState {
+  std::string pattern = {};  ///< empty: those that no pattern matches
+  double lr = 0;
+  double weight_decay = 0;
+  std::vector<std::string> parameters = {};
+};
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// RMSprop, with momentum and centered or without.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/optim/flat_optimizer.h"
+#include "lockstep/optim/parameter_groups.h"
+#include "lockstep/tensor/named_tensors.h"
+
+namespace lockstep {
+
+/// Defaults as in torch.optim.RMSprop.
+struct RMSpropOptions {
+  double lr = 1e-2;
+  double alpha = 0.99;  ///< share of the old mean square that is kept
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;
+  bool centered = false;  ///< divide by the deviation instead of the root of the mean square
+  /// Parameters (by name) for which this is true are not decayed; none by default.
+  std::function<bool(const std::string& name)> no_decay = {};
+  std::vector<ParameterGroup> groups = {};  ///< parameters with options of their own
+};
+
+/// RMSprop with the results of torch.optim.RMSprop. State: square_avg, with momentum momentum_buffer, centered
+/// grad_avg. A variance that rounding made negative counts by its size: PyTorch's weight is not a number then.
+///
+/// Cost:   20 bytes of memory traffic a parameter, 8 more for momentum and for centered.
+/// Source: Tieleman and Hinton, Lecture 6.5, 2012; Graves, Generating Sequences With Recurrent Neural Networks, 2013.
+/// Example: lockstep::RMSprop optimizer{model, {.lr = 1e-3, .momentum = 0.9}};
+class RMSprop : public FlatOptimizer {
+ public:
+  template <HasNamedParameters Model>
+  explicit RMSprop(Model& model, RMSpropOptions options = {})
+      : RMSprop(named_parameters_of(model), std::move(options)) {}
+  explicit RMSprop(NamedTensors parameters, RMSpropOptions options = {});
+};
+
+}  // namespace lockstep

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flat state, the choice between kernels and operators of libtorch, and strict loading: once for all optimizers.
+#include "lockstep/optim/flat_optimizer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "lockstep/base/error.h"
+#include "lockstep/tensor/flat_layout.h"
+#include "optim/setup.h"
+
+namespace lockstep {
+namespace {
+
+void check_dtypes(const NamedTensors& parameters) {
+  for (const auto& [name, value] : parameters) {
+    if (value.scalar_type() == at::kFloat || value.scalar_type() == at::kDouble) continue;
+    throw UsageError(fmt::format("parameter '{}' is {}", name, c10::toString(value.scalar_type())),
+                     "keep weights in float32 and compute in less by lockstep::Autocast");
+  }
+}
+
+/// `grad` in the parameter's memory order: itself unless the user has put in one of another layout.
+at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& grad) {
+  if (grad.strides() == parameter.strides()) return grad;
+  return at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options()).copy_(grad);
+}
+
+/// One parameter's state, and what it is updated with.
+struct Slot {
+  std::vector<at::Tensor> state = {};  ///< by kind: views of the flat state, with the parameter's strides
+  std::vector<std::int64_t> strides = {};
+  std::size_t group = 0;
+  bool decay = true;
+  std::int64_t steps = 0;
+};
+
+/// What parameters must have in common to be updated together.
+using BatchKey = std::tuple<std::size_t, bool, std::int64_t, bool, at::ScalarType, c10::DeviceType, int>;
+
+std::vector<std::string> names_of(const NamedTensors& items) {
+  std::vector<std::string> names;
+  for (const auto& item : items) names.push_back(item.first);
+  return names;
+}
+
+}  // namespace
+
+class FlatOptimizer::Impl {
+ public:
+  Impl(NamedTensors parameters, optim::Setup setup);
+
+  void step(double grad_scale);
+  void set_lr(double lr);
+  [[nodiscard]] double lr_of(const optim::Group& group) const {
+    if (!group.has_own_lr) return lr_;
+    return group.own_lr == 0 ? 0 : group.own_lr * (lr_ / setup_.groups.front().own_lr);
+  }
+  [[nodiscard]] std::vector<GroupState> groups() const;
+  [[nodiscard]] StateDict state_dict() const;
+  void load(const StateDict& state);
+
+  [[nodiscard]] double lr() const { return lr_; }
+  [[nodiscard]] std::int64_t steps() const { return steps_; }
+  [[nodiscard]] const NamedTensors& parameters() const { return parameters_; }
+  [[nodiscard]] const optim::Rule& rule() const { return *setup_.groups.front().rule; }
+
+ private:
+  void allocate();
+  [[nodiscard]] optim::StepValues values_of(const Slot& slot, double grad_scale) const;
+  void update_by_kernel(std::size_t index, double grad_scale) const;
+  void update_together(const std::vector<std::size_t>& indices, double grad_scale, bool dense) const;
+  /// Throws: DataError where an entry is missing.
+  std::vector<std::int64_t> take_steps(StateDict& state) const;
+
+  NamedTensors parameters_;
+  optim::Setup setup_;
+  std::vector<optim::StateKind> kinds_;
+  std::vector<Slot> slots_;
+  double lr_;
+  std::int64_t steps_ = 0;
+};
+
+FlatOptimizer::Impl::Impl(NamedTensors parameters, optim::Setup setup)
+    : parameters_(tensor::without_repeats(std::move(parameters))),
+      setup_(std::move(setup)),
+      kinds_(rule().state()),
+      slots_(parameters_.size()),
+      lr_(setup_.groups.front().own_lr) {
+  check_dtypes(parameters_);
+  const std::vector<std::string> names = names_of(parameters_);
+  const std::vector<std::size_t> group_of = optim::assign_groups(names, setup_);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    slots_[i].group = group_of[i];
+    slots_[i].decay = !setup_.no_decay || !setup_.no_decay(names[i]);
+  }
+  allocate();
+}
+
+/// One flat buffer per kind, dtype and device.
+void FlatOptimizer::Impl::allocate() {
+  std::map<std::string, std::vector<std::size_t>> members;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& value = parameters_[i].second;
+    members[fmt::format("{} {}", c10::toString(value.scalar_type()), value.device().str())].push_back(i);
+  }
+  for (const auto& [key, indices] : members) {
+    NamedTensors items;
+    for (const std::size_t i : indices) items.push_back(parameters_[i]);
+    const at::Tensor& any = items.front().second;
+    const tensor::FlatLayout layout = tensor::flat_layout(items, any.scalar_type());
+    for (std::size_t m = 0; m < indices.size(); ++m) slots_[indices[m]].strides = layout.slots[m].strides;
+    for (const optim::StateKind& kind : kinds_) {
+      const at::Tensor flat = at::full({layout.numel}, kind.start, any.options().requires_grad(false));
+      for (std::size_t m = 0; m < indices.size(); ++m) {
+        slots_[indices[m]].state.push_back(tensor::flat_view(flat, layout.slots[m]));
+      }
+    }
+  }
+}
+
+void FlatOptimizer::Impl::step(double grad_scale) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, value] : parameters_) {
+    if (!value.grad().defined() || !value.grad().is_sparse()) continue;
+    throw UsageError(fmt::format("the gradient of '{}' is sparse, which {} does not take", name, setup_.optimizer));
+  }
+  ++steps_;
+  std::map<BatchKey, std::vector<std::size_t>> batches;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& value = parameters_[i].second;
+    if (!value.grad().defined()) continue;
+    Slot& slot = slots_[i];
+    ++slot.steps;
+    if (value.numel() == 0) continue;
+    const bool dense = value.strides() == slot.strides;
+    if (dense && value.scalar_type() == at::kFloat && value.device().is_cpu()) {
+      update_by_kernel(i, grad_scale);
+    } else {
+      batches[{slot.group, slot.decay, slot.steps, dense, value.scalar_type(), value.device().type(),
+               value.device().index()}]
+          .push_back(i);
+    }
+  }
+  for (const auto& [key, indices] : batches) update_together(indices, grad_scale, std::get<3>(key));
+}
+
+optim::StepValues FlatOptimizer::Impl::values_of(const Slot& slot, double grad_scale) const {
+  const optim::Group& group = setup_.groups[slot.group];
+  return {.lr = lr_of(group),
+          .weight_decay = slot.decay ? group.weight_decay : 0.0,
+          .step = slot.steps,
+          .grad_scale = grad_scale};
+}
+
+void FlatOptimizer::Impl::update_by_kernel(std::size_t index, double grad_scale) const {
+  const at::Tensor& parameter = parameters_[index].second;
+  const Slot& slot = slots_[index];
+  const at::Tensor grad = in_layout_of(parameter, parameter.grad());
+  optim::Memory memory{
+      .parameter = parameter.data_ptr<float>(), .grad = grad.data_ptr<float>(), .count = parameter.numel()};
+  for (std::size_t kind = 0; kind < slot.state.size(); ++kind) {
+    memory.state[kind] = slot.state[kind].data_ptr<float>();
+  }
+  setup_.groups[slot.group].rule->update(memory, values_of(slot, grad_scale));
+}
+
+void FlatOptimizer::Impl::update_together(const std::vector<std::size_t>& indices, double grad_scale,
+                                          bool dense) const {
+  optim::TensorLists lists;
+  lists.state.resize(kinds_.size());
+  for (const std::size_t i : indices) {
+    const at::Tensor& parameter = parameters_[i].second;
+    lists.parameters.push_back(parameter);
+    lists.grads.push_back(dense ? in_layout_of(parameter, parameter.grad()) : parameter.grad());
+    for (std::size_t kind = 0; kind < kinds_.size(); ++kind) lists.state[kind].push_back(slots_[i].state[kind]);
+  }
+  if (grad_scale != 1.0) lists.grads = at::_foreach_mul(lists.grads, grad_scale);
+  const Slot& any = slots_[indices.front()];
+  const optim::Rule& rule = *setup_.groups[any.group].rule;
+  const c10::DeviceType device = lists.parameters.front().device().type();
+  // On the CPU the operators' vectors and tails may round differently, so that bits would depend on the layout.
+  if (dense && device == c10::kCUDA && rule.has_fused(device)) {
+    rule.update_fused(lists, values_of(any, 1.0));
+  } else {
+    rule.update_all(lists, values_of(any, 1.0));
+  }
+}
+
+void FlatOptimizer::Impl::set_lr(double lr) {
+  optim::require_not_negative({setup_.optimizer.c_str(), "lr", lr});
+  lr_ = lr;
+}
+
+std::vector<GroupState> FlatOptimizer::Impl::groups() const {
+  std::vector<GroupState> states;
+  for (const optim::Group& group : setup_.groups) {
+    states.push_back({.pattern = group.pattern, .lr = lr_of(group), .weight_decay = group.weight_decay});
+  }
+  for (std::size_t i = 0; i < slots_.size(); ++i) states[slots_[i].group].parameters.push_back(parameters_[i].first);
+  return states;
+}
+
+StateDict FlatOptimizer::Impl::state_dict() const {
+  StateDict state{{"step", steps_}};
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const std::string& name = parameters_[i].first;
+    for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+      state.emplace(name + "." + kinds_[kind].name, slots_[i].state[kind]);
+    }
+    if (slots_[i].steps != steps_) state.emplace(name + ".step", slots_[i].steps);
+  }
+  return state;
+}
+
+/// Takes the counts out of `state`: the optimizer's first, then one for each parameter.
+std::vector<std::int64_t> FlatOptimizer::Impl::take_steps(StateDict& state) const {
+  const auto take = [&state](const std::string& key, std::optional<std::int64_t> missing) {
+    const auto found = state.find(key);
+    if (found == state.end() && missing) return *missing;
+    const auto* steps = found == state.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
+    if (steps == nullptr || *steps < 0) throw DataError(fmt::format("the optimizer's state has no count '{}'", key));
+    const std::int64_t value = *steps;
+    state.erase(found);
+    return value;
+  };
+  std::vector<std::int64_t> steps{take("step", std::nullopt)};
+  for (const auto& item : parameters_) steps.push_back(take(item.first + ".step", steps.front()));
+  return steps;
+}
+
+void FlatOptimizer::Impl::load(const StateDict& state) {
+  StateDict tensors = state;
+  const std::vector<std::int64_t> steps = take_steps(tensors);
+  NamedTensors into;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+      into.emplace_back(parameters_[i].first + "." + kinds_[kind].name, slots_[i].state[kind]);
+    }
+  }
+  load_tensors(into, tensors);
+  steps_ = steps.front();
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].steps = steps[i + 1];
+}
+
+FlatOptimizer::FlatOptimizer(NamedTensors parameters, optim::Setup setup)
+    : impl_(std::make_unique<Impl>(std::move(parameters), std::move(setup))) {}
+FlatOptimizer::~FlatOptimizer() = default;
+FlatOptimizer::FlatOptimizer(FlatOptimizer&&) noexcept = default;
+FlatOptimizer& FlatOptimizer::operator=(FlatOptimizer&&) noexcept = default;
+
+void FlatOptimizer::step(double grad_scale) { impl_->step(grad_scale); }
+void FlatOptimizer::set_lr(double lr) { impl_->set_lr(lr); }
+double FlatOptimizer::lr() const noexcept { return impl_->lr(); }
+std::vector<GroupState> FlatOptimizer::groups() const { return impl_->groups(); }
+std::int64_t FlatOptimizer::steps() const noexcept { return impl_->steps(); }
+const NamedTensors& FlatOptimizer::parameters() const noexcept { return impl_->parameters(); }
+bool FlatOptimizer::elementwise() const noexcept { return impl_->rule().elementwise(); }
+StateDict FlatOptimizer::state_dict() const { return impl_->state_dict(); }
+void FlatOptimizer::load_state_dict(const StateDict& state) { impl_->load(state); }
+
+}  // namespace lockstep

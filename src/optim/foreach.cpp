@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multi-tensor helpers, and the fused operators of the libtorch versions that have them. Which they are is asked of the
+// headers, not of the version: libtorch installs a dispatch header for each device that an operator runs on. What only
+// runs on CUDA (the first ones did) is not used: no test on a CPU could show that it is called rightly.
+#include "optim/foreach.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/logical_and.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+#if __has_include(<ATen/ops/_foreach_sign.h>)
+#include <ATen/ops/_foreach_sign.h>
+#define LOCKSTEP_HAS_FOREACH_SIGN 1
+#endif
+#if __has_include(<ATen/ops/_fused_adam_cpu_dispatch.h>) && __has_include(<ATen/ops/_fused_adamw_cpu_dispatch.h>)
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+#define LOCKSTEP_HAS_FUSED_ADAM 1
+#endif
+#if __has_include(<ATen/ops/_fused_sgd_cpu_dispatch.h>)
+#include <ATen/ops/_fused_sgd.h>
+#define LOCKSTEP_HAS_FUSED_SGD 1
+#endif
+#if __has_include(<ATen/ops/_fused_adagrad_cpu_dispatch.h>)
+#include <ATen/ops/_fused_adagrad.h>
+#define LOCKSTEP_HAS_FUSED_ADAGRAD 1
+#endif
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::optim {
+namespace {
+
+#if defined(LOCKSTEP_HAS_FUSED_ADAM) || defined(LOCKSTEP_HAS_FUSED_ADAGRAD)
+/// The step count on the parameters' device, for each of them the same tensor: filled there, not copied.
+Tensors steps_of(const TensorLists& lists, std::int64_t step) {
+  const at::Tensor count = at::full({}, static_cast<double>(step),
+                                    lists.parameters.front().options().dtype(at::kFloat).requires_grad(false));
+  return Tensors(lists.parameters.size(), count);
+}
+#endif
+
+[[noreturn, maybe_unused]] void throw_absent(const char* what) {
+  throw InternalError(fmt::format("this libtorch has no fused {}", what));
+}
+
+}  // namespace
+
+void blend_all(const Tensors& into, double a, const Tensors& values, double b) {
+  at::_foreach_mul_(into, a);
+  at::_foreach_add_(into, values, b);
+}
+
+Tensors regularised_all(const TensorLists& lists, double weight_decay) {
+  if (weight_decay == 0) return lists.grads;
+  return at::_foreach_add(lists.grads, lists.parameters, weight_decay);
+}
+
+void take_signs(const Tensors& values) {
+#ifdef LOCKSTEP_HAS_FOREACH_SIGN
+  at::_foreach_sign_(values);
+#else
+  for (const at::Tensor& value : values) value.sign_();
+#endif
+}
+
+at::Tensor norms_of(const Tensors& values) { return at::stack(at::_foreach_norm(values)); }
+
+at::Tensor where_both(const at::Tensor& norm, const at::Tensor& other, const at::Tensor& value) {
+  return at::where(at::logical_and(norm.gt(0), other.gt(0)), value, at::ones_like(value));
+}
+
+#ifdef LOCKSTEP_HAS_FUSED_ADAM
+FusedOn fused_adam() { return {.cpu = true, .cuda = true}; }
+
+void run_fused_adam(const TensorLists& lists, const StepValues& now, const FusedAdam& adam) {
+  const Tensors steps = steps_of(lists, now.step);
+  const Tensors largest = adam.amsgrad ? lists.state[2] : Tensors();
+  const auto run = [&](auto&& fused) {
+    fused(lists.parameters, lists.grads, lists.state[0], lists.state[1], largest, steps, now.lr, adam.betas[0],
+          adam.betas[1], now.weight_decay, adam.eps, adam.amsgrad, /*maximize=*/false);
+  };
+  if (adam.decoupled) {
+    run([](const auto&... given) { at::_fused_adamw_(given...); });
+  } else {
+    run([](const auto&... given) { at::_fused_adam_(given...); });
+  }
+}
+#else
+FusedOn fused_adam() { return {}; }
+void run_fused_adam(const TensorLists&, const StepValues&, const FusedAdam&) { throw_absent("Adam"); }
+#endif
+
+#ifdef LOCKSTEP_HAS_FUSED_SGD
+FusedOn fused_sgd() { return {.cpu = true, .cuda = true}; }
+
+void run_fused_sgd(const TensorLists& lists, const StepValues& now, const FusedSgd& sgd) {
+  const Tensors buffers = lists.state.empty() ? Tensors() : lists.state[0];
+  at::_fused_sgd_(lists.parameters, lists.grads, buffers, now.weight_decay, sgd.momentum, now.lr, sgd.dampening,
+                  sgd.nesterov, /*maximize=*/false, /*is_first_step=*/now.step == 1);
+}
+#else
+FusedOn fused_sgd() { return {}; }
+void run_fused_sgd(const TensorLists&, const StepValues&, const FusedSgd&) { throw_absent("SGD"); }
+#endif
+
+#ifdef LOCKSTEP_HAS_FUSED_ADAGRAD
+FusedOn fused_adagrad() {
+#if __has_include(<ATen/ops/_fused_adagrad_cuda_dispatch.h>)
+  return {.cpu = true, .cuda = true};
+#else
+  return {.cpu = true};
+#endif
+}
+
+void run_fused_adagrad(const TensorLists& lists, const StepValues& now, const FusedAdagrad& adagrad) {
+  at::_fused_adagrad_(lists.parameters, lists.grads, lists.state[0], steps_of(lists, now.step), now.lr,
+                      adagrad.lr_decay, now.weight_decay, adagrad.eps, /*maximize=*/false);
+}
+#else
+FusedOn fused_adagrad() { return {}; }
+void run_fused_adagrad(const TensorLists&, const StepValues&, const FusedAdagrad&) { throw_absent("Adagrad"); }
+#endif
+
+}  // namespace lockstep::optim

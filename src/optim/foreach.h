@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// libtorch's multi-tensor operators as one include, and what of them only later versions have.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_foreach_abs.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_addcdiv.h>
+#include <ATen/ops/_foreach_addcmul.h>
+#include <ATen/ops/_foreach_div.h>
+#include <ATen/ops/_foreach_maximum.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/_foreach_sqrt.h>
+#include <ATen/ops/_foreach_sub.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "optim/rule.h"
+
+namespace lockstep::optim {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// a * into + b * values
+void blend_all(const Tensors& into, double a, const Tensors& values, double b);
+/// grads + weight_decay * parameters; `grads` themselves without decay.
+[[nodiscard]] Tensors regularised_all(const TensorLists& lists, double weight_decay);
+/// The sign of each element.
+void take_signs(const Tensors& values);
+/// The norm of each tensor, in one tensor on their device: the host does not wait.
+[[nodiscard]] at::Tensor norms_of(const Tensors& values);
+/// `value` where both norms are above zero, else 1.
+[[nodiscard]] at::Tensor where_both(const at::Tensor& norm, const at::Tensor& other, const at::Tensor& value);
+
+/// Whether this libtorch has a fused operator, for the devices that Lockstep knows.
+struct FusedOn {
+  bool cpu = false;
+  bool cuda = false;
+  [[nodiscard]] bool on(c10::DeviceType device) const { return device == c10::kCUDA ? cuda : cpu; }
+};
+
+/// One fused step of Adam or AdamW; state: exp_avg, exp_avg_sq, with amsgrad max_exp_avg_sq.
+struct FusedAdam {
+  std::array<double, 2> betas;
+  double eps;
+  bool amsgrad;
+  bool decoupled;  ///< AdamW
+};
+[[nodiscard]] FusedOn fused_adam();
+void run_fused_adam(const TensorLists& lists, const StepValues& now, const FusedAdam& adam);
+
+/// State: momentum_buffer, or none.
+struct FusedSgd {
+  double momentum;
+  double dampening;
+  bool nesterov;
+};
+[[nodiscard]] FusedOn fused_sgd();
+void run_fused_sgd(const TensorLists& lists, const StepValues& now, const FusedSgd& sgd);
+
+/// State: sum.
+struct FusedAdagrad {
+  double lr_decay;
+  double eps;
+};
+[[nodiscard]] FusedOn fused_adagrad();
+void run_fused_adagrad(const TensorLists& lists, const StepValues& now, const FusedAdagrad& adagrad);
+
+}  // namespace lockstep::optim

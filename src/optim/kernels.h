@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of the optimizers: one pass over plain memory each, on the widest instruction set of this processor.
+// Each element's bits depend on its own values only, never on its position.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace lockstep::optim {
+
+/// The memory of one parameter or of a part of it; the arrays do not overlap.
+struct Memory {
+  float* parameter = nullptr;
+  const float* grad = nullptr;
+  std::array<float*, 3> state = {};  ///< in the order of Rule::state()
+  std::int64_t count = 0;            ///< elements of each
+};
+
+/// `whole`'s elements begin .. end - 1.
+[[nodiscard]] inline Memory part_of(const Memory& whole, std::int64_t begin, std::int64_t end) {
+  Memory part{.parameter = whole.parameter + begin, .grad = whole.grad + begin, .count = end - begin};
+  for (std::size_t i = 0; i < part.state.size(); ++i) {
+    if (whole.state[i] != nullptr) part.state[i] = whole.state[i] + begin;
+  }
+  return part;
+}
+
+/// One step's constants, all of them already rounded as torch.optim rounds them. State: exp_avg, exp_avg_sq, and where
+/// asked for max_exp_avg_sq.
+struct AdamStep {
+  float grad_scale = 1;
+  float decay = 1;  ///< multiplies the parameter: 1 - lr * weight_decay
+  float l2 = 0;     ///< of the parameter that is added to the gradient, by adam_l2 only
+  float beta1 = 0;
+  float one_minus_beta1 = 0;
+  float beta2 = 0;
+  float one_minus_beta2 = 0;
+  float root_correction2 = 0;  ///< sqrt(1 - beta2^step)
+  float eps = 0;
+  float step_size = 0;  ///< lr / (1 - beta1^step)
+  bool amsgrad = false;
+};
+void adamw_update(const Memory& memory, const AdamStep& step);
+void adam_l2_update(const Memory& memory, const AdamStep& step);
+
+/// State: exp_avg, exp_avg_sq.
+struct LambStep {
+  AdamStep adam = {};
+  float over_correction1 = 0;  ///< 1 / (1 - beta1^step)
+  float weight_decay = 0;
+};
+/// Updates the state, and writes the direction r + weight_decay * x to `direction`.
+void lamb_moments(const Memory& memory, const LambStep& step, float* direction);
+/// parameter -= rate * direction, the direction being computed again from the state.
+void lamb_move(const Memory& memory, const LambStep& step, float rate);
+
+/// State: exp_avg.
+struct LionStep {
+  float grad_scale = 1;
+  float decay = 1;
+  float beta1 = 0;
+  float one_minus_beta1 = 0;
+  float beta2 = 0;
+  float one_minus_beta2 = 0;
+  float lr = 0;
+};
+void lion_update(const Memory& memory, const LionStep& step);
+
+/// State: momentum_buffer, unless the momentum is zero.
+struct SgdStep {
+  float grad_scale = 1;
+  float weight_decay = 0;
+  float momentum = 0;   ///< 0 in a parameter's first step, whose buffer is the gradient
+  float new_share = 1;  ///< 1 - dampening; 1 in the first step
+  float nesterov = 0;   ///< of the buffer that is added to the gradient
+  float lr = 0;
+};
+void sgd_update(const Memory& memory, const SgdStep& step);
+void sgd_momentum_update(const Memory& memory, const SgdStep& step);
+void sgd_nesterov_update(const Memory& memory, const SgdStep& step);
+
+/// State: momentum_buffer.
+struct LarsStep {
+  float grad_scale = 1;
+  float weight_decay = 0;
+  float momentum = 0;
+  float rate = 0;
+};
+void lars_update(const Memory& memory, const LarsStep& step);
+
+/// State: square_avg, then as asked for momentum_buffer, grad_avg.
+struct RmspropStep {
+  float grad_scale = 1;
+  float weight_decay = 0;
+  float alpha = 0;
+  float one_minus_alpha = 0;
+  float eps = 0;
+  float momentum = 0;
+  float lr = 0;
+  bool has_momentum = false;
+  bool centered = false;
+};
+void rmsprop_update(const Memory& memory, const RmspropStep& step);
+
+/// State: sum.
+struct AdagradStep {
+  float grad_scale = 1;
+  float weight_decay = 0;
+  float eps = 0;
+  float lr = 0;
+};
+void adagrad_update(const Memory& memory, const AdagradStep& step);
+
+/// The sum of squares in double: element i counts into lane i % 16, and the lanes are added in order.
+[[nodiscard]] double sum_of_squares(const float* values, std::int64_t count);
+
+}  // namespace lockstep::optim

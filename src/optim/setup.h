@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// From an optimizer's options to its groups: each group's options are the optimizer's with what the group sets.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "optim/rule.h"
+
+namespace lockstep::optim {
+
+/// Throws: UsageError that group `pattern` sets an option which the optimizer does not have.
+[[noreturn]] void throw_no_option(const char* optimizer, const std::string& pattern, const char* option);
+
+/// Throws: UsageError where the groups do not go together: the same pattern's state differs from the default group's,
+/// or a group has a learning rate and the optimizer's is 0.
+void check_groups(const Setup& setup);
+
+template <class Options>
+[[nodiscard]] Options with_group(Options options, const ParameterGroup& group, const char* optimizer) {
+  options.lr = group.lr.value_or(options.lr);
+  options.weight_decay = group.weight_decay.value_or(options.weight_decay);
+  if constexpr (requires { options.momentum; }) {
+    options.momentum = group.momentum.value_or(options.momentum);
+  } else if (group.momentum) {
+    throw_no_option(optimizer, group.pattern, "momentum");
+  }
+  if constexpr (requires { options.betas; }) {
+    options.betas = group.betas.value_or(options.betas);
+  } else if (group.betas) {
+    throw_no_option(optimizer, group.pattern, "betas");
+  }
+  if constexpr (requires { options.eps; }) {
+    options.eps = group.eps.value_or(options.eps);
+  } else if (group.eps) {
+    throw_no_option(optimizer, group.pattern, "eps");
+  }
+  return options;
+}
+
+/// `OneRule` is made from options and checks them; OneRule::kName names the optimizer.
+template <class OneRule, class Options>
+[[nodiscard]] Setup setup_of(const Options& options) {
+  const char* name = OneRule::kName;
+  Setup setup{.optimizer = name, .no_decay = options.no_decay};
+  const auto add = [&](const std::string& pattern, const Options& own, bool has_own_lr) {
+    require_not_negative({name, "lr", own.lr});
+    require_not_negative({name, "weight_decay", own.weight_decay});
+    setup.groups.push_back({.pattern = pattern,
+                            .own_lr = own.lr,
+                            .has_own_lr = has_own_lr,
+                            .weight_decay = own.weight_decay,
+                            .rule = std::make_shared<OneRule>(own)});
+  };
+  add("", options, false);
+  for (const ParameterGroup& group : options.groups) {
+    add(group.pattern, with_group(options, group, name), group.lr.has_value());
+  }
+  check_groups(setup);
+  return setup;
+}
+
+/// For each of `names` the index of its group. Throws: UsageError as FlatOptimizer says.
+[[nodiscard]] std::vector<std::size_t> assign_groups(const std::vector<std::string>& names, const Setup& setup);
+
+}  // namespace lockstep::optim
