@@ -3,6 +3,7 @@
 
 #include "optim/foreach.h"
 #include "optim/setup.h"
+#include "optim/setups.h"
 
 namespace lockstep {
 namespace optim {
@@ -53,9 +54,12 @@ class AdagradRule : public Rule {
 };
 
 }  // namespace
+
+Setup setup_of(const AdagradOptions& options) { return make_setup<AdagradRule>(options); }
+
 }  // namespace optim
 
 Adagrad::Adagrad(NamedTensors parameters, AdagradOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of<optim::AdagradRule>(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
 
 }  // namespace lockstep

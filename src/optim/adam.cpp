@@ -7,6 +7,7 @@
 #include "lockstep/optim/adamw.h"
 #include "optim/adam_rule.h"
 #include "optim/setup.h"
+#include "optim/setups.h"
 
 namespace lockstep {
 namespace optim {
@@ -97,12 +98,15 @@ void AdamRule::update_fused(const TensorLists& lists, const StepValues& now) con
       {.betas = options_.betas, .eps = options_.eps, .amsgrad = options_.amsgrad, .decoupled = options_.decoupled});
 }
 
+Setup setup_of(const AdamWOptions& options) { return make_setup<AdamWOptionsRule>(options); }
+Setup setup_of(const AdamOptions& options) { return make_setup<AdamOptionsRule>(options); }
+
 }  // namespace optim
 
 AdamW::AdamW(NamedTensors parameters, AdamWOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of<optim::AdamWOptionsRule>(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
 
 Adam::Adam(NamedTensors parameters, AdamOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of<optim::AdamOptionsRule>(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
 
 }  // namespace lockstep

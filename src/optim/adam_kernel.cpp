@@ -104,14 +104,15 @@ struct LionUpdate {
     const auto grad = scaled_grad(d, memory, i, step.grad_scale);
     const auto exp_avg = hn::LoadU(d, memory.state[0] + i);
     const auto aim = blend(d, exp_avg, step.beta1, grad, step.one_minus_beta1);
-    const auto length = hn::Set(d, step.lr);
     const auto zero = hn::Zero(d);
-    // NaN is neither above nor below zero, and is subtracted as it is.
-    const auto sign =
-        hn::IfThenElse(hn::Gt(aim, zero), length, hn::IfThenElse(hn::Lt(aim, zero), hn::Neg(length), aim));
-    const auto decayed = hn::Mul(hn::LoadU(d, memory.parameter + i), hn::Set(d, step.decay));
+    const auto one = hn::Set(d, 1.0F);
+    // NaN is neither above nor below zero, and goes on.
+    const auto sign = hn::IfThenElse(hn::Gt(aim, zero), one, hn::IfThenElse(hn::Lt(aim, zero), hn::Neg(one), aim));
+    const auto parameter = hn::LoadU(d, memory.parameter + i);
+    // Not parameter * (1 - lr * weight_decay): that factor's rounding would add up over the steps.
+    const auto direction = hn::Add(sign, hn::Mul(parameter, hn::Set(d, step.weight_decay)));
     hn::StoreU(blend(d, exp_avg, step.beta2, grad, step.one_minus_beta2), d, memory.state[0] + i);
-    hn::StoreU(hn::Sub(decayed, sign), d, memory.parameter + i);
+    hn::StoreU(hn::Sub(parameter, hn::Mul(hn::Set(d, step.lr), direction)), d, memory.parameter + i);
   }
 };
 

@@ -57,7 +57,7 @@ void lamb_move(const Memory& memory, const LambStep& step, float rate);
 /// State: exp_avg.
 struct LionStep {
   float grad_scale = 1;
-  float decay = 1;
+  float weight_decay = 0;
   float beta1 = 0;
   float one_minus_beta1 = 0;
   float beta2 = 0;

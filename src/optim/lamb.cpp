@@ -6,6 +6,7 @@
 #include "optim/adam_rule.h"
 #include "optim/norm_blocks.h"
 #include "optim/setup.h"
+#include "optim/setups.h"
 
 namespace lockstep {
 namespace optim {
@@ -60,9 +61,12 @@ class LambRule : public Rule {
 };
 
 }  // namespace
+
+Setup setup_of(const LAMBOptions& options) { return make_setup<LambRule>(options); }
+
 }  // namespace optim
 
 LAMB::LAMB(NamedTensors parameters, LAMBOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of<optim::LambRule>(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
 
 }  // namespace lockstep

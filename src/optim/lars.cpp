@@ -6,6 +6,7 @@
 #include "optim/foreach.h"
 #include "optim/norm_blocks.h"
 #include "optim/setup.h"
+#include "optim/setups.h"
 
 namespace lockstep {
 namespace optim {
@@ -53,9 +54,12 @@ class LarsRule : public Rule {
 };
 
 }  // namespace
+
+Setup setup_of(const LARSOptions& options) { return make_setup<LarsRule>(options); }
+
 }  // namespace optim
 
 LARS::LARS(NamedTensors parameters, LARSOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of<optim::LarsRule>(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
 
 }  // namespace lockstep

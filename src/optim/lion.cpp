@@ -3,6 +3,7 @@
 
 #include "optim/foreach.h"
 #include "optim/setup.h"
+#include "optim/setups.h"
 
 namespace lockstep {
 namespace optim {
@@ -18,7 +19,7 @@ class LionRule : public Rule {
 
   void update(const Memory& memory, const StepValues& now) const override {
     const LionStep step{.grad_scale = static_cast<float>(now.grad_scale),
-                        .decay = static_cast<float>(1 - now.lr * now.weight_decay),
+                        .weight_decay = static_cast<float>(now.weight_decay),
                         .beta1 = static_cast<float>(betas_[0]),
                         .one_minus_beta1 = static_cast<float>(1 - betas_[0]),
                         .beta2 = static_cast<float>(betas_[1]),
@@ -31,7 +32,7 @@ class LionRule : public Rule {
     const Tensors aims = at::_foreach_mul(lists.state[0], betas_[0]);
     at::_foreach_add_(aims, lists.grads, 1 - betas_[0]);
     take_signs(aims);
-    at::_foreach_mul_(lists.parameters, 1 - now.lr * now.weight_decay);
+    at::_foreach_add_(aims, lists.parameters, now.weight_decay);
     at::_foreach_add_(lists.parameters, aims, -now.lr);
     blend_all(lists.state[0], betas_[1], lists.grads, 1 - betas_[1]);
   }
@@ -41,9 +42,12 @@ class LionRule : public Rule {
 };
 
 }  // namespace
+
+Setup setup_of(const LionOptions& options) { return make_setup<LionRule>(options); }
+
 }  // namespace optim
 
 Lion::Lion(NamedTensors parameters, LionOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of<optim::LionRule>(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
 
 }  // namespace lockstep

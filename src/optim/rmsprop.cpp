@@ -3,6 +3,7 @@
 
 #include "optim/foreach.h"
 #include "optim/setup.h"
+#include "optim/setups.h"
 
 namespace lockstep {
 namespace optim {
@@ -67,9 +68,12 @@ class RmspropRule : public Rule {
 };
 
 }  // namespace
+
+Setup setup_of(const RMSpropOptions& options) { return make_setup<RmspropRule>(options); }
+
 }  // namespace optim
 
 RMSprop::RMSprop(NamedTensors parameters, RMSpropOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of<optim::RmspropRule>(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
 
 }  // namespace lockstep

@@ -40,7 +40,7 @@ template <class Options>
 
 /// `OneRule` is made from options and checks them; OneRule::kName names the optimizer.
 template <class OneRule, class Options>
-[[nodiscard]] Setup setup_of(const Options& options) {
+[[nodiscard]] Setup make_setup(const Options& options) {
   const char* name = OneRule::kName;
   Setup setup{.optimizer = name, .no_decay = options.no_decay};
   const auto add = [&](const std::string& pattern, const Options& own, bool has_own_lr) {

@@ -4,6 +4,7 @@
 #include "lockstep/base/error.h"
 #include "optim/foreach.h"
 #include "optim/setup.h"
+#include "optim/setups.h"
 
 namespace lockstep {
 namespace optim {
@@ -63,9 +64,12 @@ class SgdRule : public Rule {
 };
 
 }  // namespace
+
+Setup setup_of(const SGDOptions& options) { return make_setup<SgdRule>(options); }
+
 }  // namespace optim
 
 SGD::SGD(NamedTensors parameters, SGDOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of<optim::SgdRule>(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
 
 }  // namespace lockstep

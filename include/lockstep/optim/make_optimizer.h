@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// An optimizer by its name, for settings and programs that choose one at run time.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/optim/flat_optimizer.h"
+#include "lockstep/optim/parameter_groups.h"
+#include "lockstep/tensor/named_tensors.h"
+
+namespace lockstep {
+
+/// Options of any optimizer. What is not set is the type's own default.
+struct OptimizerOptions {
+  std::optional<double> lr = {};
+  std::optional<double> weight_decay = {};
+  std::optional<std::array<double, 2>> betas = {};
+  std::optional<double> eps = {};
+  std::optional<bool> amsgrad = {};
+  std::optional<double> momentum = {};
+  std::optional<double> dampening = {};
+  std::optional<bool> nesterov = {};
+  std::optional<double> alpha = {};
+  std::optional<bool> centered = {};
+  std::optional<double> lr_decay = {};
+  std::optional<double> initial_accumulator_value = {};
+  std::optional<double> trust = {};
+  std::function<bool(const std::string& name)> no_decay = {};
+  std::vector<ParameterGroup> groups = {};
+};
+
+/// AdamW, Adam, SGD, RMSprop, Adagrad, LAMB, LARS, Lion.
+[[nodiscard]] const std::vector<std::string>& optimizer_types();
+
+/// `type`: one of optimizer_types(), in any case.
+/// Throws: UsageError for an unknown type and an option that it does not have, and what its constructor throws.
+/// Example: auto optimizer = lockstep::make_optimizer("sgd", lockstep::named_parameters_of(model), {.momentum = 0.9});
+[[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const std::string& type, NamedTensors parameters,
+                                                            const OptimizerOptions& options = {});
+
+template <HasNamedParameters Model>
+[[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const std::string& type, Model& model,
+                                                            const OptimizerOptions& options = {}) {
+  return make_optimizer(type, named_parameters_of(model), options);
+}
+
+}  // namespace lockstep
