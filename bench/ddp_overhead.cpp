@@ -51,10 +51,12 @@ double median(std::vector<double> values) {
 /// A network and its optimizer; `forward` is the network's or its wrapper's.
 class Side {
  public:
-  Side(captcha::CaptchaTask& task, const Batch& batch) : task_(task), batch_(batch) {
+  Side(captcha::CaptchaTask& task, const Batch& batch, const c10::Device& device)
+      : task_(task), batch_(batch), device_(device) {
     seed_all(0);
     net_ = std::dynamic_pointer_cast<captcha::CaptchaNet>(task.make_model());
     use_channels_last(*net_);
+    net_->to(device_);
   }
   void wrap(Job& job) { model_.emplace(net_, job); }
   void optimize() { optimizer_.emplace(*net_, AdamWOptions{.lr = 6e-4}); }
@@ -62,15 +64,21 @@ class Side {
   Seconds run(int steps) {
     const Seconds begin = now();
     for (int i = 0; i < steps; ++i) step();
+    wait();
     const Seconds end = now();
     return {.wall = end.wall - begin.wall, .processor = end.processor - begin.processor};
   }
 
  private:
+  /// Until a GPU has done all that it was told: reading one number waits for it.
+  void wait() {
+    if (!device_.is_cpu()) (void)net_->parameters().front().detach().reshape({-1})[0].item<float>();
+  }
+
   void step() {
     at::Tensor output;
     {
-      const Autocast autocast(at::kCPU, Amp::kBf16);
+      const Autocast autocast(device_.type(), Amp::kBf16);
       output = model_ ? (*model_)(batch_.data) : net_->forward(batch_.data);
     }
     task_.loss(output, batch_).backward();
@@ -80,6 +88,7 @@ class Side {
 
   captcha::CaptchaTask& task_;
   const Batch& batch_;
+  c10::Device device_;
   std::shared_ptr<captcha::CaptchaNet> net_;
   std::optional<DistributedDataParallel<captcha::CaptchaNet>> model_;
   std::optional<AdamW> optimizer_;
@@ -94,8 +103,9 @@ int compare(Job& job, int pairs, int steps, std::int64_t images) {
   batch.data = to_channels_last(at::rand({images, 1, config.labels.height, config.labels.width}));
   batch.target = at::randint(36, {images, config.labels.length}, at::kLong);
   batch.size = images;
-  Side plain(task, batch);
-  Side wrapped(task, batch);
+  move_to(batch, job.device());
+  Side plain(task, batch, job.device());
+  Side wrapped(task, batch, job.device());
   wrapped.wrap(job);
   for (Side* side : {&plain, &wrapped}) {
     side->optimize();
@@ -124,7 +134,7 @@ int compare(Job& job, int pairs, int steps, std::int64_t images) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  // bench_ddp_overhead [PAIRS [STEPS [IMAGES]]]
+  // bench_ddp_overhead [PAIRS [STEPS [IMAGES]]]; LOCKSTEP_DEVICE=cpu|cuda
   const auto argument = [&](int index, int otherwise) { return argc > index ? std::atoi(argv[index]) : otherwise; };
   return lockstep::run_program(argc, argv, [&](lockstep::Job& job) {
     return lockstep::compare(job, argument(1, 10), argument(2, 4), argument(3, 64));

@@ -11,6 +11,7 @@
 
 #include "captcha/model.h"
 #include "captcha/task.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/optim/adamw.h"
 #include "lockstep/optim/autocast.h"
@@ -20,6 +21,7 @@
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/prepare.h"
+#include "lockstep/train/step_graph.h"
 #include "worker/measure.h"
 
 namespace lockstep::worker {
@@ -63,11 +65,12 @@ struct StepTime {
 };
 
 template <class Step>
-StepTime time_steps(std::int64_t repeats, Step step) {
+StepTime time_steps(const StepBench& bench, Step step) {
   const CollectiveCpu collectives;
   const double before = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
   StepTime time;
-  time.seconds = median_seconds({.warmup = 2, .counted = repeats}, step);
+  time.seconds =
+      median_seconds({.warmup = bench.cuda_graph ? StepGraph::kWarmUp + 2 : 2, .counted = bench.repeats}, step);
   time.collective_share = collectives.seconds() / (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before);
   return time;
 }
@@ -83,6 +86,13 @@ std::unique_ptr<Optimizer> make_optimizer(Model& model, Job& job, const StepBenc
   const AdamWOptions options{.lr = 6e-4, .weight_decay = 1e-4};
   if (!bench.zero || job.world_size() == 1) return std::make_unique<AdamW>(model, options);
   return std::make_unique<ZeroRedundancyOptimizer>(model, job, options, ZeroOptions{.shard_gradients = true});
+}
+
+template <class Model>
+StepGraph step_graph(Model& model, const Job& job, const ReplicaTeam& team, StepGraph::Compute compute) {
+  if (!job.device().is_cuda()) throw UsageError("--cuda-graph needs a GPU", "--device cuda");
+  if (team.replicas() > 1) throw UsageError("--cuda-graph measures one replica", "--nproc-per-node 1");
+  return {named_parameters_of(model), std::move(compute)};
 }
 
 }  // namespace
@@ -107,30 +117,36 @@ int run_step_bench(Job& job, const StepBench& bench) {
   ReplicaTeam team(job.group(),
                    {.replicas = bench.replicas, .on_switch = [&](int local) { model.enter_replica(local); }});
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(model, job, bench);
-  const StepTime time = time_steps(bench.repeats, [&] {
+  const auto compute = [&](const Batch& input) {
+    at::Tensor output;
+    {
+      const Autocast autocast(job.device().type(), amp);
+      output = model(input.data);
+    }
+    at::Tensor loss = task.loss(output, input);
+    loss.backward();
+    return loss.detach();
+  };
+  std::optional<StepGraph> graph;
+  if (bench.cuda_graph) graph = step_graph(model, job, team, compute);
+  const StepTime time = time_steps(bench, [&] {
     optimizer->zero_grad();
     model.sync_buffers();
-    team.run([&](Replica&) {
-      at::Tensor output;
-      {
-        const Autocast autocast(job.device().type(), amp);
-        output = model(batch.data);
-      }
-      task.loss(output, batch).backward();
-    });
+    team.run([&](Replica&) { graph ? graph->run(batch, 0) : compute(batch); });
     optimizer->step();
     wait_for_device(*net);
   });
+  if (graph && !graph->recorded()) throw ResourceError("there is no CUDA graph to measure: " + graph->fallback());
   const double seconds = time.seconds;
   const double images_per_s = static_cast<double>(bench.batch * team.replicas()) / seconds;
   if (bench.json) {
     job.print(
         R"({{"bench": "captcha_step", "model": "{}", "backend": "{}", "ranks": {}, "replicas": {}, )"
-        R"("exact": {}, "zero": {}, "threads": 1, "batch": {}, "bf16": {}, "channels_last": {}, "device": "{}", "parameters": {}, "median_ms": {:.3f}, )"
+        R"("exact": {}, "zero": {}, "cuda_graph": {}, "threads": 1, "batch": {}, "bf16": {}, "channels_last": {}, "device": "{}", "parameters": {}, "median_ms": {:.3f}, )"
         R"("images_per_s": {:.3f}, "collective_cpu_share": {:.5f}}})",
-        bench.model, job.backend(), job.world_size(), team.replicas(), bench.exact, bench.zero, bench.batch,
-        bench.amp == "bf16", bench.amp == "bf16", job.device().is_cuda() ? "cuda" : "cpu", parameter_count(*net),
-        seconds * 1e3, images_per_s, time.collective_share);
+        bench.model, job.backend(), job.world_size(), team.replicas(), bench.exact, bench.zero, bench.cuda_graph,
+        bench.batch, bench.amp == "bf16", bench.amp == "bf16", job.device().is_cuda() ? "cuda" : "cpu",
+        parameter_count(*net), seconds * 1e3, images_per_s, time.collective_share);
   } else {
     job.print(
         "{}, {} replicas x {} images on {} ranks, {}: {:.1f} ms a step, {:.1f} images/s, collectives {:.1f} % of the "

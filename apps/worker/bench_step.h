@@ -15,7 +15,8 @@ struct StepBench {
   bool exact = true;         ///< the same bits on any number of ranks
   std::string amp = "none";  ///< none, bf16 (then channels last too)
   std::string model = "conv7";
-  bool zero = false;  ///< each rank updates its part of the parameters (ZeRO-1)
+  bool zero = false;        ///< each rank updates its part of the parameters (ZeRO-1)
+  bool cuda_graph = false;  ///< forward and backward recorded and replayed
   std::int64_t repeats = 7;
   bool json = false;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep bench all-reduce|memory|step`: the measurements, as text or one JSON object a line.
+// `lockstep bench all-reduce|memory|optimizer|step`: the measurements, as text or one JSON object a line.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -11,6 +11,7 @@
 #include "common/cli.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "worker/bench_optimizer.h"
 #include "worker/bench_step.h"
 #include "worker/commands.h"
 #include "worker/measure.h"
@@ -121,6 +122,22 @@ int memory(const Arguments& arguments) {
   return with_job({.device = "cpu"}, [&](Job& job) { return run_memory(job, bytes, json); });
 }
 
+int optimizer(const Arguments& arguments) {
+  OptimizerBench bench;
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep bench optimizer",
+                     .description = "Median time of an optimizer's step on the captcha network's parameters, in turn "
+                                    "with a kernel that only reads four such arrays and writes three (stream_4r3w).",
+                     .example = "  lockstep bench optimizer --optimizer adamw sgd_momentum --json"});
+  app.add_option("--optimizer", bench.optimizers, "which, in this order (default: all)")
+      ->check(CLI::IsMember(optimizer_bench_names()));
+  app.add_option("--repeats", bench.repeats, "counted steps of each (default: 9)")->check(CLI::PositiveNumber);
+  app.add_option("--threads", bench.threads, "of libtorch (default: 1)")->check(CLI::PositiveNumber);
+  app.add_flag("--json", bench.json, "one JSON object a line");
+  if (!cli::parse(app, arguments)) return 0;
+  return run_optimizer_bench(bench);
+}
+
 int step_captcha(const Arguments& arguments) {
   StepBench bench;
   std::string backend;
@@ -140,6 +157,7 @@ int step_captcha(const Arguments& arguments) {
   app.add_option("--amp", bench.amp, "none or bf16 (default: none)")->check(CLI::IsMember({"none", "bf16"}));
   app.add_option("--model", bench.model, "conv7 or conv3 (default: conv7)")->check(CLI::IsMember({"conv7", "conv3"}));
   app.add_flag("--zero", bench.zero, "each rank updates its part of the parameters, as optimizer.zero does");
+  app.add_flag("--cuda-graph", bench.cuda_graph, "record forward and backward and replay them, as cuda_graph does");
   app.add_option("--repeats", bench.repeats, "counted steps (default: 7)")->check(CLI::PositiveNumber);
   app.add_flag("--json", bench.json, "one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
@@ -156,6 +174,7 @@ int cmd_bench(const Arguments& arguments) {
   return cli::dispatch("lockstep bench",
                        {{"all-reduce", "the collective under DistributedDataParallel", all_reduce},
                         {"memory", "what copying memory reaches, to compare with", memory},
+                        {"optimizer", "an optimizer's step", optimizer},
                         {"step", "a whole training step", step}},
                        arguments);
 }

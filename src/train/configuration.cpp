@@ -14,9 +14,9 @@ namespace {
 
 using Values = std::map<std::string, ConfigValue>;
 
-constexpr std::array<std::string_view, 10> kFreeKeys = {
-    "workers",    "prefetch_factor", "pin_memory", "log_every_steps", "eval_every_epochs",
-    "data.train", "data.test",       "replicas",   "threads",         "optimizer.zero"};
+constexpr std::array<std::string_view, 11> kFreeKeys = {
+    "workers",    "prefetch_factor", "pin_memory", "cuda_graph", "log_every_steps", "eval_every_epochs",
+    "data.train", "data.test",       "replicas",   "threads",    "optimizer.zero"};
 
 bool has_no_schedule(const Values& values) {
   const auto type = values.find("schedule.type");
@@ -53,8 +53,8 @@ std::vector<Difference> differences(const std::string& before, const std::string
 }
 
 std::map<std::string, std::string> common_settings(const std::string& settings) {
-  static constexpr std::array<std::string_view, 5> kOfAHost = {"workers", "prefetch_factor", "pin_memory", "data.train",
-                                                               "data.test"};
+  static constexpr std::array<std::string_view, 6> kOfAHost = {"workers",    "prefetch_factor", "pin_memory",
+                                                               "cuda_graph", "data.train",      "data.test"};
   const ConfigTree tree = ConfigTree::from_text(settings, "the settings");
   std::map<std::string, std::string> common;
   for (const auto& [key, value] : tree.values()) {

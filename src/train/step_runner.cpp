@@ -10,6 +10,7 @@
 #include "lockstep/parallel/zero.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/prepare.h"
+#include "train/graph_choice.h"
 #include "train/loss_scale.h"
 
 namespace lockstep::train {
@@ -81,6 +82,24 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
   } else {
     optimizer_ = std::make_unique<AdamW>(*model_, options);
   }
+  if (config_.cuda_graph) record_steps();
+}
+
+void StepRunner::record_steps() {
+  if (const std::string obstacle = graph_obstacle(config_, job_.device(), job_.world_size()); !obstacle.empty()) {
+    if (job_.is_main()) log::note("cuda_graph is true, and steps are computed without one: {}", obstacle);
+    return;
+  }
+  graph_.emplace(named_parameters_of(*model_), [this](const Batch& batch) { return run_batch(batch, 1); });
+}
+
+at::Tensor StepRunner::run_recorded(const Batch& batch, std::uint64_t seed) {
+  at::Tensor loss = graph_->run(batch, seed);
+  if (!graph_->fallback().empty() && !said_fallback_) {
+    said_fallback_ = true;
+    log::note("cuda_graph is true, and steps are computed without one: {}", graph_->fallback());
+  }
+  return loss;
 }
 
 void StepRunner::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
@@ -106,17 +125,22 @@ void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
     batch_ = batch_holders(*batch);
     move_to(*batch, job_.device());
     if (config_.amp != "none") batch->data = to_channels_last(batch->data);
-    seed_all(batch_seed(config_, replica.index(), epoch_ * batches_per_epoch() + batch->step));
-    if (i + 1 == batches) {
-      run_batch(replica, *batch, share);
-    } else {
-      const NoSync local = model_->no_sync();
-      run_batch(replica, *batch, share);
-    }
+    const std::uint64_t seed = batch_seed(config_, replica.index(), epoch_ * batches_per_epoch() + batch->step);
+    const at::Tensor loss = graph_ ? run_recorded(*batch, seed) : run_seeded(*batch, seed, share, i + 1 == batches);
+    at::Tensor& sum = losses_[static_cast<std::size_t>(replica.local())];
+    sum = sum.defined() ? sum + loss : loss;
   }
 }
 
-void StepRunner::run_batch(Replica& replica, const Batch& batch, double share) {
+/// `last`: of the batches whose gradients are added up; its backward reduces them.
+at::Tensor StepRunner::run_seeded(const Batch& batch, std::uint64_t seed, double share, bool last) {
+  seed_all(seed);
+  if (last) return run_batch(batch, share);
+  const NoSync local = model_->no_sync();
+  return run_batch(batch, share);
+}
+
+at::Tensor StepRunner::run_batch(const Batch& batch, double share) {
   at::Tensor output;
   {
     const Autocast autocast(job_.device().type(), amp_from_name(config_.amp));
@@ -125,8 +149,7 @@ void StepRunner::run_batch(Replica& replica, const Batch& batch, double share) {
   at::Tensor loss = task_.loss(output, batch);
   if (share != 1) loss = loss * share;
   scaler_.scale(loss).backward();
-  at::Tensor& sum = losses_[static_cast<std::size_t>(replica.local())];
-  sum = sum.defined() ? sum + loss.detach() : loss.detach();
+  return loss.detach();
 }
 
 bool StepRunner::update(double lr) {

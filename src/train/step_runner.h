@@ -14,6 +14,7 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/replica_team.h"
+#include "lockstep/train/step_graph.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
 #include "train/out_of_memory.h"
@@ -61,7 +62,11 @@ class StepRunner {
 
  private:
   void run_replica(Replica& replica, std::int64_t batches);
-  void run_batch(Replica& replica, const Batch& batch, double share);
+  /// Forward, loss times `share`, backward; returns the loss.
+  at::Tensor run_batch(const Batch& batch, double share);
+  at::Tensor run_seeded(const Batch& batch, std::uint64_t seed, double share, bool last);
+  at::Tensor run_recorded(const Batch& batch, std::uint64_t seed);
+  void record_steps();
 
   Job job_;
   Task& task_;
@@ -74,6 +79,8 @@ class StepRunner {
   ReplicaTeam team_;
   std::vector<DataLoader> loaders_;        ///< one for each replica of this rank
   std::vector<DataLoader::Epoch> passes_;  ///< theirs, of the epoch under way
+  std::optional<StepGraph> graph_;         ///< where steps are recorded
+  bool said_fallback_ = false;
   std::int64_t epoch_ = 0;
   std::vector<at::Tensor> losses_;  ///< of the step under way
   std::int64_t images_ = 0;         ///< of this rank's replicas

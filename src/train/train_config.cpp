@@ -34,6 +34,8 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("tf32", &tf32,
              "TF32 for float32 on CUDA: in convolutions only (default), in matrix products too, or nowhere",
              {"default", "true", "false"});
+  fields.add("cuda_graph", &cuda_graph,
+             "record forward and backward once and replay them: faster where a GPU waits for the host");
   fields.add("threads", &threads, "threads of libtorch per replica; 0: the checkpoint's, else 1");
   fields.add("workers", &workers, "loader threads per replica; 0: load in the training thread");
   fields.add("prefetch_factor", &prefetch_factor, "batches loaded ahead per worker");

@@ -59,6 +59,7 @@ struct TrainConfig {
   // ---- how fast, and what is written ----
   std::int64_t workers = 2;            ///< loader threads per replica; 0: load in the training thread
   std::int64_t prefetch_factor = 2;    ///< batches ahead per worker
+  bool cuda_graph = false;             ///< steps as CUDA graphs, where that can be (StepGraph)
   bool pin_memory = false;             ///< page-locked batches for copies to a GPU; without one it changes nothing
   std::int64_t log_every_steps = 10;   ///< 0: never
   std::int64_t eval_every_epochs = 1;  ///< 0: never

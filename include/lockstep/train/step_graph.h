@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepGraph: forward, loss and backward of a step, recorded once and then started by one call. A GPU that computes
+// small steps otherwise waits for the host to name kernel after kernel.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/tensor/device_graph.h"
+#include "lockstep/tensor/named_tensors.h"
+
+namespace lockstep {
+
+/// The first steps are computed as ever; then one is recorded, and the following ones replay it. The update of the
+/// weights stays outside: the learning rate, clipping and the optimizer's counts are the host's.
+///
+/// 1. Before each run() the gradients are undefined (zero_grad()); after it they are those of the batch, always in the
+///    same memory.
+/// 2. `compute` runs on the host at the recording only. What it reads besides the batch and the weights must stay in
+///    its memory, and what it decides is decided once.
+/// 3. A batch of another shape or with `extra` is computed as ever. So is everything after a recording that failed; see
+///    fallback().
+///
+/// Owned by the training thread. Lifetime: the parameters' and buffers' memory stays where it is.
+/// Source:  PyTorch's torch.cuda.CUDAGraph, "whole network capture".
+/// Example: StepGraph steps(named_parameters_of(net), [&](const Batch& batch) {
+///            at::Tensor loss = criterion(net->forward(batch.data), batch.target);
+///            loss.backward();
+///            return loss.detach();
+///          });
+class StepGraph {
+ public:
+  /// Forward, loss and backward; returns the loss, without its graph of autograd.
+  using Compute = std::function<at::Tensor(const Batch&)>;
+
+  /// Steps that are computed as ever before one is recorded: libraries choose and allocate in them.
+  static constexpr int kWarmUp = 3;
+
+  /// `graph`: null where the build has none; every step is then computed as ever.
+  StepGraph(NamedTensors parameters, Compute compute,
+            std::unique_ptr<tensor::DeviceGraph> graph = tensor::make_device_graph());
+
+  /// One step on `batch`, whose tensors are on the device; random numbers come from `seed`.
+  /// Returns: the loss, in memory of its own. Blocks: at the recording only.
+  at::Tensor run(const Batch& batch, std::uint64_t seed);
+
+  /// Steps replay a recording.
+  [[nodiscard]] bool recorded() const noexcept { return recorded_; }
+  /// Why they do not, once that is known; else empty.
+  [[nodiscard]] const std::string& fallback() const noexcept { return fallback_; }
+
+ private:
+  [[nodiscard]] bool fits(const Batch& batch) const;
+  void record(const Batch& batch, std::uint64_t seed);
+  void drop_gradients();
+  at::Tensor replay(const Batch& batch, std::uint64_t seed);
+
+  NamedTensors parameters_;
+  Compute compute_;
+  std::unique_ptr<tensor::DeviceGraph> graph_;
+  int steps_ = 0;
+  bool recorded_ = false;
+  std::string fallback_;
+  Batch batch_;                        ///< what the recording reads
+  at::Tensor loss_;                    ///< what it writes
+  std::vector<at::Tensor> gradients_;  ///< by parameter; undefined where it gets none
+};
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/step_graph.h"
+
+#include <exception>
+#include <utility>
+
+#include "lockstep/tensor/random.h"
+
+namespace lockstep {
+namespace {
+
+/// Both undefined, or of the same shape, dtype, memory order and device.
+bool alike(const at::Tensor& a, const at::Tensor& b) {
+  if (a.defined() != b.defined()) return false;
+  if (!a.defined()) return true;
+  return a.sizes() == b.sizes() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type() &&
+         a.device() == b.device();
+}
+
+at::Tensor clone_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.clone() : tensor; }
+
+void copy_into(const at::Tensor& mine, const at::Tensor& theirs) {
+  if (mine.defined()) mine.copy_(theirs, /*non_blocking=*/true);
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+StepGraph::StepGraph(NamedTensors parameters, Compute compute, std::unique_ptr<tensor::DeviceGraph> graph)
+    : parameters_(std::move(parameters)), compute_(std::move(compute)), graph_(std::move(graph)) {
+  if (!graph_) fallback_ = "this build of Lockstep has no CUDA";
+}
+
+at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
+  const bool warm = steps_++ >= kWarmUp;
+  if (warm && !recorded_ && fallback_.empty() && !batch.extra.has_value()) record(batch, seed);
+  if (recorded_ && fits(batch)) return replay(batch, seed);
+  seed_all(seed);
+  return compute_(batch);
+}
+
+bool StepGraph::fits(const Batch& batch) const {
+  return !batch.extra.has_value() && batch.size == batch_.size && alike(batch.data, batch_.data) &&
+         alike(batch.target, batch_.target);
+}
+
+void StepGraph::record(const Batch& batch, std::uint64_t seed) {
+  batch_ = batch;
+  batch_.data = clone_of(batch.data);
+  batch_.target = clone_of(batch.target);
+  drop_gradients();
+  seed_all(seed);  // not while it is recorded: the generator is the graph's then
+  try {
+    graph_->record([this] { loss_ = compute_(batch_); });
+  } catch (const std::exception& error) {
+    fallback_ = "the step could not be recorded: " + first_line(error.what());
+    batch_ = {};
+    loss_ = at::Tensor();
+    drop_gradients();
+    return;
+  }
+  for (const auto& item : parameters_) gradients_.push_back(item.second.grad());
+  recorded_ = true;
+}
+
+void StepGraph::drop_gradients() {
+  for (const auto& item : parameters_) item.second.mutable_grad() = at::Tensor();
+}
+
+at::Tensor StepGraph::replay(const Batch& batch, std::uint64_t seed) {
+  copy_into(batch_.data, batch.data);
+  copy_into(batch_.target, batch.target);
+  seed_all(seed);
+  graph_->replay();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].second.mutable_grad() = gradients_[i];
+  return loss_.clone();
+}
+
+}  // namespace lockstep
