@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <string_view>
 
@@ -50,9 +51,13 @@ std::string advice(const OutOfMemory& what) {
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
-  // The CPU's allocator has no type of its own.
+  // The CPU's allocator has no type of its own; nor have CUDA, cuBLAS and cuDNN where they allocate for themselves.
+  static constexpr std::array<std::string_view, 4> kWords = {"can't allocate memory", "CUDA error: out of memory",
+                                                             "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"};
   const std::string_view what = error.what();
-  return dynamic_cast<const c10::Error*>(&error) != nullptr && what.find("can't allocate memory") != what.npos;
+  return dynamic_cast<const c10::Error*>(&error) != nullptr &&
+         std::any_of(kWords.begin(), kWords.end(),
+                     [&](std::string_view words) { return what.find(words) != what.npos; });
 }
 
 std::vector<Holder> holders(const torch::nn::Module& net, const Optimizer& optimizer) {
@@ -75,8 +80,9 @@ ResourceError out_of_memory_error(OutOfMemory what) {
     if (named.size() < kNamed) named.push_back(fmt::format("{} {}", holder.name, bytes_text(holder.bytes)));
     sum += holder.bytes;
   }
-  std::string message = fmt::format("out of memory in {} (batch_size {}): {}\n  peak      {}", what.when,
-                                    what.batch_size, first_words(what.cause), bytes_text(what.use.peak));
+  const std::string batch = what.batch_size > 0 ? fmt::format(" (batch_size {})", what.batch_size) : "";
+  std::string message = fmt::format("out of memory in {}{}: {}\n  peak      {}", what.when, batch,
+                                    first_words(what.cause), bytes_text(what.use.peak));
   if (what.use.reserved) message += fmt::format(" in tensors, {} reserved", bytes_text(*what.use.reserved));
   if (!named.empty()) message += fmt::format("\n  largest   {}\n  together  {}", text::join(named), bytes_text(sum));
   return ResourceError(message, advice(what));

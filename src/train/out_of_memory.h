@@ -30,9 +30,9 @@ struct Holder {
 
 /// What is known when it happens.
 struct OutOfMemory {
-  std::string when;   ///< "step 12"
-  std::string cause;  ///< the allocator's words
-  std::int64_t batch_size = 0;
+  std::string when;             ///< "step 12"
+  std::string cause;            ///< the allocator's words
+  std::int64_t batch_size = 0;  ///< 0: not known yet
   std::int64_t accumulate_steps = 1;
   MemoryUse use;
   std::vector<Holder> largest;  ///< in any order; the five largest are named

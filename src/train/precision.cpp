@@ -3,6 +3,7 @@
 
 #include <ATen/Context.h>
 
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::train {
@@ -34,6 +35,11 @@ std::string precision_text(const TrainConfig& config, const c10::Device& device)
   std::string text = config.amp == "none" ? "float32" : config.amp + " autocast, channels last";
   if (config.scales_loss()) text += ", scaled loss";
   return device.is_cuda() ? text + tf32_text() : text;
+}
+
+std::string launch_blocking_text(const c10::Device& device) {
+  if (!device.is_cuda() || env::get("CUDA_LAUNCH_BLOCKING") != "1") return "";
+  return "CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel; for finding errors, slow";
 }
 
 }  // namespace lockstep::train

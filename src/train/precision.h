@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings `amp` and `tf32`: what they turn on, and their line in the banner.
+// How the device computes: the settings `amp` and `tf32`, what they turn on, and the lines of the banner.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -19,5 +19,8 @@ void use_tf32(const TrainConfig& config);
 
 /// "bf16 autocast, channels last"; on CUDA also what float32 is there.
 [[nodiscard]] std::string precision_text(const TrainConfig& config, const c10::Device& device);
+
+/// What CUDA_LAUNCH_BLOCKING=1 means, for a run on a GPU where it is set; else empty.
+[[nodiscard]] std::string launch_blocking_text(const c10::Device& device);
 
 }  // namespace lockstep::train

@@ -37,7 +37,14 @@ BegunWith begun_with(const fs::path& run_folder) {
   const fs::path settings = run_folder / "config.yml";
   if (!FileSystem::system().exists(settings)) return {};
   const ConfigTree tree = ConfigTree::from_file(settings);
-  return {.replicas = number_of(tree, "replicas"), .threads = number_of(tree, "threads")};
+  return {.replicas = number_of(tree, "replicas"),
+          .threads = number_of(tree, "threads"),
+          .batch_size = number_of(tree, "batch_size")};
+}
+
+std::int64_t batch_size_of(const Checkpoint& checkpoint) {
+  const auto settings = checkpoint.text("config.yml");
+  return settings ? number_of(ConfigTree::from_text(*settings, "the checkpoint's config.yml"), "batch_size") : 0;
 }
 
 void warn_of_another_platform(const Checkpoint& checkpoint) {

@@ -30,12 +30,16 @@ struct RunPlace {
 [[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place);
 
 /// Settings that a run was begun with and that its folder's config.yml tells, for a run that had not come to a
-/// checkpoint: replicas and threads, as they had been decided. 0: not known.
+/// checkpoint: as they had been decided. 0: not known.
 struct BegunWith {
   std::int64_t replicas = 0;
   std::int64_t threads = 0;
+  std::int64_t batch_size = 0;
 };
 [[nodiscard]] BegunWith begun_with(const std::filesystem::path& run_folder);
+
+/// The batch_size that the checkpoint's run has; 0: not known.
+[[nodiscard]] std::int64_t batch_size_of(const Checkpoint& checkpoint);
 
 /// Warns where the checkpoint is of another libtorch or instruction set: the bits are then others.
 void warn_of_another_platform(const Checkpoint& checkpoint);

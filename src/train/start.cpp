@@ -37,9 +37,18 @@ RunPlace place_of(const Job& job, TrainerOptions& options) {
   return place;
 }
 
+/// That of the run which goes on; 0: there is none, and it will be found.
+void take_batch_size(TrainConfig& config, std::int64_t known) {
+  if (known <= 0) return;
+  config.batch_size = known;
+  log::note("batch_size is auto: {}, as the run began with", known);
+}
+
 void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   config.replicas = entry<std::int64_t>(shared, "replicas");
   if (config.threads == 0) config.threads = entry<std::int64_t>(shared, "threads");
+  const auto batch_size = entry<std::int64_t>(shared, "batch_size");
+  if (config.batch_size.is_auto() && batch_size > 0) config.batch_size = batch_size;
   if (config.replicas == 0) config.replicas = job.world_size();
   if (config.threads == 0) config.threads = 1;
   if (config.replicas < job.world_size()) {
@@ -69,8 +78,11 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
     const BegunWith begun = place.resume && !start.checkpoint ? begun_with(place.path) : BegunWith{};
     if (config.replicas == 0) config.replicas = begun.replicas;
     if (config.threads == 0) config.threads = begun.threads;
+    if (config.batch_size.is_auto())
+      take_batch_size(config, start.checkpoint ? batch_size_of(*start.checkpoint) : begun.batch_size);
     shared["replicas"] = config.replicas;
     shared["threads"] = config.threads;
+    shared["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
   }
   if (start.checkpoint) {
     compare(*start.checkpoint, config, settings_text(options.recipe, config));

@@ -21,8 +21,8 @@ struct Start {
   bool in_old_folder = false;            ///< the main rank's: the run folder may hold more than the checkpoint knows
 };
 
-/// Opens the run folder on the main rank, finds the checkpoint and tells all ranks; sets config.replicas and
-/// config.threads and job.replicas().
+/// Opens the run folder on the main rank, finds the checkpoint and tells all ranks; sets config.replicas,
+/// config.threads, a config.batch_size that is auto where the run has one, and job.replicas().
 ///
 /// Collective: yes.  Blocks: yes.
 /// Throws: UsageError (a folder in use, other settings than the checkpoint's, fewer replicas than ranks), DataError (no

@@ -21,7 +21,8 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("exact", &exact, "the same bits on any number of processes; false: whatever order of additions is fast");
   fields.add("epochs", &epochs, "passes over data.train");
   fields.add("max_steps", &max_steps, "stop after so many optimizer steps; 0: no limit");
-  fields.add("batch_size", &batch_size, "samples per replica and step");
+  fields.add("batch_size", &batch_size,
+             "samples per replica and step; auto: as many as fit into the memory of the GPU");
   fields.add("accumulate_steps", &accumulate_steps, "batches whose gradients are added up before a step");
   fields.add("amp", &amp, "mixed precision of the forward pass; fp16 needs CUDA", {"none", "bf16", "fp16"});
   fields.add("grad_scaler.enabled", &grad_scaler.enabled,
@@ -68,7 +69,8 @@ void TrainConfig::validate() const {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   require(epochs > 0, "epochs", number(epochs), "at least 1");
   require(max_steps >= 0, "max_steps", number(max_steps), "0 or more");
-  require(batch_size > 0, "batch_size", number(batch_size), "at least 1");
+  require(batch_size.is_auto() || batch_size > 0, "batch_size", batch_size.is_auto() ? 0 : number(batch_size),
+          "at least 1, or auto");
   require(accumulate_steps > 0, "accumulate_steps", number(accumulate_steps), "at least 1");
   // The others of grad_scaler are checked by GradScaler itself.
   require(grad_scaler.init_scale > 0, "grad_scaler.init_scale", grad_scaler.init_scale, "above 0");

@@ -21,6 +21,7 @@
 #include "lockstep/tensor/memory.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/prepare.h"
+#include "train/auto_batch.h"
 #include "train/configuration.h"
 #include "train/loss_meter.h"
 #include "train/loss_scale.h"
@@ -66,6 +67,7 @@ class Trainer::Impl {
   [[nodiscard]] MemoryUse memory();
   void set_up();
   void load_data();
+  void find_batch_size();
   void build();
   void load_scaler();
   [[nodiscard]] view::BannerInfo banner();
@@ -103,6 +105,7 @@ class Trainer::Impl {
   at::Tensor last_counts_;
   std::int64_t last_saved_ = -1;
   bool said_skipped_ = false;
+  bool found_batch_ = false;  // batch_size was auto
   bool evaluating_ = false;
   std::int64_t images_ = 0;  // trained on, over all replicas
 };
@@ -114,6 +117,7 @@ void Trainer::Impl::set_up() {
   keep_freed_memory();
   start_ = train::agree_on_start(job_, config_, options_, reporter_);
   run_ = start_.run;
+  train::require_measurable(config_, job_.device());
   at::set_num_threads(static_cast<int>(config_.threads));
   steps_.emplace(job_, task_, config_);
   load_data();
@@ -129,12 +133,23 @@ void Trainer::Impl::load_data() {
                      "go on with the same samples, or take only the weights: --init-from instead of --resume");
   }
   run_.samples = train_set_->size();
+  if (config_.batch_size.is_auto()) find_batch_size();
   steps_->load(train_set_);
   plan_ = train::make_plan(config_, steps_->batches_per_epoch(), config_.replicas);
   if (plan_.total_steps > 0) return;
   throw UsageError(fmt::format("{} samples make no full batch of {} on each of {} replicas", train_set_->size(),
-                               config_.batch_size, config_.replicas),
+                               config_.batch_size.value(), config_.replicas),
                    "a smaller batch_size, or drop_last=false");
+}
+
+/// From here on the settings hold the number: a run that goes on has to have it.
+void Trainer::Impl::find_batch_size() {
+  if (job_.is_main()) log::note("batch_size is auto: looking for the largest that fits into memory");
+  const auto make_net = [this] { return steps_->make_net(); };
+  config_.batch_size = train::find_batch_size(
+      {.job = job_, .task = task_, .config = config_, .dataset = train_set_, .make_net = make_net});
+  start_.settings = train::settings_text(options_.recipe, config_);
+  found_batch_ = true;
 }
 
 void Trainer::Impl::build() {
@@ -198,6 +213,7 @@ view::BannerInfo Trainer::Impl::banner() {
                         .model = task_.model_name(),
                         .parameters = parameter_count(steps_->model().module().net()),
                         .run_folder = reporter_ ? reporter_->folder().path().string() : ""};
+  if (found_batch_) info.batch_origin = "found by batch_size: auto";
   if (config_.replicas != job_.world_size()) {
     info.extra.emplace_back("replicas", fmt::format("{} on {}", config_.replicas,
                                                     train::counted(job_.world_size(), "process", "processes")));
@@ -206,6 +222,8 @@ view::BannerInfo Trainer::Impl::banner() {
     info.extra.emplace_back("optimizer", fmt::format("state sharded over {} (ZeRO-1)",
                                                      train::counted(job_.world_size(), "process", "processes")));
   }
+  const std::string blocking = train::launch_blocking_text(job_.device());
+  if (!blocking.empty()) info.extra.emplace_back("kernels", blocking);
   if (start_.checkpoint) {
     info.resumed_from = fmt::format("{}, step {}", start_.checkpoint->path().string(), text::thousands(run_.step));
   }
@@ -369,7 +387,7 @@ ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
   if (!loss_) when = "setting up";
   return train::out_of_memory_error({.when = when,
                                      .cause = error.what(),
-                                     .batch_size = config_.batch_size,
+                                     .batch_size = config_.batch_size.is_auto() ? 0 : config_.batch_size.value(),
                                      .accumulate_steps = config_.accumulate_steps,
                                      .use = memory_use(job_.device()),
                                      .largest = steps_ ? steps_->memory_holders() : std::vector<train::Holder>{}});

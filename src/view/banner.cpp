@@ -35,12 +35,13 @@ void add_devices(Lines& lines, const std::vector<BannerDevice>& devices) {
   }
 }
 
-/// "64 x 2 replicas = 128".
+/// "64 x 2 replicas = 128, found by batch_size: auto".
 std::string batch_text(const BannerInfo& info) {
   std::string text = fmt::format("{} x {} {}", text::thousands(info.batch_per_replica), info.replicas,
                                  info.replicas == 1 ? "replica" : "replicas");
   if (info.accumulate_steps > 1) text += fmt::format(" x {} accumulated", info.accumulate_steps);
-  return text + " = " + text::thousands(info.batch_per_replica * info.replicas * info.accumulate_steps);
+  text += " = " + text::thousands(info.batch_per_replica * info.replicas * info.accumulate_steps);
+  return info.batch_origin.empty() ? text : text + ", " + info.batch_origin;
 }
 
 std::string learning_rate_text(const BannerInfo& info) {

@@ -94,6 +94,11 @@ TEST(OutOfMemory, IsWhatTheAllocatorsThrowAndNothingElse) {
     EXPECT_TRUE(train::is_out_of_memory(error)) << error.what();
   }
   EXPECT_TRUE(train::is_out_of_memory(c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "CUDA out of memory")));
+  for (const char* text :
+       {"CUDA error: out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED"}) {
+    EXPECT_TRUE(train::is_out_of_memory(c10::Error({__func__, __FILE__, __LINE__}, text))) << text;
+  }
   EXPECT_FALSE(train::is_out_of_memory(c10::Error({__func__, __FILE__, __LINE__}, "sizes do not match")));
   EXPECT_FALSE(train::is_out_of_memory(std::runtime_error("can't allocate memory")));
 }
@@ -115,6 +120,11 @@ TEST(OutOfMemory, NamesTheFiveLargestTensorsLargestFirst) {
 TEST(OutOfMemory, ProposesNoSmallerBatchThanOneSample) {
   const ResourceError error = train::out_of_memory_error({.when = "step 1", .cause = "", .batch_size = 1});
   EXPECT_THAT(error.hint(), Not(HasSubstr("batch_size")));
+}
+
+TEST(OutOfMemory, NamesNoBatchWhereNoneIsKnown) {
+  const ResourceError error = train::out_of_memory_error({.when = "setting up", .cause = "wanted 3 GB"});
+  EXPECT_THAT(error.message(), HasSubstr("out of memory in setting up: wanted 3 GB"));
 }
 
 TEST(OutOfMemory, KnowsWeightsGradientsBuffersAndState) {

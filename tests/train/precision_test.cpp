@@ -76,5 +76,17 @@ TEST(Precision, TheSettingsAreReadAsTheyAreWrittenInYaml) {
   EXPECT_THROW(fields.bind(ConfigTree::from_text("tf32: maybe\n", "settings")), UsageError);
 }
 
+TEST(Precision, ThatEveryKernelIsWaitedForIsSaidOfAGpuOnly) {
+  ::unsetenv("CUDA_LAUNCH_BLOCKING");
+  EXPECT_EQ(train::launch_blocking_text(kCuda), "");
+  ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  EXPECT_EQ(train::launch_blocking_text(kCuda),
+            "CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel; for finding errors, slow");
+  EXPECT_EQ(train::launch_blocking_text(kCpu), "");
+  ::setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
+  EXPECT_EQ(train::launch_blocking_text(kCuda), "");
+  ::unsetenv("CUDA_LAUNCH_BLOCKING");
+}
+
 }  // namespace
 }  // namespace lockstep

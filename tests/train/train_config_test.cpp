@@ -44,6 +44,18 @@ TEST(TrainConfig, ValuesThatCannotBeAreNamed) {
   }
 }
 
+TEST(TrainConfig, TheBatchMayBeFoundOut) {
+  const TrainConfig config = with("batch_size=auto");
+  EXPECT_NO_THROW(config.validate());
+  EXPECT_TRUE(config.batch_size.is_auto());
+  try {
+    with("batch_size=lots");
+    ADD_FAILURE() << "lots was taken";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(error.message(), "--set: batch_size is 'lots', not a whole number or auto");
+  }
+}
+
 TEST(TrainConfig, AnUnknownPrecisionIsNoChoice) { EXPECT_THROW(with("amp=fp8"), UsageError); }
 
 }  // namespace

@@ -54,6 +54,12 @@ run folder          runs/captcha-20260101-000000
 )");
 }
 
+TEST(Banner, ABatchThatWasFoundSaysSo) {
+  BannerInfo info = captcha();
+  info.batch_origin = "found by batch_size: auto";
+  EXPECT_THAT(banner(info), HasSubstr("512 x 3 replicas = 1,536, found by batch_size: auto\n"));
+}
+
 TEST(Banner, CountsAccumulationAndSaysWhatIsUnusual) {
   BannerInfo info = captcha();
   info.devices.pop_back();

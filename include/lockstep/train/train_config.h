@@ -20,7 +20,7 @@ struct TrainConfig {
   bool exact = true;  ///< the same bits on any world size; false: sums in any order that is fast
   std::int64_t epochs = 10;
   std::int64_t max_steps = 0;         ///< optimizer steps; 0: no limit
-  std::int64_t batch_size = 64;       ///< samples per replica and step
+  AutoInt batch_size{64};             ///< samples per replica and step; auto: as many as the GPU's memory holds
   std::int64_t accumulate_steps = 1;  ///< batches whose gradients are added up before a step
   std::string amp = "none";           ///< none, bf16, fp16 (on CUDA)
   struct GradScaler {

@@ -44,7 +44,8 @@ struct TrainResult {
 /// Example: recipes/captcha; `lockstep::Trainer(job, task, config, {.recipe = "digits"}).fit();`
 class Trainer {
  public:
-  /// `config`: its `replicas` and `threads` become what they turn out to be. Lifetime: `task` and `config` outlive it.
+  /// `config`: its `replicas`, `threads` and a `batch_size` that is auto become what they turn out to be. Lifetime:
+  /// `task` and `config` outlive it.
   Trainer(Job job, Task& task, TrainConfig& config, TrainerOptions options);
   ~Trainer();
   Trainer(const Trainer&) = delete;

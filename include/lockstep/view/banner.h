@@ -22,6 +22,7 @@ struct BannerInfo {
   std::string backend;         ///< "shm"
   std::string backend_reason;  ///< "all ranks share this host's memory"
   std::int64_t batch_per_replica = 0;
+  std::string batch_origin;  ///< where that number is from: "found by batch_size: auto"; empty: the settings
   std::int64_t replicas = 1;
   std::int64_t accumulate_steps = 1;
   std::int64_t workers = 0;  ///< loader threads per replica
