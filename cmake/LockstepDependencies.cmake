@@ -4,6 +4,7 @@
 set(LOCKSTEP_DEPENDENCIES "" CACHE PATH "A gathered folder with the libraries that Lockstep uses")
 if(LOCKSTEP_DEPENDENCIES)
   list(PREPEND CMAKE_PREFIX_PATH ${LOCKSTEP_DEPENDENCIES}/usr)
+  include_directories(SYSTEM ${LOCKSTEP_DEPENDENCIES}/usr/include/${CMAKE_LIBRARY_ARCHITECTURE})
   set(gathered_libraries ${LOCKSTEP_DEPENDENCIES}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
   # What a gathered library needs itself lies beside it. DT_RPATH, which serves it too; DT_RUNPATH would not.
   list(APPEND CMAKE_BUILD_RPATH ${gathered_libraries})
