@@ -6,12 +6,10 @@
 #include <fmt/format.h>
 #include <torch/nn/functional/batchnorm.h>
 
+#include "nn/fused_norm_act.h"
 #include "nn/synced_batch_norm.h"
 
 namespace lockstep::nn::detail {
-namespace {
-
-/// Counts the batch; the weight of its statistics in the running ones. No momentum: a plain mean over all batches.
 double count_batch(const BatchNormCall& call) {
   const auto momentum = call.options.momentum();
   const bool tracks = call.training && call.options.track_running_stats() && call.num_batches_tracked.defined();
@@ -19,8 +17,6 @@ double count_batch(const BatchNormCall& call) {
   call.num_batches_tracked += 1;
   return momentum ? *momentum : 1.0 / call.num_batches_tracked.item<double>();
 }
-
-}  // namespace
 
 at::Tensor batch_norm(const at::Tensor& input, const BatchNormCall& call, const std::shared_ptr<StatisticsSync>& sync) {
   const double momentum = count_batch(call);

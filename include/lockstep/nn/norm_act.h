@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch norm, dropout, ReLU and 2x2 max pooling as one layer: on a processor these are bound by memory, and one layer
+// goes through it twice in forward and twice in backward, where five of them go ten times.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include <cstdint>
+#include <ostream>
+
+#include "lockstep/nn/batch_norm.h"
+
+namespace lockstep::nn {
+
+struct BatchNormReLUOptions {
+  double dropout = 0;  ///< probability of zero, between batch norm and ReLU; 0: none
+  bool pool = false;   ///< the maxima of 2x2 windows, stride 2
+};
+
+/// BatchNorm2d, then Dropout, ReLU, MaxPool2d(2) as options say; the state dict is that of BatchNorm2d.
+///
+/// Training on a CPU with channels-last float32 or bfloat16 and a multiple of 8 channels takes the fused passes;
+/// anything else (evaluation, synced statistics, CUDA) the separate layers of libtorch. Fused, a value is rounded to
+/// bfloat16 once, at the end. Dropout's numbers come from a generator of its own, seeded by libtorch's.
+///
+/// Shapes: [N, C, H, W] to the same, or to [N, C, H/2, W/2] rounded down.
+/// Cost:   fused, the input is read twice in forward and twice in backward, with a bit an element kept for dropout.
+/// Throws: as BatchNorm2d; UsageError for a second derivative.
+class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
+ public:
+  explicit BatchNormReLU2dImpl(const torch::nn::BatchNormOptions& norm, BatchNormReLUOptions then = {})
+      : BatchNormImpl(norm), then_(then) {}
+
+  /// Takes the place of `norm`, a BatchNorm2d of ours or of torch: the same parameters, buffers in the same memory, the
+  /// same synced statistics.
+  template <class Norm>
+  BatchNormReLU2dImpl(const Norm& norm, BatchNormReLUOptions then) : BatchNormReLU2dImpl(norm.options, then) {
+    if (norm.options.affine()) {
+      share_parameter("weight", weight, norm.weight);
+      share_parameter("bias", bias, norm.bias);
+    }
+    if (norm.options.track_running_stats()) {
+      share_buffer(running_mean, norm.running_mean);
+      share_buffer(running_var, norm.running_var);
+      share_buffer(num_batches_tracked, norm.num_batches_tracked);
+    }
+    train(norm.is_training());
+    if constexpr (requires { norm.statistics_sync(); }) set_statistics_sync(norm.statistics_sync());
+  }
+
+  at::Tensor forward(const at::Tensor& input);
+
+  [[nodiscard]] const BatchNormReLUOptions& then() const noexcept { return then_; }
+  void pretty_print(std::ostream& stream) const override;
+
+ private:
+  void share_parameter(const char* name, at::Tensor& mine, const at::Tensor& theirs);
+  static void share_buffer(at::Tensor& mine, const at::Tensor& theirs);
+
+  BatchNormReLUOptions then_;
+};
+TORCH_MODULE(BatchNormReLU2d);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch norm + (dropout) + ReLU + (2x2 max pooling) as one node of autograd.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/nn/batch_norm.h"
+
+namespace lockstep::nn::detail {
+
+struct NormAct {
+  double dropout = 0;  ///< probability of zero
+  bool pool = false;
+};
+
+/// Whether fused_norm_act() takes this input. Shapes: input [N, C, H, W].
+[[nodiscard]] bool can_fuse_norm_act(const at::Tensor& input, const BatchNormCall& call, const NormAct& what);
+
+/// Training with the statistics of the batch. `momentum`: the batch's weight in the running statistics.
+[[nodiscard]] at::Tensor fused_norm_act(const at::Tensor& input, const BatchNormCall& call, double momentum,
+                                        const NormAct& what);
+
+/// Counts the batch; the weight of its statistics in the running ones. No momentum: a plain mean over all batches.
+double count_batch(const BatchNormCall& call);
+
+}  // namespace lockstep::nn::detail

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/norm_act_kernel.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes before highway.h: Highway asks for it.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "nn/norm_act_kernel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::nn {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// At most 16 lanes, so that a vector's dropout bits are within 32. All channel counts are multiples of 8.
+using D = hn::CappedTag<float, 16>;
+using D8 = hn::CappedTag<float, 8>;
+template <class Tag>
+using V = hn::Vec<Tag>;
+template <class Tag>
+using M = hn::Mask<Tag>;
+
+// A tile of pixels whose channels are summed in registers: its memory stays in the first cache.
+constexpr std::int64_t kTile = 32;
+
+template <class Tag>
+HWY_INLINE V<Tag> load(Tag d, const float* at) {
+  return hn::LoadU(d, at);
+}
+template <class Tag>
+HWY_INLINE V<Tag> load([[maybe_unused]] Tag d, const std::uint16_t* at) {
+  constexpr hn::Rebind<std::uint16_t, Tag> d16;
+  constexpr hn::RebindToUnsigned<Tag> d32;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, at))));
+}
+
+template <class Tag>
+HWY_INLINE void store(V<Tag> v, Tag d, float* at) {
+  hn::StoreU(v, d, at);
+}
+/// Rounds to nearest, ties to even; what is no number stays none.
+template <class Tag>
+HWY_INLINE void store(V<Tag> v, [[maybe_unused]] Tag d, std::uint16_t* at) {
+  const hn::Rebind<std::uint16_t, Tag> d16;
+  const hn::RebindToUnsigned<Tag> d32;
+  const auto bits = hn::BitCast(d32, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(d32, 0x7FFF)), odd));
+  const auto whole = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), hn::Set(d32, 0x7FC0), rounded);
+  // As signed, which every instruction set narrows: the upper half is empty, and saturation to unsigned keeps the
+  // lower.
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<Tag>(), whole)), d16, at);
+}
+
+/// Which of the elements from `index` on dropout keeps.
+template <class Tag>
+HWY_INLINE M<Tag> kept(Tag d, const std::uint8_t* bits, std::int64_t index) {
+  std::uint32_t word;
+  std::memcpy(&word, bits + index / 8, sizeof(word));
+  const hn::RebindToUnsigned<Tag> d32;
+  const auto lane = hn::Shl(hn::Set(d32, 1), hn::Iota(d32, 0));
+  const auto mine = hn::And(hn::Set(d32, word >> (index % 8)), lane);
+  return hn::RebindMask(d, hn::Ne(mine, hn::Zero(d32)));
+}
+
+/// y before ReLU, without dropout's scale: only its sign and, in a window, its order matter to backward.
+template <bool kDropout, class Tag, class T>
+struct Element {
+  Tag d;
+  const T* x;
+  const std::uint8_t* bits;
+
+  HWY_INLINE V<Tag> operator()(std::int64_t index, V<Tag> a, V<Tag> b) const {
+    const auto y = hn::MulAdd(a, load(d, x + index), b);
+    if constexpr (kDropout) return hn::IfThenElseZero(kept(d, bits, index), y);
+    return y;
+  }
+};
+
+/// ReLU that lets through what is no number: statistics that are none must not become zeros.
+template <class Tag>
+HWY_INLINE V<Tag> relu(Tag d, V<Tag> y) {
+  return hn::IfThenZeroElse(hn::Le(y, hn::Zero(d)), y);
+}
+
+/// Calls f(d, channel) for every vector of channels.
+template <class F>
+HWY_INLINE void for_channels(std::int64_t channels, F f) {
+  const D d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t c = 0;
+  for (; c + lanes <= channels; c += lanes) f(d, c);
+  const D8 rest;
+  for (; c < channels; c += static_cast<std::int64_t>(hn::Lanes(rest))) f(rest, c);
+}
+
+template <class Tag>
+HWY_INLINE void add_to(V<Tag> v, Tag d, float* at) {
+  hn::StoreU(hn::Add(hn::LoadU(d, at), v), d, at);
+}
+
+template <class T>
+void statistics(const T* x, const NormActShape& shape, const float* shift, float* sums) {
+  const std::int64_t channels = shape.channels;
+  const std::int64_t pixels = shape.height * shape.width;
+  std::fill(sums, sums + 2 * channels, 0.0F);
+  for (std::int64_t begin = 0; begin < pixels; begin += kTile) {
+    const std::int64_t end = std::min(begin + kTile, pixels);
+    for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+      const auto by = hn::LoadU(d, shift + c);
+      auto sum = hn::Zero(d);
+      auto squares = hn::Zero(d);
+      for (std::int64_t p = begin; p < end; ++p) {
+        const auto v = hn::Sub(load(d, x + p * channels + c), by);
+        sum = hn::Add(sum, v);
+        squares = hn::MulAdd(v, v, squares);
+      }
+      add_to(sum, d, sums + c);
+      add_to(squares, d, sums + channels + c);
+    });
+  }
+}
+
+/// One image in one element type: where its memory is.
+template <class T>
+struct Image {
+  const T* x;
+  const std::uint8_t* bits;  ///< of this image
+  NormActShape shape;
+  NormActChannels by;
+  float scale;
+
+  [[nodiscard]] std::int64_t row() const { return shape.width * shape.channels; }
+};
+
+template <class T>
+Image<T> image_of(const NormActForward& pass, const void* x, std::int64_t index) {
+  const std::uint8_t* bits = pass.dropout.kept;
+  return {.x = static_cast<const T*>(x),
+          .bits = bits == nullptr ? nullptr : bits + index * pass.shape.in_image() / 8,
+          .shape = pass.shape,
+          .by = pass.channels,
+          .scale = pass.dropout.scale};
+}
+
+template <bool kDropout, class T>
+void forward_plain(const Image<T>& image, T* out) {
+  const std::int64_t channels = image.shape.channels;
+  const std::int64_t pixels = image.shape.height * image.shape.width;
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+      const Element<kDropout, decltype(d), T> y{d, image.x, image.bits};
+      const std::int64_t at = p * channels + c;
+      auto z = relu(d, y(at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c)));
+      if constexpr (kDropout) z = hn::Mul(z, hn::Set(d, image.scale));
+      store(z, d, out + at);
+    });
+  }
+}
+
+template <bool kDropout, class T>
+void forward_pool(const Image<T>& image, T* out) {
+  const std::int64_t channels = image.shape.channels;
+  const std::int64_t row = image.row();
+  for (std::int64_t oy = 0; oy < image.shape.out_height(); ++oy) {
+    for (std::int64_t ox = 0; ox < image.shape.out_width(); ++ox) {
+      const std::int64_t window = 2 * oy * row + 2 * ox * channels;
+      for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+        const Element<kDropout, decltype(d), T> y{d, image.x, image.bits};
+        const auto a = hn::LoadU(d, image.by.a + c);
+        const auto b = hn::LoadU(d, image.by.b + c);
+        const std::int64_t at = window + c;
+        const auto upper = hn::Max(y(at, a, b), y(at + channels, a, b));
+        const auto lower = hn::Max(y(at + row, a, b), y(at + row + channels, a, b));
+        auto z = relu(d, hn::Max(upper, lower));
+        if constexpr (kDropout) z = hn::Mul(z, hn::Set(d, image.scale));
+        store(z, d, out + (oy * image.shape.out_width() + ox) * channels + c);
+      });
+    }
+  }
+}
+
+/// The four elements of a window: x, and whether the gradient is theirs.
+template <class Tag>
+struct Window {
+  V<Tag> x[4];
+  M<Tag> mine[4];  ///< at most one of them, and none where the largest is not above 0
+};
+
+template <bool kDropout, class Tag, class T>
+HWY_INLINE Window<Tag> window_at(Tag d, const Image<T>& image, std::int64_t at, V<Tag> a, V<Tag> b) {
+  const std::int64_t places[4] = {at, at + image.shape.channels, at + image.row(),
+                                  at + image.row() + image.shape.channels};
+  Window<Tag> window;
+  V<Tag> y[4];
+  for (int i = 0; i < 4; ++i) {
+    window.x[i] = load(d, image.x + places[i]);
+    y[i] = hn::MulAdd(a, window.x[i], b);
+    if constexpr (kDropout) y[i] = hn::IfThenElseZero(kept(d, image.bits, places[i]), y[i]);
+  }
+  const auto largest = hn::Max(hn::Max(y[0], y[1]), hn::Max(y[2], y[3]));
+  auto open = hn::Gt(largest, hn::Zero(d));
+  for (int i = 0; i < 4; ++i) {
+    window.mine[i] = hn::And(open, hn::Eq(y[i], largest));
+    open = hn::AndNot(window.mine[i], open);
+  }
+  return window;
+}
+
+template <bool kDropout, class T>
+void sums_plain(const Image<T>& image, const T* grad, const float* mean, float* sums) {
+  const std::int64_t channels = image.shape.channels;
+  const std::int64_t pixels = image.shape.height * image.shape.width;
+  for (std::int64_t begin = 0; begin < pixels; begin += kTile) {
+    const std::int64_t end = std::min(begin + kTile, pixels);
+    for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+      const Element<kDropout, decltype(d), T> y{d, image.x, image.bits};
+      const auto a = hn::LoadU(d, image.by.a + c);
+      const auto b = hn::LoadU(d, image.by.b + c);
+      const auto middle = hn::LoadU(d, mean + c);
+      auto plain = hn::Zero(d);
+      auto times_x = hn::Zero(d);
+      for (std::int64_t p = begin; p < end; ++p) {
+        const std::int64_t at = p * channels + c;
+        const auto g = hn::IfThenElseZero(hn::Gt(y(at, a, b), hn::Zero(d)), load(d, grad + at));
+        plain = hn::Add(plain, g);
+        times_x = hn::MulAdd(g, hn::Sub(load(d, image.x + at), middle), times_x);
+      }
+      add_to(plain, d, sums + c);
+      add_to(times_x, d, sums + channels + c);
+    });
+  }
+}
+
+template <bool kDropout, class T>
+void sums_pool(const Image<T>& image, const T* grad, const float* mean, float* sums) {
+  const std::int64_t channels = image.shape.channels;
+  const std::int64_t width = image.shape.out_width();
+  for (std::int64_t oy = 0; oy < image.shape.out_height(); ++oy) {
+    for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+      const auto a = hn::LoadU(d, image.by.a + c);
+      const auto b = hn::LoadU(d, image.by.b + c);
+      const auto middle = hn::LoadU(d, mean + c);
+      auto plain = hn::Zero(d);
+      auto times_x = hn::Zero(d);
+      for (std::int64_t ox = 0; ox < width; ++ox) {
+        const auto window = window_at<kDropout>(d, image, 2 * oy * image.row() + 2 * ox * channels + c, a, b);
+        const auto g = load(d, grad + (oy * width + ox) * channels + c);
+        for (int i = 0; i < 4; ++i) {
+          const auto mine = hn::IfThenElseZero(window.mine[i], g);
+          plain = hn::Add(plain, mine);
+          times_x = hn::MulAdd(mine, hn::Sub(window.x[i], middle), times_x);
+        }
+      }
+      add_to(plain, d, sums + c);
+      add_to(times_x, d, sums + channels + c);
+    });
+  }
+}
+
+template <bool kDropout, class T>
+void backward_plain(const Image<T>& image, const T* grad, const NormActGradient& by, T* out) {
+  const std::int64_t channels = image.shape.channels;
+  const std::int64_t pixels = image.shape.height * image.shape.width;
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+      const Element<kDropout, decltype(d), T> y{d, image.x, image.bits};
+      const std::int64_t at = p * channels + c;
+      const auto open = hn::Gt(y(at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c)), hn::Zero(d));
+      const auto g = hn::IfThenElseZero(open, load(d, grad + at));
+      const auto straight = hn::MulAdd(hn::LoadU(d, by.dp + c), load(d, image.x + at), hn::LoadU(d, by.dq + c));
+      store(hn::MulAdd(hn::LoadU(d, by.da + c), g, straight), d, out + at);
+    });
+  }
+}
+
+/// An element that no window has: only the statistics reach it.
+template <class T>
+void backward_outside(const Image<T>& image, std::int64_t begin, std::int64_t end, const NormActGradient& by, T* out) {
+  const std::int64_t channels = image.shape.channels;
+  for (std::int64_t pixel = begin; pixel < end; pixel += channels) {
+    for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+      const std::int64_t at = pixel + c;
+      store(hn::MulAdd(hn::LoadU(d, by.dp + c), load(d, image.x + at), hn::LoadU(d, by.dq + c)), d, out + at);
+    });
+  }
+}
+
+template <bool kDropout, class T>
+void backward_pool(const Image<T>& image, const T* grad, const NormActGradient& by, T* out) {
+  const std::int64_t channels = image.shape.channels;
+  const std::int64_t row = image.row();
+  const std::int64_t width = image.shape.out_width();
+  for (std::int64_t oy = 0; oy < image.shape.out_height(); ++oy) {
+    for (std::int64_t ox = 0; ox < width; ++ox) {
+      for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+        const std::int64_t at = 2 * oy * row + 2 * ox * channels + c;
+        const std::int64_t places[4] = {at, at + channels, at + row, at + row + channels};
+        const auto window =
+            window_at<kDropout>(d, image, at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c));
+        const auto g = hn::Mul(hn::LoadU(d, by.da + c), load(d, grad + (oy * width + ox) * channels + c));
+        const auto p = hn::LoadU(d, by.dp + c);
+        const auto q = hn::LoadU(d, by.dq + c);
+        for (int i = 0; i < 4; ++i) {
+          store(hn::Add(hn::MulAdd(p, window.x[i], q), hn::IfThenElseZero(window.mine[i], g)), d, out + places[i]);
+        }
+      });
+    }
+    for (std::int64_t y = 2 * oy; y < 2 * oy + 2; ++y) {
+      backward_outside(image, y * row + 2 * width * channels, (y + 1) * row, by, out);
+    }
+  }
+  backward_outside(image, 2 * image.shape.out_height() * row, image.shape.height * row, by, out);
+}
+
+template <class T>
+void run_forward(const NormActForward& pass, const void* x, std::int64_t index, void* out) {
+  const Image<T> image = image_of<T>(pass, x, index);
+  auto* to = static_cast<T*>(out);
+  if (pass.shape.pool) {
+    image.bits == nullptr ? forward_pool<false>(image, to) : forward_pool<true>(image, to);
+  } else {
+    image.bits == nullptr ? forward_plain<false>(image, to) : forward_plain<true>(image, to);
+  }
+}
+
+template <class T>
+void run_sums(const NormActForward& pass, const Image<T>& image, const void* grad, const float* mean, float* sums) {
+  std::fill(sums, sums + 2 * pass.shape.channels, 0.0F);
+  const auto* of = static_cast<const T*>(grad);
+  if (pass.shape.pool) {
+    image.bits == nullptr ? sums_pool<false>(image, of, mean, sums) : sums_pool<true>(image, of, mean, sums);
+  } else {
+    image.bits == nullptr ? sums_plain<false>(image, of, mean, sums) : sums_plain<true>(image, of, mean, sums);
+  }
+}
+
+template <class T>
+void run_backward(const NormActForward& pass, const Image<T>& image, const void* grad, const NormActGradient& by,
+                  void* out) {
+  const auto* of = static_cast<const T*>(grad);
+  auto* to = static_cast<T*>(out);
+  if (pass.shape.pool) {
+    image.bits == nullptr ? backward_pool<false>(image, of, by, to) : backward_pool<true>(image, of, by, to);
+  } else {
+    image.bits == nullptr ? backward_plain<false>(image, of, by, to) : backward_plain<true>(image, of, by, to);
+  }
+}
+
+void statistics_of(NormActType type, const void* image, const NormActShape& shape, const float* shift, float* sums) {
+  if (type == NormActType::kFloat) return statistics(static_cast<const float*>(image), shape, shift, sums);
+  statistics(static_cast<const std::uint16_t*>(image), shape, shift, sums);
+}
+
+void forward_of(const NormActForward& pass, const void* image, std::int64_t index, void* out) {
+  if (pass.type == NormActType::kFloat) return run_forward<float>(pass, image, index, out);
+  run_forward<std::uint16_t>(pass, image, index, out);
+}
+
+void sums_of(const NormActForward& pass, const void* x, std::int64_t index, const void* grad, const float* mean,
+             float* sums) {
+  if (pass.type == NormActType::kFloat) return run_sums(pass, image_of<float>(pass, x, index), grad, mean, sums);
+  run_sums(pass, image_of<std::uint16_t>(pass, x, index), grad, mean, sums);
+}
+
+void backward_of(const NormActForward& pass, const void* x, std::int64_t index, const void* grad,
+                 const NormActGradient& by, void* out) {
+  if (pass.type == NormActType::kFloat) return run_backward(pass, image_of<float>(pass, x, index), grad, by, out);
+  run_backward(pass, image_of<std::uint16_t>(pass, x, index), grad, by, out);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::nn
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::nn {
+
+HWY_EXPORT(statistics_of);
+HWY_EXPORT(forward_of);
+HWY_EXPORT(sums_of);
+HWY_EXPORT(backward_of);
+
+void norm_act_statistics(NormActType type, const void* image, const NormActShape& shape, const float* shift,
+                         float* sums_2C) {
+  HWY_DYNAMIC_DISPATCH(statistics_of)(type, image, shape, shift, sums_2C);
+}
+
+void norm_act_forward(const NormActForward& pass, const void* image, std::int64_t image_index, void* out) {
+  HWY_DYNAMIC_DISPATCH(forward_of)(pass, image, image_index, out);
+}
+
+void norm_act_backward_sums(const NormActForward& pass, const void* image, std::int64_t image_index, const void* grad,
+                            const float* mean, float* sums_2C) {
+  HWY_DYNAMIC_DISPATCH(sums_of)(pass, image, image_index, grad, mean, sums_2C);
+}
+
+void norm_act_backward(const NormActForward& pass, const void* image, std::int64_t image_index, const void* grad,
+                       const NormActGradient& by, void* grad_in) {
+  HWY_DYNAMIC_DISPATCH(backward_of)(pass, image, image_index, grad, by, grad_in);
+}
+
+}  // namespace lockstep::nn
+#endif

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes of batch norm + (dropout) + ReLU + (2x2 max pooling) over channels-last memory. Free of libtorch.
+//
+// With x the input, y = a x + b by channel, k the kept elements of dropout times its scale, z = max(0, k y), and p the
+// largest z of each 2x2 window: forward reads x twice (statistics, then z or p) and stores z or p. Nothing else is
+// kept: backward computes z anew from x. It reads x and the gradient twice (sums, then the input's gradient).
+//
+// Sums are made in a fixed order: within an image in float32, over images by the caller in double.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::nn {
+
+/// What all passes work on. Images are dense [height, width, channels].
+struct NormActShape {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t channels = 0;  ///< a multiple of 8
+  bool pool = false;          ///< 2x2 windows, stride 2; an odd last row or column has no window
+
+  [[nodiscard]] std::int64_t out_height() const { return pool ? height / 2 : height; }
+  [[nodiscard]] std::int64_t out_width() const { return pool ? width / 2 : width; }
+  [[nodiscard]] std::int64_t in_image() const { return height * width * channels; }
+  [[nodiscard]] std::int64_t out_image() const { return out_height() * out_width() * channels; }
+};
+
+/// By channel, float32.
+struct NormActChannels {
+  const float* a = nullptr;
+  const float* b = nullptr;
+};
+
+/// Dropout: a bit for each input element in memory order, set where it is kept. No bits: no dropout.
+struct NormActDropout {
+  const std::uint8_t* kept = nullptr;  ///< with at least 4 readable bytes after the last one
+  float scale = 1;
+};
+
+/// Element types: float32, or bfloat16 as its 16 bits.
+enum class NormActType { kFloat, kBFloat16 };
+
+/// Sums over one image of (x - shift) and of its square, by channel.
+void norm_act_statistics(NormActType type, const void* image, const NormActShape& shape, const float* shift,
+                         float* sums_2C);
+
+/// One image's z or p into `out`.
+struct NormActForward {
+  NormActType type;
+  NormActShape shape;
+  NormActChannels channels;
+  NormActDropout dropout;
+};
+void norm_act_forward(const NormActForward& pass, const void* image, std::int64_t image_index, void* out);
+
+/// With g the gradient where it reaches y (its window's first largest, kept and above 0; not yet scaled by dropout):
+/// sums over one image of g and of g (x - mean), by channel.
+void norm_act_backward_sums(const NormActForward& pass, const void* image, std::int64_t image_index, const void* grad,
+                            const float* mean, float* sums_2C);
+
+/// One image's dx = da g + dp x + dq, by channel.
+struct NormActGradient {
+  const float* da = nullptr;
+  const float* dp = nullptr;
+  const float* dq = nullptr;
+};
+void norm_act_backward(const NormActForward& pass, const void* image, std::int64_t image_index, const void* grad,
+                       const NormActGradient& by, void* grad_in);
+
+}  // namespace lockstep::nn
