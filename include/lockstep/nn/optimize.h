@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// optimize(): puts fused layers in the place of chains of separate ones.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <torch/nn/module.h>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::nn {
+
+/// What optimize() did: names of layers, and what stands or would stand there.
+struct Optimized {
+  struct Chain {
+    std::string name;  ///< of the chain's first layer: "features.1"
+    std::string what;  ///< "BatchNorm2d + ReLU + MaxPool2d"; of a chain that was left, with the reason
+  };
+  std::vector<Chain> fused;
+  std::vector<Chain> left;
+};
+
+/// Replaces every BatchNorm2d (ours or torch's) + [Dropout] + ReLU + [MaxPool2d of 2x2, stride 2] inside a
+/// torch::nn::Sequential, at any depth, by a BatchNormReLU2d in the first one's place and nothing in the others'.
+/// Names, parameters and state dict stay as they are. Chains outside of a Sequential are left: a module's own forward()
+/// holds its layers by their types.
+///
+/// Call it before an optimizer or a DistributedDataParallel takes the parameters' names, though they would find the
+/// same. Example: const nn::Optimized done = nn::optimize(*net);
+Optimized optimize(torch::nn::Module& model);
+
+}  // namespace lockstep::nn
