@@ -37,7 +37,7 @@ Job alone() {
   return init(1, &program);
 }
 
-/// Memory for `limit` samples; less by `later` from the second training forward of each network on.
+/// Memory for `limit` samples in training; for half as many from a forward of each network on, where that is asked for.
 class LimitedTask final : public Task {
  public:
   explicit LimitedTask(std::int64_t limit, std::int64_t size = 67) : noisy_(size), limit_(limit) {}
@@ -314,14 +314,20 @@ RANKS_TEST(AutoBatch, ARankWithoutRoomForOneSampleEndsAll, 2) {
   job.barrier();  // the group is none the worse
 }
 
-RANKS_TEST(AutoBatch, RanksTrainWithWhatTheyFound, 2) {
+RANKS_TEST(AutoBatch, RanksTrainAndGoOnWithWhatTheyFound, 2) {
   const TempDir folder;
-  const MeasureAnyDevice measure;
-  TrainConfig config = auto_config();
-  config.sync_batchnorm = true;
+  TrainConfig first = auto_config();
+  first.sync_batchnorm = true;
+  TrainConfig again = first;
+  first.max_steps = again.max_steps = 4;
   LimitedTask task(job.rank() == 0 ? 6 : 5);
-  Trainer(job, task, config, {.recipe = "noisy", .run_dir = folder / "run"}).fit();
-  EXPECT_EQ(config.batch_size, 5);
+  {
+    const MeasureAnyDevice measure;
+    Trainer(job, task, first, {.recipe = "noisy", .run_dir = folder / "run"}).fit();
+  }
+  EXPECT_EQ(first.batch_size, 5);
+  Trainer(job, task, again, {.recipe = "noisy", .run_dir = folder / "run", .resume = "auto"}).fit();
+  EXPECT_EQ(again.batch_size, 5);
 }
 
 }  // namespace
