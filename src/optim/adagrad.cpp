@@ -55,11 +55,11 @@ class AdagradRule : public Rule {
 
 }  // namespace
 
-Setup setup_of(const AdagradOptions& options) { return make_setup<AdagradRule>(options); }
+Setup setup_of(AdagradOptions options) { return make_setup<AdagradRule>(std::move(options)); }
 
 }  // namespace optim
 
 Adagrad::Adagrad(NamedTensors parameters, AdagradOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(std::move(options))) {}
 
 }  // namespace lockstep

@@ -98,15 +98,15 @@ void AdamRule::update_fused(const TensorLists& lists, const StepValues& now) con
       {.betas = options_.betas, .eps = options_.eps, .amsgrad = options_.amsgrad, .decoupled = options_.decoupled});
 }
 
-Setup setup_of(const AdamWOptions& options) { return make_setup<AdamWOptionsRule>(options); }
-Setup setup_of(const AdamOptions& options) { return make_setup<AdamOptionsRule>(options); }
+Setup setup_of(AdamWOptions options) { return make_setup<AdamWOptionsRule>(std::move(options)); }
+Setup setup_of(AdamOptions options) { return make_setup<AdamOptionsRule>(std::move(options)); }
 
 }  // namespace optim
 
 AdamW::AdamW(NamedTensors parameters, AdamWOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(std::move(options))) {}
 
 Adam::Adam(NamedTensors parameters, AdamOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(std::move(options))) {}
 
 }  // namespace lockstep

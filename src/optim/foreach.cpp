@@ -100,7 +100,7 @@ FusedOn fused_sgd() { return {.cpu = true, .cuda = true}; }
 void run_fused_sgd(const TensorLists& lists, const StepValues& now, const FusedSgd& sgd) {
   const Tensors buffers = lists.state.empty() ? Tensors() : lists.state[0];
   at::_fused_sgd_(lists.parameters, lists.grads, buffers, now.weight_decay, sgd.momentum, now.lr, sgd.dampening,
-                  sgd.nesterov, /*maximize=*/false, /*is_first_step=*/now.step == 1);
+                  sgd.nesterov, /*maximize=*/false, /*is_first_step=*/now.step == 1 && !buffers.empty());
 }
 #else
 FusedOn fused_sgd() { return {}; }

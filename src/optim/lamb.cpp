@@ -62,11 +62,11 @@ class LambRule : public Rule {
 
 }  // namespace
 
-Setup setup_of(const LAMBOptions& options) { return make_setup<LambRule>(options); }
+Setup setup_of(LAMBOptions options) { return make_setup<LambRule>(std::move(options)); }
 
 }  // namespace optim
 
 LAMB::LAMB(NamedTensors parameters, LAMBOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(std::move(options))) {}
 
 }  // namespace lockstep

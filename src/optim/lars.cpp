@@ -55,11 +55,11 @@ class LarsRule : public Rule {
 
 }  // namespace
 
-Setup setup_of(const LARSOptions& options) { return make_setup<LarsRule>(options); }
+Setup setup_of(LARSOptions options) { return make_setup<LarsRule>(std::move(options)); }
 
 }  // namespace optim
 
 LARS::LARS(NamedTensors parameters, LARSOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(std::move(options))) {}
 
 }  // namespace lockstep

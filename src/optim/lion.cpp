@@ -43,11 +43,11 @@ class LionRule : public Rule {
 
 }  // namespace
 
-Setup setup_of(const LionOptions& options) { return make_setup<LionRule>(options); }
+Setup setup_of(LionOptions options) { return make_setup<LionRule>(std::move(options)); }
 
 }  // namespace optim
 
 Lion::Lion(NamedTensors parameters, LionOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(std::move(options))) {}
 
 }  // namespace lockstep

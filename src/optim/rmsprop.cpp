@@ -69,11 +69,11 @@ class RmspropRule : public Rule {
 
 }  // namespace
 
-Setup setup_of(const RMSpropOptions& options) { return make_setup<RmspropRule>(options); }
+Setup setup_of(RMSpropOptions options) { return make_setup<RmspropRule>(std::move(options)); }
 
 }  // namespace optim
 
 RMSprop::RMSprop(NamedTensors parameters, RMSpropOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(std::move(options))) {}
 
 }  // namespace lockstep

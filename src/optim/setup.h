@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "optim/rule.h"
 
@@ -40,9 +42,9 @@ template <class Options>
 
 /// `OneRule` is made from options and checks them; OneRule::kName names the optimizer.
 template <class OneRule, class Options>
-[[nodiscard]] Setup make_setup(const Options& options) {
+[[nodiscard]] Setup make_setup(Options options) {
   const char* name = OneRule::kName;
-  Setup setup{.optimizer = name, .no_decay = options.no_decay};
+  Setup setup{.optimizer = name};
   const auto add = [&](const std::string& pattern, const Options& own, bool has_own_lr) {
     require_not_negative({name, "lr", own.lr});
     require_not_negative({name, "weight_decay", own.weight_decay});
@@ -56,6 +58,7 @@ template <class OneRule, class Options>
   for (const ParameterGroup& group : options.groups) {
     add(group.pattern, with_group(options, group, name), group.lr.has_value());
   }
+  setup.no_decay = std::move(options.no_decay);
   check_groups(setup);
   return setup;
 }

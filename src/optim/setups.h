@@ -18,13 +18,13 @@ struct LionOptions;
 namespace lockstep::optim {
 
 /// Throws: UsageError for an option out of range.
-[[nodiscard]] Setup setup_of(const AdamWOptions& options);
-[[nodiscard]] Setup setup_of(const AdamOptions& options);
-[[nodiscard]] Setup setup_of(const SGDOptions& options);
-[[nodiscard]] Setup setup_of(const RMSpropOptions& options);
-[[nodiscard]] Setup setup_of(const AdagradOptions& options);
-[[nodiscard]] Setup setup_of(const LAMBOptions& options);
-[[nodiscard]] Setup setup_of(const LARSOptions& options);
-[[nodiscard]] Setup setup_of(const LionOptions& options);
+[[nodiscard]] Setup setup_of(AdamWOptions options);
+[[nodiscard]] Setup setup_of(AdamOptions options);
+[[nodiscard]] Setup setup_of(SGDOptions options);
+[[nodiscard]] Setup setup_of(RMSpropOptions options);
+[[nodiscard]] Setup setup_of(AdagradOptions options);
+[[nodiscard]] Setup setup_of(LAMBOptions options);
+[[nodiscard]] Setup setup_of(LARSOptions options);
+[[nodiscard]] Setup setup_of(LionOptions options);
 
 }  // namespace lockstep::optim

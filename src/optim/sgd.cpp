@@ -65,11 +65,11 @@ class SgdRule : public Rule {
 
 }  // namespace
 
-Setup setup_of(const SGDOptions& options) { return make_setup<SgdRule>(options); }
+Setup setup_of(SGDOptions options) { return make_setup<SgdRule>(std::move(options)); }
 
 }  // namespace optim
 
 SGD::SGD(NamedTensors parameters, SGDOptions options)
-    : FlatOptimizer(std::move(parameters), optim::setup_of(options)) {}
+    : FlatOptimizer(std::move(parameters), optim::setup_of(std::move(options))) {}
 
 }  // namespace lockstep

@@ -109,21 +109,32 @@ struct AdagradUpdate {
 
 void adagrad(const Memory& memory, const AdagradStep& step) { for_elements(memory, AdagradUpdate{step}); }
 
-// A float's square is exact in double. 16 lanes whatever the vectors' width, so that it changes no bits.
+// A float's square is exact in double. 16 lanes whatever the vectors' width, so that it changes no bits: two vectors of
+// them at a time, whose sums stay in registers. Callers pass blocks that stay in the cache.
 double squares(const float* values, std::int64_t count) {
   constexpr std::int64_t kLanes = 16;
-  const hn::CappedTag<double, kLanes> wide;
+  const hn::CappedTag<double, kLanes / 2> wide;
   const hn::Rebind<float, decltype(wide)> narrow;
-  const auto step = static_cast<std::int64_t>(hn::Lanes(wide));
-  HWY_ALIGN double lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; lane += step) {
-      const auto value = hn::PromoteTo(wide, hn::LoadU(narrow, values + i + lane));
-      hn::StoreU(hn::Add(hn::LoadU(wide, lanes + lane), hn::Mul(value, value)), wide, lanes + lane);
+  const auto width = static_cast<std::int64_t>(hn::Lanes(wide));
+  const std::int64_t whole = count / kLanes * kLanes;
+  HWY_ALIGN double lanes[kLanes];
+  const auto square = [&](std::int64_t i) {
+    const auto value = hn::PromoteTo(wide, hn::LoadU(narrow, values + i));
+    return hn::Mul(value, value);
+  };
+  for (std::int64_t lane = 0; lane < kLanes; lane += 2 * width) {
+    auto first = hn::Zero(wide);
+    auto second = hn::Zero(wide);
+    for (std::int64_t i = lane; i < whole; i += kLanes) {
+      first = hn::Add(first, square(i));
+      second = hn::Add(second, square(i + width));
     }
+    hn::StoreU(first, wide, lanes + lane);
+    hn::StoreU(second, wide, lanes + lane + width);
   }
-  for (; i < count; ++i) lanes[i % kLanes] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  for (std::int64_t i = whole; i < count; ++i) {
+    lanes[i - whole] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  }
   double sum = 0;
   for (const double lane : lanes) sum += lane;
   return sum;
