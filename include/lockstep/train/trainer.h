@@ -57,7 +57,8 @@ class Trainer {
   /// Blocks: until training ends.
   /// Throws: UsageError (settings, a run folder in use, other settings than those of the checkpoint to resume),
   /// DataError
-  ///         (samples, a checkpoint that does not verify, a loss that is not finite), IoError, PeerError, TimeoutError.
+  ///         (samples, a checkpoint that does not verify, a loss that is not finite), ResourceError (memory), IoError,
+  ///         PeerError, TimeoutError.
   TrainResult fit();
 
  private:
