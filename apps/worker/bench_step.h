@@ -13,7 +13,9 @@ struct StepBench {
   std::int64_t batch = 64;   ///< images per replica
   int replicas = 0;          ///< 0: one per rank
   bool exact = true;         ///< the same bits on any number of ranks
-  std::string amp = "none";  ///< none, bf16 (then channels last too)
+  std::string amp = "none";  ///< none, bf16
+  bool channels_last = true;
+  bool fused_layers = true;  ///< lockstep::nn::optimize()
   std::string model = "conv7";
   bool zero = false;        ///< each rank updates its part of the parameters (ZeRO-1)
   bool cuda_graph = false;  ///< forward and backward recorded and replayed

@@ -155,6 +155,8 @@ int step_captcha(const Arguments& arguments) {
       ->check(CLI::PositiveNumber);
   app.add_flag("!--inexact", bench.exact, "sums in any order that is fast, not in the one that no world size changes");
   app.add_option("--amp", bench.amp, "none or bf16 (default: none)")->check(CLI::IsMember({"none", "bf16"}));
+  app.add_flag("!--no-channels-last", bench.channels_last, "images and weights in libtorch's default layout");
+  app.add_flag("!--plain-layers", bench.fused_layers, "libtorch's separate layers, as fused_layers=false");
   app.add_option("--model", bench.model, "conv7 or conv3 (default: conv7)")->check(CLI::IsMember({"conv7", "conv3"}));
   app.add_flag("--zero", bench.zero, "each rank updates its part of the parameters, as optimizer.zero does");
   app.add_flag("--cuda-graph", bench.cuda_graph, "record forward and backward and replay them, as cuda_graph does");

@@ -75,7 +75,7 @@ class Counter {
     at::Tensor sum;
     for (Batch& batch : loader.epoch(0)) {
       move_to(batch, job_.device());
-      if (amp != Amp::kNone) batch.data = to_channels_last(batch.data);
+      if (options_.channels_last) batch.data = to_channels_last(batch.data);
       const at::Tensor counts = task_.count(forward(job_, task_, model_, batch, amp), batch);
       sum = sum.defined() ? sum + counts : counts;  // on the device: the host waits at the end only
       done_ += batch.size;

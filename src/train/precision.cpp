@@ -32,7 +32,8 @@ void use_tf32(const TrainConfig& config) {
 }
 
 std::string precision_text(const TrainConfig& config, const c10::Device& device) {
-  std::string text = config.amp == "none" ? "float32" : config.amp + " autocast, channels last";
+  std::string text = config.amp == "none" ? "float32" : config.amp + " autocast";
+  if (config.channels_last) text += ", channels last";
   if (config.scales_loss()) text += ", scaled loss";
   return device.is_cuda() ? text + tf32_text() : text;
 }

@@ -3,6 +3,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/nn/optimize.h"
 #include "lockstep/optim/adamw.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/optim/clip.h"
@@ -63,7 +64,8 @@ void StepRunner::load(const std::shared_ptr<Dataset>& dataset) {
 std::shared_ptr<TaskNet> StepRunner::make_net() {
   seed_all(seed_of(config_));
   auto net = task_.make_model();
-  if (config_.amp != "none") use_channels_last(*net);
+  if (config_.channels_last) use_channels_last(*net);
+  if (config_.fused_layers && job_.device().is_cpu()) optimized_ = nn::optimize(*net);
   net->to(job_.device());
   net->train();
   return std::make_shared<TaskNet>(task_, std::move(net));
@@ -124,7 +126,7 @@ void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
     images_ += batch->size;
     batch_ = batch_holders(*batch);
     move_to(*batch, job_.device());
-    if (config_.amp != "none") batch->data = to_channels_last(batch->data);
+    if (config_.channels_last) batch->data = to_channels_last(batch->data);
     const std::uint64_t seed = batch_seed(config_, replica.index(), epoch_ * batches_per_epoch() + batch->step);
     const at::Tensor loss = graph_ ? run_recorded(*batch, seed) : run_seeded(*batch, seed, share, i + 1 == batches);
     at::Tensor& sum = losses_[static_cast<std::size_t>(replica.local())];

@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/job.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/nn/optimize.h"
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -56,6 +57,8 @@ class StepRunner {
   [[nodiscard]] GradScaler& scaler() { return scaler_; }
   /// With which the last update()'s loss was scaled; none where it is not.
   [[nodiscard]] std::optional<double> loss_scale() const { return loss_scale_; }
+  /// Which layers of the network were fused.
+  [[nodiscard]] const nn::Optimized& optimized() const { return optimized_; }
   /// The tensors that this rank keeps, and those of its last batch.
   [[nodiscard]] std::vector<Holder> memory_holders() const;
   [[nodiscard]] ReplicaSpan block() const { return team_.block(); }
@@ -72,6 +75,7 @@ class StepRunner {
   Task& task_;
   const TrainConfig& config_;
   int replicas_;
+  nn::Optimized optimized_;
   std::optional<DistributedDataParallel<TaskNet>> model_;
   std::unique_ptr<Optimizer> optimizer_;
   GradScaler scaler_;

@@ -48,6 +48,15 @@ std::string schedule_text(const TrainConfig& config) {
   return fmt::format("{} epochs of warm-up, then {}", config.schedule.warmup_epochs, after);
 }
 
+/// "6 of 7 chains; features.20: BatchNorm2d: no ReLU follows". Empty where there is nothing to fuse.
+std::string fused_text(const nn::Optimized& layers) {
+  const std::size_t all = layers.fused.size() + layers.left.size();
+  if (all == 0) return "";
+  std::string text = fmt::format("{} of {} {}", layers.fused.size(), all, all == 1 ? "chain" : "chains");
+  for (const auto& chain : layers.left) text += fmt::format("; {}: {}", chain.name, chain.what);
+  return text;
+}
+
 bool reaches(const Metric& metric, double value) {
   return metric.lower_is_better ? metric.value <= value : metric.value >= value;
 }
@@ -218,6 +227,9 @@ view::BannerInfo Trainer::Impl::banner() {
     info.extra.emplace_back("replicas", fmt::format("{} on {}", config_.replicas,
                                                     train::counted(job_.world_size(), "process", "processes")));
   }
+  if (const std::string text = fused_text(steps_->optimized()); !text.empty()) {
+    info.extra.emplace_back("fused layers", text);
+  }
   if (config_.optimizer.zero) {
     info.extra.emplace_back("optimizer", fmt::format("state sharded over {} (ZeRO-1)",
                                                      train::counted(job_.world_size(), "process", "processes")));
@@ -322,6 +334,7 @@ void Trainer::Impl::evaluate_test_set() {
                           .workers = config_.workers,
                           .prefetch_factor = config_.prefetch_factor,
                           .amp = config_.amp,
+                          .channels_last = config_.channels_last,
                           .replicas = static_cast<int>(config_.replicas)};
   if (reporter_) options.progress = [this](auto done, auto total) { reporter_->evaluating(done, total); };
   evaluating_ = true;

@@ -35,13 +35,15 @@ class Tf32 : public ::testing::Test {
   bool convolutions_;
 };
 
-TEST_F(Tf32, IsPyTorchsChoiceUnlessSet) { EXPECT_EQ(text_with("default"), "float32, TF32 in convolutions"); }
+TEST_F(Tf32, IsPyTorchsChoiceUnlessSet) {
+  EXPECT_EQ(text_with("default"), "float32, channels last, TF32 in convolutions");
+}
 
 TEST_F(Tf32, IsTurnedOnAndOffForProductsAndConvolutionsTogether) {
-  EXPECT_EQ(text_with("true"), "float32, TF32");
+  EXPECT_EQ(text_with("true"), "float32, channels last, TF32");
   EXPECT_TRUE(at::globalContext().allowTF32CuBLAS());
   EXPECT_TRUE(at::globalContext().allowTF32CuDNN());
-  EXPECT_EQ(text_with("false"), "float32, no TF32");
+  EXPECT_EQ(text_with("false"), "float32, channels last, no TF32");
   EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
   EXPECT_FALSE(at::globalContext().allowTF32CuDNN());
 }
@@ -49,9 +51,12 @@ TEST_F(Tf32, IsTurnedOnAndOffForProductsAndConvolutionsTogether) {
 TEST_F(Tf32, IsOfNoInterestOnACpu) {
   TrainConfig config;
   config.tf32 = "true";
-  EXPECT_EQ(precision_text(config, kCpu), "float32");
+  EXPECT_EQ(precision_text(config, kCpu), "float32, channels last");
   config.amp = "bf16";
   EXPECT_EQ(precision_text(config, kCpu), "bf16 autocast, channels last");
+  config.channels_last = false;
+  EXPECT_EQ(precision_text(config, kCpu), "bf16 autocast");
+  config.channels_last = true;
 }
 
 TEST(Precision, Float16ScalesTheLossAndNeedsAGpu) {

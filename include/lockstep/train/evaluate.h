@@ -20,7 +20,8 @@ struct EvaluateOptions {
   std::int64_t batch_size = 64;
   std::int64_t workers = 2;
   std::int64_t prefetch_factor = 2;
-  std::string amp = "none";  ///< none, bf16
+  std::string amp = "none";   ///< none, bf16
+  bool channels_last = true;  ///< images in memory as [N, H, W, C]
   /// Parts into which the samples are divided; 0: the world size. The result depends on it in the last bits where
   /// counts are no whole numbers, and on nothing else.
   int replicas = 0;

@@ -23,6 +23,8 @@ struct TrainConfig {
   AutoInt batch_size{64};             ///< samples per replica and step; auto: as many as the GPU's memory holds
   std::int64_t accumulate_steps = 1;  ///< batches whose gradients are added up before a step
   std::string amp = "none";           ///< none, bf16, fp16 (on CUDA)
+  bool channels_last = true;          ///< images and weights of convolutions in memory as [N, H, W, C]
+  bool fused_layers = true;           ///< on a CPU: lockstep::nn::optimize() over the model
   struct GradScaler {
     std::string enabled = "auto";  ///< auto (with fp16 only), true, false
     double init_scale = 65536;
