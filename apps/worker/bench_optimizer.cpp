@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/bench_optimizer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/randn_like.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "captcha/task.h"
+#include "lockstep/base/error.h"
+#include "lockstep/optim/make_optimizer.h"
+#include "lockstep/tensor/named_tensors.h"
+#include "lockstep/tensor/random.h"
+#include "worker/bench_stream.h"
+#include "worker/measure.h"
+
+namespace lockstep::worker {
+namespace {
+
+struct Entry {
+  const char* name;
+  const char* type;
+  OptimizerOptions options;
+};
+
+/// The options of peers/optimizer.py where it has the optimizer; the names of the JSON lines too.
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> kEntries = {
+      {"adamw", "AdamW", {.lr = 1e-3}},     {"sgd_momentum", "SGD", {.lr = 1e-3, .momentum = 0.9}},
+      {"adam", "Adam", {.lr = 1e-3}},       {"adam_amsgrad", "Adam", {.lr = 1e-3, .amsgrad = true}},
+      {"sgd", "SGD", {.lr = 1e-3}},         {"rmsprop", "RMSprop", {.lr = 1e-3}},
+      {"adagrad", "Adagrad", {.lr = 1e-3}}, {"lamb", "LAMB", {.lr = 1e-3}},
+      {"lars", "LARS", {.lr = 1e-3}},       {"lion", "Lion", {.lr = 1e-4}},
+  };
+  return kEntries;
+}
+
+const Entry& entry_of(const std::string& name) {
+  for (const Entry& entry : entries()) {
+    if (entry.name == name) return entry;
+  }
+  throw UsageError(fmt::format("there is no optimizer '{}' in the bench", name),
+                   fmt::format("choose among {}", fmt::join(optimizer_bench_names(), ", ")));
+}
+
+/// Arrays like an AdamW's: parameters and gradients one by one, two flat states.
+class Stream {
+ public:
+  explicit Stream(const NamedTensors& parameters) {
+    std::int64_t total = 0;
+    for (const auto& item : parameters) {
+      values_.push_back(item.second.detach().clone());
+      grads_.push_back(at::randn_like(values_.back()));
+      total += item.second.numel();
+    }
+    first_ = at::zeros({total});
+    second_ = at::zeros({total});
+  }
+
+  void run() const {
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      const StreamMemory memory{values_[i].data_ptr<float>(), grads_[i].data_ptr<float>(),
+                                first_.data_ptr<float>() + offset, second_.data_ptr<float>() + offset};
+      at::parallel_for(0, values_[i].numel(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+        stream_4r3w({memory.parameter + begin, memory.grad + begin, memory.first + begin, memory.second + begin},
+                    end - begin);
+      });
+      offset += values_[i].numel();
+    }
+  }
+
+ private:
+  std::vector<at::Tensor> values_;
+  std::vector<at::Tensor> grads_;
+  at::Tensor first_;
+  at::Tensor second_;
+};
+
+/// Medians in seconds, and of the ratios of two neighbouring runs.
+struct Pair {
+  double step = 0;
+  double stream = 0;
+  double stream_over_step = 0;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// In turn, so that what slows the machine for a while slows both.
+template <class Step>
+Pair time_in_turn(std::int64_t repeats, const Stream& stream, Step step) {
+  constexpr std::int64_t kWarmup = 2;
+  std::vector<double> steps;
+  std::vector<double> streams;
+  std::vector<double> ratios;
+  for (std::int64_t i = 0; i < kWarmup + repeats; ++i) {
+    const double of_stream = median_seconds({.warmup = 0, .counted = 1}, [&] { stream.run(); });
+    const double of_step = median_seconds({.warmup = 0, .counted = 1}, step);
+    if (i < kWarmup) continue;
+    steps.push_back(of_step);
+    streams.push_back(of_stream);
+    ratios.push_back(of_stream / of_step);
+  }
+  return {median(steps), median(streams), median(ratios)};
+}
+
+void report(const OptimizerBench& bench, const char* name, std::int64_t parameters, const Pair& pair) {
+  if (bench.json) {
+    fmt::print(R"({{"bench": "optimizer", "optimizer": "{}", "parameters": {}, "median_ms": {:.3f}, "threads": {}, )"
+               R"("stream_4r3w_median_ms": {:.3f}, "stream_over_step": {:.3f}}})"
+               "\n",
+               name, parameters, pair.step * 1e3, bench.threads, pair.stream * 1e3, pair.stream_over_step);
+  } else {
+    fmt::print("{:<14} {:>8.2f} ms a step   stream_4r3w {:>8.2f} ms, {:.2f} of a step\n", name, pair.step * 1e3,
+               pair.stream * 1e3, pair.stream_over_step);
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+std::vector<std::string> optimizer_bench_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries()) names.emplace_back(entry.name);
+  return names;
+}
+
+int run_optimizer_bench(const OptimizerBench& bench) {
+  at::set_num_threads(bench.threads);
+  seed_all(0);
+  captcha::CaptchaTask task(captcha::CaptchaConfig{});
+  const std::vector<std::string> names = bench.optimizers.empty() ? optimizer_bench_names() : bench.optimizers;
+  for (const std::string& name : names) {
+    const Entry& entry = entry_of(name);
+    const auto net = task.make_model();
+    const NamedTensors parameters = named_parameters_of(*net);
+    std::int64_t count = 0;
+    for (const auto& item : parameters) {
+      item.second.mutable_grad() = at::randn_like(item.second.detach());
+      count += item.second.numel();
+    }
+    const Stream stream(parameters);
+    const auto optimizer = make_optimizer(entry.type, parameters, entry.options);
+    report(bench, entry.name, count, time_in_turn(bench.repeats, stream, [&] { optimizer->step(); }));
+  }
+  return 0;
+}
+
+}  // namespace lockstep::worker
