@@ -33,12 +33,16 @@ class ZeroRedundancyOptimizer::Impl {
         reducer_(std::move(reducer)),
         layout_(parameters_, parallel::groups_by_kind(parameters_, buckets_of_reducer()), group.world_size(),
                 group.rank()) {
-    if (reducer_) reducer_->shard_gradients(true);
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       parts_.emplace_back(parameters_[i].first, layout_.own_part(i));
       index_of_[parameters_[i].first] = i;
     }
     local_ = make(parts_);
+    if (!local_->elementwise()) {
+      throw UsageError("ZeroRedundancyOptimizer around an optimizer that needs the norms of whole parameters",
+                       "LAMB and LARS are not sharded: use them alone, or another optimizer here");
+    }
+    if (reducer_) reducer_->shard_gradients(true);
   }
 
   ~Impl() {

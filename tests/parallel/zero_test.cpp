@@ -13,6 +13,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/optim/clip.h"
+#include "lockstep/optim/lamb.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/tensor/random.h"
 #include "support/run_ranks.h"
@@ -304,6 +306,35 @@ RANKS_TEST(Zero, WorksWithFewerElementsThanRanks, 3) {
   zero.step();
   EXPECT_NE(parameters[0].second.item<float>(), 0);
   zero.consolidate_state_dict();
+}
+
+RANKS_TEST(Zero, RefusesAnOptimizerThatNeedsWholeParameters, 2) {
+  const NamedTensors parameters{{"only", at::ones({4}).requires_grad_(true)}};
+  EXPECT_EQ(error_of([&] {
+              const ZeroRedundancyOptimizer zero(
+                  parameters, job.group(), [](NamedTensors parts) { return std::make_unique<LAMB>(std::move(parts)); });
+            }),
+            "ZeroRedundancyOptimizer around an optimizer that needs the norms of whole parameters");
+}
+
+RANKS_TEST(Zero, ShardsAnyElementwiseOptimizerWithItsBits, 2) {
+  const auto make = [](NamedTensors parameters) {
+    return std::make_unique<SGD>(std::move(parameters),
+                                 SGDOptions{.lr = 0.1, .momentum = 0.9, .groups = {{.pattern = "^bias", .lr = 0.3}}});
+  };
+  NamedTensors whole{{"weight", at::ones({5, 3})}, {"bias", at::ones({3})}};
+  NamedTensors split{{"weight", at::ones({5, 3})}, {"bias", at::ones({3})}};
+  const auto alone = make(whole);
+  ZeroRedundancyOptimizer zero(split, job.group(), make);
+  for (int step = 0; step < 3; ++step) {
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      whole[i].second.mutable_grad() = whole[i].second.sin();
+      split[i].second.mutable_grad() = split[i].second.sin();
+    }
+    alone->step();
+    zero.step();
+  }
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(whole[i].second.equal(split[i].second)) << whole[i].first;
 }
 
 }  // namespace
