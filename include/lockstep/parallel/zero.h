@@ -33,9 +33,8 @@ struct ZeroOptions {
 ///
 /// Collective: step(), consolidate_state_dict(), grad_norm(): every rank, in the same order.
 /// Lifetime:   the group outlives it.
-/// Throws:     UsageError for a parameter whose memory was replaced after construction, or that is not dense, and for
-/// an
-///             optimizer that is not elementwise().
+/// Throws:     UsageError for a parameter whose memory was replaced after construction or that is not dense, and for
+///             an optimizer that is not elementwise().
 /// Source:     Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020.
 /// Example:    lockstep::ZeroRedundancyOptimizer optimizer{model, job, lockstep::AdamWOptions{.lr = 6e-4}};
 class ZeroRedundancyOptimizer final : public Optimizer {
