@@ -31,14 +31,14 @@ struct Entry {
 
 /// The options of peers/optimizer.py where it has the optimizer; the names of the JSON lines too.
 const std::vector<Entry>& entries() {
-  static const std::vector<Entry> kEntries = {
+  static const std::vector<Entry> all = {
       {"adamw", "AdamW", {.lr = 1e-3}},     {"sgd_momentum", "SGD", {.lr = 1e-3, .momentum = 0.9}},
       {"adam", "Adam", {.lr = 1e-3}},       {"adam_amsgrad", "Adam", {.lr = 1e-3, .amsgrad = true}},
       {"sgd", "SGD", {.lr = 1e-3}},         {"rmsprop", "RMSprop", {.lr = 1e-3}},
       {"adagrad", "Adagrad", {.lr = 1e-3}}, {"lamb", "LAMB", {.lr = 1e-3}},
       {"lars", "LARS", {.lr = 1e-3}},       {"lion", "Lion", {.lr = 1e-4}},
   };
-  return kEntries;
+  return all;
 }
 
 const Entry& entry_of(const std::string& name) {

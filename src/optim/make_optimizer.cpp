@@ -51,7 +51,7 @@ Options own_options(const char* type, const OptimizerOptions& given) {
 }
 #undef LOCKSTEP_TAKE
 
-struct Type {
+struct KnownType {
   const char* name;
   std::unique_ptr<FlatOptimizer> (*make)(const char* type, NamedTensors parameters, const OptimizerOptions& options);
 };
@@ -61,7 +61,7 @@ std::unique_ptr<FlatOptimizer> make(const char* type, NamedTensors parameters, c
   return std::make_unique<Made>(std::move(parameters), own_options<Options>(type, options));
 }
 
-constexpr Type kTypes[] = {
+constexpr KnownType kTypes[] = {
     {"AdamW", make<AdamW, AdamWOptions>},
     {"Adam", make<Adam, AdamOptions>},
     {"SGD", make<SGD, SGDOptions>},
@@ -81,17 +81,17 @@ bool equal_in_any_case(const std::string& a, const std::string& b) {
 }  // namespace
 
 const std::vector<std::string>& optimizer_types() {
-  static const std::vector<std::string> kNames = [] {
+  static const std::vector<std::string> all = [] {
     std::vector<std::string> names;
-    for (const Type& type : kTypes) names.emplace_back(type.name);
+    for (const KnownType& type : kTypes) names.emplace_back(type.name);
     return names;
   }();
-  return kNames;
+  return all;
 }
 
 std::unique_ptr<FlatOptimizer> make_optimizer(const std::string& type, NamedTensors parameters,
                                               const OptimizerOptions& options) {
-  for (const Type& known : kTypes) {
+  for (const KnownType& known : kTypes) {
     if (equal_in_any_case(known.name, type)) return known.make(known.name, std::move(parameters), options);
   }
   throw UsageError(fmt::format("there is no optimizer '{}'", type),
