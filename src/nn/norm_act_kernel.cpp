@@ -10,15 +10,12 @@
 #include <cstring>
 
 #include "nn/norm_act_kernel.h"
+#include "nn/vector_memory-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
-// At most 16 lanes, so that a vector's dropout bits are within 32. All channel counts are multiples of 8.
-using D = hn::CappedTag<float, 16>;
-using D8 = hn::CappedTag<float, 8>;
 template <class Tag>
 using V = hn::Vec<Tag>;
 template <class Tag>
@@ -27,36 +24,7 @@ using M = hn::Mask<Tag>;
 // A tile of pixels whose channels are summed in registers: its memory stays in the first cache.
 constexpr std::int64_t kTile = 32;
 
-template <class Tag>
-HWY_INLINE V<Tag> load(Tag d, const float* at) {
-  return hn::LoadU(d, at);
-}
-template <class Tag>
-HWY_INLINE V<Tag> load([[maybe_unused]] Tag d, const std::uint16_t* at) {
-  constexpr hn::Rebind<std::uint16_t, Tag> d16;
-  constexpr hn::RebindToUnsigned<Tag> d32;
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, at))));
-}
-
-template <class Tag>
-HWY_INLINE void store(V<Tag> v, Tag d, float* at) {
-  hn::StoreU(v, d, at);
-}
-/// Rounds to nearest, ties to even; what is no number stays none.
-template <class Tag>
-HWY_INLINE void store(V<Tag> v, [[maybe_unused]] Tag d, std::uint16_t* at) {
-  const hn::Rebind<std::uint16_t, Tag> d16;
-  const hn::RebindToUnsigned<Tag> d32;
-  const auto bits = hn::BitCast(d32, v);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(d32, 0x7FFF)), odd));
-  const auto whole = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), hn::Set(d32, 0x7FC0), rounded);
-  // As signed, which every instruction set narrows: the upper half is empty, and saturation to unsigned keeps the
-  // lower.
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<Tag>(), whole)), d16, at);
-}
-
-/// Which of the elements from `index` on dropout keeps.
+/// Which of the elements from `index` on dropout keeps. A vector has at most 16 lanes, so its bits are within 32.
 template <class Tag>
 HWY_INLINE M<Tag> kept(Tag d, const std::uint8_t* bits, std::int64_t index) {
   std::uint32_t word;
@@ -85,17 +53,6 @@ struct Element {
 template <class Tag>
 HWY_INLINE V<Tag> relu(Tag d, V<Tag> y) {
   return hn::IfThenZeroElse(hn::Le(y, hn::Zero(d)), y);
-}
-
-/// Calls f(d, channel) for every vector of channels.
-template <class F>
-HWY_INLINE void for_channels(std::int64_t channels, F f) {
-  const D d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t c = 0;
-  for (; c + lanes <= channels; c += lanes) f(d, c);
-  const D8 rest;
-  for (; c < channels; c += static_cast<std::int64_t>(hn::Lanes(rest))) f(rest, c);
 }
 
 template <class Tag>

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/pooling.h>
@@ -14,6 +15,7 @@
 
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/norm_act.h"
+#include "lockstep/nn/thin_conv.h"
 
 namespace lockstep::nn {
 namespace {
@@ -91,13 +93,22 @@ void fuse(torch::nn::SequentialImpl& sequential, std::size_t index, const Layers
   for (std::size_t i = 1; i < chain.length; ++i) put(sequential, index + i, torch::nn::Identity().ptr());
 }
 
+/// The convolution of grey images at `index`, where that is one.
+bool make_thin(torch::nn::SequentialImpl& sequential, std::size_t index, const Layers& layers) {
+  const auto* conv = as<torch::nn::Conv2dImpl>(layers, index);
+  if (conv == nullptr || !ThinConv2dImpl::is_thin(*conv)) return false;
+  put(sequential, index, std::make_shared<ThinConv2dImpl>(*conv));
+  return true;
+}
+
 void optimize_sequential(torch::nn::SequentialImpl& sequential, const std::string& prefix, Optimized& done) {
   const Layers layers = sequential.children();
   for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::string name = prefix + sequential.named_children()[i].key();
+    if (make_thin(sequential, i, layers)) done.fused.push_back({name, "Conv2d from 1 channel"});
     const std::optional<std::int64_t> channels = channels_of_norm(layers, i);
     if (!channels) continue;
     const Chain chain = chain_at(layers, i, *channels);
-    const std::string name = prefix + sequential.named_children()[i].key();
     if (!chain.obstacle.empty()) {
       done.left.push_back({name, fmt::format("{}: {}", chain.what, chain.obstacle)});
       continue;

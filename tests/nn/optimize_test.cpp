@@ -103,6 +103,13 @@ TEST(Optimize, TakesDropoutBetweenNormAndReLUAlong) {
   EXPECT_TRUE(fused->then().pool);
 }
 
+TEST(Optimize, ReplacesTheConvolutionOfGreyImages) {
+  torch::nn::Sequential net(conv(1, 8), torch::nn::ReLU(), conv(8, 8), conv(1, 6));
+  const at::Tensor weight = net[0]->as<torch::nn::Conv2d>()->weight;
+  EXPECT_THAT(optimize(*net).fused, ElementsAre(IsChain("0", "Conv2d from 1 channel")));
+  EXPECT_TRUE(net->named_parameters()["0.weight"].is_same(weight));
+}
+
 TEST(Optimize, LeavesAPoolingThatIsNotTwoByTwoToLibtorch) {
   torch::nn::Sequential net(BatchNorm2d(8), torch::nn::ReLU(),
                             torch::nn::MaxPool2d(torch::nn::MaxPool2dOptions(3).stride(2)));

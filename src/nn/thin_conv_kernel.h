@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward of a 3x3 convolution from one channel to many, channels-last. Its arithmetic is a few products for each
+// value that is stored, so it should run at the speed of memory; general kernels pad the one channel to a vector. Free
+// of libtorch.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::nn {
+
+struct ThinConv {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t channels = 0;       ///< of the output; a multiple of 8
+  const float* weights = nullptr;  ///< [9, channels]: by tap, row by row
+  const float* bias = nullptr;     ///< [channels]
+};
+
+/// One image: `padded` is [height + 2, width + 2] with a border of zeros, `out` [height, width, channels].
+void thin_conv(const ThinConv& conv, const float* padded, float* out);
+/// The same, rounded to bfloat16 (as its 16 bits).
+void thin_conv(const ThinConv& conv, const float* padded, std::uint16_t* out);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectors of float from and to memory that holds float32 or bfloat16 (as its 16 bits). Part of the kernels' files,
+// which are compiled once for each instruction set: no include guard of the usual kind.
+#if defined(LOCKSTEP_NN_VECTOR_MEMORY_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCKSTEP_NN_VECTOR_MEMORY_INL
+#undef LOCKSTEP_NN_VECTOR_MEMORY_INL
+#else
+#define LOCKSTEP_NN_VECTOR_MEMORY_INL
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::nn {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class Tag>
+HWY_INLINE hn::Vec<Tag> load(Tag d, const float* at) {
+  return hn::LoadU(d, at);
+}
+template <class Tag>
+HWY_INLINE hn::Vec<Tag> load([[maybe_unused]] Tag d, const std::uint16_t* at) {
+  const hn::Rebind<std::uint16_t, Tag> d16;
+  const hn::RebindToUnsigned<Tag> d32;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, at))));
+}
+
+template <class Tag>
+HWY_INLINE void store(hn::Vec<Tag> v, Tag d, float* at) {
+  hn::StoreU(v, d, at);
+}
+/// Rounds to nearest, ties to even; what is no number stays none.
+template <class Tag>
+HWY_INLINE void store(hn::Vec<Tag> v, [[maybe_unused]] Tag d, std::uint16_t* at) {
+  const hn::Rebind<std::uint16_t, Tag> d16;
+  const hn::RebindToUnsigned<Tag> d32;
+  const auto bits = hn::BitCast(d32, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(d32, 0x7FFF)), odd));
+  const auto whole = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), hn::Set(d32, 0x7FC0), rounded);
+  // As signed, which every instruction set narrows: the upper half is empty, and saturation to unsigned keeps the
+  // lower.
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<Tag>(), whole)), d16, at);
+}
+
+/// Calls f(d, channel) for every vector of channels, whose number is a multiple of 8. At most 16 lanes.
+template <class F>
+HWY_INLINE void for_channels(std::int64_t channels, F f) {
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t c = 0;
+  for (; c + lanes <= channels; c += lanes) f(d, c);
+  const hn::CappedTag<float, 8> rest;
+  for (; c < channels; c += static_cast<std::int64_t>(hn::Lanes(rest))) f(rest, c);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::nn
+HWY_AFTER_NAMESPACE();
+
+#endif
