@@ -155,7 +155,7 @@ at::Tensor run_forward(const at::Tensor& input, const NormActForward& pass) {
   at::Tensor out = at::empty({input.size(0), pass.shape.channels, pass.shape.out_height(), pass.shape.out_width()},
                              input.options().memory_format(at::MemoryFormat::ChannelsLast));
   for_images(input, [&](std::int64_t i) {
-    norm_act_forward(pass, image_at(input, i, pass.shape.in_image()), i, image_to(out, i, pass.shape.out_image()));
+    norm_act_forward(pass, {image_at(input, i, pass.shape.in_image()), i}, image_to(out, i, pass.shape.out_image()));
   });
   return out;
 }
@@ -171,10 +171,10 @@ Gradients run_backward(const at::Tensor& grad, const at::Tensor& input, const at
                        const NormActForward& pass) {
   const std::int64_t channels = pass.shape.channels;
   const auto* row = rows.data_ptr<float>();
-  const auto in = [&](std::int64_t i) { return image_at(input, i, pass.shape.in_image()); };
+  const auto in = [&](std::int64_t i) { return NormActImage{image_at(input, i, pass.shape.in_image()), i}; };
   const auto of = [&](std::int64_t i) { return image_at(grad, i, pass.shape.out_image()); };
   const Sums sums = sum_images(input, [&](std::int64_t i, float* out) {
-    norm_act_backward_sums(pass, in(i), i, of(i), row + kMean * channels, out);
+    norm_act_backward_sums(pass, in(i), of(i), row + kMean * channels, out);
   });
   Gradients found{.input = at::empty_like(input),
                   .weight = at::empty({channels}, at::kFloat),
@@ -198,7 +198,7 @@ Gradients run_backward(const at::Tensor& grad, const at::Tensor& input, const at
   }
   const NormActGradient gradient{.da = by.data(), .dp = by.data() + channels, .dq = by.data() + 2 * channels};
   for_images(input, [&](std::int64_t i) {
-    norm_act_backward(pass, in(i), i, of(i), gradient, image_to(found.input, i, pass.shape.in_image()));
+    norm_act_backward(pass, in(i), of(i), gradient, image_to(found.input, i, pass.shape.in_image()));
   });
   return found;
 }

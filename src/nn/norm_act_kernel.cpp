@@ -95,10 +95,10 @@ struct Image {
 };
 
 template <class T>
-Image<T> image_of(const NormActForward& pass, const void* x, std::int64_t index) {
+Image<T> image_of(const NormActForward& pass, const NormActImage& image) {
   const std::uint8_t* bits = pass.dropout.kept;
-  return {.x = static_cast<const T*>(x),
-          .bits = bits == nullptr ? nullptr : bits + index * pass.shape.in_image() / 8,
+  return {.x = static_cast<const T*>(image.x),
+          .bits = bits == nullptr ? nullptr : bits + image.index * pass.shape.in_image() / 8,
           .shape = pass.shape,
           .by = pass.channels,
           .scale = pass.dropout.scale};
@@ -275,8 +275,8 @@ void backward_pool(const Image<T>& image, const T* grad, const NormActGradient& 
 }
 
 template <class T>
-void run_forward(const NormActForward& pass, const void* x, std::int64_t index, void* out) {
-  const Image<T> image = image_of<T>(pass, x, index);
+void run_forward(const NormActForward& pass, const NormActImage& of, void* out) {
+  const Image<T> image = image_of<T>(pass, of);
   auto* to = static_cast<T*>(out);
   if (pass.shape.pool) {
     image.bits == nullptr ? forward_pool<false>(image, to) : forward_pool<true>(image, to);
@@ -313,21 +313,20 @@ void statistics_of(NormActType type, const void* image, const NormActShape& shap
   statistics(static_cast<const std::uint16_t*>(image), shape, shift, sums);
 }
 
-void forward_of(const NormActForward& pass, const void* image, std::int64_t index, void* out) {
-  if (pass.type == NormActType::kFloat) return run_forward<float>(pass, image, index, out);
-  run_forward<std::uint16_t>(pass, image, index, out);
+void forward_of(const NormActForward& pass, const NormActImage& image, void* out) {
+  if (pass.type == NormActType::kFloat) return run_forward<float>(pass, image, out);
+  run_forward<std::uint16_t>(pass, image, out);
 }
 
-void sums_of(const NormActForward& pass, const void* x, std::int64_t index, const void* grad, const float* mean,
-             float* sums) {
-  if (pass.type == NormActType::kFloat) return run_sums(pass, image_of<float>(pass, x, index), grad, mean, sums);
-  run_sums(pass, image_of<std::uint16_t>(pass, x, index), grad, mean, sums);
+void sums_of(const NormActForward& pass, const NormActImage& image, const void* grad, const float* mean, float* sums) {
+  if (pass.type == NormActType::kFloat) return run_sums(pass, image_of<float>(pass, image), grad, mean, sums);
+  run_sums(pass, image_of<std::uint16_t>(pass, image), grad, mean, sums);
 }
 
-void backward_of(const NormActForward& pass, const void* x, std::int64_t index, const void* grad,
-                 const NormActGradient& by, void* out) {
-  if (pass.type == NormActType::kFloat) return run_backward(pass, image_of<float>(pass, x, index), grad, by, out);
-  run_backward(pass, image_of<std::uint16_t>(pass, x, index), grad, by, out);
+void backward_of(const NormActForward& pass, const NormActImage& image, const void* grad, const NormActGradient& by,
+                 void* out) {
+  if (pass.type == NormActType::kFloat) return run_backward(pass, image_of<float>(pass, image), grad, by, out);
+  run_backward(pass, image_of<std::uint16_t>(pass, image), grad, by, out);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -347,18 +346,18 @@ void norm_act_statistics(NormActType type, const void* image, const NormActShape
   HWY_DYNAMIC_DISPATCH(statistics_of)(type, image, shape, shift, sums_2C);
 }
 
-void norm_act_forward(const NormActForward& pass, const void* image, std::int64_t image_index, void* out) {
-  HWY_DYNAMIC_DISPATCH(forward_of)(pass, image, image_index, out);
+void norm_act_forward(const NormActForward& pass, const NormActImage& image, void* out) {
+  HWY_DYNAMIC_DISPATCH(forward_of)(pass, image, out);
 }
 
-void norm_act_backward_sums(const NormActForward& pass, const void* image, std::int64_t image_index, const void* grad,
-                            const float* mean, float* sums_2C) {
-  HWY_DYNAMIC_DISPATCH(sums_of)(pass, image, image_index, grad, mean, sums_2C);
+void norm_act_backward_sums(const NormActForward& pass, const NormActImage& image, const void* grad, const float* mean,
+                            float* sums_2C) {
+  HWY_DYNAMIC_DISPATCH(sums_of)(pass, image, grad, mean, sums_2C);
 }
 
-void norm_act_backward(const NormActForward& pass, const void* image, std::int64_t image_index, const void* grad,
+void norm_act_backward(const NormActForward& pass, const NormActImage& image, const void* grad,
                        const NormActGradient& by, void* grad_in) {
-  HWY_DYNAMIC_DISPATCH(backward_of)(pass, image, image_index, grad, by, grad_in);
+  HWY_DYNAMIC_DISPATCH(backward_of)(pass, image, grad, by, grad_in);
 }
 
 }  // namespace lockstep::nn

@@ -37,6 +37,12 @@ struct NormActDropout {
   float scale = 1;
 };
 
+/// One image of the batch: its input, and its place, by which it finds its dropout bits.
+struct NormActImage {
+  const void* x = nullptr;
+  std::int64_t index = 0;
+};
+
 /// Element types: float32, or bfloat16 as its 16 bits.
 enum class NormActType { kFloat, kBFloat16 };
 
@@ -51,12 +57,12 @@ struct NormActForward {
   NormActChannels channels;
   NormActDropout dropout;
 };
-void norm_act_forward(const NormActForward& pass, const void* image, std::int64_t image_index, void* out);
+void norm_act_forward(const NormActForward& pass, const NormActImage& image, void* out);
 
 /// With g the gradient where it reaches y (its window's first largest, kept and above 0; not yet scaled by dropout):
 /// sums over one image of g and of g (x - mean), by channel.
-void norm_act_backward_sums(const NormActForward& pass, const void* image, std::int64_t image_index, const void* grad,
-                            const float* mean, float* sums_2C);
+void norm_act_backward_sums(const NormActForward& pass, const NormActImage& image, const void* grad, const float* mean,
+                            float* sums_2C);
 
 /// One image's dx = da g + dp x + dq, by channel.
 struct NormActGradient {
@@ -64,7 +70,7 @@ struct NormActGradient {
   const float* dp = nullptr;
   const float* dq = nullptr;
 };
-void norm_act_backward(const NormActForward& pass, const void* image, std::int64_t image_index, const void* grad,
+void norm_act_backward(const NormActForward& pass, const NormActImage& image, const void* grad,
                        const NormActGradient& by, void* grad_in);
 
 }  // namespace lockstep::nn

@@ -16,18 +16,27 @@ namespace HWY_NAMESPACE {
 // Pixels whose sums are in registers at once, so that no product waits for the one before it.
 constexpr std::int64_t kPixels = 4;
 
-/// `kCount` neighbouring pixels of one row, one vector of channels.
+/// One vector of channels: its weights, tap by tap.
+template <class Tag>
+struct Taps {
+  Tag d;
+  std::int64_t channel;
+  hn::Vec<Tag> weights[9];
+};
+
+/// `kCount` neighbouring pixels of one row.
 template <std::int64_t kCount, class Tag, class T>
-HWY_INLINE void pixels(Tag d, const ThinConv& conv, const float* padded, const hn::Vec<Tag>* weights, std::int64_t c,
-                       T* out) {
+HWY_INLINE void pixels(const ThinConv& conv, const Taps<Tag>& taps, const float* padded, T* out) {
   const std::int64_t row = conv.width + 2;
   hn::Vec<Tag> sums[kCount];
-  for (std::int64_t p = 0; p < kCount; ++p) sums[p] = hn::LoadU(d, conv.bias + c);
+  for (std::int64_t p = 0; p < kCount; ++p) sums[p] = hn::LoadU(taps.d, conv.bias + taps.channel);
   for (std::int64_t tap = 0; tap < 9; ++tap) {
     const float* at = padded + tap / 3 * row + tap % 3;
-    for (std::int64_t p = 0; p < kCount; ++p) sums[p] = hn::MulAdd(hn::Set(d, at[p]), weights[tap], sums[p]);
+    for (std::int64_t p = 0; p < kCount; ++p) {
+      sums[p] = hn::MulAdd(hn::Set(taps.d, at[p]), taps.weights[tap], sums[p]);
+    }
   }
-  for (std::int64_t p = 0; p < kCount; ++p) store(sums[p], d, out + p * conv.channels + c);
+  for (std::int64_t p = 0; p < kCount; ++p) store(sums[p], taps.d, out + p * conv.channels + taps.channel);
 }
 
 template <class T>
@@ -36,13 +45,12 @@ void image(const ThinConv& conv, const float* padded, T* out) {
     const float* from = padded + y * (conv.width + 2);
     T* to = out + y * conv.width * conv.channels;
     for_channels(conv.channels, [&](auto d, std::int64_t c) HWY_ATTR {
-      hn::Vec<decltype(d)> weights[9];
-      for (std::int64_t tap = 0; tap < 9; ++tap) weights[tap] = hn::LoadU(d, conv.weights + tap * conv.channels + c);
+      Taps<decltype(d)> taps{.d = d, .channel = c, .weights = {}};
+      for (std::int64_t tap = 0; tap < 9; ++tap)
+        taps.weights[tap] = hn::LoadU(d, conv.weights + tap * conv.channels + c);
       std::int64_t x = 0;
-      for (; x + kPixels <= conv.width; x += kPixels) {
-        pixels<kPixels>(d, conv, from + x, weights, c, to + x * conv.channels);
-      }
-      for (; x < conv.width; ++x) pixels<1>(d, conv, from + x, weights, c, to + x * conv.channels);
+      for (; x + kPixels <= conv.width; x += kPixels) pixels<kPixels>(conv, taps, from + x, to + x * conv.channels);
+      for (; x < conv.width; ++x) pixels<1>(conv, taps, from + x, to + x * conv.channels);
     });
   }
 }
