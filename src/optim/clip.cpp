@@ -119,4 +119,18 @@ double clip_grad_norm(const NamedTensors& parameters, double max_norm) {
   return norm;
 }
 
+void clip_grad_value(const std::vector<at::Tensor>& gradients, double max_value) {
+  if (!(max_value > 0)) throw UsageError(fmt::format("clipping to value {}, which is not > 0", max_value));
+  const at::NoGradGuard no_grad;
+  for (at::Tensor gradient : gradients) gradient.clamp_(-max_value, max_value);
+}
+
+void clip_grad_value(const NamedTensors& parameters, double max_value) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& item : parameters) {
+    if (item.second.grad().defined()) gradients.push_back(item.second.grad());
+  }
+  clip_grad_value(gradients, max_value);
+}
+
 }  // namespace lockstep

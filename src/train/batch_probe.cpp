@@ -9,11 +9,11 @@
 #include "lockstep/comm/replicas.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/optim/autocast.h"
-#include "lockstep/optim/make_optimizer.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/train/prepare.h"
 #include "train/cuda_cache.h"
 #include "train/graph_choice.h"
+#include "train/optimizer_choice.h"
 #include "train/out_of_memory.h"
 
 namespace lockstep::train {
@@ -118,9 +118,8 @@ void BatchProbe::train(std::int64_t batch) {
   const at::Tensor buckets =
       at::empty({bytes_of(parameters) * copies}, at::TensorOptions(run_.job.device()).dtype(at::kByte));
   if (run_.config.sync_batchnorm) sync_batch_norm(net->net(), group_of_one(run_.job, alone_));
-  const auto optimizer = make_optimizer(run_.config.optimizer.type,
-                                        share_of(parameters, run_.config.optimizer.zero ? run_.job.world_size() : 1),
-                                        {.lr = run_.config.optimizer.lr});
+  const auto optimizer = make_optimizer(run_.config.optimizer,
+                                        share_of(parameters, run_.config.optimizer.zero ? run_.job.world_size() : 1));
   // From the second batch of a step on there are gradients while the forward runs; a third adds nothing.
   const int batches = run_.config.accumulate_steps > 1 ? 2 : 1;
   for (int step = 0; step < kSteps; ++step) {

@@ -9,23 +9,36 @@
 #include <map>
 #include <string_view>
 
+#include "train/schedule_choice.h"
+
 namespace lockstep::train {
 namespace {
 
 using Values = std::map<std::string, ConfigValue>;
 
-constexpr std::array<std::string_view, 11> kFreeKeys = {
-    "workers",    "prefetch_factor", "pin_memory", "cuda_graph", "log_every_steps", "eval_every_epochs",
+constexpr std::array<std::string_view, 10> kFreeKeys = {
+    "workers",    "prefetch_factor", "pin_memory", "cuda_graph", "log_every_steps",
     "data.train", "data.test",       "replicas",   "threads",    "optimizer.zero"};
 
-bool has_no_schedule(const Values& values) {
+std::string schedule_type(const Values& values) {
   const auto type = values.find("schedule.type");
-  return type != values.end() && type->second.yaml == "none";
+  return type == values.end() ? TrainConfig().schedule.type : type->second.yaml;
 }
 
-bool is_free(const std::string& key, bool any_length) {
+/// What may change because the schedule does not look at it.
+struct Freedom {
+  bool length = false;      ///< epochs, max_steps
+  bool evaluations = true;  ///< eval_every_epochs
+};
+
+Freedom freedom_of(const std::string& type) {
+  return {.length = !depends_on_length(type), .evaluations = type != "plateau"};
+}
+
+bool is_free(const std::string& key, const Freedom& freedom) {
   if (key.starts_with("checkpoint.") || key.starts_with("stop_at.")) return true;
-  if (any_length && (key == "epochs" || key == "max_steps")) return true;
+  if (key == "epochs" || key == "max_steps") return freedom.length;
+  if (key == "eval_every_epochs") return freedom.evaluations;
   return std::find(kFreeKeys.begin(), kFreeKeys.end(), key) != kFreeKeys.end();
 }
 
@@ -42,11 +55,12 @@ std::string settings_text(const std::string& recipe, TrainConfig& config) {
 std::vector<Difference> differences(const std::string& before, const std::string& now) {
   const ConfigTree old_tree = ConfigTree::from_text(before, "the checkpoint's config.yml");
   const ConfigTree new_tree = ConfigTree::from_text(now, "the settings");
-  const bool any_length = has_no_schedule(old_tree.values()) && has_no_schedule(new_tree.values());
+  Freedom freedom = freedom_of(schedule_type(new_tree.values()));
+  freedom.length = freedom.length && freedom_of(schedule_type(old_tree.values())).length;
   std::vector<Difference> found;
   for (const auto& [key, value] : new_tree.values()) {
     const auto old = old_tree.values().find(key);
-    if (is_free(key, any_length) || old == old_tree.values().end() || old->second.yaml == value.yaml) continue;
+    if (is_free(key, freedom) || old == old_tree.values().end() || old->second.yaml == value.yaml) continue;
     found.push_back({key, old->second.yaml, value.yaml});
   }
   return found;
@@ -65,10 +79,10 @@ std::map<std::string, std::string> common_settings(const std::string& settings) 
 
 std::string configuration_hash(const std::string& settings) {
   const ConfigTree tree = ConfigTree::from_text(settings, "the settings");
-  const bool any_length = has_no_schedule(tree.values());
+  const Freedom freedom = freedom_of(schedule_type(tree.values()));
   std::string text;
   for (const auto& [key, value] : tree.values()) {
-    if (!is_free(key, any_length)) text += fmt::format("{}={}\n", key, value.yaml);
+    if (!is_free(key, freedom)) text += fmt::format("{}={}\n", key, value.yaml);
   }
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }

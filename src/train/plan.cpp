@@ -2,7 +2,8 @@
 #include "train/plan.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "train/schedule_choice.h"
 
 namespace lockstep::train {
 namespace {
@@ -27,12 +28,8 @@ Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::i
   plan.total_steps = plan.steps_per_epoch * config.epochs;
   if (config.max_steps > 0) plan.total_steps = std::min(plan.total_steps, config.max_steps);
   plan.lr = scaled_lr(config, plan.total_batch, replicas);
-  plan.schedule = {
-      .type = config.schedule.type == "cosine" ? ScheduleType::kCosine : ScheduleType::kNone,
-      .base_lr = plan.lr,
-      .warmup_steps = std::llround(config.schedule.warmup_epochs * static_cast<double>(plan.steps_per_epoch)),
-      .total_steps = plan.total_steps,
-      .min_lr = config.schedule.min_lr};
+  plan.schedule = make_schedule(
+      config.schedule, {.lr = plan.lr, .steps_per_epoch = plan.steps_per_epoch, .total_steps = plan.total_steps});
   return plan;
 }
 

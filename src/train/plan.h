@@ -15,7 +15,7 @@ struct Plan {
   std::int64_t steps_per_epoch = 0;  ///< optimizer steps
   std::int64_t total_steps = 0;
   double lr = 0;  ///< after scaling
-  Schedule schedule;
+  Schedule schedule = Schedule::constant(0);
 };
 
 /// `batches_per_epoch`: of one replica.

@@ -35,6 +35,12 @@ StateDict to_state(const RunState& run) {
     state["best.lower_is_better"] = run.best->lower_is_better;
     state["best.step"] = run.best_step;
   }
+  if (run.plateau) {
+    state["plateau.lr"] = run.plateau->lr;
+    state["plateau.bad"] = run.plateau->bad;
+    state["plateau.cooldown"] = run.plateau->cooldown;
+    if (run.plateau->best) state["plateau.best"] = *run.plateau->best;
+  }
   return state;
 }
 
@@ -54,6 +60,12 @@ RunState run_state_of(const StateDict& state) {
                       .value = entry<double>(state, "best.value"),
                       .lower_is_better = entry<bool>(state, "best.lower_is_better")};
     run.best_step = entry<std::int64_t>(state, "best.step");
+  }
+  if (state.count("plateau.lr") != 0) {
+    run.plateau = PlateauState{.lr = entry<double>(state, "plateau.lr"),
+                               .bad = entry<std::int64_t>(state, "plateau.bad"),
+                               .cooldown = entry<std::int64_t>(state, "plateau.cooldown")};
+    if (state.count("plateau.best") != 0) run.plateau->best = entry<double>(state, "plateau.best");
   }
   return run;
 }

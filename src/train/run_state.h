@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/optim/plateau.h"
 #include "lockstep/tensor/state_dict.h"
 #include "lockstep/train/task.h"
 
@@ -24,6 +25,7 @@ struct RunState {
   std::int64_t epoch_skipped = 0;  ///< of the epoch's steps so far
   std::optional<Metric> best;      ///< the best evaluation so far
   std::int64_t best_step = 0;
+  std::optional<PlateauState> plateau;  ///< of schedule.type plateau
 };
 
 [[nodiscard]] StateDict to_state(const RunState& run);

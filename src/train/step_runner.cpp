@@ -4,7 +4,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/nn/optimize.h"
-#include "lockstep/optim/adamw.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/parallel/sync_batch_norm.h"
@@ -13,6 +12,7 @@
 #include "lockstep/train/prepare.h"
 #include "train/graph_choice.h"
 #include "train/loss_scale.h"
+#include "train/optimizer_choice.h"
 
 namespace lockstep::train {
 namespace {
@@ -77,14 +77,17 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
   }
   // Buffers are spread once a step, below: a step then depends on replica 0's only, which are those that are saved.
   model_.emplace(net, job_, DdpOptions{.broadcast_buffers = false, .replicas = replicas_, .exact = config_.exact});
-  const AdamWOptions options{.lr = config_.optimizer.lr, .weight_decay = config_.optimizer.weight_decay};
-  if (config_.optimizer.zero) {
-    optimizer_ =
-        std::make_unique<ZeroRedundancyOptimizer>(*model_, job_, options, ZeroOptions{.shard_gradients = true});
-  } else {
-    optimizer_ = std::make_unique<AdamW>(*model_, options);
-  }
+  optimizer_ = make_optimizer();
   if (config_.cuda_graph) record_steps();
+}
+
+std::unique_ptr<Optimizer> StepRunner::make_optimizer() {
+  const auto make = [this](NamedTensors parameters) -> std::unique_ptr<Optimizer> {
+    return train::make_optimizer(config_.optimizer, std::move(parameters));
+  };
+  if (!config_.optimizer.zero) return make(named_parameters_of(*model_));
+  return std::make_unique<ZeroRedundancyOptimizer>(named_parameters_of(*model_), job_.group(), make,
+                                                   model_->shared_reducer());
 }
 
 void StepRunner::record_steps() {
@@ -160,6 +163,7 @@ bool StepRunner::update(double lr) {
     // Read before the update is queued, where step() waits for the device in any case.
     loss_scale_ = scaler_.get_scale();
   }
+  if (config_.clip_value > 0) clip_grad_value(own_gradients(*optimizer_), config_.clip_value);
   double factor = 1.0;
   if (config_.clip_norm > 0) factor = clip_factor(optimizer_->grad_norm(), config_.clip_norm);
   optimizer_->set_lr(lr);

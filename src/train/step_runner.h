@@ -70,6 +70,7 @@ class StepRunner {
   at::Tensor run_seeded(const Batch& batch, std::uint64_t seed, double share, bool last);
   at::Tensor run_recorded(const Batch& batch, std::uint64_t seed);
   void record_steps();
+  [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer();
 
   Job job_;
   Task& task_;

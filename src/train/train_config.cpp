@@ -4,15 +4,11 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "train/numbers.h"
 
 namespace lockstep {
-namespace {
 
-void require(bool valid, const char* key, double value, const char* needed) {
-  if (!valid) throw UsageError(fmt::format("{} is {}; it must be {}", key, value, needed));
-}
-
-}  // namespace
+using train::require_setting;
 
 void TrainConfig::describe(ConfigFields& fields) {
   fields.add("seed", &seed, "weights, order of the samples, dropout");
@@ -51,17 +47,10 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("eval_every_epochs", &eval_every_epochs, "evaluate data.test every so many epochs; 0: never");
   fields.add("data.train", &data.train, "folder of the training samples");
   fields.add("data.test", &data.test, "folder of the held-out samples; empty: no evaluation");
-  fields.add("optimizer.type", &optimizer.type, "the optimizer", {"adamw"});
-  fields.add("optimizer.lr", &optimizer.lr, "learning rate after warm-up");
-  fields.add("optimizer.weight_decay", &optimizer.weight_decay, "decoupled weight decay");
-  fields.add("optimizer.lr_scaling", &optimizer.lr_scaling,
-             "none; replicas: lr x replicas; batch: lr x total batch / 256", {"none", "replicas", "batch"});
-  fields.add("optimizer.zero", &optimizer.zero,
-             "ZeRO-1: each process keeps only its part of the optimizer's state; the result is the same");
-  fields.add("schedule.type", &schedule.type, "learning rate after warm-up, per step", {"none", "cosine"});
-  fields.add("schedule.warmup_epochs", &schedule.warmup_epochs, "epochs of linear warm-up (fractions welcome)");
-  fields.add("schedule.min_lr", &schedule.min_lr, "where the cosine ends");
+  optimizer.describe(fields);
+  schedule.describe(fields);
   fields.add("clip_norm", &clip_norm, "largest norm of all gradients; 0: no clipping");
+  fields.add("clip_value", &clip_value, "largest element of a gradient; 0: no clipping");
   fields.add("stop_at.metric", &stop_at.metric, "stop once this metric of data.test ...");
   fields.add("stop_at.value", &stop_at.value, "... reaches this value; no metric: train all epochs");
   fields.add("checkpoint.every_steps", &checkpoint.every_steps, "save every so many steps; 0: at the end only");
@@ -70,26 +59,31 @@ void TrainConfig::describe(ConfigFields& fields) {
 
 void TrainConfig::validate() const {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
-  require(epochs > 0, "epochs", number(epochs), "at least 1");
-  require(max_steps >= 0, "max_steps", number(max_steps), "0 or more");
-  require(batch_size.is_auto() || batch_size > 0, "batch_size", batch_size.is_auto() ? 0 : number(batch_size),
-          "at least 1, or auto");
-  require(accumulate_steps > 0, "accumulate_steps", number(accumulate_steps), "at least 1");
+  require_setting(epochs > 0, "epochs", number(epochs), "at least 1");
+  require_setting(max_steps >= 0, "max_steps", number(max_steps), "0 or more");
+  require_setting(batch_size.is_auto() || batch_size > 0, "batch_size", batch_size.is_auto() ? 0 : number(batch_size),
+                  "at least 1, or auto");
+  require_setting(accumulate_steps > 0, "accumulate_steps", number(accumulate_steps), "at least 1");
   // The others of grad_scaler are checked by GradScaler itself.
-  require(grad_scaler.init_scale > 0, "grad_scaler.init_scale", grad_scaler.init_scale, "above 0");
-  require(threads >= 0, "threads", number(threads), "0 or more");
-  require(replicas >= 0, "replicas", number(replicas), "0 or more");
-  require(workers >= 0, "workers", number(workers), "0 or more");
-  require(prefetch_factor > 0, "prefetch_factor", number(prefetch_factor), "at least 1");
-  require(log_every_steps >= 0, "log_every_steps", number(log_every_steps), "0 or more");
-  require(eval_every_epochs >= 0, "eval_every_epochs", number(eval_every_epochs), "0 or more");
-  require(optimizer.lr > 0, "optimizer.lr", optimizer.lr, "above 0");
-  require(optimizer.weight_decay >= 0, "optimizer.weight_decay", optimizer.weight_decay, "0 or more");
-  require(schedule.warmup_epochs >= 0, "schedule.warmup_epochs", schedule.warmup_epochs, "0 or more");
-  require(schedule.min_lr >= 0, "schedule.min_lr", schedule.min_lr, "0 or more");
-  require(clip_norm >= 0, "clip_norm", clip_norm, "0 or more");
-  require(checkpoint.every_steps >= 0, "checkpoint.every_steps", number(checkpoint.every_steps), "0 or more");
-  require(checkpoint.keep_last > 0, "checkpoint.keep_last", number(checkpoint.keep_last), "at least 1");
+  require_setting(grad_scaler.init_scale > 0, "grad_scaler.init_scale", grad_scaler.init_scale, "above 0");
+  require_setting(threads >= 0, "threads", number(threads), "0 or more");
+  require_setting(replicas >= 0, "replicas", number(replicas), "0 or more");
+  require_setting(workers >= 0, "workers", number(workers), "0 or more");
+  require_setting(prefetch_factor > 0, "prefetch_factor", number(prefetch_factor), "at least 1");
+  require_setting(log_every_steps >= 0, "log_every_steps", number(log_every_steps), "0 or more");
+  require_setting(eval_every_epochs >= 0, "eval_every_epochs", number(eval_every_epochs), "0 or more");
+  require_setting(clip_norm >= 0, "clip_norm", clip_norm, "0 or more");
+  require_setting(clip_value >= 0, "clip_value", clip_value, "0 or more");
+  require_setting(checkpoint.every_steps >= 0, "checkpoint.every_steps", number(checkpoint.every_steps), "0 or more");
+  require_setting(checkpoint.keep_last > 0, "checkpoint.keep_last", number(checkpoint.keep_last), "at least 1");
+  optimizer.validate();
+  schedule.validate();
+  if (clip_norm > 0 && clip_value > 0) {
+    throw UsageError("clip_norm and clip_value are both set", "clip by one of them: --set clip_value=0");
+  }
+  if (schedule.type == "plateau" && (data.test.empty() || eval_every_epochs == 0)) {
+    throw UsageError("schedule.type is plateau, which needs evaluations", "set data.test and eval_every_epochs");
+  }
   if (data.train.empty()) {
     throw UsageError("data.train is not set", "--set data.train=FOLDER");
   }

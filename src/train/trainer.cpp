@@ -30,6 +30,7 @@
 #include "train/precision.h"
 #include "train/reporter.h"
 #include "train/run_state.h"
+#include "train/schedule_choice.h"
 #include "train/share_state.h"
 #include "train/start.h"
 #include "train/step_runner.h"
@@ -42,10 +43,14 @@ using train::Reporter;
 using train::RunState;
 using train::StepReport;
 
-std::string schedule_text(const TrainConfig& config) {
-  std::string after = config.schedule.type == "cosine" ? "cosine" : "constant";
-  if (config.schedule.warmup_epochs <= 0) return after;
-  return fmt::format("{} epochs of warm-up, then {}", config.schedule.warmup_epochs, after);
+/// Empty for an AdamW that every process has whole.
+std::string optimizer_text(const OptimizerConfig& config, int world) {
+  std::vector<std::string> parts;
+  if (config.type != "adamw") parts.push_back(config.type);
+  if (config.zero) {
+    parts.push_back(fmt::format("state sharded over {} (ZeRO-1)", train::counted(world, "process", "processes")));
+  }
+  return text::join(parts);
 }
 
 /// "6 of 7 chains; features.20: BatchNorm2d: no ReLU follows". Empty where there is nothing to fuse.
@@ -83,11 +88,13 @@ class Trainer::Impl {
   [[nodiscard]] std::vector<view::BannerDevice> devices() const;
   void train_epoch(std::int64_t epoch);
   void train_step(std::int64_t epoch);
+  [[nodiscard]] double learning_rate() const;
   void note_skipped();
   void report(const std::optional<train::LossReading>& reading);
   void end_epoch(std::int64_t epoch, double seconds, std::int64_t images);
   void evaluate_test_set();
   bool note_best();
+  void note_plateau(std::int64_t epoch);
   void save(bool best);
   [[nodiscard]] StateDict run_entries();
   [[nodiscard]] CheckpointStates states();
@@ -145,6 +152,7 @@ void Trainer::Impl::load_data() {
   if (config_.batch_size.is_auto()) find_batch_size();
   steps_->load(train_set_);
   plan_ = train::make_plan(config_, steps_->batches_per_epoch(), config_.replicas);
+  if (config_.schedule.type == "plateau" && !run_.plateau) run_.plateau = PlateauState{.lr = plan_.lr};
   if (plan_.total_steps > 0) return;
   throw UsageError(fmt::format("{} samples make no full batch of {} on each of {} replicas", train_set_->size(),
                                config_.batch_size.value(), config_.replicas),
@@ -218,7 +226,7 @@ view::BannerInfo Trainer::Impl::banner() {
                         .learning_rate = plan_.lr,
                         .base_learning_rate = config_.optimizer.lr,
                         .learning_rate_scaling = config_.optimizer.lr_scaling,
-                        .schedule = schedule_text(config_),
+                        .schedule = train::schedule_text(config_.schedule),
                         .model = task_.model_name(),
                         .parameters = parameter_count(steps_->model().module().net()),
                         .run_folder = reporter_ ? reporter_->folder().path().string() : ""};
@@ -230,9 +238,8 @@ view::BannerInfo Trainer::Impl::banner() {
   if (const std::string text = fused_text(steps_->optimized()); !text.empty()) {
     info.extra.emplace_back("fused layers", text);
   }
-  if (config_.optimizer.zero) {
-    info.extra.emplace_back("optimizer", fmt::format("state sharded over {} (ZeRO-1)",
-                                                     train::counted(job_.world_size(), "process", "processes")));
+  if (const std::string text = optimizer_text(config_.optimizer, job_.world_size()); !text.empty()) {
+    info.extra.emplace_back("optimizer", text);
   }
   const std::string blocking = train::launch_blocking_text(job_.device());
   if (!blocking.empty()) info.extra.emplace_back("kernels", blocking);
@@ -249,11 +256,17 @@ void Trainer::Impl::report(const std::optional<train::LossReading>& reading) {
   unreported_.reset();
 }
 
+/// Of the next step.
+double Trainer::Impl::learning_rate() const {
+  const double lr = plan_.schedule.lr(run_.step);
+  return run_.plateau ? std::min(lr, run_.plateau->lr) : lr;
+}
+
 void Trainer::Impl::train_step(std::int64_t epoch) {
   const std::int64_t batches = std::min(config_.accumulate_steps, plan_.batches_per_epoch - run_.batch);
   const auto& losses = steps_->compute_gradients(batches);
   report(loss_->add(run_.step + 1, losses));
-  const bool stepped = steps_->update(plan_.schedule.lr(run_.step));
+  const bool stepped = steps_->update(learning_rate());
   ++run_.step;
   if (!stepped) note_skipped();
   run_.batch += batches;
@@ -302,6 +315,7 @@ void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t i
   const bool evaluated = is_evaluation_epoch(epoch);
   if (evaluated) evaluate_test_set();
   const bool best = evaluated && note_best();
+  if (evaluated) note_plateau(epoch);
   const MemoryUse memory_so_far = memory();
   if (reporter_) {
     reporter_->epoch({.epoch = epoch,
@@ -357,6 +371,23 @@ bool Trainer::Impl::note_best() {
     return true;
   }
   return false;
+}
+
+/// An evaluation that there is only because the run ends here does not count: a longer run would not have it.
+void Trainer::Impl::note_plateau(std::int64_t epoch) {
+  const bool whole = run_.batch == plan_.batches_per_epoch;
+  if (!run_.plateau || !whole || (epoch + 1) % config_.eval_every_epochs != 0) return;
+  std::vector<std::string> names;
+  for (const Metric& metric : result_.metrics) {
+    names.push_back(metric.name);
+    if (!config_.schedule.metric.empty() && metric.name != config_.schedule.metric) continue;
+    PlateauOptions options = train::plateau_options(config_.schedule);
+    options.lower_is_better = metric.lower_is_better;
+    run_.plateau = after_metric(options, *run_.plateau, metric.value);
+    return;
+  }
+  throw UsageError(fmt::format("schedule.metric is '{}', which the evaluation does not have", config_.schedule.metric),
+                   fmt::format("one of {}", text::join(names)));
 }
 
 StateDict Trainer::Impl::run_entries() {

@@ -70,6 +70,17 @@ TEST(Clip, KeepsANormThatIsNotFiniteForTheCaller) {
   EXPECT_THROW((void)clip_factor(1.0, 0.0), UsageError);
 }
 
+TEST(Clip, ByValueEachElementIsPutBetweenTheBounds) {
+  const at::Tensor grad = at::full({4}, 3.0);
+  grad[0] = -7.0;
+  grad[1] = 0.25;
+  clip_grad_value(NamedTensors{{"w", with_grad(grad)}, {"none", at::ones({3})}}, 0.5);
+  EXPECT_EQ(grad[0].item<double>(), -0.5);
+  EXPECT_EQ(grad[1].item<double>(), 0.25);
+  EXPECT_EQ(grad[2].item<double>(), 0.5);
+  EXPECT_THROW(clip_grad_value(NamedTensors{}, 0), UsageError);
+}
+
 TEST(Clip, TheNormOfADeviceIsTheSameButForTheOrderOfAdditions) {
   seed_all(4);
   NamedTensors parameters;

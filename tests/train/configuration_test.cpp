@@ -56,7 +56,27 @@ TEST(Configuration, TheLengthIsFreeWhereNoScheduleLooksAtIt) {
   };
   const auto plain = settings([](TrainConfig& config) { config.schedule.type = "none"; });
   EXPECT_TRUE(differences(plain, settings(longer("none"))).empty());
+  for (const char* type : {"constant", "step", "multi_step", "noam", "plateau"}) {
+    const auto before = settings([type](TrainConfig& config) { config.schedule.type = type; });
+    EXPECT_TRUE(differences(before, settings(longer(type))).empty()) << type;
+  }
+  for (const char* type : {"one_cycle", "polynomial", "flat_cosine"}) {
+    const auto before = settings([type](TrainConfig& config) { config.schedule.type = type; });
+    EXPECT_EQ(keys(differences(before, settings(longer(type)))), (Keys{"epochs"})) << type;
+  }
   EXPECT_EQ(keys(differences(settings(), settings(longer("cosine")))), (Keys{"epochs"}));
+}
+
+TEST(Configuration, EvaluationsAreFreeUnlessTheLearningRateFollowsThem) {
+  const auto with_evaluations = [](const char* schedule, std::int64_t every) {
+    return settings([&](TrainConfig& config) {
+      config.schedule.type = schedule;
+      config.eval_every_epochs = every;
+    });
+  };
+  EXPECT_TRUE(differences(with_evaluations("cosine", 1), with_evaluations("cosine", 3)).empty());
+  EXPECT_EQ(keys(differences(with_evaluations("plateau", 1), with_evaluations("plateau", 3))),
+            (Keys{"eval_every_epochs"}));
 }
 
 TEST(Configuration, AKeyOfALaterVersionCountsAsEqual) {
@@ -72,7 +92,8 @@ TEST(RunState, ComesBackFromAStateAsItWas) {
                      .loss_sum = 0.1 + 0.2,
                      .loss_count = 3,
                      .best = Metric{"error", 0.25, true},
-                     .best_step = 5};
+                     .best_step = 5,
+                     .plateau = PlateauState{.lr = 0.1 + 0.2, .best = 0.25, .bad = 2, .cooldown = 1}};
   const RunState back = run_state_of(to_state(run));
   EXPECT_EQ(back.step, 7);
   EXPECT_EQ(back.batch, 3);
@@ -81,6 +102,12 @@ TEST(RunState, ComesBackFromAStateAsItWas) {
   EXPECT_EQ(back.best->name, "error");
   EXPECT_TRUE(back.best->lower_is_better);
   EXPECT_EQ(back.best_step, 5);
+  ASSERT_TRUE(back.plateau.has_value());
+  EXPECT_EQ(back.plateau->lr, run.plateau->lr);
+  EXPECT_EQ(back.plateau->best, 0.25);
+  EXPECT_EQ(back.plateau->bad, 2);
+  EXPECT_EQ(back.plateau->cooldown, 1);
+  EXPECT_FALSE(run_state_of(to_state(RunState{})).plateau.has_value());
 }
 
 TEST(RunState, BetterDependsOnTheMetric) {

@@ -30,9 +30,11 @@ TEST(TrainConfig, WithoutDataItIsAUsageErrorThatSaysWhatToSet) {
 }
 
 TEST(TrainConfig, ValuesThatCannotBeAreNamed) {
-  for (const char* wrong : {"epochs=0", "batch_size=0", "accumulate_steps=0", "threads=-1", "replicas=-1", "workers=-1",
-                            "prefetch_factor=0", "optimizer.lr=0", "clip_norm=-1", "checkpoint.keep_last=0",
-                            "max_steps=-1", "schedule.warmup_epochs=-1", "optimizer.weight_decay=-1"}) {
+  for (const char* wrong :
+       {"epochs=0", "batch_size=0", "accumulate_steps=0", "threads=-1", "replicas=-1", "workers=-1",
+        "prefetch_factor=0", "optimizer.lr=0", "clip_norm=-1", "checkpoint.keep_last=0", "max_steps=-1",
+        "schedule.warmup_epochs=-1", "optimizer.weight_decay=-1", "clip_value=-1", "schedule.step_epochs=0",
+        "schedule.pct_start=1", "schedule.factor=1", "optimizer.eps=small", "schedule.milestones=[1,x]"}) {
     const TrainConfig config = with(wrong);
     const std::string key(wrong, std::string(wrong).find('='));
     try {
@@ -42,6 +44,43 @@ TEST(TrainConfig, ValuesThatCannotBeAreNamed) {
       EXPECT_EQ(error.message().rfind(key + " is ", 0), 0) << error.message();
     }
   }
+}
+
+std::string message_of(const TrainConfig& config) {
+  try {
+    config.validate();
+    return "no error";
+  } catch (const UsageError& error) {
+    return error.message();
+  }
+}
+
+TEST(TrainConfig, AKeyThatTheOptimizerDoesNotHaveIsAUsageErrorOnlyWhereItWasSet) {
+  EXPECT_EQ(message_of(with("optimizer.type=sgd")), "no error");
+  TrainConfig config = with("optimizer.momentum=0.9");
+  EXPECT_EQ(message_of(config), "optimizer.type is adamw: AdamW does not have momentum");
+  config.optimizer.type = "sgd";
+  EXPECT_EQ(message_of(config), "no error");
+  config = with("optimizer.betas=[0.9]");
+  EXPECT_EQ(message_of(config), "optimizer.betas has 1 numbers; it must have two");
+  EXPECT_THROW(with("optimizer.type=sdg"), UsageError);
+}
+
+TEST(TrainConfig, ClippingIsByNormOrByValue) {
+  TrainConfig config = with("clip_value=0.5");
+  EXPECT_EQ(message_of(config), "no error");
+  config.clip_norm = 1;
+  EXPECT_EQ(message_of(config), "clip_norm and clip_value are both set");
+}
+
+TEST(TrainConfig, SchedulesSayWhatTheyNeed) {
+  EXPECT_EQ(message_of(with("schedule.type=plateau")), "schedule.type is plateau, which needs evaluations");
+  EXPECT_EQ(message_of(with("schedule.type=noam")), "schedule.type is noam, which needs a warm-up");
+  EXPECT_EQ(message_of(with("schedule.type=multi_step")), "schedule.milestones is empty");
+  TrainConfig config = with("schedule.type=one_cycle");
+  EXPECT_EQ(message_of(config), "no error");
+  config.schedule.warmup_epochs = 1;
+  EXPECT_EQ(message_of(config), "schedule.type is one_cycle, which has a warm-up of its own (schedule.pct_start)");
 }
 
 TEST(TrainConfig, TheBatchMayBeFoundOut) {

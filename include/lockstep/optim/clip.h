@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient clipping by the norm over all parameters.
+// Gradient clipping: by the norm over all parameters, or element by element.
 #pragma once
 
 #include <cstdint>
@@ -41,11 +41,24 @@ inline constexpr std::int64_t kNormBlock = 4096;
 /// optimizer.step(clip_factor(grad_norm(parameters), max_norm)).
 double clip_grad_norm(const NamedTensors& parameters, double max_norm);
 
-/// The same for a module, its holder or pointer, or a DistributedDataParallel (after backward, on every rank the same).
+/// Puts every element of the gradients between -max_value and max_value, in place. NaN stays.
+/// Throws: UsageError unless max_value > 0.
+void clip_grad_value(const std::vector<at::Tensor>& gradients, double max_value);
+void clip_grad_value(const NamedTensors& parameters, double max_value);
+
+/// clip_grad_norm() for a module, its holder or pointer, or a DistributedDataParallel (after backward, on every rank
+/// the same).
 template <class Model>
 requires(!std::is_same_v<std::remove_const_t<Model>, NamedTensors>) double clip_grad_norm(Model& model,
                                                                                           double max_norm) {
   return clip_grad_norm(named_parameters_of(model), max_norm);
+}
+
+template <class Model>
+requires(!std::is_same_v<std::remove_const_t<Model>, NamedTensors> &&
+         !std::is_same_v<std::remove_const_t<Model>, std::vector<at::Tensor>>) void clip_grad_value(Model& model,
+                                                                                                    double max_value) {
+  clip_grad_value(named_parameters_of(model), max_value);
 }
 
 }  // namespace lockstep

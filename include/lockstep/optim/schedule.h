@@ -1,26 +1,111 @@
 // SPDX-License-Identifier: Apache-2.0
-// The learning rate as a pure function of the step: nothing to save, nothing to drift.
+// The learning rate as a pure function of the step: nothing to save, nothing to drift. What follows the metrics of a
+// run instead stands in plateau.h.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 namespace lockstep {
 
-enum class ScheduleType { kNone, kCosine };
+/// lr, and gamma times as much after each `step_size` steps.
+struct StepOptions {
+  double lr = 1e-3;
+  std::int64_t step_size = 1;
+  double gamma = 0.1;
+};
 
-/// Linear warm-up, then constant or cosine, per step.
+/// lr, and gamma times as much from each of `milestones` on.
+struct MultiStepOptions {
+  double lr = 1e-3;
+  std::vector<std::int64_t> milestones = {};  ///< in any order; one that stands there twice counts twice
+  double gamma = 0.1;
+};
+
+/// lr * (step + 1) / steps; then lr.
+struct WarmupOptions {
+  double lr = 1e-3;
+  std::int64_t steps = 0;
+};
+
+/// Half a cosine from lr to min_lr; then min_lr.
+struct CosineOptions {
+  double lr = 1e-3;
+  std::int64_t steps = 0;  ///< fewer than 1 count as 1
+  double min_lr = 0;       ///< above lr it counts as lr
+};
+
+/// min_lr + (lr - min_lr) * (1 - step / steps) ^ power; then min_lr.
+struct PolynomialOptions {
+  double lr = 1e-3;
+  std::int64_t steps = 0;  ///< fewer than 1 count as 1
+  double power = 1;
+  double min_lr = 0;  ///< above lr it counts as lr
+};
+
+/// Up from max_lr / div_factor to max_lr within pct_start of all steps, then down to the first rate / final_div_factor.
+struct OneCycleOptions {
+  double max_lr = 1e-3;
+  std::int64_t total_steps = 0;  ///< at least 2
+  double pct_start = 0.3;
+  double div_factor = 25;
+  double final_div_factor = 1e4;
+  bool linear = false;       ///< straight lines instead of half cosines
+  bool three_phase = false;  ///< down to the first rate within as many steps as up, and from there to the last
+};
+
+/// factor / sqrt(model_size) * min(1 / sqrt(n), n / warmup_steps ^ 1.5), where n = step + 1.
+struct NoamOptions {
+  double factor = 1;
+  std::int64_t model_size = 512;
+  std::int64_t warmup_steps = 4000;
+};
+
+/// lr * (step / warmup_steps)^2, then lr, then half a cosine to lr * gamma, and there for the last `final_steps`.
+struct FlatCosineOptions {
+  double lr = 1e-3;
+  std::int64_t warmup_steps = 0;  ///< the first rate is exactly 0, unless this is 0
+  std::int64_t flat_until = 0;    ///< the step at which the cosine begins
+  std::int64_t total_steps = 0;
+  std::int64_t final_steps = 0;
+  double gamma = 0.5;
+};
+
+/// The learning rate of each optimizer step. Steps are counted from 0; schedules are chained by then().
 ///
-/// Units: steps are optimizer steps, counted from 0 over the whole run.
-/// Source: the captcha origin: lr * (s + 1) / W for s < W, then half a cosine to min_lr at total_steps.
-/// Example: optimizer.set_lr(schedule.lr(step)); before optimizer.step().
-struct Schedule {
-  ScheduleType type = ScheduleType::kNone;
-  double base_lr = 1e-3;
-  std::int64_t warmup_steps = 0;
-  std::int64_t total_steps = 0;  ///< where the cosine ends; beyond it the rate stays at min_lr
-  double min_lr = 1e-6;          ///< not below base_lr: then base_lr
+/// Source:  torch.optim.lr_scheduler, whose values they have; the warm-up is the captcha origin's, flat_cosine DEIM's.
+/// Example: const Schedule schedule = Schedule::linear_warmup({.lr = 0.1, .steps = 500})
+///                                        .then(500, Schedule::cosine({.lr = 0.1, .steps = 9500}));
+///          optimizer.set_lr(schedule.lr(step)); before optimizer.step().
+class Schedule {
+ public:
+  /// Any function of the step.
+  explicit Schedule(std::function<double(std::int64_t step)> function) : function_(std::move(function)) {}
 
-  [[nodiscard]] double lr(std::int64_t step) const;
+  [[nodiscard]] double lr(std::int64_t step) const { return function_(step); }
+
+  /// This one for the steps below `at`, then `next`, whose step 0 is step `at`. Throws: UsageError unless at >= 0.
+  [[nodiscard]] Schedule then(std::int64_t at, const Schedule& next) const;
+
+  [[nodiscard]] static Schedule constant(double lr);
+  [[nodiscard]] static Schedule linear_warmup(const WarmupOptions& options);
+  /// Throws: UsageError unless step_size >= 1.
+  [[nodiscard]] static Schedule step(const StepOptions& options);
+  [[nodiscard]] static Schedule multi_step(MultiStepOptions options);
+  [[nodiscard]] static Schedule cosine(const CosineOptions& options);
+  /// Throws: UsageError unless power > 0.
+  [[nodiscard]] static Schedule polynomial(const PolynomialOptions& options);
+  /// The optimizer's momentum does not follow it. Throws: UsageError unless total_steps >= 2, 0 < pct_start < 1 (with
+  /// three phases 0.5 at most), and both factors are above 0.
+  [[nodiscard]] static Schedule one_cycle(const OneCycleOptions& options);
+  /// Throws: UsageError unless model_size >= 1 and warmup_steps >= 1.
+  [[nodiscard]] static Schedule noam(const NoamOptions& options);
+  /// Throws: UsageError for negative numbers of steps.
+  [[nodiscard]] static Schedule flat_cosine(const FlatCosineOptions& options);
+
+ private:
+  std::function<double(std::int64_t)> function_;
 };
 
 }  // namespace lockstep

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "lockstep/base/config.h"
+#include "lockstep/train/optimizer_config.h"
+#include "lockstep/train/schedule_config.h"
 
 namespace lockstep {
 
@@ -36,19 +38,10 @@ struct TrainConfig {
   std::int64_t threads = 0;      ///< of libtorch, per replica; 0: as the checkpoint says, else 1
   bool drop_last = false;
   bool sync_batchnorm = false;  ///< lockstep::nn::BatchNorm over the batches of all replicas
-  struct Optimizer {
-    std::string type = "adamw";
-    double lr = 6e-4;
-    double weight_decay = 1e-4;
-    std::string lr_scaling = "none";  ///< none, replicas (lr x replicas), batch (lr x total batch / 256)
-    bool zero = false;                ///< each rank keeps and updates its part of the state only; the same result
-  } optimizer;
-  struct Schedule {
-    std::string type = "cosine";  ///< none, cosine; both after a linear warm-up, per step
-    double warmup_epochs = 0;
-    double min_lr = 1e-6;
-  } schedule;
-  double clip_norm = 0;  ///< 0: gradients are not clipped
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  double clip_norm = 0;   ///< 0: gradients are not clipped
+  double clip_value = 0;  ///< of each element of a gradient; 0: not clipped. Not together with clip_norm
   struct Data {
     std::string train;
     std::string test;  ///< empty: no evaluation

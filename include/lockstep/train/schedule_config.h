@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings of the learning rate's schedule, `schedule.*`. Epochs may be fractions; they are rounded to steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/config.h"
+
+namespace lockstep {
+
+/// Names and defaults as in torch.optim.lr_scheduler, with epochs instead of steps. What the types do: Schedule
+/// (optim/schedule.h), PlateauOptions (optim/plateau.h).
+struct ScheduleConfig {
+  /// constant (none is the same), step, multi_step, cosine, one_cycle, polynomial, noam, plateau, flat_cosine
+  std::string type = "cosine";
+  double warmup_epochs = 0;       ///< linear, of any type; flat_cosine's and noam's have their own shape
+  std::int64_t warmup_steps = 0;  ///< the same in steps; 0: warmup_epochs
+  double min_lr = 1e-6;           ///< where cosine and polynomial end, and below which plateau does not go
+
+  double step_epochs = 30;                   ///< step: epochs until the rate falls
+  double gamma = 0.1;                        ///< step, multi_step: the factor; flat_cosine: of its end
+  std::vector<std::string> milestones = {};  ///< multi_step: epochs since the start of the run
+  double power = 1;                          ///< polynomial
+
+  double pct_start = 0.3;  ///< one_cycle, as the next four
+  double div_factor = 25;
+  double final_div_factor = 1e4;
+  std::string anneal_strategy = "cos";  ///< cos, linear
+  bool three_phase = false;
+
+  std::int64_t model_size = 512;  ///< noam; optimizer.lr is its factor
+  double flat_epochs = 0;         ///< flat_cosine: where the cosine begins, since the start of the run
+  double no_aug_epochs = 0;       ///< flat_cosine: epochs at the end of the run after the cosine
+
+  std::string metric;          ///< plateau: of data.test; empty: the task's first
+  double factor = 0.1;         ///< plateau, as the next four
+  std::int64_t patience = 10;  ///< in evaluations
+  double threshold = 1e-4;
+  std::string threshold_mode = "rel";  ///< rel, abs
+  std::int64_t cooldown = 0;           ///< in evaluations
+
+  void describe(ConfigFields& fields);
+  /// Throws: UsageError naming the first key whose value cannot be.
+  void validate() const;
+
+  /// `milestones` as numbers. Throws: UsageError where one is none.
+  [[nodiscard]] std::vector<double> milestone_epochs() const;
+};
+
+}  // namespace lockstep

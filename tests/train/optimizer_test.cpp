@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// optimizer.* and clip_value in runs: each type trains and resumes, and a key goes where it should.
+#include <gmock/gmock.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/optim/make_optimizer.h"
+#include "support/temp_dir.h"
+#include "train/noisy_task.h"
+#include "train/optimizer_choice.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using ::lockstep::test::digest_of;
+using ::lockstep::test::NoisyRun;
+using ::lockstep::test::TempDir;
+using ::lockstep::test::train;
+using ::testing::HasSubstr;
+
+Job alone() {
+  const char* program = "test";
+  return init(1, &program);
+}
+
+NoisyRun short_run(const std::string& type) {
+  NoisyRun run;
+  run.config.max_steps = 4;
+  run.config.eval_every_epochs = 0;
+  run.config.optimizer.type = type;
+  return run;
+}
+
+class EachType : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EachType, TrainsAndGoesOnWithTheSameBits) {
+  const TempDir folder;
+  NoisyRun run = short_run(GetParam());
+  train(alone(), folder / "whole", run);
+  run.resume = (folder / "whole/checkpoints/step-00000002").string();
+  train(alone(), folder / "resumed", run);
+  EXPECT_EQ(digest_of(folder / "resumed"), digest_of(folder / "whole"));
+  if (GetParam() != "adamw") {
+    train(alone(), folder / "adamw", short_run("adamw"));
+    EXPECT_NE(digest_of(folder / "adamw"), digest_of(folder / "whole"));
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Optimizers, EachType,
+                         ::testing::Values("adamw", "adam", "sgd", "rmsprop", "adagrad", "lamb", "lars", "lion"),
+                         [](const auto& test) { return test.param; });
+
+TEST(OptimizerRun, ZeroWithAnotherTypeHasTheBitsOfTheTypeAlone) {
+  const TempDir folder;
+  NoisyRun run = short_run("sgd");
+  run.config.optimizer.momentum = "0.9";
+  run.config.optimizer.nesterov = "true";
+  train(alone(), folder / "plain", run);
+  run.config.optimizer.zero = true;
+  train(alone(), folder / "zero", run);
+  EXPECT_EQ(digest_of(folder / "zero"), digest_of(folder / "plain"));
+  run = short_run("lamb");
+  run.config.optimizer.zero = true;
+  EXPECT_THROW(train(alone(), folder / "lamb", run), UsageError);
+}
+
+TEST(OptimizerRun, ClippingByValueIsAnotherResultAndEndsInTheSameBitsOnceResumed) {
+  const TempDir folder;
+  NoisyRun run = short_run("sgd");
+  run.config.clip_norm = 0;
+  train(alone(), folder / "free", run);
+  run.config.clip_value = 1e-3;
+  train(alone(), folder / "clipped", run);
+  EXPECT_NE(digest_of(folder / "clipped"), digest_of(folder / "free"));
+  run.config.optimizer.zero = true;
+  train(alone(), folder / "sharded", run);
+  EXPECT_EQ(digest_of(folder / "sharded"), digest_of(folder / "clipped"));
+}
+
+TEST(OptimizerOptions, AreThoseOfTheSettings) {
+  const OptimizerConfig config{.lr = 0.5,
+                               .weight_decay = 0.25,
+                               .betas = {"0.8", "0.9"},
+                               .eps = "1e-6",
+                               .amsgrad = "true",
+                               .momentum = "0.7",
+                               .dampening = "0.1",
+                               .nesterov = "false",
+                               .alpha = "0.6",
+                               .centered = "true",
+                               .lr_decay = "0.2",
+                               .initial_accumulator_value = "3",
+                               .trust = "0.01"};
+  const OptimizerOptions options = train::optimizer_options(config);
+  EXPECT_EQ(options.lr, 0.5);
+  EXPECT_EQ(options.weight_decay, 0.25);
+  EXPECT_EQ(options.betas, (std::array<double, 2>{0.8, 0.9}));
+  EXPECT_EQ(options.eps, 1e-6);
+  EXPECT_EQ(options.amsgrad, true);
+  EXPECT_EQ(options.momentum, 0.7);
+  EXPECT_EQ(options.dampening, 0.1);
+  EXPECT_EQ(options.nesterov, false);
+  EXPECT_EQ(options.alpha, 0.6);
+  EXPECT_EQ(options.centered, true);
+  EXPECT_EQ(options.lr_decay, 0.2);
+  EXPECT_EQ(options.initial_accumulator_value, 3);
+  EXPECT_EQ(options.trust, 0.01);
+  EXPECT_FALSE(train::optimizer_options({}).eps.has_value());
+}
+
+}  // namespace
+}  // namespace lockstep
