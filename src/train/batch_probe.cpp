@@ -115,8 +115,9 @@ void BatchProbe::train(std::int64_t batch) {
   const std::shared_ptr<TaskNet> net = run_.make_net();
   const NamedTensors parameters = trained_parameters(*net);
   const int copies = gradient_copies(run_.job.rank(), run_.job.world_size(), static_cast<int>(run_.config.replicas));
-  const at::Tensor buckets =
-      at::empty({bytes_of(parameters) * copies}, at::TensorOptions(run_.job.device()).dtype(at::kByte));
+  const int average = run_.config.ema.decay > 0 ? 1 : 0;
+  const at::Tensor other_memory =
+      at::empty({bytes_of(parameters) * (copies + average)}, at::TensorOptions(run_.job.device()).dtype(at::kByte));
   if (run_.config.sync_batchnorm) sync_batch_norm(net->net(), group_of_one(run_.job, alone_));
   const auto optimizer = make_optimizer(run_.config.optimizer,
                                         share_of(parameters, run_.config.optimizer.zero ? run_.job.world_size() : 1));

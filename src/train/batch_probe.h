@@ -51,7 +51,8 @@ class BatchProbe {
   explicit BatchProbe(const Untried& run);
 
   /// Two steps - forward, backward, optimizer - of each replica of this rank with `batch` samples, as the run will do
-  /// them: its device, precision and layout, its number of accumulated batches, as much memory as its buckets.
+  /// them: its device, precision and layout, its number of accumulated batches, as much memory as its buckets and its
+  /// moving average.
   /// Returns: false where memory ran out.
   /// Throws:  whatever else goes wrong in a step.
   [[nodiscard]] bool fits(std::int64_t batch);

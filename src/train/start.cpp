@@ -24,6 +24,11 @@ void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std:
               meta.threads);
   }
   require_same_settings(checkpoint, settings);
+  if (config.ema.decay > 0 && !checkpoint.has("ema")) {
+    throw UsageError(
+        fmt::format("ema.decay is {}, and {} holds no moving average", config.ema.decay, checkpoint.path().string()),
+        "go on without: --set ema.decay=0, or take only its weights: --init-from instead of --resume");
+  }
   warn_of_another_platform(checkpoint);
 }
 

@@ -114,7 +114,8 @@ void StepRunner::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
 }
 
 const std::vector<at::Tensor>& StepRunner::compute_gradients(std::int64_t batches) {
-  model_->sync_buffers();
+  sync_buffers();
+  synced_ = false;
   losses_.assign(loaders_.size(), {});
   images_ = 0;
   team_.run([&](Replica& replica) { run_replica(replica, batches); });
@@ -171,6 +172,11 @@ bool StepRunner::update(double lr) {
   scaler_.update();
   optimizer_->zero_grad();
   return stepped;
+}
+
+void StepRunner::sync_buffers() {
+  if (!synced_) model_->sync_buffers();
+  synced_ = true;
 }
 
 std::vector<Holder> StepRunner::memory_holders() const {

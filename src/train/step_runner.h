@@ -50,6 +50,9 @@ class StepRunner {
   /// Returns: false where the step was left out, on every rank: a gradient was not finite and the loss is scaled.
   bool update(double lr);
 
+  /// Replica 0's buffers on every rank and replica, as they are at the next step. Collective: yes.
+  void sync_buffers();
+
   /// Images of the last compute_gradients(), over all replicas.
   [[nodiscard]] std::int64_t images() const;
   [[nodiscard]] DistributedDataParallel<TaskNet>& model() { return *model_; }
@@ -86,6 +89,7 @@ class StepRunner {
   std::vector<DataLoader::Epoch> passes_;  ///< theirs, of the epoch under way
   std::optional<StepGraph> graph_;         ///< where steps are recorded
   bool said_fallback_ = false;
+  bool synced_ = false;  ///< no step has changed the buffers since sync_buffers()
   std::int64_t epoch_ = 0;
   std::vector<at::Tensor> losses_;  ///< of the step under way
   std::int64_t images_ = 0;         ///< of this rank's replicas

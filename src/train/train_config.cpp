@@ -51,6 +51,8 @@ void TrainConfig::describe(ConfigFields& fields) {
   schedule.describe(fields);
   fields.add("clip_norm", &clip_norm, "largest norm of all gradients; 0: no clipping");
   fields.add("clip_value", &clip_value, "largest element of a gradient; 0: no clipping");
+  fields.add("ema.decay", &ema.decay, "evaluate with a moving average of the weights; 0: with the weights");
+  fields.add("ema.warmups", &ema.warmups, "steps until the average's decay has risen to 63 % of ema.decay");
   fields.add("stop_at.metric", &stop_at.metric, "stop once this metric of data.test ...");
   fields.add("stop_at.value", &stop_at.value, "... reaches this value; no metric: train all epochs");
   fields.add("checkpoint.every_steps", &checkpoint.every_steps, "save every so many steps; 0: at the end only");
@@ -76,6 +78,8 @@ void TrainConfig::validate() const {
   require_setting(clip_value >= 0, "clip_value", clip_value, "0 or more");
   require_setting(checkpoint.every_steps >= 0, "checkpoint.every_steps", number(checkpoint.every_steps), "0 or more");
   require_setting(checkpoint.keep_last > 0, "checkpoint.keep_last", number(checkpoint.keep_last), "at least 1");
+  require_setting(ema.decay >= 0 && ema.decay < 1, "ema.decay", ema.decay, "0 or more, below 1");
+  require_setting(ema.warmups >= 0, "ema.warmups", ema.warmups, "0 or more");
   optimizer.validate();
   schedule.validate();
   if (clip_norm > 0 && clip_value > 0) {

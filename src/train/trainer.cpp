@@ -17,6 +17,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/optim/ema.h"
 #include "lockstep/tensor/device_memory.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/train/evaluate.h"
@@ -84,6 +85,8 @@ class Trainer::Impl {
   void find_batch_size();
   void build();
   void load_scaler();
+  void build_ema();
+  void update_ema();
   [[nodiscard]] view::BannerInfo banner();
   [[nodiscard]] std::vector<view::BannerDevice> devices() const;
   void train_epoch(std::int64_t epoch);
@@ -114,6 +117,7 @@ class Trainer::Impl {
   std::shared_ptr<Dataset> train_set_;
   std::shared_ptr<Dataset> test_set_;
   std::optional<train::StepRunner> steps_;
+  std::optional<EMA> ema_;
   std::optional<train::LossMeter> loss_;
   std::optional<StepReport> unreported_;  // a step whose loss is still being combined
   Plan plan_;
@@ -183,6 +187,7 @@ void Trainer::Impl::build() {
     steps_->optimizer().load_state_dict(train::share_state(mine, job_.group()));
     load_scaler();
   }
+  build_ema();
   loss_.emplace(job_.group(), steps_->block(), static_cast<int>(config_.replicas));
   loss_->start_mean(run_.loss_sum, run_.loss_count);
   const bool here = checkpoint && checkpoint->path().parent_path() == reporter_->folder().checkpoints();
@@ -193,6 +198,23 @@ void Trainer::Impl::load_scaler() {
   if (!steps_->scaler().is_enabled()) return;
   const StateDict mine = start_.checkpoint ? start_.checkpoint->state("scaler") : StateDict{};
   steps_->scaler().load_state_dict(train::share_state(mine, job_.group()));
+}
+
+/// It begins with the weights that the first step finds, the same on every rank.
+void Trainer::Impl::build_ema() {
+  if (config_.ema.decay <= 0) return;
+  steps_->sync_buffers();
+  ema_.emplace(steps_->model().module().net(), EMAOptions{.decay = config_.ema.decay, .warmups = config_.ema.warmups});
+  if (!start_.resumed) return;
+  const StateDict mine = start_.checkpoint ? start_.checkpoint->state("ema") : StateDict{};
+  ema_->load_state_dict(train::share_state(mine, job_.group()));
+}
+
+/// Of replica 0's buffers on every rank, so that all have the same average.
+void Trainer::Impl::update_ema() {
+  if (!ema_) return;
+  steps_->sync_buffers();
+  ema_->update();
 }
 
 std::vector<view::BannerDevice> Trainer::Impl::devices() const {
@@ -241,6 +263,10 @@ view::BannerInfo Trainer::Impl::banner() {
   if (const std::string text = optimizer_text(config_.optimizer, job_.world_size()); !text.empty()) {
     info.extra.emplace_back("optimizer", text);
   }
+  if (ema_) {
+    info.extra.emplace_back("evaluated", fmt::format("with a moving average of the weights (decay {}, {} warm-ups)",
+                                                     config_.ema.decay, config_.ema.warmups));
+  }
   const std::string blocking = train::launch_blocking_text(job_.device());
   if (!blocking.empty()) info.extra.emplace_back("kernels", blocking);
   if (start_.checkpoint) {
@@ -268,7 +294,11 @@ void Trainer::Impl::train_step(std::int64_t epoch) {
   report(loss_->add(run_.step + 1, losses));
   const bool stepped = steps_->update(learning_rate());
   ++run_.step;
-  if (!stepped) note_skipped();
+  if (stepped) {
+    update_ema();
+  } else {
+    note_skipped();
+  }
   run_.batch += batches;
   unreported_ = StepReport{.epoch = epoch,
                            .step_in_epoch = (run_.batch + config_.accumulate_steps - 1) / config_.accumulate_steps,
@@ -343,7 +373,7 @@ bool Trainer::Impl::is_evaluation_epoch(std::int64_t epoch) const {
 }
 
 void Trainer::Impl::evaluate_test_set() {
-  steps_->model().sync_buffers();
+  steps_->sync_buffers();
   EvaluateOptions options{.batch_size = config_.batch_size,
                           .workers = config_.workers,
                           .prefetch_factor = config_.prefetch_factor,
@@ -352,7 +382,11 @@ void Trainer::Impl::evaluate_test_set() {
                           .replicas = static_cast<int>(config_.replicas)};
   if (reporter_) options.progress = [this](auto done, auto total) { reporter_->evaluating(done, total); };
   evaluating_ = true;
-  const Evaluation evaluation = evaluate(job_, task_, steps_->model().module().net(), test_set_, options);
+  const Evaluation evaluation = [&] {
+    std::optional<EMA::Swapped> averaged;
+    if (ema_) averaged.emplace(ema_->swap_in());
+    return evaluate(job_, task_, steps_->model().module().net(), test_set_, options);
+  }();
   evaluating_ = false;
   result_.metrics = evaluation.metrics;
   last_counts_ = evaluation.counts;
@@ -401,6 +435,7 @@ StateDict Trainer::Impl::run_entries() {
 CheckpointStates Trainer::Impl::states() {
   std::map<std::string, StateDict> states = {
       {"model", steps_->model().state_dict()}, {"optimizer", steps_->optimizer().state_dict()}, {"run", run_entries()}};
+  if (ema_) states["ema"] = ema_->state_dict();
   if (steps_->scaler().is_enabled()) states["scaler"] = steps_->scaler().state_dict();
   return states;
 }

@@ -30,11 +30,27 @@ TEST(TrainConfig, WithoutDataItIsAUsageErrorThatSaysWhatToSet) {
 }
 
 TEST(TrainConfig, ValuesThatCannotBeAreNamed) {
-  for (const char* wrong :
-       {"epochs=0", "batch_size=0", "accumulate_steps=0", "threads=-1", "replicas=-1", "workers=-1",
-        "prefetch_factor=0", "optimizer.lr=0", "clip_norm=-1", "checkpoint.keep_last=0", "max_steps=-1",
-        "schedule.warmup_epochs=-1", "optimizer.weight_decay=-1", "clip_value=-1", "schedule.step_epochs=0",
-        "schedule.pct_start=1", "schedule.factor=1", "optimizer.eps=small", "schedule.milestones=[1,x]"}) {
+  for (const char* wrong : {"epochs=0",
+                            "batch_size=0",
+                            "accumulate_steps=0",
+                            "threads=-1",
+                            "replicas=-1",
+                            "workers=-1",
+                            "prefetch_factor=0",
+                            "optimizer.lr=0",
+                            "clip_norm=-1",
+                            "checkpoint.keep_last=0",
+                            "max_steps=-1",
+                            "schedule.warmup_epochs=-1",
+                            "optimizer.weight_decay=-1",
+                            "clip_value=-1",
+                            "schedule.step_epochs=0",
+                            "schedule.pct_start=1",
+                            "schedule.factor=1",
+                            "optimizer.eps=small",
+                            "schedule.milestones=[1,x]",
+                            "ema.decay=1",
+                            "ema.warmups=-1"}) {
     const TrainConfig config = with(wrong);
     const std::string key(wrong, std::string(wrong).find('='));
     try {

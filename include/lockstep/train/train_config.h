@@ -42,6 +42,10 @@ struct TrainConfig {
   ScheduleConfig schedule;
   double clip_norm = 0;   ///< 0: gradients are not clipped
   double clip_value = 0;  ///< of each element of a gradient; 0: not clipped. Not together with clip_norm
+  struct Ema {
+    double decay = 0;       ///< of lockstep::EMA, with which is evaluated; 0: none
+    double warmups = 1000;  ///< updates until the decay has reached 63 % of its value
+  } ema;
   struct Data {
     std::string train;
     std::string test;  ///< empty: no evaluation

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which entry is averaged how, and the swap of two models' values in place.
+#include "lockstep/optim/ema.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "optim/ema_kernel.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kElementsPerThread = 1 << 16;
+// No entry of a model can have it: only this name's part before the dot would be a module.
+constexpr const char* kUpdates = "ema.updates";
+
+void require_decay(double decay) {
+  if (!(decay >= 0 && decay < 1))
+    throw UsageError(fmt::format("EMA's decay is {}; it must be 0 or more, below 1", decay));
+}
+
+/// Both are the same elements in the same order of plain memory.
+bool alike_in_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.is_cpu() && b.is_cpu() && a.scalar_type() == b.scalar_type() && a.is_non_overlapping_and_dense() &&
+         a.strides() == b.strides();
+}
+
+void average(const at::Tensor& average, const at::Tensor& value, double decay) {
+  if (!value.is_floating_point()) {
+    average.copy_(value);
+    return;
+  }
+  if (value.scalar_type() != at::kFloat || !alike_in_memory(average, value)) {
+    average.mul_(decay).add_(value.mul(1 - decay));
+    return;
+  }
+  auto* averages = average.data_ptr<float>();
+  const auto* values = value.data_ptr<float>();
+  const auto old_share = static_cast<float>(decay);
+  const auto new_share = static_cast<float>(1 - decay);
+  at::parallel_for(0, average.numel(), kElementsPerThread, [&](std::int64_t begin, std::int64_t end) {
+    optim::ema_update(averages + begin, values + begin, end - begin, old_share, new_share);
+  });
+}
+
+void swap_memory(const at::Tensor& a, const at::Tensor& b) {
+  std::array<char, 4096> block;
+  auto* left = static_cast<char*>(a.data_ptr());
+  auto* right = static_cast<char*>(b.data_ptr());
+  for (std::size_t done = 0; done < a.nbytes(); done += block.size()) {
+    const std::size_t size = std::min(block.size(), a.nbytes() - done);
+    std::memcpy(block.data(), left + done, size);
+    std::memcpy(left + done, right + done, size);
+    std::memcpy(right + done, block.data(), size);
+  }
+}
+
+/// The first bytes of `scratch` as a tensor like `value`.
+at::Tensor scratch_like(const at::Tensor& scratch, const at::Tensor& value) {
+  const auto bytes = static_cast<std::int64_t>(value.nbytes());
+  return scratch.narrow(0, 0, bytes).view(value.scalar_type()).view(value.sizes());
+}
+
+}  // namespace
+
+EMA::EMA(NamedTensors model, EMAOptions options) : model_(std::move(model)), options_(options) {
+  require_decay(options_.decay);
+  if (!(options_.warmups >= 0))
+    throw UsageError(fmt::format("EMA's warmups is {}; it must be 0 or more", options_.warmups));
+  for (const auto& [name, value] : model_) {
+    if (name == kUpdates) throw UsageError(fmt::format("the model has an entry {}, which is EMA's own", name));
+    averages_.emplace_back(name, value.detach().clone());
+  }
+}
+
+void EMA::update() {
+  require_own_values("updated");
+  const at::NoGradGuard no_grad;
+  ++updates_;
+  const double risen = options_.warmups > 0 ? 1 - std::exp(-static_cast<double>(updates_) / options_.warmups) : 1;
+  for (std::size_t i = 0; i < model_.size(); ++i)
+    average(averages_[i].second, model_[i].second, options_.decay * risen);
+}
+
+void EMA::set_decay(double decay) {
+  require_decay(decay);
+  options_.decay = decay;
+}
+
+void EMA::require_own_values(const char* what) const {
+  if (swapped_) throw UsageError(fmt::format("EMA is {} while it is swapped in", what), "let go of the Swapped first");
+}
+
+EMA::Swapped EMA::swap_in() {
+  require_own_values("swapped in");
+  std::map<std::string, std::pair<at::Device, std::int64_t>> largest;
+  for (const auto& [name, value] : model_) {
+    const auto bytes = static_cast<std::int64_t>(value.nbytes());
+    auto& found = largest.try_emplace(value.device().str(), value.device(), 0).first->second;
+    found.second = std::max(found.second, bytes);
+  }
+  for (const auto& [device, need] : largest) {
+    scratch_[device] = at::empty({need.second}, at::TensorOptions(need.first).dtype(at::kByte));
+  }
+  swap_all();
+  swapped_ = true;
+  return Swapped(*this);
+}
+
+void EMA::swap_all() {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < model_.size(); ++i) {
+    const at::Tensor value = model_[i].second.detach();
+    const at::Tensor& average = averages_[i].second;
+    if (value.numel() == 0) continue;
+    if (alike_in_memory(value, average)) {
+      swap_memory(value, average);
+      continue;
+    }
+    const at::Tensor scratch = scratch_like(scratch_.at(value.device().str()), value);
+    scratch.copy_(value);
+    value.copy_(average);
+    average.copy_(scratch);
+  }
+}
+
+EMA::Swapped::~Swapped() {
+  if (ema_ == nullptr) return;
+  try {
+    ema_->swap_all();
+    ema_->scratch_.clear();
+    ema_->swapped_ = false;
+  } catch (const std::exception& error) {
+    // Only a device that no longer works comes here; the average stays marked as swapped in.
+    log::warn("the model could not be given its weights back: {}", error.what());
+  }
+}
+
+StateDict EMA::state_dict() const {
+  require_own_values("saved");
+  StateDict state = to_state_dict(averages_);
+  state[kUpdates] = updates_;
+  return state;
+}
+
+void EMA::load_state_dict(const StateDict& state) {
+  require_own_values("loaded");
+  const EMAState loaded = ema_state_of(state);
+  load_tensors(averages_, loaded.model);
+  updates_ = loaded.updates;
+}
+
+EMAState ema_state_of(StateDict state) {
+  const auto found = state.find(kUpdates);
+  const auto* updates = found == state.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
+  if (updates == nullptr) throw DataError(fmt::format("the state has no whole number '{}': it is of no EMA", kUpdates));
+  EMAState parts{.updates = *updates};
+  state.erase(found);
+  parts.model = std::move(state);
+  return parts;
+}
+
+}  // namespace lockstep

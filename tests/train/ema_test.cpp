@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs with a moving average: the same bits on any number of ranks and however often resumed, and what is evaluated.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "lockstep/base/error.h"
+#include "lockstep/optim/ema.h"
+#include "lockstep/train/evaluate.h"
+#include "support/run_ranks.h"
+#include "support/temp_dir.h"
+#include "train/noisy_task.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using ::lockstep::test::digest_of;
+using ::lockstep::test::NoisyRun;
+using ::lockstep::test::NoisyTask;
+using ::lockstep::test::TempDir;
+using ::lockstep::test::train;
+using ::lockstep::testing::current_test;
+using ::lockstep::testing::run_ranks;
+using ::testing::HasSubstr;
+
+Job alone() {
+  const char* program = "test";
+  return init(1, &program);
+}
+
+NoisyRun averaged_run() {
+  NoisyRun run;
+  run.config.ema = {.decay = 0.9, .warmups = 4};
+  return run;
+}
+
+const std::string& expected_digest() {
+  static const std::string kDigest = [] {
+    const TempDir folder;
+    train(alone(), folder / "run", averaged_run());
+    return digest_of(folder / "run");
+  }();
+  return kDigest;
+}
+
+class EmaWorlds : public ::testing::TestWithParam<int> {};
+
+/// Each rank evaluates with its own average: the best checkpoint's metric is part of the digest.
+TEST_P(EmaWorlds, FourReplicasGiveOneDigest) {
+  const TempDir folder;
+  const std::string shared =
+      std::getenv("LOCKSTEP_TEST_SHARED") ? std::getenv("LOCKSTEP_TEST_SHARED") : (folder / "run").string();
+  run_ranks(current_test(), [&](Job& job) { train(job, shared, averaged_run()); },
+            {.world = GetParam(), .env = {{"LOCKSTEP_TEST_SHARED", shared}}});
+  EXPECT_EQ(digest_of(shared), expected_digest());
+}
+INSTANTIATE_TEST_SUITE_P(TwoAndThree, EmaWorlds, ::testing::Values(2, 3));
+
+TEST(EmaRun, ResumedFromEveryStepItHasTheDigestOfTheUnbrokenOne) {
+  const TempDir folder;
+  train(alone(), folder / "whole", averaged_run());
+  for (const int step : {1, 4, 9}) {
+    NoisyRun run = averaged_run();
+    run.resume = (folder / fmt::format("whole/checkpoints/step-{:08}", step)).string();
+    const fs::path resumed = folder / fmt::format("from-{}", step);
+    train(alone(), resumed, run);
+    EXPECT_EQ(digest_of(resumed), expected_digest()) << "from step " << step;
+  }
+}
+
+TEST(EmaRun, ChangesNothingInTheModelAndIsTheAverageOfItsSteps) {
+  const TempDir folder;
+  train(alone(), folder / "plain");
+  train(alone(), folder / "run", averaged_run());
+  const auto at_step = [&](const char* run, std::int64_t step) {
+    return load_checkpoint((folder / fmt::format("{}/checkpoints/step-{:08}", run, step)).string());
+  };
+  const auto net = NoisyTask().make_model();
+  load_model_state_dict(*net, at_step("run", 1).state("model"));
+  EMA ema(*net, {.decay = 0.9, .warmups = 4});
+  ema.load_state_dict(at_step("run", 1).state("ema"));
+  for (std::int64_t step = 2; step <= 10; ++step) {
+    load_model_state_dict(*net, at_step("plain", step).state("model"));
+    ema.update();
+  }
+  const StateDict saved = at_step("run", 10).state("ema");
+  const StateDict expected = ema.state_dict();
+  ASSERT_EQ(saved.size(), expected.size());
+  for (const auto& [name, value] : expected) {
+    if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
+      EXPECT_TRUE(std::get<at::Tensor>(saved.at(name)).equal(*tensor)) << name;
+    } else {
+      EXPECT_EQ(std::get<std::int64_t>(saved.at(name)), 10) << name;
+    }
+  }
+}
+
+TEST(EmaRun, IsEvaluatedWithTheAverageAndSavedWithTheWeights) {
+  const TempDir folder;
+  const TrainResult result = train(alone(), folder / "run", averaged_run());
+  const Checkpoint last = load_checkpoint((folder / "run").string());
+  NoisyTask task;
+  const auto error_with = [&](const StateDict& weights) {
+    const auto net = task.make_model();
+    load_model_state_dict(*net, weights);
+    const Job job = alone();
+    job.set_replicas(4);
+    return evaluate(job, task, *net, task.make_dataset(""), {.batch_size = 3, .replicas = 4}).metrics[0].value;
+  };
+  EXPECT_EQ(result.metrics[0].value, error_with(ema_state_of(last.state("ema")).model));
+  EXPECT_NE(result.metrics[0].value, error_with(last.state("model")));
+}
+
+TEST(EmaRun, AStepThatWasLeftOutIsNoUpdate) {
+  const TempDir folder;
+  NoisyRun run = averaged_run();
+  run.config.grad_scaler = {.enabled = "true", .init_scale = 1e38};
+  const TrainResult result = train(alone(), folder / "run", run);
+  ASSERT_GT(result.skipped_steps.value_or(0), 0);
+  ASSERT_LT(*result.skipped_steps, result.steps);
+  const EMAState saved = ema_state_of(load_checkpoint((folder / "run").string()).state("ema"));
+  EXPECT_EQ(saved.updates, result.steps - *result.skipped_steps);
+}
+
+TEST(EmaRun, ACheckpointWithoutTheAverageIsNoneToGoOnFrom) {
+  const TempDir folder;
+  train(alone(), folder / "run", averaged_run());
+  const Checkpoint last = load_checkpoint((folder / "run").string());
+  CheckpointStates states;
+  for (const char* name : {"model", "optimizer", "run"}) states[name] = last.state(name);
+  const fs::path bare = commit_checkpoint(FileSystem::system(), folder / "bare/checkpoints", last.manifest().meta,
+                                          states, {{"config.yml", last.text("config.yml").value()}});
+  NoisyRun run = averaged_run();
+  run.resume = bare.string();
+  try {
+    train(alone(), folder / "bare", run);
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("ema.decay is 0.9, and"));
+    EXPECT_THAT(error.what(), HasSubstr("holds no moving average"));
+  }
+}
+
+TEST(EmaRun, AnAverageThatTheRunBeforeDidNotHaveIsAnotherConfiguration) {
+  const TempDir folder;
+  train(alone(), folder / "run");
+  NoisyRun run = averaged_run();
+  run.resume = "auto";
+  try {
+    train(alone(), folder / "run", run);
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("ema.decay is 0.9 and was 0"));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
