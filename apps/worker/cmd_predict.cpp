@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "common/cli.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/optim/autocast.h"
 #include "worker/commands.h"
@@ -50,6 +51,7 @@ int cmd_predict(const Arguments& arguments) {
   if (!parse(predict, arguments)) return 0;
   const Recipe& recipe = find_recipe(predict.recipe);
   const Trained trained = load_trained(recipe, predict.checkpoint);
+  if (!trained.weights.empty()) log::note("the weights are {}", trained.weights);
   const NoGrad no_grad;
   const std::vector<std::filesystem::path> files(predict.files.begin(), predict.files.end());
   for (const Prediction& prediction : recipe.predict(*trained.task, *trained.model, files)) {

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/optim/ema.h"
 #include "lockstep/tensor/named_tensors.h"
 
 namespace lockstep::worker {
@@ -38,7 +40,13 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint) {
   at::set_num_threads(static_cast<int>(trained.config->threads));
   trained.task = recipe.make_task(*trained.config);
   trained.model = trained.task->make_model();
-  load_model_state_dict(*trained.model, opened.state("model"));
+  if (trained.config->ema.decay > 0) {
+    const EMAState average = ema_state_of(opened.state("ema"));
+    load_model_state_dict(*trained.model, average.model);
+    trained.weights = fmt::format("the moving average (EMA) of {} steps", text::thousands(average.updates));
+  } else {
+    load_model_state_dict(*trained.model, opened.state("model"));
+  }
   trained.model->eval();
   trained.step = opened.step();
   trained.path = path;

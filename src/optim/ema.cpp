@@ -20,7 +20,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kElementsPerThread = 1 << 16;
-// No entry of a model can have it: only this name's part before the dot would be a module.
+// Beside the model's names. A model has it only where a module `ema` has an entry `updates`, and is refused.
 constexpr const char* kUpdates = "ema.updates";
 
 void require_decay(double decay) {
