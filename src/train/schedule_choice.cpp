@@ -71,8 +71,9 @@ std::string name_of(const ScheduleConfig& config) {
     return fmt::format("x {} at epochs {}", config.gamma, text::join(config.milestones));
   }
   if (config.type == "plateau") {
-    return fmt::format("x {} after {} evaluations without a better {}", config.factor, config.patience + 1,
-                       config.metric.empty() ? "metric" : config.metric);
+    const std::int64_t bad = config.patience + 1;
+    return fmt::format("x {} after {} {} without a better {}", config.factor, bad,
+                       bad == 1 ? "evaluation" : "evaluations", config.metric.empty() ? "metric" : config.metric);
   }
   std::string words = config.type;
   std::replace(words.begin(), words.end(), '_', ' ');
