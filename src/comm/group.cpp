@@ -63,7 +63,13 @@ class Group final : public OwnedGroup {
 
   using ProcessGroup::all_reduce;
   Work all_reduce(const at::Tensor& tensor, const ReduceOptions& options) override {
-    return submit_in_place(reduction(Kind::kAllReduce, tensor, options), tensor);
+    Collective collective = reduction(Kind::kAllReduce, tensor, options);
+    if (options.then == nullptr) return submit_in_place(std::move(collective), tensor);
+    if (!is_plain(tensor)) {
+      throw UsageError("all_reduce with ReduceOptions::then was given a tensor that is not dense memory of the CPU");
+    }
+    collective.data = collective.output = static_cast<std::byte*>(tensor.data_ptr());
+    return run(std::move(collective), {tensor, tensor}, options.then, queue_.get());
   }
 
   using ProcessGroup::reduce;

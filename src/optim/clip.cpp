@@ -12,34 +12,17 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "optim/kernels.h"
 
 namespace lockstep {
 namespace {
-
-/// Lanes are summed apart and then combined, so that the compiler may use vectors without choosing the order itself.
-template <class T>
-double squares(const T* values, std::int64_t count) {
-  constexpr std::int64_t kLanes = 16;
-  double lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      const auto value = static_cast<double>(values[i + lane]);
-      lanes[lane] += value * value;
-    }
-  }
-  for (; i < count; ++i) lanes[i % kLanes] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-  double sum = 0;
-  for (const double lane : lanes) sum += lane;
-  return sum;
-}
 
 template <class T>
 std::vector<double> all_blocks(const at::Tensor& dense) {
   const T* values = dense.data_ptr<T>();
   std::vector<double> sums;
   for (std::int64_t begin = 0; begin < dense.numel(); begin += optim::kNormBlock) {
-    sums.push_back(squares(values + begin, std::min(optim::kNormBlock, dense.numel() - begin)));
+    sums.push_back(optim::block_squares(values + begin, std::min(optim::kNormBlock, dense.numel() - begin)));
   }
   return sums;
 }
@@ -54,9 +37,26 @@ bool on_one_gpu(const NamedTensors& parameters) {
 
 namespace optim {
 
+// Lanes are summed apart and then combined, so that the compiler may use vectors without choosing the order itself.
+double block_squares(const double* values, std::int64_t count) {
+  constexpr std::int64_t kLanes = 16;
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += values[i + lane] * values[i + lane];
+  }
+  for (; i < count; ++i) lanes[i % kLanes] += values[i] * values[i];
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+// In the same lanes.
+double block_squares(const float* values, std::int64_t count) { return sum_of_squares(values, count); }
+
 double block_squares(const at::Tensor& block) {
-  if (block.scalar_type() == at::kDouble) return squares(block.data_ptr<double>(), block.numel());
-  return squares(block.data_ptr<float>(), block.numel());
+  if (block.scalar_type() == at::kDouble) return block_squares(block.data_ptr<double>(), block.numel());
+  return block_squares(block.data_ptr<float>(), block.numel());
 }
 
 double norm_of_blocks(const std::vector<std::vector<double>>& by_parameter) {

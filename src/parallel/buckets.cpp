@@ -82,13 +82,16 @@ void Buckets::fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup&
   const tensor::FlatLayout flat = tensor::flat_layout(items, any.scalar_type());
   allocate(bucket, any, flat.numel, group);
   const at::Tensor& result = bucket.narrow.defined() ? bucket.narrow : bucket.buffer.view({-1});
+  std::vector<NormMember> places;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const std::size_t index = bucket.members[i];
+    places.push_back({index, flat.slots[i].offset, flat.slots[i].numel});
     views_[index] = tensor::flat_view(result, flat.slots[i]);
     for (std::int64_t row = 0; layout_.has_rows() && row < bucket.buffer.size(0); ++row) {
       rows_[index].push_back(tensor::flat_view(bucket.buffer[row], flat.slots[i]));
     }
   }
+  bucket.places = std::make_shared<const std::vector<NormMember>>(std::move(places));
   if (layout_.hook) show_to_hook(bucket, flat, group);
 }
 
@@ -153,6 +156,7 @@ void Buckets::fold(std::size_t parameter, std::size_t local, const at::Tensor& g
 
 void Buckets::restart(int divisor) {
   divisor_ = divisor;
+  if (norm_sums_) norm_sums_->restart();
   stages_.clear();
   missing_.clear();
   for (Bucket& bucket : buckets_) {
@@ -169,6 +173,13 @@ void Buckets::arrived(std::size_t parameter, ProcessGroup& group) {
   }
 }
 
+/// What adds up the squares of the bucket's result, which is its first row; empty where nobody asks for them.
+std::function<void()> Buckets::counting(const Bucket& bucket) const {
+  if (norm_sums_ == nullptr || divisor_ != 0) return nullptr;
+  const at::Tensor result = layout_.has_rows() ? bucket.published[0] : bucket.published;
+  return [sums = norm_sums_, result, places = bucket.places] { sums->add(result, *places); };
+}
+
 Work Buckets::reduce(const Bucket& bucket, const ReduceOptions& options, ProcessGroup& group) const {
   if (!sharded_) return group.all_reduce(bucket.published, options);
   const at::Tensor first = layout_.has_rows() ? bucket.published[0] : bucket.published;
@@ -182,9 +193,16 @@ HookStage Buckets::start(Bucket& bucket, ProcessGroup& group) const {
     const at::NoGradGuard no_grad;
     return layout_.hook(*bucket.seen_by_hook);
   }
-  if (layout_.world == 1) return {};  // the last fold has completed the mean
-  const ReduceOp op = divisor_ == 0 ? ReduceOp::kMean : ReduceOp::kSum;
-  HookStage stage{.works = {reduce(bucket, {.op = op, .replicas = layout_.replicas, .exact = layout_.exact}, group)}};
+  std::function<void()> count = counting(bucket);
+  if (layout_.world == 1) {  // the last fold has completed the mean
+    if (count) count();
+    return {};
+  }
+  const ReduceOptions options{.op = divisor_ == 0 ? ReduceOp::kMean : ReduceOp::kSum,
+                              .replicas = layout_.replicas,
+                              .exact = layout_.exact,
+                              .then = std::move(count)};
+  HookStage stage{.works = {reduce(bucket, options, group)}};
   if (divisor_ == 0) return stage;
   stage.then = [sum = bucket.published, divisor = divisor_] {
     sum.div_(divisor);

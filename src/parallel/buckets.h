@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "lockstep/comm/work.h"
 #include "lockstep/parallel/communication_hook.h"
 #include "lockstep/tensor/named_tensors.h"
+#include "parallel/norm_sums.h"
 #include "parallel/sparse_mean.h"
 
 namespace lockstep::parallel {
@@ -51,6 +54,7 @@ struct Bucket {
   at::Tensor narrow = {};     ///< the result in the parameters' own type, where that is not the buffer's
   std::optional<GradBucket> seen_by_hook = {};
   std::optional<SparseMean> sparse = {};
+  std::shared_ptr<const std::vector<NormMember>> places = {};  ///< of the members' gradients in the result
 };
 
 /// All buckets of a model. Views have the parameters' own strides.
@@ -73,6 +77,8 @@ class Buckets {
   /// its row.
   void fold(std::size_t parameter, std::size_t local, const at::Tensor& gradient);
 
+  /// From here on adds up the squares of what reductions leave; null: no longer. Not with a hook or sparse gradients.
+  void count_norm(std::shared_ptr<NormSums> sums) { norm_sums_ = std::move(sums); }
   /// Forgets what arrived: a new backward begins. `divisor`: of the sums; 0: the number of replicas.
   void restart(int divisor = 0);
   /// `parameter`'s gradient is complete on this rank; starts the all_reduce (mean), or the hook, of each bucket that is
@@ -92,10 +98,12 @@ class Buckets {
   void fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup& group);
   void allocate(Bucket& bucket, const at::Tensor& any, std::int64_t numel, ProcessGroup& group) const;
   void show_to_hook(Bucket& bucket, tensor::FlatLayout flat, ProcessGroup& group) const;
+  [[nodiscard]] std::function<void()> counting(const Bucket& bucket) const;
   [[nodiscard]] Work reduce(const Bucket& bucket, const ReduceOptions& options, ProcessGroup& group) const;
   [[nodiscard]] HookStage start(Bucket& bucket, ProcessGroup& group) const;
 
   ReplicaLayout layout_;
+  std::shared_ptr<NormSums> norm_sums_;
   bool sharded_ = false;
   std::vector<FoldStep> folds_;
   std::vector<Bucket> buckets_;

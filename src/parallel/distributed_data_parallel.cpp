@@ -144,6 +144,7 @@ void DdpCore::sync_buffers(const NamedTensors& buffers) {
 
 void DdpCore::set_sync(bool sync) { reducer_->set_sync(sync); }
 bool DdpCore::sync() const { return reducer_->sync(); }
+double DdpCore::grad_norm() { return reducer_->grad_norm(); }
 
 ProcessGroup& DdpCore::group() const { return reducer_->group(); }
 void DdpCore::set_join(std::optional<JoinHandle> handle) { reducer_->set_join(handle); }

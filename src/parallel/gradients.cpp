@@ -6,9 +6,11 @@
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/optim/clip.h"
 #include "parallel/bucket_plan.h"
 
 namespace lockstep::parallel {
@@ -44,6 +46,19 @@ Gradients::Gradients(TrainedParameters parameters, ProcessGroup& group, const Dd
   std::vector<std::size_t> order(size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   buckets_ = Buckets(parameters_, plan(order), layout_, group_);
+  if (!options.grad_norm || !can_count()) return;
+  norm_sums_ = std::make_shared<NormSums>(parameters_.items, group.world_size(), group.rank());
+  buckets_.count_norm(norm_sums_);
+}
+
+/// Whether reductions leave what grad_norm() would read: not from sparse gradients, hooks, GPUs and narrow types.
+bool Gradients::can_count() const {
+  const auto is_counted = [](const auto& item) {
+    const at::ScalarType dtype = item.second.scalar_type();
+    return item.second.is_cpu() && (dtype == at::kFloat || dtype == at::kDouble);
+  };
+  return !layout_.hook && std::all_of(parameters().begin(), parameters().end(), is_counted) &&
+         std::find(parameters_.sparse.begin(), parameters_.sparse.end(), true) == parameters_.sparse.end();
 }
 
 std::vector<std::vector<std::size_t>> Gradients::plan(const std::vector<std::size_t>& order) const {
@@ -57,8 +72,16 @@ std::vector<std::vector<std::size_t>> Gradients::plan(const std::vector<std::siz
   return plan_buckets(items, order, limits_of(options_));
 }
 
+void Gradients::shard(bool on) {
+  buckets_.shard(on);
+  if (!on) return;
+  norm_sums_.reset();
+  buckets_.count_norm(nullptr);
+}
+
 void Gradients::restart(int divisor) {
   unused_.clear();
+  counts_ = norm_sums_ != nullptr && divisor == 0;
   buckets_.restart(divisor);
 }
 
@@ -126,15 +149,30 @@ void Gradients::bring_sparse(std::size_t index, int local) {
 void Gradients::deliver(const std::vector<bool>& used) {
   const at::NoGradGuard no_grad;
   buckets_.wait();
-  std::vector<bool> keeps(size());
+  if (counts_ && layout_.world > 1) norm_sums_->combine(group_);
+  kept_.assign(size(), false);
   for (const Unused& one : unused_) {
-    keeps[one.index] = !used.empty() && !used[one.index];
-    if (keeps[one.index] && one.value.defined()) one.grad.copy_(one.value);
+    kept_[one.index] = !used.empty() && !used[one.index];
+    if (kept_[one.index] && one.value.defined()) one.grad.copy_(one.value);
   }
   unused_.clear();
   for (std::size_t i = 0; i < size(); ++i) {
-    if (!keeps[i]) take_result(i);
+    if (!kept_[i]) take_result(i);
   }
+}
+
+double Gradients::norm() const {
+  // One that kept its grad() has other values than the reduction's, and reading all is the rare case.
+  if (!counts_ || std::find(kept_.begin(), kept_.end(), true) != kept_.end()) return grad_norm(parameters());
+  std::vector<std::size_t> order(size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [this](std::size_t a, std::size_t b) { return parameters()[a].first < parameters()[b].first; });
+  std::vector<std::vector<double>> sums;
+  for (const std::size_t index : order) {
+    if (grad(index).defined()) sums.push_back(norm_sums_->of(index));
+  }
+  return optim::norm_of_blocks(sums);
 }
 
 void Gradients::take_result(std::size_t index) {
@@ -156,6 +194,7 @@ bool Gradients::rebuild(const std::vector<std::size_t>& order) {
   auto better = plan(order);
   if (buckets_.has_plan(better)) return false;
   Buckets rebuilt(parameters_, std::move(better), layout_, group_);
+  rebuilt.count_norm(norm_sums_);
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < size(); ++i) {
     if (!is_in_bucket(i)) continue;

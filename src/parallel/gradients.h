@@ -6,6 +6,7 @@
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
@@ -38,7 +39,9 @@ class Gradients {
   /// of the run has reached it; the others keep the grad() that they had.
   void deliver(const std::vector<bool>& used);
   /// See Buckets::shard().
-  void shard(bool on) { buckets_.shard(on); }
+  void shard(bool on);
+  /// The norm of all grad()s as deliver() left them, which grad_norm() would compute.
+  [[nodiscard]] double norm() const;
   /// Waits for reductions of a backward that ended with an error.
   void abandon() { buckets_.wait(); }
   /// New buckets for `order`, an order of arrival. Returns: whether they differ from those that there are.
@@ -54,6 +57,7 @@ class Gradients {
 
   [[nodiscard]] bool is_last(int local) const { return local + 1 == layout_.block.size(); }
   [[nodiscard]] std::vector<std::vector<std::size_t>> plan(const std::vector<std::size_t>& order) const;
+  [[nodiscard]] bool can_count() const;
   void bring(std::size_t index, int local);
   void arrived(std::size_t index);
   void bring_sparse(std::size_t index, int local);
@@ -65,7 +69,10 @@ class Gradients {
   DdpOptions options_;
   ReplicaLayout layout_;
   Buckets buckets_;
-  std::vector<Unused> unused_;  ///< of the backward under way
+  std::shared_ptr<NormSums> norm_sums_;  ///< where reductions count the norm
+  bool counts_ = false;                  ///< in the step under way, or the last one
+  std::vector<bool> kept_;               ///< by parameter: grad() is not the last step's result
+  std::vector<Unused> unused_;           ///< of the backward under way
 };
 
 }  // namespace lockstep::parallel

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"
+#include "lockstep/optim/clip.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -83,7 +84,16 @@ void Reducer::shard_gradients(bool on) {
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   gradients_.shard(on);
+  sharded_ = on;
   keeps_plan_ = keeps_plan_ || on;  // parts of other buckets would be other parts
+}
+
+double Reducer::grad_norm() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (sharded_) {
+    throw UsageError("the norm of gradients of which each rank has its part only", "use the optimizer's grad_norm()");
+  }
+  return reduced_ ? gradients_.norm() : lockstep::grad_norm(parameters());
 }
 
 void Reducer::before_forward() {

@@ -61,6 +61,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// Throws: UsageError with a communication hook.
   void shard_gradients(bool on);
 
+  /// See DistributedDataParallel::grad_norm().
+  [[nodiscard]] double grad_norm();
+
   /// Throws: UsageError where a synced backward was left halfway, so that the ranks are out of step.
   void before_forward();
   /// A forward with gradients is over. `outputs`: its tensors; `complete`: there are no others in its result.
@@ -125,6 +128,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   int rebuilds_ = 0;
   bool settled_ = false;     ///< the layout is final: the first synced backward is over
   bool keeps_plan_ = false;  ///< the first plan of the buckets is the last
+  bool sharded_ = false;
   bool opaque_ = false;      ///< some forward's result could not be looked into
 
   std::optional<JoinHandle> join_;

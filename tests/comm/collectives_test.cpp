@@ -145,6 +145,16 @@ void check_overlap(Job& job) {
   }
 }
 
+void check_then(Job& job) {
+  for (const std::int64_t count : {5, 300'000}) {
+    const at::Tensor tensor = job.group().allocate_bucket(count, at::kFloat).fill_(1);
+    double seen = 0;
+    job.group().all_reduce(tensor, {.then = [&] { seen = tensor.min().item<double>(); }}).wait();
+    EXPECT_EQ(seen, job.world_size()) << count;
+  }
+  EXPECT_THROW((void)job.group().all_reduce(at::ones({3, 2}).t(), {.then = [] {}}), UsageError);
+}
+
 void check_refusals(Job& job) {
   EXPECT_THROW((void)job.group().all_reduce(at::ones({2}, at::kInt), {.op = ReduceOp::kMean}), UsageError);
   EXPECT_THROW((void)job.group().all_reduce(at::ones({2}), {.op = ReduceOp::kBitAnd}), UsageError);
@@ -167,6 +177,7 @@ void everything(Job& job) {
   sweep_copies(job);
   check_strided(job);
   check_overlap(job);
+  check_then(job);
   check_refusals(job);
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ struct ReduceOptions {
   /// false: any order of additions that is fast, so that bits may depend on the world size. A rank then has one row,
   /// the sum of its replicas.
   bool exact = true;
+  /// Called once the result is there, in the thread that combined it and before the Work is done: for what reads the
+  /// result while it is in the caches. Calls no collective; what it throws fails the group. Only of all_reduce() of
+  /// memory that is combined where it lies: dense and on the CPU.
+  std::function<void()> then = nullptr;
 };
 
 /// The elements begin, ..., end - 1.

@@ -16,6 +16,8 @@ inline constexpr std::int64_t kNormBlock = 4096;
 /// The sum of squares of one block: up to kNormBlock elements that follow each other in memory.
 /// Shapes: one dimension, contiguous, float32 or float64, on the CPU.
 [[nodiscard]] double block_squares(const at::Tensor& block);
+[[nodiscard]] double block_squares(const float* values, std::int64_t count);
+[[nodiscard]] double block_squares(const double* values, std::int64_t count);
 /// The norm, from the sums of all blocks of each parameter, parameters in name order.
 [[nodiscard]] double norm_of_blocks(const std::vector<std::vector<double>>& by_parameter);
 /// A gradient as it is summed: with the parameter's memory order, on the CPU, in float32 or float64.

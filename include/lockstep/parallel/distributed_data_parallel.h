@@ -47,6 +47,7 @@ struct DdpOptions {
   std::optional<std::int64_t> first_bucket_bytes = {};  ///< small, so that the first reduction starts early; unset:
                                                         ///< 1 MiB where bucket_bytes is unset too, else bucket_bytes
   std::optional<std::int64_t> bucket_bytes = {};        ///< a bucket is closed once it holds this much; unset: 25 MiB
+  bool grad_norm = false;  ///< reductions sum up the squares of what they leave, so that grad_norm() reads nothing
 };
 
 namespace parallel {
@@ -78,6 +79,7 @@ class DdpCore {
   void sync_buffers(const NamedTensors& buffers);
   void set_sync(bool sync);
   [[nodiscard]] bool sync() const;
+  [[nodiscard]] double grad_norm();
 
   /// Of Joinable.
   [[nodiscard]] ProcessGroup& group() const;
@@ -229,6 +231,15 @@ class DistributedDataParallel : public Joinable {
   /// Every replica of every rank takes the buffers of replica 0.
   /// Collective: yes.  Blocks: yes.
   void sync_buffers() { core_.sync_buffers(named_buffers_of(*module_)); }
+
+  /// The norm of the gradients as the last backward left them, with the bits of lockstep::grad_norm(). With
+  /// DdpOptions::grad_norm its squares were summed while buckets were reduced, each rank its share, and gradients that
+  /// were changed since (unscaled, say) are not noticed: use lockstep::grad_norm(model) then. Without the option it is
+  /// that same pass.
+  /// Collective: no; every rank gets the same.
+  /// Throws:     UsageError where each rank has its part of the gradients only (ZeroOptions::shard_gradients).
+  /// Example:    optimizer.step(lockstep::clip_factor(model.grad_norm(), 1.0));
+  [[nodiscard]] double grad_norm() { return core_.grad_norm(); }
 
   [[nodiscard]] const parallel::Reducer& reducer() const { return core_.reducer(); }
   /// For an optimizer that takes part in the reduction (ZeroOptions::shard_gradients).
