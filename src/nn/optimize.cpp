@@ -14,8 +14,8 @@
 #include <optional>
 
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
 #include "lockstep/nn/norm_act.h"
-#include "lockstep/nn/thin_conv.h"
 
 namespace lockstep::nn {
 namespace {
@@ -93,11 +93,11 @@ void fuse(torch::nn::SequentialImpl& sequential, std::size_t index, const Layers
   for (std::size_t i = 1; i < chain.length; ++i) put(sequential, index + i, torch::nn::Identity().ptr());
 }
 
-/// The convolution of grey images at `index`, where that is one.
-bool make_thin(torch::nn::SequentialImpl& sequential, std::size_t index, const Layers& layers) {
+/// The convolution at `index`, where that is one for which there are kernels.
+bool replace_conv(torch::nn::SequentialImpl& sequential, std::size_t index, const Layers& layers) {
   const auto* conv = as<torch::nn::Conv2dImpl>(layers, index);
-  if (conv == nullptr || !ThinConv2dImpl::is_thin(*conv)) return false;
-  put(sequential, index, std::make_shared<ThinConv2dImpl>(*conv));
+  if (conv == nullptr || !Conv2dImpl::has_kernel(*conv)) return false;
+  put(sequential, index, std::make_shared<Conv2dImpl>(*conv));
   return true;
 }
 
@@ -105,7 +105,7 @@ void optimize_sequential(torch::nn::SequentialImpl& sequential, const std::strin
   const Layers layers = sequential.children();
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const std::string name = prefix + sequential.named_children()[i].key();
-    if (make_thin(sequential, i, layers)) done.fused.push_back({name, "Conv2d from 1 channel"});
+    if (replace_conv(sequential, i, layers)) done.fused.push_back({name, "Conv2d of 3x3"});
     const std::optional<std::int64_t> channels = channels_of_norm(layers, i);
     if (!channels) continue;
     const Chain chain = chain_at(layers, i, *channels);

@@ -106,7 +106,7 @@ TEST(Optimize, TakesDropoutBetweenNormAndReLUAlong) {
 TEST(Optimize, ReplacesTheConvolutionOfGreyImages) {
   torch::nn::Sequential net(conv(1, 8), torch::nn::ReLU(), conv(8, 8), conv(1, 6));
   const at::Tensor weight = net[0]->as<torch::nn::Conv2d>()->weight;
-  EXPECT_THAT(optimize(*net).fused, ElementsAre(IsChain("0", "Conv2d from 1 channel")));
+  EXPECT_THAT(optimize(*net).fused, ElementsAre(IsChain("0", "Conv2d of 3x3")));
   EXPECT_TRUE(net->named_parameters()["0.weight"].is_same(weight));
 }
 

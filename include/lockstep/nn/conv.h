@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions of two dimensions: libtorch's, and on a processor kernels of our own where they are faster.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <torch/nn/modules/conv.h>
+
+#include <cstdint>
+#include <ostream>
+
+namespace lockstep::nn {
+
+/// torch::nn::Conv2d with the same options, first weights and state dict; zeros around the image.
+///
+/// 3x3 with padding 1 and stride 1, on a CPU, float32 or under autocast to bfloat16, has kernels of its own:
+/// - from 1 channel (weights in channels-last, lockstep::use_channels_last; an input that needs no gradient), at the
+///   speed of memory, forward only;
+/// - from 32 channels on, channels-last: Winograd's F(2x2, 3x3), forward and backward, with 4 products where the direct
+///   sum has 9. Its rounding in float32 is that of the direct sum, in bfloat16 up to twice it.
+/// Which one runs follows from the shape by a table (src/nn/conv_table.h), never from timing; all else is libtorch's,
+/// bit for bit. No result depends on the number of threads.
+///
+/// Shapes: [N, C, H, W] to [N, out, H', W'].
+/// Throws: UsageError for a padding_mode other than zeros, and for a second derivative through a kernel.
+/// Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2016.
+class Conv2dImpl final : public torch::nn::Cloneable<Conv2dImpl> {
+ public:
+  explicit Conv2dImpl(const torch::nn::Conv2dOptions& of);
+  Conv2dImpl(std::int64_t in, std::int64_t out, torch::ExpandingArray<2> kernel)
+      : Conv2dImpl(torch::nn::Conv2dOptions(in, out, kernel)) {}
+  /// Takes the place of `conv` with the same parameters.
+  explicit Conv2dImpl(const torch::nn::Conv2dImpl& conv);
+
+  /// Whether kernels exist for such a convolution, whatever the size of its images.
+  [[nodiscard]] static bool has_kernel(const torch::nn::Conv2dImpl& conv);
+
+  void reset() override;
+  at::Tensor forward(const at::Tensor& input);
+  void pretty_print(std::ostream& stream) const override;
+
+  torch::nn::detail::ConvNdOptions<2> options;
+  at::Tensor weight;  ///< [out, in / groups, rows, columns]
+  at::Tensor bias;    ///< [out], or undefined
+
+ private:
+  void take(const at::Tensor& new_weight, const at::Tensor& new_bias);
+
+  bool has_kernel_ = false;
+};
+TORCH_MODULE(Conv2d);
+
+}  // namespace lockstep::nn

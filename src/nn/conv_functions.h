@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of nn::Conv2d as functions that autograd knows.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::nn {
+
+/// From 1 channel: `input` [N, 1, H, W] of float32 or bfloat16, `weight` [C, 1, 3, 3] and `bias` [C] of float32.
+[[nodiscard]] at::Tensor thin_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
+
+/// `input` [N, in, H, W], channels-last, of float32 or bfloat16; `weight` [out, in, 3, 3], `bias` [out] or undefined,
+/// of float32.
+[[nodiscard]] at::Tensor winograd_convolution(const at::Tensor& input, const at::Tensor& weight,
+                                              const at::Tensor& bias);
+
+/// Throws where backward is to be differentiated itself.
+void refuse_second_derivative();
+
+}  // namespace lockstep::nn

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+// The algorithm of winograd.h for one instruction set, which `Ops` is: part of the files that are compiled with its
+// instructions switched on, inside their namespaces. Hence neither an include guard nor includes.
+//
+// Ops has: Element (of the images), Unit (32 bits of a product's operands: one float32, or two bfloat16 that follow
+// each other in the sum), kGroup (elements in a unit), kLanes, kVectors (of columns in a product's block), V (a vector
+// of float32); load, store (elements), load_sums, store_sums (float32), zero, add, sub, set (one unit in all lanes),
+// multiply_add (of units, to float32), interleave (kGroup vectors into one of units) and round.
+
+// Tiles whose points are in the cache at once: their sums for 64 channels, and the points of 128.
+constexpr std::int64_t kTiles = 24;
+constexpr std::int64_t kColumns = 64;
+// Tiles that are summed before the sum in memory is touched, when tiles are what is summed over.
+constexpr std::int64_t kSummedTiles = 128;
+constexpr std::int64_t kPoints = 4;  // in a row of them
+
+/// A product of matrices: sums[r][c] = (add: itself +) the sum over s of a[r][s] b[s][c]. Strides are in units.
+template <class Ops>
+struct Product {
+  std::int64_t rows = 0;
+  std::int64_t steps = 0;
+  std::int64_t columns = 0;
+  const typename Ops::Unit* a = nullptr;
+  std::int64_t a_row = 0;
+  std::int64_t a_step = 0;
+  const typename Ops::Unit* b = nullptr;
+  std::int64_t b_step = 0;
+  float* sums = nullptr;
+  std::int64_t sums_row = 0;
+  bool add = false;
+};
+
+/// kRows x kCount vectors of sums, all in registers.
+template <class Ops, int kRows, int kCount>
+LOCKSTEP_WINOGRAD_INLINE void product_block(const Product<Ops>& p, std::int64_t row, std::int64_t column) {
+  using V = typename Ops::V;
+  const auto* a = p.a + row * p.a_row;
+  const auto* b = p.b + column;
+  V sums[kRows][kCount];
+  for (int r = 0; r < kRows; ++r) {
+    for (int n = 0; n < kCount; ++n) sums[r][n] = Ops::zero();
+  }
+  for (std::int64_t step = 0; step < p.steps; ++step) {
+    V of_b[kCount];
+    for (int n = 0; n < kCount; ++n) of_b[n] = Ops::load_units(b + n * Ops::kLanes);
+    for (int r = 0; r < kRows; ++r) {
+      const V of_a = Ops::set(a + r * p.a_row);
+      for (int n = 0; n < kCount; ++n) sums[r][n] = Ops::multiply_add(of_a, of_b[n], sums[r][n]);
+    }
+    a += p.a_step;
+    b += p.b_step;
+  }
+  for (int r = 0; r < kRows; ++r) {
+    float* to = p.sums + (row + r) * p.sums_row + column;
+    for (int n = 0; n < kCount; ++n, to += Ops::kLanes) {
+      Ops::store_sums(p.add ? Ops::add(Ops::load_sums(to), sums[r][n]) : sums[r][n], to);
+    }
+  }
+}
+
+template <class Ops, int kCount>
+void product_columns(const Product<Ops>& p, std::int64_t column) {
+  std::int64_t row = 0;
+  for (; row + 6 <= p.rows; row += 6) product_block<Ops, 6, kCount>(p, row, column);
+  for (; row + 2 <= p.rows; row += 2) product_block<Ops, 2, kCount>(p, row, column);
+  for (; row < p.rows; ++row) product_block<Ops, 1, kCount>(p, row, column);
+}
+
+template <class Ops>
+void product(const Product<Ops>& p) {
+  constexpr std::int64_t kWide = Ops::kVectors * Ops::kLanes;
+  std::int64_t column = 0;
+  for (; column + kWide <= p.columns; column += kWide) product_columns<Ops, Ops::kVectors>(p, column);
+  for (; column < p.columns; column += Ops::kLanes) product_columns<Ops, 1>(p, column);
+}
+
+/// What Winograd calls B^T: from 4 neighbours to 4 points.
+template <class Ops, class V>
+LOCKSTEP_WINOGRAD_INLINE void to_points(const V (&from)[4], V (&to)[4]) {
+  to[0] = Ops::sub(from[0], from[2]);
+  to[1] = Ops::add(from[1], from[2]);
+  to[2] = Ops::sub(from[2], from[1]);
+  to[3] = Ops::sub(from[1], from[3]);
+}
+
+/// Tiles of one row that follow each other.
+struct Run {
+  std::int64_t image = 0;
+  std::int64_t y = 0;  ///< of the first pixels
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// The run that begins at tile (or group of tiles) `at` of all, `per_row` in a row, and ends before `end`.
+inline Run run_at(const Winograd& conv, std::int64_t at, std::int64_t end, std::int64_t per_row) {
+  const std::int64_t rows = (conv.height + 1) / 2;
+  const std::int64_t row = at / per_row;
+  const std::int64_t first = at % per_row;
+  return {.image = row / rows, .y = row % rows * 2, .first = first, .count = std::min(per_row - first, end - at)};
+}
+
+/// Row `y` of an image, or zeros where there is none.
+template <class T>
+const T* row_of(const Winograd& conv, const T* images, std::int64_t channels, const Run& run, std::int64_t y,
+                const T* zeros) {
+  if (y < 0 || y >= conv.height) return zeros;
+  return images + (run.image * conv.height + y) * conv.width * channels;
+}
+
+/// The elements of column x, or zeros beside the image.
+template <class Ops>
+LOCKSTEP_WINOGRAD_INLINE typename Ops::V pixel(const Winograd& conv, const typename Ops::Element* row, std::int64_t x,
+                                               std::int64_t channels) {
+  return x < 0 || x >= conv.width ? Ops::zero() : Ops::load(row + x * channels);
+}
+
+/// Points of a run's tiles: `points` [16, kTiles, in], from the tile `at` of it.
+template <class Ops>
+void points_of_run(const Winograd& conv, const typename Ops::Element* x, const Run& run,
+                   const typename Ops::Element* zeros, typename Ops::Element* points) {
+  using V = typename Ops::V;
+  const typename Ops::Element* rows[4];
+  for (int i = 0; i < 4; ++i) rows[i] = row_of(conv, x, conv.in, run, run.y - 1 + i, zeros);
+  for (std::int64_t c = 0; c < conv.in; c += Ops::kLanes) {
+    V columns[4][4];  // [column][point down]
+    const auto take = [&](V(&column)[4], std::int64_t at) LOCKSTEP_WINOGRAD_ATTR {
+      V down[4];
+      for (int i = 0; i < 4; ++i) down[i] = pixel<Ops>(conv, rows[i] + c, at, conv.in);
+      to_points<Ops>(down, column);
+    };
+    take(columns[0], 2 * run.first - 1);
+    take(columns[1], 2 * run.first);
+    for (std::int64_t t = 0; t < run.count; ++t) {
+      const std::int64_t left = 2 * (run.first + t);
+      take(columns[2], left + 1);
+      take(columns[3], left + 2);
+      for (int i = 0; i < 4; ++i) {
+        const V across[4] = {columns[0][i], columns[1][i], columns[2][i], columns[3][i]};
+        V out[4];
+        to_points<Ops>(across, out);
+        for (int j = 0; j < 4; ++j) Ops::store(out[j], points + ((i * 4 + j) * kTiles + t) * conv.in + c);
+        columns[0][i] = columns[2][i];
+        columns[1][i] = columns[3][i];
+      }
+    }
+  }
+}
+
+/// Where a run's results go, from the sums [16, kTiles, kColumns] at its first tile.
+template <class Ops>
+struct Results {
+  const float* sums = nullptr;
+  const float* bias = nullptr;  ///< of the first channel
+  typename Ops::Element* y = nullptr;
+  std::int64_t channel = 0;
+  std::int64_t channels = 0;
+};
+
+/// The four results of a tile from its 16 sums, for one vector of channels.
+template <class Ops>
+LOCKSTEP_WINOGRAD_INLINE void tile_results(const float* sums, typename Ops::V bias, typename Ops::V (&results)[2][2]) {
+  using V = typename Ops::V;
+  V half[2][4];
+  for (int j = 0; j < 4; ++j) {
+    V m[4];
+    for (int i = 0; i < 4; ++i) m[i] = Ops::load_sums(sums + (i * 4 + j) * kTiles * kColumns);
+    half[0][j] = Ops::add(Ops::add(m[0], m[1]), m[2]);
+    half[1][j] = Ops::sub(Ops::sub(m[1], m[2]), m[3]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    results[i][0] = Ops::add(Ops::add(Ops::add(half[i][0], half[i][1]), half[i][2]), bias);
+    results[i][1] = Ops::add(Ops::sub(Ops::sub(half[i][1], half[i][2]), half[i][3]), bias);
+  }
+}
+
+template <class Ops>
+void results_of_run(const Winograd& conv, const Run& run, const Results<Ops>& to) {
+  for (std::int64_t t = 0; t < run.count; ++t) {
+    const std::int64_t x = 2 * (run.first + t);
+    auto* at = to.y + ((run.image * conv.height + run.y) * conv.width + x) * conv.out + to.channel;
+    for (std::int64_t c = 0; c < to.channels; c += Ops::kLanes) {
+      typename Ops::V results[2][2];
+      const auto bias = to.bias == nullptr ? Ops::zero() : Ops::load_sums(to.bias + to.channel + c);
+      tile_results<Ops>(to.sums + t * kColumns + c, bias, results);
+      for (std::int64_t i = 0; i < 2 && run.y + i < conv.height; ++i) {
+        Ops::store(results[i][0], at + i * conv.width * conv.out + c);
+        if (x + 1 < conv.width) Ops::store(results[i][1], at + i * conv.width * conv.out + conv.out + c);
+      }
+    }
+  }
+}
+
+/// Calls f(run, tile) for the runs of tiles from `begin` to `end`; `tile` counts from `begin`.
+template <class F>
+LOCKSTEP_WINOGRAD_INLINE void for_runs(const Winograd& conv, std::int64_t begin, std::int64_t end, std::int64_t per_row,
+                                       F f) {
+  for (std::int64_t at = begin; at < end;) {
+    const Run run = run_at(conv, at, end, per_row);
+    f(run, at - begin);
+    at += run.count;
+  }
+}
+
+template <class Ops>
+void forward(const Winograd& conv, const typename Ops::Element* x, const typename Ops::Element* packed,
+             const float* bias, typename Ops::Element* y, std::int64_t begin, std::int64_t end) {
+  using Element = typename Ops::Element;
+  using Unit = typename Ops::Unit;
+  const std::vector<Element> zeros(static_cast<std::size_t>(conv.width * conv.in));
+  std::vector<Element> points(static_cast<std::size_t>(kWinogradPoints * kTiles * conv.in));
+  std::vector<float> sums(static_cast<std::size_t>(kWinogradPoints * kTiles * kColumns));
+  const std::int64_t steps = conv.in / Ops::kGroup;
+  const std::int64_t last = end * conv.tile_columns();
+  for (std::int64_t first = begin * conv.tile_columns(); first < last; first += kTiles) {
+    const std::int64_t stop = std::min(first + kTiles, last);
+    for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run, std::int64_t tile) LOCKSTEP_WINOGRAD_ATTR {
+      points_of_run<Ops>(conv, x, run, zeros.data(), points.data() + tile * conv.in);
+    });
+    for (std::int64_t channel = 0; channel < conv.out; channel += kColumns) {
+      const std::int64_t channels = std::min(kColumns, conv.out - channel);
+      for (std::int64_t p = 0; p < kWinogradPoints; ++p) {
+        product<Ops>({.rows = stop - first,
+                      .steps = steps,
+                      .columns = channels,
+                      .a = reinterpret_cast<const Unit*>(points.data() + p * kTiles * conv.in),
+                      .a_row = steps,
+                      .a_step = 1,
+                      .b = reinterpret_cast<const Unit*>(packed + p * conv.point_size()) + channel,
+                      .b_step = conv.out,
+                      .sums = sums.data() + p * kTiles * kColumns,
+                      .sums_row = kColumns});
+      }
+      for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run, std::int64_t tile) LOCKSTEP_WINOGRAD_ATTR {
+        results_of_run<Ops>(
+            conv, run,
+            {.sums = sums.data() + tile * kColumns, .bias = bias, .y = y, .channel = channel, .channels = channels});
+      });
+    }
+  }
+}
+
+/// What part `kPart`, a row of points, takes of two or four rows of pixels.
+template <class Ops, int kPart, class V>
+LOCKSTEP_WINOGRAD_INLINE V point_down(V upper, V lower) {
+  return kPart == 1 ? Ops::add(upper, lower) : Ops::sub(upper, lower);
+}
+
+/// Units of a run's groups of tiles, from x: `units` [4 points, groups of kSummedTiles, in].
+template <class Ops, int kPart>
+void units_of_inputs(const Winograd& conv, const typename Ops::Element* x, const Run& run,
+                     const typename Ops::Element* zeros, typename Ops::Unit* units) {
+  using V = typename Ops::V;
+  constexpr int kUpper[4] = {0, 1, 2, 1};
+  constexpr int kLower[4] = {2, 2, 1, 3};
+  constexpr int kGroup = Ops::kGroup;
+  const auto* upper = row_of(conv, x, conv.in, run, run.y - 1 + kUpper[kPart], zeros);
+  const auto* lower = row_of(conv, x, conv.in, run, run.y - 1 + kLower[kPart], zeros);
+  for (std::int64_t c = 0; c < conv.in; c += Ops::kLanes) {
+    V columns[2 * kGroup + 2];
+    const auto take = [&](std::int64_t at) LOCKSTEP_WINOGRAD_ATTR {
+      return point_down<Ops, kPart>(pixel<Ops>(conv, upper + c, at, conv.in), pixel<Ops>(conv, lower + c, at, conv.in));
+    };
+    columns[0] = take(2 * run.first * kGroup - 1);
+    columns[1] = take(2 * run.first * kGroup);
+    for (std::int64_t g = 0; g < run.count; ++g) {
+      const std::int64_t left = 2 * (run.first + g) * kGroup;
+      for (int k = 0; k < 2 * kGroup; ++k) columns[2 + k] = take(left + 1 + k);
+      V points[4][kGroup];
+      for (int e = 0; e < kGroup; ++e) {
+        const V across[4] = {columns[2 * e], columns[2 * e + 1], columns[2 * e + 2], columns[2 * e + 3]};
+        V out[4];
+        to_points<Ops>(across, out);
+        for (int j = 0; j < 4; ++j) points[j][e] = out[j];
+      }
+      for (int j = 0; j < 4; ++j) Ops::interleave(points[j], units + (j * (kSummedTiles / kGroup) + g) * conv.in + c);
+      columns[0] = columns[2 * kGroup];
+      columns[1] = columns[2 * kGroup + 1];
+    }
+  }
+}
+
+/// The same of the results' gradients, whose tiles are 2x2: `units` [4 points, groups of kSummedTiles, out].
+template <class Ops, int kPart>
+void units_of_gradients(const Winograd& conv, const typename Ops::Element* dy, const Run& run,
+                        const typename Ops::Element* zeros, typename Ops::Unit* units) {
+  using V = typename Ops::V;
+  constexpr int kGroup = Ops::kGroup;
+  const auto* upper = row_of(conv, dy, conv.out, run, run.y, zeros);
+  const auto* lower = row_of(conv, dy, conv.out, run, run.y + 1, zeros);
+  const auto take = [&](std::int64_t c, std::int64_t at) LOCKSTEP_WINOGRAD_ATTR {
+    if (kPart == 0) return pixel<Ops>(conv, upper + c, at, conv.out);
+    const V below = pixel<Ops>(conv, lower + c, at, conv.out);
+    if (kPart == 3) return Ops::sub(Ops::zero(), below);
+    const V above = pixel<Ops>(conv, upper + c, at, conv.out);
+    return kPart == 1 ? Ops::add(above, below) : Ops::sub(above, below);
+  };
+  for (std::int64_t g = 0; g < run.count; ++g) {
+    const std::int64_t left = 2 * (run.first + g) * kGroup;
+    for (std::int64_t c = 0; c < conv.out; c += Ops::kLanes) {
+      V points[4][kGroup];
+      for (int e = 0; e < kGroup; ++e) {
+        const V first = take(c, left + 2 * e);
+        const V second = take(c, left + 2 * e + 1);
+        points[0][e] = first;
+        points[1][e] = Ops::add(first, second);
+        points[2][e] = Ops::sub(first, second);
+        points[3][e] = Ops::sub(Ops::zero(), second);
+      }
+      for (int j = 0; j < 4; ++j) Ops::interleave(points[j], units + (j * (kSummedTiles / kGroup) + g) * conv.out + c);
+    }
+  }
+}
+
+template <class Ops, int kPart>
+void weight_sums_of_part(const Winograd& conv, const typename Ops::Element* x, const typename Ops::Element* dy,
+                         float* sums) {
+  using Element = typename Ops::Element;
+  using Unit = typename Ops::Unit;
+  constexpr std::int64_t kGroups = kSummedTiles / Ops::kGroup;
+  const std::vector<Element> zeros(static_cast<std::size_t>(conv.width * std::max(conv.in, conv.out)));
+  std::vector<Unit> inputs(static_cast<std::size_t>(kPoints * kGroups * conv.in));
+  std::vector<Unit> gradients(static_cast<std::size_t>(kPoints * kGroups * conv.out));
+  const std::int64_t per_row = (conv.tile_columns() + Ops::kGroup - 1) / Ops::kGroup;
+  const std::int64_t last = conv.tile_rows() * per_row;
+  for (std::int64_t first = 0; first < last; first += kGroups) {
+    const std::int64_t stop = std::min(first + kGroups, last);
+    for_runs(conv, first, stop, per_row, [&](const Run& run, std::int64_t group) LOCKSTEP_WINOGRAD_ATTR {
+      units_of_inputs<Ops, kPart>(conv, x, run, zeros.data(), inputs.data() + group * conv.in);
+      units_of_gradients<Ops, kPart>(conv, dy, run, zeros.data(), gradients.data() + group * conv.out);
+    });
+    for (std::int64_t j = 0; j < kPoints; ++j) {
+      product<Ops>({.rows = conv.in,
+                    .steps = stop - first,
+                    .columns = conv.out,
+                    .a = inputs.data() + j * kGroups * conv.in,
+                    .a_row = 1,
+                    .a_step = conv.in,
+                    .b = gradients.data() + j * kGroups * conv.out,
+                    .b_step = conv.out,
+                    .sums = sums + j * conv.point_size(),
+                    .sums_row = conv.out,
+                    .add = first > 0});
+    }
+  }
+}
+
+template <class Ops>
+void weight_sums(const Winograd& conv, const typename Ops::Element* x, const typename Ops::Element* dy,
+                 std::int64_t part, float* sums) {
+  if (part == 0) weight_sums_of_part<Ops, 0>(conv, x, dy, sums);
+  if (part == 1) weight_sums_of_part<Ops, 1>(conv, x, dy, sums);
+  if (part == 2) weight_sums_of_part<Ops, 2>(conv, x, dy, sums);
+  if (part == 3) weight_sums_of_part<Ops, 3>(conv, x, dy, sums);
+}
+
+/// Weights at their 16 points, for one pair of channels.
+inline void weight_points(const WinogradWeights& weights, const float* at, float (&points)[4][4]) {
+  float down[4][3];
+  for (int c = 0; c < 3; ++c) {
+    const float* column = at + c * weights.column;
+    const float top = column[0];
+    const float middle = column[weights.row];
+    const float bottom = column[2 * weights.row];
+    down[0][c] = top;
+    down[1][c] = 0.5F * (top + bottom + middle);
+    down[2][c] = 0.5F * (top + bottom - middle);
+    down[3][c] = bottom;
+  }
+  for (int r = 0; r < 4; ++r) {
+    const float ends = down[r][0] + down[r][2];
+    points[r][0] = down[r][0];
+    points[r][1] = 0.5F * (ends + down[r][1]);
+    points[r][2] = 0.5F * (ends - down[r][1]);
+    points[r][3] = down[r][2];
+  }
+}
+
+/// To [16, in / kGroup, out, kGroup].
+template <class Ops>
+void pack(const Winograd& conv, const WinogradWeights& weights, typename Ops::Element* packed) {
+  constexpr std::int64_t kGroup = Ops::kGroup;
+  for (std::int64_t i = 0; i < conv.in; ++i) {
+    for (std::int64_t o = 0; o < conv.out; ++o) {
+      float points[4][4];
+      weight_points(weights, weights.data + o * weights.out + i * weights.in, points);
+      auto* to = packed + (i / kGroup * conv.out + o) * kGroup + i % kGroup;
+      for (int p = 0; p < kWinogradPoints; ++p) to[p * conv.point_size()] = Ops::round(points[p / 4][p % 4]);
+    }
+  }
+}
+
+template <class Ops>
+void sum_pixels(const typename Ops::Element* dy, std::int64_t pixels, std::int64_t channels, float* sums) {
+  for (std::int64_t c = 0; c < channels; c += Ops::kLanes) Ops::store_sums(Ops::zero(), sums + c);
+  // Of 32 pixels in registers, so that the sums in memory are few and of numbers of one size.
+  for (std::int64_t first = 0; first < pixels; first += 32) {
+    const std::int64_t stop = std::min<std::int64_t>(first + 32, pixels);
+    for (std::int64_t c = 0; c < channels; c += Ops::kLanes) {
+      auto sum = Ops::zero();
+      for (std::int64_t p = first; p < stop; ++p) sum = Ops::add(sum, Ops::load(dy + p * channels + c));
+      Ops::store_sums(Ops::add(Ops::load_sums(sums + c), sum), sums + c);
+    }
+  }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/conv_table.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::nn {
+namespace {
+
+constexpr ConvProcessor kPlain{};
+constexpr ConvProcessor kVectors{.bfloat16_vectors = true};
+constexpr ConvProcessor kTiles{.bfloat16_vectors = true, .bfloat16_tiles = true};
+
+TEST(ConvTable, OneChannelTakesTheThinKernelAtAnySize) {
+  EXPECT_EQ(conv_kernel({.in = 1, .out = 8, .tiles = 1}, kPlain), ConvKernel::kThin);
+  EXPECT_EQ(conv_kernel({.in = 1, .out = 9, .tiles = 1}, kPlain), ConvKernel::kLibtorch);
+}
+
+TEST(ConvTable, WinogradIsForThirtyTwoChannelsAndMore) {
+  EXPECT_EQ(conv_kernel({.in = 32, .out = 32, .tiles = 1000}, kPlain), ConvKernel::kWinograd);
+  EXPECT_EQ(conv_kernel({.in = 16, .out = 64, .tiles = 1000}, kPlain), ConvKernel::kLibtorch);
+  EXPECT_EQ(conv_kernel({.in = 64, .out = 16, .tiles = 1000}, kPlain), ConvKernel::kLibtorch);
+  EXPECT_EQ(conv_kernel({.in = 40, .out = 64, .tiles = 1000}, kPlain), ConvKernel::kLibtorch);
+}
+
+TEST(ConvTable, FewTilesDoNotPayForTheWeights) {
+  EXPECT_EQ(conv_kernel({.in = 64, .out = 64, .tiles = 511}, kPlain), ConvKernel::kLibtorch);
+  EXPECT_EQ(conv_kernel({.in = 64, .out = 64, .tiles = 512}, kPlain), ConvKernel::kWinograd);
+}
+
+TEST(ConvTable, LargeWeightsAreLibtorchsUnlessThereAreManyTilesInBfloat16) {
+  EXPECT_EQ(conv_kernel({.in = 256, .out = 256, .tiles = 5000}, kPlain), ConvKernel::kWinograd);
+  EXPECT_EQ(conv_kernel({.in = 256, .out = 512, .tiles = 5000}, kPlain), ConvKernel::kLibtorch);
+  EXPECT_EQ(conv_kernel({.in = 512, .out = 512, .tiles = 1024, .bfloat16 = true}, kVectors), ConvKernel::kWinograd);
+  EXPECT_EQ(conv_kernel({.in = 512, .out = 512, .tiles = 1023, .bfloat16 = true}, kVectors), ConvKernel::kLibtorch);
+  EXPECT_EQ(conv_kernel({.in = 512, .out = 1024, .tiles = 9999, .bfloat16 = true}, kVectors), ConvKernel::kLibtorch);
+}
+
+TEST(ConvTable, BfloatTakesWinogradOnProcessorsWithVectorsOfItAndWithoutMatrixUnits) {
+  const ConvShape shape{.in = 64, .out = 64, .tiles = 1000, .bfloat16 = true};
+  EXPECT_EQ(conv_kernel(shape, kPlain), ConvKernel::kLibtorch);
+  EXPECT_EQ(conv_kernel(shape, kVectors), ConvKernel::kWinograd);
+  EXPECT_EQ(conv_kernel(shape, kTiles), ConvKernel::kLibtorch);
+}
+
+}  // namespace
+}  // namespace lockstep::nn

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/nn/conv.h"
+
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <limits>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/tensor/random.h"
+#include "lockstep/tensor/torch_version.h"
+#include "nn/conv_table.h"
+
+namespace lockstep::nn {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Options = torch::nn::Conv2dOptions;
+
+constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
+
+/// Runs what is in its scope as Trainer does with precision bf16.
+class InBfloat16 {
+ public:
+  InBfloat16() {
+    tensor::set_autocast_state(at::kCPU, {.enabled = true, .dtype = at::kBFloat16, .weight_cache = false});
+  }
+  InBfloat16(const InBfloat16&) = delete;
+  InBfloat16& operator=(const InBfloat16&) = delete;
+  ~InBfloat16() { tensor::set_autocast_state(at::kCPU, before_); }
+
+ private:
+  tensor::AutocastState before_ = tensor::autocast_state(at::kCPU);
+};
+
+struct Case {
+  std::int64_t images, in, out, height, width;
+};
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.images << " images, " << c.in << " to " << c.out << " channels, " << c.height << "x" << c.width;
+}
+
+Conv2d layer_of(const Case& c, bool bias = true) {
+  seed_all(3);
+  Conv2d layer(Options(c.in, c.out, 3).padding(1).bias(bias));
+  layer->weight.set_data(layer->weight.detach().to(at::TensorOptions(), false, false, kChannelsLast));
+  return layer;
+}
+
+at::Tensor images_of(const Case& c) {
+  seed_all(9);
+  return at::randn({c.images, c.in, c.height, c.width}).contiguous(kChannelsLast);
+}
+
+/// The largest difference beside the largest value.
+double difference(const at::Tensor& found, const at::Tensor& expected) {
+  const at::Tensor wanted = expected.detach().to(at::kDouble);
+  return ((found.detach().to(at::kDouble) - wanted).abs().max() / wanted.abs().max()).item<double>();
+}
+
+/// A forward and a backward, and what came of them.
+struct Pass {
+  at::Tensor out, images, weight, bias;
+};
+
+Pass pass_of(Conv2d& layer, const at::Tensor& images, const at::Tensor& grad) {
+  layer->zero_grad();
+  const at::Tensor x = images.detach().clone().requires_grad_(images.size(1) > 1);
+  const at::Tensor out = layer->forward(x);
+  out.backward(grad.to(out.scalar_type()));
+  return {.out = out,
+          .images = x.grad(),
+          .weight = layer->weight.grad().clone(),
+          .bias = layer->bias.defined() ? layer->bias.grad().clone() : at::Tensor()};
+}
+
+Pass exact_pass_of(const Conv2d& layer, const at::Tensor& images, const at::Tensor& grad) {
+  const at::Tensor x = images.to(at::kDouble).requires_grad_();
+  const at::Tensor weight = layer->weight.detach().to(at::kDouble).requires_grad_();
+  const at::Tensor bias = layer->bias.defined() ? layer->bias.detach().to(at::kDouble).requires_grad_() : at::Tensor();
+  const at::Tensor out = at::conv2d(x, weight, bias, 1, 1);
+  out.backward(grad.to(at::kDouble));
+  return {.out = out, .images = x.grad(), .weight = weight.grad(), .bias = bias.defined() ? bias.grad() : at::Tensor()};
+}
+
+void expect_near(const Pass& found, const Pass& exact, double tolerance) {
+  EXPECT_LT(difference(found.out, exact.out), tolerance);
+  EXPECT_LT(difference(found.weight, exact.weight), tolerance);
+  if (found.images.defined()) {
+    EXPECT_LT(difference(found.images, exact.images), tolerance);
+  }
+  if (found.bias.defined()) {
+    EXPECT_LT(difference(found.bias, exact.bias), tolerance);
+  }
+}
+
+bool has_kernel(const Options& options) { return Conv2dImpl::has_kernel(torch::nn::Conv2dImpl(options)); }
+
+class WinogradTest : public testing::TestWithParam<Case> {};
+
+TEST_P(WinogradTest, ForwardAndGradientsAreLibtorchsInDouble) {
+  const Case c = GetParam();
+  for (const bool bias : {true, false}) {
+    Conv2d layer = layer_of(c, bias);
+    const at::Tensor images = images_of(c);
+    const at::Tensor grad = at::randn({c.images, c.out, c.height, c.width});
+    const Pass found = pass_of(layer, images, grad);
+    EXPECT_THAT(found.out.grad_fn()->name(), HasSubstr("WinogradConvolution"));
+    EXPECT_TRUE(found.out.is_contiguous(kChannelsLast));
+    EXPECT_EQ(found.weight.strides(), layer->weight.strides());
+    expect_near(found, exact_pass_of(layer, images, grad), 2e-6);
+  }
+}
+
+TEST_P(WinogradTest, InBfloat16TheErrorIsThatOfItsRounding) {
+  if (!conv_processor().bfloat16_vectors || conv_processor().bfloat16_tiles) {
+    GTEST_SKIP() << "this processor leaves bfloat16 to libtorch: it has no vector products of it, or has matrix units";
+  }
+  const Case c = GetParam();
+  Conv2d layer = layer_of(c);
+  const at::Tensor images = images_of(c);
+  const at::Tensor grad = at::randn({c.images, c.out, c.height, c.width});
+  const InBfloat16 autocast;
+  const Pass found = pass_of(layer, images.to(at::kBFloat16), grad);
+  EXPECT_THAT(found.out.grad_fn()->name(), HasSubstr("WinogradConvolution"));
+  EXPECT_EQ(found.out.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(found.images.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(found.weight.scalar_type(), at::kFloat);
+  // 2^-8 is the spacing of bfloat16; a result is rounded once, its terms before that.
+  expect_near(found, exact_pass_of(layer, images.to(at::kBFloat16), grad.to(at::kBFloat16)), 1.0 / 128);
+}
+
+// Odd and even sizes, tiles that end a block in the middle of a row, channels that fill no block of 64, and one image
+// with more tiles in a row than a block has.
+INSTANTIATE_TEST_SUITE_P(Shapes, WinogradTest,
+                         testing::Values(Case{8, 32, 32, 16, 16}, Case{9, 48, 32, 15, 17}, Case{3, 32, 80, 27, 26},
+                                         Case{70, 64, 96, 5, 6}, Case{1, 32, 64, 31, 70}, Case{1, 32, 32, 7, 300}));
+
+TEST(Conv, WinogradHasTheSameBitsOnAnyNumberOfThreads) {
+  const Case c{5, 32, 48, 25, 26};
+  Conv2d layer = layer_of(c);
+  const at::Tensor images = images_of(c);
+  const at::Tensor grad = at::randn({c.images, c.out, c.height, c.width});
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const Pass one = pass_of(layer, images, grad);
+  for (const int count : {2, 3}) {
+    at::set_num_threads(count);
+    const Pass more = pass_of(layer, images, grad);
+    EXPECT_TRUE(at::equal(one.out, more.out));
+    EXPECT_TRUE(at::equal(one.images, more.images));
+    EXPECT_TRUE(at::equal(one.weight, more.weight));
+    EXPECT_TRUE(at::equal(one.bias, more.bias));
+  }
+  at::set_num_threads(threads);
+}
+
+TEST(Conv, WhatIsNoNumberIsNoneWhereItsPixelsAre) {
+  const Case c{4, 32, 32, 24, 24};
+  Conv2d layer = layer_of(c);
+  at::Tensor images = images_of(c);
+  images[1][5][10][10] = std::numeric_limits<float>::quiet_NaN();
+  const at::Tensor bad = layer->forward(images).isnan();
+  EXPECT_TRUE(bad[1].slice(1, 9, 12).slice(2, 9, 12).all().item<bool>());
+  EXPECT_FALSE(bad[0].any().item<bool>());
+}
+
+TEST(Conv, ASecondDerivativeThroughAKernelIsRefused) {
+  const Case c{8, 32, 32, 16, 16};
+  Conv2d layer = layer_of(c);
+  const at::Tensor images = images_of(c).requires_grad_();
+  const at::Tensor out = layer->forward(images).sum();
+  EXPECT_THROW((void)torch::autograd::grad({out}, {images}, {}, true, true), UsageError);
+}
+
+TEST(Conv, WhatHasNoKernelIsLibtorchsBitForBit) {
+  struct Left {
+    Options options;
+    std::int64_t in;
+    at::MemoryFormat layout;
+  };
+  const std::vector<Left> all = {{Options(32, 32, 3).padding(1), 32, at::MemoryFormat::Contiguous},
+                                 {Options(32, 32, 3).padding(1).stride(2), 32, kChannelsLast},
+                                 {Options(32, 32, 3), 32, kChannelsLast},
+                                 {Options(32, 64, 1), 32, kChannelsLast},
+                                 {Options(32, 32, 3).padding(torch::kSame), 32, kChannelsLast},
+                                 {Options(32, 32, 3).padding(1).groups(32), 32, kChannelsLast},
+                                 {Options(20, 32, 3).padding(1), 20, kChannelsLast}};
+  for (const Left& left : all) {
+    seed_all(5);
+    Conv2d layer(left.options);
+    seed_all(5);
+    torch::nn::Conv2d expected(left.options);
+    EXPECT_TRUE(at::equal(layer->weight, expected->weight)) << *layer;
+    const at::Tensor images = at::rand({8, left.in, 32, 32}).contiguous(left.layout).requires_grad_();
+    const at::Tensor out = layer->forward(images);
+    EXPECT_THAT(out.grad_fn()->name(), Not(HasSubstr("WinogradConvolution"))) << *layer;
+    EXPECT_TRUE(at::equal(out, expected->forward(images))) << *layer;
+  }
+}
+
+TEST(Conv, OtherPaddingThanZerosIsRefused) {
+  EXPECT_THROW((void)Conv2d(Options(8, 8, 3).padding(1).padding_mode(torch::kReflect)), UsageError);
+}
+
+TEST(Conv, TakesTheParametersOfTheConvolutionItReplaces) {
+  const torch::nn::Conv2d conv(Options(1, 8, 3).padding(1));
+  const Conv2d layer(std::make_shared<Conv2dImpl>(*conv));
+  EXPECT_TRUE(layer->named_parameters()["weight"].is_same(conv->weight));
+  EXPECT_TRUE(layer->named_parameters()["bias"].is_same(conv->bias));
+  const torch::nn::Conv2d bare(Options(32, 32, 3).padding(1).bias(false));
+  const Conv2d without(std::make_shared<Conv2dImpl>(*bare));
+  EXPECT_EQ(without->named_parameters().keys(), bare->named_parameters().keys());
+}
+
+TEST(Conv, AKernelExistsForThreeByThreeWithPaddingOneOnly) {
+  EXPECT_TRUE(has_kernel(Options(1, 8, 3).padding(1)));
+  EXPECT_TRUE(has_kernel(Options(64, 32, 3).padding(1).bias(false)));
+  EXPECT_FALSE(has_kernel(Options(2, 8, 3).padding(1)));
+  EXPECT_FALSE(has_kernel(Options(1, 8, 5).padding(1)));
+  EXPECT_FALSE(has_kernel(Options(1, 8, 3)));
+  EXPECT_FALSE(has_kernel(Options(1, 8, 3).padding(1).stride(2)));
+  EXPECT_FALSE(has_kernel(Options(1, 8, 3).padding(1).bias(false)));
+  EXPECT_FALSE(has_kernel(Options(1, 9, 3).padding(1)));
+  EXPECT_FALSE(has_kernel(Options(32, 32, 3).padding(1).padding_mode(torch::kCircular)));
+}
+
+class ThinTest : public testing::TestWithParam<Case> {};
+
+TEST_P(ThinTest, ForwardAndGradientsAreLibtorchsInDouble) {
+  const Case c = GetParam();
+  Conv2d layer = layer_of(c);
+  const at::Tensor images = images_of(c);
+  const at::Tensor grad = at::randn({c.images, c.out, c.height, c.width});
+  const Pass found = pass_of(layer, images, grad);
+  EXPECT_THAT(found.out.grad_fn()->name(), HasSubstr("ThinConvolution"));
+  EXPECT_TRUE(found.out.is_contiguous(kChannelsLast));
+  expect_near(found, exact_pass_of(layer, images, grad), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, ThinTest,
+                         testing::Values(Case{3, 1, 8, 5, 7}, Case{2, 1, 32, 12, 16}, Case{1, 1, 24, 1, 1},
+                                         Case{2, 1, 40, 3, 2}));
+
+TEST(Conv, FromOneChannelUnderAutocastComputesInBfloat16) {
+  const Case c{2, 1, 16, 9, 10};
+  Conv2d layer = layer_of(c);
+  const at::Tensor exact = layer->forward(images_of(c));
+  const InBfloat16 autocast;
+  const at::Tensor out = layer->forward(images_of(c));
+  EXPECT_EQ(out.scalar_type(), at::kBFloat16);
+  EXPECT_LT(difference(out, exact), 2e-2);
+  out.sum().backward();
+  EXPECT_EQ(layer->weight.grad().scalar_type(), at::kFloat);
+}
+
+TEST(Conv, FromOneChannelHasTheSameBitsOnAnyNumberOfThreads) {
+  const Case c{5, 1, 16, 9, 10};
+  Conv2d layer = layer_of(c);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const at::Tensor one = layer->forward(images_of(c));
+  at::set_num_threads(2);
+  const at::Tensor two = layer->forward(images_of(c));
+  at::set_num_threads(threads);
+  EXPECT_TRUE(at::equal(one, two));
+}
+
+TEST(Conv, FromOneChannelAnInputThatNeedsAGradientAndTheOtherLayoutAreLibtorchs) {
+  const Case c{2, 1, 8, 4, 4};
+  Conv2d layer = layer_of(c);
+  const at::Tensor images = images_of(c).requires_grad_();
+  layer->forward(images).sum().backward();
+  EXPECT_TRUE(images.grad().defined());
+  Conv2d plain(Options(1, 8, 3).padding(1));
+  EXPECT_THAT(plain->forward(images_of(c)).grad_fn()->name(), Not(HasSubstr("ThinConvolution")));
+}
+
+}  // namespace
+}  // namespace lockstep::nn
