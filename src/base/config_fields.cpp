@@ -23,7 +23,8 @@ constexpr const char* kAuto = "auto";
 
 const char* type_name(const ConfigFields::Target& target) {
   constexpr std::array<const char*, std::variant_size_v<ConfigFields::Target>> kNames = {
-      "true or false", "an integer", "a number", "a string", "a list of strings", "a whole number or auto"};
+      "true or false",          "an integer",    "a number", "a string", "a list of strings",
+      "a whole number or auto", "a list of maps"};
   return kNames[target.index()];
 }
 
@@ -35,14 +36,47 @@ void assign_number_or_auto(AutoInt& field, const std::string& yaml) {
   }
 }
 
+/// Throws: YAML::Exception where it is no list of maps of scalars and lists of scalars.
+void assign_maps(std::vector<ConfigMap>& field, const std::string& yaml) {
+  std::vector<ConfigMap> maps;
+  for (const YAML::Node& node : YAML::Load(yaml)) {
+    ConfigMap map;
+    if (!node.IsMap()) throw YAML::RepresentationException(node.Mark(), "not a map");
+    for (const auto& entry : node) {
+      const auto key = entry.first.as<std::string>();
+      if (entry.second.IsSequence()) {
+        map[key] = entry.second.as<std::vector<std::string>>();
+      } else {
+        map[key] = entry.second.as<std::string>();
+      }
+    }
+    maps.push_back(std::move(map));
+  }
+  field = std::move(maps);
+}
+
+YAML::Node node_of_maps(const std::vector<ConfigMap>& maps) {
+  YAML::Node list(YAML::NodeType::Sequence);
+  for (const ConfigMap& map : maps) {
+    YAML::Node node(YAML::NodeType::Map);
+    for (const auto& [key, value] : map) {
+      std::visit([&node, &name = key](const auto& held) { node[name] = held; }, value);
+    }
+    list.push_back(node);
+  }
+  return list;
+}
+
 // False where the text does not have the target's type.
 bool assign(const ConfigFields::Target& target, const ConfigValue& value) {
   try {
-    const bool is_list = std::holds_alternative<std::vector<std::string>*>(target);
+    const bool is_list = std::holds_alternative<std::vector<std::string>*>(target) ||
+                         std::holds_alternative<std::vector<ConfigMap>*>(target);
     if (value.is_sequence != is_list) return false;
     std::visit(
         Overload{[&](std::string* field) { *field = value.yaml; },
                  [&](AutoInt* field) { assign_number_or_auto(*field, value.yaml); },
+                 [&](std::vector<ConfigMap>* field) { assign_maps(*field, value.yaml); },
                  [&](auto* field) { *field = YAML::Load(value.yaml).as<std::remove_pointer_t<decltype(field)>>(); }},
         target);
     return true;
@@ -66,6 +100,7 @@ YAML::Node node_of(const ConfigFields::Target& target) {
                },
                [](const double* field) { return YAML::Node(fmt::format("{}", *field)); },
                [](const AutoInt* field) { return field->is_auto() ? YAML::Node(kAuto) : YAML::Node(field->value()); },
+               [](const std::vector<ConfigMap>* field) { return node_of_maps(*field); },
                [](const auto* field) { return YAML::Node(*field); }},
       target);
 }

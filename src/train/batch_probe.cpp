@@ -119,8 +119,10 @@ void BatchProbe::train(std::int64_t batch) {
   const at::Tensor other_memory =
       at::empty({bytes_of(parameters) * (copies + average)}, at::TensorOptions(run_.job.device()).dtype(at::kByte));
   if (run_.config.sync_batchnorm) sync_batch_norm(net->net(), group_of_one(run_.job, alone_));
-  const auto optimizer = make_optimizer(run_.config.optimizer,
-                                        share_of(parameters, run_.config.optimizer.zero ? run_.job.world_size() : 1));
+  OptimizerConfig same_memory = run_.config.optimizer;
+  same_memory.groups.clear();  // they find nothing in some shares
+  const auto optimizer =
+      make_optimizer(same_memory, share_of(parameters, run_.config.optimizer.zero ? run_.job.world_size() : 1));
   // From the second batch of a step on there are gradients while the forward runs; a third adds nothing.
   const int batches = run_.config.accumulate_steps > 1 ? 2 : 1;
   for (int step = 0; step < kSteps; ++step) {

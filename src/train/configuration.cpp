@@ -16,9 +16,9 @@ namespace {
 
 using Values = std::map<std::string, ConfigValue>;
 
-constexpr std::array<std::string_view, 10> kFreeKeys = {
-    "workers",    "prefetch_factor", "pin_memory", "cuda_graph", "log_every_steps",
-    "data.train", "data.test",       "replicas",   "threads",    "optimizer.zero"};
+constexpr std::array<std::string_view, 11> kFreeKeys = {
+    "workers",   "prefetch_factor", "pin_memory", "cuda_graph",     "log_every_steps", "data.train",
+    "data.test", "replicas",        "threads",    "optimizer.zero", "bucket_cap_mb"};
 
 std::string schedule_type(const Values& values) {
   const auto type = values.find("schedule.type");

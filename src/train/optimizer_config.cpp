@@ -43,6 +43,8 @@ void OptimizerConfig::describe(ConfigFields& fields) {
   fields.add("optimizer.lr_decay", &lr_decay, "adagrad: how fast the learning rate falls");
   fields.add("optimizer.initial_accumulator_value", &initial_accumulator_value, "adagrad: the first sum of squares");
   fields.add("optimizer.trust", &trust, "lars: how much of its norm a parameter may move");
+  fields.add("optimizer.groups", &groups,
+             "maps of params (a regular expression over names) and the lr, weight_decay, ... of what it finds");
 }
 
 void OptimizerConfig::validate() const {
@@ -50,11 +52,14 @@ void OptimizerConfig::validate() const {
   train::require_setting(weight_decay >= 0, "optimizer.weight_decay", weight_decay, "0 or more");
   const OptimizerOptions options = train::optimizer_options(*this);
   try {
+    OptimizerOptions common = options;
+    common.groups.clear();  // which parameters they find is not known before there is a model
     // One without parameters knows what its type has, and within which bounds.
-    (void)make_optimizer(type, NamedTensors{}, options);
+    (void)make_optimizer(type, NamedTensors{}, common);
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("optimizer.type is {}: {}", type, error.message()), error.hint());
   }
+  for (const ParameterGroup& group : options.groups) train::require_group(type, options, group);
 }
 
 }  // namespace lockstep

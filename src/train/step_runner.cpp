@@ -17,6 +17,8 @@
 namespace lockstep::train {
 namespace {
 
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
 std::uint64_t seed_of(const TrainConfig& config) { return static_cast<std::uint64_t>(config.seed); }
 
 /// Of the random numbers (dropout) of one batch of one replica. A function of nothing else, so that there is no state
@@ -76,7 +78,10 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
     log::note("sync_batchnorm is true, and the network has no lockstep::nn::BatchNorm: it changes nothing");
   }
   // Buffers are spread once a step, below: a step then depends on replica 0's only, which are those that are saved.
-  model_.emplace(net, job_, DdpOptions{.broadcast_buffers = false, .replicas = replicas_, .exact = config_.exact});
+  model_.emplace(
+      net, job_,
+      DdpOptions{
+          .broadcast_buffers = false, .replicas = replicas_, .exact = config_.exact, .grad_norm = norm_is_counted()});
   optimizer_ = make_optimizer();
   if (config_.cuda_graph) record_steps();
 }
@@ -158,6 +163,11 @@ at::Tensor StepRunner::run_batch(const Batch& batch, double share) {
   return loss.detach();
 }
 
+/// The norm that clipping needs is of the gradients as they were reduced, and each rank has all of them.
+bool StepRunner::norm_is_counted() const {
+  return config_.clip_norm > 0 && !config_.optimizer.zero && !scaler_.is_enabled();
+}
+
 bool StepRunner::update(double lr) {
   if (scaler_.is_enabled()) {
     scaler_.unscale_(*optimizer_, own_gradients(*optimizer_));
@@ -166,7 +176,10 @@ bool StepRunner::update(double lr) {
   }
   if (config_.clip_value > 0) clip_grad_value(own_gradients(*optimizer_), config_.clip_value);
   double factor = 1.0;
-  if (config_.clip_norm > 0) factor = clip_factor(optimizer_->grad_norm(), config_.clip_norm);
+  if (config_.clip_norm > 0) {
+    const double norm = norm_is_counted() ? model_->grad_norm() : optimizer_->grad_norm();
+    factor = clip_factor(norm, config_.clip_norm);
+  }
   optimizer_->set_lr(lr);
   const bool stepped = scaler_.step(*optimizer_, factor);
   scaler_.update();

@@ -74,6 +74,7 @@ class StepRunner {
   at::Tensor run_recorded(const Batch& batch, std::uint64_t seed);
   void record_steps();
   [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer();
+  [[nodiscard]] bool norm_is_counted() const;
 
   Job job_;
   Task& task_;

@@ -39,6 +39,7 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("threads", &threads, "threads of libtorch per replica; 0: the checkpoint's, else 1");
   fields.add("workers", &workers, "loader threads per replica; 0: load in the training thread");
   fields.add("prefetch_factor", &prefetch_factor, "batches loaded ahead per worker");
+  fields.add("bucket_cap_mb", &bucket_cap_mb, "gradients are reduced in buckets of so many MiB; changes no bits");
   fields.add("pin_memory", &pin_memory, "page-locked batches for copies to a GPU; without one it changes nothing");
   fields.add("drop_last", &drop_last, "leave out the last batch where it is not full");
   fields.add("sync_batchnorm", &sync_batchnorm,
@@ -72,6 +73,8 @@ void TrainConfig::validate() const {
   require_setting(replicas >= 0, "replicas", number(replicas), "0 or more");
   require_setting(workers >= 0, "workers", number(workers), "0 or more");
   require_setting(prefetch_factor > 0, "prefetch_factor", number(prefetch_factor), "at least 1");
+  require_setting(bucket_cap_mb > 0 && bucket_cap_mb <= 1'000'000, "bucket_cap_mb", number(bucket_cap_mb),
+                  "1 to 1,000,000");
   require_setting(log_every_steps >= 0, "log_every_steps", number(log_every_steps), "0 or more");
   require_setting(eval_every_epochs >= 0, "eval_every_epochs", number(eval_every_epochs), "0 or more");
   require_setting(clip_norm >= 0, "clip_norm", clip_norm, "0 or more");

@@ -84,6 +84,7 @@ class Trainer::Impl {
   void load_data();
   void find_batch_size();
   void build();
+  void require_metrics();
   void load_scaler();
   void build_ema();
   void update_ema();
@@ -142,6 +143,7 @@ void Trainer::Impl::set_up() {
   steps_.emplace(job_, task_, config_);
   load_data();
   build();
+  require_metrics();
 }
 
 void Trainer::Impl::load_data() {
@@ -192,6 +194,30 @@ void Trainer::Impl::build() {
   loss_->start_mean(run_.loss_sum, run_.loss_count);
   const bool here = checkpoint && checkpoint->path().parent_path() == reporter_->folder().checkpoints();
   if (here) last_saved_ = run_.step;
+}
+
+/// A metric that the task does not have is found out from one sample, and not after an epoch.
+void Trainer::Impl::require_metrics() {
+  std::vector<std::pair<std::string, std::string>> wanted = {{"stop_at.metric", config_.stop_at.metric}};
+  if (config_.schedule.type == "plateau") wanted.emplace_back("schedule.metric", config_.schedule.metric);
+  std::erase_if(wanted, [](const auto& key) { return key.second.empty(); });
+  if (wanted.empty() || !test_set_ || test_set_->size() == 0) return;
+  const auto first = make_dataset(1, [this](std::int64_t index) {
+    SampleContext context(static_cast<std::uint64_t>(config_.seed), 0, index);
+    return test_set_->get(index, context);
+  });
+  const EvaluateOptions options{
+      .batch_size = 1, .workers = 0, .amp = config_.amp, .channels_last = config_.channels_last};
+  std::vector<std::string> names;
+  for (const Metric& metric : evaluate(job_, task_, steps_->model().module().net(), first, options).metrics) {
+    names.push_back(metric.name);
+  }
+  for (const auto& [key, name] : wanted) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    throw UsageError(
+        fmt::format("{} is '{}', which the evaluation does not have{}", key, name, text::did_you_mean(name, names)),
+        fmt::format("one of {}", text::join(names)));
+  }
 }
 
 void Trainer::Impl::load_scaler() {
@@ -411,17 +437,13 @@ bool Trainer::Impl::note_best() {
 void Trainer::Impl::note_plateau(std::int64_t epoch) {
   const bool whole = run_.batch == plan_.batches_per_epoch;
   if (!run_.plateau || !whole || (epoch + 1) % config_.eval_every_epochs != 0) return;
-  std::vector<std::string> names;
   for (const Metric& metric : result_.metrics) {
-    names.push_back(metric.name);
     if (!config_.schedule.metric.empty() && metric.name != config_.schedule.metric) continue;
     PlateauOptions options = train::plateau_options(config_.schedule);
     options.lower_is_better = metric.lower_is_better;
     run_.plateau = after_metric(options, *run_.plateau, metric.value);
     return;
   }
-  throw UsageError(fmt::format("schedule.metric is '{}', which the evaluation does not have", config_.schedule.metric),
-                   fmt::format("one of {}", text::join(names)));
 }
 
 StateDict Trainer::Impl::run_entries() {

@@ -20,6 +20,7 @@ struct Settings {
   std::string amp = "none";
   std::vector<std::string> tags;
   AutoInt batch{8};
+  std::vector<ConfigMap> groups;
 
   ConfigFields fields() {
     ConfigFields list;
@@ -29,6 +30,7 @@ struct Settings {
     list.add("amp", &amp, "precision", {"none", "bf16", "fp16"});
     list.add("tags", &tags, "words");
     list.add("batch", &batch, "samples");
+    list.add("groups", &groups, "maps");
     return list;
   }
 };
@@ -87,6 +89,25 @@ TEST(Config, AWrongNumberOrAutoSaysWhatItMayBe) {
   EXPECT_EQ(error_of("batch: [auto]\n"),
             "x.yml:1: batch is '[auto]', not a whole number or auto (did you mean 'auto'?)");
   EXPECT_EQ(error_of("batch: atuo\n"), "x.yml:1: batch is 'atuo', not a whole number or auto (did you mean 'auto'?)");
+}
+
+TEST(Config, AListOfMapsIsReadAndWrittenBack) {
+  const std::string yaml =
+      "groups:\n  - params: '^[ab], {c}\\.'\n    lr: 1e-3\n  - {params: \"x: y\", betas: [0.9, 1]}\n";
+  Settings settings;
+  settings.fields().bind(ConfigTree::from_text(yaml, "x.yml"));
+  const std::vector<ConfigMap> expected = {{{"params", "^[ab], {c}\\."}, {"lr", "1e-3"}},
+                                           {{"params", "x: y"}, {"betas", std::vector<std::string>{"0.9", "1"}}}};
+  EXPECT_EQ(settings.groups, expected);
+  Settings again;
+  again.fields().bind(ConfigTree::from_text(settings.fields().to_yaml(), "y.yml"));
+  EXPECT_EQ(again.groups, expected);
+  ConfigTree tree;
+  tree.set("groups=[{params: bias$, lr: 0}]", "--set");
+  again.fields().bind(tree);
+  EXPECT_EQ(again.groups, (std::vector<ConfigMap>{{{"params", "bias$"}, {"lr", "0"}}}));
+  EXPECT_EQ(error_of("groups: [a]\n"), "x.yml:1: groups is '[a]', not a list of maps");
+  EXPECT_EQ(error_of("groups: a\n"), "x.yml:1: groups is 'a', not a list of maps");
 }
 
 TEST(Config, AnInvalidChoiceListsTheValidOnes) {

@@ -76,6 +76,50 @@ TEST(OptimizerRun, ClippingByValueIsAnotherResultAndEndsInTheSameBitsOnceResumed
   EXPECT_EQ(digest_of(folder / "sharded"), digest_of(folder / "clipped"));
 }
 
+ConfigMap group(const std::string& params, const std::string& key, const std::string& value) {
+  return {{"params", params}, {key, value}};
+}
+
+std::string error_of(const NoisyRun& run) {
+  const TempDir folder;
+  try {
+    train(alone(), folder / "run", run);
+  } catch (const UsageError& error) {
+    return error.message();
+  }
+  return "no error";
+}
+
+TEST(OptimizerRun, GroupsHaveTheirOwnOptionsAndGoOnWithTheSameBits) {
+  const TempDir folder;
+  NoisyRun run = short_run("adamw");
+  run.config.optimizer.groups = {group("^first", "lr", "0"), group("^norm", "weight_decay", "0")};
+  train(alone(), folder / "whole", run);
+  const auto weight = [&](const char* name, const char* entry) {
+    return std::get<at::Tensor>(load_checkpoint((folder / name).string()).state("model").at(entry)).clone();
+  };
+  run.config.max_steps = 1;
+  train(alone(), folder / "one", run);
+  EXPECT_TRUE(weight("whole", "first.weight").equal(weight("one", "first.weight")));
+  EXPECT_FALSE(weight("whole", "last.weight").equal(weight("one", "last.weight")));
+  run.config.max_steps = 4;
+  run.resume = (folder / "whole/checkpoints/step-00000002").string();
+  train(alone(), folder / "resumed", run);
+  EXPECT_EQ(digest_of(folder / "resumed"), digest_of(folder / "whole"));
+  run.resume = "none";
+  run.config.optimizer.zero = true;
+  train(alone(), folder / "zero", run);
+  EXPECT_EQ(digest_of(folder / "zero"), digest_of(folder / "whole"));
+}
+
+TEST(OptimizerRun, GroupsThatOverlapOrFindNothingAreErrorsThatNameThem) {
+  NoisyRun run = short_run("adamw");
+  run.config.optimizer.groups = {group("^first", "lr", "0.1"), group("bias$", "weight_decay", "0")};
+  EXPECT_EQ(error_of(run), "parameter 'first.bias' is matched by two groups of AdamW: '^first' and 'bias$'");
+  run.config.optimizer.groups = {group("^frist", "lr", "0.1")};
+  EXPECT_EQ(error_of(run), "AdamW's group '^frist' matches none of 6 parameters");
+}
+
 TEST(OptimizerOptions, AreThoseOfTheSettings) {
   const OptimizerConfig config{.lr = 0.5,
                                .weight_decay = 0.25,
@@ -104,6 +148,20 @@ TEST(OptimizerOptions, AreThoseOfTheSettings) {
   EXPECT_EQ(options.lr_decay, 0.2);
   EXPECT_EQ(options.initial_accumulator_value, 3);
   EXPECT_EQ(options.trust, 0.01);
+  OptimizerConfig grouped;
+  grouped.groups = {{{"params", "bias$"},
+                     {"lr", "0.1"},
+                     {"weight_decay", "0.2"},
+                     {"eps", "1e-5"},
+                     {"momentum", "0.3"},
+                     {"betas", std::vector<std::string>{"0.4", "0.5"}}}};
+  const ParameterGroup found = train::optimizer_options(grouped).groups.at(0);
+  EXPECT_EQ(found.pattern, "bias$");
+  EXPECT_EQ(found.lr, 0.1);
+  EXPECT_EQ(found.weight_decay, 0.2);
+  EXPECT_EQ(found.eps, 1e-5);
+  EXPECT_EQ(found.momentum, 0.3);
+  EXPECT_EQ(found.betas, (std::array<double, 2>{0.4, 0.5}));
   EXPECT_FALSE(train::optimizer_options({}).eps.has_value());
 }
 

@@ -92,6 +92,9 @@ TEST(ScheduleRun, AMetricThatDoesNotExistIsAUsageErrorNamingThoseThatDo) {
     EXPECT_THAT(error.what(), HasSubstr("schedule.metric is 'accuracy', which the evaluation does not have"));
     EXPECT_THAT(error.what(), HasSubstr("one of error"));
   }
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/checkpoints/step-00000001"));
+  run.config.schedule.type = "constant";  // which asks for no metric
+  EXPECT_NO_THROW(train(alone(), folder / "constant", run));
 }
 
 TEST(ScheduleRun, HowOftenAPlateauIsEvaluatedIsPartOfTheResult) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/train_config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
@@ -37,6 +38,7 @@ TEST(TrainConfig, ValuesThatCannotBeAreNamed) {
                             "replicas=-1",
                             "workers=-1",
                             "prefetch_factor=0",
+                            "bucket_cap_mb=0",
                             "optimizer.lr=0",
                             "clip_norm=-1",
                             "checkpoint.keep_last=0",
@@ -80,6 +82,24 @@ TEST(TrainConfig, AKeyThatTheOptimizerDoesNotHaveIsAUsageErrorOnlyWhereItWasSet)
   config = with("optimizer.betas=[0.9]");
   EXPECT_EQ(message_of(config), "optimizer.betas has 1 numbers; it must have two");
   EXPECT_THROW(with("optimizer.type=sdg"), UsageError);
+}
+
+TEST(TrainConfig, AGroupOfTheOptimizerThatCannotBeIsNamed) {
+  EXPECT_EQ(message_of(with("optimizer.groups=[{params: bias$, lr: 0.1, weight_decay: 0, betas: [0.8, 0.9]}]")),
+            "no error");
+  EXPECT_EQ(message_of(with("optimizer.groups=[{lr: 0.1}]")), "optimizer.groups[0] has no params");
+  EXPECT_EQ(message_of(with("optimizer.groups=[{params: a},{params: b, leer: 1}]")),
+            "optimizer.groups[1] has an unknown key 'leer' (did you mean 'lr'?)");
+  EXPECT_EQ(message_of(with("optimizer.groups=[{params: a, lr: fast}]")),
+            "optimizer.groups[0].lr is 'fast', not a number");
+  EXPECT_EQ(message_of(with("optimizer.groups=[{params: a, betas: 0.9}]")),
+            "optimizer.groups[0].betas is no list of two numbers");
+  EXPECT_EQ(message_of(with("optimizer.groups=[{params: a, lr: [1]}]")), "optimizer.groups[0].lr is a list");
+  EXPECT_EQ(message_of(with("optimizer.groups=[{params: a, momentum: 0.9}]")),
+            "the group 'a' of optimizer.groups: AdamW does not have momentum");
+  EXPECT_EQ(message_of(with("optimizer.groups=[{params: a, lr: -1}]")),
+            "the group 'a' of optimizer.groups: AdamW's lr is -1, which is not >= 0");
+  EXPECT_THAT(message_of(with("optimizer.groups=[{params: '(a'}]")), ::testing::HasSubstr("is no regular expression"));
 }
 
 TEST(TrainConfig, ClippingIsByNormOrByValue) {

@@ -138,6 +138,21 @@ TEST(Trainer, StopsAtMaxStepsAndAtTheTarget) {
   EXPECT_EQ(result.epochs, 1);
 }
 
+TEST(Trainer, ATargetThatTheEvaluationDoesNotHaveIsAnErrorBeforeTheFirstStep) {
+  const test::TempDir folder;
+  TrainConfig config = line_config();
+  config.stop_at = {.metric = "naer", .value = 0.9};
+  config.checkpoint.every_steps = 1;
+  try {
+    train(alone(), config, folder / "run");
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(error.message(), "stop_at.metric is 'naer', which the evaluation does not have (did you mean 'near'?)");
+    EXPECT_EQ(error.hint(), "one of near");
+  }
+  EXPECT_FALSE(FileSystem::system().exists(folder / "run/checkpoints/step-00000001"));
+}
+
 TEST(Trainer, KeepsTheLastCheckpointsThatWereAskedFor) {
   const test::TempDir folder;
   TrainConfig config = line_config();

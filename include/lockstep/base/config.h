@@ -36,6 +36,9 @@ class AutoInt {
   std::optional<std::int64_t> number_;
 };
 
+/// One map of a list of maps, such as {params: "bias$", lr: 0.1, betas: [0.9, 0.99]}: texts, or lists of texts.
+using ConfigMap = std::map<std::string, std::variant<std::string, std::vector<std::string>>>;
+
 /// A dotted key's value before it is bound: YAML text and where it came from.
 struct ConfigValue {
   std::string yaml;    ///< a scalar's text, or a sequence in YAML flow style
@@ -69,7 +72,8 @@ class ConfigTree {
 /// Lifetime: the struct outlives the list.
 class ConfigFields {
  public:
-  using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*, AutoInt*>;
+  using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*, AutoInt*,
+                              std::vector<ConfigMap>*>;
   struct Field {
     std::string key;
     Target target;

@@ -28,6 +28,8 @@ struct OptimizerConfig {
   std::string lr_decay = "auto";
   std::string initial_accumulator_value = "auto";
   std::string trust = "auto";
+  /// Parameters with options of their own, as ParameterGroup: {params: REGEX, lr, weight_decay, betas, eps, momentum}.
+  std::vector<ConfigMap> groups = {};
 
   void describe(ConfigFields& fields);
   /// Throws: UsageError naming the first key whose value cannot be, or that the type does not have.

@@ -58,6 +58,7 @@ struct TrainConfig {
   // ---- how fast, and what is written ----
   std::int64_t workers = 2;            ///< loader threads per replica; 0: load in the training thread
   std::int64_t prefetch_factor = 2;    ///< batches ahead per worker
+  std::int64_t bucket_cap_mb = 25;     ///< gradients are reduced in buckets of so many MiB, the first of at most one
   bool cuda_graph = false;             ///< steps as CUDA graphs, where that can be (StepGraph)
   bool pin_memory = false;             ///< page-locked batches for copies to a GPU; without one it changes nothing
   std::int64_t log_every_steps = 10;   ///< 0: never

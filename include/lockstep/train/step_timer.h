@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepTimer: how long the steps of a run take with given settings, without running it. What `lockstep tune` compares.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/train/task.h"
+#include "lockstep/train/train_config.h"
+
+namespace lockstep {
+
+/// Steps of a network, loader, replicas and optimizer of its own, all as the Trainer makes them. Nothing is evaluated,
+/// shown or written. The learning rate is 0, so that what is computed stays the same from step to step.
+///
+/// Lifetime: the task outlives it.
+/// Example:  lockstep::StepTimer timer{job, task, config, task.make_dataset(config.data.train)};
+///           const double seconds = timer.run(10) / 10;
+class StepTimer {
+ public:
+  /// `config`: replicas and threads may be 0, as in a run; the batch size is a number.
+  /// Collective: yes.
+  /// Throws:     UsageError as the Trainer, and where the samples make no full batch.
+  StepTimer(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& dataset);
+  ~StepTimer();
+  StepTimer(StepTimer&&) noexcept;
+  StepTimer& operator=(StepTimer&&) noexcept;
+
+  /// The seconds of so many steps, of the slowest rank. The loader goes on from where the last call left it.
+  /// Collective: yes.  Blocks: yes.
+  [[nodiscard]] double run(std::int64_t steps);
+
+  /// Ends loading ahead, which would take time of another timer; the next run() begins anew.
+  void rest();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep
