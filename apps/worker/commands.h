@@ -17,5 +17,6 @@ int cmd_generate(const Arguments& arguments);
 int cmd_bench(const Arguments& arguments);
 int cmd_checkpoint(const Arguments& arguments);
 int cmd_inspect(const Arguments& arguments);
+int cmd_tune(const Arguments& arguments);
 
 }  // namespace lockstep::worker

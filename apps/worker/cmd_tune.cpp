@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep tune`: times real steps of a recipe with one setting changed at a time, and writes the fastest into a
+// settings file. A run itself never chooses anything by timing.
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "common/cli.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/text.h"
+#include "lockstep/train/step_timer.h"
+#include "lockstep/view/banner.h"
+#include "worker/commands.h"
+#include "worker/recipes.h"
+#include "worker/settings.h"
+#include "worker/tune_report.h"
+#include "worker/tune_search.h"
+
+namespace lockstep::worker {
+namespace {
+
+constexpr std::int64_t kWarmUp = 2;  // buckets are laid out anew after the first step
+constexpr int kFinalPairs = 5;
+
+struct TuneArguments {
+  std::string what;
+  std::vector<std::string> sets;
+  std::string output = "tuned.yml";
+  double budget = 120;
+  JoinArguments join;
+};
+
+bool parse(TuneArguments& tune, const Arguments& arguments) {
+  CLI::App app;
+  cli::prepare(
+      app,
+      {.name = "lockstep tune",
+       .description = "Times steps of a recipe, one setting changed at a time: channels_last, fused_layers, threads, "
+                      "bucket_cap_mb, workers and prefetch_factor. Writes the fastest into a file for `lockstep "
+                      "train`. Ctrl-C leaves without a file.",
+       .example = "  lockstep tune captcha --nproc-per-node 2 --set data.train=data/train\n"
+                  "  lockstep train tuned.yml --nproc-per-node 2"});
+  app.add_option("recipe", tune.what, "RECIPE, RECIPE:PRESET or FILE.yml (whose key `recipe` names one)")->required();
+  std::string processes;  // `lockstep` has read it; here it is for the help
+  app.add_option("--nproc-per-node", processes, "ranks on this machine: N, auto, gpu or cpu (default: 1)");
+  app.add_option("--set", tune.sets, "a setting, as key=value; may come again")->allow_extra_args(false);
+  app.add_option("--output", tune.output, "the file to write (default: tuned.yml)");
+  app.add_option("--budget", tune.budget, "seconds, after which nothing new is tried (default: 120)")
+      ->check(CLI::PositiveNumber);
+  add_join_options(app, tune.join);
+  return cli::parse(app, arguments);
+}
+
+/// One choice of values, made ready to step.
+struct Timed {
+  std::unique_ptr<Settings> settings;
+  std::unique_ptr<Task> task;
+  std::unique_ptr<StepTimer> timer;
+};
+
+class Tuner {
+ public:
+  Tuner(Job& job, const TuneArguments& arguments) : job_(job), arguments_(arguments) {
+    const Timed as_given = open({});
+    dataset_ = as_given.task->make_dataset(as_given.settings->config().data.train);
+    for (const auto& field : as_given.settings->fields().fields()) given_[field.key] = value_of(field);
+    if (given_.at("threads") == "0") given_["threads"] = "1";
+  }
+
+  int run();
+
+ private:
+  static std::string value_of(const ConfigFields::Field& field) { return ConfigFields::value_text(field.target); }
+  [[nodiscard]] Timed open(const TuneValues& values) const;
+  [[nodiscard]] std::vector<TuneKey> keys() const;
+  StepTimer& timer(const TuneValues& values);
+  void keep_only(const TuneValues& one, const TuneValues& other);
+  double seconds(const TuneValues& values, bool loads);
+  StepPair pair(const TuneValues& best, const TuneValues& candidate, bool loads);
+  [[nodiscard]] double elapsed() const;
+  [[nodiscard]] TuneGain gain(const TuneValues& start, const TuneValues& best);
+  void write(const TuneResult& found, const TuneValues& start, const TuneGain& gain) const;
+
+  Job& job_;
+  const TuneArguments& arguments_;
+  std::shared_ptr<Dataset> dataset_;
+  TuneValues given_;  ///< of every key
+  std::map<TuneValues, Timed> ready_;
+  std::int64_t pairs_ = 0;
+  TimePoint begin_ = SystemClock::instance().now();
+};
+
+Timed Tuner::open(const TuneValues& values) const {
+  std::vector<std::string> sets = arguments_.sets;
+  for (const auto& [key, value] : values) sets.push_back(key + "=" + value);
+  Timed timed{.settings = std::make_unique<Settings>(arguments_.what, sets)};
+  timed.settings->config().validate();
+  timed.task = timed.settings->recipe().make_task(timed.settings->config());
+  return timed;
+}
+
+std::vector<TuneKey> Tuner::keys() const {
+  const std::int64_t replicas = std::stoll(given_.at("replicas"));
+  return tune_keys({.cores = view::cpu_info().cores,
+                    .ranks = job_.rank_info().local_world_size,
+                    .replicas = replicas == 0 ? job_.world_size() : static_cast<int>(replicas),
+                    .cpu = job_.device().is_cpu()});
+}
+
+StepTimer& Tuner::timer(const TuneValues& values) {
+  Timed& timed = ready_[values];
+  if (timed.timer == nullptr) {
+    timed = open(values);
+    timed.timer = std::make_unique<StepTimer>(job_, *timed.task, timed.settings->config(), dataset_);
+    (void)timed.timer->run(kWarmUp);
+  }
+  return *timed.timer;
+}
+
+/// Two networks at a time take memory.
+void Tuner::keep_only(const TuneValues& one, const TuneValues& other) {
+  std::erase_if(ready_, [&](const auto& item) { return item.first != one && item.first != other; });
+}
+
+/// Of a step. Loading ahead of one choice goes on during the other's step and weighs on both alike, unless it is
+/// loading that differs: then each loads in its own time only.
+double Tuner::seconds(const TuneValues& values, bool loads) {
+  StepTimer& timed = timer(values);
+  if (!loads) return timed.run(1);
+  (void)timed.run(1);
+  const double both = timed.run(2);
+  timed.rest();
+  return both / 2;
+}
+
+StepPair Tuner::pair(const TuneValues& best, const TuneValues& candidate, bool loads) {
+  keep_only(best, candidate);
+  (void)timer(best);
+  (void)timer(candidate);
+  if (loads) {
+    timer(best).rest();
+    timer(candidate).rest();
+  }
+  StepPair pair;
+  if (pairs_++ % 2 == 0) {
+    pair.best = seconds(best, loads);
+    pair.candidate = seconds(candidate, loads);
+  } else {
+    pair.candidate = seconds(candidate, loads);
+    pair.best = seconds(best, loads);
+  }
+  return pair;
+}
+
+/// Rank 0's clock, so that all ranks stop at the same point.
+double Tuner::elapsed() const {
+  const at::Tensor own = at::full({1}, Seconds(SystemClock::instance().now() - begin_).count(), at::kDouble);
+  job_.group().broadcast(own, 0).wait();
+  return own.item<double>();
+}
+
+TuneGain Tuner::gain(const TuneValues& start, const TuneValues& best) {
+  std::vector<StepPair> pairs;
+  for (int i = 0; i < kFinalPairs; ++i) pairs.push_back(pair(start, best, true));
+  const TuneVerdict verdict = judge(pairs);
+  return {.before = verdict.seconds / verdict.ratio, .after = verdict.seconds};
+}
+
+int Tuner::run() {
+  const std::vector<TuneKey> keys = this->keys();
+  TuneValues start;
+  for (const TuneKey& key : keys) start[key.key] = given_.at(key.key);
+  (void)timer(start);
+  job_.print("{} on {} {}: {:.1f} ms a step as it is; budget {}", arguments_.what, job_.world_size(),
+             job_.world_size() == 1 ? "process" : "processes", 1e3 * seconds(start, false),
+             text::duration(arguments_.budget));
+  TuneResult found = tune(keys, start,
+                          {.pair = [this](const TuneValues& best, const TuneValues& candidate,
+                                          const TuneKey& key) { return pair(best, candidate, key.loads); },
+                           .has_time = [this] { return elapsed() < arguments_.budget; },
+                           .tried = [this](const TuneTrial& trial) { job_.print("{}", trial_line(trial)); }});
+  if (!found.untried.empty()) job_.print("not tried for want of time: {}", text::join(found.untried));
+  const TuneGain gained = found.best == start ? TuneGain{} : gain(start, found.best);
+  if (gained.after >= gained.before) found.best = start;
+  if (job_.is_main()) write(found, start, gained);
+  return 0;
+}
+
+void Tuner::write(const TuneResult& found, const TuneValues& start, const TuneGain& gain) const {
+  const std::string gained = found.best == start ? "the settings stay as they were: nothing that was tried is faster"
+                                                 : fmt::format("{:.1f} ms a step before, {:.1f} ms with these settings",
+                                                               1e3 * gain.before, 1e3 * gain.after);
+  const view::CpuInfo cpu = view::cpu_info();
+  std::vector<std::string> head = {
+      fmt::format("by lockstep tune {} on {}, {} {}, processes: {}", arguments_.what, cpu.name, cpu.cores,
+                  cpu.cores == 1 ? "core" : "cores", job_.world_size()),
+      gained};
+  const std::vector<std::string> bits = bits_that_change(start, found);
+  if (!bits.empty()) head.push_back("other bits than without: " + text::join(bits));
+  const Timed as_given = open({});
+  write_file_atomically(FileSystem::system(), arguments_.output, tuned_yaml(head, as_given.settings->fields(), found));
+  job_.print("{}", gained);
+  if (!bits.empty()) {
+    job_.print("note: {} {} the bits of the result: begin a run with them, and keep them", text::join(bits),
+               bits.size() == 1 ? "changes" : "change");
+  }
+  const std::string ranks = job_.world_size() == 1 ? "" : fmt::format(" --nproc-per-node {}", job_.world_size());
+  job_.print("{}", view::next_commands(
+                       {{fmt::format("lockstep train {}{}", arguments_.output, ranks), "trains with what was found"}}));
+}
+
+}  // namespace
+
+int cmd_tune(const Arguments& arguments) {
+  TuneArguments tune;
+  if (!parse(tune, arguments)) return 0;
+  if (!tune.output.ends_with(".yml") && !tune.output.ends_with(".yaml")) {
+    throw UsageError(fmt::format("--output is '{}', which is no .yml file", tune.output), "--output tuned.yml");
+  }
+  if (FileSystem::system().exists(tune.output)) {
+    throw UsageError(fmt::format("{} exists", tune.output), "remove it, or --output OTHER.yml");
+  }
+  return with_job(tune.join, [&](Job& job) { return Tuner(job, tune).run(); });
+}
+
+}  // namespace lockstep::worker

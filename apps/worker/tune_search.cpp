@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/tune_search.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::worker {
+namespace {
+
+constexpr double kLeastGain = 0.02;
+constexpr std::size_t kFewPairs = 3;   // enough where the difference is plain
+constexpr std::size_t kManyPairs = 7;  // else
+constexpr double kPlain = 0.1;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+/// Each pair says the same, by far.
+bool is_plain(const std::vector<StepPair>& pairs) {
+  const auto ratio = [](const StepPair& pair) { return pair.candidate / pair.best; };
+  return std::all_of(pairs.begin(), pairs.end(), [&](const StepPair& pair) { return ratio(pair) > 1 + kPlain; }) ||
+         std::all_of(pairs.begin(), pairs.end(), [&](const StepPair& pair) { return ratio(pair) < 1 - kPlain; });
+}
+
+std::vector<StepPair> compare(const TuneValues& best, const TuneValues& candidate, const TuneKey& key,
+                              const TuneMeasure& measure) {
+  std::vector<StepPair> pairs;
+  while (pairs.size() < kManyPairs) {
+    pairs.push_back(measure.pair(best, candidate, key));
+    if (pairs.size() == kFewPairs && is_plain(pairs)) break;
+    if (pairs.size() >= kFewPairs && !measure.has_time()) break;
+  }
+  return pairs;
+}
+
+std::vector<std::string> powers_of_two(int first, int last) {
+  std::vector<std::string> values;
+  for (int value = first; value < last; value *= 2) values.push_back(std::to_string(value));
+  values.push_back(std::to_string(last));
+  return values;
+}
+
+}  // namespace
+
+TuneVerdict judge(const std::vector<StepPair>& pairs) {
+  std::vector<double> ratios;
+  std::vector<double> seconds;
+  for (const StepPair& pair : pairs) {
+    ratios.push_back(pair.candidate / pair.best);
+    seconds.push_back(pair.candidate);
+  }
+  TuneVerdict verdict{.ratio = median(ratios), .seconds = median(seconds)};
+  for (double& ratio : ratios) ratio = std::abs(ratio - verdict.ratio);
+  verdict.noise = 1.4826 * median(ratios);  // of a normal distribution, the standard deviation
+  verdict.faster = 1 - verdict.ratio > std::max(kLeastGain, verdict.noise);
+  return verdict;
+}
+
+TuneResult tune(const std::vector<TuneKey>& keys, const TuneValues& start, const TuneMeasure& measure) {
+  TuneResult result{.best = start};
+  for (const TuneKey& key : keys) {
+    if (key.applies && !key.applies(result.best)) continue;
+    for (const std::string& value : key.values) {
+      if (value == start.at(key.key)) continue;
+      if (!measure.has_time()) {
+        result.untried.push_back(key.key + "=" + value);
+        continue;
+      }
+      TuneValues candidate = result.best;
+      candidate[key.key] = value;
+      TuneTrial trial{.key = key, .value = value, .verdict = judge(compare(result.best, candidate, key, measure))};
+      measure.tried(trial);
+      if (trial.verdict.faster) result.best = std::move(candidate);
+      result.trials.push_back(std::move(trial));
+    }
+  }
+  return result;
+}
+
+std::vector<TuneKey> tune_keys(const TunePlace& place) {
+  const auto reduces = [replicas = place.replicas](const TuneValues&) { return replicas > 1; };
+  const auto on_cpu = [cpu = place.cpu](const TuneValues&) { return cpu; };
+  const auto loads_ahead = [](const TuneValues& values) { return values.at("workers") != "0"; };
+  const int share = std::max(1, place.cores / place.ranks);
+  std::vector<std::string> workers = {"0"};
+  for (const std::string& count : powers_of_two(1, std::max(2, share))) workers.push_back(count);
+  return {{.key = "channels_last", .values = {"true", "false"}, .changes_bits = true},
+          {.key = "fused_layers", .values = {"true", "false"}, .changes_bits = true, .applies = on_cpu},
+          {.key = "threads", .values = powers_of_two(1, share), .changes_bits = true, .applies = on_cpu},
+          {.key = "bucket_cap_mb", .values = {"5", "25", "100"}, .applies = reduces},
+          {.key = "workers", .values = workers, .loads = true},
+          {.key = "prefetch_factor", .values = {"2", "4"}, .loads = true, .applies = loads_ahead}};
+}
+
+}  // namespace lockstep::worker

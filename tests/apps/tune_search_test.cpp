@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search of `lockstep tune` over times that are made up.
+#include "worker/tune_search.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "worker/tune_report.h"
+
+namespace lockstep::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// A machine whose steps take `seconds` of the values, disturbed in turn by +-noise.
+struct Machine {
+  std::function<double(const TuneValues&)> seconds;
+  double noise = 0;
+  int pairs_left = 1000;
+  int pairs = 0;
+  std::vector<std::string> said = {};
+
+  TuneResult tune(const std::vector<TuneKey>& keys, const TuneValues& start) {
+    return worker::tune(
+        keys, start,
+        {.pair =
+             [this](const TuneValues& best, const TuneValues& candidate, const TuneKey&) {
+               --pairs_left;
+               const double disturbed = 1 + noise * (pairs++ % 3 - 1);
+               return StepPair{.best = seconds(best), .candidate = seconds(candidate) * disturbed};
+             },
+         .has_time = [this] { return pairs_left > 0; },
+         .tried = [this](const TuneTrial& trial) { said.push_back(trial.key.key + "=" + trial.value); }});
+  }
+};
+
+const std::vector<TuneKey> kKeys = {{.key = "layout", .values = {"plain", "last"}, .changes_bits = true},
+                                    {.key = "threads", .values = {"1", "2", "4"}, .changes_bits = true},
+                                    {.key = "workers", .values = {"0", "1", "2"}, .loads = true}};
+const TuneValues kStart = {{"layout", "plain"}, {"threads", "1"}, {"workers", "2"}};
+
+double seconds_of(const TuneValues& values) {
+  double seconds = values.at("layout") == "last" ? 0.8 : 1.0;
+  seconds *= values.at("threads") == "2" ? 0.6 : values.at("threads") == "4" ? 0.7 : 1.0;
+  return seconds + (values.at("workers") == "0" ? 0.5 : 0.0);
+}
+
+TEST(TuneSearch, FindsTheFastestValueOfEachKeyAfterTheOther) {
+  Machine machine{.seconds = seconds_of};
+  const TuneResult found = machine.tune(kKeys, kStart);
+  EXPECT_EQ(found.best, (TuneValues{{"layout", "last"}, {"threads", "2"}, {"workers", "2"}}));
+  EXPECT_THAT(machine.said, ElementsAre("layout=last", "threads=2", "threads=4", "workers=0", "workers=1"));
+  EXPECT_THAT(found.untried, IsEmpty());
+}
+
+TEST(TuneSearch, ComparesWithTheBestSoFarAndNotWithTheStart) {
+  // 4 threads are faster than 1 and slower than 2.
+  Machine machine{.seconds = seconds_of};
+  const TuneResult found = machine.tune({kKeys[1]}, kStart);
+  ASSERT_EQ(found.trials.size(), 2U);
+  EXPECT_TRUE(found.trials[0].verdict.faster);
+  EXPECT_FALSE(found.trials[1].verdict.faster);
+  EXPECT_NEAR(found.trials[1].verdict.ratio, 0.7 / 0.6, 1e-9);
+}
+
+TEST(TuneSearch, LeavesWhatIsNotFasterByMoreThanTwoPercent) {
+  const auto faster_by = [](double gain) {
+    Machine machine{
+        .seconds = [gain](const TuneValues& values) { return values.at("layout") == "last" ? 1 - gain : 1; }};
+    return machine.tune({kKeys[0]}, kStart).best.at("layout");
+  };
+  EXPECT_EQ(faster_by(0.019), "plain");
+  EXPECT_EQ(faster_by(0.021), "last");
+}
+
+TEST(TuneSearch, LeavesWhatIsFasterByLessThanTheNoise) {
+  const auto with_noise = [](double noise) {
+    Machine machine{.seconds = [](const TuneValues& values) { return values.at("layout") == "last" ? 0.95 : 1; },
+                    .noise = noise};
+    return machine.tune({kKeys[0]}, kStart).best.at("layout");
+  };
+  EXPECT_EQ(with_noise(0.01), "last");
+  EXPECT_EQ(with_noise(0.08), "plain");
+}
+
+TEST(TuneSearch, StopsMeasuringWhereTheDifferenceIsPlain) {
+  Machine plain{.seconds = [](const TuneValues& values) { return values.at("layout") == "last" ? 2.0 : 1.0; }};
+  (void)plain.tune({kKeys[0]}, kStart);
+  EXPECT_EQ(plain.pairs, 3);
+  Machine close{.seconds = [](const TuneValues& values) { return values.at("layout") == "last" ? 1.02 : 1.0; }};
+  (void)close.tune({kKeys[0]}, kStart);
+  EXPECT_EQ(close.pairs, 7);
+}
+
+TEST(TuneSearch, TriesNothingNewOnceThereIsNoTimeAndSaysWhatItLeft) {
+  Machine machine{.seconds = seconds_of, .pairs_left = 2};
+  const TuneResult found = machine.tune(kKeys, kStart);
+  EXPECT_EQ(found.best.at("layout"), "last");  // three pairs, which are the least, and not seven
+  EXPECT_EQ(machine.pairs, 3);
+  EXPECT_THAT(found.untried, ElementsAre("threads=2", "threads=4", "workers=0", "workers=1"));
+}
+
+std::vector<std::string> names(const std::vector<TuneKey>& keys, const TuneValues& values) {
+  std::vector<std::string> found;
+  for (const TuneKey& key : keys) {
+    if (!key.applies || key.applies(values)) found.push_back(key.key);
+  }
+  return found;
+}
+
+TEST(TuneKeys, AreThoseThatDoSomethingThere) {
+  const TuneValues loading = {{"workers", "2"}};
+  EXPECT_THAT(names(tune_keys({.cores = 8, .ranks = 2, .replicas = 2}), loading),
+              ElementsAre("channels_last", "fused_layers", "threads", "bucket_cap_mb", "workers", "prefetch_factor"));
+  EXPECT_THAT(names(tune_keys({.cores = 8, .ranks = 1, .replicas = 1, .cpu = false}), {{"workers", "0"}}),
+              ElementsAre("channels_last", "workers"));
+}
+
+TEST(TuneKeys, ThreadsFillTheCoresThatARankHas) {
+  const auto threads = [](int cores, int ranks) { return tune_keys({.cores = cores, .ranks = ranks})[2].values; };
+  EXPECT_THAT(threads(2, 2), ElementsAre("1"));
+  EXPECT_THAT(threads(12, 2), ElementsAre("1", "2", "4", "6"));
+  EXPECT_THAT(threads(1, 4), ElementsAre("1"));
+}
+
+TEST(TuneReport, TheFileHasWhatWasGivenAndWhatWasFoundWithItsFigures) {
+  std::string recipe = "captcha";
+  std::string folder = "data/train: a";
+  std::int64_t batch = 64;
+  std::int64_t threads = 1;
+  ConfigFields fields;
+  fields.add("recipe", &recipe, "");
+  fields.add("data.train", &folder, "");
+  fields.add("batch_size", &batch, "");
+  fields.add("threads", &threads, "");
+  ConfigTree tree;
+  tree.set("data.train=data/train: a", "--set");
+  tree.set("threads=1", "--set");
+  fields.bind(tree);
+  Machine machine{.seconds = seconds_of};
+  const TuneResult found = machine.tune(kKeys, kStart);
+  const std::string yaml = tuned_yaml({"by hand"}, fields, found);
+  EXPECT_EQ(yaml.substr(0, 26), "# by hand\nrecipe: captcha\n");
+  EXPECT_THAT(yaml, HasSubstr("threads: 2               # 2: 0.60 x the time (noise 0.0 %); 4: 1.17 x the time"));
+  EXPECT_THAT(yaml, ::testing::Not(HasSubstr("batch_size")));
+  const ConfigTree back = ConfigTree::from_text(yaml, "tuned.yml");
+  EXPECT_EQ(back.values().at("data.train").yaml, "data/train: a");
+  EXPECT_EQ(back.values().at("threads").yaml, "2");
+  EXPECT_EQ(back.values().at("layout").yaml, "last");
+  EXPECT_THAT(bits_that_change(kStart, found), ElementsAre("layout", "threads"));
+}
+
+}  // namespace
+}  // namespace lockstep::worker
