@@ -18,8 +18,7 @@ void add_blocks(const T* bucket, const NormMember& member, ElementRange share, d
   const std::int64_t before = std::max<std::int64_t>(0, share.begin - member.offset);
   for (std::int64_t begin = (before + kBlock - 1) / kBlock * kBlock; begin < member.numel; begin += kBlock) {
     if (member.offset + begin >= share.end) return;
-    sums[begin / kBlock] =
-        optim::block_squares(bucket + member.offset + begin, std::min(kBlock, member.numel - begin));
+    sums[begin / kBlock] = optim::block_squares(bucket + member.offset + begin, std::min(kBlock, member.numel - begin));
   }
 }
 

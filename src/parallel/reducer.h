@@ -129,7 +129,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   bool settled_ = false;     ///< the layout is final: the first synced backward is over
   bool keeps_plan_ = false;  ///< the first plan of the buckets is the last
   bool sharded_ = false;
-  bool opaque_ = false;      ///< some forward's result could not be looked into
+  bool opaque_ = false;  ///< some forward's result could not be looked into
 
   std::optional<JoinHandle> join_;
 
