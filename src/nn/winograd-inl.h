@@ -313,7 +313,7 @@ void units_of_gradients(const Winograd& conv, const typename Ops::Element* dy, c
 
 template <class Ops, int kPart>
 void weight_sums_of_part(const Winograd& conv, const typename Ops::Element* x, const typename Ops::Element* dy,
-                         float* sums) {
+                         std::int64_t begin, std::int64_t end, float* sums) {
   using Element = typename Ops::Element;
   using Unit = typename Ops::Unit;
   constexpr std::int64_t kGroups = kSummedTiles / Ops::kGroup;
@@ -321,8 +321,8 @@ void weight_sums_of_part(const Winograd& conv, const typename Ops::Element* x, c
   std::vector<Unit> inputs(static_cast<std::size_t>(kPoints * kGroups * conv.in));
   std::vector<Unit> gradients(static_cast<std::size_t>(kPoints * kGroups * conv.out));
   const std::int64_t per_row = (conv.tile_columns() + Ops::kGroup - 1) / Ops::kGroup;
-  const std::int64_t last = conv.tile_rows() * per_row;
-  for (std::int64_t first = 0; first < last; first += kGroups) {
+  const std::int64_t last = end * per_row;
+  for (std::int64_t first = begin * per_row; first < last; first += kGroups) {
     const std::int64_t stop = std::min(first + kGroups, last);
     for_runs(conv, first, stop, per_row, [&](const Run& run, std::int64_t group) LOCKSTEP_WINOGRAD_ATTR {
       units_of_inputs<Ops, kPart>(conv, x, run, zeros.data(), inputs.data() + group * conv.in);
@@ -346,11 +346,11 @@ void weight_sums_of_part(const Winograd& conv, const typename Ops::Element* x, c
 
 template <class Ops>
 void weight_sums(const Winograd& conv, const typename Ops::Element* x, const typename Ops::Element* dy,
-                 std::int64_t part, float* sums) {
-  if (part == 0) weight_sums_of_part<Ops, 0>(conv, x, dy, sums);
-  if (part == 1) weight_sums_of_part<Ops, 1>(conv, x, dy, sums);
-  if (part == 2) weight_sums_of_part<Ops, 2>(conv, x, dy, sums);
-  if (part == 3) weight_sums_of_part<Ops, 3>(conv, x, dy, sums);
+                 std::int64_t part, std::int64_t begin, std::int64_t end, float* sums) {
+  if (part == 0) weight_sums_of_part<Ops, 0>(conv, x, dy, begin, end, sums);
+  if (part == 1) weight_sums_of_part<Ops, 1>(conv, x, dy, begin, end, sums);
+  if (part == 2) weight_sums_of_part<Ops, 2>(conv, x, dy, begin, end, sums);
+  if (part == 3) weight_sums_of_part<Ops, 3>(conv, x, dy, begin, end, sums);
 }
 
 /// Weights at their 16 points, for one pair of channels.

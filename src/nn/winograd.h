@@ -61,10 +61,16 @@ void winograd_forward(const Winograd& conv, const float* x, const float* packed,
 void winograd_forward(const Winograd& conv, const std::uint16_t* x, const std::uint16_t* packed, const float* bias,
                       std::uint16_t* y, std::int64_t begin, std::int64_t end);
 
-/// One part's sums over all tiles, always in the same order: `sums` is [4 points, in, out] of it.
-void winograd_weight_sums(const Winograd& conv, const float* x, const float* dy, std::int64_t part, float* sums);
+/// How many tile rows winograd_weight_sums() should take at a time: their x and dy stay in the cache for all parts. By
+/// the shape alone, because the bits of the sums depend on it.
+[[nodiscard]] std::int64_t winograd_summed_rows(const Winograd& conv, std::int64_t element_size);
+
+/// One part's sums over the tile rows from `begin` to `end`, which are added to `sums`, [4 points, in, out] of it,
+/// unless `begin` is 0: then they are set.
+void winograd_weight_sums(const Winograd& conv, const float* x, const float* dy, std::int64_t part, std::int64_t begin,
+                          std::int64_t end, float* sums);
 void winograd_weight_sums(const Winograd& conv, const std::uint16_t* x, const std::uint16_t* dy, std::int64_t part,
-                          float* sums);
+                          std::int64_t begin, std::int64_t end, float* sums);
 
 /// The gradient of the weights from the sums of all parts, [16, in, out]; `gradient` says where each one goes (its data
 /// are written).

@@ -77,8 +77,8 @@ void forward_here(const Winograd& conv, const std::uint16_t* x, const std::uint1
   forward<Bfloat16>(conv, x, packed, bias, y, begin, end);
 }
 void weight_sums_here(const Winograd& conv, const std::uint16_t* x, const std::uint16_t* dy, std::int64_t part,
-                      float* sums) {
-  weight_sums<Bfloat16>(conv, x, dy, part, sums);
+                      std::int64_t begin, std::int64_t end, float* sums) {
+  weight_sums<Bfloat16>(conv, x, dy, part, begin, end, sums);
 }
 void sum_pixels_here(const std::uint16_t* dy, std::int64_t pixels, std::int64_t channels, float* sums) {
   sum_pixels<Bfloat16>(dy, pixels, channels, sums);
@@ -115,7 +115,8 @@ namespace {
 void pack_here(const Winograd&, const WinogradWeights&, std::uint16_t*) {}
 void forward_here(const Winograd&, const std::uint16_t*, const std::uint16_t*, const float*, std::uint16_t*,
                   std::int64_t, std::int64_t) {}
-void weight_sums_here(const Winograd&, const std::uint16_t*, const std::uint16_t*, std::int64_t, float*) {}
+void weight_sums_here(const Winograd&, const std::uint16_t*, const std::uint16_t*, std::int64_t, std::int64_t,
+                      std::int64_t, float*) {}
 void sum_pixels_here(const std::uint16_t*, std::int64_t, std::int64_t, float*) {}
 
 }  // namespace
@@ -148,9 +149,9 @@ void winograd_forward(const Winograd& conv, const std::uint16_t* x, const std::u
 }
 
 void winograd_weight_sums(const Winograd& conv, const std::uint16_t* x, const std::uint16_t* dy, std::int64_t part,
-                          float* sums) {
+                          std::int64_t begin, std::int64_t end, float* sums) {
   check();
-  weight_sums_here(conv, x, dy, part, sums);
+  weight_sums_here(conv, x, dy, part, begin, end, sums);
 }
 
 void pixel_sums(const std::uint16_t* dy, std::int64_t pixels, std::int64_t channels, float* sums) {

@@ -5,6 +5,9 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "nn/conv_functions.h"
 #include "nn/winograd.h"
 
@@ -61,10 +64,14 @@ at::Tensor run(const Winograd& conv, const at::Tensor& input, const WinogradWeig
 
 template <class T>
 void sum_weights(const Winograd& conv, const at::Tensor& input, const at::Tensor& grad, const at::Tensor& sums) {
+  const std::int64_t rows = winograd_summed_rows(conv, sizeof(T));
   at::parallel_for(0, kWinogradParts, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = begin; part < end; ++part) {
-      float* to = sums.data_ptr<float>() + part * (kWinogradPoints / kWinogradParts) * conv.point_size();
-      winograd_weight_sums(conv, data_of<const T>(input), data_of<const T>(grad), part, to);
+    for (std::int64_t row = 0; row < conv.tile_rows(); row += rows) {
+      const std::int64_t stop = std::min(row + rows, conv.tile_rows());
+      for (std::int64_t part = begin; part < end; ++part) {
+        float* to = sums.data_ptr<float>() + part * (kWinogradPoints / kWinogradParts) * conv.point_size();
+        winograd_weight_sums(conv, data_of<const T>(input), data_of<const T>(grad), part, row, stop, to);
+      }
     }
   });
 }

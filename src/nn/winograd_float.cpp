@@ -55,8 +55,9 @@ void forward_float(const Winograd& conv, const float* x, const float* packed, co
                    std::int64_t begin, std::int64_t end) {
   forward<Float>(conv, x, packed, bias, y, begin, end);
 }
-void weight_sums_float(const Winograd& conv, const float* x, const float* dy, std::int64_t part, float* sums) {
-  weight_sums<Float>(conv, x, dy, part, sums);
+void weight_sums_float(const Winograd& conv, const float* x, const float* dy, std::int64_t part, std::int64_t begin,
+                       std::int64_t end, float* sums) {
+  weight_sums<Float>(conv, x, dy, part, begin, end, sums);
 }
 void sum_pixels_float(const float* dy, std::int64_t pixels, std::int64_t channels, float* sums) {
   sum_pixels<Float>(dy, pixels, channels, sums);
@@ -83,12 +84,19 @@ void winograd_forward(const Winograd& conv, const float* x, const float* packed,
   HWY_DYNAMIC_DISPATCH(forward_float)(conv, x, packed, bias, y, begin, end);
 }
 
-void winograd_weight_sums(const Winograd& conv, const float* x, const float* dy, std::int64_t part, float* sums) {
-  HWY_DYNAMIC_DISPATCH(weight_sums_float)(conv, x, dy, part, sums);
+void winograd_weight_sums(const Winograd& conv, const float* x, const float* dy, std::int64_t part, std::int64_t begin,
+                          std::int64_t end, float* sums) {
+  HWY_DYNAMIC_DISPATCH(weight_sums_float)(conv, x, dy, part, begin, end, sums);
 }
 
 void pixel_sums(const float* dy, std::int64_t pixels, std::int64_t channels, float* sums) {
   HWY_DYNAMIC_DISPATCH(sum_pixels_float)(dy, pixels, channels, sums);
+}
+
+std::int64_t winograd_summed_rows(const Winograd& conv, std::int64_t element_size) {
+  constexpr std::int64_t kBytes = 1 << 20;
+  const std::int64_t row = 4 * conv.tile_columns() * (conv.in + conv.out) * element_size;
+  return std::max<std::int64_t>(1, kBytes / row);
 }
 
 namespace {
