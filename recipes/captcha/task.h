@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "captcha/config.h"
+#include "lockstep/nn/loss.h"
 #include "lockstep/train/recipe.h"
 #include "lockstep/train/task.h"
 
@@ -34,6 +35,7 @@ class CaptchaTask final : public Task {
  private:
   const CaptchaConfig& config_;
   std::string characters_;
+  nn::MultiLabelSoftMarginLoss loss_;
 };
 
 [[nodiscard]] std::unique_ptr<Recipe> make_recipe();

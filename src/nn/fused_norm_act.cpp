@@ -3,18 +3,15 @@
 // no result depends on the number of threads.
 #include "nn/fused_norm_act.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
-#include <mutex>
 #include <vector>
 
-#include "lockstep/base/error.h"
 #include "nn/dropout_bits.h"
+#include "nn/kernel_tensors.h"
 #include "nn/norm_act_kernel.h"
 
 namespace lockstep::nn::detail {
@@ -23,7 +20,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kBlocksPerThread = 1 << 12;  // of dropout bits
+constexpr std::int64_t kBitBlocks = 1 << 12;  // of dropout bits, at a time
 
 NormActType type_of(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat ? NormActType::kFloat : NormActType::kBFloat16;
@@ -127,19 +124,14 @@ at::Tensor by_channel(const BatchNormCall& call, const Moments& of) {
   return rows;
 }
 
-/// A bit for each element; the seed comes from libtorch's generator, as all random numbers of a step.
+/// A bit for each element.
 at::Tensor dropout_bits(std::int64_t numel, double dropout) {
-  at::Tensor bits = at::empty({dropout_bytes(numel)}, at::kByte);
-  std::uint64_t seed = 0;
-  {
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    seed = at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
-  }
-  auto* to = bits.data_ptr<std::uint8_t>();
-  at::parallel_for(0, (numel + 127) / 128, kBlocksPerThread,
-                   [&](std::int64_t begin, std::int64_t end) { fill_dropout_bits(to, begin, end, seed, 1 - dropout); });
-  return bits;
+  const DropoutBits made = make_dropout_bits(numel);
+  auto* to = made.bits.data_ptr<std::uint8_t>();
+  for_blocks((numel + 127) / 128, kBitBlocks, [&](std::int64_t begin, std::int64_t end, std::int64_t /*block*/) {
+    fill_dropout_bits(to, begin, end, made.seed, 1 - dropout);
+  });
+  return made.bits;
 }
 
 NormActForward pass_of(const at::Tensor& input, const at::Tensor& rows, const at::Tensor& bits, const NormAct& what) {
@@ -227,10 +219,7 @@ class FusedNormAct : public torch::autograd::Function<FusedNormAct> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    if (at::GradMode::is_enabled()) {
-      throw UsageError("a second derivative through fused batch norm",
-                       "backward without create_graph, or leave the layers as they are (fused_layers=false)");
-    }
+    refuse_second_derivative("fused batch norm");
     const variable_list kept = context->get_saved_variables();
     const NormAct what{.dropout = context->saved_data["dropout"].toDouble(),
                        .pool = context->saved_data["pool"].toBool()};
@@ -239,10 +228,6 @@ class FusedNormAct : public torch::autograd::Function<FusedNormAct> {
     return {found.input, found.weight, found.bias, at::Tensor()};
   }
 };
-
-bool is_float_vector(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
-}
 
 }  // namespace
 

@@ -7,10 +7,10 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <cstring>
+#include <type_traits>
 
 #include "nn/norm_act_kernel.h"
-#include "nn/vector_memory-inl.h"
+#include "nn/vector_ops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
@@ -23,17 +23,6 @@ using M = hn::Mask<Tag>;
 
 // A tile of pixels whose channels are summed in registers: its memory stays in the first cache.
 constexpr std::int64_t kTile = 32;
-
-/// Which of the elements from `index` on dropout keeps. A vector has at most 16 lanes, so its bits are within 32.
-template <class Tag>
-HWY_INLINE M<Tag> kept(Tag d, const std::uint8_t* bits, std::int64_t index) {
-  std::uint32_t word;
-  std::memcpy(&word, bits + index / 8, sizeof(word));
-  const hn::RebindToUnsigned<Tag> d32;
-  const auto lane = hn::Shl(hn::Set(d32, 1), hn::Iota(d32, 0));
-  const auto mine = hn::And(hn::Set(d32, word >> (index % 8)), lane);
-  return hn::RebindMask(d, hn::Ne(mine, hn::Zero(d32)));
-}
 
 /// y before ReLU, without dropout's scale: only its sign and, in a window, its order matter to backward.
 template <bool kDropout, class Tag, class T>
@@ -49,35 +38,58 @@ struct Element {
   }
 };
 
-/// ReLU that lets through what is no number: statistics that are none must not become zeros.
-template <class Tag>
-HWY_INLINE V<Tag> relu(Tag d, V<Tag> y) {
-  return hn::IfThenZeroElse(hn::Le(y, hn::Zero(d)), y);
+/// A tile's pixels and its first channel.
+struct Tile {
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t channel;
+};
+
+/// Calls f(d, count, channel) for every group of `count` vectors of channels; `count` is a constant. A group's memory
+/// is read in its order, where one vector after the other would read each tile in steps of a pixel, several times.
+template <class F>
+HWY_INLINE void for_channel_groups(std::int64_t channels, F f) {
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t c = 0;
+  for (; c + 8 * lanes <= channels; c += 8 * lanes) f(d, std::integral_constant<std::int64_t, 8>(), c);
+  for (; c + 2 * lanes <= channels; c += 2 * lanes) f(d, std::integral_constant<std::int64_t, 2>(), c);
+  for (; c + lanes <= channels; c += lanes) f(d, std::integral_constant<std::int64_t, 1>(), c);
+  const hn::CappedTag<float, 8> rest;
+  for (; c < channels; c += static_cast<std::int64_t>(hn::Lanes(rest))) {
+    f(rest, std::integral_constant<std::int64_t, 1>(), c);
+  }
 }
 
-template <class Tag>
-HWY_INLINE void add_to(V<Tag> v, Tag d, float* at) {
-  hn::StoreU(hn::Add(hn::LoadU(d, at), v), d, at);
+template <std::int64_t kCount, class Tag, class T>
+HWY_INLINE void statistics_tile(Tag d, const T* x, std::int64_t channels, const float* shift, const Tile& tile,
+                                float* sums) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  V<Tag> sum[kCount];
+  V<Tag> squares[kCount];
+  for (std::int64_t i = 0; i < kCount; ++i) sum[i] = squares[i] = hn::Zero(d);
+  for (std::int64_t p = tile.begin; p < tile.end; ++p) {
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      const std::int64_t c = tile.channel + i * lanes;
+      const auto v = hn::Sub(load(d, x + p * channels + c), hn::LoadU(d, shift + c));
+      sum[i] = hn::Add(sum[i], v);
+      squares[i] = hn::MulAdd(v, v, squares[i]);
+    }
+  }
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    add_to(sum[i], d, sums + tile.channel + i * lanes);
+    add_to(squares[i], d, sums + channels + tile.channel + i * lanes);
+  }
 }
 
 template <class T>
 void statistics(const T* x, const NormActShape& shape, const float* shift, float* sums) {
-  const std::int64_t channels = shape.channels;
   const std::int64_t pixels = shape.height * shape.width;
-  std::fill(sums, sums + 2 * channels, 0.0F);
+  std::fill(sums, sums + 2 * shape.channels, 0.0F);
   for (std::int64_t begin = 0; begin < pixels; begin += kTile) {
     const std::int64_t end = std::min(begin + kTile, pixels);
-    for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
-      const auto by = hn::LoadU(d, shift + c);
-      auto sum = hn::Zero(d);
-      auto squares = hn::Zero(d);
-      for (std::int64_t p = begin; p < end; ++p) {
-        const auto v = hn::Sub(load(d, x + p * channels + c), by);
-        sum = hn::Add(sum, v);
-        squares = hn::MulAdd(v, v, squares);
-      }
-      add_to(sum, d, sums + c);
-      add_to(squares, d, sums + channels + c);
+    for_channel_groups(shape.channels, [&](auto d, auto count, std::int64_t c) HWY_ATTR {
+      statistics_tile<count>(d, x, shape.channels, shift, {begin, end, c}, sums);
     });
   }
 }
@@ -168,27 +180,39 @@ HWY_INLINE Window<Tag> window_at(Tag d, const Image<T>& image, std::int64_t at, 
   return window;
 }
 
+/// `kCount` vectors of channels over a tile of pixels.
+template <std::int64_t kCount, bool kDropout, class Tag, class T>
+HWY_INLINE void sums_tile(Tag d, const Image<T>& image, const T* grad, const float* mean, const Tile& tile,
+                          float* sums) {
+  const std::int64_t channels = image.shape.channels;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Element<kDropout, Tag, T> y{d, image.x, image.bits};
+  V<Tag> plain[kCount];
+  V<Tag> times_x[kCount];
+  for (std::int64_t i = 0; i < kCount; ++i) plain[i] = times_x[i] = hn::Zero(d);
+  for (std::int64_t p = tile.begin; p < tile.end; ++p) {
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      const std::int64_t c = tile.channel + i * lanes;
+      const std::int64_t at = p * channels + c;
+      const auto open = hn::Gt(y(at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c)), hn::Zero(d));
+      const auto g = hn::IfThenElseZero(open, load(d, grad + at));
+      plain[i] = hn::Add(plain[i], g);
+      times_x[i] = hn::MulAdd(g, hn::Sub(load(d, image.x + at), hn::LoadU(d, mean + c)), times_x[i]);
+    }
+  }
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    add_to(plain[i], d, sums + tile.channel + i * lanes);
+    add_to(times_x[i], d, sums + channels + tile.channel + i * lanes);
+  }
+}
+
 template <bool kDropout, class T>
 void sums_plain(const Image<T>& image, const T* grad, const float* mean, float* sums) {
-  const std::int64_t channels = image.shape.channels;
   const std::int64_t pixels = image.shape.height * image.shape.width;
   for (std::int64_t begin = 0; begin < pixels; begin += kTile) {
     const std::int64_t end = std::min(begin + kTile, pixels);
-    for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
-      const Element<kDropout, decltype(d), T> y{d, image.x, image.bits};
-      const auto a = hn::LoadU(d, image.by.a + c);
-      const auto b = hn::LoadU(d, image.by.b + c);
-      const auto middle = hn::LoadU(d, mean + c);
-      auto plain = hn::Zero(d);
-      auto times_x = hn::Zero(d);
-      for (std::int64_t p = begin; p < end; ++p) {
-        const std::int64_t at = p * channels + c;
-        const auto g = hn::IfThenElseZero(hn::Gt(y(at, a, b), hn::Zero(d)), load(d, grad + at));
-        plain = hn::Add(plain, g);
-        times_x = hn::MulAdd(g, hn::Sub(load(d, image.x + at), middle), times_x);
-      }
-      add_to(plain, d, sums + c);
-      add_to(times_x, d, sums + channels + c);
+    for_channel_groups(image.shape.channels, [&](auto d, auto count, std::int64_t c) HWY_ATTR {
+      sums_tile<count, kDropout>(d, image, grad, mean, {begin, end, c}, sums);
     });
   }
 }

@@ -3,10 +3,8 @@
 
 #include <fmt/format.h>
 #include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/pooling.h>
 
 #include <algorithm>
@@ -16,16 +14,14 @@
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/conv.h"
 #include "lockstep/nn/norm_act.h"
+#include "nn/replace.h"
 
 namespace lockstep::nn {
 namespace {
 
-using Layers = std::vector<std::shared_ptr<torch::nn::Module>>;
-
-template <class Layer>
-const Layer* as(const Layers& layers, std::size_t index) {
-  return index < layers.size() ? dynamic_cast<const Layer*>(layers[index].get()) : nullptr;
-}
+using detail::as;
+using detail::Layers;
+using detail::put;
 
 /// A chain that begins with a batch norm.
 struct Chain {
@@ -80,17 +76,11 @@ std::optional<std::int64_t> channels_of_norm(const Layers& layers, std::size_t i
   return std::nullopt;
 }
 
-template <class Layer>
-void put(torch::nn::SequentialImpl& into, std::size_t index, std::shared_ptr<Layer> layer) {
-  into.replace_module(into.named_children()[index].key(), layer);
-  *(into.begin() + static_cast<std::ptrdiff_t>(index)) = torch::nn::AnyModule(std::move(layer));
-}
-
 void fuse(torch::nn::SequentialImpl& sequential, std::size_t index, const Layers& layers, const Chain& chain) {
   auto fused = fused_from<BatchNorm2dImpl>(layers, index, chain);
   if (!fused) fused = fused_from<torch::nn::BatchNorm2dImpl>(layers, index, chain);
   put(sequential, index, std::move(fused));
-  for (std::size_t i = 1; i < chain.length; ++i) put(sequential, index + i, torch::nn::Identity().ptr());
+  detail::put_nothing(sequential, index + 1, chain.length - 1);
 }
 
 /// The convolution at `index`, where that is one for which there are kernels.
@@ -107,7 +97,13 @@ void optimize_sequential(torch::nn::SequentialImpl& sequential, const std::strin
     const std::string name = prefix + sequential.named_children()[i].key();
     if (replace_conv(sequential, i, layers)) done.fused.push_back({name, "Conv2d of 3x3"});
     const std::optional<std::int64_t> channels = channels_of_norm(layers, i);
-    if (!channels) continue;
+    if (!channels) {
+      const std::optional<detail::Replaced> other = detail::replace_layer(sequential, i, layers);
+      if (!other) continue;
+      done.fused.push_back({name, other->what});
+      i += other->length - 1;
+      continue;
+    }
     const Chain chain = chain_at(layers, i, *channels);
     if (!chain.obstacle.empty()) {
       done.left.push_back({name, fmt::format("{}: {}", chain.what, chain.obstacle)});
@@ -115,6 +111,7 @@ void optimize_sequential(torch::nn::SequentialImpl& sequential, const std::strin
     }
     fuse(sequential, i, layers, chain);
     done.fused.push_back({name, chain.what});
+    i += chain.length - 1;
   }
 }
 
@@ -123,8 +120,9 @@ void visit(torch::nn::Module& module, const std::string& prefix, Optimized& done
   if (sequential != nullptr) optimize_sequential(*sequential, prefix, done);
   for (const auto& child : module.named_children()) {
     const Layers alone = {child.value()};
-    if (sequential == nullptr && channels_of_norm(alone, 0)) {
-      done.left.push_back({prefix + child.key(), "BatchNorm2d: it is not inside a torch::nn::Sequential"});
+    const std::string what = channels_of_norm(alone, 0) ? "BatchNorm2d" : detail::replaceable_alone(*child.value());
+    if (sequential == nullptr && !what.empty()) {
+      done.left.push_back({prefix + child.key(), what + ": it is not inside a torch::nn::Sequential"});
     }
     visit(*child.value(), prefix + child.key() + ".", done);
   }

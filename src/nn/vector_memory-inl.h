@@ -21,20 +21,20 @@ template <class Tag>
 HWY_INLINE hn::Vec<Tag> load(Tag d, const float* at) {
   return hn::LoadU(d, at);
 }
+/// bfloat16 to float.
 template <class Tag>
-HWY_INLINE hn::Vec<Tag> load([[maybe_unused]] Tag d, const std::uint16_t* at) {
-  const hn::Rebind<std::uint16_t, Tag> d16;
+HWY_INLINE hn::Vec<Tag> widen([[maybe_unused]] Tag d, hn::Vec<hn::Rebind<std::uint16_t, Tag>> bits) {
   const hn::RebindToUnsigned<Tag> d32;
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, at))));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+}
+template <class Tag>
+HWY_INLINE hn::Vec<Tag> load(Tag d, const std::uint16_t* at) {
+  return widen(d, hn::LoadU(hn::Rebind<std::uint16_t, Tag>(), at));
 }
 
-template <class Tag>
-HWY_INLINE void store(hn::Vec<Tag> v, Tag d, float* at) {
-  hn::StoreU(v, d, at);
-}
 /// Rounds to nearest, ties to even; what is no number stays none.
 template <class Tag>
-HWY_INLINE void store(hn::Vec<Tag> v, [[maybe_unused]] Tag d, std::uint16_t* at) {
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, Tag>> narrow([[maybe_unused]] Tag d, hn::Vec<Tag> v) {
   const hn::Rebind<std::uint16_t, Tag> d16;
   const hn::RebindToUnsigned<Tag> d32;
   const auto bits = hn::BitCast(d32, v);
@@ -43,7 +43,16 @@ HWY_INLINE void store(hn::Vec<Tag> v, [[maybe_unused]] Tag d, std::uint16_t* at)
   const auto whole = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), hn::Set(d32, 0x7FC0), rounded);
   // As signed, which every instruction set narrows: the upper half is empty, and saturation to unsigned keeps the
   // lower.
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<Tag>(), whole)), d16, at);
+  return hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<Tag>(), whole));
+}
+
+template <class Tag>
+HWY_INLINE void store(hn::Vec<Tag> v, Tag d, float* at) {
+  hn::StoreU(v, d, at);
+}
+template <class Tag>
+HWY_INLINE void store(hn::Vec<Tag> v, Tag d, std::uint16_t* at) {
+  hn::StoreU(narrow(d, v), hn::Rebind<std::uint16_t, Tag>(), at);
 }
 
 /// Calls f(d, channel) for every vector of channels, whose number is a multiple of 8. At most 16 lanes.

@@ -22,6 +22,8 @@ struct Optimized {
 
 /// Replaces every BatchNorm2d (ours or torch's) + [Dropout] + ReLU + [MaxPool2d of 2x2, stride 2] inside a
 /// torch::nn::Sequential, at any depth, by a BatchNormReLU2d in the first one's place and nothing in the others'.
+/// So are Linear + ReLU, with Dropout between or after them (LinearReLU), and LayerNorm, Dropout
+/// and ReLU (not in place) alone.
 /// Names, parameters and state dict stay as they are. A 3x3 torch::nn::Conv2d for which lockstep::nn::Conv2d has kernels is replaced by one.
 /// Chains outside of a Sequential are left: a module's own forward() holds its layers by their types.
 ///

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer norm whose gradients have the same bits on any number of threads.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <torch/nn/modules/normalization.h>
+
+#include <ostream>
+
+namespace lockstep::nn {
+
+/// torch::nn::LayerNorm with the same options and state dict.
+///
+/// On a CPU with contiguous float32 or bfloat16 and float32 weights it is a kernel; all else is libtorch's.
+///
+/// Shapes: [..., normalized_shape] to the same.
+/// Cost:   the input is read once in forward and once in backward; beside it two float32 a row are kept.
+/// Throws: as torch::nn::LayerNorm; UsageError for a second derivative through the kernel.
+/// Source: Ba et al., Layer Normalization, 2016.
+class LayerNormImpl final : public torch::nn::Cloneable<LayerNormImpl> {
+ public:
+  explicit LayerNormImpl(const torch::nn::LayerNormOptions& layer);
+  /// Takes the place of `layer` with the same parameters.
+  explicit LayerNormImpl(const torch::nn::LayerNormImpl& layer);
+
+  void reset() override;
+  at::Tensor forward(const at::Tensor& input);
+  void pretty_print(std::ostream& stream) const override;
+
+  torch::nn::LayerNormOptions options;
+  at::Tensor weight;  ///< of the normalised shape, or undefined
+  at::Tensor bias;
+};
+TORCH_MODULE(LayerNorm);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A linear layer with what follows it: the product is libtorch's, the rest one pass each way.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <torch/nn/modules/linear.h>
+
+#include <ostream>
+
+namespace lockstep::nn {
+
+struct LinearReLUOptions {
+  double dropout = 0;  ///< probability of zero, before or after ReLU: the same; 0: none
+};
+
+/// torch::nn::Linear, then Dropout and ReLU; the state dict is that of Linear.
+///
+/// On a CPU with float32 or autocast to bfloat16 the bias, dropout and ReLU are one pass over the product, and backward
+/// one pass that also sums the bias's gradient, in a fixed order; all else is the separate layers of libtorch.
+///
+/// Shapes: [..., in_features] to [..., out_features].
+/// Cost:   backward keeps input, weight and output: where that is above 0, dropout kept the element.
+/// Throws: as Linear; UsageError for a second derivative through the kernels.
+class LinearReLUImpl final : public torch::nn::Cloneable<LinearReLUImpl> {
+ public:
+  /// With fresh weights, as torch::nn::Linear's.
+  explicit LinearReLUImpl(const torch::nn::LinearOptions& linear, LinearReLUOptions then = {});
+  /// Takes the place of `linear` with the same parameters.
+  LinearReLUImpl(const torch::nn::LinearImpl& linear, LinearReLUOptions then);
+
+  void reset() override;
+  at::Tensor forward(const at::Tensor& input);
+  [[nodiscard]] const LinearReLUOptions& then() const noexcept { return then_; }
+  void pretty_print(std::ostream& stream) const override;
+
+  torch::nn::LinearOptions options;
+  at::Tensor weight;  ///< [out_features, in_features]
+  at::Tensor bias;    ///< [out_features], or undefined
+
+ private:
+  LinearReLUOptions then_;
+};
+TORCH_MODULE(LinearReLU);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses that compute their gradient in the forward pass and keep nothing else: no copy of the logits, no logarithms of
+// probabilities.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <torch/nn/modules/loss.h>
+
+#include <ostream>
+
+namespace lockstep::nn {
+
+/// torch::nn::MultiLabelSoftMarginLoss with the same options.
+///
+/// On a CPU with contiguous float32 or bfloat16 logits, and targets that need no gradient, it is a kernel whose numbers
+/// are float32, as is the loss; all else is libtorch's.
+///
+/// Shapes: logits and targets [..., C]; the loss is a number, or [...] with torch::kNone.
+/// Throws: as torch's; UsageError for a second derivative through the kernel.
+class MultiLabelSoftMarginLossImpl final : public torch::nn::Cloneable<MultiLabelSoftMarginLossImpl> {
+ public:
+  explicit MultiLabelSoftMarginLossImpl(torch::nn::MultiLabelSoftMarginLossOptions chosen = {});
+
+  void reset() override;
+  at::Tensor forward(const at::Tensor& logits, const at::Tensor& target);
+  void pretty_print(std::ostream& stream) const override;
+
+  torch::nn::MultiLabelSoftMarginLossOptions options;
+  at::Tensor weight;  ///< [C], or undefined
+};
+TORCH_MODULE(MultiLabelSoftMarginLoss);
+
+/// torch::nn::CrossEntropyLoss with the same options: class weights, an ignored class, smoothed labels.
+///
+/// On a CPU with float32 or bfloat16 logits, contiguous or channels-last, and classes as targets it is a kernel whose
+/// numbers are float32, as is the loss; all else (probabilities as targets too) is libtorch's.
+///
+/// Shapes: logits [N, C] or [N, C, d1, ...], targets [N] or [N, d1, ...]; the loss is a number, or as the targets with
+///         torch::kNone.
+/// Throws: as torch's; DataError for a class that there is none of; UsageError for a second derivative through the
+///         kernel.
+class CrossEntropyLossImpl final : public torch::nn::Cloneable<CrossEntropyLossImpl> {
+ public:
+  explicit CrossEntropyLossImpl(torch::nn::CrossEntropyLossOptions chosen = {});
+
+  void reset() override;
+  at::Tensor forward(const at::Tensor& logits, const at::Tensor& target);
+  void pretty_print(std::ostream& stream) const override;
+
+  torch::nn::CrossEntropyLossOptions options;
+  at::Tensor weight;  ///< [C], or undefined
+};
+TORCH_MODULE(CrossEntropyLoss);
+
+}  // namespace lockstep::nn

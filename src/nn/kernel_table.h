@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// From which size on a kernel of this folder is faster than libtorch's, forward and backward together, as measured
+// (docs/design/fused_layers.md). A table by shape and not a timing at run time, so that a run's bits depend on nothing
+// but its settings. Free of libtorch.
+//
+// BatchNormReLU2d and MultiLabelSoftMarginLoss have no entry: they were faster at every size.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::nn {
+
+[[nodiscard]] bool dropout_is_faster(std::int64_t elements);
+[[nodiscard]] bool relu_is_faster(std::int64_t elements);
+
+struct LinearShape {
+  std::int64_t rows = 0;
+  std::int64_t channels = 0;  ///< of the output
+  bool dropout = false;
+};
+[[nodiscard]] bool linear_relu_is_faster(const LinearShape& shape);
+
+/// Of float32: with bfloat16 and float32 weights libtorch 1.13 has no layer norm to compare with.
+[[nodiscard]] bool layer_norm_is_faster(std::int64_t rows, std::int64_t width);
+[[nodiscard]] bool cross_entropy_is_faster(std::int64_t elements, std::int64_t classes);
+
+}  // namespace lockstep::nn
