@@ -122,7 +122,10 @@ RANKS_TEST(GradNorm, CountsAParameterThatKeptTheGradientOfAnEarlierStep, 2) {
   Model model(job, options);
   model.step(0);
   model.ddp.module().uses_last = false;
+  const at::Tensor& kept = model.ddp.module().last->weight;
+  kept.mutable_grad() = at::full(kept.sizes(), job.rank() + 1.0);  // so that the reduction has another one
   model.ddp(input(job.rank(), 1)).backward();
+  ASSERT_EQ(kept.grad().max().item<double>(), job.rank() + 1.0);
   EXPECT_EQ(model.ddp.grad_norm(), grad_norm(named_parameters_of(model.ddp)));
   model.step(2);
   EXPECT_FALSE(model.ddp.module().last->weight.grad().defined());
