@@ -38,11 +38,12 @@ struct Element {
   }
 };
 
-/// A tile's pixels and its first channel.
+/// A tile's pixels, its first channel, and the image's sums.
 struct Tile {
   std::int64_t begin;
   std::int64_t end;
   std::int64_t channel;
+  float* sums;
 };
 
 /// Calls f(d, count, channel) for every group of `count` vectors of channels; `count` is a constant. A group's memory
@@ -62,8 +63,7 @@ HWY_INLINE void for_channel_groups(std::int64_t channels, F f) {
 }
 
 template <std::int64_t kCount, class Tag, class T>
-HWY_INLINE void statistics_tile(Tag d, const T* x, std::int64_t channels, const float* shift, const Tile& tile,
-                                float* sums) {
+HWY_INLINE void statistics_tile(Tag d, const T* x, std::int64_t channels, const float* shift, const Tile& tile) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   V<Tag> sum[kCount];
   V<Tag> squares[kCount];
@@ -77,8 +77,8 @@ HWY_INLINE void statistics_tile(Tag d, const T* x, std::int64_t channels, const 
     }
   }
   for (std::int64_t i = 0; i < kCount; ++i) {
-    add_to(sum[i], d, sums + tile.channel + i * lanes);
-    add_to(squares[i], d, sums + channels + tile.channel + i * lanes);
+    add_to(sum[i], d, tile.sums + tile.channel + i * lanes);
+    add_to(squares[i], d, tile.sums + channels + tile.channel + i * lanes);
   }
 }
 
@@ -89,7 +89,7 @@ void statistics(const T* x, const NormActShape& shape, const float* shift, float
   for (std::int64_t begin = 0; begin < pixels; begin += kTile) {
     const std::int64_t end = std::min(begin + kTile, pixels);
     for_channel_groups(shape.channels, [&](auto d, auto count, std::int64_t c) HWY_ATTR {
-      statistics_tile<count>(d, x, shape.channels, shift, {begin, end, c}, sums);
+      statistics_tile<count>(d, x, shape.channels, shift, {begin, end, c, sums});
     });
   }
 }
@@ -182,8 +182,7 @@ HWY_INLINE Window<Tag> window_at(Tag d, const Image<T>& image, std::int64_t at, 
 
 /// `kCount` vectors of channels over a tile of pixels.
 template <std::int64_t kCount, bool kDropout, class Tag, class T>
-HWY_INLINE void sums_tile(Tag d, const Image<T>& image, const T* grad, const float* mean, const Tile& tile,
-                          float* sums) {
+HWY_INLINE void sums_tile(Tag d, const Image<T>& image, const T* grad, const float* mean, const Tile& tile) {
   const std::int64_t channels = image.shape.channels;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const Element<kDropout, Tag, T> y{d, image.x, image.bits};
@@ -201,8 +200,8 @@ HWY_INLINE void sums_tile(Tag d, const Image<T>& image, const T* grad, const flo
     }
   }
   for (std::int64_t i = 0; i < kCount; ++i) {
-    add_to(plain[i], d, sums + tile.channel + i * lanes);
-    add_to(times_x[i], d, sums + channels + tile.channel + i * lanes);
+    add_to(plain[i], d, tile.sums + tile.channel + i * lanes);
+    add_to(times_x[i], d, tile.sums + channels + tile.channel + i * lanes);
   }
 }
 
@@ -212,7 +211,7 @@ void sums_plain(const Image<T>& image, const T* grad, const float* mean, float* 
   for (std::int64_t begin = 0; begin < pixels; begin += kTile) {
     const std::int64_t end = std::min(begin + kTile, pixels);
     for_channel_groups(image.shape.channels, [&](auto d, auto count, std::int64_t c) HWY_ATTR {
-      sums_tile<count, kDropout>(d, image, grad, mean, {begin, end, c}, sums);
+      sums_tile<count, kDropout>(d, image, grad, mean, {begin, end, c, sums});
     });
   }
 }
