@@ -99,12 +99,19 @@ inline Run run_at(const Winograd& conv, std::int64_t at, std::int64_t end, std::
   return {.image = row / rows, .y = row % rows * 2, .first = first, .count = std::min(per_row - first, end - at)};
 }
 
-/// Row `y` of an image, or zeros where there is none.
+/// Images of so many channels, and a row of zeros.
 template <class T>
-const T* row_of(const Winograd& conv, const T* images, std::int64_t channels, const Run& run, std::int64_t y,
-                const T* zeros) {
-  if (y < 0 || y >= conv.height) return zeros;
-  return images + (run.image * conv.height + y) * conv.width * channels;
+struct Rows {
+  const T* images = nullptr;
+  std::int64_t channels = 0;
+  const T* zeros = nullptr;
+};
+
+/// Row `y` of a run's image, or zeros where there is none.
+template <class T>
+const T* row_of(const Winograd& conv, const Rows<T>& rows, const Run& run, std::int64_t y) {
+  if (y < 0 || y >= conv.height) return rows.zeros;
+  return rows.images + (run.image * conv.height + y) * conv.width * rows.channels;
 }
 
 /// The elements of column x, or zeros beside the image.
@@ -120,7 +127,8 @@ void points_of_run(const Winograd& conv, const typename Ops::Element* x, const R
                    const typename Ops::Element* zeros, typename Ops::Element* points) {
   using V = typename Ops::V;
   const typename Ops::Element* rows[4];
-  for (int i = 0; i < 4; ++i) rows[i] = row_of(conv, x, conv.in, run, run.y - 1 + i, zeros);
+  const Rows<typename Ops::Element> all{.images = x, .channels = conv.in, .zeros = zeros};
+  for (int i = 0; i < 4; ++i) rows[i] = row_of(conv, all, run, run.y - 1 + i);
   for (std::int64_t c = 0; c < conv.in; c += Ops::kLanes) {
     V columns[4][4];  // [column][point down]
     const auto take = [&](V(&column)[4], std::int64_t at) LOCKSTEP_WINOGRAD_ATTR {
@@ -202,8 +210,8 @@ LOCKSTEP_WINOGRAD_INLINE void for_runs(const Winograd& conv, std::int64_t begin,
 }
 
 template <class Ops>
-void forward(const Winograd& conv, const typename Ops::Element* x, const typename Ops::Element* packed,
-             const float* bias, typename Ops::Element* y, std::int64_t begin, std::int64_t end) {
+void forward(const Winograd& conv, const WinogradImages<typename Ops::Element>& images, std::int64_t begin,
+             std::int64_t end) {
   using Element = typename Ops::Element;
   using Unit = typename Ops::Unit;
   const std::vector<Element> zeros(static_cast<std::size_t>(conv.width * conv.in));
@@ -214,7 +222,7 @@ void forward(const Winograd& conv, const typename Ops::Element* x, const typenam
   for (std::int64_t first = begin * conv.tile_columns(); first < last; first += kTiles) {
     const std::int64_t stop = std::min(first + kTiles, last);
     for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run, std::int64_t tile) LOCKSTEP_WINOGRAD_ATTR {
-      points_of_run<Ops>(conv, x, run, zeros.data(), points.data() + tile * conv.in);
+      points_of_run<Ops>(conv, images.x, run, zeros.data(), points.data() + tile * conv.in);
     });
     for (std::int64_t channel = 0; channel < conv.out; channel += kColumns) {
       const std::int64_t channels = std::min(kColumns, conv.out - channel);
@@ -225,15 +233,18 @@ void forward(const Winograd& conv, const typename Ops::Element* x, const typenam
                       .a = reinterpret_cast<const Unit*>(points.data() + p * kTiles * conv.in),
                       .a_row = steps,
                       .a_step = 1,
-                      .b = reinterpret_cast<const Unit*>(packed + p * conv.point_size()) + channel,
+                      .b = reinterpret_cast<const Unit*>(images.packed + p * conv.point_size()) + channel,
                       .b_step = conv.out,
                       .sums = sums.data() + p * kTiles * kColumns,
                       .sums_row = kColumns});
       }
       for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run, std::int64_t tile) LOCKSTEP_WINOGRAD_ATTR {
-        results_of_run<Ops>(
-            conv, run,
-            {.sums = sums.data() + tile * kColumns, .bias = bias, .y = y, .channel = channel, .channels = channels});
+        results_of_run<Ops>(conv, run,
+                            {.sums = sums.data() + tile * kColumns,
+                             .bias = images.bias,
+                             .y = images.y,
+                             .channel = channel,
+                             .channels = channels});
       });
     }
   }
@@ -253,8 +264,9 @@ void units_of_inputs(const Winograd& conv, const typename Ops::Element* x, const
   constexpr int kUpper[4] = {0, 1, 2, 1};
   constexpr int kLower[4] = {2, 2, 1, 3};
   constexpr int kGroup = Ops::kGroup;
-  const auto* upper = row_of(conv, x, conv.in, run, run.y - 1 + kUpper[kPart], zeros);
-  const auto* lower = row_of(conv, x, conv.in, run, run.y - 1 + kLower[kPart], zeros);
+  const Rows<typename Ops::Element> all{.images = x, .channels = conv.in, .zeros = zeros};
+  const auto* upper = row_of(conv, all, run, run.y - 1 + kUpper[kPart]);
+  const auto* lower = row_of(conv, all, run, run.y - 1 + kLower[kPart]);
   for (std::int64_t c = 0; c < conv.in; c += Ops::kLanes) {
     V columns[2 * kGroup + 2];
     const auto take = [&](std::int64_t at) LOCKSTEP_WINOGRAD_ATTR {
@@ -285,8 +297,9 @@ void units_of_gradients(const Winograd& conv, const typename Ops::Element* dy, c
                         const typename Ops::Element* zeros, typename Ops::Unit* units) {
   using V = typename Ops::V;
   constexpr int kGroup = Ops::kGroup;
-  const auto* upper = row_of(conv, dy, conv.out, run, run.y, zeros);
-  const auto* lower = row_of(conv, dy, conv.out, run, run.y + 1, zeros);
+  const Rows<typename Ops::Element> all{.images = dy, .channels = conv.out, .zeros = zeros};
+  const auto* upper = row_of(conv, all, run, run.y);
+  const auto* lower = row_of(conv, all, run, run.y + 1);
   const auto take = [&](std::int64_t c, std::int64_t at) LOCKSTEP_WINOGRAD_ATTR {
     if (kPart == 0) return pixel<Ops>(conv, upper + c, at, conv.out);
     const V below = pixel<Ops>(conv, lower + c, at, conv.out);
@@ -312,8 +325,8 @@ void units_of_gradients(const Winograd& conv, const typename Ops::Element* dy, c
 }
 
 template <class Ops, int kPart>
-void weight_sums_of_part(const Winograd& conv, const typename Ops::Element* x, const typename Ops::Element* dy,
-                         std::int64_t begin, std::int64_t end, float* sums) {
+void weight_sums_of_part(const Winograd& conv, const WinogradPart<typename Ops::Element>& of, std::int64_t begin,
+                         std::int64_t end, float* sums) {
   using Element = typename Ops::Element;
   using Unit = typename Ops::Unit;
   constexpr std::int64_t kGroups = kSummedTiles / Ops::kGroup;
@@ -325,8 +338,8 @@ void weight_sums_of_part(const Winograd& conv, const typename Ops::Element* x, c
   for (std::int64_t first = begin * per_row; first < last; first += kGroups) {
     const std::int64_t stop = std::min(first + kGroups, last);
     for_runs(conv, first, stop, per_row, [&](const Run& run, std::int64_t group) LOCKSTEP_WINOGRAD_ATTR {
-      units_of_inputs<Ops, kPart>(conv, x, run, zeros.data(), inputs.data() + group * conv.in);
-      units_of_gradients<Ops, kPart>(conv, dy, run, zeros.data(), gradients.data() + group * conv.out);
+      units_of_inputs<Ops, kPart>(conv, of.x, run, zeros.data(), inputs.data() + group * conv.in);
+      units_of_gradients<Ops, kPart>(conv, of.dy, run, zeros.data(), gradients.data() + group * conv.out);
     });
     for (std::int64_t j = 0; j < kPoints; ++j) {
       product<Ops>({.rows = conv.in,
@@ -345,12 +358,12 @@ void weight_sums_of_part(const Winograd& conv, const typename Ops::Element* x, c
 }
 
 template <class Ops>
-void weight_sums(const Winograd& conv, const typename Ops::Element* x, const typename Ops::Element* dy,
-                 std::int64_t part, std::int64_t begin, std::int64_t end, float* sums) {
-  if (part == 0) weight_sums_of_part<Ops, 0>(conv, x, dy, begin, end, sums);
-  if (part == 1) weight_sums_of_part<Ops, 1>(conv, x, dy, begin, end, sums);
-  if (part == 2) weight_sums_of_part<Ops, 2>(conv, x, dy, begin, end, sums);
-  if (part == 3) weight_sums_of_part<Ops, 3>(conv, x, dy, begin, end, sums);
+void weight_sums(const Winograd& conv, const WinogradPart<typename Ops::Element>& of, std::int64_t begin,
+                 std::int64_t end, float* sums) {
+  if (of.part == 0) weight_sums_of_part<Ops, 0>(conv, of, begin, end, sums);
+  if (of.part == 1) weight_sums_of_part<Ops, 1>(conv, of, begin, end, sums);
+  if (of.part == 2) weight_sums_of_part<Ops, 2>(conv, of, begin, end, sums);
+  if (of.part == 3) weight_sums_of_part<Ops, 3>(conv, of, begin, end, sums);
 }
 
 /// Weights at their 16 points, for one pair of channels.

@@ -53,13 +53,27 @@ constexpr std::int64_t kWinogradParts = 4;
 void winograd_pack(const Winograd& conv, const WinogradWeights& weights, float* packed);
 void winograd_pack(const Winograd& conv, const WinogradWeights& weights, std::uint16_t* packed);
 
-/// The images' tile rows from `begin` to `end`. `bias` is [out] or null. A result's bits depend on no other's.
-///
-/// Shapes: x [images, height, width, in], y [images, height, width, out].
-void winograd_forward(const Winograd& conv, const float* x, const float* packed, const float* bias, float* y,
-                      std::int64_t begin, std::int64_t end);
-void winograd_forward(const Winograd& conv, const std::uint16_t* x, const std::uint16_t* packed, const float* bias,
-                      std::uint16_t* y, std::int64_t begin, std::int64_t end);
+/// What a convolution reads and writes, in float or bfloat16's 16 bits.
+template <class T>
+struct WinogradImages {
+  const T* x = nullptr;         ///< [images, height, width, in]
+  const T* packed = nullptr;    ///< of winograd_pack()
+  const float* bias = nullptr;  ///< [out], or null
+  T* y = nullptr;               ///< [images, height, width, out]
+};
+
+/// The images' tile rows from `begin` to `end`. A result's bits depend on no other's.
+void winograd_forward(const Winograd& conv, const WinogradImages<float>& images, std::int64_t begin, std::int64_t end);
+void winograd_forward(const Winograd& conv, const WinogradImages<std::uint16_t>& images, std::int64_t begin,
+                      std::int64_t end);
+
+/// What the gradient of the weights is made of, and which part of it.
+template <class T>
+struct WinogradPart {
+  const T* x = nullptr;   ///< [images, height, width, in]
+  const T* dy = nullptr;  ///< [images, height, width, out]
+  std::int64_t part = 0;  ///< 0 to kWinogradParts - 1
+};
 
 /// How many tile rows winograd_weight_sums() should take at a time: their x and dy stay in the cache for all parts. By
 /// the shape alone, because the bits of the sums depend on it.
@@ -67,10 +81,10 @@ void winograd_forward(const Winograd& conv, const std::uint16_t* x, const std::u
 
 /// One part's sums over the tile rows from `begin` to `end`, which are added to `sums`, [4 points, in, out] of it,
 /// unless `begin` is 0: then they are set.
-void winograd_weight_sums(const Winograd& conv, const float* x, const float* dy, std::int64_t part, std::int64_t begin,
+void winograd_weight_sums(const Winograd& conv, const WinogradPart<float>& of, std::int64_t begin, std::int64_t end,
+                          float* sums);
+void winograd_weight_sums(const Winograd& conv, const WinogradPart<std::uint16_t>& of, std::int64_t begin,
                           std::int64_t end, float* sums);
-void winograd_weight_sums(const Winograd& conv, const std::uint16_t* x, const std::uint16_t* dy, std::int64_t part,
-                          std::int64_t begin, std::int64_t end, float* sums);
 
 /// The gradient of the weights from the sums of all parts, [16, in, out]; `gradient` says where each one goes (its data
 /// are written).

@@ -72,13 +72,13 @@ struct Bfloat16 {
 void pack_here(const Winograd& conv, const WinogradWeights& weights, std::uint16_t* packed) {
   pack<Bfloat16>(conv, weights, packed);
 }
-void forward_here(const Winograd& conv, const std::uint16_t* x, const std::uint16_t* packed, const float* bias,
-                  std::uint16_t* y, std::int64_t begin, std::int64_t end) {
-  forward<Bfloat16>(conv, x, packed, bias, y, begin, end);
+void forward_here(const Winograd& conv, const WinogradImages<std::uint16_t>& images, std::int64_t begin,
+                  std::int64_t end) {
+  forward<Bfloat16>(conv, images, begin, end);
 }
-void weight_sums_here(const Winograd& conv, const std::uint16_t* x, const std::uint16_t* dy, std::int64_t part,
-                      std::int64_t begin, std::int64_t end, float* sums) {
-  weight_sums<Bfloat16>(conv, x, dy, part, begin, end, sums);
+void weight_sums_here(const Winograd& conv, const WinogradPart<std::uint16_t>& of, std::int64_t begin, std::int64_t end,
+                      float* sums) {
+  weight_sums<Bfloat16>(conv, of, begin, end, sums);
 }
 void sum_pixels_here(const std::uint16_t* dy, std::int64_t pixels, std::int64_t channels, float* sums) {
   sum_pixels<Bfloat16>(dy, pixels, channels, sums);
@@ -113,10 +113,8 @@ namespace lockstep::nn {
 namespace {
 
 void pack_here(const Winograd&, const WinogradWeights&, std::uint16_t*) {}
-void forward_here(const Winograd&, const std::uint16_t*, const std::uint16_t*, const float*, std::uint16_t*,
-                  std::int64_t, std::int64_t) {}
-void weight_sums_here(const Winograd&, const std::uint16_t*, const std::uint16_t*, std::int64_t, std::int64_t,
-                      std::int64_t, float*) {}
+void forward_here(const Winograd&, const WinogradImages<std::uint16_t>&, std::int64_t, std::int64_t) {}
+void weight_sums_here(const Winograd&, const WinogradPart<std::uint16_t>&, std::int64_t, std::int64_t, float*) {}
 void sum_pixels_here(const std::uint16_t*, std::int64_t, std::int64_t, float*) {}
 
 }  // namespace
@@ -142,16 +140,16 @@ void winograd_pack(const Winograd& conv, const WinogradWeights& weights, std::ui
   pack_here(conv, weights, packed);
 }
 
-void winograd_forward(const Winograd& conv, const std::uint16_t* x, const std::uint16_t* packed, const float* bias,
-                      std::uint16_t* y, std::int64_t begin, std::int64_t end) {
+void winograd_forward(const Winograd& conv, const WinogradImages<std::uint16_t>& images, std::int64_t begin,
+                      std::int64_t end) {
   check();
-  forward_here(conv, x, packed, bias, y, begin, end);
+  forward_here(conv, images, begin, end);
 }
 
-void winograd_weight_sums(const Winograd& conv, const std::uint16_t* x, const std::uint16_t* dy, std::int64_t part,
-                          std::int64_t begin, std::int64_t end, float* sums) {
+void winograd_weight_sums(const Winograd& conv, const WinogradPart<std::uint16_t>& of, std::int64_t begin,
+                          std::int64_t end, float* sums) {
   check();
-  weight_sums_here(conv, x, dy, part, begin, end, sums);
+  weight_sums_here(conv, of, begin, end, sums);
 }
 
 void pixel_sums(const std::uint16_t* dy, std::int64_t pixels, std::int64_t channels, float* sums) {

@@ -49,11 +49,10 @@ at::Tensor run(const Winograd& conv, const at::Tensor& input, const WinogradWeig
   const at::Tensor packed = at::empty({kWinogradPoints, conv.in, conv.out}, input.options());
   winograd_pack(conv, weights, data_of<T>(packed));
   at::Tensor out = images_of(conv, input.options());
-  const T* from = data_of<T>(input);
-  T* to = data_of<T>(out);
-  at::parallel_for(0, conv.tile_rows(), 1, [&](std::int64_t begin, std::int64_t end) {
-    winograd_forward(conv, from, data_of<T>(packed), bias, to, begin, end);
-  });
+  const WinogradImages<T> images{
+      .x = data_of<T>(input), .packed = data_of<T>(packed), .bias = bias, .y = data_of<T>(out)};
+  at::parallel_for(0, conv.tile_rows(), 1,
+                   [&](std::int64_t begin, std::int64_t end) { winograd_forward(conv, images, begin, end); });
   return out;
 }
 
@@ -70,7 +69,7 @@ void sum_weights(const Winograd& conv, const at::Tensor& input, const at::Tensor
       const std::int64_t stop = std::min(row + rows, conv.tile_rows());
       for (std::int64_t part = begin; part < end; ++part) {
         float* to = sums.data_ptr<float>() + part * (kWinogradPoints / kWinogradParts) * conv.point_size();
-        winograd_weight_sums(conv, data_of<const T>(input), data_of<const T>(grad), part, row, stop, to);
+        winograd_weight_sums(conv, WinogradPart<T>{data_of<T>(input), data_of<T>(grad), part}, row, stop, to);
       }
     }
   });

@@ -51,13 +51,12 @@ struct Float {
 void pack_float(const Winograd& conv, const WinogradWeights& weights, float* packed) {
   pack<Float>(conv, weights, packed);
 }
-void forward_float(const Winograd& conv, const float* x, const float* packed, const float* bias, float* y,
-                   std::int64_t begin, std::int64_t end) {
-  forward<Float>(conv, x, packed, bias, y, begin, end);
+void forward_float(const Winograd& conv, const WinogradImages<float>& images, std::int64_t begin, std::int64_t end) {
+  forward<Float>(conv, images, begin, end);
 }
-void weight_sums_float(const Winograd& conv, const float* x, const float* dy, std::int64_t part, std::int64_t begin,
-                       std::int64_t end, float* sums) {
-  weight_sums<Float>(conv, x, dy, part, begin, end, sums);
+void weight_sums_float(const Winograd& conv, const WinogradPart<float>& of, std::int64_t begin, std::int64_t end,
+                       float* sums) {
+  weight_sums<Float>(conv, of, begin, end, sums);
 }
 void sum_pixels_float(const float* dy, std::int64_t pixels, std::int64_t channels, float* sums) {
   sum_pixels<Float>(dy, pixels, channels, sums);
@@ -79,14 +78,13 @@ void winograd_pack(const Winograd& conv, const WinogradWeights& weights, float* 
   HWY_DYNAMIC_DISPATCH(pack_float)(conv, weights, packed);
 }
 
-void winograd_forward(const Winograd& conv, const float* x, const float* packed, const float* bias, float* y,
-                      std::int64_t begin, std::int64_t end) {
-  HWY_DYNAMIC_DISPATCH(forward_float)(conv, x, packed, bias, y, begin, end);
+void winograd_forward(const Winograd& conv, const WinogradImages<float>& images, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(forward_float)(conv, images, begin, end);
 }
 
-void winograd_weight_sums(const Winograd& conv, const float* x, const float* dy, std::int64_t part, std::int64_t begin,
-                          std::int64_t end, float* sums) {
-  HWY_DYNAMIC_DISPATCH(weight_sums_float)(conv, x, dy, part, begin, end, sums);
+void winograd_weight_sums(const Winograd& conv, const WinogradPart<float>& of, std::int64_t begin, std::int64_t end,
+                          float* sums) {
+  HWY_DYNAMIC_DISPATCH(weight_sums_float)(conv, of, begin, end, sums);
 }
 
 void pixel_sums(const float* dy, std::int64_t pixels, std::int64_t channels, float* sums) {
