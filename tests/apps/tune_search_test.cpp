@@ -66,6 +66,12 @@ TEST(TuneSearch, ComparesWithTheBestSoFarAndNotWithTheStart) {
   EXPECT_NEAR(found.trials[1].verdict.ratio, 0.7 / 0.6, 1e-9);
 }
 
+TEST(TuneSearch, DoesNotComeBackToTheStartOfAKey) {
+  Machine machine{.seconds = [](const TuneValues& values) { return values.at("workers") == "0" ? 0.5 : 1.0; }};
+  EXPECT_EQ(machine.tune({kKeys[2]}, {{"workers", "1"}}).best.at("workers"), "0");
+  EXPECT_THAT(machine.said, ElementsAre("workers=0", "workers=2"));
+}
+
 TEST(TuneSearch, LeavesWhatIsNotFasterByMoreThanTwoPercent) {
   const auto faster_by = [](double gain) {
     Machine machine{
@@ -96,7 +102,8 @@ TEST(TuneSearch, StopsMeasuringWhereTheDifferenceIsPlain) {
 }
 
 TEST(TuneSearch, TriesNothingNewOnceThereIsNoTimeAndSaysWhatItLeft) {
-  Machine machine{.seconds = seconds_of, .pairs_left = 2};
+  Machine machine{.seconds = [](const TuneValues& values) { return values.at("layout") == "last" ? 0.95 : 1.0; },
+                  .pairs_left = 2};
   const TuneResult found = machine.tune(kKeys, kStart);
   EXPECT_EQ(found.best.at("layout"), "last");  // three pairs, which are the least, and not seven
   EXPECT_EQ(machine.pairs, 3);
