@@ -109,8 +109,9 @@ TEST_P(LinearReLUTest, BiasDropoutAndMaskHaveTheSameBitsOnAnyNumberOfThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, LinearReLUTest,
-                         testing::Values(Case{{64, 200}, 1024, 0}, Case{{64, 200}, 1024, 0.5},
-                                         Case{{300, 33}, 61, 0.25}, Case{{5, 70, 24}, 40, 0}));
+                         testing::Values(Case{{64, 200}, 1024, 0}, Case{{1000, 24}, 64, 0.25},
+                                         Case{{64, 200}, 1024, 0.5}, Case{{300, 33}, 61, 0.25},
+                                         Case{{5, 70, 24}, 40, 0}));
 
 TEST(LinearReLU, WithoutABiasIsLinearWithoutOne) {
   const Case c{{64, 32}, 128, 0};
