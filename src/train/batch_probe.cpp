@@ -136,8 +136,7 @@ void BatchProbe::train_replica(TaskNet& net, std::int64_t size, int batches) {
   at::Tensor loss;
   for (int i = 0; i < batches; ++i) {
     Batch batch = make_batch(size);
-    move_to(batch, run_.job.device());
-    if (run_.config.channels_last) batch.data = to_channels_last(batch.data);
+    prepare_batch(batch, run_.job.device(), run_.config.channels_last);
     at::Tensor output;
     {
       const Autocast autocast(run_.job.device().type(), amp_from_name(run_.config.amp));

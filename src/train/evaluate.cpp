@@ -74,8 +74,7 @@ class Counter {
     const Amp amp = amp_from_name(options_.amp);
     at::Tensor sum;
     for (Batch& batch : loader.epoch(0)) {
-      move_to(batch, job_.device());
-      if (options_.channels_last) batch.data = to_channels_last(batch.data);
+      prepare_batch(batch, job_.device(), options_.channels_last);
       const at::Tensor counts = task_.count(forward(job_, task_, model_, batch, amp), batch);
       sum = sum.defined() ? sum + counts : counts;  // on the device: the host waits at the end only
       done_ += batch.size;

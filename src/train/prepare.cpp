@@ -21,6 +21,11 @@ at::Tensor to_channels_last(const at::Tensor& images) {
   return images.to(images.options(), /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::ChannelsLast);
 }
 
+void prepare_batch(Batch& batch, const c10::Device& device, bool channels_last) {
+  move_to(batch, device);
+  if (channels_last) batch.data = to_channels_last(batch.data);
+}
+
 std::int64_t parameter_count(const torch::nn::Module& net) {
   std::int64_t count = 0;
   for (const at::Tensor& parameter : net.parameters()) count += parameter.numel();

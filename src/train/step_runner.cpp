@@ -134,8 +134,7 @@ void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
     if (batch == nullptr) throw InternalError("the loader has fewer batches than the plan");
     images_ += batch->size;
     batch_ = batch_holders(*batch);
-    move_to(*batch, job_.device());
-    if (config_.channels_last) batch->data = to_channels_last(batch->data);
+    prepare_batch(*batch, job_.device(), config_.channels_last);
     const std::uint64_t seed = batch_seed(config_, replica.index(), epoch_ * batches_per_epoch() + batch->step);
     const at::Tensor loss = graph_ ? run_recorded(*batch, seed) : run_seeded(*batch, seed, share, i + 1 == batches);
     at::Tensor& sum = losses_[static_cast<std::size_t>(replica.local())];

@@ -30,6 +30,16 @@ TEST(UseChannelsLast, TheFirstLayersWeightsAreMarkedToo) {
   EXPECT_TRUE(conv->weight.equal(before));
 }
 
+TEST(PrepareBatch, MarksImagesAsChannelsLastOnlyWhereThatIsAsked) {
+  const c10::Device cpu(c10::kCPU);
+  Batch batch;
+  batch.data = at::rand({2, 3, 4, 4});
+  prepare_batch(batch, cpu, false);
+  EXPECT_EQ(batch.data.suggest_memory_format(), at::MemoryFormat::Contiguous);
+  prepare_batch(batch, cpu, true);
+  EXPECT_EQ(batch.data.suggest_memory_format(), at::MemoryFormat::ChannelsLast);
+}
+
 TEST(MoveTo, TakesDataAndTargetWithTheirTypesAndLeavesWhatIsThereAlready) {
   Batch batch;
   batch.data = at::rand({2, 3});

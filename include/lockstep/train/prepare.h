@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done to a network before it trains.
+// What is done to a network before it trains, and to a batch before a step.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -23,6 +23,9 @@ void move_to(Batch& batch, const c10::Device& device);
 /// memory in both layouts, but only the strides tell libtorch which is meant.
 /// Shapes: NCHW; any other tensor comes back as it is.
 [[nodiscard]] at::Tensor to_channels_last(const at::Tensor& images);
+
+/// Both, as a step wants its batch: on `device`, and with `channels_last` images in that layout.
+void prepare_batch(Batch& batch, const c10::Device& device, bool channels_last);
 
 /// Elements of all parameters.
 [[nodiscard]] std::int64_t parameter_count(const torch::nn::Module& net);
