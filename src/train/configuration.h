@@ -21,11 +21,11 @@ struct Difference {
 };
 
 /// The settings of `now` that differ from `before` and would change the result of going on. Free are: how fast
-/// (workers, prefetch_factor, optimizer.zero), what is written (log_every_steps, checkpoint.*), when it is evaluated
-/// and ends (eval_every_epochs unless schedule.type is plateau, stop_at.*), where the same samples lie (data.train,
-/// data.test), and, unless the schedule depends on it, how long (epochs, max_steps). `replicas` and `threads` come from
-/// the checkpoint and are compared elsewhere. Keys that `before` does not have are of a later version and count as
-/// equal.
+/// (workers, prefetch_factor, bucket_cap_mb, optimizer.zero), what is written (log_every_steps, checkpoint.*), when it
+/// is evaluated and ends (eval_every_epochs unless schedule.type is plateau, stop_at.*), where the same samples lie
+/// (data.train, data.test), and, unless the schedule depends on it, how long (epochs, max_steps). `replicas` and
+/// `threads` come from the checkpoint and are compared elsewhere. Keys that `before` does not have are of a later
+/// version and count as equal.
 [[nodiscard]] std::vector<Difference> differences(const std::string& before, const std::string& now);
 
 /// What the ranks of one run must have in common, by key: all but where a host has its data and how it loads them.
