@@ -79,8 +79,8 @@ Conv2dImpl::Conv2dImpl(const torch::nn::Conv2dImpl& conv) : options(conv.options
 bool Conv2dImpl::has_kernel(const torch::nn::Conv2dImpl& conv) { return fits_kernels(conv.options); }
 
 void Conv2dImpl::take(const at::Tensor& new_weight, const at::Tensor& new_bias) {
-  weight = register_parameter("weight", new_weight);
-  bias = register_parameter("bias", new_bias, /*requires_grad=*/new_bias.defined());
+  weight = register_parameter("weight", new_weight, new_weight.requires_grad());
+  bias = register_parameter("bias", new_bias, new_bias.defined() && new_bias.requires_grad());
 }
 
 void Conv2dImpl::reset() {

@@ -2,6 +2,7 @@
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -76,6 +77,7 @@ class ThinConvolution : public torch::autograd::Function<ThinConvolution> {
 }  // namespace
 
 at::Tensor thin_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  RECORD_FUNCTION("lockstep::thin_convolution", std::vector<c10::IValue>({input, weight}));
   return ThinConvolution::apply(input, weight, bias);
 }
 

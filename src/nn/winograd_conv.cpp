@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -142,6 +142,7 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
 }  // namespace
 
 at::Tensor winograd_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  RECORD_FUNCTION("lockstep::winograd_convolution", std::vector<c10::IValue>({input, weight}));
   // Function has no undefined tensors among its inputs.
   return WinogradConvolution::apply(input, weight, bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt);
 }

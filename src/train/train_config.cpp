@@ -22,8 +22,9 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("accumulate_steps", &accumulate_steps, "batches whose gradients are added up before a step");
   fields.add("amp", &amp, "mixed precision of the forward pass; fp16 needs CUDA", {"none", "bf16", "fp16"});
   fields.add("channels_last", &channels_last, "images and weights of convolutions in memory as [N, H, W, C]");
-  fields.add("fused_layers", &fused_layers,
-             "on a CPU: batch norm, dropout, ReLU and pooling inside a Sequential as one layer");
+  fields.add(
+      "fused_layers", &fused_layers,
+      "on a CPU: kernels of our own for 3x3 convolutions and for batch norm, dropout, ReLU and pooling as one layer");
   fields.add("grad_scaler.enabled", &grad_scaler.enabled,
              "scale the loss so that small gradients do not vanish; auto: with amp fp16", {"auto", "true", "false"});
   fields.add("grad_scaler.init_scale", &grad_scaler.init_scale, "the first scale");

@@ -54,11 +54,11 @@ std::string optimizer_text(const OptimizerConfig& config, int world) {
   return text::join(parts);
 }
 
-/// "6 of 7 chains; features.20: BatchNorm2d: no ReLU follows". Empty where there is nothing to fuse.
+/// "6 of 7; features.20: BatchNorm2d: no ReLU follows". Empty where there is nothing to fuse.
 std::string fused_text(const nn::Optimized& layers) {
   const std::size_t all = layers.fused.size() + layers.left.size();
   if (all == 0) return "";
-  std::string text = fmt::format("{} of {} {}", layers.fused.size(), all, all == 1 ? "chain" : "chains");
+  std::string text = fmt::format("{} of {}", layers.fused.size(), all);
   for (const auto& chain : layers.left) text += fmt::format("; {}: {}", chain.name, chain.what);
   return text;
 }

@@ -218,6 +218,8 @@ TEST(Conv, TakesTheParametersOfTheConvolutionItReplaces) {
   const Conv2d layer(std::make_shared<Conv2dImpl>(*conv));
   EXPECT_TRUE(layer->named_parameters()["weight"].is_same(conv->weight));
   EXPECT_TRUE(layer->named_parameters()["bias"].is_same(conv->bias));
+  conv->weight.set_requires_grad(false);
+  EXPECT_FALSE(Conv2dImpl(*conv).weight.requires_grad()) << "frozen stays frozen";
   const torch::nn::Conv2d bare(Options(32, 32, 3).padding(1).bias(false));
   const Conv2d without(std::make_shared<Conv2dImpl>(*bare));
   EXPECT_EQ(without->named_parameters().keys(), bare->named_parameters().keys());
