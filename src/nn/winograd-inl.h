@@ -4,8 +4,8 @@
 //
 // Ops has: Element (of the images), Unit (32 bits of a product's operands: one float32, or two bfloat16 that follow
 // each other in the sum), kGroup (elements in a unit), kLanes, kVectors (of columns in a product's block), V (a vector
-// of float32); load, store (elements), load_sums, store_sums (float32), zero, add, sub, set (one unit in all lanes),
-// multiply_add (of units, to float32), interleave (kGroup vectors into one of units) and round.
+// of float32); load, store (elements), load_sums, store_sums (float32), zero, add, sub, half, set (one unit in all
+// lanes), multiply_add (of units, to float32), and interleave (kGroup vectors into one of units).
 
 // Tiles whose points are in the cache at once: their sums for 64 channels, and the points of 128.
 constexpr std::int64_t kTiles = 24;
@@ -89,6 +89,7 @@ struct Run {
   std::int64_t y = 0;  ///< of the first pixels
   std::int64_t first = 0;
   std::int64_t count = 0;
+  std::int64_t at = 0;  ///< of `first`, counted in the block that the run is part of
 };
 
 /// The run that begins at tile (or group of tiles) `at` of all, `per_row` in a row, and ends before `end`.
@@ -121,7 +122,7 @@ LOCKSTEP_WINOGRAD_INLINE typename Ops::V pixel(const Winograd& conv, const typen
   return x < 0 || x >= conv.width ? Ops::zero() : Ops::load(row + x * channels);
 }
 
-/// Points of a run's tiles: `points` [16, kTiles, in], from the tile `at` of it.
+/// Points of a run's tiles: `points` [16, kTiles, in].
 template <class Ops>
 void points_of_run(const Winograd& conv, const typename Ops::Element* x, const Run& run,
                    const typename Ops::Element* zeros, typename Ops::Element* points) {
@@ -146,7 +147,7 @@ void points_of_run(const Winograd& conv, const typename Ops::Element* x, const R
         const V across[4] = {columns[0][i], columns[1][i], columns[2][i], columns[3][i]};
         V out[4];
         to_points<Ops>(across, out);
-        for (int j = 0; j < 4; ++j) Ops::store(out[j], points + ((i * 4 + j) * kTiles + t) * conv.in + c);
+        for (int j = 0; j < 4; ++j) Ops::store(out[j], points + ((i * 4 + j) * kTiles + run.at + t) * conv.in + c);
         columns[0][i] = columns[2][i];
         columns[1][i] = columns[3][i];
       }
@@ -154,7 +155,7 @@ void points_of_run(const Winograd& conv, const typename Ops::Element* x, const R
   }
 }
 
-/// Where a run's results go, from the sums [16, kTiles, kColumns] at its first tile.
+/// Where a run's results go, from the sums [16, kTiles, kColumns].
 template <class Ops>
 struct Results {
   const float* sums = nullptr;
@@ -189,7 +190,7 @@ void results_of_run(const Winograd& conv, const Run& run, const Results<Ops>& to
     for (std::int64_t c = 0; c < to.channels; c += Ops::kLanes) {
       typename Ops::V results[2][2];
       const auto bias = to.bias == nullptr ? Ops::zero() : Ops::load_sums(to.bias + to.channel + c);
-      tile_results<Ops>(to.sums + t * kColumns + c, bias, results);
+      tile_results<Ops>(to.sums + (run.at + t) * kColumns + c, bias, results);
       for (std::int64_t i = 0; i < 2 && run.y + i < conv.height; ++i) {
         Ops::store(results[i][0], at + i * conv.width * conv.out + c);
         if (x + 1 < conv.width) Ops::store(results[i][1], at + i * conv.width * conv.out + conv.out + c);
@@ -198,13 +199,14 @@ void results_of_run(const Winograd& conv, const Run& run, const Results<Ops>& to
   }
 }
 
-/// Calls f(run, tile) for the runs of tiles from `begin` to `end`; `tile` counts from `begin`.
+/// Calls f(run) for the runs of tiles (or groups of them) from `begin` to `end`, a block.
 template <class F>
 LOCKSTEP_WINOGRAD_INLINE void for_runs(const Winograd& conv, std::int64_t begin, std::int64_t end, std::int64_t per_row,
                                        F f) {
   for (std::int64_t at = begin; at < end;) {
-    const Run run = run_at(conv, at, end, per_row);
-    f(run, at - begin);
+    Run run = run_at(conv, at, end, per_row);
+    run.at = at - begin;
+    f(run);
     at += run.count;
   }
 }
@@ -221,8 +223,8 @@ void forward(const Winograd& conv, const WinogradImages<typename Ops::Element>& 
   const std::int64_t last = end * conv.tile_columns();
   for (std::int64_t first = begin * conv.tile_columns(); first < last; first += kTiles) {
     const std::int64_t stop = std::min(first + kTiles, last);
-    for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run, std::int64_t tile) LOCKSTEP_WINOGRAD_ATTR {
-      points_of_run<Ops>(conv, images.x, run, zeros.data(), points.data() + tile * conv.in);
+    for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run) LOCKSTEP_WINOGRAD_ATTR {
+      points_of_run<Ops>(conv, images.x, run, zeros.data(), points.data());
     });
     for (std::int64_t channel = 0; channel < conv.out; channel += kColumns) {
       const std::int64_t channels = std::min(kColumns, conv.out - channel);
@@ -233,18 +235,15 @@ void forward(const Winograd& conv, const WinogradImages<typename Ops::Element>& 
                       .a = reinterpret_cast<const Unit*>(points.data() + p * kTiles * conv.in),
                       .a_row = steps,
                       .a_step = 1,
-                      .b = reinterpret_cast<const Unit*>(images.packed + p * conv.point_size()) + channel,
-                      .b_step = conv.out,
+                      .b = reinterpret_cast<const Unit*>(images.packed + p * conv.point_size()) + channel * steps,
+                      .b_step = channels,
                       .sums = sums.data() + p * kTiles * kColumns,
                       .sums_row = kColumns});
       }
-      for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run, std::int64_t tile) LOCKSTEP_WINOGRAD_ATTR {
-        results_of_run<Ops>(conv, run,
-                            {.sums = sums.data() + tile * kColumns,
-                             .bias = images.bias,
-                             .y = images.y,
-                             .channel = channel,
-                             .channels = channels});
+      for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run) LOCKSTEP_WINOGRAD_ATTR {
+        results_of_run<Ops>(
+            conv, run,
+            {.sums = sums.data(), .bias = images.bias, .y = images.y, .channel = channel, .channels = channels});
       });
     }
   }
@@ -284,19 +283,22 @@ void units_of_inputs(const Winograd& conv, const typename Ops::Element* x, const
         to_points<Ops>(across, out);
         for (int j = 0; j < 4; ++j) points[j][e] = out[j];
       }
-      for (int j = 0; j < 4; ++j) Ops::interleave(points[j], units + (j * (kSummedTiles / kGroup) + g) * conv.in + c);
+      for (int j = 0; j < 4; ++j)
+        Ops::interleave(points[j], units + (j * (kSummedTiles / kGroup) + run.at + g) * conv.in + c);
       columns[0] = columns[2 * kGroup];
       columns[1] = columns[2 * kGroup + 1];
     }
   }
 }
 
-/// The same of the results' gradients, whose tiles are 2x2: `units` [4 points, groups of kSummedTiles, out].
+/// The same of the results' gradients, whose tiles are 2x2: `units` [4 points, blocks of kColumns of out, groups of
+/// kSummedTiles, kColumns], so that a product's operand is one piece of memory.
 template <class Ops, int kPart>
 void units_of_gradients(const Winograd& conv, const typename Ops::Element* dy, const Run& run,
                         const typename Ops::Element* zeros, typename Ops::Unit* units) {
   using V = typename Ops::V;
   constexpr int kGroup = Ops::kGroup;
+  constexpr std::int64_t kGroups = kSummedTiles / kGroup;
   const Rows<typename Ops::Element> all{.images = dy, .channels = conv.out, .zeros = zeros};
   const auto* upper = row_of(conv, all, run, run.y);
   const auto* lower = row_of(conv, all, run, run.y + 1);
@@ -319,7 +321,9 @@ void units_of_gradients(const Winograd& conv, const typename Ops::Element* dy, c
         points[2][e] = Ops::sub(first, second);
         points[3][e] = Ops::sub(Ops::zero(), second);
       }
-      for (int j = 0; j < 4; ++j) Ops::interleave(points[j], units + (j * (kSummedTiles / kGroup) + g) * conv.out + c);
+      const std::int64_t block = c / kColumns * kColumns;
+      auto* to = units + block * kGroups + (run.at + g) * std::min(kColumns, conv.out - block) + c - block;
+      for (int j = 0; j < 4; ++j) Ops::interleave(points[j], to + j * kGroups * conv.out);
     }
   }
 }
@@ -337,22 +341,25 @@ void weight_sums_of_part(const Winograd& conv, const WinogradPart<typename Ops::
   const std::int64_t last = end * per_row;
   for (std::int64_t first = begin * per_row; first < last; first += kGroups) {
     const std::int64_t stop = std::min(first + kGroups, last);
-    for_runs(conv, first, stop, per_row, [&](const Run& run, std::int64_t group) LOCKSTEP_WINOGRAD_ATTR {
-      units_of_inputs<Ops, kPart>(conv, of.x, run, zeros.data(), inputs.data() + group * conv.in);
-      units_of_gradients<Ops, kPart>(conv, of.dy, run, zeros.data(), gradients.data() + group * conv.out);
+    for_runs(conv, first, stop, per_row, [&](const Run& run) LOCKSTEP_WINOGRAD_ATTR {
+      units_of_inputs<Ops, kPart>(conv, of.x, run, zeros.data(), inputs.data());
+      units_of_gradients<Ops, kPart>(conv, of.dy, run, zeros.data(), gradients.data());
     });
     for (std::int64_t j = 0; j < kPoints; ++j) {
-      product<Ops>({.rows = conv.in,
-                    .steps = stop - first,
-                    .columns = conv.out,
-                    .a = inputs.data() + j * kGroups * conv.in,
-                    .a_row = 1,
-                    .a_step = conv.in,
-                    .b = gradients.data() + j * kGroups * conv.out,
-                    .b_step = conv.out,
-                    .sums = sums + j * conv.point_size(),
-                    .sums_row = conv.out,
-                    .add = first > 0});
+      for (std::int64_t column = 0; column < conv.out; column += kColumns) {
+        const std::int64_t columns = std::min(kColumns, conv.out - column);
+        product<Ops>({.rows = conv.in,
+                      .steps = stop - first,
+                      .columns = columns,
+                      .a = inputs.data() + j * kGroups * conv.in,
+                      .a_row = 1,
+                      .a_step = conv.in,
+                      .b = gradients.data() + j * kGroups * conv.out + column * kGroups,
+                      .b_step = columns,
+                      .sums = sums + j * conv.point_size() + column,
+                      .sums_row = conv.out,
+                      .add = first > 0});
+      }
     }
   }
 }
@@ -366,38 +373,51 @@ void weight_sums(const Winograd& conv, const WinogradPart<typename Ops::Element>
   if (of.part == 3) weight_sums_of_part<Ops, 3>(conv, of, begin, end, sums);
 }
 
-/// Weights at their 16 points, for one pair of channels.
-inline void weight_points(const WinogradWeights& weights, const float* at, float (&points)[4][4]) {
-  float down[4][3];
+/// Weights at their 16 points, for one input channel and a vector of output channels from `out` on.
+template <class Ops>
+LOCKSTEP_WINOGRAD_INLINE void weight_points(const WinogradWeights& weights, std::int64_t in, std::int64_t out,
+                                            typename Ops::V (&points)[4][4]) {
+  using V = typename Ops::V;
+  const float* at = weights.data + out * weights.out + in * weights.in;
+  const auto ends_and_middle = [](V first, V middle, V last, V(&to)[4]) LOCKSTEP_WINOGRAD_ATTR {
+    const V ends = Ops::add(first, last);
+    to[0] = first;
+    to[1] = Ops::half(Ops::add(ends, middle));
+    to[2] = Ops::half(Ops::sub(ends, middle));
+    to[3] = last;
+  };
+  V down[3][4];  // [column][point]
   for (int c = 0; c < 3; ++c) {
-    const float* column = at + c * weights.column;
-    const float top = column[0];
-    const float middle = column[weights.row];
-    const float bottom = column[2 * weights.row];
-    down[0][c] = top;
-    down[1][c] = 0.5F * (top + bottom + middle);
-    down[2][c] = 0.5F * (top + bottom - middle);
-    down[3][c] = bottom;
+    V taps[3];
+    for (int r = 0; r < 3; ++r) {
+      float lanes[Ops::kLanes];
+      for (int l = 0; l < Ops::kLanes; ++l) lanes[l] = at[r * weights.row + c * weights.column + l * weights.out];
+      taps[r] = Ops::load_sums(lanes);
+    }
+    ends_and_middle(taps[0], taps[1], taps[2], down[c]);
   }
-  for (int r = 0; r < 4; ++r) {
-    const float ends = down[r][0] + down[r][2];
-    points[r][0] = down[r][0];
-    points[r][1] = 0.5F * (ends + down[r][1]);
-    points[r][2] = 0.5F * (ends - down[r][1]);
-    points[r][3] = down[r][2];
-  }
+  for (int r = 0; r < 4; ++r) ends_and_middle(down[0][r], down[1][r], down[2][r], points[r]);
 }
 
-/// To [16, in / kGroup, out, kGroup].
+/// To [16, blocks of kColumns of out, in / kGroup, kColumns, kGroup]: a product's operand is one piece of memory.
 template <class Ops>
 void pack(const Winograd& conv, const WinogradWeights& weights, typename Ops::Element* packed) {
+  using V = typename Ops::V;
   constexpr std::int64_t kGroup = Ops::kGroup;
-  for (std::int64_t i = 0; i < conv.in; ++i) {
-    for (std::int64_t o = 0; o < conv.out; ++o) {
-      float points[4][4];
-      weight_points(weights, weights.data + o * weights.out + i * weights.in, points);
-      auto* to = packed + (i / kGroup * conv.out + o) * kGroup + i % kGroup;
-      for (int p = 0; p < kWinogradPoints; ++p) to[p * conv.point_size()] = Ops::round(points[p / 4][p % 4]);
+  auto* units = reinterpret_cast<typename Ops::Unit*>(packed);
+  const std::int64_t steps = conv.in / kGroup;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    for (std::int64_t o = 0; o < conv.out; o += Ops::kLanes) {
+      const std::int64_t block = o / kColumns * kColumns;
+      const std::int64_t width = std::min(kColumns, conv.out - block);
+      auto* to = units + block * steps + step * width + o - block;
+      V points[kGroup][4][4];
+      for (int e = 0; e < kGroup; ++e) weight_points<Ops>(weights, step * kGroup + e, o, points[e]);
+      for (int p = 0; p < kWinogradPoints; ++p) {
+        V group[kGroup];
+        for (int e = 0; e < kGroup; ++e) group[e] = points[e][p / 4][p % 4];
+        Ops::interleave(group, to + p * (conv.point_size() / kGroup));
+      }
     }
   }
 }

@@ -48,6 +48,7 @@ struct Bfloat16 {
   LOCKSTEP_WINOGRAD_INLINE static V zero() { return _mm512_setzero_ps(); }
   LOCKSTEP_WINOGRAD_INLINE static V add(V a, V b) { return _mm512_add_ps(a, b); }
   LOCKSTEP_WINOGRAD_INLINE static V sub(V a, V b) { return _mm512_sub_ps(a, b); }
+  LOCKSTEP_WINOGRAD_INLINE static V half(V v) { return _mm512_mul_ps(v, _mm512_set1_ps(0.5F)); }
   LOCKSTEP_WINOGRAD_INLINE static V multiply_add(V a, V b, V sum) {
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
   }
@@ -58,12 +59,6 @@ struct Bfloat16 {
                                                              11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]);
     _mm512_storeu_si512(at, _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), both));
-  }
-  /// To nearest, ties to even.
-  LOCKSTEP_WINOGRAD_INLINE static Element round(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    if (value != value) return 0x7FC0;
-    return static_cast<Element>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
   }
 };
 

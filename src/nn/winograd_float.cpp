@@ -41,9 +41,9 @@ struct Float {
   static HWY_INLINE V zero() { return hn::Zero(Tag()); }
   static HWY_INLINE V add(V a, V b) { return hn::Add(a, b); }
   static HWY_INLINE V sub(V a, V b) { return hn::Sub(a, b); }
+  static HWY_INLINE V half(V v) { return hn::Mul(v, hn::Set(Tag(), 0.5F)); }
   static HWY_INLINE V multiply_add(V a, V b, V sum) { return hn::MulAdd(a, b, sum); }
   static HWY_INLINE void interleave(const V (&v)[1], float* at) { hn::StoreU(v[0], Tag(), at); }
-  static HWY_INLINE float round(float value) { return value; }
 };
 
 #include "nn/winograd-inl.h"
