@@ -121,12 +121,21 @@ void Gang::wait_for_event() {
     const bool has_err = entries[first + 3 * i + 2].revents != 0;
     // A bar is cleared on stderr before a row follows on stdout: by now both have been written, so in that order.
     if (has_err || (has_out && members_[i].worker->output(1) >= 0)) read_output(members_[i], 1, false);
+    if (has_out && more_errors_arrive(*members_[i].worker)) read_output(members_[i], 1, false);
     if (has_out) read_output(members_[i], 0, false);
     if (entries[first + 3 * i].revents != 0) on_control(members_[i]);
   }
   if (entries[0].revents != 0) on_signals();
   if (entries[1].revents != 0) on_watcher();
   on_times();
+}
+
+/// Of two terminals, what was written to the first may arrive after what was written to the second: the kernel hands
+/// each on in a thread of its own. On a busy machine that takes a moment.
+bool Gang::more_errors_arrive(const Worker& worker) const {
+  constexpr int kLagMs = 5;
+  pollfd entry{worker.output(1), POLLIN, 0};
+  return channel_of(worker.rank(), 1) == Channel::kTerminal && entry.fd >= 0 && ::poll(&entry, 1, kLagMs) > 0;
 }
 
 int Gang::timeout_ms() const {

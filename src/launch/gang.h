@@ -59,6 +59,7 @@ class Gang {
   [[nodiscard]] Channel channel_of(int rank, int stream) const;
 
   void wait_for_event();
+  [[nodiscard]] bool more_errors_arrive(const Worker& worker) const;
   [[nodiscard]] int timeout_ms() const;
   void on_times();
   void on_signals();
