@@ -24,8 +24,9 @@ struct Optimized {
 /// torch::nn::Sequential, at any depth, by a BatchNormReLU2d in the first one's place and nothing in the others'.
 /// So are Linear + ReLU, with Dropout between or after them (LinearReLU), and LayerNorm, Dropout
 /// and ReLU (not in place) alone.
-/// Names, parameters and state dict stay as they are. A 3x3 torch::nn::Conv2d for which lockstep::nn::Conv2d has kernels is replaced by one.
-/// Chains outside of a Sequential are left: a module's own forward() holds its layers by their types.
+/// Names, parameters and state dict stay as they are. A 3x3 torch::nn::Conv2d for which lockstep::nn::Conv2d has
+/// kernels is replaced by one. Chains outside of a Sequential are left: a module's own forward() holds its layers by
+/// their types.
 ///
 /// Call it before an optimizer or a DistributedDataParallel takes the parameters' names, though they would find the
 /// same. Example: const nn::Optimized done = nn::optimize(*net);
