@@ -11,8 +11,14 @@ namespace lockstep::data {
 /// A larger side is refused before memory is asked for.
 inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 
+/// The size, or the Failure that names it. Units: pixels.
+[[nodiscard]] Result<ImageSize> checked_size(std::int64_t width, std::int64_t height);
+
 [[nodiscard]] bool is_png(std::string_view bytes) noexcept;
 [[nodiscard]] bool is_jpeg(std::string_view bytes) noexcept;
+
+[[nodiscard]] Result<ImageSize> png_size(std::string_view bytes);
+[[nodiscard]] Result<ImageSize> jpeg_size(std::string_view bytes);
 
 [[nodiscard]] Result<Image> decode_png(std::string_view bytes, ColorMode mode);
 [[nodiscard]] Result<Image> decode_jpeg(std::string_view bytes, ColorMode mode);

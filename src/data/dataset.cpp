@@ -3,11 +3,29 @@
 #include "lockstep/data/dataset.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
 
 namespace lockstep {
+namespace {
+
+at::Tensor row_or_fresh(void* row, bool fits, at::IntArrayRef sizes, c10::ScalarType type) {
+  return row != nullptr && fits ? at::from_blob(row, sizes, type) : at::empty(sizes, type);
+}
+
+}  // namespace
+
+at::Tensor SampleContext::empty_data(at::IntArrayRef sizes, c10::ScalarType type) const {
+  const bool fits = spec != nullptr && spec->data_type == type && sizes == at::IntArrayRef(spec->data_shape);
+  return row_or_fresh(slot.data, fits, sizes, type);
+}
+
+at::Tensor SampleContext::empty_target(at::IntArrayRef sizes, c10::ScalarType type) const {
+  const bool fits = spec != nullptr && spec->target_type == type && sizes == at::IntArrayRef(spec->target_shape);
+  return row_or_fresh(slot.target, fits, sizes, type);
+}
 
 FunctionDataset::FunctionDataset(std::int64_t size, Function function) : size_(size), function_(std::move(function)) {
   if (size < 0) throw UsageError(fmt::format("a data set cannot have {} samples", size));
@@ -15,7 +33,7 @@ FunctionDataset::FunctionDataset(std::int64_t size, Function function) : size_(s
 
 Sample FixedShapeDataset::get(std::int64_t index, SampleContext& context) {
   const SampleSpec shape = spec();
-  Sample sample{at::empty(shape.data_shape, shape.data_type), {}};
+  Sample sample{at::empty(shape.data_shape, shape.data_type), {}, {}};
   SampleSlot slot{sample.data.data_ptr(), nullptr};
   if (shape.target_type != c10::ScalarType::Undefined) {
     sample.target = at::empty(shape.target_shape, shape.target_type);

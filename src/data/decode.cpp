@@ -22,6 +22,13 @@ void rgb_to_gray(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* gray
   }
 }
 
+Result<ImageSize> checked_size(std::int64_t width, std::int64_t height) {
+  if (width > kMaxSide || height > kMaxSide) {
+    return Failure{fmt::format("{} x {} pixels, more than {} a side", width, height, kMaxSide)};
+  }
+  return ImageSize{width, height};
+}
+
 }  // namespace data
 
 Result<Image> decode_image(std::string_view bytes, ColorMode mode) {
@@ -30,6 +37,13 @@ Result<Image> decode_image(std::string_view bytes, ColorMode mode) {
   if (data::is_jpeg(bytes)) return data::decode_jpeg(bytes, mode);
   constexpr std::string_view kPngStart = "\x89PNG\r\n\x1a\n";
   if (bytes.size() < kPngStart.size() && kPngStart.starts_with(bytes)) return Failure{"truncated PNG"};
+  return Failure{"neither a PNG nor a JPEG file"};
+}
+
+Result<ImageSize> image_size(std::string_view bytes) {
+  if (bytes.empty()) return Failure{"empty file (0 bytes)"};
+  if (data::is_png(bytes)) return data::png_size(bytes);
+  if (data::is_jpeg(bytes)) return data::jpeg_size(bytes);
   return Failure{"neither a PNG nor a JPEG file"};
 }
 

@@ -42,14 +42,20 @@ int read_pixels(spng_ctx* context, spng_format format, std::vector<std::uint8_t>
 
 bool is_png(std::string_view bytes) noexcept { return bytes.starts_with("\x89PNG\r\n\x1a\n"); }
 
+Result<ImageSize> png_size(std::string_view bytes) {
+  const Context context(spng_ctx_new(0));
+  if (!context) return Failure{"no memory to decode it"};
+  spng_ihdr header{};
+  if (const int code = read_header(context.get(), bytes, &header); code != 0) return failure(code);
+  return checked_size(header.width, header.height);
+}
+
 Result<Image> decode_png(std::string_view bytes, ColorMode mode) {
   const Context context(spng_ctx_new(0));
   if (!context) return Failure{"no memory to decode it"};
   spng_ihdr header{};
   if (const int code = read_header(context.get(), bytes, &header); code != 0) return failure(code);
-  if (header.width > kMaxSide || header.height > kMaxSide) {
-    return Failure{fmt::format("{} x {} pixels, more than {} a side", header.width, header.height, kMaxSide)};
-  }
+  if (const auto size = checked_size(header.width, header.height); !size) return Failure{size.error()};
   Image image{{header.width, header.height}, mode == ColorMode::kGray ? 1 : 3, {}};
   const bool already_gray = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE && header.bit_depth <= 8;
   if (mode == ColorMode::kGray && already_gray) {

@@ -22,48 +22,7 @@ namespace lockstep {
 struct Sample {
   at::Tensor data;
   at::Tensor target;  ///< may be undefined: then the batch's is, too
-};
-
-/// What a sample may depend on besides its index: random choices come from `random` and nowhere else, so that they do
-/// not depend on how many workers there are.
-struct SampleContext {
-  std::uint64_t seed = 0;
-  std::int64_t epoch = 0;
-  std::int64_t index = 0;
-  SampleRandom random;
-
-  SampleContext(std::uint64_t of_seed, std::int64_t of_epoch, std::int64_t of_index)
-      : seed(of_seed),
-        epoch(of_epoch),
-        index(of_index),
-        random(of_seed, static_cast<std::uint64_t>(of_epoch), static_cast<std::uint64_t>(of_index)) {}
-};
-
-/// Consecutive samples of one rank, put together.
-struct Batch {
-  at::Tensor data;
-  at::Tensor target;
-  std::vector<std::int64_t> indices;  ///< the samples' indices in the data set
-  std::int64_t size = 0;              ///< how many samples; the last batch of an epoch may be smaller
-  std::int64_t step = 0;              ///< its place in the epoch, from 0: step + 1 is where a resumed run starts
-  std::any extra;                     ///< whatever a collate function adds
-};
-
-/// Thread-safe: size() and get() must be; several workers call get() at once.
-class Dataset {
- public:
-  virtual ~Dataset() = default;
-  [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// Sample `index`, 0 <= index < size(). What it throws reaches the loop over the loader, at the batch it belongs to.
-  virtual Sample get(std::int64_t index, SampleContext& context) = 0;
-};
-
-/// Shapes and dtypes that every sample of a set has. An empty target type: no target.
-struct SampleSpec {
-  std::vector<std::int64_t> data_shape;
-  c10::ScalarType data_type = c10::ScalarType::Float;
-  std::vector<std::int64_t> target_shape;
-  c10::ScalarType target_type = c10::ScalarType::Undefined;  ///< Undefined: samples have no target
+  std::any extra;     ///< what does not stack, such as the boxes of a picture: Batch::extra holds a vector of them
 };
 
 /// Where one sample of a batch goes: rows of the batch's tensors, uninitialised, contiguous.
@@ -79,6 +38,58 @@ struct SampleSlot {
   [[nodiscard]] T* target_as() const noexcept {
     return static_cast<T*>(target);
   }
+};
+
+/// Shapes and dtypes that every sample of a set has. An empty target type: no target.
+struct SampleSpec {
+  std::vector<std::int64_t> data_shape;
+  c10::ScalarType data_type = c10::ScalarType::Float;
+  std::vector<std::int64_t> target_shape;
+  c10::ScalarType target_type = c10::ScalarType::Undefined;  ///< Undefined: samples have no target
+};
+
+/// What a sample may depend on besides its index: random choices come from `random` and nowhere else, so that they do
+/// not depend on how many workers there are.
+struct SampleContext {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+  std::int64_t index = 0;
+  SampleRandom random;
+
+  SampleContext(std::uint64_t of_seed, std::int64_t of_epoch, std::int64_t of_index)
+      : seed(of_seed),
+        epoch(of_epoch),
+        index(of_index),
+        random(of_seed, static_cast<std::uint64_t>(of_epoch), static_cast<std::uint64_t>(of_index)) {}
+
+  /// An uninitialised tensor for Sample::data: the sample's own row of its batch where that has this shape and dtype,
+  /// so that nothing is copied when samples are put together; fresh memory otherwise.
+  /// Lifetime: at most one of each kind is in use for a sample; the row dies with the batch.
+  [[nodiscard]] at::Tensor empty_data(at::IntArrayRef sizes, c10::ScalarType type = c10::ScalarType::Float) const;
+  /// The same for Sample::target.
+  [[nodiscard]] at::Tensor empty_target(at::IntArrayRef sizes, c10::ScalarType type = c10::ScalarType::Long) const;
+
+  SampleSlot slot;                   ///< the row, once its batch has memory; filled in by the loader
+  const SampleSpec* spec = nullptr;  ///< what the row holds
+};
+
+/// Consecutive samples of one rank, put together.
+struct Batch {
+  at::Tensor data;
+  at::Tensor target;
+  std::vector<std::int64_t> indices;  ///< the samples' indices in the data set
+  std::int64_t size = 0;              ///< how many samples; the last batch of an epoch may be smaller
+  std::int64_t step = 0;              ///< its place in the epoch, from 0: step + 1 is where a resumed run starts
+  std::any extra;  ///< whatever a collate function adds; without one the samples' own, as std::vector<std::any>
+};
+
+/// Thread-safe: size() and get() must be; several workers call get() at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  /// Sample `index`, 0 <= index < size(). What it throws reaches the loop over the loader, at the batch it belongs to.
+  virtual Sample get(std::int64_t index, SampleContext& context) = 0;
 };
 
 /// The fast path: samples of one shape, written straight into the batch, without a tensor for each.

@@ -36,6 +36,9 @@ struct Image {
 /// Thread-safe: yes. Cost: at most 16,384 pixels a side, else a Failure.
 [[nodiscard]] Result<Image> decode_image(std::string_view bytes, ColorMode mode);
 
+/// The size that the header of a PNG or JPEG file states. Thread-safe: yes. Cost: no pixel is decoded; sizes as above.
+[[nodiscard]] Result<ImageSize> image_size(std::string_view bytes);
+
 /// Reads and decodes a file.
 /// Throws: DataError naming the file where it is missing, empty, truncated, or neither PNG nor JPEG; IoError.
 [[nodiscard]] Image read_image(const std::filesystem::path& path, ColorMode mode);

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// A picture with what is marked on it: what sources give and augmentations change. Its pixels stay encoded until
+// somebody wants them, so that a crop need not decode what it throws away. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "lockstep/data/decode.h"
+
+namespace lockstep {
+
+/// Corners in pixels; x2 and y2 are the first column and row outside.
+struct Box {
+  float x1 = 0.0F;
+  float y1 = 0.0F;
+  float x2 = 0.0F;
+  float y2 = 0.0F;
+
+  [[nodiscard]] float width() const noexcept { return x2 - x1; }
+  [[nodiscard]] float height() const noexcept { return y2 - y1; }
+  [[nodiscard]] float area() const noexcept { return width() * height(); }
+  bool operator==(const Box&) const = default;
+};
+
+/// In pixels from the upper left corner of the picture: pixel (0, 0) covers 0 .. 1.
+struct Point {
+  float x = 0.0F;
+  float y = 0.0F;
+  bool visible = true;
+
+  bool operator==(const Point&) const = default;
+};
+
+/// A rectangle of whole pixels.
+struct Region {
+  std::int64_t left = 0;
+  std::int64_t top = 0;
+  ImageSize size;
+
+  bool operator==(const Region&) const = default;
+};
+
+/// One marked thing.
+struct Object {
+  Box box;
+  std::int64_t label = 0;     ///< its class, from 0
+  bool crowd = false;         ///< COCO's iscrowd: a group, on which nothing counts as a false detection
+  float area = 0.0F;          ///< pixels that it covers; of the box where no mask is known
+  std::vector<Point> points;  ///< keypoints
+  std::optional<Image> mask;  ///< one channel of 0 and 1, as large as the picture
+};
+
+/// A value for every pixel, such as a class: resampled without mixing values.
+struct LabelMap {
+  Image image;              ///< one channel, as large as the picture
+  std::uint8_t fill = 255;  ///< what stands where an augmentation shows nothing of the picture
+};
+
+/// The bytes of a PNG or JPEG file and what keeps them alive.
+struct EncodedImage {
+  std::shared_ptr<const void> owner;
+  std::string_view bytes;
+  std::string name;  ///< for messages: the file, or where in which file it lies
+};
+
+/// Pixels that are decoded when first asked for. Thread-safe: no.
+class Pixels {
+ public:
+  Pixels() = default;
+  Pixels(Image image) : state_(std::move(image)) {}             // NOLINT(google-explicit-constructor)
+  Pixels(EncodedImage encoded) : state_(std::move(encoded)) {}  // NOLINT(google-explicit-constructor)
+
+  /// From the header alone where they are encoded.
+  /// Throws: DataError naming the file.
+  [[nodiscard]] ImageSize size() const;
+  [[nodiscard]] bool encoded() const noexcept { return std::holds_alternative<EncodedImage>(state_); }
+
+  /// The pixels, to read and to change; decoded as `mode` where they still were encoded, else as they are.
+  /// Throws: DataError naming the file, with the reason and its size in bytes.
+  Image& decoded(ColorMode mode = ColorMode::kRgb);
+
+  /// Keeps only `region`, of which at least `wanted` pixels are needed each way: a JPEG may come out smaller by a power
+  /// of two, and what lies outside may never be decoded.
+  /// Throws: as decoded(); UsageError where the region is empty or reaches outside.
+  void crop(const Region& region, ImageSize wanted, ColorMode mode = ColorMode::kRgb);
+
+ private:
+  std::variant<Image, EncodedImage> state_;
+};
+
+/// A picture and its marks. What a source does not know stays empty.
+struct AnnotatedImage {
+  Pixels pixels;
+  std::vector<Object> objects;
+  std::vector<LabelMap> maps;
+  std::optional<std::int64_t> label;  ///< class of the whole picture, from 0
+  std::vector<std::string> captions;
+  std::int64_t id = 0;  ///< the source's own number of the picture (COCO's image id), else its index
+  std::string name;     ///< for messages, and the file's path where there is one
+};
+
+/// A data set before its transform. Thread-safe: size() and get() must be.
+class ImageSource {
+ public:
+  virtual ~ImageSource() = default;
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  /// Picture `index`, 0 <= index < size(), with its pixels still encoded where they come from a file.
+  /// Throws: DataError naming the file; IoError.
+  [[nodiscard]] virtual AnnotatedImage get(std::int64_t index) const = 0;
+  /// Names of the classes, by label; empty where the source knows none.
+  [[nodiscard]] virtual const std::vector<std::string>& class_names() const {
+    static const std::vector<std::string> kNone;
+    return kNone;
+  }
+};
+
+}  // namespace lockstep
