@@ -101,6 +101,7 @@ struct AnnotatedImage {
   std::vector<LabelMap> maps;
   std::optional<std::int64_t> label;  ///< class of the whole picture, from 0
   std::vector<std::string> captions;
+  std::vector<float> values;  ///< numbers that belong to it: further columns of a list, its labels as 0 and 1
   std::int64_t id = 0;  ///< the source's own number of the picture (COCO's image id), else its index
   std::string name;     ///< for messages, and the file's path where there is one
 };
