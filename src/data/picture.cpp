@@ -16,14 +16,20 @@ DataError unreadable(const EncodedImage& encoded, const std::string& why) {
                    "replace the file or take it out of the set");
 }
 
-Image cut(const Image& image, const Region& region) {
-  Image part{region.size, image.channels, {}};
-  const std::int64_t row = region.size.width * image.channels;
-  part.pixels.resize(static_cast<std::size_t>(row * region.size.height));
-  for (std::int64_t y = 0; y < region.size.height; ++y) {
-    const std::int64_t from = ((region.top + y) * image.size.width + region.left) * image.channels;
-    std::copy_n(image.pixels.begin() + from, row, part.pixels.begin() + y * row);
+Image copied(const PixelView& view) {
+  Image image{view.size, view.channels, {}};
+  image.pixels.reserve(static_cast<std::size_t>(view.row_bytes() * view.size.height));
+  for (std::int64_t y = 0; y < view.size.height; ++y) {
+    image.pixels.insert(image.pixels.end(), view.row(y), view.row(y) + view.row_bytes());
   }
+  return image;
+}
+
+PixelView part_of(const PixelView& view, const Region& region) {
+  PixelView part = view;
+  part.data = view.row(region.top) + region.left * view.channels;
+  part.stride = view.stride == 0 ? view.row_bytes() : view.stride;
+  part.size = region.size;
   return part;
 }
 
@@ -40,6 +46,7 @@ void check_inside(const Region& region, ImageSize size) {
 
 ImageSize Pixels::size() const {
   if (const auto* image = std::get_if<Image>(&state_)) return image->size;
+  if (const auto* view = std::get_if<PixelView>(&state_)) return view->size;
   const auto& encoded = std::get<EncodedImage>(state_);
   const Result<ImageSize> size = image_size(encoded.bytes);
   if (!size) throw unreadable(encoded, size.error());
@@ -47,7 +54,9 @@ ImageSize Pixels::size() const {
 }
 
 Image& Pixels::decoded(ColorMode mode) {
-  if (const auto* encoded = std::get_if<EncodedImage>(&state_)) {
+  if (const auto* view = std::get_if<PixelView>(&state_)) {
+    state_ = copied(*view);
+  } else if (const auto* encoded = std::get_if<EncodedImage>(&state_)) {
     Result<Image> image = decode_image(encoded->bytes, mode);
     if (!image) throw unreadable(*encoded, image.error());
     state_ = std::move(image).value();
@@ -55,9 +64,18 @@ Image& Pixels::decoded(ColorMode mode) {
   return std::get<Image>(state_);
 }
 
+PixelView Pixels::view(ColorMode mode) {
+  if (const auto* view = std::get_if<PixelView>(&state_)) return *view;
+  return view_of(decoded(mode));
+}
+
 void Pixels::crop(const Region& region, ImageSize /*wanted*/, ColorMode mode) {
   check_inside(region, size());
-  state_ = cut(decoded(mode), region);
+  if (const auto* view = std::get_if<PixelView>(&state_)) {
+    state_ = part_of(*view, region);
+  } else {
+    state_ = copied(part_of(view_of(decoded(mode)), region));
+  }
 }
 
 }  // namespace lockstep

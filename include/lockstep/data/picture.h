@@ -69,29 +69,54 @@ struct EncodedImage {
   std::string name;  ///< for messages: the file, or where in which file it lies
 };
 
+/// Decoded pixels in memory of somebody else, such as a mapped file: rows from the top, channels interleaved.
+struct PixelView {
+  std::shared_ptr<const void> owner;  ///< keeps `data` alive; none: the caller does
+  const std::uint8_t* data = nullptr;
+  ImageSize size;
+  std::int64_t channels = 3;
+  std::int64_t stride = 0;  ///< bytes from a row to the next; 0: rows follow each other without a gap
+
+  [[nodiscard]] std::int64_t row_bytes() const noexcept { return size.width * channels; }
+  [[nodiscard]] const std::uint8_t* row(std::int64_t y) const noexcept {
+    return data + y * (stride == 0 ? row_bytes() : stride);
+  }
+};
+
+/// `image`, which has to outlive the view.
+[[nodiscard]] inline PixelView view_of(const Image& image) {
+  return {.owner = nullptr, .data = image.pixels.data(), .size = image.size, .channels = image.channels};
+}
+
 /// Pixels that are decoded when first asked for. Thread-safe: no.
 class Pixels {
  public:
   Pixels() = default;
   Pixels(Image image) : state_(std::move(image)) {}             // NOLINT(google-explicit-constructor)
   Pixels(EncodedImage encoded) : state_(std::move(encoded)) {}  // NOLINT(google-explicit-constructor)
+  Pixels(PixelView view) : state_(std::move(view)) {}           // NOLINT(google-explicit-constructor)
 
   /// From the header alone where they are encoded.
   /// Throws: DataError naming the file.
   [[nodiscard]] ImageSize size() const;
   [[nodiscard]] bool encoded() const noexcept { return std::holds_alternative<EncodedImage>(state_); }
 
-  /// The pixels, to read and to change; decoded as `mode` where they still were encoded, else as they are.
+  /// The pixels, to read and to change; decoded as `mode` where they still were encoded, copied where they are a view,
+  /// else as they are.
   /// Throws: DataError naming the file, with the reason and its size in bytes.
   Image& decoded(ColorMode mode = ColorMode::kRgb);
 
+  /// The pixels, to read, without a copy; decoded as `mode` where they still were encoded.
+  /// Lifetime: until the pixels are changed. Throws: as decoded().
+  [[nodiscard]] PixelView view(ColorMode mode = ColorMode::kRgb);
+
   /// Keeps only `region`, of which at least `wanted` pixels are needed each way: a JPEG may come out smaller by a power
-  /// of two, and what lies outside may never be decoded.
+  /// of two, and what lies outside may never be decoded, so that damage there is not seen. A view only becomes smaller.
   /// Throws: as decoded(); UsageError where the region is empty or reaches outside.
   void crop(const Region& region, ImageSize wanted, ColorMode mode = ColorMode::kRgb);
 
  private:
-  std::variant<Image, EncodedImage> state_;
+  std::variant<Image, EncodedImage, PixelView> state_;
 };
 
 /// A picture and its marks. What a source does not know stays empty.
@@ -102,8 +127,8 @@ struct AnnotatedImage {
   std::optional<std::int64_t> label;  ///< class of the whole picture, from 0
   std::vector<std::string> captions;
   std::vector<float> values;  ///< numbers that belong to it: further columns of a list, its labels as 0 and 1
-  std::int64_t id = 0;  ///< the source's own number of the picture (COCO's image id), else its index
-  std::string name;     ///< for messages, and the file's path where there is one
+  std::int64_t id = 0;        ///< the source's own number of the picture (COCO's image id), else its index
+  std::string name;           ///< for messages, and the file's path where there is one
 };
 
 /// A data set before its transform. Thread-safe: size() and get() must be.
