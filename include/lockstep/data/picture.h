@@ -100,6 +100,8 @@ class Pixels {
   /// Throws: DataError naming the file.
   [[nodiscard]] ImageSize size() const;
   [[nodiscard]] bool encoded() const noexcept { return std::holds_alternative<EncodedImage>(state_); }
+  /// The file's bytes; nullptr where they are decoded.
+  [[nodiscard]] const EncodedImage* encoded_image() const noexcept { return std::get_if<EncodedImage>(&state_); }
 
   /// The pixels, to read and to change; decoded as `mode` where they still were encoded, copied where they are a view,
   /// else as they are.

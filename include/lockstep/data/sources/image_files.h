@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures that are files: of one folder, of a folder for each class, or named by a list. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/picture.h"
+
+namespace lockstep {
+namespace data {
+struct ParsedList;
+}  // namespace data
+
+struct ImageFilesOptions {
+  bool recursive = false;  ///< the folders in the folder, too; links to folders are followed
+  std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};  ///< in lower case; any case is found
+};
+
+/// The image files of a folder, sorted by folder and name.
+class ImageFiles final : public ImageSource {
+ public:
+  /// Throws: DataError where the folder is missing or holds no such file; IoError.
+  explicit ImageFiles(const std::filesystem::path& folder, const ImageFilesOptions& options = {});
+  /// These files, in this order.
+  explicit ImageFiles(std::vector<std::filesystem::path> files) : files_(std::move(files)) {}
+
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+  [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
+
+ private:
+  std::vector<std::filesystem::path> files_;
+};
+
+struct ClassFoldersOptions {
+  bool allow_empty = false;  ///< a class without files is fine
+  std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};
+};
+
+/// A folder for each class: the label is the place of its name in the sorted names; files anywhere below it count.
+/// Source: torchvision.datasets.ImageFolder, whose order of classes and files this is.
+class ClassFolders final : public ImageSource {
+ public:
+  /// Throws: DataError where there is no folder in `root`, or none of its files is a picture, or a class is empty.
+  explicit ClassFolders(const std::filesystem::path& root, const ClassFoldersOptions& options = {});
+
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+  [[nodiscard]] const std::vector<std::string>& class_names() const override { return classes_; }
+
+ private:
+  std::vector<std::filesystem::path> files_;
+  std::vector<std::int64_t> labels_;
+  std::vector<std::string> classes_;
+};
+
+/// A list of files with what belongs to each; paths are relative to the list's folder.
+/// CSV (RFC 4180, with a header row): the column `path`; `label`, a number or a class name; of the others, columns of
+/// numbers become `values` and texts `captions`, in their order.
+/// JSON (an array, or an object a line): "path" and any of "label", "labels" (of the boxes where there are any, else
+/// `values` of 0 and 1), "caption" or "captions", "boxes" ([x1, y1, x2, y2] each), "values".
+class ImageList final : public ImageSource {
+ public:
+  /// `images`: the folder that paths are relative to; empty: the list's own.
+  /// Throws: DataError naming file and line; IoError. Whether the files are there shows when they are read.
+  explicit ImageList(const std::filesystem::path& list, const std::filesystem::path& images = {});
+
+  [[nodiscard]] std::int64_t size() const override;
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+  [[nodiscard]] const std::vector<std::string>& class_names() const override;
+  /// Names of the columns that became `values`; empty for JSON.
+  [[nodiscard]] const std::vector<std::string>& value_names() const noexcept;
+
+ private:
+  std::filesystem::path folder_;
+  std::shared_ptr<const data::ParsedList> list_;
+};
+
+}  // namespace lockstep

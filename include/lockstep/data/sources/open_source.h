@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// One way to every source: from a path that a person typed to an ImageSource. No torch header.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "lockstep/data/picture.h"
+
+namespace lockstep {
+
+/// The layouts that open_source() knows.
+enum class SourceKind {
+  kAuto,     ///< looked up from the path's name and what stands there
+  kFolder,   ///< image files of one folder
+  kClasses,  ///< a folder for each class
+  kList,     ///< CSV, JSON or JSON lines that name the files
+  kCoco,     ///< COCO's JSON of instances, keypoints or captions
+  kVoc,      ///< Pascal VOC: JPEGImages, Annotations, ImageSets
+  kMasks,    ///< a folder of pictures and one of masks: images + instances, or VOC's SegmentationClass
+  kTar,      ///< shards as WebDataset writes them
+  kPacked,   ///< Lockstep's packed file
+  kIdx,      ///< MNIST's IDX files
+};
+
+/// "auto", "folder", ...: as it is written in configurations.
+[[nodiscard]] std::string_view source_kind_name(SourceKind kind) noexcept;
+/// Throws: UsageError with the nearest name.
+[[nodiscard]] SourceKind parse_source_kind(std::string_view name);
+
+struct SourceOptions {
+  std::string path;  ///< a file, a folder, or shards such as "train-{000000..000012}.tar"
+  SourceKind kind = SourceKind::kAuto;
+  std::filesystem::path images = {};  ///< folder of the pictures; empty: the layout's own, else the file's folder
+  std::string split =
+      {};  ///< VOC: a list in ImageSets; IDX: what the file names begin with; empty: "trainval", "train"
+  bool recursive = false;  ///< folder: the folders in it, too
+  bool masks = false;      ///< COCO: a mask for each object; masks: the objects of an instance map
+  bool strict = true;      ///< false: entries without a good picture or box are left out and counted in a note
+};
+
+/// What kAuto finds for this path.
+/// Throws: DataError where nothing is there, or nothing that is known.
+[[nodiscard]] SourceKind detect_source(const std::string& path);
+
+/// Throws: DataError naming file and place; UsageError for options that do not fit together; IoError.
+/// Example: auto source = open_source({.path = "data/bccd", .split = "train"});
+[[nodiscard]] std::shared_ptr<ImageSource> open_source(const SourceOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sources/files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::data {
+
+namespace fs = std::filesystem;
+
+EncodedImage encoded_bytes(std::string bytes, std::string name) {
+  auto owner = std::make_shared<const std::string>(std::move(bytes));
+  const std::string_view view = *owner;
+  return {std::move(owner), view, std::move(name)};
+}
+
+EncodedImage encoded_file(const fs::path& path) {
+  return encoded_bytes(FileSystem::system().read(path), path.string());
+}
+
+AnnotatedImage picture_of(const fs::path& path, std::int64_t index) {
+  AnnotatedImage picture;
+  picture.pixels = encoded_file(path);
+  picture.id = index;
+  picture.name = path.string();
+  return picture;
+}
+
+std::string lower_case(std::string text) {
+  for (char& letter : text) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return text;
+}
+
+bool has_extension(const fs::path& path, const std::vector<std::string>& extensions) {
+  return std::ranges::find(extensions, lower_case(path.extension().string())) != extensions.end();
+}
+
+void require_folder(const fs::path& folder) {
+  std::error_code fault;
+  const fs::file_status status = fs::status(folder, fault);
+  if (!fs::exists(status)) throw DataError(fmt::format("folder {} does not exist", folder.string()));
+  if (!fs::is_directory(status)) throw DataError(fmt::format("{} is no folder", folder.string()));
+}
+
+std::vector<fs::path> files_below(const fs::path& folder, const std::vector<std::string>& extensions) {
+  std::vector<std::pair<std::string, std::string>> found;  // folder, name
+  std::error_code fault;
+  fs::recursive_directory_iterator entry(folder, fs::directory_options::follow_directory_symlink, fault);
+  for (const fs::recursive_directory_iterator end; !fault && entry != end; entry.increment(fault)) {
+    std::error_code broken_link;
+    if (has_extension(entry->path(), extensions) && entry->is_regular_file(broken_link)) {
+      found.emplace_back(entry->path().parent_path().string(), entry->path().filename().string());
+    }
+  }
+  if (fault) throw IoError(fmt::format("cannot list folder {}: {}", folder.string(), fault.message()));
+  std::ranges::sort(found);
+  std::vector<fs::path> paths;
+  paths.reserve(found.size());
+  for (const auto& [parent, name] : found) paths.push_back(fs::path(parent) / name);
+  return paths;
+}
+
+std::vector<std::string> folders_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code fault;
+  for (fs::directory_iterator entry(folder, fault), end; !fault && entry != end; entry.increment(fault)) {
+    std::error_code broken_link;
+    if (entry->is_directory(broken_link)) names.push_back(entry->path().filename().string());
+  }
+  if (fault) throw IoError(fmt::format("cannot list folder {}: {}", folder.string(), fault.message()));
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the sources that read image files share. No torch header.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/picture.h"
+
+namespace lockstep::data {
+
+/// The bytes of a picture's file, not yet decoded.
+/// Throws: DataError where it is missing; IoError.
+[[nodiscard]] EncodedImage encoded_file(const std::filesystem::path& path);
+
+/// A picture from its file, with `index` as its id.
+[[nodiscard]] AnnotatedImage picture_of(const std::filesystem::path& path, std::int64_t index);
+
+/// The same for bytes that are already here.
+[[nodiscard]] EncodedImage encoded_bytes(std::string bytes, std::string name);
+
+[[nodiscard]] std::string lower_case(std::string text);
+[[nodiscard]] bool has_extension(const std::filesystem::path& path, const std::vector<std::string>& extensions);
+
+/// Throws: DataError where `folder` is missing or is none.
+void require_folder(const std::filesystem::path& folder);
+
+/// Files below `folder`, at any depth, sorted by the text of their folder, then by name (as Python's sorted(os.walk)).
+/// Throws: IoError.
+[[nodiscard]] std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder,
+                                                             const std::vector<std::string>& extensions);
+
+/// Names of the folders in `folder`, sorted; links to folders count.
+/// Throws: IoError.
+[[nodiscard]] std::vector<std::string> folders_in(const std::filesystem::path& folder);
+
+}  // namespace lockstep::data

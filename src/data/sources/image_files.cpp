@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folders of pictures.
+#include "lockstep/data/sources/image_files.h"
+
+#include <fmt/format.h>
+
+#include "data/sources/files.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/image_folder.h"
+
+namespace lockstep {
+namespace fs = std::filesystem;
+
+ImageFiles::ImageFiles(const fs::path& folder, const ImageFilesOptions& options) {
+  if (!options.recursive) {
+    files_ = list_files(folder, options.extensions).paths;
+    return;
+  }
+  data::require_folder(folder);
+  files_ = data::files_below(folder, options.extensions);
+  if (files_.empty()) {
+    throw DataError(fmt::format("folder {} and those in it hold no {} file", folder.string(),
+                                text::join(options.extensions, " or ")));
+  }
+}
+
+AnnotatedImage ImageFiles::get(std::int64_t index) const {
+  return data::picture_of(files_[static_cast<std::size_t>(index)], index);
+}
+
+ClassFolders::ClassFolders(const fs::path& root, const ClassFoldersOptions& options) {
+  data::require_folder(root);
+  classes_ = data::folders_in(root);
+  if (classes_.empty()) {
+    throw DataError(fmt::format("{} holds no folder", root.string()), "every class is a folder of pictures in it");
+  }
+  std::vector<std::string> empty;
+  for (std::size_t label = 0; label < classes_.size(); ++label) {
+    const std::vector<fs::path> files = data::files_below(root / classes_[label], options.extensions);
+    if (files.empty()) empty.push_back(classes_[label]);
+    files_.insert(files_.end(), files.begin(), files.end());
+    labels_.insert(labels_.end(), files.size(), static_cast<std::int64_t>(label));
+  }
+  if (files_.empty() || (!empty.empty() && !options.allow_empty)) {
+    throw DataError(
+        fmt::format("no {} file in {} of the {} class folders of {}: {}", text::join(options.extensions, " or "),
+                    empty.size(), classes_.size(), root.string(), text::join(empty)),
+        "remove these folders, or set allow_empty");
+  }
+}
+
+AnnotatedImage ClassFolders::get(std::int64_t index) const {
+  const auto at = static_cast<std::size_t>(index);
+  AnnotatedImage picture = data::picture_of(files_[at], index);
+  picture.label = labels_[at];
+  return picture;
+}
+
+}  // namespace lockstep

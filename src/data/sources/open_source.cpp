@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which source a path is, and how it is opened.
+#include "lockstep/data/sources/open_source.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <fstream>
+#include <utility>
+
+#include "data/sources/files.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/sources/image_files.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::pair<SourceKind, std::string_view>, 10> kNames = {{{SourceKind::kAuto, "auto"},
+                                                                             {SourceKind::kFolder, "folder"},
+                                                                             {SourceKind::kClasses, "classes"},
+                                                                             {SourceKind::kList, "list"},
+                                                                             {SourceKind::kCoco, "coco"},
+                                                                             {SourceKind::kVoc, "voc"},
+                                                                             {SourceKind::kMasks, "masks"},
+                                                                             {SourceKind::kTar, "tar"},
+                                                                             {SourceKind::kPacked, "packed"},
+                                                                             {SourceKind::kIdx, "idx"}}};
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const auto& [kind, name] : kNames) all.emplace_back(name);
+  return all;
+}
+
+bool holds_pictures(const fs::path& folder) {
+  std::error_code fault;
+  for (fs::directory_iterator entry(folder, fault), end; !fault && entry != end; entry.increment(fault)) {
+    if (data::has_extension(entry->path(), {".png", ".jpg", ".jpeg"})) return true;
+  }
+  return false;
+}
+
+SourceKind kind_of_folder(const fs::path& folder) {
+  if (fs::is_directory(folder / "JPEGImages")) {
+    return fs::is_directory(folder / "Annotations") ? SourceKind::kVoc : SourceKind::kMasks;
+  }
+  if (fs::is_directory(folder / "images") && fs::is_directory(folder / "instances")) return SourceKind::kMasks;
+  if (holds_pictures(folder)) return SourceKind::kFolder;
+  for (const std::string& name : data::folders_in(folder)) {
+    if (!data::files_below(folder / name, {".png", ".jpg", ".jpeg"}).empty()) return SourceKind::kClasses;
+  }
+  throw DataError(
+      fmt::format("{} is no source that is known: neither pictures nor folders of them are in it", folder.string()),
+      "name the layout with --type");
+}
+
+SourceKind kind_of_file(const fs::path& path) {
+  const std::string extension = data::lower_case(path.extension().string());
+  if (extension == ".csv" || extension == ".jsonl" || extension == ".ndjson") return SourceKind::kList;
+  std::ifstream file(path, std::ios::binary);
+  std::string start(64, '\0');
+  file.read(start.data(), std::ssize(start));
+  start.resize(static_cast<std::size_t>(file.gcount()));
+  if (extension == ".json") {
+    const std::size_t first = start.find_first_not_of(" \t\r\n");
+    return first != std::string::npos && start[first] == '[' ? SourceKind::kList : SourceKind::kCoco;
+  }
+  throw DataError(fmt::format("{} is no source that is known", path.string()), "name the layout with --type");
+}
+
+}  // namespace
+
+std::string_view source_kind_name(SourceKind kind) noexcept { return kNames[static_cast<std::size_t>(kind)].second; }
+
+SourceKind parse_source_kind(std::string_view name) {
+  for (const auto& [kind, known] : kNames) {
+    if (name == known) return kind;
+  }
+  throw UsageError(fmt::format("there is no source type '{}'{}", name, text::did_you_mean(name, names())),
+                   fmt::format("the types are {}", text::join(names())));
+}
+
+SourceKind detect_source(const std::string& path) {
+  std::error_code fault;
+  const fs::file_status status = fs::status(path, fault);
+  if (!fs::exists(status)) throw DataError(fmt::format("{} does not exist", path));
+  return fs::is_directory(status) ? kind_of_folder(path) : kind_of_file(path);
+}
+
+std::shared_ptr<ImageSource> open_source(const SourceOptions& options) {
+  const SourceKind kind = options.kind == SourceKind::kAuto ? detect_source(options.path) : options.kind;
+  switch (kind) {
+    case SourceKind::kFolder:
+      return std::make_shared<ImageFiles>(options.path, ImageFilesOptions{.recursive = options.recursive});
+    case SourceKind::kClasses:
+      return std::make_shared<ClassFolders>(options.path);
+    case SourceKind::kList:
+      return std::make_shared<ImageList>(options.path, options.images);
+    default:
+      break;
+  }
+  throw UsageError(fmt::format("{} cannot be opened as {}", options.path, source_kind_name(kind)));
+}
+
+}  // namespace lockstep

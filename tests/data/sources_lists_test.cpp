@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures that are files: which ones, in which order, with which labels; and lists with every way to be wrong.
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "data/sources/list_parse.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/sources/image_files.h"
+#include "lockstep/data/sources/open_source.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+namespace fs = std::filesystem;
+
+const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
+
+template <class Fault, class F>
+std::string fault_of(F&& call) {
+  try {
+    call();
+  } catch (const Fault& fault) {
+    return fault.what();
+  }
+  return "not thrown";
+}
+
+void put(const fs::path& file, const std::string& text = "") {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+std::vector<std::string> names_of(const ImageSource& source, const fs::path& root) {
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < source.size(); ++i) {
+    names.push_back(fs::path(source.get(i).name).lexically_relative(root).string());
+  }
+  return names;
+}
+
+TEST(ImageFiles, AreSortedByFolderAndNameAndReadTheFoldersBelowOnRequest) {
+  const test::TempDir root;
+  for (const char* name : {"b.png", "a/d/z.JPG", "a-b/y.jpeg", "a/x.txt", "c.png"}) put(root / name);
+  EXPECT_THAT(names_of(ImageFiles(root.path()), root.path()), ElementsAre("b.png", "c.png"));
+  EXPECT_THAT(names_of(ImageFiles(root.path(), {.recursive = true}), root.path()),
+              ElementsAre("b.png", "c.png", "a-b/y.jpeg", "a/d/z.JPG"));
+}
+
+TEST(ImageFiles, GiveTheFileStillEncodedWithItsIndexAsId) {
+  const ImageFiles files(std::vector<fs::path>{kGolden / "gray.png", kGolden / "rgb.png"});
+  AnnotatedImage picture = files.get(1);
+  EXPECT_EQ(picture.id, 1);
+  EXPECT_TRUE(picture.pixels.encoded());
+  EXPECT_EQ(picture.pixels.size(), (ImageSize{23, 17}));
+  EXPECT_FALSE(picture.label.has_value());
+}
+
+TEST(ClassFolders, LabelBySortedFolderNameAsTorchvision) {
+  const test::TempDir root;
+  for (const char* name : {"dog/2.png", "cat/9.jpg", "cat/deep/0.png", "Zebra/1.png", "dog/10.png", "stray.png"}) {
+    put(root / name);
+  }
+  const ClassFolders classes(root.path());
+  EXPECT_THAT(classes.class_names(), ElementsAre("Zebra", "cat", "dog"));
+  EXPECT_THAT(names_of(classes, root.path()),
+              ElementsAre("Zebra/1.png", "cat/9.jpg", "cat/deep/0.png", "dog/10.png", "dog/2.png"));
+  EXPECT_EQ(classes.get(0).label, 0);
+  EXPECT_EQ(classes.get(2).label, 1);
+  EXPECT_EQ(classes.get(4).label, 2);
+}
+
+TEST(ClassFolders, NameAnEmptyClassUnlessItIsAllowed) {
+  const test::TempDir root;
+  put(root / "full/1.png");
+  fs::create_directory(root / "void");
+  EXPECT_THAT(fault_of<DataError>([&] { ClassFolders{root.path()}; }),
+              AllOf(HasSubstr("void"), HasSubstr("1 of the 2")));
+  EXPECT_EQ(ClassFolders(root.path(), {.allow_empty = true}).size(), 1);
+  const test::TempDir none;
+  EXPECT_THAT(fault_of<DataError>([&] { ClassFolders{none.path()}; }), HasSubstr("holds no folder"));
+}
+
+TEST(Csv, ReadsQuotesLineEndsAndCommasAsRfc4180) {
+  const auto rows = data::parse_csv(
+      "\xEF\xBB\xBF"
+      "a,b\r\n\"x,\"\"y\"\"\nz\",\"\"\r\n\n1,");
+  ASSERT_TRUE(rows.ok()) << rows.error();
+  ASSERT_EQ(rows->size(), 3U);
+  EXPECT_THAT((*rows)[1].fields, ElementsAre("x,\"y\"\nz", ""));
+  EXPECT_THAT((*rows)[2].fields, ElementsAre("1", ""));
+  EXPECT_EQ((*rows)[2].line, 5);
+}
+
+TEST(Csv, NamesTheLineOfABadQuote) {
+  EXPECT_EQ(data::parse_csv("a\n\"b\nc").error(), "line 2: a quote is never closed");
+  EXPECT_EQ(data::parse_csv("a\n\"b\"c").error(), "line 2: text after a closing quote");
+}
+
+TEST(CsvList, TakesNumbersAsValuesTextsAsCaptionsAndNamesAsLabels) {
+  const auto list = data::parse_csv_list("path,age,label,words\na.png,1.5,dog,\"old, tired\"\nb.png,2,cat,7\n");
+  ASSERT_TRUE(list.ok()) << list.error();
+  EXPECT_THAT(list->classes, ElementsAre("cat", "dog"));
+  EXPECT_THAT(list->value_names, ElementsAre("age"));
+  EXPECT_EQ(list->entries[0].label, 1);
+  EXPECT_THAT(list->entries[0].values, ElementsAre(1.5F));
+  EXPECT_THAT(list->entries[1].captions, ElementsAre("7"));
+  const auto numbers = data::parse_csv_list("label,path\n7,a.png\n0,b.png\n");
+  EXPECT_THAT(numbers->classes, IsEmpty());
+  EXPECT_EQ(numbers->entries[0].label, 7);
+}
+
+TEST(CsvList, NamesTheLineOfWhatDoesNotFit) {
+  EXPECT_THAT(data::parse_csv_list("").error(), HasSubstr("no header row"));
+  EXPECT_THAT(data::parse_csv_list("file,label\na,1\n").error(), HasSubstr("line 1"));
+  EXPECT_THAT(data::parse_csv_list("path,label\na,1\nb\n").error(), HasSubstr("line 3: 1 fields"));
+  EXPECT_THAT(data::parse_csv_list("path,label\n,1\n").error(), HasSubstr("line 2: the path is empty"));
+}
+
+TEST(JsonList, ReadsAnArrayAndLinesAlike) {
+  const std::string a = R"({"path": "a.png", "label": 3, "caption": "one"})";
+  const std::string b = R"({"path": "b.png", "captions": ["x", "y"], "values": [0.5, 2]})";
+  for (const std::string& text : {"[" + a + ",\n" + b + "]", a + "\n\n" + b}) {
+    const auto list = data::parse_json_list(text);
+    ASSERT_TRUE(list.ok()) << list.error();
+    ASSERT_EQ(list->entries.size(), 2U);
+    EXPECT_EQ(list->entries[0].label, 3);
+    EXPECT_THAT(list->entries[1].captions, ElementsAre("x", "y"));
+    EXPECT_THAT(list->entries[1].values, ElementsAre(0.5F, 2.0F));
+  }
+}
+
+TEST(JsonList, GivesBoxesTheirLabels) {
+  const auto list =
+      data::parse_json_list(R"([{"path": "a", "boxes": [[1, 2, 3, 5], [0, 0, 1, 1]], "labels": ["x", "b"]}])");
+  ASSERT_TRUE(list.ok()) << list.error();
+  const auto& objects = list->entries[0].objects;
+  EXPECT_EQ(objects[0].box, (Box{1, 2, 3, 5}));
+  EXPECT_EQ(objects[0].area, 6.0F);
+  EXPECT_EQ(objects[0].label, 1);
+  EXPECT_EQ(objects[1].label, 0);
+}
+
+TEST(JsonList, SaysWhichEntryIsWrongAndWhy) {
+  const auto error = [](const std::string& text) { return data::parse_json_list(text).error(); };
+  EXPECT_EQ(error("[{\"path\": \"a\"},\n {\"path\": }]"), "line 2: no JSON (byte 27)");
+  EXPECT_EQ(error("{\"path\": \"a\"}\n{"), "line 2: no JSON object");
+  EXPECT_EQ(error(R"([{"path": "a"}, {"label": 1}])"), "entry 1: an entry needs a text \"path\"");
+  EXPECT_EQ(error(R"([{"path": "a", "boxes": [[1, 2, 0, 5]]}])"), "entry 0: box [1,2,0,5] ends before it begins");
+  EXPECT_EQ(error(R"([{"path": "a", "boxes": [[1, 2, 3, 5]], "labels": [1, 2]}])"), "entry 0: 2 labels for 1 boxes");
+  EXPECT_EQ(error(R"([{"path": "a", "label": 1}, {"path": "b", "label": "x"}])"),
+            "some labels are numbers and others names");
+  EXPECT_THAT(error(R"([{"path": "a", "labels": [1048576]}])"), HasSubstr("at most 1048575"));
+}
+
+TEST(ImageList, ReadsFilesBesideItAndWritesSeveralLabelsAsZeroAndOne) {
+  const test::TempDir root;
+  fs::copy_file(kGolden / "gray.png", root / "a.png");
+  put(root / "list.json", R"([{"path": "a.png", "labels": [0, 2]}])");
+  const ImageList list(root / "list.json");
+  AnnotatedImage picture = list.get(0);
+  EXPECT_THAT(picture.values, ElementsAre(1.0F, 0.0F, 1.0F));
+  EXPECT_EQ(picture.pixels.decoded(ColorMode::kGray).channels, 1);
+}
+
+TEST(ImageList, NamesAMissingFileWhenItIsRead) {
+  const test::TempDir root;
+  put(root / "list.csv", "path\nnone.png\n");
+  const ImageList list(root / "list.csv");
+  EXPECT_THAT(fault_of<DataError>([&] { (void)list.get(0); }), HasSubstr((root / "none.png").string()));
+}
+
+TEST(OpenSource, TellsFoldersClassesAndListsApart) {
+  const test::TempDir root;
+  put(root / "plain/a.png");
+  put(root / "classes/x/a.png");
+  put(root / "list.csv", "path\na.png\n");
+  fs::create_directory(root / "empty");
+  EXPECT_EQ(detect_source((root / "plain").string()), SourceKind::kFolder);
+  EXPECT_EQ(detect_source((root / "classes").string()), SourceKind::kClasses);
+  EXPECT_EQ(detect_source((root / "list.csv").string()), SourceKind::kList);
+  EXPECT_EQ(open_source({.path = (root / "classes").string()})->get(0).label, 0);
+  EXPECT_THAT(fault_of<DataError>([&] { (void)detect_source((root / "empty").string()); }), HasSubstr("--type"));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)detect_source((root / "none").string()); }), HasSubstr("does not exist"));
+  EXPECT_THAT(fault_of<UsageError>([&] { (void)parse_source_kind("clases"); }), HasSubstr("did you mean 'classes'"));
+}
+
+}  // namespace
+}  // namespace lockstep
