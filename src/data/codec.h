@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "lockstep/data/decode.h"
+#include "lockstep/data/picture.h"
 
 namespace lockstep::data {
 
@@ -22,6 +22,17 @@ inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 
 [[nodiscard]] Result<Image> decode_png(std::string_view bytes, ColorMode mode);
 [[nodiscard]] Result<Image> decode_jpeg(std::string_view bytes, ColorMode mode);
+
+/// Pixels of a file, and where the region that was asked for lies in them: they may reach over it by less than one.
+struct ImagePart {
+  Image image;
+  Box where;
+};
+
+/// Only `region`, which lies inside, shrunk by the largest power of two (to 8) that leaves at least `wanted` pixels
+/// each way. Without shrinking the same bits as in the whole picture. Faults below the region are not seen.
+[[nodiscard]] Result<ImagePart> decode_jpeg_region(std::string_view bytes, ColorMode mode, const Region& region,
+                                                   ImageSize wanted);
 
 /// RGB rows to luma rows, as Pillow rounds it.
 /// Source: ITU-R BT.601 in 16-bit fixed point

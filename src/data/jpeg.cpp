@@ -1,40 +1,217 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG through libjpeg-turbo. Gray goes by way of RGB, as Pillow's does: the file's own luma differs by a step here and
-// there.
+// JPEG through libjpeg-turbo's own interface, which can leave out what lies outside a region. Gray goes by way of RGB,
+// as Pillow's does: the file's own luma differs by a step here and there.
+//
+// libjpeg reports faults by a jump out of its functions. So whatever calls it stands in a `step`, a function without
+// an object that would have to be destroyed.
 #include <fmt/format.h>
-#include <turbojpeg.h>
 
-#include <memory>
-#include <type_traits>
+#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+// jpeglib.h needs stdio.h before it.
+#include <jerror.h>
+#include <jpeglib.h>
 
 #include "data/codec.h"
 
 namespace lockstep::data {
 namespace {
 
-struct Destroy {
-  void operator()(void* handle) const noexcept { tjDestroy(handle); }
-};
-using Handle = std::unique_ptr<std::remove_pointer_t<tjhandle>, Destroy>;
+// A progressive file may repeat scans for ever; real ones have about ten.
+constexpr int kMaxScans = 500;
 
-Failure failure(tjhandle handle) {
-  const std::string_view words = tjGetErrorStr2(handle);
-  if (words.find("remature end") != std::string_view::npos) return {"truncated JPEG"};
-  return {fmt::format("damaged JPEG ({})", words)};
+// Chroma is upsampled from its neighbours. So many columns and rows around a region are decoded with it, and the
+// region's own come out as in the whole picture.
+constexpr std::int64_t kMargin = 2;
+
+struct Faults {
+  jpeg_error_mgr base;
+  std::jmp_buf jump;
+  std::array<char, JMSG_LENGTH_MAX> words;
+  bool truncated;
+};
+
+Faults& faults_of(j_common_ptr info) { return *reinterpret_cast<Faults*>(info->err); }
+
+[[noreturn]] void jump_out(j_common_ptr info) {
+  Faults& faults = faults_of(info);
+  faults.truncated = faults.base.msg_code == JWRN_JPEG_EOF || faults.base.msg_code == JERR_INPUT_EOF;
+  (*faults.base.format_message)(info, faults.words.data());
+  std::longjmp(faults.jump, 1);
 }
 
-struct Header {
-  int width = 0;
-  int height = 0;
-  int subsampling = 0;
-  int colors = 0;
+// Warnings, too: a JPEG cut short is one, with the rest gray.
+void on_message(j_common_ptr info, int level) {
+  if (level < 0) jump_out(info);
+}
+
+void on_progress(j_common_ptr info) {
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number > kMaxScans) ERREXIT(info, JERR_BAD_PROGRESSION);
+}
+
+/// What one thread decodes with, file after file.
+struct Decoder {
+  jpeg_decompress_struct info{};
+  Faults faults{};
+  jpeg_progress_mgr progress{};
+  std::vector<std::uint8_t> rows;  ///< the memory of one call of jpeg_read_scanlines
+
+  Decoder() {
+    info.err = jpeg_std_error(&faults.base);
+    faults.base.error_exit = jump_out;
+    faults.base.emit_message = on_message;
+    if (setjmp(faults.jump) == 0) jpeg_create_decompress(&info);
+    progress.progress_monitor = on_progress;
+    info.progress = &progress;
+  }
+  ~Decoder() { jpeg_destroy_decompress(&info); }
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+
+  [[nodiscard]] Failure failure() const {
+    if (faults.truncated) return {"truncated JPEG"};
+    return {fmt::format("damaged JPEG ({})", faults.words.data())};
+  }
 };
 
-const unsigned char* data_of(std::string_view bytes) { return reinterpret_cast<const unsigned char*>(bytes.data()); }
+Decoder& decoder() {
+  static thread_local Decoder made;
+  return made;
+}
 
-bool read_header(tjhandle handle, std::string_view bytes, Header& header) {
-  return tjDecompressHeader3(handle, data_of(bytes), bytes.size(), &header.width, &header.height, &header.subsampling,
-                             &header.colors) == 0;
+/// What of the file is read, in pixels of the shrunk picture.
+struct Plan {
+  std::string_view bytes;
+  Region region;  ///< wanted
+  std::int64_t shrink = 1;
+  int channels = 3;      ///< that libjpeg gives
+  JDIMENSION first = 0;  ///< column at which its rows begin
+  JDIMENSION width = 0;  ///< of its rows
+  std::uint8_t* out = nullptr;
+  int out_channels = 3;
+};
+
+void read_header(Decoder& decoder, Plan& plan) {
+  jpeg_mem_src(&decoder.info, reinterpret_cast<const unsigned char*>(plan.bytes.data()), plan.bytes.size());
+  jpeg_read_header(&decoder.info, TRUE);
+}
+
+// From here on libjpeg knows which columns to compute.
+void start(Decoder& decoder, Plan& plan) {
+  jpeg_decompress_struct& info = decoder.info;
+  info.out_color_space = plan.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  info.scale_num = 1;
+  info.scale_denom = static_cast<unsigned>(plan.shrink);
+  jpeg_start_decompress(&info);
+  const std::int64_t all = info.output_width;
+  const std::int64_t left = std::max<std::int64_t>(plan.region.left - kMargin, 0);
+  const std::int64_t right = std::min(plan.region.left + plan.region.size.width + kMargin, all);
+  plan.first = static_cast<JDIMENSION>(left);
+  plan.width = static_cast<JDIMENSION>(right - left);
+  if (plan.width < info.output_width) jpeg_crop_scanline(&info, &plan.first, &plan.width);
+}
+
+void put_row(const Plan& plan, const std::uint8_t* row, std::int64_t y) {
+  const std::int64_t width = plan.region.size.width;
+  const std::uint8_t* from = row + (plan.region.left - plan.first) * plan.channels;
+  std::uint8_t* to = plan.out + (y - plan.region.top) * width * plan.out_channels;
+  if (plan.channels == plan.out_channels) {
+    std::memcpy(to, from, static_cast<std::size_t>(width * plan.out_channels));
+  } else {
+    rgb_to_gray(from, static_cast<std::size_t>(width), to);
+  }
+}
+
+// `rows` has place for kRowsAtOnce rows.
+constexpr int kRowsAtOnce = 4;
+
+void read_rows(Decoder& decoder, Plan& plan) {
+  jpeg_decompress_struct& info = decoder.info;
+  std::array<JSAMPROW, kRowsAtOnce> rows;
+  for (int i = 0; i < kRowsAtOnce; ++i) rows[i] = decoder.rows.data() + i * info.output_width * plan.channels;
+  const std::int64_t above = std::max<std::int64_t>(plan.region.top - kMargin, 0);
+  if (above > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(above));
+  const std::int64_t end = plan.region.top + plan.region.size.height;
+  while (info.output_scanline < end) {
+    const std::int64_t first = info.output_scanline;
+    const std::int64_t count = jpeg_read_scanlines(&info, rows.data(), kRowsAtOnce);
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (first + i >= plan.region.top && first + i < end) put_row(plan, rows[i], first + i);
+    }
+  }
+  // The file's end is looked at where its last row was wanted.
+  if (info.output_scanline == info.output_height) jpeg_finish_decompress(&info);
+}
+
+using Step = void (*)(Decoder&, Plan&);
+
+bool run(Step step, Decoder& decoder, Plan& plan) {
+  if (setjmp(decoder.faults.jump) != 0) return false;
+  step(decoder, plan);
+  return true;
+}
+
+/// Leaves the decoder ready for the next file.
+struct Abort {
+  Decoder& decoder;
+  ~Abort() { jpeg_abort_decompress(&decoder.info); }
+};
+
+std::int64_t shrink_of(ImageSize size, ImageSize wanted) {
+  std::int64_t shrink = 1;
+  while (shrink < 8 && size.width >= 2 * shrink * wanted.width && size.height >= 2 * shrink * wanted.height) {
+    shrink *= 2;
+  }
+  return shrink;
+}
+
+/// The pixels of the shrunk picture that `region` touches.
+Region shrunk(const Region& region, std::int64_t by) {
+  const std::int64_t left = region.left / by;
+  const std::int64_t top = region.top / by;
+  const std::int64_t right = (region.left + region.size.width + by - 1) / by;
+  const std::int64_t bottom = (region.top + region.size.height + by - 1) / by;
+  return {left, top, {right - left, bottom - top}};
+}
+
+Box place_of(const Region& region, const Region& in, std::int64_t shrink) {
+  const auto by = static_cast<float>(shrink);
+  const float x = static_cast<float>(region.left) / by - static_cast<float>(in.left);
+  const float y = static_cast<float>(region.top) / by - static_cast<float>(in.top);
+  return {x, y, x + static_cast<float>(region.size.width) / by, y + static_cast<float>(region.size.height) / by};
+}
+
+Result<ImageSize> read_size(Decoder& decoder, Plan& plan) {
+  if (!run(read_header, decoder, plan)) return decoder.failure();
+  return checked_size(decoder.info.image_width, decoder.info.image_height);
+}
+
+Result<ImagePart> decode(std::string_view bytes, ColorMode mode, const Region* region, ImageSize wanted) {
+  Decoder& decoder = data::decoder();
+  const Abort at_end{decoder};
+  Plan plan{.bytes = bytes};
+  const Result<ImageSize> size = read_size(decoder, plan);
+  if (!size) return Failure{size.error()};
+  const J_COLOR_SPACE colors = decoder.info.jpeg_color_space;
+  if (colors == JCS_CMYK || colors == JCS_YCCK) return Failure{"a CMYK JPEG; only gray and RGB ones are read"};
+  const Region whole{0, 0, size.value()};
+  const Region& asked = region == nullptr ? whole : *region;
+  plan.shrink = region == nullptr ? 1 : shrink_of(asked.size, wanted);
+  plan.region = shrunk(asked, plan.shrink);
+  plan.out_channels = mode == ColorMode::kGray ? 1 : 3;
+  plan.channels = plan.out_channels == 1 && colors == JCS_GRAYSCALE ? 1 : 3;
+  ImagePart part{{plan.region.size, plan.out_channels, {}}, place_of(asked, plan.region, plan.shrink)};
+  part.image.pixels.resize(static_cast<std::size_t>(plan.region.size.width * plan.region.size.height) *
+                           static_cast<std::size_t>(plan.out_channels));
+  plan.out = part.image.pixels.data();
+  if (!run(start, decoder, plan)) return decoder.failure();
+  decoder.rows.resize(std::max(decoder.rows.size(), std::size_t{kRowsAtOnce} * decoder.info.output_width *
+                                                        static_cast<std::size_t>(plan.channels)));
+  if (!run(read_rows, decoder, plan)) return decoder.failure();
+  return part;
 }
 
 }  // namespace
@@ -42,38 +219,20 @@ bool read_header(tjhandle handle, std::string_view bytes, Header& header) {
 bool is_jpeg(std::string_view bytes) noexcept { return bytes.starts_with("\xff\xd8\xff"); }
 
 Result<ImageSize> jpeg_size(std::string_view bytes) {
-  const Handle handle(tjInitDecompress());
-  if (!handle) return Failure{"no memory to decode it"};
-  Header header;
-  if (!read_header(handle.get(), bytes, header)) return failure(handle.get());
-  return checked_size(header.width, header.height);
+  Decoder& decoder = data::decoder();
+  const Abort at_end{decoder};
+  Plan plan{.bytes = bytes};
+  return read_size(decoder, plan);
 }
 
 Result<Image> decode_jpeg(std::string_view bytes, ColorMode mode) {
-  const Handle handle(tjInitDecompress());
-  if (!handle) return Failure{"no memory to decode it"};
-  Header header;
-  if (!read_header(handle.get(), bytes, header)) return failure(handle.get());
-  const auto [width, height, subsampling, colors] = header;
-  if (const auto size = checked_size(width, height); !size) return Failure{size.error()};
-  if (colors == TJCS_CMYK || colors == TJCS_YCCK) return Failure{"a CMYK JPEG; only gray and RGB ones are read"};
-  const bool gray = mode == ColorMode::kGray;
-  const bool already_gray = colors == TJCS_GRAY;
-  Image image{{width, height}, gray ? 1 : 3, {}};
-  const auto pixels = static_cast<std::size_t>(width) * static_cast<std::size_t>(height);
-  const bool one_channel = gray && already_gray;
-  std::vector<std::uint8_t> decoded(pixels * (one_channel ? 1 : 3));
-  if (tjDecompress2(handle.get(), data_of(bytes), bytes.size(), decoded.data(), width, 0, height,
-                    one_channel ? TJPF_GRAY : TJPF_RGB, 0) != 0) {
-    return failure(handle.get());  // warnings too: a JPEG cut short is one, with the rest gray
-  }
-  if (!gray || one_channel) {
-    image.pixels = std::move(decoded);
-  } else {
-    image.pixels.resize(pixels);
-    rgb_to_gray(decoded.data(), pixels, image.pixels.data());
-  }
-  return image;
+  Result<ImagePart> whole = decode(bytes, mode, nullptr, {});
+  if (!whole) return Failure{whole.error()};
+  return std::move(std::move(whole).value().image);
+}
+
+Result<ImagePart> decode_jpeg_region(std::string_view bytes, ColorMode mode, const Region& region, ImageSize wanted) {
+  return decode(bytes, mode, &region, wanted);
 }
 
 }  // namespace lockstep::data

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "data/codec.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -69,13 +70,22 @@ PixelView Pixels::view(ColorMode mode) {
   return view_of(decoded(mode));
 }
 
-void Pixels::crop(const Region& region, ImageSize /*wanted*/, ColorMode mode) {
+Box Pixels::crop(const Region& region, ImageSize wanted, ColorMode mode) {
   check_inside(region, size());
+  const auto* encoded = std::get_if<EncodedImage>(&state_);
+  if (encoded != nullptr && data::is_jpeg(encoded->bytes)) {
+    Result<data::ImagePart> part = data::decode_jpeg_region(encoded->bytes, mode, region, wanted);
+    if (!part) throw unreadable(*encoded, part.error());
+    const Box where = part->where;
+    state_ = std::move(std::move(part).value().image);
+    return where;
+  }
   if (const auto* view = std::get_if<PixelView>(&state_)) {
     state_ = part_of(*view, region);
-  } else {
-    state_ = copied(part_of(view_of(decoded(mode)), region));
+  } else if (Image& image = decoded(mode); region.size != image.size) {
+    image = copied(part_of(view_of(image), region));
   }
+  return {0.0F, 0.0F, static_cast<float>(region.size.width), static_cast<float>(region.size.height)};
 }
 
 }  // namespace lockstep

@@ -114,8 +114,10 @@ class Pixels {
 
   /// Keeps only `region`, of which at least `wanted` pixels are needed each way: a JPEG may come out smaller by a power
   /// of two, and what lies outside may never be decoded, so that damage there is not seen. A view only becomes smaller.
+  /// Returns where the region lies in the pixels that are left: it is all of them, but those of a JPEG that came out
+  /// smaller may reach over it by less than one on each side.
   /// Throws: as decoded(); UsageError where the region is empty or reaches outside.
-  void crop(const Region& region, ImageSize wanted, ColorMode mode = ColorMode::kRgb);
+  Box crop(const Region& region, ImageSize wanted, ColorMode mode = ColorMode::kRgb);
 
  private:
   std::variant<Image, EncodedImage, PixelView> state_;
