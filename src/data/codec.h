@@ -34,8 +34,4 @@ struct ImagePart {
 [[nodiscard]] Result<ImagePart> decode_jpeg_region(std::string_view bytes, ColorMode mode, const Region& region,
                                                    ImageSize wanted);
 
-/// RGB rows to luma rows, as Pillow rounds it.
-/// Source: ITU-R BT.601 in 16-bit fixed point
-void rgb_to_gray(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* gray) noexcept;
-
 }  // namespace lockstep::data

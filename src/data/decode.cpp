@@ -4,23 +4,16 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
 
 #include "data/codec.h"
+#include "data/pixel_kernel.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 
 namespace lockstep {
 namespace data {
-
-void rgb_to_gray(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* gray) noexcept {
-  for (std::size_t i = 0; i < pixels; ++i) {
-    const std::uint32_t sum = rgb[3 * i] * 19595U + rgb[3 * i + 1] * 38470U + rgb[3 * i + 2] * 7471U + 0x8000U;
-    gray[i] = static_cast<std::uint8_t>(sum >> 16);
-  }
-}
 
 Result<ImageSize> checked_size(std::int64_t width, std::int64_t height) {
   if (width > kMaxSide || height > kMaxSide) {
@@ -70,20 +63,6 @@ Image resize_image(const Image& image, ImageSize size) {
   return result;
 }
 
-void to_float_chw(const Image& image, float* out) noexcept {
-  // A table rather than a multiplication by 1/255: the quotient's exact rounding, as torch's div(255) gives it.
-  static const std::array<float, 256> kShades = [] {
-    std::array<float, 256> shades{};
-    for (std::size_t i = 0; i < shades.size(); ++i) shades[i] = static_cast<float>(i) / 255.0F;
-    return shades;
-  }();
-  const auto channels = static_cast<std::size_t>(image.channels);
-  const std::size_t pixels = image.pixels.size() / channels;
-  for (std::size_t channel = 0; channel < channels; ++channel) {
-    const std::uint8_t* from = image.pixels.data() + channel;
-    float* to = out + channel * pixels;
-    for (std::size_t i = 0; i < pixels; ++i) to[i] = kShades[from[i * channels]];
-  }
-}
+void to_float_chw(const Image& image, float* out) noexcept { data::to_float_planes(view_of(image), {}, out); }
 
 }  // namespace lockstep

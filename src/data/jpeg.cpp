@@ -16,6 +16,7 @@
 #include <jpeglib.h>
 
 #include "data/codec.h"
+#include "data/pixel_kernel.h"
 
 namespace lockstep::data {
 namespace {

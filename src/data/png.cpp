@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "data/codec.h"
+#include "data/pixel_kernel.h"
 
 namespace lockstep::data {
 namespace {
