@@ -34,11 +34,11 @@ Image noise(ImageSize size, std::int64_t channels) {
 template <class Check>
 void on_every_instruction_set(const Check& check) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(target);
     SCOPED_TRACE(hwy::TargetName(target));
     check();
   }
-  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().DeInit();
 }
 
 Interpolation way_of(const std::string& name) {

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures in a wanted size, whole. Boxes, points, masks and maps come along; masks and maps are resampled without
+// mixing values.
+#pragma once
+
+#include "lockstep/data/resample.h"
+
+namespace lockstep {
+
+/// To `size`, whatever shape the picture had.
+/// Source: torchvision's Resize with two numbers.
+struct Resize {
+  ImageSize size{224, 224};
+  Interpolation interpolation = Interpolation::kBilinear;
+  /// A JPEG of at least twice the size is decoded at a half, quarter or eighth: faster, other bits than Pillow's.
+  bool shrink_while_decoding = false;
+
+  /// Throws: DataError naming the file that cannot be decoded.
+  void operator()(AnnotatedImage& image) const;
+};
+
+/// Keeps the shape: the shorter side becomes `shorter` pixels, or less where the longer would exceed `longest`.
+/// Source: torchvision's Resize with one number and max_size.
+struct ResizeShorter {
+  std::int64_t shorter = 256;
+  std::int64_t longest = 0;  ///< 0: no limit
+  Interpolation interpolation = Interpolation::kBilinear;
+  bool shrink_while_decoding = false;
+
+  [[nodiscard]] ImageSize size_of(ImageSize size) const;
+  void operator()(AnnotatedImage& image) const;
+};
+
+}  // namespace lockstep

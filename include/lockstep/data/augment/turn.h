@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flips, rotations and affine maps. A turned box becomes the upright one around its corners, clipped to the picture.
+#pragma once
+
+#include "lockstep/data/augment/crop.h"
+
+namespace lockstep {
+
+/// Left and right change places, with probability `p`.
+struct HorizontalFlip {
+  double p = 0.5;
+
+  static void apply(AnnotatedImage& image);
+  void operator()(AnnotatedImage& image, SampleRandom& random) const;
+};
+
+/// Top and bottom change places, with probability `p`.
+struct VerticalFlip {
+  double p = 0.5;
+
+  static void apply(AnnotatedImage& image);
+  void operator()(AnnotatedImage& image, SampleRandom& random) const;
+};
+
+/// How a picture is turned about its middle.
+struct AffineParameters {
+  double degrees = 0.0;      ///< clockwise
+  double translate_x = 0.0;  ///< pixels
+  double translate_y = 0.0;
+  double scale = 1.0;
+  double shear_x = 0.0;  ///< degrees
+  double shear_y = 0.0;
+};
+
+/// Rotation, shear, scale and shift at once; the picture keeps its size.
+/// Source: torchvision's RandomAffine.
+struct Affine {
+  double degrees = 0.0;      ///< the angle is drawn from -degrees .. degrees
+  double translate_x = 0.0;  ///< of the width, each way; whole pixels are drawn
+  double translate_y = 0.0;
+  double min_scale = 1.0;
+  double max_scale = 1.0;
+  double shear_x = 0.0;  ///< degrees, each way
+  double shear_y = 0.0;
+  Interpolation interpolation = Interpolation::kBilinear;
+  Color fill{};
+  double p = 1.0;
+
+  [[nodiscard]] AffineParameters parameters(ImageSize of, SampleRandom& random) const;
+  void apply(AnnotatedImage& image, const AffineParameters& parameters) const;
+  void operator()(AnnotatedImage& image, SampleRandom& random) const;
+};
+
+/// Rotation about the middle by -degrees .. degrees, with probability `p`; the picture keeps its size.
+struct Rotation {
+  double degrees = 10.0;
+  Interpolation interpolation = Interpolation::kBilinear;
+  Color fill{};
+  double p = 1.0;
+
+  /// `degrees` counter-clockwise, as torchvision's rotate().
+  void apply(AnnotatedImage& image, double degrees_left) const;
+  void operator()(AnnotatedImage& image, SampleRandom& random) const;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compose: a chain of steps from a picture to a sample, checked while compiling. Built-in augmentations, classes of the
+// user and lambdas chain alike.
+#pragma once
+
+#include <concepts>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/picture.h"
+
+namespace lockstep {
+namespace detail {
+
+/// How a step takes what it needs besides the value.
+enum class StepNeeds { kContext, kRandom, kNothing, kUnknown };
+
+template <class Step, class Value>
+constexpr StepNeeds step_needs() {
+  if constexpr (std::invocable<const Step&, Value, SampleContext&>) return StepNeeds::kContext;
+  if constexpr (std::invocable<const Step&, Value, SampleRandom&>) return StepNeeds::kRandom;
+  return std::invocable<const Step&, Value> ? StepNeeds::kNothing : StepNeeds::kUnknown;
+}
+
+/// `Value` is an lvalue or rvalue reference: how the step wants it.
+template <class Value, class Step>
+decltype(auto) call_step(const Step& step, Value value, SampleContext& context) {
+  constexpr StepNeeds kNeeds = step_needs<Step, Value>();
+  if constexpr (kNeeds == StepNeeds::kContext) {
+    return step(static_cast<Value>(value), context);
+  } else if constexpr (kNeeds == StepNeeds::kRandom) {
+    return step(static_cast<Value>(value), context.random);
+  } else {
+    return step(static_cast<Value>(value));
+  }
+}
+
+/// A step that takes a non-const reference gets one; the others get the value itself, to keep.
+template <class Step, class T>
+using StepValue = std::conditional_t<step_needs<Step, T&&>() == StepNeeds::kUnknown, T&, T&&>;
+
+/// What comes after `step`: its result, or what it was given where it returns nothing.
+template <class T, class Step>
+auto apply_step(const Step& step, T value, SampleContext& context) {
+  static_assert(
+      step_needs<Step, StepValue<Step, T>>() != StepNeeds::kUnknown,
+      "a step of Compose cannot take what the step before it gives. It has to be callable, as const, with "
+      "AnnotatedImage (after ToTensor: Sample), by value or reference, and if it likes with SampleContext& or "
+      "SampleRandom& after it");
+  using Result = decltype(call_step<StepValue<Step, T>>(step, std::declval<StepValue<Step, T>>(), context));
+  if constexpr (std::is_void_v<Result>) {
+    call_step<StepValue<Step, T>>(step, static_cast<StepValue<Step, T>>(value), context);
+    return value;
+  } else {
+    std::remove_cvref_t<Result> result =
+        call_step<StepValue<Step, T>>(step, static_cast<StepValue<Step, T>>(value), context);
+    return result;
+  }
+}
+
+template <class T>
+T apply_steps(T value, SampleContext& /*context*/) {
+  return value;
+}
+
+template <class T, class Step, class... Rest>
+auto apply_steps(T value, SampleContext& context, const Step& step, const Rest&... rest) {
+  return apply_steps(apply_step<T>(step, std::move(value), context), context, rest...);
+}
+
+}  // namespace detail
+
+/// Steps in the order in which they are applied. A step takes what the former gives, an AnnotatedImage or a Sample, by
+/// value or by reference, and if it likes a SampleContext& or SampleRandom& after it; it returns what the next one
+/// takes, or nothing where it changed what it got. Itself a step. Thread-safe: as the steps, which are called as const
+/// by several loader workers at once. Example: Compose{RandomResizedCrop{}, HorizontalFlip{}, ToTensor{.normalize =
+/// Normalize{}}, [](Sample s) { return s; }}
+template <class... Steps>
+class Compose {
+ public:
+  explicit Compose(Steps... steps) : steps_(std::move(steps)...) {}
+
+  template <class T>
+  requires std::same_as<T, AnnotatedImage> || std::same_as<T, Sample>
+  auto operator()(T value, SampleContext& context) const {
+    return std::apply([&](const Steps&... steps) { return detail::apply_steps(std::move(value), context, steps...); },
+                      steps_);
+  }
+
+ private:
+  std::tuple<Steps...> steps_;
+};
+
+}  // namespace lockstep
