@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "lockstep/data/picture.h"
+
+namespace lockstep::data {
+
+/// image * share + other * (1 - share), as Pillow's blend(). Both have one size and number of channels.
+void blend_images(Image& image, const Image& other, double share);
+
+}  // namespace lockstep::data
