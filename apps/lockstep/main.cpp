@@ -26,6 +26,7 @@ constexpr std::array kVerbs = {
     Verb{"checkpoint", "inspect, verify and compare checkpoints", cmd_worker},
     Verb{"inspect", "show what a rank reads, every setting, the machine, the GPUs", cmd_worker},
     Verb{"bench", "measure: all-reduce, a training step", cmd_worker},
+    Verb{"pack", "pack a data set into one file, or check one", cmd_worker},
     Verb{"tune", "find the fastest settings of a recipe on this machine", cmd_worker},
 };
 

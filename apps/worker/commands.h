@@ -17,6 +17,7 @@ int cmd_generate(const Arguments& arguments);
 int cmd_bench(const Arguments& arguments);
 int cmd_checkpoint(const Arguments& arguments);
 int cmd_inspect(const Arguments& arguments);
+int cmd_pack(const Arguments& arguments);
 int cmd_tune(const Arguments& arguments);
 
 }  // namespace lockstep::worker

@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
         {"bench", "measures", worker::cmd_bench},
         {"checkpoint", "inspects and verifies checkpoints", worker::cmd_checkpoint},
         {"inspect", "shows which samples a rank reads, and settings", worker::cmd_inspect},
+        {"pack", "packs a data set", worker::cmd_pack},
         {"tune", "finds the fastest settings of a recipe here", worker::cmd_tune},
     };
     return cli::dispatch("lockstep", verbs, {argv + 1, argv + argc});

@@ -56,7 +56,7 @@ TEST(ImageFiles, AreSortedByFolderAndNameAndReadTheFoldersBelowOnRequest) {
 }
 
 TEST(ImageFiles, GiveTheFileStillEncodedWithItsIndexAsId) {
-  const ImageFiles files(std::vector<fs::path>{kGolden / "gray.png", kGolden / "rgb.png"});
+  const ImageFiles files = ImageFiles::of({kGolden / "gray.png", kGolden / "rgb.png"});
   AnnotatedImage picture = files.get(1);
   EXPECT_EQ(picture.id, 1);
   EXPECT_TRUE(picture.pixels.encoded());

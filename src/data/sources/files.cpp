@@ -48,6 +48,18 @@ void require_folder(const fs::path& folder) {
   if (!fs::is_directory(status)) throw DataError(fmt::format("{} is no folder", folder.string()));
 }
 
+std::vector<fs::path> files_in(const fs::path& folder, const std::vector<std::string>& extensions) {
+  std::vector<fs::path> paths;
+  std::error_code fault;
+  for (fs::directory_iterator entry(folder, fault), end; !fault && entry != end; entry.increment(fault)) {
+    std::error_code broken_link;
+    if (has_extension(entry->path(), extensions) && entry->is_regular_file(broken_link)) paths.push_back(entry->path());
+  }
+  if (fault) throw IoError(fmt::format("cannot list folder {}: {}", folder.string(), fault.message()));
+  std::ranges::sort(paths);
+  return paths;
+}
+
 std::vector<fs::path> files_below(const fs::path& folder, const std::vector<std::string>& extensions) {
   std::vector<std::pair<std::string, std::string>> found;  // folder, name
   std::error_code fault;

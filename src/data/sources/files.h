@@ -26,6 +26,11 @@ namespace lockstep::data {
 /// Throws: DataError where `folder` is missing or is none.
 void require_folder(const std::filesystem::path& folder);
 
+/// Files in `folder` itself, sorted by name.
+/// Throws: IoError.
+[[nodiscard]] std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder,
+                                                          const std::vector<std::string>& extensions);
+
 /// Files below `folder`, at any depth, sorted by the text of their folder, then by name (as Python's sorted(os.walk)).
 /// Throws: IoError.
 [[nodiscard]] std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder,

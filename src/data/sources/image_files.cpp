@@ -25,6 +25,12 @@ ImageFiles::ImageFiles(const fs::path& folder, const ImageFilesOptions& options)
   }
 }
 
+ImageFiles ImageFiles::of(std::vector<fs::path> files) {
+  ImageFiles images;
+  images.files_ = std::move(files);
+  return images;
+}
+
 AnnotatedImage ImageFiles::get(std::int64_t index) const {
   return data::picture_of(files_[static_cast<std::size_t>(index)], index);
 }

@@ -9,9 +9,12 @@
 #include <utility>
 
 #include "data/sources/files.h"
+#include "data/sources/packed_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/sources/image_files.h"
+#include "lockstep/data/sources/packed.h"
+#include "lockstep/data/sources/tar_shards.h"
 
 namespace lockstep {
 namespace {
@@ -35,12 +38,10 @@ std::vector<std::string> names() {
   return all;
 }
 
-bool holds_pictures(const fs::path& folder) {
-  std::error_code fault;
-  for (fs::directory_iterator entry(folder, fault), end; !fault && entry != end; entry.increment(fault)) {
-    if (data::has_extension(entry->path(), {".png", ".jpg", ".jpeg"})) return true;
-  }
-  return false;
+const std::vector<std::string> kPictures = {".png", ".jpg", ".jpeg"};
+
+DataError unknown(const std::string& path) {
+  return DataError(fmt::format("{} is no data set of a known layout", path), "name the layout with --type");
 }
 
 SourceKind kind_of_folder(const fs::path& folder) {
@@ -48,27 +49,37 @@ SourceKind kind_of_folder(const fs::path& folder) {
     return fs::is_directory(folder / "Annotations") ? SourceKind::kVoc : SourceKind::kMasks;
   }
   if (fs::is_directory(folder / "images") && fs::is_directory(folder / "instances")) return SourceKind::kMasks;
-  if (holds_pictures(folder)) return SourceKind::kFolder;
+  if (!data::files_in(folder, kPictures).empty()) return SourceKind::kFolder;
+  if (!data::files_in(folder, {".tar"}).empty()) return SourceKind::kTar;
   for (const std::string& name : data::folders_in(folder)) {
-    if (!data::files_below(folder / name, {".png", ".jpg", ".jpeg"}).empty()) return SourceKind::kClasses;
+    if (!data::files_below(folder / name, kPictures).empty()) return SourceKind::kClasses;
   }
-  throw DataError(
-      fmt::format("{} is no source that is known: neither pictures nor folders of them are in it", folder.string()),
-      "name the layout with --type");
+  throw unknown(folder.string());
 }
 
 SourceKind kind_of_file(const fs::path& path) {
   const std::string extension = data::lower_case(path.extension().string());
   if (extension == ".csv" || extension == ".jsonl" || extension == ".ndjson") return SourceKind::kList;
+  if (extension == ".tar") return SourceKind::kTar;
   std::ifstream file(path, std::ios::binary);
   std::string start(64, '\0');
   file.read(start.data(), std::ssize(start));
   start.resize(static_cast<std::size_t>(file.gcount()));
+  if (start.starts_with(data::kPackedMagic)) return SourceKind::kPacked;
   if (extension == ".json") {
     const std::size_t first = start.find_first_not_of(" \t\r\n");
     return first != std::string::npos && start[first] == '[' ? SourceKind::kList : SourceKind::kCoco;
   }
-  throw DataError(fmt::format("{} is no source that is known", path.string()), "name the layout with --type");
+  throw unknown(path.string());
+}
+
+std::shared_ptr<ImageSource> open_shards(const SourceOptions& options) {
+  const TarOptions how{.strict = options.strict};
+  if (!fs::is_directory(options.path)) return std::make_shared<TarShards>(options.path, how);
+  std::vector<std::string> shards;
+  for (const fs::path& shard : data::files_in(options.path, {".tar"})) shards.push_back(shard.string());
+  if (shards.empty()) throw DataError(fmt::format("folder {} holds no tar file", options.path));
+  return std::make_shared<TarShards>(shards, how);
 }
 
 }  // namespace
@@ -84,6 +95,7 @@ SourceKind parse_source_kind(std::string_view name) {
 }
 
 SourceKind detect_source(const std::string& path) {
+  if (path.find('{') != std::string::npos || path.starts_with("pipe:")) return SourceKind::kTar;
   std::error_code fault;
   const fs::file_status status = fs::status(path, fault);
   if (!fs::exists(status)) throw DataError(fmt::format("{} does not exist", path));
@@ -99,6 +111,10 @@ std::shared_ptr<ImageSource> open_source(const SourceOptions& options) {
       return std::make_shared<ClassFolders>(options.path);
     case SourceKind::kList:
       return std::make_shared<ImageList>(options.path, options.images);
+    case SourceKind::kTar:
+      return open_shards(options);
+    case SourceKind::kPacked:
+      return std::make_shared<PackedImages>(options.path);
     default:
       break;
   }

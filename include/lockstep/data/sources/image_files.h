@@ -25,13 +25,15 @@ class ImageFiles final : public ImageSource {
   /// Throws: DataError where the folder is missing or holds no such file; IoError.
   explicit ImageFiles(const std::filesystem::path& folder, const ImageFilesOptions& options = {});
   /// These files, in this order.
-  explicit ImageFiles(std::vector<std::filesystem::path> files) : files_(std::move(files)) {}
+  [[nodiscard]] static ImageFiles of(std::vector<std::filesystem::path> files);
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
 
  private:
+  ImageFiles() = default;
+
   std::vector<std::filesystem::path> files_;
 };
 

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep pack`: a data set in any layout that open_source() knows becomes one packed file; --check proves one.
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "common/cli.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/sources/open_source.h"
+#include "lockstep/data/sources/pack.h"
+#include "lockstep/view/progress.h"
+#include "worker/commands.h"
+
+namespace lockstep::worker {
+namespace {
+
+struct Words {
+  std::string input;
+  std::string out;
+  std::string type = "auto";
+  std::string images;
+  std::string split;
+  std::string check;
+  std::string format = "packed";
+  std::string shard_size;
+  bool gray = false;
+  bool lenient = false;
+};
+
+view::ProgressBar& progress_bar() {
+  static view::ProgressBar bar(view::ProgressBar::for_stderr(), SystemClock::instance());
+  return bar;
+}
+
+double seconds_since(TimePoint begin) { return Seconds(SystemClock::instance().now() - begin).count(); }
+
+std::function<void(std::int64_t)> progress_of(const char* label, std::int64_t steps) {
+  return [=, meter = view::RateMeter(SystemClock::instance()), last = std::int64_t{0}](std::int64_t done) mutable {
+    meter.add(done - last);
+    last = done;
+    const auto rate = meter.rate();
+    progress_bar().update({.label = label, .step = done, .steps = steps, .rate = rate});
+  };
+}
+
+PackFormat parse_format(const std::string& name) {
+  if (name == "packed") return PackFormat::kPacked;
+  if (name == "tar") return PackFormat::kTar;
+  throw UsageError(fmt::format("there is no format '{}'{}", name, text::did_you_mean(name, {"packed", "tar"})),
+                   "--format packed or --format tar");
+}
+
+// "500M"; powers of 1000, as sizes are printed.
+std::uint64_t parse_bytes(const std::string& word) {
+  if (word.empty()) return 0;
+  std::uint64_t count = 0;
+  const auto read = std::from_chars(word.data(), word.data() + word.size(), count);
+  const std::string unit(read.ptr, word.data() + word.size());
+  constexpr std::string_view kUnits = "KMG";
+  const std::size_t place = unit.empty() ? 0 : kUnits.find(unit) + 1;
+  const bool good = read.ec == std::errc() && count > 0 && count < 1'000'000'000 && unit.size() <= 1 && place <= 3 &&
+                    (unit.empty() || place > 0);
+  if (!good) throw UsageError(fmt::format("--shard-size is '{}'; it is a size such as 500M", word));
+  for (std::size_t i = 0; i < place; ++i) count *= 1000;
+  return count;
+}
+
+int check_file(const std::string& path) {
+  const TimePoint begin = SystemClock::instance().now();
+  const PackedImages images(path);
+  images.check(progress_of("checking", images.size()));
+  progress_bar().clear();
+  fmt::print("{}: whole ({} samples, {})\n", path, text::thousands(images.size()),
+             text::duration(seconds_since(begin)));
+  return 0;
+}
+
+void print_report(const PackReport& report, const std::string& out, double seconds) {
+  fmt::print("{} samples in {} ({}, {})\n", text::thousands(report.samples), out, text::bytes(report.bytes),
+             text::duration(seconds));
+  if (report.bad.empty()) return;
+  fmt::print("{} left out:\n", report.bad.size());
+  for (const std::string& why : report.bad) fmt::print("  {}\n", why);
+}
+
+int pack(const Words& words, PackOptions options) {
+  if (words.input.empty() || words.out.empty()) {
+    throw UsageError("lockstep pack takes an input and --out", "lockstep pack data/train --out train.pack");
+  }
+  const TimePoint begin = SystemClock::instance().now();
+  const auto source = open_source({.path = words.input,
+                                   .kind = parse_source_kind(words.type),
+                                   .images = words.images,
+                                   .split = words.split,
+                                   .recursive = true,
+                                   .masks = true,
+                                   .strict = !words.lenient});
+  options.out = words.out;
+  options.format = parse_format(words.format);
+  options.shard_bytes = parse_bytes(words.shard_size);
+  options.packed.color = words.gray ? ColorMode::kGray : ColorMode::kRgb;
+  options.progress = progress_of("packing", source->size());
+  const PackReport report = pack_images(*source, options);
+  progress_bar().clear();
+  print_report(report, words.out, seconds_since(begin));
+  return 0;
+}
+
+}  // namespace
+
+int cmd_pack(const Arguments& arguments) {
+  Words words;
+  PackOptions options;
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep pack",
+                     .description = "Packs a data set into one file that is mapped into memory: pictures decoded once "
+                                    "and for all, with their labels, boxes, masks and captions.",
+                     .example = "  lockstep pack data/bccd --split train --out bccd.pack\n"
+                                "  lockstep pack annotations.json --images val2017 --max-side 512 --out coco.pack\n"
+                                "  lockstep pack --check bccd.pack"});
+  app.add_option("input", words.input,
+                 "a folder, class folders, a list, COCO's JSON, VOC's root, tar shards, IDX files");
+  app.add_option("--out", words.out, "the file to write");
+  app.add_option("--format", words.format, "packed, or tar: shards that WebDataset reads (default: packed)");
+  app.add_option("--shard-size", words.shard_size, "tar: bytes of a shard, such as 500M (default: one shard)");
+  app.add_option("--type", words.type,
+                 "auto, folder, classes, list, coco, voc, masks, tar, packed or idx (default: auto)");
+  app.add_option("--images", words.images, "folder of the pictures, for lists and COCO");
+  app.add_option("--split", words.split, "VOC: a list in ImageSets/Main; IDX: the start of the file names");
+  app.add_flag("--encoded", options.packed.encoded, "keep the files' bytes instead of decoded pixels");
+  app.add_flag("--gray", words.gray, "decode to one channel");
+  app.add_option("--max-side", options.packed.max_side, "shrink larger pictures to this many pixels");
+  app.add_option("--workers", options.workers, "threads that decode (default: 1)");
+  app.add_flag("--skip-bad", options.skip_bad, "leave unreadable pictures out, and list them");
+  app.add_flag("--lenient", words.lenient, "leave entries with bad boxes or unknown pictures out, and count them");
+  app.add_option("--check", words.check, "compare every sample of a packed file with its hash, and end");
+  if (!cli::parse(app, arguments)) return 0;
+  return words.check.empty() ? pack(words, options) : check_file(words.check);
+}
+
+}  // namespace lockstep::worker

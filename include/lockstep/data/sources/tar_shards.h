@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shards as WebDataset writes them: tar files in which neighbours with the same name up to the first dot are a sample.
+// What each ending means is in docs/design/data_sources.md. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/picture.h"
+
+namespace lockstep {
+namespace data {
+class TarSet;
+class TarPipe;
+class TarFile;
+}  // namespace data
+
+/// "a-{000..002}.tar" as a-000.tar, a-001.tar, a-002.tar; "{x,y}" as x, y; all combinations, the last brace fastest.
+/// Throws: UsageError where a brace is not closed, a range is none, or there are more than a million.
+[[nodiscard]] std::vector<std::string> expand_braces(const std::string& pattern);
+
+struct TarOptions {
+  bool strict = true;           ///< false: samples without a picture are left out and counted in a note
+  bool allow_commands = false;  ///< let "pipe:COMMAND" run COMMAND in a shell
+};
+
+/// Local shards, whose headers are read once when they are opened: then any sample can be had at any time.
+/// Thread-safe: yes.
+class TarShards final : public ImageSource {
+ public:
+  /// Throws: DataError naming the shard and the byte offset of what is wrong with it; IoError.
+  explicit TarShards(const std::vector<std::string>& shards, const TarOptions& options = {});
+  /// All shards of a pattern. Throws: UsageError for a command: that is a TarStream's.
+  explicit TarShards(const std::string& pattern, const TarOptions& options = {});
+
+  [[nodiscard]] std::int64_t size() const override;
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+  /// Known where TarWriter wrote the first shard.
+  [[nodiscard]] const std::vector<std::string>& class_names() const override;
+
+ private:
+  std::shared_ptr<data::TarSet> set_;
+};
+
+/// One shard from its start to its end: a file, or what a command writes ("pipe:curl -s https://host/a.tar").
+/// Thread-safe: no.
+class TarStream {
+ public:
+  /// Throws: UsageError where a command is not allowed; DataError where the file is missing; IoError.
+  explicit TarStream(const std::string& shard, const TarOptions& options = {});
+  ~TarStream();
+  TarStream(TarStream&&) noexcept;
+  TarStream& operator=(TarStream&&) noexcept;
+
+  /// The next sample; none at the end.
+  /// Blocks. Throws: DataError naming the shard and offset; also where the command failed, with its status; IoError.
+  [[nodiscard]] std::optional<AnnotatedImage> next();
+
+ private:
+  std::unique_ptr<data::TarPipe> pipe_;
+};
+
+struct TarWriterOptions {
+  std::uint64_t shard_bytes = 0;  ///< a shard ends with the sample that reaches this; 0: one shard, exactly `path`
+  std::vector<std::string> class_names = {};
+};
+
+/// Writes shards: "train.tar", or "train-000000.tar" and so on. Thread-safe: prepare() is.
+class TarWriter {
+ public:
+  /// Throws: IoError.
+  TarWriter(std::filesystem::path path, TarWriterOptions options = {});
+  ~TarWriter();
+  TarWriter(const TarWriter&) = delete;
+  TarWriter& operator=(const TarWriter&) = delete;
+
+  /// The sample's part of a shard: its picture as the file that it came from, or as PNG. Its key is `index`.
+  [[nodiscard]] static std::string prepare(AnnotatedImage picture, std::int64_t index);
+  /// Throws: IoError.
+  void append(const std::string& sample);
+  void add(AnnotatedImage picture) { append(prepare(std::move(picture), count_)); }
+  /// Completes the last shard. Throws: IoError; DataError where there is no sample.
+  void finish();
+
+  [[nodiscard]] std::int64_t size() const noexcept { return count_; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
+
+ private:
+  void begin();
+  void end();
+
+  std::filesystem::path path_;
+  TarWriterOptions options_;
+  std::unique_ptr<data::TarFile> file_;
+  std::int64_t count_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::vector<std::filesystem::path> files_;
+};
+
+}  // namespace lockstep

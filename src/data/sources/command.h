@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes from a file or from what a shell command writes. No torch header.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::data {
+
+/// Thread-safe: no.
+class ByteStream {
+ public:
+  /// Throws: DataError where the file is missing; IoError.
+  static ByteStream open_file(const std::string& path);
+  /// `/bin/sh -c command`, reading nothing. Throws: IoError.
+  static ByteStream run_command(const std::string& command);
+  ~ByteStream();
+  ByteStream(ByteStream&& other) noexcept;
+  ByteStream& operator=(ByteStream&&) = delete;
+
+  /// Up to `size` bytes; fewer only at the end. Blocks. Throws: IoError.
+  std::size_t read(char* to, std::size_t size);
+  /// Reads to the end and waits for the command.
+  /// Throws: DataError with its exit status or signal where it failed.
+  void close();
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+ private:
+  ByteStream(std::string name, UniqueFd fd, pid_t child) : name_(std::move(name)), fd_(std::move(fd)), child_(child) {}
+
+  std::string name_;
+  UniqueFd fd_;
+  pid_t child_ = -1;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sources/mapped_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::data {
+
+MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
+  // Closed again: the mapping stays, and a set of a thousand shards is no thousand open files.
+  const UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid() && (errno == ENOENT || errno == ENOTDIR)) {
+    throw DataError(fmt::format("{} does not exist", path_.string()));
+  }
+  struct stat status {};
+  if (!fd.valid() || ::fstat(fd.get(), &status) != 0) {
+    throw IoError(fmt::format("cannot open {}: {}", path_.string(), std::strerror(errno)));
+  }
+  if (!S_ISREG(status.st_mode)) throw DataError(fmt::format("{} is no file", path_.string()));
+  inode_ = status.st_ino;
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ == 0) return;
+  void* const mapped = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (mapped == MAP_FAILED) {
+    throw IoError(fmt::format("cannot map {} ({} bytes): {}", path_.string(), size_, std::strerror(errno)));
+  }
+  data_ = static_cast<const char*>(mapped);
+  // Samples come in a random order: what lies beside one is not what comes next. Only advice: a failure costs nothing.
+  (void)::madvise(mapped, size_, MADV_RANDOM);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+}
+
+void MappedFile::will_need(std::size_t offset, std::size_t size) const noexcept {
+  static const std::size_t kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t begin = offset / kPage * kPage;
+  (void)::madvise(const_cast<char*>(data_) + begin, size + (offset - begin), MADV_WILLNEED);
+}
+
+bool MappedFile::whole() const noexcept {
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) != 0 || status.st_ino != inode_) return true;
+  return static_cast<std::size_t>(status.st_size) >= size_;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file mapped into memory, to read. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+namespace lockstep::data {
+
+class MappedFile {
+ public:
+  /// Throws: DataError where the file is missing; IoError.
+  explicit MappedFile(std::filesystem::path path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  [[nodiscard]] std::string_view bytes() const noexcept { return {data_, size_}; }
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// Has the kernel read ahead what is about to be used.
+  void will_need(std::size_t offset, std::size_t size) const noexcept;
+  /// Whether the file (not another that took its name) has still as many bytes as when it was mapped: reading past its
+  /// end would kill the process.
+  [[nodiscard]] bool whole() const noexcept;
+
+ private:
+  std::filesystem::path path_;
+  std::uint64_t inode_ = 0;
+  const char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work of several threads whose results come in order, and never more of them than fit a window. No torch header.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace lockstep::data {
+
+template <class T>
+class OrderedWork {
+ public:
+  using Function = std::function<T(std::int64_t)>;
+
+  /// Calls `function` for 0 .. count - 1 on `workers` threads.
+  OrderedWork(std::int64_t count, std::int64_t workers, Function function)
+      : count_(count), function_(std::move(function)), slots_(static_cast<std::size_t>(4 * workers)) {
+    for (std::int64_t i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
+  }
+  ~OrderedWork() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  OrderedWork(const OrderedWork&) = delete;
+  OrderedWork& operator=(const OrderedWork&) = delete;
+
+  /// The next result; at most `count` times. Throws: what the function threw for it; the one after it may still be had.
+  T next() {
+    std::unique_lock lock(mutex_);
+    Slot& slot = slot_of(taken_);
+    changed_.wait(lock, [&] { return slot.value || slot.fault; });
+    const Slot result = std::exchange(slot, {});
+    ++taken_;
+    lock.unlock();
+    changed_.notify_all();
+    if (result.fault) std::rethrow_exception(result.fault);
+    return *result.value;
+  }
+
+ private:
+  struct Slot {
+    std::optional<T> value;
+    std::exception_ptr fault;
+  };
+
+  Slot& slot_of(std::int64_t index) { return slots_[static_cast<std::size_t>(index) % slots_.size()]; }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] {
+        return stopped_ || begun_ >= count_ || begun_ < taken_ + static_cast<std::int64_t>(slots_.size());
+      });
+      if (stopped_ || begun_ >= count_) return;
+      const std::int64_t index = begun_++;
+      lock.unlock();
+      Slot result = run(index);
+      lock.lock();
+      slot_of(index) = std::move(result);
+      changed_.notify_all();
+    }
+  }
+
+  Slot run(std::int64_t index) noexcept {
+    try {
+      return {function_(index), nullptr};
+    } catch (...) {
+      return {std::nullopt, std::current_exception()};
+    }
+  }
+
+  std::int64_t count_;
+  Function function_;
+  std::vector<Slot> slots_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int64_t begun_ = 0;
+  std::int64_t taken_ = 0;
+  bool stopped_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packing: threads decode, one thread writes, in the source's order.
+#include "lockstep/data/sources/pack.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "data/sources/ordered_work.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/sources/tar_shards.h"
+
+namespace lockstep {
+namespace {
+
+/// A sample that is ready: calling it writes it.
+using Append = std::function<void()>;
+
+void require_good(const PackReport& report, std::int64_t size, const PackOptions& options) {
+  if (report.samples > 0) return;
+  throw DataError(fmt::format("none of {} pictures could be packed into {}", size, options.out.string()),
+                  report.bad.empty() ? "" : "the first: " + report.bad.front());
+}
+
+PackReport run(const ImageSource& source, const PackOptions& options,
+               const std::function<Append(std::int64_t)>& prepare) {
+  PackReport report;
+  data::OrderedWork<Append> work(source.size(), options.workers, prepare);
+  for (std::int64_t i = 0; i < source.size(); ++i) {
+    try {
+      work.next()();
+      ++report.samples;
+    } catch (const DataError& bad) {
+      if (!options.skip_bad) throw;
+      report.bad.push_back(bad.message());
+    }
+    if (options.progress) options.progress(i + 1);
+  }
+  require_good(report, source.size(), options);
+  return report;
+}
+
+PackReport pack_file(const ImageSource& source, const PackOptions& options) {
+  PackedWriter writer(options.out, options.packed);
+  PackReport report = run(source, options, [&](std::int64_t index) -> Append {
+    auto sample = std::make_shared<PackedSample>(writer.prepare(source.get(index)));
+    return [&writer, sample] { writer.append(std::move(*sample)); };
+  });
+  writer.finish();
+  report.bytes = writer.bytes();
+  report.files = {options.out};
+  return report;
+}
+
+PackReport pack_shards(const ImageSource& source, const PackOptions& options) {
+  if (options.packed.max_side > 0) {
+    throw UsageError("tar shards keep the files' bytes: their pictures cannot be shrunk", "leave out --max-side");
+  }
+  TarWriter writer(options.out, {.shard_bytes = options.shard_bytes, .class_names = options.packed.class_names});
+  PackReport report = run(source, options, [&](std::int64_t index) -> Append {
+    auto sample = std::make_shared<const std::string>(TarWriter::prepare(source.get(index), index));
+    return [&writer, sample] { writer.append(*sample); };
+  });
+  writer.finish();
+  report.bytes = writer.bytes();
+  report.files = writer.files();
+  return report;
+}
+
+}  // namespace
+
+PackReport pack_images(const ImageSource& source, PackOptions options) {
+  if (options.workers < 1)
+    throw UsageError(fmt::format("{} workers cannot pack; it takes at least 1", options.workers));
+  if (options.format == PackFormat::kPacked && options.shard_bytes > 0) {
+    throw UsageError("a packed file has no shards", "leave out --shard-size, or set --format tar");
+  }
+  if (options.packed.class_names.empty()) options.packed.class_names = source.class_names();
+  return options.format == PackFormat::kTar ? pack_shards(source, options) : pack_file(source, options);
+}
+
+}  // namespace lockstep

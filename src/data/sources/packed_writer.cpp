@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes packed files: samples one after the other, then the index, then the footer that makes the file whole.
+#include <fmt/format.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <utility>
+
+#include "data/sources/packed_parse.h"
+#include "data/sources/shrink.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/data/sources/packed.h"
+
+namespace lockstep {
+namespace fs = std::filesystem;
+
+namespace data {
+
+/// The file that grows, and what its index will say.
+class PackedSink {
+ public:
+  explicit PackedSink(fs::path path)
+      : path_(std::move(path)),
+        temporary_(path_.string() + fmt::format(".tmp-{}", ::getpid())),
+        file_(FileSystem::system().create(temporary_)) {
+    write(packed_header());
+  }
+  ~PackedSink() {
+    std::error_code ignored;
+    if (file_ != nullptr) fs::remove(temporary_, ignored);
+  }
+  PackedSink(const PackedSink&) = delete;
+  PackedSink& operator=(const PackedSink&) = delete;
+
+  void append(PackedEntry entry, std::string_view pixels, std::string_view marks) {
+    entry.offset = bytes_;
+    entry.pixel_bytes = pixels.size();
+    entry.marks_bytes = static_cast<std::uint32_t>(marks.size());
+    write(pixels);
+    write(marks);
+    static constexpr char kZeros[kPackedAlign] = {};
+    write({kZeros, (kPackedAlign - bytes_ % kPackedAlign) % kPackedAlign});
+    index_ += packed_entry(entry);
+    ++count_;
+  }
+
+  void finish(const std::vector<std::string>& classes) {
+    if (count_ == 0) throw DataError(fmt::format("nothing to pack into {}", path_.string()));
+    index_ += packed_classes(classes);
+    const std::uint64_t index_at = bytes_;
+    write(index_);
+    write(packed_footer(index_, index_at, count_));
+    file_->sync();
+    FileSystem::system().rename(temporary_, path_);
+    file_ = nullptr;
+    FileSystem::system().sync_folder(path_.has_parent_path() ? path_.parent_path() : fs::path("."));
+  }
+
+  [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  void write(std::string_view part) {
+    if (!part.empty()) file_->append(part.data(), part.size());
+    bytes_ += part.size();
+  }
+
+  fs::path path_;
+  fs::path temporary_;
+  std::unique_ptr<WritableFile> file_;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t count_ = 0;
+  std::string index_;
+};
+
+}  // namespace data
+
+namespace {
+
+std::string_view bytes_of(Pixels& pixels) {
+  if (const EncodedImage* encoded = pixels.encoded_image()) return encoded->bytes;
+  const Image& image = pixels.decoded();
+  return {reinterpret_cast<const char*>(image.pixels.data()), image.pixels.size()};
+}
+
+std::uint64_t hash_of(std::string_view pixels, std::string_view marks) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
+  if (state == nullptr) throw std::bad_alloc();
+  XXH3_64bits_reset(state.get());
+  XXH3_64bits_update(state.get(), pixels.data(), pixels.size());
+  XXH3_64bits_update(state.get(), marks.data(), marks.size());
+  return XXH3_64bits_digest(state.get());
+}
+
+}  // namespace
+
+PackedWriter::PackedWriter(fs::path path, PackedOptions options) : options_(std::move(options)) {
+  if (options_.encoded && options_.max_side > 0) {
+    throw UsageError("pictures that stay encoded cannot be shrunk", "leave out one of --encoded and --max-side");
+  }
+  if (options_.max_side < 0)
+    throw UsageError(fmt::format("max_side is {}; it is a number of pixels", options_.max_side));
+  sink_ = std::make_unique<data::PackedSink>(std::move(path));
+}
+
+PackedWriter::~PackedWriter() = default;
+
+PackedSample PackedWriter::prepare(AnnotatedImage picture) const {
+  if (!options_.encoded) {
+    (void)picture.pixels.decoded(options_.color);
+    if (options_.max_side > 0) data::shrink(picture, options_.max_side, options_.color);
+  } else {
+    (void)picture.pixels.size();  // a file whose header is bad is told now, not in training
+  }
+  PackedSample sample;
+  sample.marks = data::packed_marks(picture);
+  if (sample.marks.size() > std::numeric_limits<std::uint32_t>::max()) {
+    throw DataError(fmt::format("the marks of {} take {} bytes, more than 4 GiB", picture.name, sample.marks.size()));
+  }
+  sample.pixels = std::move(picture.pixels);
+  sample.hash = hash_of(bytes_of(sample.pixels), sample.marks);
+  return sample;
+}
+
+void PackedWriter::append(PackedSample sample) {
+  data::PackedEntry entry;
+  entry.hash = sample.hash;
+  const ImageSize size = sample.pixels.size();
+  entry.width = static_cast<std::uint32_t>(size.width);
+  entry.height = static_cast<std::uint32_t>(size.height);
+  entry.encoded = sample.pixels.encoded() ? 1 : 0;
+  if (entry.encoded == 0) entry.channels = static_cast<std::uint8_t>(sample.pixels.decoded().channels);
+  sink_->append(entry, bytes_of(sample.pixels), sample.marks);
+}
+
+void PackedWriter::finish() { sink_->finish(options_.class_names); }
+
+std::int64_t PackedWriter::size() const noexcept { return static_cast<std::int64_t>(sink_->count()); }
+std::uint64_t PackedWriter::bytes() const noexcept { return sink_->bytes(); }
+
+}  // namespace lockstep

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sources/png_write.h"
+
+#include <fmt/format.h>
+#include <spng.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "data/codec.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::data {
+namespace {
+
+struct FreeContext {
+  void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
+};
+using Context = std::unique_ptr<spng_ctx, FreeContext>;
+
+void require(int code) {
+  if (code != 0) throw InternalError(fmt::format("cannot write a PNG: {}", spng_strerror(code)));
+}
+
+constexpr std::size_t kMaxChunkBytes = 16 << 20;
+
+// Numbers of `depth` bits in rows of whole bytes, high bits first.
+std::vector<std::uint16_t> unpacked(const std::vector<std::uint8_t>& raw, const spng_ihdr& header) {
+  const std::size_t row_bytes = raw.size() / header.height;
+  std::vector<std::uint16_t> values;
+  values.reserve(std::size_t{header.width} * header.height);
+  for (std::size_t y = 0; y < header.height; ++y) {
+    const std::uint8_t* row = raw.data() + y * row_bytes;
+    for (std::size_t x = 0; x < header.width; ++x) {
+      if (header.bit_depth == 16) {
+        values.push_back(static_cast<std::uint16_t>(row[2 * x] << 8 | row[2 * x + 1]));
+      } else {
+        const std::size_t bit = x * header.bit_depth;
+        const int value = row[bit / 8] >> (8 - header.bit_depth - bit % 8);
+        values.push_back(static_cast<std::uint16_t>(value & ((1 << header.bit_depth) - 1)));
+      }
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+std::string png_of(const PixelView& pixels) {
+  const Context context(spng_ctx_new(SPNG_CTX_ENCODER));
+  if (!context) throw std::bad_alloc();
+  require(spng_set_option(context.get(), SPNG_ENCODE_TO_BUFFER, 1));
+  spng_ihdr header{};
+  header.width = static_cast<std::uint32_t>(pixels.size.width);
+  header.height = static_cast<std::uint32_t>(pixels.size.height);
+  header.bit_depth = 8;
+  header.color_type = pixels.channels == 1 ? SPNG_COLOR_TYPE_GRAYSCALE : SPNG_COLOR_TYPE_TRUECOLOR;
+  require(spng_set_ihdr(context.get(), &header));
+  require(spng_encode_image(context.get(), nullptr, 0, SPNG_FMT_PNG, SPNG_ENCODE_PROGRESSIVE | SPNG_ENCODE_FINALIZE));
+  const auto row_bytes = static_cast<std::size_t>(pixels.row_bytes());
+  for (std::int64_t y = 0; y < pixels.size.height; ++y) {
+    const int code = spng_encode_row(context.get(), pixels.row(y), row_bytes);
+    if (code != 0 && code != SPNG_EOI) require(code);
+  }
+  std::size_t size = 0;
+  int code = 0;
+  const std::unique_ptr<void, decltype(&std::free)> buffer(spng_get_png_buffer(context.get(), &size, &code), std::free);
+  require(code);
+  return {static_cast<const char*>(buffer.get()), size};
+}
+
+Result<NumberMap> decode_numbers(std::string_view bytes) {
+  if (!is_png(bytes)) return Failure{"no PNG file"};
+  const Context context(spng_ctx_new(0));
+  if (!context) return Failure{"no memory to decode it"};
+  const auto failure = [](int code) { return Failure{fmt::format("damaged PNG ({})", spng_strerror(code))}; };
+  spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_DISCARD);
+  spng_set_chunk_limits(context.get(), kMaxChunkBytes, kMaxChunkBytes);
+  if (const int code = spng_set_png_buffer(context.get(), bytes.data(), bytes.size()); code != 0) return failure(code);
+  spng_ihdr header{};
+  if (const int code = spng_get_ihdr(context.get(), &header); code != 0) return failure(code);
+  if (const auto size = checked_size(header.width, header.height); !size) return Failure{size.error()};
+  if (header.color_type != SPNG_COLOR_TYPE_GRAYSCALE && header.color_type != SPNG_COLOR_TYPE_INDEXED) {
+    return Failure{"a map has one channel, and this PNG has more"};
+  }
+  std::size_t size = 0;
+  if (const int code = spng_decoded_image_size(context.get(), SPNG_FMT_PNG, &size); code != 0) return failure(code);
+  std::vector<std::uint8_t> raw(size);
+  // RAW: 16-bit numbers in the file's order, and palettes and small depths as they are stored.
+  if (const int code = spng_decode_image(context.get(), raw.data(), size, SPNG_FMT_RAW, 0); code != 0)
+    return failure(code);
+  return NumberMap{{header.width, header.height}, unpacked(raw, header)};
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files beside a picture say in a tar shard, and how they are written. Foreign input; no torch header.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/result.h"
+#include "lockstep/data/picture.h"
+
+namespace lockstep::data {
+
+/// One file of a sample.
+struct TarContent {
+  std::string extension;
+  std::string_view bytes;
+};
+
+[[nodiscard]] bool is_tar_picture(std::string_view extension) noexcept;
+
+/// Reads all files of a sample but its picture into `picture`: cls, txt, json, seg.png; others are passed over.
+[[nodiscard]] Result<bool> read_tar_marks(const std::vector<TarContent>& contents, AnnotatedImage& picture);
+
+/// Everything that cls and txt cannot say, as JSON.
+[[nodiscard]] std::string tar_marks_json(const AnnotatedImage& picture);
+
+}  // namespace lockstep::data

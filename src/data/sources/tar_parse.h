@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tar's headers: ustar, pax and GNU long names, as foreign input. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/result.h"
+
+namespace lockstep::data {
+
+inline constexpr std::uint64_t kTarBlock = 512;                       // bytes
+inline constexpr std::uint64_t kMaxTarText = std::uint64_t{1} << 20;  // bytes of a long name or of pax records
+inline constexpr std::uint64_t kMaxTarFile = std::uint64_t{1} << 30;  // bytes of one file in a shard
+
+/// Content in whole blocks.
+[[nodiscard]] constexpr std::uint64_t tar_padded(std::uint64_t size) noexcept {
+  return (size + kTarBlock - 1) / kTarBlock * kTarBlock;
+}
+
+/// Reads header blocks one after the other; long names of blocks before are kept for the file that they belong to.
+class TarScanner {
+ public:
+  enum class What {
+    kFile,  ///< `size` bytes of a file follow
+    kSkip,  ///< `size` bytes of what is no file follow
+    kText,  ///< `size` bytes follow, which text() wants
+    kEnd,
+  };
+  struct Step {
+    What what = What::kEnd;
+    std::uint64_t size = 0;
+    std::string name = {};
+  };
+
+  /// `block`: kTarBlock bytes.
+  [[nodiscard]] Result<Step> block(std::string_view block);
+  [[nodiscard]] Result<bool> text(std::string_view content);
+
+ private:
+  char text_type_ = 0;
+  std::string long_name_;
+  std::int64_t long_size_ = -1;
+};
+
+/// A file in a shard; `extension`: what follows the first dot of its base name, in lower case.
+struct TarPart {
+  std::string extension;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+};
+
+struct TarSample {
+  std::string key;  ///< name up to the first dot of the base name
+  std::vector<TarPart> parts;
+};
+
+/// What WebDataset does with a name.
+struct TarName {
+  std::string key;
+  std::string extension;  ///< empty: the file belongs to no sample
+};
+[[nodiscard]] TarName split_tar_name(const std::string& name);
+
+/// The file in which TarWriter leaves the class names; WebDataset passes over names of this kind.
+inline constexpr std::string_view kTarClassNames = "__classes__";
+
+struct TarIndex {
+  std::vector<TarSample> samples;
+  std::vector<std::string> classes;
+};
+
+/// Reads a whole shard's headers. A Failure names the byte offset.
+[[nodiscard]] Result<TarIndex> parse_tar(std::string_view file);
+
+/// A file with header and padding.
+[[nodiscard]] std::string tar_member(const std::string& name, std::string_view content);
+
+}  // namespace lockstep::data

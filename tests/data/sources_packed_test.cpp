@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packed files: what goes in comes out, without copies, and every changed byte is noticed.
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "data/sources/packed_parse.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/data/sources/image_files.h"
+#include "lockstep/data/sources/open_source.h"
+#include "lockstep/data/sources/pack.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+namespace fs = std::filesystem;
+
+const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
+
+template <class Fault, class F>
+std::string fault_of(F&& call) {
+  try {
+    call();
+  } catch (const Fault& fault) {
+    return fault.what();
+  }
+  return "not thrown";
+}
+
+AnnotatedImage marked_picture() {
+  AnnotatedImage picture;
+  picture.pixels = Image{{4, 2}, 3, std::vector<std::uint8_t>(24, 7)};
+  picture.objects.resize(2);
+  picture.objects[0] = {.box = {0.5F, 0, 2, 1},
+                        .label = 3,
+                        .crowd = true,
+                        .area = 1.25F,
+                        .points = {{1, 2, true}, {3, 4, false}},
+                        .mask = Image{{4, 2}, 1, {0, 1, 1, 0, 0, 0, 1, 1}}};
+  picture.objects[1].mask = Image{{4, 2}, 1, {1, 1, 1, 1, 1, 1, 1, 1}};
+  picture.maps.push_back({Image{{4, 2}, 1, {9, 8, 7, 6, 5, 4, 3, 2}}, 77});
+  picture.label = -1;
+  picture.captions = {"a dog", ""};
+  picture.values = {1.5F, -2};
+  picture.id = 1LL << 40;
+  picture.name = "dog.png";
+  return picture;
+}
+
+void expect_marked(AnnotatedImage& got) {
+  const AnnotatedImage want = marked_picture();
+  EXPECT_EQ(got.pixels.decoded().pixels, std::vector<std::uint8_t>(24, 7));
+  ASSERT_EQ(got.objects.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(got.objects[i].box, want.objects[i].box);
+    EXPECT_EQ(got.objects[i].label, want.objects[i].label);
+    EXPECT_EQ(got.objects[i].crowd, want.objects[i].crowd);
+    EXPECT_EQ(got.objects[i].area, want.objects[i].area);
+    EXPECT_EQ(got.objects[i].points, want.objects[i].points);
+    EXPECT_EQ(got.objects[i].mask->pixels, want.objects[i].mask->pixels);
+  }
+  EXPECT_EQ(got.maps.at(0).image.pixels, want.maps[0].image.pixels);
+  EXPECT_EQ(got.maps[0].fill, 77);
+  EXPECT_EQ(got.label, want.label);
+  EXPECT_EQ(got.captions, want.captions);
+  EXPECT_EQ(got.values, want.values);
+  EXPECT_EQ(got.id, want.id);
+  EXPECT_EQ(got.name, want.name);
+}
+
+/// Two golden pictures and a marked one, packed.
+class Packed : public ::testing::Test {
+ protected:
+  fs::path write(PackedOptions options = {.class_names = {"cat", "dog"}}) {
+    PackedWriter writer(folder_ / "set.pack", std::move(options));
+    for (const char* name : {"rgb.png", "rgb_420.jpg"}) writer.add(ImageFiles::of({kGolden / name}).get(0));
+    writer.add(marked_picture());
+    writer.finish();
+    return folder_ / "set.pack";
+  }
+  void flip(const fs::path& file, std::uint64_t at) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(static_cast<std::streamoff>(at));
+    const char old = static_cast<char>(stream.get());
+    stream.seekp(static_cast<std::streamoff>(at));
+    stream.put(static_cast<char>(old ^ 1));
+  }
+
+  test::TempDir folder_;
+};
+
+TEST_F(Packed, GivesBackPixelsAndEveryMark) {
+  const PackedImages images(write());
+  ASSERT_EQ(images.size(), 3);
+  EXPECT_THAT(images.class_names(), ElementsAre("cat", "dog"));
+  for (const auto& [index, name] : {std::pair{0, "rgb.png"}, std::pair{1, "rgb_420.jpg"}}) {
+    AnnotatedImage picture = images.get(index);
+    EXPECT_FALSE(picture.pixels.encoded());
+    EXPECT_EQ(picture.name, (kGolden / name).string());
+    EXPECT_EQ(picture.pixels.decoded().pixels, read_image(kGolden / name, ColorMode::kRgb).pixels);
+  }
+  AnnotatedImage marked = images.get(2);
+  expect_marked(marked);
+}
+
+TEST_F(Packed, LendsItsPixelsWithoutACopyAlignedAndOutlivesItsSource) {
+  auto images = std::make_unique<PackedImages>(write());
+  AnnotatedImage one = images->get(0);
+  AnnotatedImage again = images->get(0);
+  const PixelView view = one.pixels.view();
+  EXPECT_EQ(view.data, again.pixels.view().data);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(view.data) % data::kPackedAlign, 0U);
+  images.reset();
+  EXPECT_EQ(one.pixels.decoded().pixels, read_image(kGolden / "rgb.png", ColorMode::kRgb).pixels);
+}
+
+TEST_F(Packed, KeepsTheFilesBytesOnRequest) {
+  const PackedImages images(write({.encoded = true}));
+  AnnotatedImage picture = images.get(1);
+  ASSERT_TRUE(picture.pixels.encoded());
+  EXPECT_EQ(std::string(picture.pixels.encoded_image()->bytes), FileSystem::system().read(kGolden / "rgb_420.jpg"));
+  AnnotatedImage marked = images.get(2);
+  expect_marked(marked);
+}
+
+TEST_F(Packed, ShrinksPicturesWithTheirMarks) {
+  PackedWriter writer(folder_ / "small.pack", {.color = ColorMode::kGray, .max_side = 2});
+  writer.add(marked_picture());
+  writer.add(ImageFiles::of({kGolden / "rgb.png"}).get(0));
+  writer.finish();
+  const PackedImages images(folder_ / "small.pack");
+  AnnotatedImage picture = images.get(0);
+  EXPECT_EQ(picture.pixels.size(), (ImageSize{2, 1}));
+  EXPECT_EQ(picture.objects[0].box, (Box{0.25F, 0, 1, 0.5F}));
+  EXPECT_EQ(picture.objects[0].area, 1.25F / 4);
+  EXPECT_THAT(picture.objects[0].mask->pixels, ElementsAre(0, 1));
+  EXPECT_THAT(picture.maps[0].image.pixels, ElementsAre(4, 2));
+  EXPECT_EQ(images.get(1).pixels.view().channels, 1);
+  EXPECT_THAT(fault_of<UsageError>([&] { PackedWriter(folder_ / "x", {.encoded = true, .max_side = 2}); }),
+              HasSubstr("--max-side"));
+}
+
+TEST_F(Packed, NoticesEveryChangedByteOfWhatCounts) {
+  const fs::path file = write();
+  const data::PackedIndex index = [&] {
+    static std::string bytes;
+    bytes = FileSystem::system().read(file);
+    return data::parse_packed(bytes).value();
+  }();
+  for (std::int64_t i = 0; i < index.count; ++i) {
+    const data::PackedEntry entry = index.entry(i);
+    for (const std::uint64_t at : {entry.offset, entry.offset + entry.pixel_bytes + entry.marks_bytes - 1}) {
+      flip(file, at);
+      const PackedImages images(file);
+      const auto place = fmt::format("byte {}: sample {} differs", entry.offset, i);
+      EXPECT_THAT(fault_of<DataError>([&] { (void)images.get(i); }),
+                  AllOf(HasSubstr(file.string()), HasSubstr(place), HasSubstr("lockstep pack")));
+      EXPECT_THAT(fault_of<DataError>([&] { images.check(); }), HasSubstr(place));
+      flip(file, at);
+    }
+  }
+  const std::uint64_t size = fs::file_size(file);
+  for (std::uint64_t back = 1; back <= 48 + 16 + 3 * 48; ++back) {
+    const std::uint64_t at = size - back;
+    const bool zeros = back > 8 && back <= 16;  // room in the footer
+    flip(file, at);
+    EXPECT_EQ(fault_of<DataError>([&] { PackedImages{file}; }) == "not thrown", zeros) << at;
+    flip(file, at);
+  }
+  EXPECT_NO_THROW(PackedImages(file).check());
+}
+
+TEST_F(Packed, NamesWhereAFileIsCutShort) {
+  const fs::path file = write();
+  const std::uint64_t size = fs::file_size(file);
+  for (const std::uint64_t left : {size - 1, size / 2, std::uint64_t{4100}, std::uint64_t{100}, std::uint64_t{0}}) {
+    fs::resize_file(file, left);
+    EXPECT_THAT(fault_of<DataError>([&] { PackedImages{file}; }), AllOf(HasSubstr(file.string()), HasSubstr("byte ")));
+  }
+  EXPECT_THAT(fault_of<DataError>([&] { PackedImages{folder_ / "none"}; }), HasSubstr("does not exist"));
+}
+
+TEST_F(Packed, AFileThatBecomesShorterInUseIsAnErrorAndNoCrash) {
+  const fs::path file = write();
+  const PackedImages images(file);
+  (void)images.get(0);
+  fs::resize_file(file, 100);
+  EXPECT_THAT(fault_of<DataError>([&] { (void)images.get(0); }), HasSubstr("became shorter"));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)images.get(1); }), HasSubstr("became shorter"));
+}
+
+TEST_F(Packed, LeavesNothingBehindWhereItIsNotFinished) {
+  { PackedWriter(folder_ / "half.pack", {}).add(marked_picture()); }
+  EXPECT_THAT(FileSystem::system().list(folder_.path()), IsEmpty());
+}
+
+TEST_F(Packed, MarksOfTheWrongSizeAreRefused) {
+  const std::string marks = data::packed_marks(marked_picture());
+  EXPECT_TRUE(data::parse_packed_marks(marks, {4, 2}).ok());
+  EXPECT_EQ(data::parse_packed_marks(marks, {4, 3}).error(), "a mask is smaller than its picture");
+  EXPECT_EQ(data::parse_packed_marks(marks, {3, 2}).error(), "a mask is larger than its picture");
+  EXPECT_EQ(data::parse_packed_marks(marks + "x", {4, 2}).error(), "1 bytes after the marks");
+  for (std::size_t size = 0; size < marks.size(); ++size) {
+    EXPECT_FALSE(data::parse_packed_marks(std::string_view(marks).substr(0, size), {4, 2}).ok()) << size;
+  }
+}
+
+TEST_F(Packed, AnyNumberOfWorkersGivesTheSameFile) {
+  std::vector<fs::path> files;
+  for (int i = 0; i < 40; ++i) files.push_back(kGolden / (i % 3 == 0 ? "rgb.png" : "rgb_444.jpg"));
+  const ImageFiles source = ImageFiles::of(files);
+  const PackReport one = pack_images(source, {.out = folder_ / "one.pack"});
+  std::int64_t last = 0;
+  const PackReport three =
+      pack_images(source, {.out = folder_ / "three.pack", .workers = 3, .progress = [&](std::int64_t n) { last = n; }});
+  EXPECT_EQ(one.samples, 40);
+  EXPECT_EQ(last, 40);
+  EXPECT_EQ(one.bytes, fs::file_size(folder_ / "one.pack"));
+  EXPECT_EQ(FileSystem::system().read(folder_ / "one.pack"), FileSystem::system().read(folder_ / "three.pack"));
+}
+
+TEST_F(Packed, ABadPictureEndsItOrIsListed) {
+  std::ofstream(folder_ / "bad.png") << "nothing";
+  const ImageFiles source = ImageFiles::of({kGolden / "rgb.png", folder_ / "bad.png", kGolden / "gray.png"});
+  PackOptions options{.out = folder_ / "x.pack", .workers = 2};
+  EXPECT_THAT(fault_of<DataError>([&] { (void)pack_images(source, options); }), HasSubstr("bad.png"));
+  EXPECT_FALSE(fs::exists(options.out));
+  options.skip_bad = true;
+  const PackReport report = pack_images(source, options);
+  EXPECT_EQ(report.samples, 2);
+  EXPECT_THAT(report.bad, ElementsAre(HasSubstr("bad.png")));
+  const auto opened = open_source({.path = options.out.string()});
+  EXPECT_EQ(opened->size(), 2);
+  const ImageFiles only_bad = ImageFiles::of({folder_ / "bad.png"});
+  EXPECT_THAT(fault_of<DataError>([&] { (void)pack_images(only_bad, options); }), HasSubstr("none of 1 pictures"));
+}
+
+}  // namespace
+}  // namespace lockstep
