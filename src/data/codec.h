@@ -2,6 +2,7 @@
 // One function per image format, from bytes to 8-bit RGB or gray. The bytes are foreign: no throw, no torch header.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "lockstep/data/picture.h"
@@ -22,6 +23,10 @@ inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 
 [[nodiscard]] Result<Image> decode_png(std::string_view bytes, ColorMode mode);
 [[nodiscard]] Result<Image> decode_jpeg(std::string_view bytes, ColorMode mode);
+
+/// The fast way for PNGs of 8 bits without interlacing, palette or transparent colour; none for all others and for
+/// those with any fault: decode_png() says what it is.
+[[nodiscard]] std::optional<Image> decode_plain_png(std::string_view bytes, ColorMode mode);
 
 /// Pixels of a file, and where the region that was asked for lies in them: they may reach over it by less than one.
 struct ImagePart {

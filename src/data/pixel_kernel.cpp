@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 
 #include "data/pixel_kernel.h"
@@ -51,6 +52,23 @@ HWY_INLINE void transpose(const From& from, const To& to) {
   }
 }
 
+template <int kChannels>
+void paeth(std::uint8_t* row, const std::uint8_t* above, std::size_t bytes) {
+  int left[kChannels] = {};
+  int corner[kChannels] = {};
+  for (std::size_t i = 0; i < bytes; ++i) {
+    const std::size_t c = i % kChannels;
+    const int up = above[i];
+    const int to_left = std::abs(up - corner[c]);
+    const int to_up = std::abs(left[c] - corner[c]);
+    const int to_corner = std::abs(left[c] + up - 2 * corner[c]);
+    const int nearer = to_up <= to_corner ? up : corner[c];
+    row[i] = static_cast<std::uint8_t>(row[i] + (to_left <= to_up && to_left <= to_corner ? left[c] : nearer));
+    left[c] = row[i];
+    corner[c] = up;
+  }
+}
+
 #else
 
 using Bytes = hn::Full128<std::uint8_t>;
@@ -82,6 +100,39 @@ HWY_INLINE void mirror_block(const std::uint8_t* from, std::uint8_t* to) {
     hn::LoadInterleaved3(d, from, a, b, c);
     hn::StoreInterleaved3(hn::TableLookupBytes(a, backwards), hn::TableLookupBytes(b, backwards),
                           hn::TableLookupBytes(c, backwards), d, to);
+  }
+}
+
+/// A pixel's channels side by side. The next pixel is read before this one is written, whose fourth byte may be the
+/// next one's first.
+template <int kChannels>
+void paeth(std::uint8_t* row, const std::uint8_t* above, std::size_t bytes) {
+  const hn::Full64<std::int16_t> d;
+  const hn::Rebind<std::uint8_t, decltype(d)> four;
+  const auto low = hn::Set(d, 255);
+  auto left = hn::Zero(d);
+  auto corner = hn::Zero(d);
+  auto value = hn::PromoteTo(d, hn::LoadU(four, row));
+  for (std::size_t i = 0; i < bytes; i += kChannels) {
+    const auto up = hn::PromoteTo(d, hn::LoadU(four, above + i));
+    const auto next = hn::PromoteTo(d, hn::LoadU(four, row + i + kChannels));
+    const auto across = hn::Sub(up, corner);
+    const auto down = hn::Sub(left, corner);
+    const auto to_left = hn::Abs(across);
+    const auto to_up = hn::Abs(down);
+    const auto to_corner = hn::Abs(hn::Add(across, down));
+    const auto least = hn::Min(hn::Min(to_left, to_corner), to_up);
+    const auto nearer = hn::IfThenElse(hn::Eq(least, to_up), up, corner);
+    left = hn::And(hn::Add(value, hn::IfThenElse(hn::Eq(least, to_left), left, nearer)), low);
+    if (i + kChannels < bytes || kChannels == 4) {
+      hn::StoreU(hn::DemoteTo(four, left), four, row + i);
+    } else {
+      std::uint8_t last[4];
+      hn::StoreU(hn::DemoteTo(four, left), four, last);
+      std::memcpy(row + i, last, kChannels);
+    }
+    corner = up;
+    value = next;
   }
 }
 
@@ -191,6 +242,10 @@ void mirror_of(std::uint8_t* row, std::int64_t pixels, std::int64_t channels) {
   channels == 1 ? mirror<1>(row, pixels) : mirror<3>(row, pixels);
 }
 
+void undo_paeth_of(std::uint8_t* row, const std::uint8_t* above, std::size_t bytes, int channels) {
+  channels == 3 ? paeth<3>(row, above, bytes) : paeth<4>(row, above, bytes);
+}
+
 /// Bytes [begin, end) of 16 rows into `columns`, where byte i of row r lies at i * 16 + r.
 void to_columns(const std::uint8_t* const (&rows)[16], std::int64_t begin, std::int64_t end, std::uint8_t* columns) {
   for (std::int64_t at = begin; at < end; at += 16) {
@@ -296,6 +351,7 @@ namespace lockstep::data {
 HWY_EXPORT(gray_of);
 HWY_EXPORT(mirror_of);
 HWY_EXPORT(planes_of);
+HWY_EXPORT(undo_paeth_of);
 HWY_EXPORT(resample_rows_of);
 HWY_EXPORT(resample_columns_of);
 
@@ -309,6 +365,10 @@ void mirror_row(std::uint8_t* row, std::int64_t pixels, std::int64_t channels) {
 
 void to_float_planes(const PixelView& view, const FloatRule& rule, float* out) noexcept {
   HWY_DYNAMIC_DISPATCH(planes_of)(view, rule, out);
+}
+
+void undo_paeth(std::uint8_t* row, const std::uint8_t* above, std::size_t bytes, int channels) {
+  HWY_DYNAMIC_DISPATCH(undo_paeth_of)(row, above, bytes, channels);
 }
 
 void resample_rows(const PixelView& view, std::int64_t first, std::int64_t count, const ResampleAxis& x, ByteRows out) {

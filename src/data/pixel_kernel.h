@@ -16,6 +16,10 @@ void rgb_to_gray(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* gray
 /// The order of the pixels of one row turned around, in place.
 void mirror_row(std::uint8_t* row, std::int64_t pixels, std::int64_t channels);
 
+/// PNG's Paeth filter undone, in place, for pixels of 3 or 4 bytes: to each byte is added that of its left, upper and
+/// upper left neighbours that is nearest to left + upper - upper left. 4 bytes are readable from any pixel on.
+void undo_paeth(std::uint8_t* row, const std::uint8_t* above, std::size_t bytes, int channels);
+
 /// What becomes of a value 0 .. 255: (value / 255 - mean) / deviation, each step rounded to float32 as torch's are.
 struct FloatRule {
   std::array<float, 3> mean{};

@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "data/codec.h"
 #include "data/hash.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -76,6 +77,29 @@ TEST(Decode, KeepsTheUpperEightBitsOfADeepPng) {
   spng_ctx_free(context);
   ASSERT_TRUE(image.ok()) << image.error();
   EXPECT_THAT(image->pixels, ::testing::ElementsAre(0x12, 0xfe));
+}
+
+TEST(Decode, TakesTheFastWayForPlainPngsOnly) {
+  for (const std::string name : {"rgb.png", "gray.png", "rgba.png"}) {
+    for (const ColorMode mode : {ColorMode::kRgb, ColorMode::kGray}) {
+      const std::optional<Image> plain = data::decode_plain_png(bytes_of(name), mode);
+      ASSERT_TRUE(plain) << name;
+      EXPECT_EQ(plain->pixels, read_image(golden(name), mode).pixels) << name;
+    }
+  }
+  for (const std::string name : {"palette.png", "one_bit.png", "gray_alpha.png"}) {
+    EXPECT_FALSE(data::decode_plain_png(bytes_of(name), ColorMode::kRgb)) << name;
+  }
+}
+
+TEST(Decode, LeavesDamagedPngsToTheJudge) {
+  const std::string whole = bytes_of("rgb.png");
+  for (std::size_t at = 8; at < whole.size(); ++at) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x20);
+    EXPECT_FALSE(data::decode_plain_png(damaged, ColorMode::kRgb)) << "byte " << at;
+    EXPECT_FALSE(data::decode_plain_png(whole.substr(0, at), ColorMode::kRgb)) << "cut at " << at;
+  }
 }
 
 TEST(Decode, RefusesAPngCutAtAnyLength) {

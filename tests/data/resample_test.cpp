@@ -114,6 +114,37 @@ TEST(PixelKernel, TurnsRowsAround) {
   });
 }
 
+/// As the standard of PNG has it.
+int nearest_of(int left, int up, int corner) {
+  const int estimate = left + up - corner;
+  const int to_left = std::abs(estimate - left);
+  const int to_up = std::abs(estimate - up);
+  const int to_corner = std::abs(estimate - corner);
+  if (to_left <= to_up && to_left <= to_corner) return left;
+  return to_up <= to_corner ? up : corner;
+}
+
+TEST(PixelKernel, UndoesPaethAndLeavesTheNextRowAlone) {
+  on_every_instruction_set([] {
+    for (const int channels : {3, 4}) {
+      for (const std::int64_t width : {1, 2, 5, 40}) {
+        const auto bytes = static_cast<std::size_t>(width * channels);
+        std::vector<std::uint8_t> row = noise({width + 8, 1}, channels).pixels;
+        const std::vector<std::uint8_t> above = noise({width + 8, 2}, channels).pixels;
+        std::vector<std::uint8_t> expected = row;
+        for (std::size_t i = 0; i < bytes; ++i) {
+          const bool first = i < static_cast<std::size_t>(channels);
+          const int left = first ? 0 : expected[i - channels];
+          const int corner = first ? 0 : above[i - channels];
+          expected[i] = static_cast<std::uint8_t>(expected[i] + nearest_of(left, above[i], corner));
+        }
+        data::undo_paeth(row.data(), above.data(), bytes, channels);
+        ASSERT_EQ(row, expected) << channels << " channels, " << width << " pixels";
+      }
+    }
+  });
+}
+
 TEST(PixelKernel, WeighsColorsInFixedPoint) {
   on_every_instruction_set([] {
     const Image image = noise({53, 1}, 3);
