@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mosaic and BlendPictures: one picture made of several of a source.
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "data/augment/blend.h"
+#include "data/augment/marks.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/augment/detection.h"
+#include "lockstep/data/augment/resize.h"
+#include "lockstep/data/augment/turn.h"
+
+namespace lockstep {
+namespace {
+
+using Four = std::array<AnnotatedImage, 4>;
+
+/// The size of a quarter: the largest of the four each way.
+ImageSize quarter_of(const Four& images) {
+  ImageSize most;
+  for (const AnnotatedImage& image : images) {
+    const ImageSize size = image.pixels.size();
+    most = {std::max(most.width, size.width), std::max(most.height, size.height)};
+  }
+  return most;
+}
+
+/// `from` over what is empty in `to`, which has its size.
+void lay_over(Image& to, const Image& from, const Region& where) {
+  const std::int64_t row = where.size.width * to.channels;
+  for (std::int64_t y = where.top; y < where.top + where.size.height; ++y) {
+    const std::int64_t at = (y * to.size.width + where.left) * to.channels;
+    std::copy_n(from.pixels.begin() + at, row, to.pixels.begin() + at);
+  }
+}
+
+/// The first picture with the others in it. All have the canvas's size; picture i covers `where[i]`.
+AnnotatedImage joined(Four& images, const std::array<Region, 4>& where) {
+  AnnotatedImage result = std::move(images[0]);
+  Image& pixels = result.pixels.decoded();
+  for (std::size_t i = 1; i < images.size(); ++i) {
+    const Image& other = images[i].pixels.decoded();
+    if (other.channels != pixels.channels) throw UsageError("Mosaic needs pictures with one number of channels");
+    lay_over(pixels, other, where[i]);
+    const std::size_t maps = std::min(result.maps.size(), images[i].maps.size());
+    for (std::size_t m = 0; m < maps; ++m) lay_over(result.maps[m].image, images[i].maps[m].image, where[i]);
+    std::ranges::move(images[i].objects, std::back_inserter(result.objects));
+  }
+  return result;
+}
+
+std::int64_t any_other(const ImageSource& source, SampleRandom& random) {
+  return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(source.size())));
+}
+
+}  // namespace
+
+void Mosaic::operator()(AnnotatedImage& image, SampleRandom& random) const {
+  if (!random.chance(p)) return;
+  Four images;
+  images[0] = std::move(image);
+  for (std::size_t i = 1; i < images.size(); ++i) images[i] = source->get(any_other(*source, random));
+  for (AnnotatedImage& one : images) ResizeShorter{.shorter = shorter}(one);
+  const ImageSize quarter = quarter_of(images);
+  const ImageSize canvas{2 * quarter.width, 2 * quarter.height};
+  std::array<Region, 4> where;
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    const std::int64_t left = i % 2 == 0 ? 0 : quarter.width;
+    const std::int64_t top = i < 2 ? 0 : quarter.height;
+    where[i] = {left, top, images[i].pixels.size()};
+    data::place(images[i], {-left, -top, canvas}, fill);
+  }
+  image = joined(images, where);
+  const Affine turn{.degrees = degrees,
+                    .translate_x = translate,
+                    .translate_y = translate,
+                    .min_scale = min_scale,
+                    .max_scale = max_scale,
+                    .interpolation = Interpolation::kBilinear,
+                    .fill = fill};
+  turn(image, random);
+}
+
+void BlendPictures::operator()(AnnotatedImage& image, SampleRandom& random) const {
+  if (!random.chance(p)) return;
+  const auto has_planes = [](const AnnotatedImage& of) {
+    return !of.maps.empty() || std::ranges::any_of(of.objects, [](const Object& one) { return one.mask.has_value(); });
+  };
+  AnnotatedImage other = source->get(any_other(*source, random));
+  if (has_planes(image) || has_planes(other)) {
+    throw UsageError("BlendPictures takes boxes and points; masks and maps do not blend");
+  }
+  const double share = random.uniform(min_share, max_share);
+  Image& pixels = image.pixels.decoded();
+  Resize{.size = pixels.size}(other);
+  if (other.pixels.decoded().channels != pixels.channels) {
+    throw UsageError("BlendPictures needs pictures with one number of channels");
+  }
+  data::blend_images(pixels, other.pixels.decoded(), share);
+  std::ranges::move(other.objects, std::back_inserter(image.objects));
+}
+
+}  // namespace lockstep

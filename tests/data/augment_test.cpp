@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// What augmentations do to boxes, points, masks and maps, and which numbers they draw.
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/ones.h>
+
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "lockstep/base/error.h"
+#include "lockstep/data/augment/color.h"
+#include "lockstep/data/augment/detection.h"
+#include "lockstep/data/augment/resize.h"
+#include "lockstep/data/augment/turn.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+
+Image ramp(ImageSize size, std::int64_t channels = 1) {
+  Image image{size, channels, std::vector<std::uint8_t>(static_cast<std::size_t>(size.width * size.height * channels))};
+  std::iota(image.pixels.begin(), image.pixels.end(), std::uint8_t{0});
+  return image;
+}
+
+Image rectangle(ImageSize size, const Box& box) {
+  Image mask{size, 1, {}};
+  for (std::int64_t y = 0; y < size.height; ++y) {
+    for (std::int64_t x = 0; x < size.width; ++x) {
+      const bool in = x >= static_cast<std::int64_t>(box.x1) && x < static_cast<std::int64_t>(box.x2) &&
+                      y >= static_cast<std::int64_t>(box.y1) && y < static_cast<std::int64_t>(box.y2);
+      mask.pixels.push_back(in ? 1 : 0);
+    }
+  }
+  return mask;
+}
+
+/// The box around what a mask covers.
+Box bounds(const Image& mask) {
+  Box box{1e9F, 1e9F, 0, 0};
+  for (std::int64_t i = 0; i < mask.size.width * mask.size.height; ++i) {
+    if (mask.pixels[static_cast<std::size_t>(i)] == 0) continue;
+    const auto x = static_cast<float>(i % mask.size.width);
+    const auto y = static_cast<float>(i / mask.size.width);
+    box = {std::min(box.x1, x), std::min(box.y1, y), std::max(box.x2, x + 1), std::max(box.y2, y + 1)};
+  }
+  return box;
+}
+
+/// 20 x 10, one object with box (2, 3) - (8, 7), a mask of just that box, a point in its corner, and a map like the
+/// mask.
+AnnotatedImage picture() {
+  const ImageSize size{20, 10};
+  const Box box{2, 3, 8, 7};
+  AnnotatedImage image{.pixels = ramp(size)};
+  image.objects = {{.box = box, .area = 24, .points = {{2, 3}}, .mask = rectangle(size, box)}};
+  image.maps = {{rectangle(size, box), 255}};
+  return image;
+}
+
+void expect_box(const AnnotatedImage& image, const Box& box) {
+  ASSERT_EQ(image.objects.size(), 1U);
+  const Object& object = image.objects[0];
+  EXPECT_EQ(object.box, box) << object.box.x1 << " " << object.box.y1 << " " << object.box.x2 << " " << object.box.y2;
+  if (!object.mask) return;
+  EXPECT_EQ(bounds(*object.mask), box);
+  EXPECT_FLOAT_EQ(object.area, box.area());
+}
+
+TEST(HorizontalFlip, TurnsEverythingAround) {
+  AnnotatedImage image = picture();
+  HorizontalFlip::apply(image);
+  EXPECT_EQ(image.pixels.decoded().pixels[0], 19);
+  expect_box(image, {12, 3, 18, 7});
+  EXPECT_EQ(image.objects[0].points[0], (Point{18, 3, true}));
+  EXPECT_EQ(bounds(image.maps[0].image), (Box{12, 3, 18, 7}));
+}
+
+TEST(VerticalFlip, TurnsEverythingOver) {
+  AnnotatedImage image = picture();
+  VerticalFlip::apply(image);
+  EXPECT_EQ(image.pixels.decoded().pixels[0], 180);
+  expect_box(image, {2, 3, 8, 7});
+  EXPECT_EQ(image.objects[0].points[0], (Point{2, 7, true}));
+}
+
+TEST(Flips, TwiceAreNone) {
+  AnnotatedImage image = picture();
+  HorizontalFlip::apply(image);
+  VerticalFlip::apply(image);
+  HorizontalFlip::apply(image);
+  VerticalFlip::apply(image);
+  EXPECT_EQ(image.pixels.decoded().pixels, ramp({20, 10}).pixels);
+  expect_box(image, {2, 3, 8, 7});
+}
+
+TEST(Resize, ScalesMarksWithoutMixingValues) {
+  AnnotatedImage image = picture();
+  Resize{.size = {40, 30}}(image);
+  EXPECT_EQ(image.pixels.size(), (ImageSize{40, 30}));
+  expect_box(image, {4, 9, 16, 21});
+  for (const std::uint8_t value : image.maps[0].image.pixels) EXPECT_LE(value, 1);
+}
+
+TEST(RandomResizedCrop, CutsAndScalesMarks) {
+  AnnotatedImage image = picture();
+  RandomResizedCrop{.size = {20, 16}}.apply(image, {4, 2, {10, 8}});
+  expect_box(image, {0, 2, 8, 10});
+  EXPECT_FALSE(image.objects[0].points[0].visible);
+}
+
+TEST(RandomResizedCrop, DrawsPartsInsideWithTheWantedAreaAndShape) {
+  const RandomResizedCrop crop{.min_scale = 0.2, .max_scale = 0.5};
+  SampleRandom random(1);
+  for (int i = 0; i < 500; ++i) {
+    const Region region = crop.parameters({640, 480}, random);
+    EXPECT_GE(region.left, 0);
+    EXPECT_GE(region.top, 0);
+    EXPECT_LE(region.left + region.size.width, 640);
+    EXPECT_LE(region.top + region.size.height, 480);
+    const double area = static_cast<double>(region.size.width * region.size.height) / (640.0 * 480.0);
+    EXPECT_GT(area, 0.195);
+    EXPECT_LT(area, 0.505);
+    const double ratio = static_cast<double>(region.size.width) / static_cast<double>(region.size.height);
+    EXPECT_GT(ratio, 0.74);
+    EXPECT_LT(ratio, 1.35);
+  }
+}
+
+TEST(RandomResizedCrop, FallsBackToTheMiddle) {
+  const RandomResizedCrop crop{.min_scale = 0.9, .max_scale = 1.0};
+  SampleRandom random(1);
+  EXPECT_EQ(crop.parameters({1000, 100}, random), (Region{433, 0, {133, 100}}));
+  EXPECT_EQ(crop.parameters({100, 1000}, random), (Region{0, 433, {100, 133}}));
+}
+
+TEST(CenterCrop, GivesSmallPicturesABorder) {
+  AnnotatedImage image = picture();
+  CenterCrop{.size = {10, 14}, .fill = {9, 9, 9}}(image);
+  EXPECT_EQ(image.pixels.decoded().pixels[0], 9);
+  expect_box(image, {0, 5, 3, 9});
+  EXPECT_EQ(image.maps[0].image.pixels[0], 255);
+}
+
+TEST(RandomCrop, CoversEveryPlaceOfThePaddedPicture) {
+  const RandomCrop crop{.size = {20, 10}, .padding = 2};
+  SampleRandom random(1);
+  std::set<std::int64_t> lefts;
+  std::set<std::int64_t> tops;
+  for (int i = 0; i < 300; ++i) {
+    const Region region = crop.parameters({20, 10}, random);
+    lefts.insert(region.left);
+    tops.insert(region.top);
+  }
+  EXPECT_THAT(lefts, ElementsAre(-2, -1, 0, 1, 2));
+  EXPECT_THAT(tops, ElementsAre(-2, -1, 0, 1, 2));
+}
+
+TEST(Rotation, ByAQuarterMovesMarksAsPixels) {
+  AnnotatedImage image{.pixels = ramp({10, 10})};
+  image.objects = {{.box = {1, 2, 4, 8}, .area = 18, .mask = rectangle({10, 10}, {1, 2, 4, 8})}};
+  Rotation{}.apply(image, 90);
+  expect_box(image, {2, 6, 8, 9});
+  EXPECT_EQ(image.pixels.decoded().pixels[0], 9);
+}
+
+TEST(Rotation, PutsAnUprightBoxAroundATurnedOne) {
+  AnnotatedImage image{.pixels = ramp({100, 100})};
+  image.objects = {{.box = {40, 40, 60, 60}, .area = 400}};
+  Rotation{}.apply(image, 45);
+  EXPECT_NEAR(image.objects[0].box.width(), 20 * std::sqrt(2.0), 1e-4);
+  EXPECT_NEAR(image.objects[0].box.x1 + image.objects[0].box.x2, 100, 1e-4);
+}
+
+TEST(ColorJitter, DrawsEveryOrderAndStaysInItsRange) {
+  const ColorJitter jitter{.brightness = 0.4, .hue = 0.1};
+  SampleRandom random(1);
+  std::set<std::array<int, 4>> orders;
+  for (int i = 0; i < 500; ++i) {
+    const auto drawn = jitter.parameters(random);
+    orders.insert(drawn.order);
+    EXPECT_GE(*drawn.values[0], 0.6);
+    EXPECT_LE(*drawn.values[0], 1.4);
+    EXPECT_FALSE(drawn.values[1]);
+    EXPECT_LE(std::abs(*drawn.values[3]), 0.1);
+  }
+  EXPECT_EQ(orders.size(), 24U);
+}
+
+TEST(ZoomOut, LaysThePictureOnACanvas) {
+  AnnotatedImage image = picture();
+  ZoomOut{.fill = {7, 7, 7}}.apply(image, {-5, -3, {40, 20}});
+  EXPECT_EQ(image.pixels.decoded().pixels[0], 7);
+  EXPECT_EQ(image.pixels.decoded().pixels[3 * 40 + 5], 0);
+  expect_box(image, {7, 6, 13, 10});
+  SampleRandom random(1);
+  for (int i = 0; i < 200; ++i) {
+    const Region canvas = ZoomOut{}.parameters({20, 10}, random);
+    EXPECT_LE(canvas.left, 0);
+    EXPECT_LE(canvas.top, 0);
+    EXPECT_GE(canvas.left + canvas.size.width, 20);
+    EXPECT_GE(canvas.top + canvas.size.height, 10);
+  }
+}
+
+TEST(IoUCrop, KeepsAnObjectAndDropsThoseWhoseMiddleIsOutside) {
+  AnnotatedImage image = picture();
+  image.objects.push_back({.box = {15, 5, 19, 9}});
+  SampleRandom random(1);
+  int crops = 0;
+  for (int i = 0; i < 100; ++i) {
+    AnnotatedImage copy = image;
+    const auto region = IoUCrop{}.parameters(copy, random);
+    if (!region) continue;
+    IoUCrop::apply(copy, *region);
+    EXPECT_GE(copy.objects.size(), 1U);
+    EXPECT_EQ(copy.pixels.size(), region->size);
+    ++crops;
+  }
+  EXPECT_GT(crops, 50);
+  IoUCrop::apply(image, {0, 0, {10, 10}});
+  expect_box(image, {2, 3, 8, 7});
+}
+
+TEST(SanitizeBoxes, DropsWhatIsTooSmall) {
+  AnnotatedImage image = picture();
+  image.objects.push_back({.box = {3, 3, 3, 9}});
+  image.objects.push_back({.box = {3, 3, 9, 3.5F}});
+  SanitizeBoxes{}(image);
+  expect_box(image, {2, 3, 8, 7});
+}
+
+class Pictures final : public ImageSource {
+ public:
+  [[nodiscard]] std::int64_t size() const override { return 3; }
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override {
+    AnnotatedImage image{.pixels =
+                             Image{{8, 8}, 1, std::vector<std::uint8_t>(64, static_cast<std::uint8_t>(50 * index))}};
+    image.objects = {{.box = {2, 2, 6, 6}, .label = index, .area = 16}};
+    return image;
+  }
+};
+
+TEST(Mosaic, PutsFourPicturesIntoQuarters) {
+  const Mosaic mosaic{.source = std::make_shared<Pictures>(),
+                      .shorter = 8,
+                      .degrees = 0,
+                      .translate = 0,
+                      .min_scale = 1,
+                      .max_scale = 1};
+  AnnotatedImage image = Pictures().get(2);
+  SampleRandom random(3);
+  mosaic(image, random);
+  EXPECT_EQ(image.pixels.size(), (ImageSize{16, 16}));
+  ASSERT_EQ(image.objects.size(), 4U);
+  EXPECT_EQ(image.objects[3].box, (Box{10, 10, 14, 14}));
+  EXPECT_EQ(image.objects[0].label, 2);
+  for (const Object& object : image.objects) {
+    const auto at = static_cast<std::size_t>(object.box.y1 * 16 + object.box.x1);
+    EXPECT_EQ(image.pixels.decoded().pixels[at], 50 * object.label);
+  }
+}
+
+TEST(BlendPictures, KeepsTheObjectsOfBoth) {
+  const BlendPictures blend{.source = std::make_shared<Pictures>(), .min_share = 0.5, .max_share = 0.5, .p = 1};
+  AnnotatedImage image = Pictures().get(2);
+  SampleRandom random(3);
+  blend(image, random);
+  ASSERT_EQ(image.objects.size(), 2U);
+  EXPECT_EQ(image.pixels.decoded().pixels[0], (100 + 50 * image.objects[1].label) / 2);
+  image.maps.emplace_back();
+  EXPECT_THROW(blend(image, random), UsageError);
+}
+
+TEST(RandomErasing, FillsARectangleOfEveryChannel) {
+  Sample sample{at::ones({2, 8, 8}), {}, {}};
+  RandomErasing{}.apply(sample, {2, 3, {4, 2}});
+  EXPECT_EQ(sample.data.sum().item<float>(), 128 - 16);
+  EXPECT_EQ(sample.data[1][3][2].item<float>(), 0.0F);
+  EXPECT_EQ(sample.data[1][3][6].item<float>(), 1.0F);
+}
+
+TEST(Augmentations, OfAViewLeaveItsMemoryAlone) {
+  const Image memory = ramp({20, 10});
+  const auto run = [&](const auto& step) {
+    AnnotatedImage image{.pixels = view_of(memory)};
+    step(image);
+    EXPECT_EQ(memory.pixels, ramp({20, 10}).pixels);
+  };
+  run([](AnnotatedImage& image) { HorizontalFlip::apply(image); });
+  run([](AnnotatedImage& image) { GaussianBlur{}.apply(image, 1.0); });
+  run([](AnnotatedImage& image) { Rotation{}.apply(image, 30); });
+  run([](AnnotatedImage& image) { adjust_contrast(image.pixels.decoded(), 2.0); });
+}
+
+}  // namespace
+}  // namespace lockstep
