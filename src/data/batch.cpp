@@ -1,108 +1,220 @@
 // SPDX-License-Identifier: Apache-2.0
-// One batch: samples written in place where the data set can, else collated.
+// One batch: each sample is written into its row where the data set can, else copied there, or collated.
 #include "data/batch.h"
 
-#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <any>
+
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::data {
 namespace {
-
-at::Tensor empty_rows(std::int64_t rows, const std::vector<std::int64_t>& shape, c10::ScalarType type, bool pin) {
-  std::vector<std::int64_t> sizes{rows};
-  sizes.insert(sizes.end(), shape.begin(), shape.end());
-  return at::empty(sizes, at::TensorOptions().dtype(type).pinned_memory(pin));
-}
-
-std::byte* row(const at::Tensor& tensor, std::int64_t index) {
-  if (!tensor.defined()) return nullptr;
-  const std::int64_t row_bytes = tensor.size(0) == 0 ? 0 : static_cast<std::int64_t>(tensor.nbytes()) / tensor.size(0);
-  return static_cast<std::byte*>(tensor.data_ptr()) + index * row_bytes;
-}
-
-std::optional<Batch> fill_in_place(const BatchSource& source, std::int64_t epoch, std::span<const std::int64_t> indices,
-                                   const std::atomic<bool>& cancelled) {
-  const SampleSpec spec = source.fixed->spec();
-  const auto rows = static_cast<std::int64_t>(indices.size());
-  Batch batch;
-  batch.data = empty_rows(rows, spec.data_shape, spec.data_type, source.pin_memory);
-  if (spec.target_type != c10::ScalarType::Undefined) {
-    batch.target = empty_rows(rows, spec.target_shape, spec.target_type, source.pin_memory);
-  }
-  for (std::int64_t i = 0; i < rows; ++i) {
-    if (cancelled.load(std::memory_order_relaxed)) return std::nullopt;
-    const std::int64_t index = indices[static_cast<std::size_t>(i)];
-    SampleContext context(source.seed, epoch, index);
-    source.fixed->get_into(index, context, SampleSlot{row(batch.data, i), row(batch.target, i)});
-  }
-  return batch;
-}
-
-std::optional<Batch> collate(const BatchSource& source, std::int64_t epoch, std::span<const std::int64_t> indices,
-                             const std::atomic<bool>& cancelled) {
-  std::vector<Sample> samples;
-  samples.reserve(indices.size());
-  for (const std::int64_t index : indices) {
-    if (cancelled.load(std::memory_order_relaxed)) return std::nullopt;
-    SampleContext context(source.seed, epoch, index);
-    samples.push_back(source.dataset->get(index, context));
-  }
-  Batch batch = source.collate ? source.collate(std::move(samples)) : stack_samples(samples);
-  if (source.pin_memory) {
-    if (batch.data.defined()) batch.data = batch.data.pin_memory();
-    if (batch.target.defined()) batch.target = batch.target.pin_memory();
-  }
-  return batch;
-}
 
 std::string words(const at::Tensor& tensor) {
   if (!tensor.defined()) return "nothing";
   return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
 }
 
-// Undefined where no sample has one.
-at::Tensor stack(const std::vector<Sample>& samples, at::Tensor Sample::*member, const char* name) {
-  std::vector<at::Tensor> parts;
-  parts.reserve(samples.size());
-  const at::Tensor& first = samples.front().*member;
-  for (const Sample& sample : samples) {
-    const at::Tensor& part = sample.*member;
-    const bool alike = part.defined() == first.defined() &&
-                       (!part.defined() || (part.sizes() == first.sizes() && part.dtype() == first.dtype()));
-    if (!alike) {
-      throw DataError(fmt::format("samples of one batch do not stack: {} is {} in the first and {} in sample {} of it",
-                                  name, words(first), words(part), parts.size()),
-                      "give the loader a collate function, or make the data set give samples of one shape and dtype");
-    }
-    parts.push_back(part);
+/// One tensor of a batch, a row a sample.
+class Rows {
+ public:
+  Rows(const char* name, std::int64_t count, bool pin) : name_(name), count_(count), pin_(pin) {}
+
+  void allocate(const std::vector<std::int64_t>& shape, c10::ScalarType type) {
+    std::vector<std::int64_t> sizes{count_};
+    sizes.insert(sizes.end(), shape.begin(), shape.end());
+    all_ = at::empty(sizes, at::TensorOptions().dtype(type).pinned_memory(pin_));
+    row_bytes_ = count_ == 0 ? 0 : static_cast<std::int64_t>(all_.nbytes()) / count_;
+    decided_ = true;
   }
-  return first.defined() ? at::stack(parts) : at::Tensor();
-}
+
+  [[nodiscard]] std::byte* row(std::int64_t i) const {
+    return all_.defined() ? static_cast<std::byte*>(all_.data_ptr()) + i * row_bytes_ : nullptr;
+  }
+
+  /// `value` becomes row i; the first one says what shape and type all have.
+  void set(std::int64_t i, const at::Tensor& value) {
+    if (!decided_) {
+      decided_ = true;
+      if (value.defined()) allocate(value.sizes().vec(), value.scalar_type());
+    }
+    if (value.defined() && value.data_ptr() == row(i) && value.nbytes() > 0) return;
+    require_alike(i, value);
+    if (all_.defined()) all_.select(0, i).copy_(value);
+  }
+
+  [[nodiscard]] at::Tensor first(std::int64_t count) const {
+    return all_.defined() && count < count_ ? all_.narrow(0, 0, count) : all_;
+  }
+
+ private:
+  void require_alike(std::int64_t i, const at::Tensor& value) const {
+    if (!value.defined() && !all_.defined()) return;
+    const at::Tensor mine = all_.defined() ? all_.select(0, i) : all_;
+    if (value.defined() && mine.defined() && value.sizes() == mine.sizes() && value.dtype() == mine.dtype()) return;
+    throw DataError(fmt::format("samples of one batch do not stack: {} is {} in the first and {} in sample {} of it",
+                                name_, words(mine), words(value), i),
+                    "give the loader a collate function, or make the data set give samples of one shape and dtype");
+  }
+
+  const char* name_;
+  std::int64_t count_;
+  bool pin_;
+  bool decided_ = false;
+  at::Tensor all_;
+  std::int64_t row_bytes_ = 0;
+};
+
+/// The samples of one task, one after another.
+class Maker {
+ public:
+  Maker(const BatchSource& source, const BatchTask& task, const std::atomic<bool>& cancelled, Progress& progress)
+      : source_(source), task_(task), cancelled_(cancelled), progress_(progress) {}
+
+  std::optional<MadeBatch> make() {
+    const bool done = source_.collate ? collate() : source_.fixed != nullptr ? fill() : stack();
+    if (!done) return std::nullopt;
+    made_.batch.size = std::ssize(made_.batch.indices);
+    return std::move(made_);
+  }
+
+ private:
+  /// `load`: (context, row) -> void. Returns: false where nobody wants the batch any more.
+  template <class Load>
+  bool each(const Load& load) {
+    progress_.step.store(task_.step, std::memory_order_relaxed);
+    for (const std::int64_t index : task_.indices) {
+      if (cancelled_.load(std::memory_order_relaxed)) return false;
+      progress_.since_ns.store(SystemClock::instance().now().time_since_epoch().count(), std::memory_order_relaxed);
+      progress_.index.store(index, std::memory_order_relaxed);
+      load_or_skip(index, load);
+      ++at_;
+    }
+    progress_.index.store(-1, std::memory_order_relaxed);
+    if (made_.batch.indices.empty() && !task_.indices.empty()) {
+      throw DataError(fmt::format("all {} samples of batch {} are bad, the first: {}", task_.indices.size(), task_.step,
+                                  made_.skipped.front().what),
+                      "look at the list of bad samples, or take them out of the set");
+    }
+    return true;
+  }
+
+  template <class Load>
+  void load_or_skip(std::int64_t index, const Load& load) {
+    SampleContext context(source_.seed, task_.epoch, index);
+    if (!source_.skip_bad) {
+      load(context, std::ssize(made_.batch.indices));
+    } else {
+      try {
+        load(context, std::ssize(made_.batch.indices));
+      } catch (const DataError& fault) {
+        made_.skipped.push_back({index, fault.message()});
+        return;
+      }
+    }
+    made_.batch.indices.push_back(index);
+  }
+
+  Sample get(SampleContext& context) const {
+    if (task_.makers.empty()) return source_.dataset->get(context.index, context);
+    return task_.makers[at_](context);
+  }
+
+  bool collate() {
+    std::vector<Sample> samples;
+    samples.reserve(task_.indices.size());
+    if (!each([&](SampleContext& context, std::int64_t) { samples.push_back(get(context)); })) return false;
+    std::vector<std::int64_t> indices = std::move(made_.batch.indices);
+    made_.batch = source_.collate(std::move(samples));
+    made_.batch.indices = std::move(indices);
+    if (source_.pin_memory) {
+      for (at::Tensor* tensor : {&made_.batch.data, &made_.batch.target}) {
+        if (tensor->defined()) *tensor = tensor->pin_memory();
+      }
+    }
+    return true;
+  }
+
+  bool fill() {
+    const SampleSpec spec = source_.fixed->spec();
+    data_.allocate(spec.data_shape, spec.data_type);
+    if (spec.target_type != c10::ScalarType::Undefined) target_.allocate(spec.target_shape, spec.target_type);
+    const bool done = each([&](SampleContext& context, std::int64_t row) {
+      source_.fixed->get_into(context.index, context, SampleSlot{data_.row(row), target_.row(row)});
+    });
+    if (done) take_rows();
+    return done;
+  }
+
+  bool stack() {
+    SampleSpec spec;
+    bool known = false;
+    std::vector<std::any> extras;
+    const bool done = each([&](SampleContext& context, std::int64_t row) {
+      if (known) context.slot = {data_.row(row), target_.row(row)};
+      if (known) context.spec = &spec;
+      Sample sample = get(context);
+      data_.set(row, sample.data);
+      target_.set(row, sample.target);
+      if (!known) spec = spec_of(sample);
+      known = true;
+      if (sample.extra.has_value() || !extras.empty()) {
+        extras.resize(static_cast<std::size_t>(row));
+        extras.push_back(std::move(sample.extra));
+      }
+    });
+    if (!done) return false;
+    take_rows();
+    if (!extras.empty()) made_.batch.extra = std::move(extras);
+    return true;
+  }
+
+  static SampleSpec spec_of(const Sample& sample) {
+    SampleSpec spec;
+    spec.data_type = c10::ScalarType::Undefined;
+    if (sample.data.defined()) {
+      spec.data_shape = sample.data.sizes().vec();
+      spec.data_type = sample.data.scalar_type();
+    }
+    if (sample.target.defined()) {
+      spec.target_shape = sample.target.sizes().vec();
+      spec.target_type = sample.target.scalar_type();
+    }
+    return spec;
+  }
+
+  void take_rows() {
+    made_.batch.data = data_.first(std::ssize(made_.batch.indices));
+    made_.batch.target = target_.first(std::ssize(made_.batch.indices));
+  }
+
+  const BatchSource& source_;
+  const BatchTask& task_;
+  const std::atomic<bool>& cancelled_;
+  Progress& progress_;
+  std::size_t at_ = 0;  // in the task
+  Rows data_{"data", std::ssize(task_.indices), source_.pin_memory};
+  Rows target_{"target", std::ssize(task_.indices), source_.pin_memory};
+  MadeBatch made_;
+};
 
 }  // namespace
 
-Batch stack_samples(const std::vector<Sample>& samples) {
-  Batch batch;
-  batch.data = stack(samples, &Sample::data, "data");
-  batch.target = stack(samples, &Sample::target, "target");
-  return batch;
+std::string BatchSource::describe(std::int64_t index) const {
+  return dataset ? dataset->describe(index) : fmt::format("sample {} of the stream", index);
 }
 
-std::optional<Batch> make_batch(const BatchSource& source, std::int64_t epoch, std::span<const std::int64_t> indices,
-                                const std::atomic<bool>& cancelled) {
+std::optional<MadeBatch> make_batch(const BatchSource& source, const BatchTask& task,
+                                    const std::atomic<bool>& cancelled, Progress& progress) {
   const c10::NoGradGuard no_grad;
-  std::optional<Batch> batch = source.fixed != nullptr ? fill_in_place(source, epoch, indices, cancelled)
-                                                       : collate(source, epoch, indices, cancelled);
-  if (!batch) return std::nullopt;
-  batch->indices.assign(indices.begin(), indices.end());
-  batch->size = static_cast<std::int64_t>(indices.size());
-  return batch;
+  std::optional<MadeBatch> made = Maker(source, task, cancelled, progress).make();
+  if (made) made->batch.step = task.step;
+  return made;
 }
 
 }  // namespace lockstep::data

@@ -4,9 +4,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <span>
+#include <string>
+#include <vector>
 
+#include "data/feed.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/loader.h"
 
@@ -14,20 +17,31 @@ namespace lockstep::data {
 
 /// What a batch is made of besides its indices.
 struct BatchSource {
-  Dataset* dataset = nullptr;
+  std::shared_ptr<Dataset> dataset;    ///< null for a stream
   FixedShapeDataset* fixed = nullptr;  ///< the same set, where it writes in place and nobody collates
   Collate collate;
   std::uint64_t seed = 0;
   bool pin_memory = false;
+  bool skip_bad = false;
+
+  [[nodiscard]] std::string describe(std::int64_t index) const;
 };
 
-/// None where `cancelled` became true before it was done.
-/// Throws: what the data set throws; DataError where samples do not stack.
-[[nodiscard]] std::optional<Batch> make_batch(const BatchSource& source, std::int64_t epoch,
-                                              std::span<const std::int64_t> indices,
-                                              const std::atomic<bool>& cancelled);
+/// What a worker is at, for those who wait for it.
+struct Progress {
+  std::atomic<std::int64_t> step{-1};     ///< whose batch it is making
+  std::atomic<std::int64_t> index{-1};    ///< the sample being loaded
+  std::atomic<std::int64_t> since_ns{0};  ///< of the steady clock
+};
 
-/// The default collate function.
-[[nodiscard]] Batch stack_samples(const std::vector<Sample>& samples);
+struct MadeBatch {
+  Batch batch;
+  std::vector<BadSample> skipped;
+};
+
+/// None where `cancelled` became true before it was done: nobody wants the batch any more.
+/// Throws: what the data set throws; DataError where samples do not stack, or all of them are bad.
+[[nodiscard]] std::optional<MadeBatch> make_batch(const BatchSource& source, const BatchTask& task,
+                                                  const std::atomic<bool>& cancelled, Progress& progress);
 
 }  // namespace lockstep::data

@@ -1,241 +1,322 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers take batch numbers in order and leave what they made in a ring, from which the loop takes it in order.
-// Not a plain queue: that hands over in the order of completion.
+// What a loop over batches sees: where it stands, what it waits for and what it is told. The order stands in
+// epoch_plan.cpp, the threads in worker_pool.cpp, how they hand over in pass.cpp.
 #include "lockstep/data/loader.h"
 
 #include <ATen/Context.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <thread>
+#include <set>
 
 #include "data/batch.h"
+#include "data/device_copy.h"
+#include "data/epoch_plan.h"
+#include "data/pass.h"
+#include "data/worker_pool.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/trace.h"
-#include "lockstep/data/sampler.h"
-#include "lockstep/tensor/device.h"
+#include "lockstep/tensor/first_batch.h"
 
 namespace lockstep {
 namespace {
 
-void check(const Dataset* dataset, const DataLoaderOptions& options) {
-  if (dataset == nullptr) throw UsageError("a data loader needs a data set");
-  const auto at_least = [](const char* name, std::int64_t value, std::int64_t least) {
-    if (value < least) throw UsageError(fmt::format("data loader: {} is {}, must be at least {}", name, value, least));
-  };
-  at_least("batch_size", options.batch_size, 1);
-  at_least("workers", options.workers, 0);
-  at_least("prefetch_factor", options.prefetch_factor, 1);
+constexpr double kMuchWaiting = 0.1;       // of an epoch
+constexpr double kShortEpoch = 1.0;        // seconds: too little to judge by
+constexpr std::size_t kNotedSamples = 10;  // bad samples that get a line of their own
+
+/// Samples of the epoch's whole order that all shards of `state` have read.
+std::int64_t consumed_of(const LoaderState& state, std::int64_t whole) {
+  const std::int64_t rest = whole - state.consumed;
+  const std::int64_t in_step = state.shards * state.batch_size;
+  const std::int64_t read = std::min(state.batches * in_step, rest);
+  // Dealt out anew, a rest of fewer samples than shards belongs to the step before it.
+  const bool joined = state.consumed > 0 && rest - read < state.shards && state.batches > 0;
+  return joined ? whole : state.consumed + read;
 }
 
-std::vector<std::int64_t> indices_of(std::int64_t size, const DataLoaderOptions& options, std::int64_t epoch) {
-  const SamplerOptions order{options.shuffle, options.seed, options.remainder == Remainder::kDrop};
-  if (options.remainder != Remainder::kKeep) return DistributedSampler(size, options.shard, order).indices(epoch);
-  const std::vector<std::int64_t> whole = DistributedSampler(size, {}, order).indices(epoch);
-  std::vector<std::int64_t> part = EvaluationSampler(size, options.shard).indices();
-  for (std::int64_t& index : part) index = whole[static_cast<std::size_t>(index)];
-  return part;
-}
-
-std::int64_t part_size(std::int64_t size, const DataLoaderOptions& options) {
-  if (options.remainder == Remainder::kKeep) return EvaluationSampler(size, options.shard).size();
-  return DistributedSampler(size, options.shard, {.drop_last = options.remainder == Remainder::kDrop}).size();
-}
-
-// What a worker made of one batch number: a batch, or the error that belongs there.
-struct Made {
-  std::optional<Batch> batch;
-  std::exception_ptr error;
-};
-
-// One epoch under way. Workers hold it too, so that a cancelled one lives until its last sample is done.
-struct Pass {
-  std::int64_t epoch = 0;
-  std::int64_t end = 0;  // batches of the epoch
-  std::int64_t next_task = 0;
-  std::int64_t consumed = 0;  // batches that the loop has taken, counting those skipped by start_batch
-  std::vector<std::int64_t> indices;
-  std::vector<std::optional<Made>> ring;
-  std::atomic<bool> cancelled{false};
-};
+Seconds now() { return SystemClock::instance().now().time_since_epoch(); }
 
 }  // namespace
 
 class DataLoader::Impl {
  public:
-  Impl(std::shared_ptr<Dataset> dataset, DataLoaderOptions options);
-  ~Impl();
+  Impl(std::shared_ptr<Dataset> dataset, std::shared_ptr<IterableDataset> iterable, DataLoaderOptions options);
 
-  std::int64_t start(std::int64_t epoch, std::int64_t start_batch);
+  std::int64_t start(const LoaderState& from);
   std::optional<Batch> next(std::int64_t ticket);
   void cancel(std::int64_t ticket) noexcept;
+  [[nodiscard]] LoaderState state() const;
+  /// Where `state` was left by another width: from which sample of the epoch's whole order this one goes on.
+  [[nodiscard]] LoaderState translated(const LoaderState& state) const;
+  [[nodiscard]] std::vector<BadSample> bad_samples() const;
 
   const std::shared_ptr<Dataset> dataset;
+  const std::shared_ptr<IterableDataset> iterable;
   const DataLoaderOptions options;
   const std::int64_t size;  // asked once: every rank and epoch must see the same
   std::int64_t samples = 0;
   std::int64_t steps = 0;
+  double waited_s = 0;
 
  private:
-  void start_threads();
-  void stop() noexcept;
-  void work() noexcept;
-  [[nodiscard]] Made make(const Pass& pass, std::int64_t step) const noexcept;
-  [[nodiscard]] Made take(Pass& pass);
-  [[nodiscard]] bool has_task() const noexcept {
-    return pass_ && pass_->next_task < pass_->end &&
-           pass_->next_task < pass_->consumed + static_cast<std::int64_t>(pass_->ring.size());
-  }
+  [[nodiscard]] std::unique_ptr<data::Feed> make_feed(const LoaderState& from) const;
+  [[nodiscard]] data::BatchSource make_source() const;
+  void use_workers();
+  [[nodiscard]] std::optional<data::Made> timed_wait();
+  [[nodiscard]] std::optional<data::Made> wait_for_batch();
+  [[nodiscard]] std::optional<data::Made> make_here();
+  [[nodiscard]] TimeoutError too_slow() const;
+  void note_failure(const data::Made& made) const;
+  void note_skipped(const std::vector<BadSample>& skipped);
+  void end_pass();
+  void judge_waiting() const;
 
   data::BatchSource source_;
-  std::mutex mutex_;
-  std::condition_variable task_waits_;
-  std::condition_variable batch_waits_;
-  std::shared_ptr<Pass> pass_;  // null between epochs
+  std::unique_ptr<data::WorkerPool> workers_;  // null: the loop's own thread loads
+  data::Progress progress_;                    // of the loop's own thread
+  std::shared_ptr<data::Pass> pass_;           // null between epochs
+  LoaderState position_;
+  Seconds begun_{0};            // of the pass
+  double waited_before_s_ = 0;  // the pass
   std::int64_t ticket_ = 0;
-  bool stopping_ = false;
-  std::vector<std::thread> threads_;
+  mutable bool said_waiting_ = false;
+  mutable bool said_workers_ = false;
+  mutable std::mutex bad_mutex_;
+  std::vector<BadSample> bad_;
+  std::set<std::int64_t> bad_indices_;
 };
 
-DataLoader::Impl::Impl(std::shared_ptr<Dataset> dataset_in, DataLoaderOptions options_in)
+DataLoader::Impl::Impl(std::shared_ptr<Dataset> dataset_in, std::shared_ptr<IterableDataset> iterable_in,
+                       DataLoaderOptions options_in)
     : dataset(std::move(dataset_in)),
+      iterable(std::move(iterable_in)),
       options(std::move(options_in)),
-      size((check(dataset.get(), options), dataset->size())) {
-  samples = part_size(size, options);
-  if (options.drop_last) samples -= samples % options.batch_size;
-  steps = (samples + options.batch_size - 1) / options.batch_size;
+      size(dataset ? dataset->size() : 0) {
+  if (!dataset && !iterable) throw UsageError("a data loader needs a data set");
+  data::check_options(dataset ? size : options.shard.count * options.batch_size, options);
+  if (iterable && (options.shuffle || options.sampler || options.batch_sampler)) {
+    throw UsageError("data loader: an iterable set is read in its own order: no shuffle, no sampler",
+                     "shuffle where the stream is made, or give the set an index");
+  }
+  if (dataset) {
+    const data::EpochSize epoch = data::epoch_size(size, options);
+    steps = epoch.batches;
+    samples = options.drop_last ? epoch.samples - epoch.samples % options.batch_size : epoch.samples;
+  }
+  position_ = {.size = size, .shards = options.shard.count, .batch_size = options.batch_size, .seed = options.seed};
+  source_ = make_source();
+  if (options.persistent_workers) use_workers();
+}
+
+data::BatchSource DataLoader::Impl::make_source() const {
   auto* fixed = options.collate ? nullptr : dynamic_cast<FixedShapeDataset*>(dataset.get());
-  source_ = {dataset.get(), fixed, options.collate, options.seed, options.pin_memory && at::hasCUDA()};
-  start_threads();
+  return {.dataset = dataset,
+          .fixed = fixed,
+          .collate = options.collate,
+          .seed = options.seed,
+          .pin_memory = (options.pin_memory || options.device.is_cuda()) && at::hasCUDA(),
+          .skip_bad = options.bad_samples == BadSamples::kSkip};
 }
 
-DataLoader::Impl::~Impl() { stop(); }
-
-void DataLoader::Impl::start_threads() {
-  try {
-    threads_.reserve(static_cast<std::size_t>(options.workers));
-    for (std::int64_t i = 0; i < options.workers; ++i) threads_.emplace_back([this] { work(); });
-  } catch (const std::exception& fault) {
-    const std::size_t started = threads_.size();
-    stop();
-    throw ResourceError(fmt::format("only {} of {} loader threads started: {}", started, options.workers, fault.what()),
-                        "lower workers");
-  }
+void DataLoader::Impl::use_workers() {
+  if (workers_ || options.workers == 0) return;
+  workers_ = std::make_unique<data::WorkerPool>(source_, options.device, options.workers);
 }
 
-void DataLoader::Impl::stop() noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    if (pass_) pass_->cancelled = true;
-    task_waits_.notify_all();
+std::unique_ptr<data::Feed> DataLoader::Impl::make_feed(const LoaderState& from) const {
+  if (iterable) {
+    return std::make_unique<data::StreamFeed>(iterable->open(from.epoch, options.shard), options, from.epoch,
+                                              from.batches);
   }
-  for (std::thread& thread : threads_) thread.join();
+  data::EpochPlan plan = data::plan_epoch(size, options, from.epoch, from.consumed);
+  if (from.batches < 0 || from.batches > plan.size()) {
+    throw UsageError(fmt::format("an epoch of {} batches cannot start at batch {}", plan.size(), from.batches));
+  }
+  return std::make_unique<data::PlanFeed>(std::move(plan), from.epoch, from.batches);
 }
 
-std::int64_t DataLoader::Impl::start(std::int64_t epoch, std::int64_t start_batch) {
-  if (start_batch < 0 || start_batch > steps) {
-    throw UsageError(fmt::format("an epoch of {} batches cannot start at batch {}", steps, start_batch));
-  }
-  auto pass = std::make_shared<Pass>();
-  pass->epoch = epoch;
-  pass->end = steps;
-  pass->next_task = pass->consumed = start_batch;
-  pass->indices = indices_of(size, options, epoch);
-  pass->ring.resize(static_cast<std::size_t>(options.workers * options.prefetch_factor));
-  const std::lock_guard lock(mutex_);
-  if (pass_) pass_->cancelled = true;
+std::int64_t DataLoader::Impl::start(const LoaderState& from) {
+  if (from.epoch < 0) throw UsageError(fmt::format("epoch {} does not exist: epochs count from 0", from.epoch));
+  auto pass = std::make_shared<data::Pass>(make_feed(from), from.batches, options.workers * options.prefetch_factor);
+  if (pass_) pass_->cancel();
+  position_ = from;
   pass_ = std::move(pass);
-  task_waits_.notify_all();
+  begun_ = now();
+  waited_before_s_ = waited_s;
+  use_workers();
+  if (workers_) workers_->work_for(pass_);
   return ++ticket_;
 }
 
+LoaderState DataLoader::Impl::state() const {
+  LoaderState state = position_;
+  if (pass_) state.batches = pass_->consumed();
+  return state;
+}
+
+LoaderState DataLoader::Impl::translated(const LoaderState& state) const {
+  const auto require_same = [](const char* what, auto here, auto there) {
+    if (here == there) return;
+    throw UsageError(fmt::format("the data loader stopped with {} {} and would go on with {}", what, there, here),
+                     "go on with the same data and seed, or begin a new epoch");
+  };
+  require_same("a set of size", size, state.size);
+  require_same("seed", options.seed, state.seed);
+  if (state.shards == options.shard.count && state.batch_size == options.batch_size) return state;
+  if (!options.elastic || iterable || options.batch_sampler) {
+    throw UsageError(fmt::format("the data loader stopped with {} shards x batch_size {} and would go on with {} x {}",
+                                 state.shards, state.batch_size, options.shard.count, options.batch_size),
+                     iterable || options.batch_sampler
+                         ? "go on with the same width"
+                         : "go on with the same width, or set elastic: the rest is then dealt out anew");
+  }
+  LoaderState here = state;
+  here.shards = options.shard.count;
+  here.batch_size = options.batch_size;
+  here.consumed = consumed_of(state, options.sampler ? options.sampler->size() : size);
+  here.batches = 0;
+  return here;
+}
+
 void DataLoader::Impl::cancel(std::int64_t ticket) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (ticket != ticket_ || !pass_) return;
-  pass_->cancelled = true;
+  if (ticket == ticket_ && pass_) end_pass();
+}
+
+void DataLoader::Impl::end_pass() {
+  position_.batches = pass_->consumed();
+  pass_->cancel();
   pass_.reset();
+  if (workers_) workers_->work_for(nullptr);
+  if (!options.persistent_workers) workers_.reset();
 }
 
 std::optional<Batch> DataLoader::Impl::next(std::int64_t ticket) {
-  // Only this thread replaces pass_, so it may be read without the lock.
   if (ticket != ticket_ || !pass_) throw UsageError("this epoch has ended: its data loader has started another");
-  Pass& pass = *pass_;
-  if (pass.consumed == pass.end) return std::nullopt;
-  const trace::Span span({"DataLoader::next"});
-  const std::int64_t step = pass.consumed;
-  Made made;
-  if (threads_.empty()) {
-    ++pass.consumed;
-    made = make(pass, step);
-  } else {
-    made = take(pass);
+  std::optional<data::Made> made = pass_->at_end() ? std::nullopt : timed_wait();
+  if (!made) {
+    judge_waiting();
+    return std::nullopt;
   }
-  if (made.error) std::rethrow_exception(made.error);
-  made.batch->step = step;
-  return std::move(made.batch);
+  if (made->error) {
+    note_failure(*made);
+    std::rethrow_exception(made->error);
+  }
+  note_skipped(made->made->skipped);
+  Batch& batch = made->made->batch;
+  if (made->copied) data::wait_for_copy(*made->copied, batch);
+  tensor::note_first_batch(batch.indices, options.shard.count);
+  return std::move(batch);
 }
 
-Made DataLoader::Impl::take(Pass& pass) {
-  std::unique_lock lock(mutex_);
-  auto& slot = pass.ring[static_cast<std::size_t>(pass.consumed) % pass.ring.size()];
-  batch_waits_.wait(lock, [&] { return slot.has_value(); });
-  Made made = std::move(*slot);
-  slot.reset();
-  ++pass.consumed;
-  task_waits_.notify_one();
+std::optional<data::Made> DataLoader::Impl::timed_wait() {
+  const trace::Span span({"DataLoader::next"});
+  const Seconds begin = now();
+  std::optional<data::Made> made = workers_ ? wait_for_batch() : make_here();
+  waited_s += (now() - begin).count();
   return made;
 }
 
-Made DataLoader::Impl::make(const Pass& pass, std::int64_t step) const noexcept {
-  try {
-    const auto first = static_cast<std::size_t>(step * options.batch_size);
-    const auto count = static_cast<std::size_t>(std::min(options.batch_size, samples - step * options.batch_size));
-    return {data::make_batch(source_, pass.epoch, std::span(pass.indices).subspan(first, count), pass.cancelled), {}};
-  } catch (...) {
-    return {std::nullopt, std::current_exception()};
+std::optional<data::Made> DataLoader::Impl::wait_for_batch() {
+  switch (pass_->wait(Seconds(options.timeout_s))) {
+    case data::Pass::Wait::kEnded:
+      return std::nullopt;
+    case data::Pass::Wait::kReady:
+      return pass_->take();
+    case data::Pass::Wait::kTimeout:
+      break;
+  }
+  workers_->abandon();
+  throw too_slow();
+}
+
+std::optional<data::Made> DataLoader::Impl::make_here() {
+  const std::optional<data::BatchTask> task = pass_->take_task_alone();
+  if (!task) return std::nullopt;
+  data::Made made = data::make(source_, *task, pass_->cancelled(), progress_);
+  if (made.made) made.copied = data::DeviceCopy(options.device).start(made.made->batch);
+  return made;
+}
+
+TimeoutError DataLoader::Impl::too_slow() const {
+  const std::int64_t step = pass_->consumed();
+  std::string who = "nobody has begun it";
+  if (const auto slow = workers_->find(step); slow && slow->index >= 0) {
+    who = fmt::format("worker {} has been loading {} for {:.1f} s", slow->worker, source_.describe(slow->index),
+                      slow->since.count());
+  }
+  return TimeoutError(fmt::format("batch {} of epoch {} did not come within {:.1f} s: {}", step, position_.epoch,
+                                  options.timeout_s, who),
+                      "look at that sample, or raise timeout_s");
+}
+
+void DataLoader::Impl::note_failure(const data::Made& made) const {
+  if (!workers_ || said_workers_ || made.failed_index < 0) return;
+  said_workers_ = true;
+  log::note("a loader worker failed at {}; with workers: 0 it fails in the training thread, where a debugger sees it",
+            source_.describe(made.failed_index));
+}
+
+void DataLoader::Impl::note_skipped(const std::vector<BadSample>& skipped) {
+  if (skipped.empty()) return;
+  const std::lock_guard lock(bad_mutex_);
+  for (const BadSample& each : skipped) {
+    if (!bad_indices_.insert(each.index).second) continue;
+    bad_.push_back(each);
+    if (bad_.size() <= kNotedSamples) log::note("bad sample left out: {}", each.what);
+    if (bad_.size() == kNotedSamples) log::note("further bad samples are counted only");
   }
 }
 
-void DataLoader::Impl::work() noexcept {
-  tensor::adopt_device();
-  at::init_num_threads();  // as the program's: a sample's bits must not depend on who loads it
-  std::unique_lock lock(mutex_);
-  while (true) {
-    task_waits_.wait(lock, [this] { return stopping_ || has_task(); });
-    if (stopping_) return;
-    const std::shared_ptr<Pass> pass = pass_;
-    const std::int64_t step = pass->next_task++;
-    lock.unlock();
-    Made made = make(*pass, step);
-    lock.lock();
-    if (pass->cancelled) continue;
-    pass->ring[static_cast<std::size_t>(step) % pass->ring.size()] = std::move(made);
-    batch_waits_.notify_one();
-  }
+std::vector<BadSample> DataLoader::Impl::bad_samples() const {
+  const std::lock_guard lock(bad_mutex_);
+  return bad_;
+}
+
+void DataLoader::Impl::judge_waiting() const {
+  const double whole = (now() - begun_).count();
+  const double waited = waited_s - waited_before_s_;
+  if (said_waiting_ || whole < kShortEpoch || waited < kMuchWaiting * whole) return;
+  said_waiting_ = true;
+  log::note(
+      "waiting for data took {:.0f} % of epoch {} ({:.1f} of {:.1f} s): raise workers ({}) or prefetch_factor ({}), "
+      "or pack the set once: lockstep pack",
+      100 * waited / whole, position_.epoch, waited, whole, options.workers, options.prefetch_factor);
 }
 
 DataLoader::DataLoader(const DatasetHandle& dataset, DataLoaderOptions options)
-    : impl_(std::make_unique<Impl>(dataset.get(), std::move(options))) {}
+    : impl_(std::make_unique<Impl>(dataset.get(), nullptr, std::move(options))) {}
+DataLoader::DataLoader(std::shared_ptr<IterableDataset> dataset, DataLoaderOptions options)
+    : impl_(std::make_unique<Impl>(nullptr, std::move(dataset), std::move(options))) {}
 DataLoader::~DataLoader() = default;
 DataLoader::DataLoader(DataLoader&&) noexcept = default;
 DataLoader& DataLoader::operator=(DataLoader&&) noexcept = default;
 
 DataLoader::Epoch DataLoader::epoch(std::int64_t epoch, std::int64_t start_batch) {
-  return Epoch(impl_.get(), impl_->start(epoch, start_batch));
+  LoaderState from = impl_->state();
+  from.epoch = epoch;
+  from.batches = start_batch;
+  from.consumed = 0;
+  return Epoch(impl_.get(), impl_->start(from));
+}
+LoaderState DataLoader::state() const { return impl_->state(); }
+DataLoader::Epoch DataLoader::resume(const LoaderState& state) {
+  return Epoch(impl_.get(), impl_->start(impl_->translated(state)));
 }
 std::int64_t DataLoader::steps_per_epoch() const noexcept { return impl_->steps; }
 std::int64_t DataLoader::samples_per_epoch() const noexcept { return impl_->samples; }
 std::vector<std::int64_t> DataLoader::indices(std::int64_t epoch) const {
-  return indices_of(impl_->size, impl_->options, epoch);
+  return data::plan_epoch(impl_->size, impl_->options, epoch).indices();
 }
 const DataLoaderOptions& DataLoader::options() const noexcept { return impl_->options; }
 const std::shared_ptr<Dataset>& DataLoader::dataset() const noexcept { return impl_->dataset; }
+
+std::vector<BadSample> DataLoader::bad_samples() const { return impl_->bad_samples(); }
+double DataLoader::waited_s() const noexcept { return impl_->waited_s; }
 
 DataLoader::Epoch::~Epoch() {
   if (loader_ != nullptr) loader_->cancel(ticket_);

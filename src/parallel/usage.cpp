@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "parallel/first_batches.h"
 #include "parallel/reducer.h"
 
 namespace lockstep::parallel {
@@ -45,6 +46,7 @@ std::vector<bool> Reducer::used_anywhere() {
 
 void Reducer::rebuild() {
   settled_ = true;
+  warn_of_equal_batches(group_);
   if (!gradients_.has_buckets() || keeps_plan_) return;
   const auto count = static_cast<std::int64_t>(gradients_.size());
   for (const Bucket& bucket : buckets().all()) {  // what did not arrive stays in the order that there is

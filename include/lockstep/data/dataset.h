@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -90,6 +91,8 @@ class Dataset {
   [[nodiscard]] virtual std::int64_t size() const = 0;
   /// Sample `index`, 0 <= index < size(). What it throws reaches the loop over the loader, at the batch it belongs to.
   virtual Sample get(std::int64_t index, SampleContext& context) = 0;
+  /// The sample in words, for messages: its file where it has one.
+  [[nodiscard]] virtual std::string describe(std::int64_t index) const { return "sample " + std::to_string(index); }
 };
 
 /// The fast path: samples of one shape, written straight into the batch, without a tensor for each.
@@ -104,6 +107,37 @@ class FixedShapeDataset : public Dataset {
   Sample get(std::int64_t index, SampleContext& context) override;
 };
 
+/// A class of one's own that is no Dataset: size() and get(index) or get(index, context), which several threads call.
+template <class D>
+concept PlainDataset = !std::derived_from<D, Dataset> && requires(D & set, const D& same, std::int64_t index) {
+  { same.size() } -> std::convertible_to<std::int64_t>;
+}
+&&(
+    requires(D& set, std::int64_t index) {
+      { set.get(index) } -> std::same_as<Sample>;
+    } ||
+    requires(D & set, std::int64_t index, SampleContext& context) {
+      { set.get(index, context) } -> std::same_as<Sample>;
+    });
+
+/// The data set of a PlainDataset.
+template <PlainDataset D>
+class PlainDatasetAdapter final : public Dataset {
+ public:
+  explicit PlainDatasetAdapter(D set) : set_(std::move(set)) {}
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(set_.size()); }
+  Sample get(std::int64_t index, SampleContext& context) override {
+    if constexpr (requires { set_.get(index, context); }) {
+      return set_.get(index, context);
+    } else {
+      return set_.get(index);
+    }
+  }
+
+ private:
+  D set_;
+};
+
 /// What takes a data set takes this: a shared_ptr to one, or one by value (it is moved in).
 class DatasetHandle {
  public:
@@ -114,6 +148,10 @@ class DatasetHandle {
   requires std::derived_from<std::remove_cvref_t<D>, Dataset> DatasetHandle(
       D&& dataset)  // NOLINT(google-explicit-constructor)
       : dataset_(std::make_shared<std::remove_cvref_t<D>>(std::forward<D>(dataset))) {}
+
+  template <PlainDataset D>
+  DatasetHandle(D dataset)  // NOLINT(google-explicit-constructor)
+      : dataset_(std::make_shared<PlainDatasetAdapter<D>>(std::move(dataset))) {}
 
   [[nodiscard]] const std::shared_ptr<Dataset>& get() const noexcept { return dataset_; }
 

@@ -50,6 +50,9 @@ class ImageFolder final : public FixedShapeDataset {
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
   [[nodiscard]] SampleSpec spec() const override;
   void get_into(std::int64_t index, SampleContext& context, SampleSlot slot) override;
+  [[nodiscard]] std::string describe(std::int64_t index) const override {
+    return files_[static_cast<std::size_t>(index)].string();
+  }
 
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
   [[nodiscard]] ImageSize image_size() const noexcept { return options_.size; }

@@ -3,17 +3,23 @@
 // number. It knows a ShardSpec, never a process group.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/rank.h"
+#include "lockstep/data/batch_sampler.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/iterable.h"
+#include "lockstep/data/sampler.h"
 
 namespace lockstep {
 
@@ -27,17 +33,49 @@ enum class Remainder {
 /// Puts samples together; `size`, `indices` and `step` of what it returns are filled in by the loader.
 using Collate = std::function<Batch(std::vector<Sample>)>;
 
+/// What a DataError of a sample does. Other errors always reach the loop.
+enum class BadSamples {
+  kError,  ///< it reaches the loop, at its batch
+  kSkip,   ///< the sample is left out of its batch, noted and listed; a batch of bad samples only is an error
+};
+
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;
-  std::int64_t workers = 0;          ///< threads that load; 0: the calling thread does. They live as long as the loader
+  std::int64_t workers = 0;          ///< threads that load; 0: the calling thread does
   std::int64_t prefetch_factor = 2;  ///< batches made ahead per worker
+  bool persistent_workers = true;    ///< threads live as long as the loader; false: they end with each epoch
   bool shuffle = false;
   bool drop_last = false;  ///< leave out a last batch that is not full
   std::uint64_t seed = 0;  ///< of the order and of each sample's random numbers
   ShardSpec shard = {};    ///< which part of the set this loader reads
   Remainder remainder = Remainder::kPad;
-  bool pin_memory = false;    ///< page-locked batches for copies to a GPU; without one it changes nothing
-  Collate collate = nullptr;  ///< default: stack data and targets
+  std::shared_ptr<const Sampler> sampler = nullptr;             ///< the order of the whole set, instead of shuffle
+  std::shared_ptr<const BatchSampler> batch_sampler = nullptr;  ///< its batches, instead of batch_size and all of these
+  bool elastic = false;  ///< resume() may go on from another number of shards or batch_size
+  BadSamples bad_samples = BadSamples::kError;
+  double timeout_s = 0;           ///< seconds that next() waits for a batch; 0: for ever. Needs workers
+  bool pin_memory = false;        ///< page-locked batches for copies to a GPU; without one it changes nothing
+  c10::Device device{c10::kCPU};  ///< CUDA: the workers copy each batch there, on a stream of their own
+  Collate collate = nullptr;      ///< default: stack data and targets
+};
+
+/// Where a loop over a loader stands: all that another loader of the same set needs to go on.
+struct LoaderState {
+  std::int64_t epoch = 0;
+  std::int64_t batches = 0;   ///< of this epoch and shard that the loop has taken
+  std::int64_t consumed = 0;  ///< samples of the epoch's whole order that were read before, by other numbers of shards
+  std::int64_t size = 0;      ///< samples of the set
+  std::int64_t shards = 1;
+  std::int64_t batch_size = 1;
+  std::uint64_t seed = 0;
+
+  bool operator==(const LoaderState&) const = default;
+};
+
+/// A sample that was left out.
+struct BadSample {
+  std::int64_t index = 0;
+  std::string what;  ///< the error's words, with the file's path where there is one
 };
 
 /// Something that knows its share of the data, such as a Job.
@@ -47,19 +85,28 @@ concept Sharded = requires(const T& value) {
 };
 
 /// Lifetime: ends its threads when destroyed, even where batches wait or a sample is being loaded (it waits for that
-/// one). Thread-safe: no; one epoch at a time. Example: for (auto& batch : loader.epoch(e)) train(batch.data,
-/// batch.target);
+/// one, unless it was too slow for timeout_s: then its thread is left behind). Thread-safe: no; one epoch at a time.
+/// Example: for (auto& batch : loader.epoch(e)) train(batch.data, batch.target);
 class DataLoader {
  public:
   class Epoch;
 
-  /// Throws: UsageError where an option is out of range.
+  /// Throws: UsageError where an option is out of range, or options exclude each other; DataError where the set has
+  /// fewer samples than there are shards. Warns where it has fewer than shards x batch_size.
   explicit DataLoader(const DatasetHandle& dataset, DataLoaderOptions options = {});
+
+  /// A set that is read in order: no shuffle, no sampler. How many batches an epoch has is not known before its end.
+  /// Throws: as above.
+  explicit DataLoader(std::shared_ptr<IterableDataset> dataset, DataLoaderOptions options = {});
 
   /// The same with `job`'s share as the shard.
   template <Sharded Job>
   DataLoader(const DatasetHandle& dataset, const Job& job, DataLoaderOptions options = {})
       : DataLoader(dataset, with_shard(std::move(options), job.shard())) {}
+
+  template <Sharded Job>
+  DataLoader(std::shared_ptr<IterableDataset> dataset, const Job& job, DataLoaderOptions options = {})
+      : DataLoader(std::move(dataset), with_shard(std::move(options), job.shard())) {}
 
   ~DataLoader();
   DataLoader(DataLoader&&) noexcept;
@@ -72,14 +119,27 @@ class DataLoader {
   /// Throws: UsageError where epoch or start_batch is negative, or start_batch is beyond steps_per_epoch().
   [[nodiscard]] Epoch epoch(std::int64_t epoch, std::int64_t start_batch = 0);
 
-  /// Batches of an epoch on this shard.
+  /// Where the loop stands: after the batch that it has taken last. Before any epoch: at the beginning of the first.
+  [[nodiscard]] LoaderState state() const;
+
+  /// The batches that are left of state.epoch, the same at any number of workers. With another number of shards or
+  /// another batch_size (`elastic`) the samples that nobody has read yet are dealt out anew: none is lost or comes
+  /// twice. Throws: UsageError naming what differs: the set's size, the seed, or the width where `elastic` is false.
+  [[nodiscard]] Epoch resume(const LoaderState& state);
+
+  /// Batches of an epoch on this shard (resume() with another width: of a whole one). 0 for an iterable set.
   [[nodiscard]] std::int64_t steps_per_epoch() const noexcept;
-  /// Samples of an epoch on this shard, with padding, without what drop_last leaves out.
+  /// Samples of an epoch on this shard, with padding, without what drop_last leaves out. 0 where it is not known.
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;
-  /// The indices that this shard reads in `epoch`, in order (before drop_last).
+  /// The indices that this shard reads in `epoch`, in order.
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const;
   [[nodiscard]] const DataLoaderOptions& options() const noexcept;
+  /// Null for an iterable set.
   [[nodiscard]] const std::shared_ptr<Dataset>& dataset() const noexcept;
+  /// What was left out so far, each sample once, in the order in which it was found. Thread-safe: yes.
+  [[nodiscard]] std::vector<BadSample> bad_samples() const;
+  /// Seconds that the loop has waited for batches, in all epochs.
+  [[nodiscard]] double waited_s() const noexcept;
 
  private:
   class Impl;
@@ -105,7 +165,8 @@ class DataLoader::Epoch {
 
   /// The next batch, or nullptr at the end. The batch lives until the next call; moving from it is fine.
   /// Blocks: until the batch is there.
-  /// Throws: what the data set threw for a sample of this batch. UsageError where another epoch was started since.
+  /// Throws: what the data set threw for a sample of this batch; TimeoutError after timeout_s, naming the sample.
+  /// UsageError where another epoch was started since.
   Batch* next();
 
   /// Fetches the first batch; a second call goes on where the first stopped.

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dealing out: element i of a whole goes to shard i modulo their number.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/base/rank.h"
+#include "lockstep/data/loader.h"
+
+namespace lockstep::data {
+
+/// How many of `whole` elements a shard gets.
+[[nodiscard]] inline std::int64_t dealt_size(std::int64_t whole, const ShardSpec& shard, Remainder remainder) {
+  switch (remainder) {
+    case Remainder::kPad:
+      return (whole + shard.count - 1) / shard.count;
+    case Remainder::kDrop:
+      return whole / shard.count;
+    case Remainder::kKeep:
+      break;
+  }
+  return shard.index >= whole ? 0 : (whole - shard.index + shard.count - 1) / shard.count;
+}
+
+/// The shard's elements, in order. Padding repeats the whole from its start, as often as it takes: that is its position
+/// modulo the size.
+template <class T>
+[[nodiscard]] std::vector<T> deal(const std::vector<T>& whole, const ShardSpec& shard, Remainder remainder) {
+  const auto size = static_cast<std::int64_t>(whole.size());
+  std::vector<T> part(static_cast<std::size_t>(dealt_size(size, shard, remainder)));
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    part[i] = whole[static_cast<std::size_t>((static_cast<std::int64_t>(i) * shard.count + shard.index) % size)];
+  }
+  return part;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/device_copy.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/core/StreamGuard.h>
+
+namespace lockstep::data {
+
+DeviceCopy::DeviceCopy(c10::Device device) : device_(device) {
+  if (!device.is_cpu()) stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+}
+
+std::optional<c10::Event> DeviceCopy::start(Batch& batch) {
+  if (!stream_) return std::nullopt;
+  const c10::StreamGuard on_stream(*stream_);
+  for (at::Tensor* tensor : {&batch.data, &batch.target}) {
+    if (tensor->defined()) *tensor = tensor->to(device_, tensor->scalar_type(), /*non_blocking=*/true);
+  }
+  c10::Event copied(device_.type());
+  copied.record(*stream_);
+  return copied;
+}
+
+void wait_for_copy(const c10::Event& copied, const Batch& batch) {
+  const c10::Device device = batch.data.device();
+  const c10::Stream current = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+  copied.block(current);
+  for (const at::Tensor* tensor : {&batch.data, &batch.target}) {
+    if (tensor->defined()) tensor->record_stream(current);
+  }
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker's copies of batches to a device, on a stream of their own: the training stream computes meanwhile and waits
+// for the copy only where it uses the batch. Through libtorch's device-neutral streams: no CUDA header.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+#include <optional>
+
+#include "lockstep/data/dataset.h"
+
+namespace lockstep::data {
+
+/// Of one thread. Does nothing for the CPU.
+class DeviceCopy {
+ public:
+  explicit DeviceCopy(c10::Device device);
+  /// Replaces the batch's tensors by copies that are under way. Returns: the event after which they are there.
+  std::optional<c10::Event> start(Batch& batch);
+
+ private:
+  c10::Device device_;
+  std::optional<c10::Stream> stream_;
+};
+
+/// The caller's current stream waits for `copied`, and the batch's memory is kept until that stream is done with it.
+void wait_for_copy(const c10::Event& copied, const Batch& batch);
+
+}  // namespace lockstep::data

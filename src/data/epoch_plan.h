@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which samples make which batch of a shard's epoch: decided before anything is loaded.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lockstep/data/loader.h"
+
+namespace lockstep::data {
+
+/// The batches of one epoch of one shard.
+class EpochPlan {
+ public:
+  EpochPlan() = default;
+  /// Runs of `batch_size`, the last one maybe shorter unless `drop_last`.
+  EpochPlan(std::vector<std::int64_t> indices, std::int64_t batch_size, bool drop_last);
+  explicit EpochPlan(const std::vector<std::vector<std::int64_t>>& batches);
+
+  [[nodiscard]] std::int64_t size() const noexcept { return std::ssize(starts_) - 1; }
+  [[nodiscard]] std::span<const std::int64_t> batch(std::int64_t step) const noexcept {
+    const auto i = static_cast<std::size_t>(step);
+    return std::span(indices_).subspan(static_cast<std::size_t>(starts_[i]),
+                                       static_cast<std::size_t>(starts_[i + 1] - starts_[i]));
+  }
+  /// All of them.
+  [[nodiscard]] const std::vector<std::int64_t>& indices() const noexcept { return indices_; }
+
+ private:
+  std::vector<std::int64_t> indices_;
+  std::vector<std::int64_t> starts_{0};
+};
+
+/// How long an epoch is, without its order.
+struct EpochSize {
+  std::int64_t samples = 0;  ///< of the shard, before drop_last; 0 with a batch sampler, which does not know
+  std::int64_t batches = 0;
+};
+[[nodiscard]] EpochSize epoch_size(std::int64_t set_size, const DataLoaderOptions& options);
+
+/// The plan of `epoch`. `consumed`: how many samples of its whole order other widths have read before; the rest is
+/// dealt out anew. Throws: UsageError where the sampler gives an index that the set does not have.
+[[nodiscard]] EpochPlan plan_epoch(std::int64_t set_size, const DataLoaderOptions& options, std::int64_t epoch,
+                                   std::int64_t consumed = 0);
+
+/// Throws: UsageError where an option is out of range, or options exclude each other; DataError where the set has fewer
+/// samples than shards. Warns where it has fewer than shards x batch_size.
+void check_options(std::int64_t set_size, const DataLoaderOptions& options);
+
+}  // namespace lockstep::data

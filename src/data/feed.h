@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the next batch's samples come from: an epoch's plan, or a stream that is read in order.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "data/epoch_plan.h"
+#include "lockstep/data/iterable.h"
+
+namespace lockstep::data {
+
+/// What one worker makes a batch of.
+struct BatchTask {
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;
+  std::vector<std::int64_t> indices;
+  std::vector<SampleMaker> makers;  ///< one an index, where a stream was read; else empty
+};
+
+/// Thread-safe: no; one thread at a time takes the next task.
+class Feed {
+ public:
+  virtual ~Feed() = default;
+  /// None at the end.
+  virtual std::optional<BatchTask> next() = 0;
+  /// Steps of the whole epoch; more than any where that is not known.
+  [[nodiscard]] virtual std::int64_t end() const noexcept { return std::numeric_limits<std::int64_t>::max(); }
+};
+
+class PlanFeed final : public Feed {
+ public:
+  /// Begins at step `first`.
+  PlanFeed(EpochPlan plan, std::int64_t epoch, std::int64_t first)
+      : plan_(std::move(plan)), epoch_(epoch), step_(first) {}
+  std::optional<BatchTask> next() override;
+  [[nodiscard]] std::int64_t end() const noexcept override { return plan_.size(); }
+
+ private:
+  EpochPlan plan_;
+  std::int64_t epoch_;
+  std::int64_t step_;
+};
+
+/// Sample n of the stream has index n x shards + shard, which no other shard has.
+class StreamFeed final : public Feed {
+ public:
+  /// Reads past the first `first` batches.
+  StreamFeed(std::unique_ptr<SampleStream> stream, const DataLoaderOptions& options, std::int64_t epoch,
+             std::int64_t first);
+  std::optional<BatchTask> next() override;
+
+ private:
+  std::unique_ptr<SampleStream> stream_;
+  const DataLoaderOptions& options_;
+  std::int64_t epoch_;
+  std::int64_t step_ = 0;
+  std::int64_t read_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/pass.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::data {
+
+Pass::Pass(std::unique_ptr<Feed> feed, std::int64_t first, std::int64_t depth)
+    : feed_(std::move(feed)),
+      ring_(static_cast<std::size_t>(depth)),
+      end_(feed_->end()),
+      claimed_(first),
+      consumed_(first) {}
+
+std::optional<BatchTask> Pass::take_task() {
+  const std::lock_guard reading(feed_mutex_);
+  {
+    std::unique_lock lock(mutex_);
+    room_.wait(lock, [this] { return cancelled_ || claimed_ >= end_ || claimed_ < consumed_ + std::ssize(ring_); });
+    if (cancelled_ || claimed_ >= end_) return std::nullopt;
+  }
+  std::optional<BatchTask> task = feed_->next();
+  const std::lock_guard lock(mutex_);
+  if (task) {
+    ++claimed_;
+  } else {
+    end_ = std::min(end_, claimed_);
+    batch_.notify_all();
+  }
+  return task;
+}
+
+std::optional<BatchTask> Pass::take_task_alone() {
+  std::optional<BatchTask> task = feed_->next();
+  if (task) ++consumed_;
+  return task;
+}
+
+void Pass::hand_over(std::int64_t step, Made made) {
+  const std::lock_guard lock(mutex_);
+  if (cancelled_) return;
+  ring_[static_cast<std::size_t>(step) % ring_.size()] = std::move(made);
+  batch_.notify_one();
+}
+
+void Pass::end_with(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  if (cancelled_ || claimed_ >= end_) return;
+  ring_[static_cast<std::size_t>(claimed_) % ring_.size()] = Made{std::nullopt, std::nullopt, std::move(error), -1};
+  end_ = ++claimed_;
+  batch_.notify_one();
+}
+
+Pass::Wait Pass::wait(Seconds limit) {
+  std::unique_lock lock(mutex_);
+  const auto there = [this] {
+    return consumed_ >= end_ || ring_[static_cast<std::size_t>(consumed_) % ring_.size()].has_value();
+  };
+  if (limit.count() <= 0) {
+    batch_.wait(lock, there);
+  } else if (!batch_.wait_for(lock, limit, there)) {
+    return Wait::kTimeout;
+  }
+  return consumed_ >= end_ ? Wait::kEnded : Wait::kReady;
+}
+
+Made Pass::take() {
+  const std::lock_guard lock(mutex_);
+  auto& slot = ring_[static_cast<std::size_t>(consumed_) % ring_.size()];
+  Made made = std::move(*slot);
+  slot.reset();
+  ++consumed_;
+  room_.notify_one();
+  return made;
+}
+
+bool Pass::at_end() {
+  const std::lock_guard lock(mutex_);
+  return consumed_ >= end_;
+}
+
+void Pass::cancel() noexcept {
+  const std::lock_guard lock(mutex_);
+  cancelled_ = true;
+  room_.notify_all();
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// One epoch under way: tasks are taken in order, what becomes of them is handed over in the same order. Not a plain
+// queue: that hands over in the order of completion.
+#pragma once
+
+#include <c10/core/Event.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "data/batch.h"
+#include "data/feed.h"
+#include "lockstep/base/clock.h"
+
+namespace lockstep::data {
+
+/// What a worker made of one task: a batch, or the error that belongs there.
+struct Made {
+  std::optional<MadeBatch> made;
+  std::optional<c10::Event> copied;  ///< after which a batch for a device is there
+  std::exception_ptr error;
+  std::int64_t failed_index = -1;  ///< of the sample that threw
+};
+
+/// Shared by the loop and its workers. Thread-safe: yes.
+class Pass {
+ public:
+  /// `depth`: how many batches may be under way or wait; 0: without workers.
+  Pass(std::unique_ptr<Feed> feed, std::int64_t first, std::int64_t depth);
+
+  /// The next task, once there is room for its batch; none at the end and after cancel(). Blocks: yes.
+  /// Throws: what the stream throws; the pass ends there.
+  std::optional<BatchTask> take_task();
+  /// The task without waiting for room, where nobody else takes any.
+  std::optional<BatchTask> take_task_alone();
+  void hand_over(std::int64_t step, Made made);
+  /// An error of the feed itself: the pass ends with it.
+  void end_with(std::exception_ptr error);
+
+  enum class Wait { kReady, kEnded, kTimeout };
+  /// Waits until the next batch is there, or it is known that there is none. `limit`: 0 = for ever.
+  [[nodiscard]] Wait wait(Seconds limit);
+  /// What wait() has found; once a kReady.
+  [[nodiscard]] Made take();
+
+  /// The loop has taken the last batch, and that is known already.
+  [[nodiscard]] bool at_end();
+  /// Wakes everyone: nobody wants the rest.
+  void cancel() noexcept;
+  [[nodiscard]] const std::atomic<bool>& cancelled() const noexcept { return cancelled_; }
+  /// Batches that the loop has taken, counting those before the first.
+  [[nodiscard]] std::int64_t consumed() const noexcept { return consumed_; }
+
+ private:
+  std::unique_ptr<Feed> feed_;
+  std::mutex feed_mutex_;  ///< held while a task is read, so that steps are read in order
+  std::mutex mutex_;
+  std::condition_variable room_;
+  std::condition_variable batch_;
+  std::vector<std::optional<Made>> ring_;
+  std::int64_t end_;  ///< of the steps, once it is known
+  std::int64_t claimed_;
+  std::int64_t consumed_;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace lockstep::data

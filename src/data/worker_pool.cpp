@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/worker_pool.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "data/device_copy.h"
+#include "lockstep/base/error.h"
+#include "lockstep/tensor/device.h"
+
+namespace lockstep::data {
+namespace {
+
+void work_on(Pass& pass, const BatchSource& source, DeviceCopy& copy, Progress& progress) noexcept {
+  while (true) {
+    std::optional<BatchTask> task;
+    try {
+      task = pass.take_task();
+    } catch (...) {
+      pass.end_with(std::current_exception());
+    }
+    if (!task) return;
+    Made made = make(source, *task, pass.cancelled(), progress);
+    try {
+      if (made.made) made.copied = copy.start(made.made->batch);
+    } catch (...) {
+      made = Made{std::nullopt, std::nullopt, std::current_exception(), -1};
+    }
+    pass.hand_over(task->step, std::move(made));
+  }
+}
+
+}  // namespace
+
+Made make(const BatchSource& source, const BatchTask& task, const std::atomic<bool>& cancelled,
+          Progress& progress) noexcept {
+  Made made;
+  try {
+    made.made = make_batch(source, task, cancelled, progress);
+  } catch (...) {
+    made.error = std::current_exception();
+    made.failed_index = progress.index.load(std::memory_order_relaxed);
+  }
+  progress.step.store(-1, std::memory_order_relaxed);
+  progress.index.store(-1, std::memory_order_relaxed);
+  return made;
+}
+
+WorkerPool::WorkerPool(BatchSource source, c10::Device device, std::int64_t workers)
+    : shared_(std::make_shared<Shared>()) {
+  shared_->source = std::move(source);
+  shared_->device = device;
+  for (std::int64_t i = 0; i < workers; ++i) shared_->progress.push_back(std::make_unique<Progress>());
+  try {
+    threads_.reserve(static_cast<std::size_t>(workers));
+    for (std::int64_t i = 0; i < workers; ++i) {
+      threads_.emplace_back(
+          [shared = shared_, mine = shared_->progress[static_cast<std::size_t>(i)].get()] { work(shared, *mine); });
+    }
+  } catch (const std::exception& fault) {
+    const std::size_t started = threads_.size();
+    stop();
+    throw ResourceError(fmt::format("only {} of {} loader threads started: {}", started, workers, fault.what()),
+                        "lower workers");
+  }
+}
+
+WorkerPool::~WorkerPool() { stop(); }
+
+void WorkerPool::stop() noexcept {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stopping = true;
+    if (shared_->pass) shared_->pass->cancel();
+    shared_->wake.notify_all();
+  }
+  for (std::thread& thread : threads_) {
+    if (abandoned_) {
+      thread.detach();
+    } else {
+      thread.join();
+    }
+  }
+}
+
+void WorkerPool::work_for(std::shared_ptr<Pass> pass) {
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->pass) shared_->pass->cancel();
+  shared_->pass = std::move(pass);
+  ++shared_->passes;
+  shared_->wake.notify_all();
+}
+
+std::optional<WorkerPool::Slow> WorkerPool::find(std::int64_t step) const {
+  for (std::size_t i = 0; i < shared_->progress.size(); ++i) {
+    const Progress& each = *shared_->progress[i];
+    if (each.step.load() != step) continue;
+    const TimePoint since{TimePoint::duration(each.since_ns.load())};
+    return Slow{i, each.index.load(), SystemClock::instance().now() - since};
+  }
+  return std::nullopt;
+}
+
+void WorkerPool::work(const std::shared_ptr<Shared>& shared, Progress& progress) noexcept {
+  tensor::adopt_device();
+  at::init_num_threads();  // as the program's: a sample's bits must not depend on who loads it
+  DeviceCopy copy(shared->device);
+  std::uint64_t done = 0;
+  std::unique_lock lock(shared->mutex);
+  while (true) {
+    shared->wake.wait(lock, [&] { return shared->stopping || (shared->pass && shared->passes != done); });
+    if (shared->stopping) return;
+    const std::shared_ptr<Pass> pass = shared->pass;
+    done = shared->passes;
+    lock.unlock();
+    work_on(*pass, shared->source, copy, progress);
+    lock.lock();
+  }
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a loader takes besides a map-style set in its own order, and what it says about slow, bad and too few samples.
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+
+#include <filesystem>
+#include <latch>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "lockstep/base/error.h"
+#include "lockstep/data/loader.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+Sample number(std::int64_t i) { return {at::full({1}, i, at::kLong), {}, {}}; }
+
+std::vector<std::vector<std::int64_t>> batches_of(DataLoader& loader, std::int64_t epoch = 0) {
+  std::vector<std::vector<std::int64_t>> all;
+  for (const auto& batch : loader.epoch(epoch)) all.push_back(batch.indices);
+  return all;
+}
+
+std::shared_ptr<IterableDataset> counting(std::int64_t count) {
+  return make_iterable([count](std::int64_t epoch, ShardSpec shard) {
+    return [count, epoch, at = shard.index, step = shard.count]() mutable -> std::optional<SampleMaker> {
+      if (at >= count) return std::nullopt;
+      const std::int64_t value = 100 * epoch + at;
+      at += step;
+      return [value](SampleContext&) { return number(value); };
+    };
+  });
+}
+
+std::vector<std::int64_t> values_of(DataLoader& loader, std::int64_t epoch, std::int64_t start = 0) {
+  std::vector<std::int64_t> values;
+  for (const auto& batch : loader.epoch(epoch, start)) {
+    const auto* data = batch.data.data_ptr<std::int64_t>();
+    values.insert(values.end(), data, data + batch.size);
+  }
+  return values;
+}
+
+TEST(DataLoader, ReadsAStreamInItsOrderWhateverTheWorkers) {
+  for (const std::int64_t workers : {0, 1, 2, 5}) {
+    DataLoader loader(counting(7), {.batch_size = 2, .workers = workers});
+    EXPECT_THAT(values_of(loader, 1), ElementsAre(100, 101, 102, 103, 104, 105, 106)) << workers;
+    EXPECT_THAT(values_of(loader, 0, 2), ElementsAre(4, 5, 6)) << workers;
+    DataLoader full(counting(7), {.batch_size = 2, .workers = workers, .drop_last = true, .shard = {1, 2}});
+    EXPECT_THAT(values_of(full, 0), ElementsAre(1, 3)) << workers;
+  }
+}
+
+TEST(DataLoader, EndsAStreamWithTheErrorOfItsReader) {
+  const auto broken = make_iterable([](std::int64_t, ShardSpec) {
+    return [at = 0]() mutable -> std::optional<SampleMaker> {
+      if (at == 3) throw IoError("the pipe broke");
+      return [value = at++](SampleContext&) { return number(value); };
+    };
+  });
+  for (const std::int64_t workers : {0, 2}) {
+    DataLoader loader(broken, {.batch_size = 3, .workers = workers});
+    auto pass = loader.epoch(0);
+    EXPECT_NE(pass.next(), nullptr) << workers;
+    EXPECT_THROW((void)pass.next(), IoError) << workers;
+  }
+}
+
+TEST(DataLoader, RefusesAStreamWithASampler) {
+  EXPECT_THROW(DataLoader(counting(3), {.shuffle = true}), UsageError);
+  EXPECT_THROW(DataLoader(std::shared_ptr<IterableDataset>()), UsageError);
+}
+
+TEST(DataLoader, DealsASamplersOrderOutToItsShards) {
+  const auto backwards = std::make_shared<WeightedSampler>(std::vector<double>{0, 1, 0, 1},
+                                                           RandomSamplerOptions{.replacement = true, .count = 5});
+  const auto order = backwards->indices(2);
+  for (const std::int64_t shard : {0, 1}) {
+    DataLoader loader(make_dataset(4, number), {.batch_size = 3, .shard = {shard, 2}, .sampler = backwards});
+    const auto at = [&](std::size_t i) { return order[(2 * i + static_cast<std::size_t>(shard)) % 5]; };
+    EXPECT_THAT(batches_of(loader, 2), ElementsAre(ElementsAre(at(0), at(1), at(2))));
+    EXPECT_EQ(loader.steps_per_epoch(), 1);
+  }
+}
+
+TEST(DataLoader, DealsTheBatchesOfABatchSamplerOutToItsShards) {
+  const auto lengths =
+      std::make_shared<LengthBatches>(std::vector<std::int64_t>{1, 9, 1, 9, 1},
+                                      LengthBatchesOptions{.batch_size = 2, .boundaries = {5}, .shuffle = false});
+  DataLoader first(make_dataset(5, number), {.shard = {0, 2}, .batch_sampler = lengths});
+  DataLoader second(make_dataset(5, number), {.workers = 1, .shard = {1, 2}, .batch_sampler = lengths});
+  EXPECT_THAT(batches_of(first), ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3)));
+  EXPECT_THAT(batches_of(second), ElementsAre(ElementsAre(4), ElementsAre(0, 2))) << "padded from the start";
+  EXPECT_EQ(first.steps_per_epoch(), 2);
+}
+
+TEST(DataLoader, RefusesOptionsThatExcludeEachOther) {
+  const auto set = make_dataset(4, number);
+  const auto sampler = std::make_shared<SequentialSampler>(4);
+  const auto batches = std::make_shared<SequentialBatches>(sampler, 2);
+  EXPECT_THROW(DataLoader(set, {.shuffle = true, .sampler = sampler}), UsageError);
+  EXPECT_THROW(DataLoader(set, {.sampler = sampler, .batch_sampler = batches}), UsageError);
+  EXPECT_THROW(DataLoader(set, {.drop_last = true, .batch_sampler = batches}), UsageError);
+  EXPECT_THROW(DataLoader(set, {.timeout_s = -1}), UsageError);
+  DataLoader beyond(make_dataset(3, number), {.sampler = sampler});
+  EXPECT_THROW((void)batches_of(beyond), UsageError) << "index 3 of 3 samples";
+}
+
+TEST(DataLoader, TakesAnyClassWithSizeAndGet) {
+  struct Squares {
+    [[nodiscard]] std::size_t size() const { return 4; }
+    [[nodiscard]] Sample get(std::int64_t i) const { return number(i * i); }
+  };
+  DataLoader loader(Squares{}, {.batch_size = 4});
+  EXPECT_THAT(values_of(loader, 0), ElementsAre(0, 1, 4, 9));
+}
+
+// Asks the context for its tensors, as a transform does; sample 2 has no room in the batch's row.
+Sample placed(std::int64_t i, SampleContext& context) {
+  Sample sample{context.empty_data({2}), context.empty_target({}), {}};
+  sample.data.fill_(static_cast<double>(i));
+  sample.target.fill_(-i);
+  return sample;
+}
+
+TEST(DataLoader, WritesSamplesStraightIntoTheirBatch) {
+  std::vector<void*> rows;
+  const auto set = make_dataset(4, [&rows](std::int64_t i, SampleContext& context) {
+    Sample sample = placed(i, context);
+    rows.push_back(sample.data.data_ptr());
+    return sample;
+  });
+  DataLoader loader(set, {.batch_size = 4});
+  auto pass = loader.epoch(0);
+  const Batch* batch = pass.next();
+  for (std::size_t i = 1; i < 4; ++i) EXPECT_EQ(rows[i], batch->data[static_cast<std::int64_t>(i)].data_ptr());
+  for (std::int64_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(batch->data[i][1].item().toLong(), i);
+    EXPECT_EQ(batch->target[i].item().toLong(), -i);
+  }
+}
+
+TEST(DataLoader, KeepsWhatDoesNotStackBesideTheBatch) {
+  const auto set = make_dataset(3, [](std::int64_t i) {
+    Sample sample = number(i);
+    if (i != 1) sample.extra = std::string(static_cast<std::size_t>(i) + 1, 'x');
+    return sample;
+  });
+  DataLoader loader(set, {.batch_size = 3});
+  auto pass = loader.epoch(0);
+  const auto& extras = std::any_cast<const std::vector<std::any>&>(pass.next()->extra);
+  ASSERT_THAT(extras, SizeIs(3));
+  EXPECT_EQ(std::any_cast<std::string>(extras[0]), "x");
+  EXPECT_FALSE(extras[1].has_value());
+  EXPECT_EQ(std::any_cast<std::string>(extras[2]), "xxx");
+}
+
+std::shared_ptr<Dataset> with_bad(std::set<std::int64_t> bad) {
+  return make_dataset(9, [bad](std::int64_t i, SampleContext& context) {
+    if (bad.contains(i)) throw DataError("cannot read image " + std::to_string(i) + ".png");
+    return placed(i, context);
+  });
+}
+
+TEST(DataLoader, LeavesBadSamplesOutAndListsEachOnce) {
+  for (const std::int64_t workers : {0, 2}) {
+    DataLoader loader(with_bad({0, 4, 8}), {.batch_size = 3, .workers = workers, .bad_samples = BadSamples::kSkip});
+    testing::internal::CaptureStderr();
+    EXPECT_THAT(batches_of(loader), ElementsAre(ElementsAre(1, 2), ElementsAre(3, 5), ElementsAre(6, 7)));
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("bad sample left out: cannot read image 4.png"));
+    auto pass = loader.epoch(1);
+    const Batch* batch = pass.next();
+    EXPECT_EQ(batch->size, 2);
+    EXPECT_EQ(batch->data.size(0), 2);
+    EXPECT_EQ(batch->data[1][0].item().toLong(), 2);
+    while (pass.next() != nullptr) {
+    }
+    ASSERT_THAT(loader.bad_samples(), SizeIs(3)) << "one line each, however many epochs";
+    EXPECT_EQ(loader.bad_samples()[1].index, 4);
+  }
+}
+
+TEST(DataLoader, RefusesABatchOfBadSamplesOnly) {
+  DataLoader loader(with_bad({3, 4, 5}), {.batch_size = 3, .bad_samples = BadSamples::kSkip});
+  auto pass = loader.epoch(0);
+  EXPECT_NE(pass.next(), nullptr);
+  EXPECT_THROW((void)pass.next(), DataError);
+}
+
+TEST(DataLoader, NamesTheSampleThatIsTooSlowAndLeavesItsThreadBehind) {
+  struct Stuck : Dataset {
+    explicit Stuck(std::shared_ptr<std::latch> open) : door(std::move(open)) {}
+    [[nodiscard]] std::int64_t size() const override { return 4; }
+    Sample get(std::int64_t i, SampleContext&) override {
+      if (i == 2) door->wait();
+      return number(i);
+    }
+    [[nodiscard]] std::string describe(std::int64_t i) const override { return "far/" + std::to_string(i) + ".png"; }
+    std::shared_ptr<std::latch> door;
+  };
+  const auto door = std::make_shared<std::latch>(1);
+  {
+    DataLoader loader(Stuck(door), {.batch_size = 1, .workers = 1, .timeout_s = 0.05});
+    auto pass = loader.epoch(0);
+    EXPECT_NE(pass.next(), nullptr);
+    EXPECT_NE(pass.next(), nullptr);
+    try {
+      (void)pass.next();
+      FAIL() << "no error";
+    } catch (const TimeoutError& error) {
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr("batch 2 of epoch 0"), HasSubstr("worker 0 has been loading far/2.png")));
+    }
+  }
+  door->count_down();
+}
+
+TEST(DataLoader, SaysWhatToDoAboutTooFewSamples) {
+  testing::internal::CaptureStderr();
+  const DataLoader few(make_dataset(7, number), {.batch_size = 4, .shard = {0, 3}});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("7 samples, fewer than one step of 3 replicas x batch_size 4 = 12"));
+  testing::internal::CaptureStderr();
+  const DataLoader other(make_dataset(7, number), {.batch_size = 4, .shard = {1, 3}});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), Not(HasSubstr("samples"))) << "once, on the first shard";
+  EXPECT_THROW(DataLoader(make_dataset(2, number), {.shard = {0, 3}}), DataError);
+  const DataLoader evaluation(make_dataset(2, number), {.shard = {2, 3}, .remainder = Remainder::kKeep});
+  EXPECT_EQ(evaluation.steps_per_epoch(), 0);
+}
+
+TEST(DataLoader, EndsItsThreadsWithTheEpochWhereTheyAreNotPersistent) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  };
+  const auto before = threads();
+  DataLoader loader(make_dataset(20, number), {.batch_size = 2, .workers = 3, .persistent_workers = false});
+  EXPECT_EQ(threads(), before);
+  const auto first = batches_of(loader);
+  EXPECT_EQ(threads(), before);
+  {
+    auto pass = loader.epoch(0);
+    EXPECT_EQ(threads(), before + 3);
+  }
+  EXPECT_EQ(batches_of(loader), first);
+}
+
+}  // namespace
+}  // namespace lockstep
