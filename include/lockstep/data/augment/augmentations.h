@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A chain of augmentations that is chosen while the program runs, such as from a configuration.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/picture.h"
+
+namespace lockstep {
+
+/// Numbers by the name of what they set: {"size", {224, 224}}, {"p", {0.5}}.
+using AugmentationSettings = std::map<std::string, std::vector<double>>;
+
+/// One step and what it is called.
+struct Augmentation {
+  std::string name;
+  std::function<void(AnnotatedImage&, SampleContext&)> run;
+};
+
+/// The built-in step `name`, such as "random_resized_crop", with its defaults but for `settings`.
+/// Throws: UsageError with the nearest name for one that is unknown, of the step or of a setting, or where a setting
+/// has another number of values.
+[[nodiscard]] Augmentation make_augmentation(std::string_view name, const AugmentationSettings& settings = {});
+
+/// The same from text: "rotation degrees=20 p=0.5", "resize size=320,240".
+/// Throws: UsageError as make_augmentation(), and for text that is none.
+[[nodiscard]] Augmentation parse_augmentation(std::string_view text);
+
+/// Names of all built-in steps, sorted.
+[[nodiscard]] std::vector<std::string> augmentation_names();
+
+/// Steps in order; itself a step of Compose. Thread-safe: to call, as the steps.
+/// Example: Augmentations chain; chain.add(make_augmentation("horizontal_flip", {{"p", {0.5}}}));
+class Augmentations {
+ public:
+  void add(Augmentation step) { steps_.push_back(std::move(step)); }
+  [[nodiscard]] const std::vector<Augmentation>& steps() const noexcept { return steps_; }
+
+  void operator()(AnnotatedImage& image, SampleContext& context) const {
+    for (const Augmentation& step : steps_) step.run(image, context);
+  }
+
+ private:
+  std::vector<Augmentation> steps_;
+};
+
+}  // namespace lockstep
