@@ -12,9 +12,13 @@
 #include "data/sources/packed_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/sources/coco.h"
+#include "lockstep/data/sources/idx.h"
 #include "lockstep/data/sources/image_files.h"
+#include "lockstep/data/sources/mask_folders.h"
 #include "lockstep/data/sources/packed.h"
 #include "lockstep/data/sources/tar_shards.h"
+#include "lockstep/data/sources/voc.h"
 
 namespace lockstep {
 namespace {
@@ -44,19 +48,6 @@ DataError unknown(const std::string& path) {
   return DataError(fmt::format("{} is no data set of a known layout", path), "name the layout with --type");
 }
 
-SourceKind kind_of_folder(const fs::path& folder) {
-  if (fs::is_directory(folder / "JPEGImages")) {
-    return fs::is_directory(folder / "Annotations") ? SourceKind::kVoc : SourceKind::kMasks;
-  }
-  if (fs::is_directory(folder / "images") && fs::is_directory(folder / "instances")) return SourceKind::kMasks;
-  if (!data::files_in(folder, kPictures).empty()) return SourceKind::kFolder;
-  if (!data::files_in(folder, {".tar"}).empty()) return SourceKind::kTar;
-  for (const std::string& name : data::folders_in(folder)) {
-    if (!data::files_below(folder / name, kPictures).empty()) return SourceKind::kClasses;
-  }
-  throw unknown(folder.string());
-}
-
 SourceKind kind_of_file(const fs::path& path) {
   const std::string extension = data::lower_case(path.extension().string());
   if (extension == ".csv" || extension == ".jsonl" || extension == ".ndjson") return SourceKind::kList;
@@ -70,7 +61,39 @@ SourceKind kind_of_file(const fs::path& path) {
     const std::size_t first = start.find_first_not_of(" \t\r\n");
     return first != std::string::npos && start[first] == '[' ? SourceKind::kList : SourceKind::kCoco;
   }
+  const bool gzip = extension == ".gz" && path.filename().string().find("idx") != std::string::npos;
+  if (gzip || start.starts_with(std::string_view("\0\0\x08", 3))) return SourceKind::kIdx;
   throw unknown(path.string());
+}
+
+SourceKind kind_of_folder(const fs::path& folder) {
+  if (fs::is_directory(folder / "JPEGImages")) {
+    return fs::is_directory(folder / "Annotations") ? SourceKind::kVoc : SourceKind::kMasks;
+  }
+  if (fs::is_directory(folder / "images") && fs::is_directory(folder / "instances")) return SourceKind::kMasks;
+  if (!data::files_in(folder, kPictures).empty()) return SourceKind::kFolder;
+  if (!data::files_in(folder, {".tar"}).empty()) return SourceKind::kTar;
+  for (const fs::path& file : data::files_in(folder, {".gz", "", ".idx3-ubyte"})) {
+    if (file.filename().string().find("images") != std::string::npos && kind_of_file(file) == SourceKind::kIdx) {
+      return SourceKind::kIdx;
+    }
+  }
+  for (const std::string& name : data::folders_in(folder)) {
+    if (!data::files_below(folder / name, kPictures).empty()) return SourceKind::kClasses;
+  }
+  throw unknown(folder.string());
+}
+
+std::shared_ptr<ImageSource> open_masks(const SourceOptions& options) {
+  const fs::path root = options.path;
+  if (fs::is_directory(root / "JPEGImages")) {
+    MaskFoldersOptions how;
+    if (!options.split.empty()) how.list = root / "ImageSets" / "Segmentation" / (options.split + ".txt");
+    return std::make_shared<MaskFolders>(root / "JPEGImages", root / "SegmentationClass", how);
+  }
+  MaskFoldersOptions how;
+  how.meaning = options.masks ? MaskMeaning::kInstances : MaskMeaning::kForeground;
+  return std::make_shared<MaskFolders>(root / "images", root / "instances", how);
 }
 
 std::shared_ptr<ImageSource> open_shards(const SourceOptions& options) {
@@ -113,12 +136,26 @@ std::shared_ptr<ImageSource> open_source(const SourceOptions& options) {
       return std::make_shared<ImageList>(options.path, options.images);
     case SourceKind::kTar:
       return open_shards(options);
+    case SourceKind::kCoco:
+      return std::make_shared<CocoImages>(
+          options.path, CocoOptions{.images = options.images, .masks = options.masks, .strict = options.strict});
+    case SourceKind::kVoc: {
+      VocOptions voc{.strict = options.strict};
+      if (!options.split.empty()) voc.split = options.split;
+      return std::make_shared<VocImages>(options.path, voc);
+    }
+    case SourceKind::kMasks:
+      return open_masks(options);
+    case SourceKind::kIdx: {
+      const IdxPaths paths = find_idx(options.path, options.split.empty() ? "train" : options.split);
+      return std::make_shared<IdxImages>(paths.images, paths.labels);
+    }
     case SourceKind::kPacked:
       return std::make_shared<PackedImages>(options.path);
-    default:
+    case SourceKind::kAuto:
       break;
   }
-  throw UsageError(fmt::format("{} cannot be opened as {}", options.path, source_kind_name(kind)));
+  throw InternalError(fmt::format("{} was not told apart", options.path));
 }
 
 }  // namespace lockstep

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// COCO's JSON: objects with boxes, masks and keypoints, or captions. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/picture.h"
+
+namespace lockstep {
+namespace data {
+struct Coco;
+}  // namespace data
+
+struct CocoOptions {
+  std::filesystem::path images = {};  ///< the pictures' folder; empty: the JSON file's
+  bool masks = false;                 ///< draw every object's mask, as pycocotools does
+  bool remap = true;                  ///< labels 0 .. n - 1 in the order of the category ids; false: the ids themselves
+  bool strict = true;  ///< false: missing pictures and bad annotations are left out and counted in a note
+};
+
+/// The pictures in the file's order, each with its annotations in the file's order. Boxes [x, y, w, h] become corners;
+/// iscrowd becomes Object::crowd; a keypoint is visible where it is labelled (v > 0).
+class CocoImages final : public ImageSource {
+ public:
+  /// Throws: DataError naming the file and the annotation: unknown image or category ids, boxes of negative size,
+  /// pictures that are missing; IoError.
+  explicit CocoImages(const std::filesystem::path& annotations, const CocoOptions& options = {});
+
+  [[nodiscard]] std::int64_t size() const override;
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+  [[nodiscard]] const std::vector<std::string>& class_names() const override;
+  /// COCO's id of each label; empty where labels are ids.
+  [[nodiscard]] const std::vector<std::int64_t>& category_ids() const noexcept;
+  /// Pictures and annotations that `strict = false` left out.
+  [[nodiscard]] std::int64_t left_out() const noexcept { return left_out_; }
+
+ private:
+  std::filesystem::path path_;
+  CocoOptions options_;
+  std::shared_ptr<const data::Coco> coco_;
+  std::int64_t left_out_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// IDX files, the format of MNIST: numbers of one type in a box of any dimensions, often gzipped. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/picture.h"
+
+namespace lockstep {
+
+/// The format's own codes.
+enum class IdxType : std::uint8_t {
+  kUint8 = 0x08,
+  kInt8 = 0x09,
+  kInt16 = 0x0B,
+  kInt32 = 0x0C,
+  kFloat32 = 0x0D,
+  kFloat64 = 0x0E,
+};
+
+/// Bytes of one number.
+[[nodiscard]] std::int64_t idx_bytes(IdxType type) noexcept;
+
+/// A whole file.
+struct IdxFile {
+  IdxType type = IdxType::kUint8;
+  std::vector<std::int64_t> shape;
+  std::string bytes;  ///< in this machine's byte order
+
+  /// Gzipped where it begins as gzip does. Throws: DataError naming path and byte; IoError.
+  [[nodiscard]] static IdxFile read(const std::filesystem::path& path);
+  /// Number `index` of all, whatever the type.
+  [[nodiscard]] double at(std::int64_t index) const;
+};
+
+/// Images N x H x W (or N x H x W x 3) of bytes, and labels N of any whole type.
+class IdxImages final : public ImageSource {
+ public:
+  /// `labels`: empty: none.
+  /// Throws: DataError naming the file where it does not fit that, or both have different lengths.
+  explicit IdxImages(const std::filesystem::path& images, const std::filesystem::path& labels = {});
+
+  [[nodiscard]] std::int64_t size() const override { return images_.shape.front(); }
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+  [[nodiscard]] ImageSize image_size() const noexcept { return {images_.shape[2], images_.shape[1]}; }
+  [[nodiscard]] std::int64_t channels() const noexcept { return images_.shape.size() == 4 ? 3 : 1; }
+  [[nodiscard]] bool has_labels() const noexcept { return !labels_.empty(); }
+  /// The pixels of image `index`, and its label (0 where there are none). Lifetime: this object's.
+  [[nodiscard]] const std::uint8_t* pixels(std::int64_t index) const;
+  [[nodiscard]] std::int64_t label(std::int64_t index) const;
+
+ private:
+  std::string name_;
+  IdxFile images_;
+  std::vector<std::int64_t> labels_;
+};
+
+/// The files of a split in a folder: "train" finds train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz, or
+/// train-images.idx3-ubyte and the like.
+struct IdxPaths {
+  std::filesystem::path images;
+  std::filesystem::path labels;  ///< empty where there are none
+};
+/// `images`: a folder, in which `split` is looked for, or the file of the images. Throws: DataError.
+[[nodiscard]] IdxPaths find_idx(const std::filesystem::path& images, const std::string& split = "train");
+
+}  // namespace lockstep

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// MNIST and its like as tensors, written straight into the batch.
+#pragma once
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/sources/idx.h"
+
+namespace lockstep {
+
+/// Float C x H x W in 0 .. 1, and the label as int64 where there are labels.
+/// Example: DataLoader loader{IdxDataset({"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"}), job, {}};
+class IdxDataset final : public FixedShapeDataset {
+ public:
+  /// Throws: as IdxImages.
+  explicit IdxDataset(const IdxPaths& paths) : images_(paths.images, paths.labels) {}
+
+  [[nodiscard]] std::int64_t size() const override { return images_.size(); }
+  [[nodiscard]] SampleSpec spec() const override;
+  void get_into(std::int64_t index, SampleContext& context, SampleSlot slot) override;
+
+ private:
+  IdxImages images_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder of pictures and one of PNG masks with the same names. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/picture.h"
+
+namespace lockstep {
+
+/// What the numbers in a mask are.
+enum class MaskMeaning {
+  kClasses,     ///< a class for each pixel, as VOC's SegmentationClass; 255 is none
+  kForeground,  ///< anything but 0 is class 1: instance maps as a segmentation of two classes
+  kInstances,   ///< kForeground, and each number is an object with box, area and mask
+};
+
+struct MaskFoldersOptions {
+  MaskMeaning meaning = MaskMeaning::kClasses;
+  std::filesystem::path list = {};  ///< a text file with a name a line; empty: every mask of the folder
+  std::vector<std::string> class_names = {};
+};
+
+/// Pictures (.jpg, .jpeg or .png) with a LabelMap each. Masks are gray or palette PNGs of up to 16 bits.
+class MaskFolders final : public ImageSource {
+ public:
+  /// Throws: DataError where a folder is missing, no mask is there, or a mask has no picture; IoError.
+  MaskFolders(const std::filesystem::path& pictures, const std::filesystem::path& masks,
+              MaskFoldersOptions options = {});
+
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(pictures_.size()); }
+  /// Throws: DataError where the mask is damaged, has another size than the picture, or a class above 255; IoError.
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+  [[nodiscard]] const std::vector<std::string>& class_names() const override { return options_.class_names; }
+
+ private:
+  std::vector<std::filesystem::path> pictures_;
+  std::vector<std::filesystem::path> masks_;
+  MaskFoldersOptions options_;
+};
+
+}  // namespace lockstep

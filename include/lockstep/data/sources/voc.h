@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pascal VOC: a folder of pictures, one of XML files, and lists of names. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/picture.h"
+
+namespace lockstep {
+namespace data {
+struct VocSet;
+}  // namespace data
+
+struct VocOptions {
+  std::string split = "trainval";   ///< ImageSets/Main/<split>.txt; a file with a flag behind each name will do
+  bool difficult_is_crowd = false;  ///< objects marked as difficult become crowds, which evaluation passes over
+  bool drop_empty_boxes = false;    ///< leave boxes without area out, and count them
+  bool strict = true;               ///< false: names without a good picture or XML are left out and counted
+  std::vector<std::string> class_names = {};  ///< empty: all that Annotations holds, sorted, whatever the split
+};
+
+/// JPEGImages/<name>.jpg with the objects of Annotations/<name>.xml. VOC counts pixels from 1 and includes the last
+/// one: (xmin, ymin, xmax, ymax) becomes (xmin - 1, ymin - 1, xmax, ymax), cut at the picture's border. A box that VOC
+/// gives no area (xmin = xmax or ymin = ymax) keeps none.
+class VocImages final : public ImageSource {
+ public:
+  /// Throws: DataError naming the file and the byte or the object; IoError.
+  explicit VocImages(const std::filesystem::path& root, const VocOptions& options = {});
+
+  [[nodiscard]] std::int64_t size() const override;
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+  [[nodiscard]] const std::vector<std::string>& class_names() const override;
+  [[nodiscard]] std::int64_t empty_boxes() const noexcept;  ///< in this split; dropped where the option says so
+  [[nodiscard]] std::int64_t left_out() const noexcept;     ///< names that `strict = false` left out
+
+ private:
+  std::shared_ptr<const data::VocSet> set_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// COCO as a source.
+#include "lockstep/data/sources/coco.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "data/sources/coco_json.h"
+#include "data/sources/files.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep {
+namespace fs = std::filesystem;
+
+CocoImages::CocoImages(const fs::path& annotations, const CocoOptions& options)
+    : path_(annotations), options_(options) {
+  if (options_.images.empty()) options_.images = annotations.parent_path();
+  Result<data::Coco> parsed =
+      data::parse_coco(FileSystem::system().read(annotations),
+                       {.masks = options.masks, .remap = options.remap, .strict = options.strict});
+  if (!parsed) throw DataError(fmt::format("cannot read {}: {}", path_.string(), parsed.error()));
+  std::string first_missing;
+  const auto missing = std::erase_if(parsed->images, [&](const data::CocoImage& image) {
+    const bool gone = !FileSystem::system().exists(options_.images / image.file);
+    if (gone && first_missing.empty()) first_missing = (options_.images / image.file).string();
+    return gone;
+  });
+  if (missing > 0 && (options.strict || parsed->images.empty())) {
+    throw DataError(fmt::format("{} of the {} pictures of {} are missing; the first: {}", missing,
+                                missing + parsed->images.size(), path_.string(), first_missing),
+                    "name the folder of the pictures, or set strict to false to leave them out");
+  }
+  if (parsed->images.empty()) throw DataError(fmt::format("{} lists no picture", path_.string()));
+  left_out_ = parsed->left_out + static_cast<std::int64_t>(missing);
+  if (left_out_ > 0) {
+    log::note("{}: {} missing pictures and {} bad annotations left out", path_.string(), missing, parsed->left_out);
+  }
+  coco_ = std::make_shared<const data::Coco>(std::move(parsed).value());
+}
+
+std::int64_t CocoImages::size() const { return std::ssize(coco_->images); }
+const std::vector<std::string>& CocoImages::class_names() const { return coco_->class_names; }
+const std::vector<std::int64_t>& CocoImages::category_ids() const noexcept { return coco_->category_ids; }
+
+AnnotatedImage CocoImages::get(std::int64_t index) const {
+  const data::CocoImage& image = coco_->images[static_cast<std::size_t>(index)];
+  AnnotatedImage picture = data::picture_of(options_.images / image.file, image.id);
+  picture.objects = image.objects;
+  picture.captions = image.captions;
+  if (!options_.masks || image.objects.empty()) return picture;
+  const ImageSize size = picture.pixels.size();
+  const bool stated = image.size != ImageSize{};
+  if (stated && size != image.size) {
+    throw DataError(fmt::format("{} is {} x {} pixels, and {} says {} x {}", picture.name, size.width, size.height,
+                                path_.string(), image.size.width, image.size.height));
+  }
+  for (std::size_t i = 0; i < image.outlines.size(); ++i) {
+    Result<std::optional<Image>> mask = data::draw_outline(image.outlines[i], size);
+    if (!mask)
+      throw DataError(
+          fmt::format("cannot read {}: object {} of image {}: {}", path_.string(), i, image.id, mask.error()));
+    picture.objects[i].mask = std::move(mask).value();
+  }
+  return picture;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sources/coco_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "data/codec.h"
+
+namespace lockstep::data {
+namespace {
+
+using nlohmann::json;
+
+/// An annotation whose picture may stand further below.
+struct Annotation {
+  std::int64_t image_id = 0;
+  std::int64_t category = -1;
+  std::int64_t place = 0;  // in the file
+  std::string caption;
+  bool is_caption = false;
+  ImageSize mask_size;  // as its runs say it
+  Object object;
+  CocoOutline outline;
+};
+
+constexpr std::int64_t kMaxNamedId = 100'000;
+
+std::optional<std::int64_t> integer(const json& object, const char* key) {
+  const auto at = object.find(key);
+  if (at == object.end() || !at->is_number_integer()) return std::nullopt;
+  return at->get<std::int64_t>();
+}
+
+std::optional<std::vector<double>> numbers(const json& list) {
+  if (!list.is_array()) return std::nullopt;
+  std::vector<double> all;
+  all.reserve(list.size());
+  for (const json& value : list) {
+    if (!value.is_number()) return std::nullopt;
+    all.push_back(value.get<double>());
+  }
+  return all;
+}
+
+std::string read_box(const json& from, Object& object) {
+  const auto at = from.find("bbox");
+  const auto box = at == from.end() ? std::nullopt : numbers(*at);
+  if (!box || box->size() != 4) return "no \"bbox\" of 4 numbers";
+  const auto& side = *box;
+  if (!(side[2] >= 0 && side[3] >= 0)) return fmt::format("a box of {} x {} pixels", side[2], side[3]);
+  object.box = {static_cast<float>(side[0]), static_cast<float>(side[1]), static_cast<float>(side[0] + side[2]),
+                static_cast<float>(side[1] + side[3])};
+  return "";
+}
+
+std::string read_points(const json& from, Object& object) {
+  const auto at = from.find("keypoints");
+  if (at == from.end()) return "";
+  const auto points = numbers(*at);
+  if (!points || points->size() % 3 != 0) return "\"keypoints\" that are not x, y, v each";
+  for (std::size_t i = 0; i < points->size(); i += 3) {
+    const auto& value = *points;
+    object.points.push_back({static_cast<float>(value[i]), static_cast<float>(value[i + 1]), value[i + 2] > 0});
+  }
+  return "";
+}
+
+std::string read_runs(const json& from, Annotation& to) {
+  const auto counts = from.find("counts");
+  const auto size = from.contains("size") ? numbers(from["size"]) : std::nullopt;
+  if (counts == from.end() || !size || size->size() != 2) return "a \"segmentation\" without counts or size";
+  const auto side = [](double value) {
+    return value >= 0 && value <= kMaxSide ? static_cast<std::int64_t>(value) : -1;
+  };
+  to.mask_size = {side((*size)[1]), side((*size)[0])};
+  if (counts->is_string()) {
+    Result<RunLengths> runs = runs_from_text(counts->get_ref<const std::string&>());
+    if (!runs) return runs.error();
+    to.outline.runs = std::move(runs).value();
+    return "";
+  }
+  if (!counts->is_array()) return "\"counts\" that are neither numbers nor a text";
+  for (const json& run : *counts) {
+    if (!run.is_number_unsigned() || run.get<std::uint64_t>() > std::numeric_limits<std::uint32_t>::max()) {
+      return "\"counts\" that are no counts";
+    }
+    to.outline.runs.push_back(run.get<std::uint32_t>());
+  }
+  return "";
+}
+
+std::string read_outline(const json& from, Annotation& to) {
+  const auto at = from.find("segmentation");
+  if (at == from.end()) return "";
+  if (at->is_object()) return read_runs(*at, to);
+  if (!at->is_array()) return "a \"segmentation\" that is neither polygons nor counts";
+  for (const json& polygon : *at) {
+    auto corners = numbers(polygon);
+    if (!corners) return "a polygon that is no list of numbers";
+    to.outline.polygons.push_back(*std::move(corners));
+  }
+  return "";
+}
+
+/// Takes the elements of the three lists one by one, and puts them together once all are there.
+class CocoBuilder {
+ public:
+  explicit CocoBuilder(const CocoChoice& choice) : choice_(choice) {}
+
+  void add(const std::string& section, const json& element) {
+    if (!why_.empty()) return;
+    std::int64_t& count = counts_[section];
+    std::string why;
+    if (!element.is_object()) {
+      why = "no object";
+    } else if (section == "images") {
+      why = add_image(element);
+    } else if (section == "categories") {
+      why = add_category(element);
+    } else {
+      why = add_annotation(element, count);
+      if (!why.empty() && !choice_.strict) {
+        ++coco_.left_out;
+        why.clear();
+      }
+    }
+    if (!why.empty()) why_ = fmt::format("{}[{}]: {}", section, count, why);
+    ++count;
+  }
+
+  Result<Coco> finish() {
+    if (!why_.empty()) return Failure{why_};
+    if (!counts_.contains("images")) return Failure{"no list \"images\""};
+    number_categories();
+    for (Annotation& annotation : annotations_) {
+      const std::string why = place(annotation);
+      if (why.empty()) continue;
+      if (choice_.strict) return Failure{fmt::format("annotations[{}]: {}", annotation.place, why)};
+      ++coco_.left_out;
+    }
+    return std::move(coco_);
+  }
+
+ private:
+  std::string add_image(const json& from) {
+    const auto id = integer(from, "id");
+    const auto file = from.find("file_name");
+    if (!id || file == from.end() || !file->is_string()) return "a picture needs \"id\" and \"file_name\"";
+    CocoImage image;
+    image.id = *id;
+    image.file = file->get<std::string>();
+    image.size = {integer(from, "width").value_or(0), integer(from, "height").value_or(0)};
+    if (image.size.width < 0 || image.size.height < 0 || image.size.width > kMaxSide || image.size.height > kMaxSide) {
+      return fmt::format("{} x {} pixels", image.size.width, image.size.height);
+    }
+    if (!by_id_.emplace(*id, coco_.images.size()).second) return fmt::format("image id {} stands twice", *id);
+    coco_.images.push_back(std::move(image));
+    return "";
+  }
+
+  std::string add_category(const json& from) {
+    const auto id = integer(from, "id");
+    const auto name = from.find("name");
+    if (!id || name == from.end() || !name->is_string()) return "a category needs \"id\" and \"name\"";
+    if (*id < 0) return fmt::format("category id {}", *id);
+    if (!categories_.emplace(*id, name->get<std::string>()).second)
+      return fmt::format("category id {} stands twice", *id);
+    return "";
+  }
+
+  std::string add_annotation(const json& from, std::int64_t at) {
+    Annotation to;
+    to.place = at;
+    const auto image = integer(from, "image_id");
+    if (!image) return "no \"image_id\"";
+    to.image_id = *image;
+    if (const auto caption = from.find("caption"); caption != from.end() && caption->is_string()) {
+      to.caption = caption->get<std::string>();
+      to.is_caption = true;
+      annotations_.push_back(std::move(to));
+      return "";
+    }
+    std::string why = read_box(from, to.object);
+    if (why.empty()) why = read_points(from, to.object);
+    if (why.empty() && choice_.masks) why = read_outline(from, to);
+    if (!why.empty()) return why;
+    const auto category = integer(from, "category_id");
+    if (!category) return "no \"category_id\"";
+    to.category = *category;
+    to.object.crowd = integer(from, "iscrowd").value_or(0) != 0;
+    const auto area = from.find("area");
+    to.object.area = area != from.end() && area->is_number() ? area->get<float>() : to.object.box.area();
+    annotations_.push_back(std::move(to));
+    return "";
+  }
+
+  void number_categories() {
+    for (const auto& [id, name] : categories_) {
+      if (choice_.remap) {
+        labels_[id] = std::ssize(coco_.class_names);
+        coco_.class_names.push_back(name);
+        coco_.category_ids.push_back(id);
+        continue;
+      }
+      labels_[id] = id;
+      if (id > kMaxNamedId) continue;
+      coco_.class_names.resize(std::max(coco_.class_names.size(), static_cast<std::size_t>(id) + 1));
+      coco_.class_names[static_cast<std::size_t>(id)] = name;
+    }
+  }
+
+  std::string place(Annotation& annotation) {
+    const auto found = by_id_.find(annotation.image_id);
+    if (found == by_id_.end()) return fmt::format("no picture has the id {}", annotation.image_id);
+    CocoImage& image = coco_.images[found->second];
+    if (annotation.is_caption) {
+      image.captions.push_back(std::move(annotation.caption));
+      return "";
+    }
+    const auto label = labels_.find(annotation.category);
+    if (label == labels_.end()) return fmt::format("no category has the id {}", annotation.category);
+    if (!annotation.outline.runs.empty() && annotation.mask_size != image.size) {
+      return fmt::format("a mask of {} x {} pixels for a picture of {} x {}", annotation.mask_size.width,
+                         annotation.mask_size.height, image.size.width, image.size.height);
+    }
+    annotation.object.label = label->second;
+    image.objects.push_back(std::move(annotation.object));
+    if (choice_.masks) image.outlines.push_back(std::move(annotation.outline));
+    return "";
+  }
+
+  CocoChoice choice_;
+  Coco coco_;
+  std::string why_;
+  std::map<std::string, std::int64_t> counts_;
+  std::unordered_map<std::int64_t, std::size_t> by_id_;
+  std::map<std::int64_t, std::string> categories_;
+  std::map<std::int64_t, std::int64_t> labels_;
+  std::vector<Annotation> annotations_;
+};
+
+}  // namespace
+
+Result<Coco> parse_coco(std::string_view text, const CocoChoice& choice) {
+  CocoBuilder builder(choice);
+  std::string section;
+  const auto each = [&](int depth, json::parse_event_t event, json& value) {
+    if (depth == 1 && event == json::parse_event_t::key) {
+      section = value.get<std::string>();
+      if (section == "images" || section == "annotations" || section == "categories") return true;
+      section.clear();
+      return true;
+    }
+    const bool whole = event == json::parse_event_t::object_end || event == json::parse_event_t::value ||
+                       event == json::parse_event_t::array_end;
+    if (depth != 2 || !whole || section.empty()) return true;
+    builder.add(section, value);
+    return false;  // it is read; let it go
+  };
+  try {
+    const json rest = json::parse(text.begin(), text.end(), each);
+    if (!rest.is_object()) return Failure{"no JSON object"};
+  } catch (const json::parse_error& error) {
+    return Failure{fmt::format("byte {}: no JSON", error.byte)};
+  } catch (const json::exception& error) {
+    return Failure{error.what()};
+  }
+  return builder.finish();
+}
+
+Result<std::optional<Image>> draw_outline(const CocoOutline& outline, ImageSize size) {
+  if (!outline.runs.empty()) {
+    Result<Image> mask = mask_of(outline.runs, size);
+    if (!mask) return Failure{mask.error()};
+    return std::optional<Image>(std::move(mask).value());
+  }
+  if (outline.polygons.empty()) return std::optional<Image>();
+  Image mask{size, 1, {}};
+  mask.pixels.resize(static_cast<std::size_t>(size.width * size.height));
+  for (const std::vector<double>& polygon : outline.polygons) {
+    if (const Result<bool> good = draw_polygon(polygon, mask); !good) return Failure{good.error()};
+  }
+  return std::optional<Image>(std::move(mask));
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// COCO's JSON as foreign input; one annotation at a time is ever in memory as JSON. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/sources/rle.h"
+#include "lockstep/base/result.h"
+#include "lockstep/data/picture.h"
+
+namespace lockstep::data {
+
+/// Where an object is, as COCO says it: polygons, or runs, or neither.
+struct CocoOutline {
+  std::vector<std::vector<double>> polygons;
+  RunLengths runs;
+};
+
+struct CocoImage {
+  std::int64_t id = 0;
+  std::string file;
+  ImageSize size;  ///< 0 x 0 where the file does not say it
+  std::vector<Object> objects;
+  std::vector<CocoOutline> outlines;  ///< of the objects, where masks are wanted
+  std::vector<std::string> captions;
+};
+
+struct Coco {
+  std::vector<CocoImage> images;
+  std::vector<std::string> class_names;
+  std::vector<std::int64_t> category_ids;  ///< by label; empty where labels are ids
+  std::int64_t left_out = 0;
+};
+
+struct CocoChoice {
+  bool masks = false;
+  bool remap = true;
+  bool strict = true;
+};
+
+[[nodiscard]] Result<Coco> parse_coco(std::string_view text, const CocoChoice& choice);
+
+/// The object's mask; none where the outline is empty.
+[[nodiscard]] Result<std::optional<Image>> draw_outline(const CocoOutline& outline, ImageSize size);
+
+}  // namespace lockstep::data

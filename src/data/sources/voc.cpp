@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pascal VOC as a source.
+#include "lockstep/data/sources/voc.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "data/sources/files.h"
+#include "data/sources/voc_parse.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+namespace data {
+
+struct VocEntry {
+  fs::path picture;
+  std::vector<Object> objects;
+};
+
+struct VocSet {
+  std::vector<VocEntry> entries;
+  std::vector<std::string> classes;
+  std::int64_t empty_boxes = 0;
+  std::int64_t left_out = 0;
+};
+
+namespace {
+
+VocPicture read_voc(const fs::path& path) {
+  Result<VocPicture> picture = parse_voc(FileSystem::system().read(path));
+  if (!picture) throw DataError(fmt::format("cannot read {}: {}", path.string(), picture.error()));
+  return std::move(picture).value();
+}
+
+std::vector<std::string> names_of_split(const fs::path& root, const std::string& split) {
+  const fs::path path = root / "ImageSets" / "Main" / (split + ".txt");
+  if (!FileSystem::system().exists(path)) {
+    std::vector<std::string> splits;
+    for (const std::string& name : FileSystem::system().list(path.parent_path()))
+      splits.push_back(fs::path(name).stem().string());
+    throw DataError(fmt::format("{} does not exist", path.string()),
+                    splits.empty() ? "" : fmt::format("the splits are {}", text::join(splits)));
+  }
+  std::istringstream lines(FileSystem::system().read(path));
+  std::vector<std::string> names;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    if (std::string name; words >> name) names.push_back(std::move(name));
+  }
+  if (names.empty()) throw DataError(fmt::format("{} names no picture", path.string()));
+  return names;
+}
+
+fs::path picture_path(const fs::path& root, const std::string& name) {
+  for (const char* extension : {".jpg", ".jpeg", ".png", ".JPG"}) {
+    fs::path path = root / "JPEGImages" / (name + extension);
+    if (FileSystem::system().exists(path)) return path;
+  }
+  throw DataError(fmt::format("{} does not exist, and no other picture of that name",
+                              (root / "JPEGImages" / (name + ".jpg")).string()));
+}
+
+/// Reads the set; the classes of all XML files count, so that every split has the same labels.
+class VocReader {
+ public:
+  VocReader(fs::path root, VocOptions options) : root_(std::move(root)), options_(std::move(options)) {}
+
+  VocSet read() {
+    require_folder(root_ / "Annotations");
+    const std::vector<std::string> names = names_of_split(root_, options_.split);
+    set_.classes = options_.class_names.empty() ? all_classes() : options_.class_names;
+    for (std::size_t i = 0; i < set_.classes.size(); ++i) labels_[set_.classes[i]] = static_cast<std::int64_t>(i);
+    for (const std::string& name : names) {
+      try {
+        add(name);
+      } catch (const DataError&) {
+        if (options_.strict) throw;
+        ++set_.left_out;
+      }
+    }
+    if (set_.entries.empty())
+      throw DataError(fmt::format("no good picture in split '{}' of {}", options_.split, root_.string()));
+    if (set_.left_out > 0) log::note("{}: {} of {} pictures left out", root_.string(), set_.left_out, names.size());
+    if (options_.drop_empty_boxes && set_.empty_boxes > 0) {
+      log::note("{}: {} boxes without area left out", root_.string(), set_.empty_boxes);
+    }
+    return std::move(set_);
+  }
+
+ private:
+  std::vector<std::string> all_classes() {
+    std::map<std::string, int> names;
+    for (const fs::path& path : files_in(root_ / "Annotations", {".xml"})) {
+      try {
+        for (const VocObject& object : read_voc(path).objects) names[object.name] = 0;
+      } catch (const DataError&) {
+        if (options_.strict) throw;
+      }
+    }
+    std::vector<std::string> sorted;
+    for (const auto& [name, unused] : names) sorted.push_back(name);
+    return sorted;
+  }
+
+  void add(const std::string& name) {
+    const fs::path path = root_ / "Annotations" / (name + ".xml");
+    VocEntry entry{picture_path(root_, name), {}};
+    std::int64_t empty = 0;
+    for (const VocObject& from : read_voc(path).objects) {
+      const auto label = labels_.find(from.name);
+      if (label == labels_.end()) {
+        throw DataError(
+            fmt::format("{} marks a '{}', which is none of the {} classes", path.string(), from.name, labels_.size()));
+      }
+      const bool no_area = from.box.width() <= 0 || from.box.height() <= 0;
+      empty += no_area ? 1 : 0;
+      if (no_area && options_.drop_empty_boxes) continue;
+      Object object;
+      object.box = from.box;
+      object.label = label->second;
+      object.area = from.box.area();
+      object.crowd = from.difficult && options_.difficult_is_crowd;
+      entry.objects.push_back(std::move(object));
+    }
+    set_.empty_boxes += empty;
+    set_.entries.push_back(std::move(entry));
+  }
+
+  fs::path root_;
+  VocOptions options_;
+  VocSet set_;
+  std::map<std::string, std::int64_t> labels_;
+};
+
+}  // namespace
+}  // namespace data
+
+VocImages::VocImages(const fs::path& root, const VocOptions& options)
+    : set_(std::make_shared<const data::VocSet>(data::VocReader(root, options).read())) {}
+
+std::int64_t VocImages::size() const { return std::ssize(set_->entries); }
+const std::vector<std::string>& VocImages::class_names() const { return set_->classes; }
+std::int64_t VocImages::empty_boxes() const noexcept { return set_->empty_boxes; }
+std::int64_t VocImages::left_out() const noexcept { return set_->left_out; }
+
+AnnotatedImage VocImages::get(std::int64_t index) const {
+  const data::VocEntry& entry = set_->entries[static_cast<std::size_t>(index)];
+  AnnotatedImage picture = data::picture_of(entry.picture, index);
+  picture.objects = entry.objects;
+  return picture;
+}
+
+}  // namespace lockstep

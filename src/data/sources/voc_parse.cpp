@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sources/voc_parse.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <pugixml.hpp>
+
+#include "data/codec.h"
+
+namespace lockstep::data {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && static_cast<unsigned char>(text.front()) <= ' ') text.remove_prefix(1);
+  while (!text.empty() && static_cast<unsigned char>(text.back()) <= ' ') text.remove_suffix(1);
+  return text;
+}
+
+std::optional<double> number(const pugi::xml_node& node, const char* name) {
+  const std::string_view text = trimmed(node.child_value(name));
+  double value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+// VOC's corners are pixels, from 1, both inside; ours are borders.
+Box box_of(double x1, double y1, double x2, double y2, ImageSize size) {
+  const double width = size.width > 0 ? static_cast<double>(size.width) : x2;
+  const double height = size.height > 0 ? static_cast<double>(size.height) : y2;
+  const auto cut = [](double value, double end) {
+    return static_cast<float>(std::clamp(value, 0.0, std::max(end, 0.0)));
+  };
+  Box box{cut(x1 - 1, width), cut(y1 - 1, height), cut(x2, width), cut(y2, height)};
+  if (x1 == x2) box.x1 = box.x2;
+  if (y1 == y2) box.y1 = box.y2;
+  return box;
+}
+
+Result<VocObject> read_object(const pugi::xml_node& node, ImageSize size) {
+  VocObject object;
+  object.name = std::string(trimmed(node.child_value("name")));
+  if (object.name.empty()) return Failure{"has no name"};
+  const pugi::xml_node corners = node.child("bndbox");
+  const auto x1 = number(corners, "xmin");
+  const auto y1 = number(corners, "ymin");
+  const auto x2 = number(corners, "xmax");
+  const auto y2 = number(corners, "ymax");
+  if (!x1 || !y1 || !x2 || !y2) return Failure{"has no bndbox of four numbers"};
+  if (*x2 < *x1 || *y2 < *y1) return Failure{fmt::format("has a box from ({}, {}) to ({}, {})", *x1, *y1, *x2, *y2)};
+  object.box = box_of(*x1, *y1, *x2, *y2, size);
+  object.difficult = trimmed(node.child_value("difficult")) == "1";
+  return object;
+}
+
+}  // namespace
+
+Result<VocPicture> parse_voc(std::string_view xml) {
+  pugi::xml_document document;
+  const pugi::xml_parse_result read = document.load_buffer(xml.data(), xml.size());
+  if (!read) return Failure{fmt::format("byte {}: {}", read.offset, read.description())};
+  const pugi::xml_node root = document.child("annotation");
+  if (!root) return Failure{"no <annotation>"};
+  VocPicture picture;
+  const pugi::xml_node size = root.child("size");
+  const double width = number(size, "width").value_or(0);
+  const double height = number(size, "height").value_or(0);
+  if (!(width >= 0 && height >= 0 && width <= kMaxSide && height <= kMaxSide)) {
+    return Failure{fmt::format("a picture of {} x {} pixels", width, height)};
+  }
+  picture.size = {static_cast<std::int64_t>(width), static_cast<std::int64_t>(height)};
+  for (const pugi::xml_node& node : root.children("object")) {
+    Result<VocObject> object = read_object(node, picture.size);
+    if (!object) {
+      return Failure{fmt::format("byte {}: object {} {}", node.offset_debug(), picture.objects.size(), object.error())};
+    }
+    picture.objects.push_back(std::move(object).value());
+  }
+  return picture;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// One XML file of Pascal VOC, as foreign input. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/result.h"
+#include "lockstep/data/picture.h"
+
+namespace lockstep::data {
+
+struct VocObject {
+  std::string name;
+  Box box;  ///< ours: from 0, the end outside
+  bool difficult = false;
+};
+
+struct VocPicture {
+  ImageSize size;  ///< 0 x 0 where the file does not say it
+  std::vector<VocObject> objects;
+};
+
+[[nodiscard]] Result<VocPicture> parse_voc(std::string_view xml);
+
+}  // namespace lockstep::data

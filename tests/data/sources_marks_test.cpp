@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// COCO, Pascal VOC and folders of masks: what is marked where, and every way to be wrong with its place.
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "data/sources/coco_json.h"
+#include "data/sources/png_write.h"
+#include "data/sources/voc_parse.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/data/sources/coco.h"
+#include "lockstep/data/sources/mask_folders.h"
+#include "lockstep/data/sources/open_source.h"
+#include "lockstep/data/sources/voc.h"
+#include "support/data_folder.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+namespace fs = std::filesystem;
+
+const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
+
+template <class Fault, class F>
+std::string fault_of(F&& call) {
+  try {
+    call();
+  } catch (const Fault& fault) {
+    return fault.what();
+  }
+  return "not thrown";
+}
+
+void put(const fs::path& file, const std::string& text) {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+Image drawn(const std::vector<double>& polygon, ImageSize size) {
+  Image mask{size, 1, std::vector<std::uint8_t>(static_cast<std::size_t>(size.width * size.height))};
+  EXPECT_TRUE(data::draw_polygon(polygon, mask).ok());
+  return mask;
+}
+
+// By hand from COCO's rule: five steps a pixel, columns at their middle, rows from the first at or below the border.
+TEST(Polygon, CoversThePixelsThatCocoGivesIt) {
+  EXPECT_THAT(drawn({1, 1, 3, 1, 3, 3, 1, 3}, {4, 4}).pixels,
+              ElementsAre(0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0));
+  EXPECT_THAT(drawn({0, 0, 4, 0, 0, 4}, {4, 4}).pixels, ElementsAre(1, 1, 1, 0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(drawn({-5, -5, 50, -5, 50, 50, -5, 50}, {2, 2}).pixels, ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(drawn({1, 1, 1, 1, 1, 1}, {2, 2}).pixels, ElementsAre(0, 0, 0, 0));
+}
+
+TEST(Polygon, TwoThatShareABorderShareNoPixelAndLeaveNoneOut) {
+  const ImageSize size{40, 30};
+  const Image upper = drawn({0, 0, 40, 0, 40, 17.3}, size);
+  const Image lower = drawn({0, 0, 40, 17.3, 40, 30, 0, 30}, size);
+  for (std::size_t i = 0; i < upper.pixels.size(); ++i) EXPECT_EQ(upper.pixels[i] + lower.pixels[i], 1) << i;
+}
+
+TEST(Polygon, ThatIsNoneOrFarOutsideIsRefused) {
+  Image mask{{4, 4}, 1, std::vector<std::uint8_t>(16)};
+  EXPECT_EQ(data::draw_polygon({1, 1, 2, 2}, mask).error(), "a polygon of 4 numbers");
+  EXPECT_THAT(data::draw_polygon({1, 1, 2, 2, 1e9, 0}, mask).error(), HasSubstr("corner at"));
+  EXPECT_THAT(data::draw_polygon({1, 1, 2, 2, std::nan(""), 0}, mask).error(), HasSubstr("corner at"));
+  std::vector<double> long_way;
+  for (int i = 0; i < 100; ++i) long_way.insert(long_way.end(), {i % 2 == 0 ? -1e5 : 1e5, 0.0});
+  EXPECT_THAT(data::draw_polygon(long_way, mask).error(), HasSubstr("outline"));
+}
+
+const std::string kCoco = R"({"info": {"x": {"y": 1}}, "annotations": [
+  {"id": 1, "image_id": 7, "category_id": 90, "bbox": [1, 2, 3, 4], "area": 5.5, "iscrowd": 0,
+   "segmentation": [[1, 1, 3, 1, 3, 3, 1, 3], [0, 0, 1, 0, 1, 1, 0, 1]], "keypoints": [1, 2, 2, 3, 4, 1, 0, 0, 0]},
+  {"id": 2, "image_id": 7, "category_id": 3, "bbox": [0, 0, 2, 0], "iscrowd": 1,
+   "segmentation": {"counts": [1, 390], "size": [17, 23]}},
+  {"id": 3, "image_id": 5, "caption": "a dog"}],
+ "images": [{"id": 5, "file_name": "a.png"}, {"id": 7, "file_name": "rgb.png", "width": 23, "height": 17}],
+ "categories": [{"id": 90, "name": "dog"}, {"id": 3, "name": "cat"}]})";
+
+TEST(Coco, ReadsBoxesLabelsPointsCrowdsAndCaptions) {
+  const auto coco = data::parse_coco(kCoco, {.masks = true});
+  ASSERT_TRUE(coco.ok()) << coco.error();
+  EXPECT_THAT(coco->class_names, ElementsAre("cat", "dog"));
+  EXPECT_THAT(coco->category_ids, ElementsAre(3, 90));
+  EXPECT_THAT(coco->images[0].captions, ElementsAre("a dog"));
+  const auto& objects = coco->images[1].objects;
+  ASSERT_EQ(objects.size(), 2U);
+  EXPECT_EQ(objects[0].box, (Box{1, 2, 4, 6}));
+  EXPECT_EQ(objects[0].label, 1);
+  EXPECT_EQ(objects[0].area, 5.5F);
+  EXPECT_THAT(objects[0].points, ElementsAre(Point{1, 2, true}, Point{3, 4, true}, Point{0, 0, false}));
+  EXPECT_TRUE(objects[1].crowd);
+  EXPECT_EQ(objects[1].area, 0.0F);
+  const auto kept = data::parse_coco(kCoco, {.remap = false});
+  EXPECT_EQ(kept->images[1].objects[0].label, 90);
+  EXPECT_EQ(kept->class_names.at(90), "dog");
+}
+
+TEST(Coco, NamesTheAnnotationThatIsWrongOrCountsIt) {
+  const auto with = [](const std::string& annotation) {
+    return R"({"categories": [{"id": 1, "name": "x"}], "images": [{"id": 1, "file_name": "a", "width": 4, "height": 4}],
+      "annotations": [{"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1]}, )" +
+           annotation + "]}";
+  };
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"image_id": 2, "category_id": 1, "bbox": [0, 0, 1, 1]})", "no picture has the id 2"},
+      {R"({"image_id": 1, "category_id": 9, "bbox": [0, 0, 1, 1]})", "no category has the id 9"},
+      {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, -1, 1]})", "a box of -1 x 1 pixels"},
+      {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, 1]})", "no \"bbox\" of 4 numbers"},
+      {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1], "segmentation": {"counts": [16], "size": [3, 4]}})",
+       "a mask of 4 x 3 pixels for a picture of 4 x 4"},
+      {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1], "segmentation": {"counts": "\u007f", "size": [4, 4]}})",
+       "letter 0 of a mask's counts is none of theirs"}};
+  for (const auto& [annotation, why] : cases) {
+    EXPECT_EQ(data::parse_coco(with(annotation), {.masks = true}).error(), "annotations[1]: " + why);
+    const auto lenient = data::parse_coco(with(annotation), {.masks = true, .strict = false});
+    ASSERT_TRUE(lenient.ok()) << lenient.error();
+    EXPECT_EQ(lenient->left_out, 1);
+    EXPECT_EQ(lenient->images[0].objects.size(), 1U);
+  }
+  EXPECT_EQ(data::parse_coco("[1]", {}).error(), "no JSON object");
+  EXPECT_EQ(data::parse_coco("{\"images\": [}", {}).error(), "byte 13: no JSON");
+  EXPECT_EQ(data::parse_coco("{}", {}).error(), "no list \"images\"");
+  EXPECT_EQ(data::parse_coco(R"({"images": [{"id": 1, "file_name": "a"}, 5]})", {}).error(), "images[1]: no object");
+}
+
+TEST(CocoImages, DrawMasksOverTheirPictures) {
+  const test::TempDir folder;
+  put(folder / "c.json", kCoco);
+  fs::copy_file(kGolden / "rgb.png", folder / "rgb.png");
+  EXPECT_THAT(fault_of<DataError>([&] { CocoImages(folder / "c.json"); }),
+              AllOf(HasSubstr("1 of the 2 pictures"), HasSubstr("a.png")));
+  const CocoImages coco(folder / "c.json", {.masks = true, .strict = false});
+  EXPECT_EQ(coco.left_out(), 1 + 0);
+  ASSERT_EQ(coco.size(), 1);
+  const AnnotatedImage picture = coco.get(0);
+  EXPECT_EQ(picture.id, 7);
+  const Image& mask = *picture.objects[0].mask;
+  EXPECT_EQ(mask.size, (ImageSize{23, 17}));
+  EXPECT_EQ(std::count(mask.pixels.begin(), mask.pixels.end(), 1), 5);
+  EXPECT_EQ(std::count(picture.objects[1].mask->pixels.begin(), picture.objects[1].mask->pixels.end(), 1), 390);
+  EXPECT_EQ(detect_source((folder / "c.json").string()), SourceKind::kCoco);
+}
+
+std::string voc(const std::string& object) {
+  return "<annotation><size><width>10</width><height>8</height></size>" + object + "</annotation>";
+}
+std::string voc_box(const std::string& name, int x1, int y1, int x2, int y2, int difficult = 0) {
+  return fmt::format(
+      "<object><name>{}</name><difficult>{}</difficult><bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax>"
+      "<ymax>{}</ymax></bndbox></object>",
+      name, difficult, x1, y1, x2, y2);
+}
+
+TEST(Voc, CountsPixelsFromOneAndCutsAtTheBorder) {
+  const auto picture =
+      data::parse_voc(voc(voc_box("cat", 1, 2, 10, 8, 1) + voc_box("dog", 0, 0, 12, 9) + voc_box("x", 3, 3, 3, 5)));
+  ASSERT_TRUE(picture.ok()) << picture.error();
+  EXPECT_EQ(picture->objects[0].box, (Box{0, 1, 10, 8}));
+  EXPECT_TRUE(picture->objects[0].difficult);
+  EXPECT_EQ(picture->objects[1].box, (Box{0, 0, 10, 8}));
+  EXPECT_EQ(picture->objects[2].box.area(), 0.0F);
+}
+
+TEST(Voc, NamesTheByteOrObjectThatIsWrong) {
+  EXPECT_THAT(data::parse_voc("<annotation><a></annotation>").error(), HasSubstr("byte 1"));
+  EXPECT_EQ(data::parse_voc("<x/>").error(), "no <annotation>");
+  EXPECT_THAT(data::parse_voc(voc(voc_box("a", 5, 1, 4, 2))).error(),
+              HasSubstr("object 0 has a box from (5, 1) to (4, 2)"));
+  EXPECT_THAT(data::parse_voc(voc("<object><name>a</name></object>")).error(), HasSubstr("has no bndbox"));
+  EXPECT_THAT(data::parse_voc(voc("<object/>")).error(), HasSubstr("has no name"));
+}
+
+/// Two pictures: one with a cat and an empty box, one with a difficult dog; a third without XML.
+class VocFolder : public ::testing::Test {
+ protected:
+  VocFolder() {
+    for (const char* name : {"a", "b", "c"}) put(root_ / (std::string("JPEGImages/") + name + ".jpg"), "unused");
+    put(root_ / "Annotations/a.xml", voc(voc_box("cat", 1, 1, 2, 2) + voc_box("cat", 4, 4, 4, 4)));
+    put(root_ / "Annotations/b.xml", voc(voc_box("dog", 1, 1, 2, 2, 1)));
+    put(root_ / "ImageSets/Main/train.txt", "b -1\na 1\n");
+    put(root_ / "ImageSets/Main/all.txt", "a\nb\nc\n");
+  }
+  test::TempDir root_;
+};
+
+TEST_F(VocFolder, GivesASplitWithTheClassesOfAll) {
+  const VocImages train(root_.path(), {.split = "train", .difficult_is_crowd = true});
+  ASSERT_EQ(train.size(), 2);
+  EXPECT_THAT(train.class_names(), ElementsAre("cat", "dog"));
+  EXPECT_EQ(train.get(0).objects[0].label, 1);
+  EXPECT_TRUE(train.get(0).objects[0].crowd);
+  EXPECT_EQ(train.get(1).objects.size(), 2U);
+  EXPECT_EQ(train.empty_boxes(), 1);
+  EXPECT_EQ(VocImages(root_.path(), {.split = "train", .drop_empty_boxes = true}).get(1).objects.size(), 1U);
+}
+
+TEST_F(VocFolder, NamesWhatIsMissingOrCountsIt) {
+  EXPECT_THAT(fault_of<DataError>([&] { VocImages(root_.path(), {.split = "all"}); }),
+              HasSubstr("c.xml does not exist"));
+  EXPECT_EQ(VocImages(root_.path(), {.split = "all", .strict = false}).left_out(), 1);
+  EXPECT_THAT(fault_of<DataError>([&] { VocImages(root_.path(), {.split = "val"}); }),
+              HasSubstr("the splits are all, train"));
+  EXPECT_THAT(fault_of<DataError>([&] { VocImages(root_.path(), {.split = "train", .class_names = {"cat"}}); }),
+              AllOf(HasSubstr("b.xml"), HasSubstr("'dog'")));
+}
+
+TEST(VocImages, ReadTheBloodCells) {
+  LOCKSTEP_DATA_OR_SKIP(bccd, "bccd");
+  std::int64_t boxes = 0;
+  std::int64_t empty = 0;
+  std::int64_t pictures = 0;
+  for (const char* split : {"trainval", "test"}) {
+    const VocImages cells(bccd, {.split = split});
+    EXPECT_THAT(cells.class_names(), ElementsAre("Platelets", "RBC", "WBC"));
+    empty += cells.empty_boxes();
+    pictures += cells.size();
+    for (std::int64_t i = 0; i < cells.size(); ++i) boxes += std::ssize(cells.get(i).objects);
+  }
+  EXPECT_EQ(pictures, 364);
+  EXPECT_EQ(boxes, 4888);
+  EXPECT_EQ(empty, 2);
+  EXPECT_EQ(detect_source(bccd.string()), SourceKind::kVoc);
+}
+
+TEST(MaskFolders, GiveClassesOrInstances) {
+  const test::TempDir root;
+  put(root / "p/a.png", data::png_of(view_of(Image{{3, 2}, 3, std::vector<std::uint8_t>(18, 9)})));
+  put(root / "m/a.png", data::png_of(view_of(Image{{3, 2}, 1, {0, 7, 7, 0, 0, 2}})));
+  const MaskFolders classes(root / "p", root / "m");
+  EXPECT_THAT(classes.get(0).maps[0].image.pixels, ElementsAre(0, 7, 7, 0, 0, 2));
+  EXPECT_THAT(classes.get(0).objects, IsEmpty());
+  const AnnotatedImage picture = MaskFolders(root / "p", root / "m", {.meaning = MaskMeaning::kInstances}).get(0);
+  EXPECT_THAT(picture.maps[0].image.pixels, ElementsAre(0, 1, 1, 0, 0, 1));
+  ASSERT_EQ(picture.objects.size(), 2U);
+  EXPECT_EQ(picture.objects[0].box, (Box{2, 1, 3, 2}));
+  EXPECT_EQ(picture.objects[1].box, (Box{1, 0, 3, 1}));
+  EXPECT_EQ(picture.objects[1].area, 2.0F);
+  EXPECT_THAT(picture.objects[1].mask->pixels, ElementsAre(0, 1, 1, 0, 0, 0));
+}
+
+TEST(MaskFolders, NameWhatDoesNotFit) {
+  const test::TempDir root;
+  put(root / "p/a.png", data::png_of(view_of(Image{{3, 3}, 3, std::vector<std::uint8_t>(27, 9)})));
+  put(root / "m/a.png", data::png_of(view_of(Image{{3, 2}, 1, std::vector<std::uint8_t>(6)})));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)MaskFolders(root / "p", root / "m").get(0); }),
+              AllOf(HasSubstr("m/a.png"), HasSubstr("3 x 2 pixels for a picture of 3 x 3")));
+  put(root / "m/b.png", "");
+  EXPECT_THAT(fault_of<DataError>([&] { MaskFolders(root / "p", root / "m"); }), HasSubstr("has no picture"));
+}
+
+TEST(MaskFolders, ReadTheNucleiOfSixteenBits) {
+  LOCKSTEP_DATA_OR_SKIP(nuclei, "nuclei");
+  const auto source = open_source({.path = (nuclei / "val").string(), .masks = true});
+  ASSERT_EQ(source->size(), 40);
+  std::int64_t objects = 0;
+  for (std::int64_t i = 0; i < source->size(); ++i) {
+    const AnnotatedImage picture = source->get(i);
+    std::vector<std::uint8_t> together(picture.maps.at(0).image.pixels.size());
+    for (const Object& object : picture.objects) {
+      for (std::size_t p = 0; p < together.size(); ++p)
+        together[p] = static_cast<std::uint8_t>(together[p] + object.mask->pixels[p]);
+    }
+    EXPECT_EQ(together, picture.maps[0].image.pixels);
+    objects += std::ssize(picture.objects);
+  }
+  EXPECT_GT(objects, 100);
+}
+
+TEST(Numbers, OfSmallDepthsAndPalettesAreReadAsStored) {
+  const auto palette = data::decode_numbers(FileSystem::system().read(kGolden / "palette4.png"));
+  ASSERT_TRUE(palette.ok()) << palette.error();
+  EXPECT_LT(*std::max_element(palette->values.begin(), palette->values.end()), 16);
+  const auto bits = data::decode_numbers(FileSystem::system().read(kGolden / "one_bit.png"));
+  const Image gray = read_image(kGolden / "one_bit.png", ColorMode::kGray);
+  ASSERT_EQ(bits->values.size(), gray.pixels.size());
+  for (std::size_t i = 0; i < gray.pixels.size(); ++i) EXPECT_EQ(bits->values[i] * 255, gray.pixels[i]);
+  EXPECT_THAT(data::decode_numbers(FileSystem::system().read(kGolden / "rgb.png")).error(), HasSubstr("one channel"));
+}
+
+}  // namespace
+}  // namespace lockstep
