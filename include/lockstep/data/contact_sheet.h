@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a set looks like: pictures in a grid with their marks drawn on them. No torch header.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/picture.h"
+
+namespace lockstep {
+
+struct ContactSheetOptions {
+  std::int64_t columns = 0;                   ///< 0: about as many as rows
+  std::int64_t cell = 224;                    ///< pixels that a picture's longer side gets; smaller ones are enlarged
+  std::vector<std::string> class_names = {};  ///< by label; without one its number is written
+};
+
+/// Pictures with boxes, points, masks and maps in colours by class, and below each its class, captions or name. Without
+/// FreeType's font the sheet has no words.
+/// Throws: DataError naming a picture that cannot be decoded; UsageError where there is none.
+[[nodiscard]] Image contact_sheet(std::vector<AnnotatedImage> pictures, const ContactSheetOptions& options = {});
+
+/// Throws: IoError; UsageError where the channels are neither 1 nor 3.
+void write_png(const Image& image, const std::filesystem::path& path);
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A picture to draw on: rectangles, colour over masks, words. What reaches outside is left out.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "lockstep/data/picture.h"
+
+namespace lockstep::data {
+
+using Ink = std::array<std::uint8_t, 3>;
+
+/// Colours that are told apart easily, one after another by number.
+[[nodiscard]] Ink ink_of(std::int64_t number);
+
+class Canvas {
+ public:
+  Canvas(ImageSize size, const Ink& paper);
+
+  void fill(const Region& region, const Ink& ink);
+  /// Copies a picture with 1 or 3 channels.
+  void paste(const Image& image, std::int64_t left, std::int64_t top);
+  /// A frame of `thick` pixels, inside the box.
+  void frame(const Box& box, const Ink& ink, std::int64_t thick);
+  /// Mixes the pixel with ink, 0 .. 1.
+  void tint(std::int64_t x, std::int64_t y, const Ink& ink, float share);
+
+  [[nodiscard]] const Image& image() const noexcept { return image_; }
+
+ private:
+  Image image_;
+};
+
+/// Letters of one size. Without the font everything has width 0 and nothing is drawn.
+class Pen {
+ public:
+  explicit Pen(int pixels);
+  ~Pen();
+  Pen(const Pen&) = delete;
+  Pen& operator=(const Pen&) = delete;
+
+  [[nodiscard]] int height() const noexcept { return pixels_; }
+  /// Units: pixels. `text` is UTF-8.
+  [[nodiscard]] std::int64_t width(const std::string& text) const;
+  /// With its upper left corner there; letters that do not end before `right` are left out.
+  void write(Canvas& canvas, const Region& where, const std::string& text, const Ink& ink) const;
+
+ private:
+  struct Font;
+  std::unique_ptr<Font> font_;
+  int pixels_;
+};
+
+}  // namespace lockstep::data
