@@ -2,6 +2,7 @@
 // COCO, Pascal VOC and folders of masks: what is marked where, and every way to be wrong with its place.
 #include <fmt/format.h>
 
+#include <array>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -154,16 +155,16 @@ TEST(CocoImages, DrawMasksOverTheirPictures) {
 std::string voc(const std::string& object) {
   return "<annotation><size><width>10</width><height>8</height></size>" + object + "</annotation>";
 }
-std::string voc_box(const std::string& name, int x1, int y1, int x2, int y2, int difficult = 0) {
+std::string voc_box(const std::string& name, const std::array<int, 4>& corners, int difficult = 0) {
   return fmt::format(
       "<object><name>{}</name><difficult>{}</difficult><bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax>"
       "<ymax>{}</ymax></bndbox></object>",
-      name, difficult, x1, y1, x2, y2);
+      name, difficult, corners[0], corners[1], corners[2], corners[3]);
 }
 
 TEST(Voc, CountsPixelsFromOneAndCutsAtTheBorder) {
-  const auto picture =
-      data::parse_voc(voc(voc_box("cat", 1, 2, 10, 8, 1) + voc_box("dog", 0, 0, 12, 9) + voc_box("x", 3, 3, 3, 5)));
+  const auto picture = data::parse_voc(
+      voc(voc_box("cat", {1, 2, 10, 8}, 1) + voc_box("dog", {0, 0, 12, 9}) + voc_box("x", {3, 3, 3, 5})));
   ASSERT_TRUE(picture.ok()) << picture.error();
   EXPECT_EQ(picture->objects[0].box, (Box{0, 1, 10, 8}));
   EXPECT_TRUE(picture->objects[0].difficult);
@@ -174,7 +175,7 @@ TEST(Voc, CountsPixelsFromOneAndCutsAtTheBorder) {
 TEST(Voc, NamesTheByteOrObjectThatIsWrong) {
   EXPECT_THAT(data::parse_voc("<annotation><a></annotation>").error(), HasSubstr("byte 1"));
   EXPECT_EQ(data::parse_voc("<x/>").error(), "no <annotation>");
-  EXPECT_THAT(data::parse_voc(voc(voc_box("a", 5, 1, 4, 2))).error(),
+  EXPECT_THAT(data::parse_voc(voc(voc_box("a", {5, 1, 4, 2}))).error(),
               HasSubstr("object 0 has a box from (5, 1) to (4, 2)"));
   EXPECT_THAT(data::parse_voc(voc("<object><name>a</name></object>")).error(), HasSubstr("has no bndbox"));
   EXPECT_THAT(data::parse_voc(voc("<object/>")).error(), HasSubstr("has no name"));
@@ -185,8 +186,8 @@ class VocFolder : public ::testing::Test {
  protected:
   VocFolder() {
     for (const char* name : {"a", "b", "c"}) put(root_ / (std::string("JPEGImages/") + name + ".jpg"), "unused");
-    put(root_ / "Annotations/a.xml", voc(voc_box("cat", 1, 1, 2, 2) + voc_box("cat", 4, 4, 4, 4)));
-    put(root_ / "Annotations/b.xml", voc(voc_box("dog", 1, 1, 2, 2, 1)));
+    put(root_ / "Annotations/a.xml", voc(voc_box("cat", {1, 1, 2, 2}) + voc_box("cat", {4, 4, 4, 4})));
+    put(root_ / "Annotations/b.xml", voc(voc_box("dog", {1, 1, 2, 2}, 1)));
     put(root_ / "ImageSets/Main/train.txt", "b -1\na 1\n");
     put(root_ / "ImageSets/Main/all.txt", "a\nb\nc\n");
   }
