@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep bench all-reduce|memory|optimizer|step`: the measurements, as text or one JSON object a line.
+// `lockstep bench all-reduce|loader|memory|optimizer|step`: the measurements, as text or one JSON object a line.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -11,6 +11,7 @@
 #include "common/cli.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "worker/bench_loader.h"
 #include "worker/bench_optimizer.h"
 #include "worker/bench_step.h"
 #include "worker/commands.h"
@@ -170,11 +171,68 @@ int step(const Arguments& arguments) {
   return cli::dispatch("lockstep bench step", {{"captcha", "the captcha network", step_captcha}}, arguments);
 }
 
+struct LoaderVerb {
+  const char* name;
+  const char* description;
+  const char* example;
+  int (*run)(const LoaderBench&);
+};
+
+int loader_verb(const LoaderVerb& verb, const Arguments& arguments) {
+  const std::string name = verb.name;
+  LoaderBench bench;
+  CLI::App app;
+  const std::string title = "lockstep bench loader " + name;
+  cli::prepare(app, {.name = title, .description = verb.description, .example = verb.example});
+  if (name == "noop") {
+    app.add_option("--size", bench.size, "samples (default: 100,000)")->check(CLI::PositiveNumber);
+  } else {
+    app.add_option("path", bench.path, "a folder, list, tar or packed file of pictures")->required();
+  }
+  if (name == "imagenet")
+    app.add_option("--crop", bench.crop, "pixels a side (default: 224)")->check(CLI::PositiveNumber);
+  app.add_option("--batch", bench.batch, "samples (default: 64)")->check(CLI::PositiveNumber);
+  app.add_option("--workers", bench.workers, "loader threads; 0: none (default: 2)")->check(CLI::NonNegativeNumber);
+  app.add_option("--prefetch-factor", bench.prefetch, "batches ahead per thread (default: 2)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--epochs", bench.epochs, "each is a figure (default: 3)")->check(CLI::PositiveNumber);
+  app.add_flag("--json", bench.json, "one JSON object a line");
+  if (!cli::parse(app, arguments)) return 0;
+  return verb.run(bench);
+}
+
+int loader_captcha(const Arguments& arguments) {
+  return loader_verb({"captcha", "Images/s of gray pictures as floats, every file decoded in every epoch.",
+                      "  lockstep bench loader captcha data/train --workers 2", bench_captcha_loader},
+                     arguments);
+}
+
+int loader_imagenet(const Arguments& arguments) {
+  return loader_verb({"imagenet", "Images/s of random resized crops, flipped and normalised.",
+                      "  lockstep bench loader imagenet data/train.pack --workers 2", bench_imagenet_loader},
+                     arguments);
+}
+
+int loader_noop(const Arguments& arguments) {
+  return loader_verb({"noop", "What the loader itself costs: samples that are one number each.",
+                      "  lockstep bench loader noop --workers 2", bench_noop_loader},
+                     arguments);
+}
+
+int loader(const Arguments& arguments) {
+  return cli::dispatch("lockstep bench loader",
+                       {{"captcha", "gray pictures as floats", loader_captcha},
+                        {"imagenet", "random resized crops, flipped and normalised", loader_imagenet},
+                        {"noop", "samples that cost nothing", loader_noop}},
+                       arguments);
+}
+
 }  // namespace
 
 int cmd_bench(const Arguments& arguments) {
   return cli::dispatch("lockstep bench",
                        {{"all-reduce", "the collective under DistributedDataParallel", all_reduce},
+                        {"loader", "the data loader", loader},
                         {"memory", "what copying memory reaches, to compare with", memory},
                         {"optimizer", "an optimizer's step", optimizer},
                         {"step", "a whole training step", step}},

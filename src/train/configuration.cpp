@@ -16,9 +16,10 @@ namespace {
 
 using Values = std::map<std::string, ConfigValue>;
 
-constexpr std::array<std::string_view, 11> kFreeKeys = {
-    "workers",   "prefetch_factor", "pin_memory", "cuda_graph",     "log_every_steps", "data.train",
-    "data.test", "replicas",        "threads",    "optimizer.zero", "bucket_cap_mb"};
+constexpr std::array<std::string_view, 13> kFreeKeys = {
+    "workers",       "prefetch_factor",    "pin_memory",      "cuda_graph", "log_every_steps",
+    "data.train",    "data.test",          "replicas",        "threads",    "optimizer.zero",
+    "bucket_cap_mb", "persistent_workers", "loader_timeout_s"};
 
 std::string schedule_type(const Values& values) {
   const auto type = values.find("schedule.type");
@@ -67,8 +68,9 @@ std::vector<Difference> differences(const std::string& before, const std::string
 }
 
 std::map<std::string, std::string> common_settings(const std::string& settings) {
-  static constexpr std::array<std::string_view, 6> kOfAHost = {"workers",    "prefetch_factor", "pin_memory",
-                                                               "cuda_graph", "data.train",      "data.test"};
+  static constexpr std::array<std::string_view, 8> kOfAHost = {
+      "workers",    "prefetch_factor", "pin_memory",         "cuda_graph",
+      "data.train", "data.test",       "persistent_workers", "loader_timeout_s"};
   const ConfigTree tree = ConfigTree::from_text(settings, "the settings");
   std::map<std::string, std::string> common;
   for (const auto& [key, value] : tree.values()) {

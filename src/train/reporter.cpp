@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::train {
@@ -96,8 +97,8 @@ void Reporter::evaluating(std::int64_t done, std::int64_t total) {
 
 void Reporter::print_header(const EpochReport& report) {
   metric_columns_ = report.metrics.size();
-  std::vector<view::Column> columns = {{"epoch", 9},    {"step", 7}, {"loss", 8},  {"lr", 9},
-                                       {"images/s", 9}, {"time", 8}, {"memory", 8}};
+  std::vector<view::Column> columns = {{"epoch", 9},    {"step", 7}, {"loss", 8}, {"lr", 9},
+                                       {"images/s", 9}, {"wait", 6}, {"time", 8}, {"memory", 8}};
   if (report.memory.reserved) columns.push_back({"reserved", 8});
   if (report.skipped) columns.push_back({"skipped", 7});
   for (const Metric& metric : report.metrics) columns.push_back({metric.name == "loss" ? "test loss" : metric.name, 8});
@@ -113,6 +114,7 @@ void Reporter::print_row(const EpochReport& report) {
                                     report.loss ? fmt::format("{:.4f}", *report.loss) : "-",
                                     fmt::format("{:.2e}", report.lr),
                                     fmt::format("{:.0f}", report.images_per_s),
+                                    fmt::format("{:.1f} %", 100 * report.loading.wait),
                                     text::duration(report.seconds),
                                     bytes_text(report.memory.peak)};
   if (report.memory.reserved) cells.push_back(bytes_text(*report.memory.reserved));
@@ -131,7 +133,13 @@ void Reporter::epoch(const EpochReport& report) {
                      {"loss", number_or_null(report.loss)},
                      {"lr", fmt::format("{}", report.lr)},
                      {"images_per_s", fmt::format("{:.2f}", report.images_per_s)},
+                     {"data_wait", fmt::format("{:.5f}", report.loading.wait)},
                      {"seconds", fmt::format("{:.3f}", report.seconds)}};
+  if (report.loading.bad_samples > 0) {
+    log::note("{} {} left out so far", report.loading.bad_samples,
+              report.loading.bad_samples == 1 ? "bad sample was" : "bad samples were");
+    entries.emplace_back("bad_samples", std::to_string(report.loading.bad_samples));
+  }
   entries.emplace_back("memory_peak", std::to_string(report.memory.peak));
   if (report.memory.reserved) entries.emplace_back("memory_reserved", std::to_string(*report.memory.reserved));
   if (report.skipped) entries.emplace_back("skipped", std::to_string(*report.skipped));

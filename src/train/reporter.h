@@ -34,12 +34,19 @@ struct StepReport {
   std::int64_t skipped = 0;          ///< steps left out since the start of the run
 };
 
+/// What loading cost.
+struct LoaderReport {
+  double wait = 0;               ///< share of the epoch that the rank which waited most spent waiting for batches
+  std::int64_t bad_samples = 0;  ///< left out since the start of the run, over all replicas
+};
+
 /// The figures of one epoch.
 struct EpochReport {
   std::int64_t epoch = 0;
   std::int64_t step = 0;
   double seconds = 0;  ///< of its training steps
   double images_per_s = 0;
+  LoaderReport loading;
   double lr = 0;
   std::optional<double> loss;           ///< mean over the epoch
   std::optional<std::int64_t> skipped;  ///< steps of the epoch left out; none: the loss is not scaled

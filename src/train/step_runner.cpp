@@ -34,15 +34,19 @@ std::vector<Holder> batch_holders(const Batch& batch) {
   return found;
 }
 
-DataLoaderOptions loader_options(const TrainConfig& config, const ShardSpec& shard) {
+DataLoaderOptions loader_options(const TrainConfig& config, const ShardSpec& shard, c10::Device device) {
   return {.batch_size = config.batch_size,
           .workers = config.workers,
           .prefetch_factor = config.prefetch_factor,
+          .persistent_workers = config.persistent_workers,
           .shuffle = true,
           .drop_last = config.drop_last,
           .seed = seed_of(config),
           .shard = shard,
-          .pin_memory = config.pin_memory};
+          .bad_samples = config.bad_samples == "skip" ? BadSamples::kSkip : BadSamples::kError,
+          .timeout_s = config.loader_timeout_s,
+          .pin_memory = config.pin_memory,
+          .device = config.pin_memory ? device : c10::Device(c10::kCPU)};
 }
 
 }  // namespace
@@ -59,7 +63,7 @@ StepRunner::StepRunner(Job job, Task& task, const TrainConfig& config)
 
 void StepRunner::load(const std::shared_ptr<Dataset>& dataset) {
   for (int replica = block().begin; replica < block().end; ++replica) {
-    loaders_.emplace_back(dataset, loader_options(config_, {replica, replicas_}));
+    loaders_.emplace_back(dataset, loader_options(config_, {replica, replicas_}, job_.device()));
   }
 }
 
@@ -110,6 +114,18 @@ at::Tensor StepRunner::run_recorded(const Batch& batch, std::uint64_t seed) {
     log::note("cuda_graph is true, and steps are computed without one: {}", graph_->fallback());
   }
   return loss;
+}
+
+double StepRunner::waited_s() const {
+  double sum = 0;  // they wait one after another
+  for (const DataLoader& loader : loaders_) sum += loader.waited_s();
+  return sum;
+}
+
+std::int64_t StepRunner::bad_samples() const {
+  std::int64_t count = 0;
+  for (const DataLoader& loader : loaders_) count += std::ssize(loader.bad_samples());
+  return count;
 }
 
 void StepRunner::start_epoch(std::int64_t epoch, std::int64_t first_batch) {

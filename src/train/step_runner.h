@@ -53,6 +53,11 @@ class StepRunner {
   /// Replica 0's buffers on every rank and replica, as they are at the next step. Collective: yes.
   void sync_buffers();
 
+  /// Seconds that this rank's replicas have waited for batches.
+  [[nodiscard]] double waited_s() const;
+  /// Samples of this rank's replicas that were left out, each once.
+  [[nodiscard]] std::int64_t bad_samples() const;
+
   /// Images of the last compute_gradients(), over all replicas.
   [[nodiscard]] std::int64_t images() const;
   [[nodiscard]] DistributedDataParallel<TaskNet>& model() { return *model_; }

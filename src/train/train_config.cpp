@@ -40,9 +40,14 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("threads", &threads, "threads of libtorch per replica; 0: the checkpoint's, else 1");
   fields.add("workers", &workers, "loader threads per replica; 0: load in the training thread");
   fields.add("prefetch_factor", &prefetch_factor, "batches loaded ahead per worker");
+  fields.add("persistent_workers", &persistent_workers, "loader threads live for the whole run; false: for an epoch");
+  fields.add("loader_timeout_s", &loader_timeout_s,
+             "seconds that a step waits for its batch before it is an error; 0: for ever");
   fields.add("bucket_cap_mb", &bucket_cap_mb, "gradients are reduced in buckets of so many MiB; changes no bits");
   fields.add("pin_memory", &pin_memory, "page-locked batches for copies to a GPU; without one it changes nothing");
   fields.add("drop_last", &drop_last, "leave out the last batch where it is not full");
+  fields.add("bad_samples", &bad_samples, "what a sample that cannot be read is: an error, or left out and noted",
+             {"error", "skip"});
   fields.add("sync_batchnorm", &sync_batchnorm,
              "lockstep::nn::BatchNorm takes its statistics over the batches of all replicas");
   fields.add("log_every_steps", &log_every_steps, "a line in log.jsonl every so many steps; 0: never");
@@ -74,6 +79,7 @@ void TrainConfig::validate() const {
   require_setting(replicas >= 0, "replicas", number(replicas), "0 or more");
   require_setting(workers >= 0, "workers", number(workers), "0 or more");
   require_setting(prefetch_factor > 0, "prefetch_factor", number(prefetch_factor), "at least 1");
+  require_setting(loader_timeout_s >= 0, "loader_timeout_s", loader_timeout_s, "0 or more");
   require_setting(bucket_cap_mb > 0 && bucket_cap_mb <= 1'000'000, "bucket_cap_mb", number(bucket_cap_mb),
                   "1 to 1,000,000");
   require_setting(log_every_steps >= 0, "log_every_steps", number(log_every_steps), "0 or more");

@@ -3,6 +3,7 @@
 // written in reporter.cpp, the sums before it in plan.cpp.
 #include "lockstep/train/trainer.h"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -96,6 +98,7 @@ class Trainer::Impl {
   void note_skipped();
   void report(const std::optional<train::LossReading>& reading);
   void end_epoch(std::int64_t epoch, double seconds, std::int64_t images);
+  [[nodiscard]] train::LoaderReport loader_report(double seconds);
   void evaluate_test_set();
   bool note_best();
   void note_plateau(std::int64_t epoch);
@@ -128,6 +131,7 @@ class Trainer::Impl {
   bool said_skipped_ = false;
   bool found_batch_ = false;  // batch_size was auto
   bool evaluating_ = false;
+  double waited_s_ = 0;      // for data, before this epoch
   std::int64_t images_ = 0;  // trained on, over all replicas
 };
 
@@ -365,9 +369,20 @@ void Trainer::Impl::train_epoch(std::int64_t epoch) {
   end_epoch(epoch, Seconds(SystemClock::instance().now() - begin).count(), images);
 }
 
+/// Of the rank that waited most; bad samples of all. Collective: yes.
+train::LoaderReport Trainer::Impl::loader_report(double seconds) {
+  const double waited = steps_->waited_s() - std::exchange(waited_s_, steps_->waited_s());
+  const at::Tensor share = at::full({1}, seconds > 0 ? waited / seconds : 0, at::kDouble);
+  job_.group().all_reduce(share, {.op = ReduceOp::kMax}).wait();
+  const at::Tensor bad = at::full({1}, steps_->bad_samples(), at::kLong);
+  job_.group().all_reduce(bad, {.op = ReduceOp::kSum}).wait();
+  return {.wait = share.item<double>(), .bad_samples = bad.item<std::int64_t>()};
+}
+
 void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t images) {
   result_.seconds += seconds;
   images_ += images;
+  const train::LoaderReport loading = loader_report(seconds);
   const bool evaluated = is_evaluation_epoch(epoch);
   if (evaluated) evaluate_test_set();
   const bool best = evaluated && note_best();
@@ -378,6 +393,7 @@ void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t i
                       .step = run_.step,
                       .seconds = seconds,
                       .images_per_s = seconds > 0 ? static_cast<double>(images) / seconds : 0,
+                      .loading = loading,
                       .lr = steps_->optimizer().lr(),
                       .loss = loss_->mean(),
                       .skipped = config_.scales_loss() ? std::optional(run_.epoch_skipped) : std::nullopt,

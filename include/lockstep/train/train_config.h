@@ -37,7 +37,8 @@ struct TrainConfig {
   std::string tf32 = "default";  ///< of CUDA's float32: default (PyTorch's: convolutions only), true, false (for all)
   std::int64_t threads = 0;      ///< of libtorch, per replica; 0: as the checkpoint says, else 1
   bool drop_last = false;
-  bool sync_batchnorm = false;  ///< lockstep::nn::BatchNorm over the batches of all replicas
+  std::string bad_samples = "error";  ///< of one that cannot be read: error, or skip (left out, noted and counted)
+  bool sync_batchnorm = false;        ///< lockstep::nn::BatchNorm over the batches of all replicas
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   double clip_norm = 0;   ///< 0: gradients are not clipped
@@ -58,6 +59,8 @@ struct TrainConfig {
   // ---- how fast, and what is written ----
   std::int64_t workers = 2;            ///< loader threads per replica; 0: load in the training thread
   std::int64_t prefetch_factor = 2;    ///< batches ahead per worker
+  bool persistent_workers = true;      ///< loader threads live for the whole run; false: for an epoch
+  double loader_timeout_s = 0;         ///< seconds that a step waits for its batch; 0: for ever
   std::int64_t bucket_cap_mb = 25;     ///< gradients are reduced in buckets of so many MiB, the first of at most one
   bool cuda_graph = false;             ///< steps as CUDA graphs, where that can be (StepGraph)
   bool pin_memory = false;             ///< page-locked batches for copies to a GPU; without one it changes nothing
