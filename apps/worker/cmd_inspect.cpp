@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep inspect sampler|config|env|gpu`: which samples a rank reads, every setting of a recipe with its origin, and
-// the machine.
+// `lockstep inspect sampler|data|config|env|gpu`: which samples a rank reads, what a set holds, every setting of a
+// recipe with its origin, and the machine.
 #include <fmt/format.h>
 
 #include "common/cli.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/view/table.h"
 #include "worker/commands.h"
+#include "worker/inspect_data.h"
 #include "worker/inspect_machine.h"
 #include "worker/settings.h"
 
@@ -67,6 +68,7 @@ int config(const Arguments& arguments) {
 int cmd_inspect(const Arguments& arguments) {
   return cli::dispatch("lockstep inspect",
                        {{"sampler", "which indices a rank reads", sampler},
+                        {"data", "what is in a data set, and how it looks", inspect_data},
                         {"config", "every setting of a recipe with its origin", config},
                         {"env", "what was detected here, and the variables that count", inspect_env},
                         {"gpu", "what each GPU does, and which ranks are on it", inspect_gpu}},

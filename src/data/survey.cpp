@@ -86,7 +86,8 @@ Survey survey_source(const ImageSource& source, const std::function<void(std::in
       if (!image.name.empty()) name = image.name;
       look_at(image, survey);
     } catch (const DataError& fault) {
-      survey.unreadable.push_back({name, fault.what()});
+      const std::string words = fault.what();  // what to do comes on a line of its own, which a list need not repeat
+      survey.unreadable.push_back({name, words.substr(0, words.find('\n'))});
     }
     if (progress) progress(i + 1);
   }

@@ -102,7 +102,19 @@ TEST(Resize, ScalesMarksWithoutMixingValues) {
   Resize{.size = {40, 30}}(image);
   EXPECT_EQ(image.pixels.size(), (ImageSize{40, 30}));
   expect_box(image, {4, 9, 16, 21});
-  for (const std::uint8_t value : image.maps[0].image.pixels) EXPECT_LE(value, 1);
+  AnnotatedImage shades = picture();
+  for (std::uint8_t& value : shades.maps[0].image.pixels) value = value == 0 ? 10 : 200;
+  Resize{.size = {33, 7}}(shades);
+  for (const std::uint8_t value : shades.maps[0].image.pixels) EXPECT_TRUE(value == 10 || value == 200) << int{value};
+}
+
+TEST(Areas, FollowTheScaleAndWhatIsLeftOfTheBox) {
+  AnnotatedImage image{.pixels = ramp({20, 10})};
+  image.objects = {{.box = {2, 2, 6, 6}, .area = 10}};
+  Resize{.size = {40, 30}}(image);
+  EXPECT_FLOAT_EQ(image.objects[0].area, 60);
+  RandomResizedCrop{.size = {40, 30}}.apply(image, {8, 0, {20, 30}});
+  EXPECT_FLOAT_EQ(image.objects[0].area, 60);
 }
 
 TEST(RandomResizedCrop, CutsAndScalesMarks) {

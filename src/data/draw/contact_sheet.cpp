@@ -86,7 +86,7 @@ void draw_object(Canvas& canvas, const Pen& pen, const Cell& cell, const Object&
   }
   // Small boxes would disappear under their own words.
   const std::int64_t width = pen.width(name) + 2;
-  if (static_cast<float>(width) > box.width() || box.height() < 2 * kLetters) return;
+  if (name.empty() || static_cast<float>(width) > box.width() || box.height() < 2 * kLetters) return;
   const auto left = static_cast<std::int64_t>(box.x1) + 1;
   const auto top = static_cast<std::int64_t>(box.y1) + 1;
   canvas.fill({left, top, {width, kLetters + 2}}, {0, 0, 0});
@@ -109,7 +109,8 @@ void draw_marks(Canvas& canvas, const Pen& pen, const Cell& cell, const Annotate
     });
   }
   for (const Object& object : picture.objects) {
-    draw_object(canvas, pen, cell, object, class_text(object.label, options));
+    // A number that stands for no name says less than the colour.
+    draw_object(canvas, pen, cell, object, options.class_names.empty() ? "" : class_text(object.label, options));
   }
 }
 
