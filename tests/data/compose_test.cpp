@@ -110,6 +110,12 @@ TEST(ToTensor, NormalisesInTheSamePassWithTheSameBits) {
   EXPECT_FALSE(fused.target.defined());
 }
 
+TEST(ToTensor, RefusesOtherNumbersOfChannels) {
+  AnnotatedImage image{.pixels = Image{{4, 4}, 2, std::vector<std::uint8_t>(32)}};
+  SampleContext context(0, 0, 0);
+  EXPECT_THROW((void)ToTensor{}(image, context), UsageError);
+}
+
 TEST(ToTensor, TakesTheTargetThatItIsTold) {
   AnnotatedImage image{.pixels = Image{{10, 20}, 1, std::vector<std::uint8_t>(200)}};
   image.objects = {{.box = {1, 2, 5, 12}, .label = 3, .crowd = true, .area = 40}};

@@ -82,6 +82,9 @@ void DetectionTarget::operator()(const AnnotatedImage& image, const SampleContex
 
 Sample ToTensor::operator()(AnnotatedImage& image, const SampleContext& context) const {
   const PixelView view = image.pixels.view();
+  if (view.channels != 1 && view.channels != 3) {
+    throw UsageError(fmt::format("{} has {} channels; ToTensor takes 1 or 3", name_of(image), view.channels));
+  }
   Sample sample;
   sample.data = context.empty_data({view.channels, view.size.height, view.size.width});
   data::FloatRule rule;

@@ -53,8 +53,8 @@ struct DetectionTarget {
 
 /// 8-bit pixels to float32 C x H x W in 0 .. 1, written straight into the batch where there is one.
 struct ToTensor {
-  std::optional<Normalize> normalize;  ///< in the same pass
-  PictureTarget target;                ///< none: the picture's class where it has one, else no target
+  std::optional<Normalize> normalize = {};  ///< in the same pass
+  PictureTarget target = {};                ///< none: the picture's class where it has one, else no target
 
   /// Throws: DataError naming the file that cannot be decoded.
   [[nodiscard]] Sample operator()(AnnotatedImage& image, const SampleContext& context) const;
