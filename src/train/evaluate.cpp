@@ -67,7 +67,8 @@ class Counter {
             .workers = options_.workers,
             .prefetch_factor = options_.prefetch_factor,
             .shard = {replica, replicas_},
-            .remainder = Remainder::kKeep};
+            .remainder = Remainder::kKeep,
+            .bad_samples = options_.skip_bad_samples ? BadSamples::kSkip : BadSamples::kError};
   }
 
   at::Tensor count_part(DataLoader& loader) {

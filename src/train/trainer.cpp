@@ -419,6 +419,7 @@ void Trainer::Impl::evaluate_test_set() {
   EvaluateOptions options{.batch_size = config_.batch_size,
                           .workers = config_.workers,
                           .prefetch_factor = config_.prefetch_factor,
+                          .skip_bad_samples = config_.bad_samples == "skip",
                           .amp = config_.amp,
                           .channels_last = config_.channels_last,
                           .replicas = static_cast<int>(config_.replicas)};

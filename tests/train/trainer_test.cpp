@@ -23,7 +23,7 @@ class LineNet final : public torch::nn::Module {
 };
 
 // y = 2 x + 1 from 32 points; `poison` makes the loss of every batch not finite.
-class LineTask final : public Task {
+class LineTask : public Task {
  public:
   explicit LineTask(bool poison = false) : poison_(poison) {}
   std::shared_ptr<Dataset> make_dataset(const std::string&) override {
@@ -173,6 +173,42 @@ TEST(Trainer, ALossThatIsNotFiniteIsADataErrorThatNamesTheStep) {
   } catch (const DataError& error) {
     EXPECT_NE(error.message().find("the loss of step 1 is inf"), std::string::npos) << error.message();
   }
+}
+
+/// Points 5 and 20 are torn files.
+class TornTask final : public LineTask {
+ public:
+  std::shared_ptr<Dataset> make_dataset(const std::string& folder) override {
+    const auto whole = LineTask::make_dataset(folder);
+    return lockstep::make_dataset(32, [whole](std::int64_t i, SampleContext& context) {
+      if (i == 5 || i == 20) throw DataError("cannot read image " + std::to_string(i) + ".png");
+      return whole->get(i, context);
+    });
+  }
+};
+
+TEST(Trainer, ASampleThatCannotBeReadIsAnErrorUnlessBadSamplesAreSkipped) {
+  const test::TempDir folder;
+  TornTask task;
+  TrainConfig config = line_config();
+  EXPECT_THROW((void)Trainer(alone(), task, config, {.recipe = "line", .run_dir = folder.path() / "a"}).fit(),
+               DataError);
+  config.bad_samples = "skip";
+  const auto run = folder.path() / "b";
+  const TrainResult result = Trainer(alone(), task, config, {.recipe = "line", .run_dir = run}).fit();
+  EXPECT_EQ(result.steps, 3 * 8);
+  EXPECT_NE(read(run / "log.jsonl").find("\"bad_samples\": 2"), std::string::npos) << read(run / "log.jsonl");
+}
+
+TEST(Trainer, TheLogSaysWhichPartOfAnEpochWasWaitingForData) {
+  const test::TempDir folder;
+  (void)train(alone(), line_config(), folder.path() / "run");
+  const std::string log = read(folder.path() / "run" / "log.jsonl");
+  const std::size_t at = log.find("\"data_wait\": ");
+  ASSERT_NE(at, std::string::npos);
+  const double share = std::stod(log.substr(at + 13));
+  EXPECT_GT(share, 0);
+  EXPECT_LT(share, 1);
 }
 
 TEST(Trainer, SamplesThatMakeNoFullBatchAreAUsageError) {

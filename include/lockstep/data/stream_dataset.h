@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tar shards as an iterable set: read from their start to their end, also from the output of commands.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/data/compose.h"
+#include "lockstep/data/iterable.h"
+#include "lockstep/data/sources/tar_shards.h"
+
+namespace lockstep {
+
+struct StreamOptions {
+  TarOptions tar = {};
+  bool shuffle = false;    ///< the shards; samples inside one keep their order
+  std::uint64_t seed = 0;  ///< of epoch e: seed + e
+};
+
+/// Pictures one after another; none at the end.
+using PictureStream = std::function<std::optional<AnnotatedImage>()>;
+
+/// The pictures of every `part.count`-th shard of the epoch's order, from the `part.index`-th on.
+/// Throws: DataError where there are fewer shards than parts: somebody would get none.
+[[nodiscard]] PictureStream open_shards(const std::vector<std::string>& shards, const StreamOptions& options,
+                                        std::int64_t epoch, ShardSpec part);
+
+/// `shards` (files, or "pipe:COMMAND" with tar.allow_commands) dealt out to the loaders that share them, each read by
+/// one thread and decoded by all; `transform` as for image_dataset(). Local files are better opened as TarShards: those
+/// can be shuffled whole, and every rank gets equally many samples.
+/// Example: DataLoader{stream_dataset(expand_braces("a-{00..15}.tar"), Compose{Resize{}, ToTensor{}}), job, options}
+template <class Transform>
+[[nodiscard]] std::shared_ptr<IterableDataset> stream_dataset(std::vector<std::string> shards, Transform transform,
+                                                              StreamOptions options = {}) {
+  const auto change = std::make_shared<const Transform>(std::move(transform));
+  return make_iterable([=](std::int64_t epoch, ShardSpec part) {
+    return [change, read = open_shards(shards, options, epoch, part)]() -> std::optional<SampleMaker> {
+      std::optional<AnnotatedImage> picture = read();
+      if (!picture) return std::nullopt;
+      return [change, own = std::make_shared<AnnotatedImage>(std::move(*picture))](SampleContext& context) {
+        return detail::apply_step<AnnotatedImage>(*change, std::move(*own), context);
+      };
+    };
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches that the workers copy to a GPU, each on a stream of its own.
+#include <ATen/ATen.h>
+
+#include <gtest/gtest.h>
+#include "lockstep/data/loader.h"
+#include "support/gpu.h"
+
+namespace lockstep {
+namespace {
+
+TEST(DeviceCopy, BringsTheBatchesOfAProcessorsLoader) {
+  LOCKSTEP_NEEDS_GPU();
+  const auto set = make_dataset(257, [](std::int64_t i) {
+    return Sample{at::full({3, 64, 64}, static_cast<double>(i)), at::full({}, i, at::kLong), {}};
+  });
+  for (const std::int64_t workers : {0, 1, 3}) {
+    DataLoader loader(set, {.batch_size = 16,
+                            .workers = workers,
+                            .shuffle = true,
+                            .pin_memory = true,
+                            .device = c10::Device(c10::kCUDA, 0)});
+    std::int64_t seen = 0;
+    at::Tensor sum;
+    for (auto& batch : loader.epoch(1)) {
+      ASSERT_TRUE(batch.data.is_cuda());
+      ASSERT_TRUE(batch.target.is_cuda());
+      // The GPU computes while the next copies are under way.
+      const at::Tensor wrong = (batch.data.amax({1, 2, 3}) - batch.target).abs().sum();
+      sum = sum.defined() ? sum + wrong : wrong;
+      for (const std::int64_t index : batch.indices) seen += index;
+    }
+    EXPECT_EQ(sum.item<float>(), 0) << workers;
+    EXPECT_EQ(seen, 257 * 256 / 2) << workers;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
