@@ -1,10 +1,5 @@
 // Pictures and their classes: augmented and decoded by worker threads, learned. With a folder that holds a folder for
 // each class it learns those, without one it draws its own.
-#include <lockstep/data/augment/color.h>
-#include <lockstep/data/augment/to_tensor.h>
-#include <lockstep/data/augment/turn.h>
-#include <lockstep/data/image_dataset.h>
-#include <lockstep/data/sources/image_files.h>
 #include <lockstep/lockstep.h>
 
 // Squares and discs. A source gives pictures; files, COCO, VOC, tar shards and packed files come ready.

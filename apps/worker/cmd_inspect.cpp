@@ -3,6 +3,9 @@
 // recipe with its origin, and the machine.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
+
 #include "common/cli.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/view/table.h"
@@ -22,6 +25,7 @@ int sampler(const Arguments& arguments) {
   std::int64_t epoch = 0;
   bool no_shuffle = false;
   bool drop_last = false;
+  std::int64_t batch_size = 0;
   CLI::App app;
   cli::prepare(app, {.name = "lockstep inspect sampler",
                      .description = "Prints the indices that a rank reads in an epoch, as a JSON list.",
@@ -33,9 +37,18 @@ int sampler(const Arguments& arguments) {
   app.add_option("--epoch", epoch, "from 0")->required();
   app.add_flag("--no-shuffle", no_shuffle, "in order");
   app.add_flag("--drop-last", drop_last, "leave the remainder out instead of repeating the first samples");
+  app.add_option("--batch-size", batch_size, "a list for each batch, as PyTorch's BatchSampler cuts them")
+      ->check(CLI::PositiveNumber);
   if (!cli::parse(app, arguments)) return 0;
   const DistributedSampler made(size, {rank, replicas}, {.shuffle = !no_shuffle, .seed = seed, .drop_last = drop_last});
-  fmt::print("[{}]\n", fmt::join(made.indices(epoch), ", "));
+  const std::vector<std::int64_t> indices = made.indices(epoch);
+  const auto size_of_list =
+      batch_size > 0 ? static_cast<std::size_t>(batch_size) : std::max<std::size_t>(1, indices.size());
+  for (std::size_t i = 0; i < std::max<std::size_t>(1, indices.size()); i += size_of_list) {
+    const auto list = std::span(indices).subspan(i, std::min(size_of_list, indices.size() - i));
+    if (batch_size > 0 && drop_last && list.size() < size_of_list) break;
+    fmt::print("[{}]\n", fmt::join(list, ", "));
+  }
   return 0;
 }
 

@@ -96,6 +96,22 @@ TEST(Commands, InspectSamplerPrintsPyTorchsIndices) {
   EXPECT_EQ(result.out, "[1, 4, 7, 0]\n");
 }
 
+TEST(Commands, InspectSamplerPrintsAListForEachBatch) {
+  std::vector<std::string> words = {
+      "inspect", "sampler", "--size", "10",           "--replicas",   "2", "--rank", "0", "--seed",
+      "0",       "--epoch", "0",      "--no-shuffle", "--batch-size", "2"};
+  EXPECT_EQ(lockstep(words).out, "[0, 2]\n[4, 6]\n[8]\n");
+  words.emplace_back("--drop-last");
+  EXPECT_EQ(lockstep(words).out, "[0, 2]\n[4, 6]\n");
+}
+
+TEST(Commands, BenchLoaderPrintsAFigureForEachEpoch) {
+  const ProcessResult result =
+      lockstep({"bench", "loader", "noop", "--size", "1000", "--epochs", "2", "--workers", "1", "--json"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("\"epoch\": 1, \"images_per_s\": [0-9]"));
+}
+
 TEST(Commands, InspectConfigNamesTheOriginOfEveryValue) {
   const ProcessResult result = lockstep({"inspect", "config", "captcha:digits", "--set", "epochs=3"});
   EXPECT_EQ(result.code, 0) << result.err;
