@@ -101,8 +101,7 @@ TEST(Tar, ReadsWhatGnuTarWritesInAllItsFormats) {
   const test::TempDir folder;
   const std::string deep = "d/" + std::string(80, 'l') + "/" + std::string(80, 'm');
   fs::create_directories(folder / deep);
-  for (const std::string& name : {std::string("d/a.jpg"), deep + "/b.jpg"})
-    put(folder / name, "xy");
+  for (const std::string& name : {std::string("d/a.jpg"), deep + "/b.jpg"}) put(folder / name, "xy");
   for (const char* format : {"gnu", "pax", "ustar", "oldgnu"}) {
     const fs::path tar = folder / (std::string(format) + ".tar");
     ASSERT_EQ(shell(fmt::format("cd {} && tar --format={} --sort=name -cf {} d", folder.path().string(), format,
