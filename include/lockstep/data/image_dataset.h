@@ -3,11 +3,33 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "lockstep/data/compose.h"
 
 namespace lockstep {
+
+/// The data set behind image_dataset().
+template <class Transform>
+class ImageDataset final : public Dataset {
+ public:
+  ImageDataset(std::shared_ptr<const ImageSource> source, Transform transform)
+      : source_(std::move(source)), transform_(std::move(transform)) {}
+
+  [[nodiscard]] std::int64_t size() const override { return source_->size(); }
+  Sample get(std::int64_t index, SampleContext& context) override {
+    auto sample = detail::apply_step<AnnotatedImage>(transform_, source_->get(index), context);
+    static_assert(std::is_same_v<decltype(sample), Sample>,
+                  "the transform of image_dataset() has to end in a Sample: ToTensor makes one");
+    return sample;
+  }
+  [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
+
+ private:
+  std::shared_ptr<const ImageSource> source_;
+  const Transform transform_;
+};
 
 /// The pictures of `source`, each passed through `transform`: a Compose or any other callable that makes a Sample of an
 /// AnnotatedImage, as a step of Compose is called.
@@ -15,14 +37,7 @@ namespace lockstep {
 /// Example: image_dataset(source, Compose{RandomResizedCrop{}, HorizontalFlip{}, ToTensor{.normalize = Normalize{}}})
 template <class Transform>
 [[nodiscard]] std::shared_ptr<Dataset> image_dataset(std::shared_ptr<const ImageSource> source, Transform transform) {
-  const std::int64_t size = source->size();
-  return std::make_shared<FunctionDataset>(
-      size, [from = std::move(source), change = std::move(transform)](std::int64_t index, SampleContext& context) {
-        auto sample = detail::apply_step<AnnotatedImage>(change, from->get(index), context);
-        static_assert(std::is_same_v<decltype(sample), Sample>,
-                      "the transform of image_dataset() has to end in a Sample: ToTensor makes one");
-        return sample;
-      });
+  return std::make_shared<ImageDataset<Transform>>(std::move(source), std::move(transform));
 }
 
 }  // namespace lockstep

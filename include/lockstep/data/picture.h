@@ -143,6 +143,8 @@ class ImageSource {
   /// Picture `index`, 0 <= index < size(), with its pixels still encoded where they come from a file.
   /// Throws: DataError naming the file; IoError.
   [[nodiscard]] virtual AnnotatedImage get(std::int64_t index) const = 0;
+  /// The picture in words, for messages, without reading it: its file where it has one of its own.
+  [[nodiscard]] virtual std::string describe(std::int64_t index) const { return "picture " + std::to_string(index); }
   /// Names of the classes, by label; empty where the source knows none.
   [[nodiscard]] virtual const std::vector<std::string>& class_names() const {
     static const std::vector<std::string> kNone;

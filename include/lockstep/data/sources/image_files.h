@@ -29,6 +29,9 @@ class ImageFiles final : public ImageSource {
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+  [[nodiscard]] std::string describe(std::int64_t index) const override {
+    return files_[static_cast<std::size_t>(index)].string();
+  }
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
 
  private:
@@ -51,6 +54,9 @@ class ClassFolders final : public ImageSource {
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+  [[nodiscard]] std::string describe(std::int64_t index) const override {
+    return files_[static_cast<std::size_t>(index)].string();
+  }
   [[nodiscard]] const std::vector<std::string>& class_names() const override { return classes_; }
 
  private:
