@@ -48,9 +48,11 @@ void print(const LoaderBench& bench, std::int64_t epoch, double images_per_s, do
 
 int run(const LoaderBench& bench, const DatasetHandle& dataset) {
   at::set_num_threads(1);
-  DataLoader loader(
-      dataset,
-      {.batch_size = bench.batch, .workers = bench.workers, .prefetch_factor = bench.prefetch, .shuffle = true});
+  DataLoader loader(dataset, {.batch_size = bench.batch,
+                              .workers = bench.workers,
+                              .prefetch_factor = bench.prefetch,
+                              .shuffle = true,
+                              .note_waiting = false});
   for (std::int64_t epoch = 0; epoch < bench.epochs; ++epoch) {
     const auto begin = std::chrono::steady_clock::now();
     const double waited_before = loader.waited_s();

@@ -21,6 +21,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/tensor/first_batch.h"
+#include "lockstep/tensor/memory.h"
 
 namespace lockstep {
 namespace {
@@ -108,6 +109,8 @@ DataLoader::Impl::Impl(std::shared_ptr<Dataset> dataset_in, std::shared_ptr<Iter
     steps = epoch.batches;
     samples = options.drop_last ? epoch.samples - epoch.samples % options.batch_size : epoch.samples;
   }
+  // Batches are large, and their memory is wanted again: without this each costs as many page faults as it has pages.
+  keep_freed_memory();
   position_ = {.size = size, .shards = options.shard.count, .batch_size = options.batch_size, .seed = options.seed};
   source_ = make_source();
   if (options.persistent_workers) use_workers();
@@ -280,7 +283,9 @@ std::vector<BadSample> DataLoader::Impl::bad_samples() const {
 void DataLoader::Impl::judge_waiting() const {
   const double whole = (now() - begun_).count();
   const double waited = waited_s - waited_before_s_;
-  if (said_waiting_ || whole < kShortEpoch || waited < kMuchWaiting * whole) return;
+  if (said_waiting_ || !options.note_waiting || options.shard.index != 0 || whole < kShortEpoch ||
+      waited < kMuchWaiting * whole)
+    return;
   said_waiting_ = true;
   log::note(
       "waiting for data took {:.0f} % of epoch {} ({:.1f} of {:.1f} s): raise workers ({}) or prefetch_factor ({}), "

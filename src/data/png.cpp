@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spng.h>
 
+#include <array>
 #include <memory>
 
 #include "data/codec.h"
@@ -39,6 +40,14 @@ int read_pixels(spng_ctx* context, spng_format format, std::vector<std::uint8_t>
   return spng_decode_chunks(context);
 }
 
+/// Inflating makes at most 1032 bytes of one: a header that claims more is refused before memory is asked for.
+bool can_hold(std::string_view bytes, const spng_ihdr& header) {
+  constexpr std::uint64_t kMostInflation = 1032;
+  constexpr std::array<std::uint64_t, 7> kSamples = {1, 1, 3, 1, 2, 1, 4};  // a pixel, by colour type
+  const std::uint64_t row_bits = header.width * kSamples[header.color_type % kSamples.size()] * header.bit_depth;
+  return header.height * (1 + row_bits / 8) / kMostInflation <= bytes.size();
+}
+
 }  // namespace
 
 bool is_png(std::string_view bytes) noexcept { return bytes.starts_with("\x89PNG\r\n\x1a\n"); }
@@ -58,6 +67,9 @@ Result<Image> decode_png(std::string_view bytes, ColorMode mode) {
   spng_ihdr header{};
   if (const int code = read_header(context.get(), bytes, &header); code != 0) return failure(code);
   if (const auto size = checked_size(header.width, header.height); !size) return Failure{size.error()};
+  if (!can_hold(bytes, header)) {
+    return Failure{fmt::format("damaged PNG: its header claims {} x {} pixels", header.width, header.height)};
+  }
   Image image{{header.width, header.height}, mode == ColorMode::kGray ? 1 : 3, {}};
   const bool already_gray = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE && header.bit_depth <= 8;
   if (mode == ColorMode::kGray && already_gray) {

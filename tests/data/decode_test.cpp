@@ -3,6 +3,7 @@
 #include "lockstep/data/decode.h"
 
 #include <spng.h>
+#include <zlib.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -100,6 +101,16 @@ TEST(Decode, LeavesDamagedPngsToTheJudge) {
     EXPECT_FALSE(data::decode_plain_png(damaged, ColorMode::kRgb)) << "byte " << at;
     EXPECT_FALSE(data::decode_plain_png(whole.substr(0, at), ColorMode::kRgb)) << "cut at " << at;
   }
+}
+
+TEST(Decode, RefusesAPngWhoseHeaderClaimsMoreThanItsBytesCanHold) {
+  std::string bytes = bytes_of("rgb.png");
+  bytes[18] = bytes[22] = '\x30';  // 12,288 pixels and more each way
+  const auto crc = static_cast<std::uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(bytes.data()) + 12, 17));
+  for (std::size_t i = 0; i < 4; ++i) bytes[29 + i] = static_cast<char>(crc >> (24 - 8 * i));
+  const Result<Image> image = decode_image(bytes, ColorMode::kRgb);
+  ASSERT_FALSE(image.ok());
+  EXPECT_NE(image.error().find("its header claims 12"), std::string::npos) << image.error();
 }
 
 TEST(Decode, RefusesAPngCutAtAnyLength) {

@@ -54,6 +54,7 @@ struct DataLoaderOptions {
   bool elastic = false;  ///< resume() may go on from another number of shards or batch_size
   BadSamples bad_samples = BadSamples::kError;
   double timeout_s = 0;           ///< seconds that next() waits for a batch; 0: for ever. Needs workers
+  bool note_waiting = true;       ///< say once where waiting took more than 10 % of an epoch
   bool pin_memory = false;        ///< page-locked batches for copies to a GPU; without one it changes nothing
   c10::Device device{c10::kCPU};  ///< CUDA: the workers copy each batch there, on a stream of their own
   Collate collate = nullptr;      ///< default: stack data and targets
@@ -91,6 +92,7 @@ class DataLoader {
  public:
   class Epoch;
 
+  /// The process keeps freed memory from here on (keep_freed_memory(), tensor/memory.h).
   /// Throws: UsageError where an option is out of range, or options exclude each other; DataError where the set has
   /// fewer samples than there are shards. Warns where it has fewer than shards x batch_size.
   explicit DataLoader(const DatasetHandle& dataset, DataLoaderOptions options = {});
