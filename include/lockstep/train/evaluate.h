@@ -21,8 +21,8 @@ struct EvaluateOptions {
   std::int64_t workers = 2;
   std::int64_t prefetch_factor = 2;
   bool skip_bad_samples = false;  ///< leave out what cannot be read; Evaluation::samples counts it all the same
-  std::string amp = "none";   ///< none, bf16
-  bool channels_last = true;  ///< images in memory as [N, H, W, C]
+  std::string amp = "none";       ///< none, bf16
+  bool channels_last = true;      ///< images in memory as [N, H, W, C]
   /// Parts into which the samples are divided; 0: the world size. The result depends on it in the last bits where
   /// counts are no whole numbers, and on nothing else.
   int replicas = 0;
