@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <latch>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,6 +23,10 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 Sample number(std::int64_t i) { return {at::full({1}, i, at::kLong), {}, {}}; }
+
+std::ptrdiff_t threads() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+}
 
 std::vector<std::vector<std::int64_t>> batches_of(DataLoader& loader, std::int64_t epoch = 0) {
   std::vector<std::vector<std::int64_t>> all;
@@ -207,6 +212,7 @@ TEST(DataLoader, NamesTheSampleThatIsTooSlowAndLeavesItsThreadBehind) {
     std::shared_ptr<std::latch> door;
   };
   const auto door = std::make_shared<std::latch>(1);
+  const auto before = threads();
   {
     DataLoader loader(Stuck(door), {.batch_size = 1, .workers = 1, .timeout_s = 0.05});
     auto pass = loader.epoch(0);
@@ -221,6 +227,7 @@ TEST(DataLoader, NamesTheSampleThatIsTooSlowAndLeavesItsThreadBehind) {
     }
   }
   door->count_down();
+  while (threads() > before) std::this_thread::yield();  // the next tests count threads, too
 }
 
 TEST(DataLoader, SaysWhatToDoAboutTooFewSamples) {
@@ -237,9 +244,6 @@ TEST(DataLoader, SaysWhatToDoAboutTooFewSamples) {
 }
 
 TEST(DataLoader, EndsItsThreadsWithTheEpochWhereTheyAreNotPersistent) {
-  const auto threads = [] {
-    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
-  };
   const auto before = threads();
   DataLoader loader(make_dataset(20, number), {.batch_size = 2, .workers = 3, .persistent_workers = false});
   EXPECT_EQ(threads(), before);
