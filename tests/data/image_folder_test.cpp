@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "lockstep/base/error.h"
+#include "support/fault_of.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -18,19 +19,11 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+using test::fault_of;
+
 namespace fs = std::filesystem;
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
-
-template <class Fault, class F>
-std::string fault_of(F&& call) {
-  try {
-    call();
-  } catch (const Fault& fault) {
-    return fault.what();
-  }
-  return "not thrown";
-}
 
 TEST(ListFiles, SortsAndCountsWhatItIgnores) {
   const test::TempDir folder;

@@ -11,6 +11,7 @@
 #include "lockstep/data/sources/idx_dataset.h"
 #include "lockstep/data/sources/open_source.h"
 #include "support/data_folder.h"
+#include "support/fault_of.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -20,17 +21,9 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-namespace fs = std::filesystem;
+using test::fault_of;
 
-template <class Fault, class F>
-std::string fault_of(F&& call) {
-  try {
-    call();
-  } catch (const Fault& fault) {
-    return fault.what();
-  }
-  return "not thrown";
-}
+namespace fs = std::filesystem;
 
 std::string idx(char type, const std::vector<std::uint32_t>& shape, const std::string& content) {
   std::string bytes = {'\0', '\0', type, static_cast<char>(shape.size())};

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/sources/image_files.h"
 #include "lockstep/data/sources/open_source.h"
+#include "support/fault_of.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -20,19 +21,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+using test::fault_of;
+
 namespace fs = std::filesystem;
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
-
-template <class Fault, class F>
-std::string fault_of(F&& call) {
-  try {
-    call();
-  } catch (const Fault& fault) {
-    return fault.what();
-  }
-  return "not thrown";
-}
 
 void put(const fs::path& file, const std::string& text = "") {
   fs::create_directories(file.parent_path());

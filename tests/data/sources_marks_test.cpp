@@ -17,6 +17,7 @@
 #include "lockstep/data/sources/open_source.h"
 #include "lockstep/data/sources/voc.h"
 #include "support/data_folder.h"
+#include "support/fault_of.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -27,19 +28,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+using test::fault_of;
+
 namespace fs = std::filesystem;
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
-
-template <class Fault, class F>
-std::string fault_of(F&& call) {
-  try {
-    call();
-  } catch (const Fault& fault) {
-    return fault.what();
-  }
-  return "not thrown";
-}
 
 void put(const fs::path& file, const std::string& text) {
   fs::create_directories(file.parent_path());

@@ -14,6 +14,7 @@
 #include "lockstep/data/sources/open_source.h"
 #include "lockstep/data/sources/pack.h"
 #include "lockstep/data/sources/tar_shards.h"
+#include "support/fault_of.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -24,20 +25,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+using test::fault_of;
+
 namespace fs = std::filesystem;
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
 const std::string kEnd(1024, '\0');
-
-template <class Fault, class F>
-std::string fault_of(F&& call) {
-  try {
-    call();
-  } catch (const Fault& fault) {
-    return fault.what();
-  }
-  return "not thrown";
-}
 
 std::string golden(const char* name) { return FileSystem::system().read(kGolden / name); }
 void put(const fs::path& file, const std::string& bytes) { std::ofstream(file, std::ios::binary) << bytes; }

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of an error that a test expects.
+#pragma once
+
+#include <string>
+
+namespace lockstep::test {
+
+/// What `call` throws as a Fault, in words; "not thrown" where it throws nothing. Other errors go through.
+template <class Fault, class F>
+[[nodiscard]] std::string fault_of(F&& call) {
+  try {
+    call();
+  } catch (const Fault& fault) {
+    return fault.what();
+  }
+  return "not thrown";
+}
+
+}  // namespace lockstep::test
