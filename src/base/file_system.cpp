@@ -32,9 +32,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+template <class SomeError = IoError>
 [[noreturn]] void fail(std::string_view verb, const fs::path& path, int code) {
-  throw IoError(fmt::format("cannot {} {}: {}", verb, path.string(), std::strerror(code)),
-                code == ENOSPC ? "free space on that disk" : "");
+  throw SomeError(fmt::format("cannot {} {}: {}", verb, path.string(), std::strerror(code)),
+                  code == ENOSPC ? "free space on that disk" : "");
 }
 
 void check(const std::error_code& code, std::string_view verb, const fs::path& path) {
@@ -61,7 +62,7 @@ class PosixFile final : public WritableFile {
   }
 
   void sync() override {
-    if (::fsync(fd_.get()) != 0) fail("fsync", path_, errno);
+    if (::fsync(fd_.get()) != 0) fail<SyncError>("fsync", path_, errno);
   }
 
  private:
@@ -69,16 +70,73 @@ class PosixFile final : public WritableFile {
   UniqueFd fd_;
 };
 
+[[noreturn]] void fail_short(const fs::path& path, std::uint64_t end) {
+  throw DataError(fmt::format("{} ends before byte {}: it became shorter while it was read", path.string(), end));
+}
+
+UniqueFd open_for_reading(const fs::path& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid() && (errno == ENOENT || errno == ENOTDIR)) {
+    throw DataError(fmt::format("{} does not exist", path.string()));
+  }
+  if (!fd.valid()) fail("open", path, errno);
+  return fd;
+}
+
+class PosixReadableFile final : public ReadableFile {
+ public:
+  explicit PosixReadableFile(const fs::path& path) : path_(path), fd_(open_for_reading(path)) {
+    struct stat status {};
+    if (::fstat(fd_.get(), &status) != 0) fail("stat", path_, errno);
+    if (S_ISDIR(status.st_mode)) fail("read", path_, EISDIR);
+    size_ = static_cast<std::uint64_t>(std::max<off_t>(status.st_size, 0));
+  }
+
+  [[nodiscard]] std::uint64_t size() const override { return size_; }
+
+  void read(std::uint64_t offset, void* data, std::size_t size) override {
+    auto* bytes = static_cast<char*>(data);
+    while (size > 0) {
+      const std::size_t piece = std::min<std::size_t>(size, 1U << 30U);
+      const ssize_t got = ::pread(fd_.get(), bytes, piece, static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail("read", path_, errno);
+      if (got == 0) fail_short(path_, offset + size);
+      bytes += got;
+      offset += static_cast<std::uint64_t>(got);
+      size -= static_cast<std::size_t>(got);
+    }
+  }
+
+ private:
+  fs::path path_;
+  UniqueFd fd_;
+  std::uint64_t size_ = 0;
+};
+
+/// A file that was read whole.
+class ReadWholeFile final : public ReadableFile {
+ public:
+  ReadWholeFile(fs::path path, std::string content) : path_(std::move(path)), content_(std::move(content)) {}
+
+  [[nodiscard]] std::uint64_t size() const override { return content_.size(); }
+
+  void read(std::uint64_t offset, void* data, std::size_t size) override {
+    if (offset > content_.size() || size > content_.size() - offset) fail_short(path_, offset + size);
+    if (size > 0) std::memcpy(data, content_.data() + offset, size);
+  }
+
+ private:
+  fs::path path_;
+  std::string content_;
+};
+
 class PosixFileSystem final : public FileSystem {
  public:
   std::unique_ptr<WritableFile> create(const fs::path& path) override { return std::make_unique<PosixFile>(path); }
 
   std::string read(const fs::path& path) override {
-    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd.valid() && (errno == ENOENT || errno == ENOTDIR)) {
-      throw DataError(fmt::format("{} does not exist", path.string()));
-    }
-    if (!fd.valid()) fail("open", path, errno);
+    const UniqueFd fd = open_for_reading(path);
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0) fail("stat", path, errno);
     // One byte more than there should be: then the end of the file is found without growing.
@@ -94,6 +152,10 @@ class PosixFileSystem final : public FileSystem {
     }
     content.resize(have);
     return content;
+  }
+
+  std::unique_ptr<ReadableFile> open(const fs::path& path) override {
+    return std::make_unique<PosixReadableFile>(path);
   }
 
   bool exists(const fs::path& path) override {
@@ -133,11 +195,15 @@ class PosixFileSystem final : public FileSystem {
   void sync_folder(const fs::path& folder) override {
     const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd.valid()) fail("open", folder, errno);
-    if (::fsync(fd.get()) != 0) fail("fsync", folder, errno);
+    if (::fsync(fd.get()) != 0) fail<SyncError>("fsync", folder, errno);
   }
 };
 
 }  // namespace
+
+std::unique_ptr<ReadableFile> FileSystem::open(const fs::path& path) {
+  return std::make_unique<ReadWholeFile>(path, read(path));
+}
 
 FileSystem& FileSystem::system() {
   static PosixFileSystem instance;

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit protocol: everything into a temporary folder, everything durable, then one rename.
+// The commit protocol: everything into a temporary folder, everything durable, then one rename. One process alone, or
+// several of which each writes its part.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <optional>
+#include <utility>
 
 #include "checkpoint/folder.h"
-#include "checkpoint/hash.h"
 #include "checkpoint/manifest_json.h"
 #include "checkpoint/platform.h"
+#include "checkpoint/remove_quietly.h"
 #include "checkpoint/room.h"
+#include "checkpoint/save_words.h"
+#include "checkpoint/staging.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/checkpoint.h"
-#include "lockstep/checkpoint/inspect.h"
-#include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/tensor/torch_version.h"
 
 namespace lockstep {
@@ -26,31 +28,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// What went wrong while cleaning up is not what the caller has to hear.
-void remove_quietly(FileSystem& files, const fs::path& path) noexcept {
-  try {
-    files.remove(path);
-  } catch (const std::exception& error) {
-    log::debug("{}", error.what());
-  }
-}
-
-/// A folder that goes away again unless it was renamed.
-class TemporaryFolder {
- public:
-  TemporaryFolder(FileSystem& files, fs::path path) : files_(files), path_(std::move(path)) {
-    files_.make_folder(path_);
-  }
-  ~TemporaryFolder() { remove_quietly(files_, path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  FileSystem& files_;
-  fs::path path_;
-};
+constexpr int kAttempts = 3;  // after a failed fsync all is written again, to new files
 
 /// A process commits to one folder from one thread, so what bears our own pid is left over as well (pids come again).
 bool is_leftover(const std::string& name) {
@@ -59,8 +37,8 @@ bool is_leftover(const std::string& name) {
   return *pid == ::getpid() || (::kill(*pid, 0) != 0 && errno == ESRCH);
 }
 
-void check_names(const CheckpointStates& states, const CheckpointTexts& texts) {
-  for (const auto& [name, state] : states) {
+void check_names(const std::map<std::string, StatePart>& parts, const CheckpointTexts& texts) {
+  for (const auto& [name, part] : parts) {
     if (!is_plain_word(name)) {
       throw UsageError(fmt::format("'{}' is no name for a state of a checkpoint", name),
                        "use letters, digits, '_' and '-'");
@@ -74,83 +52,122 @@ void check_names(const CheckpointStates& states, const CheckpointTexts& texts) {
   }
 }
 
-FileDigest write_text(FileSystem& files, const fs::path& path, const std::string& text) {
-  HashingFile file(files.create(path));
-  file.append(text.data(), text.size());
-  return file.finish();
+/// Only now, with what was written of it removed, is the room that one can count on free again.
+SaveWord not_saved(const SaveWord& why, const fs::path& folder, std::int64_t step, const Content& content) {
+  SaveWord word = why;
+  if (word.error_type != "IoError") return word;
+  word.message = fmt::format("the checkpoint of step {} is not saved: {}{}", step, why.message,
+                             missing_room(folder, need_of(content)));
+  word.hint = fmt::format("{}; --resume auto goes on from the checkpoint before it",
+                          why.hint.empty() ? "see that this folder can be written" : why.hint);
+  return word;
 }
 
-/// Everything but the manifest itself, which it returns.
-Manifest write_content(FileSystem& files, const fs::path& folder, const CheckpointMeta& meta,
-                       const CheckpointStates& states, const CheckpointTexts& texts) {
-  Manifest manifest{kFormatVersion, meta, tensor::libtorch_version(), instruction_set(), {}};
-  for (const auto& [name, state] : states) {
-    const std::string file = name + std::string(kStateSuffix);
-    manifest.files[file] = write_safetensors(files, folder / file, state);
-  }
-  for (const auto& [file, text] : texts) manifest.files[file] = write_text(files, folder / file, text);
-  return manifest;
-}
+/// One save, by one rank of those that take part. Every step ends with rank 0's word, so that all do the same.
+class Save {
+ public:
+  Save(FileSystem& files, CheckpointPeers& peers, const fs::path& folder, const CheckpointMeta& meta, Content content)
+      : files_(files), peers_(peers), folder_(folder), meta_(meta), content_(std::move(content)) {}
 
-fs::path free_bad_path(FileSystem& files, const fs::path& folder, std::int64_t step) {
-  std::int64_t n = 1;
-  while (files.exists(folder / bad_name(step, n))) ++n;
-  return folder / bad_name(step, n);
-}
-
-/// Moves the folder of the same name aside and the new one in; back again where that fails.
-void replace(FileSystem& files, const fs::path& from, const fs::path& target, const fs::path& aside) {
-  files.rename(target, aside);
-  try {
-    files.rename(from, target);
-  } catch (const Error&) {
-    try {
-      files.rename(aside, target);
-    } catch (const Error& error) {
-      log::warn("{} is still there as {}: {}", target.string(), aside.string(), error.message());
+  fs::path run() {
+    for (;;) {
+      const SaveWord word = try_once();
+      if (!word.failed()) return word.folder;
+      if (!is_tried_again(word)) throw_word(word);
+      if (is_main()) log::warn("{}: all of it is written again, to new files", word.message);
     }
-    throw;
   }
-}
 
-/// Why the folder that is there is not the one of `manifest`; "" where it is. What cannot be read is not the same.
-std::string difference(FileSystem& files, const fs::path& target, const Manifest& manifest) {
-  try {
-    const VerifyReport report = verify_checkpoint(files, target);
-    if (!report.ok()) return report.problem();
-    return report.manifest == manifest ? "" : "it has another content";
-  } catch (const IoError& error) {
-    return error.message();
+ private:
+  [[nodiscard]] bool is_main() const { return peers_.rank() == 0; }
+
+  [[nodiscard]] bool is_tried_again(const SaveWord& word) const { return word.again && attempt_ < kAttempts; }
+
+  SaveWord try_once() {
+    ++attempt_;
+    std::optional<Staging> staging;
+    const SaveWord begun = broadcast(begin(staging));
+    if (begun.failed()) return begun;
+    const std::vector<SaveWord> written = gather(write(begun.folder));
+    return broadcast(is_main() ? finish(staging, written) : SaveWord{});
   }
-}
 
-/// With each parent that is missing: a new folder is durable when the folder that holds it is synced.
-void make_folder_durably(FileSystem& files, const fs::path& folder) {
-  if (files.exists(folder)) return;
-  const fs::path parent = folder.parent_path();
-  if (!parent.empty()) make_folder_durably(files, parent);
-  files.make_folder(folder);
-  files.sync_folder(parent.empty() ? fs::path(".") : parent);
-}
-
-fs::path commit(FileSystem& files, const fs::path& folder, const CheckpointMeta& meta, const CheckpointStates& states,
-                const CheckpointTexts& texts) {
-  fs::path target = folder / step_name(meta.step);
-  const TemporaryFolder temporary(files, folder / temporary_name(step_name(meta.step), ::getpid()));
-  const Manifest manifest = write_content(files, temporary.path(), meta, states, texts);
-  (void)write_text(files, temporary.path() / kManifestName, manifest_to_json(manifest));
-  files.sync_folder(temporary.path());
-
-  if (!files.exists(target)) {
-    files.rename(temporary.path(), target);
-  } else if (const std::string why = difference(files, target, manifest); !why.empty()) {
-    const fs::path aside = free_bad_path(files, folder, meta.step);
-    replace(files, temporary.path(), target, aside);
-    log::note("{} is written anew; what was there is kept as {} ({})", target.string(), aside.filename().string(), why);
+  SaveWord begin(std::optional<Staging>& staging) {
+    if (!is_main()) return {};
+    try {
+      if (meta_.step < 0) throw UsageError(fmt::format("a checkpoint of step {}", meta_.step));
+      check_names(content_.parts, content_.texts);
+      make_folder_durably(files_, folder_);
+      remove_checkpoint_leftovers(files_, folder_);
+      staging.emplace(files_, folder_, meta_.step);
+      return {.folder = staging->path().string()};
+    } catch (const std::exception& error) {
+      const SaveWord word = word_of(error);
+      return is_tried_again(word) ? word : not_saved(word, folder_, meta_.step, content_);
+    }
   }
-  files.sync_folder(folder);
-  return target;
-}
+
+  SaveWord write(const fs::path& folder) {
+    try {
+      return {.files = write_content(files_, folder, content_, {peers_.rank(), peers_.world_size()})};
+    } catch (const std::exception& error) {
+      return word_of(error);
+    }
+  }
+
+  /// Rank 0's part: everything is there, or the first rank that failed says why not.
+  SaveWord finish(std::optional<Staging>& staging, const std::vector<SaveWord>& written) {
+    SaveWord outcome = combine(written);
+    if (!outcome.failed()) outcome = place(*staging, outcome.files);
+    staging.reset();
+    if (!outcome.failed() || is_tried_again(outcome)) return outcome;
+    return not_saved(outcome, folder_, meta_.step, content_);
+  }
+
+  [[nodiscard]] static SaveWord combine(const std::vector<SaveWord>& written) {
+    SaveWord all;
+    for (std::size_t rank = 0; rank < written.size(); ++rank) {
+      const SaveWord& word = written[rank];
+      all.files.insert(word.files.begin(), word.files.end());
+      if (!word.failed() || all.failed()) continue;
+      all.error_type = word.error_type;
+      all.message = rank == 0 ? word.message : fmt::format("rank {}: {}", rank, word.message);
+      all.hint = word.hint;
+      all.again = word.again;
+    }
+    return all;
+  }
+
+  SaveWord place(Staging& staging, const std::map<std::string, FileDigest>& digests) {
+    try {
+      const std::int64_t format = peers_.world_size() == 1 ? kFormatVersion : kShardedFormatVersion;
+      const Manifest manifest{format, meta_, tensor::libtorch_version(), instruction_set(), digests};
+      return {.folder = staging.place(manifest, placed_).string()};
+    } catch (const std::exception& error) {
+      return word_of(error);
+    }
+  }
+
+  [[nodiscard]] SaveWord broadcast(const SaveWord& word) {
+    if (peers_.world_size() == 1) return word;
+    return save_word_from_json(peers_.broadcast(is_main() ? to_json(word) : ""));
+  }
+
+  [[nodiscard]] std::vector<SaveWord> gather(const SaveWord& word) {
+    if (peers_.world_size() == 1) return {word};
+    std::vector<SaveWord> words;
+    for (const std::string& text : peers_.gather(to_json(word))) words.push_back(save_word_from_json(text));
+    return words;
+  }
+
+  FileSystem& files_;
+  CheckpointPeers& peers_;
+  fs::path folder_;
+  CheckpointMeta meta_;
+  Content content_;
+  int attempt_ = 0;
+  bool placed_ = false;  ///< by an attempt of this save
+};
 
 }  // namespace
 
@@ -162,45 +179,14 @@ void remove_checkpoint_leftovers(FileSystem& files, const fs::path& folder) {
 
 fs::path commit_checkpoint(FileSystem& files, const fs::path& folder, const CheckpointMeta& meta,
                            const CheckpointStates& states, const CheckpointTexts& texts) {
-  check_names(states, texts);
-  if (meta.step < 0) throw UsageError(fmt::format("a checkpoint of step {}", meta.step));
-  try {
-    make_folder_durably(files, folder);
-    remove_checkpoint_leftovers(files, folder);
-    return commit(files, folder, meta, states, texts);
-  } catch (const IoError& error) {
-    // Only now, with what was written of it removed, is the room that one can count on free again.
-    throw IoError(fmt::format("the checkpoint of step {} is not saved: {}{}", meta.step, error.message(),
-                              missing_room(folder, need_of(states, texts))),
-                  fmt::format("{}; --resume auto goes on from the checkpoint before it",
-                              error.hint().empty() ? "see that this folder can be written" : error.hint()));
-  }
+  std::map<std::string, StatePart> parts;
+  for (const auto& [name, state] : states) parts[name].entries = state;
+  return Save(files, *no_peers(), folder, meta, {std::move(parts), texts}).run();
 }
 
-std::vector<fs::path> prune_checkpoints(FileSystem& files, const fs::path& folder, std::int64_t keep_last) {
-  std::vector<StepFolder> steps = list_steps(files, folder);
-  std::erase_if(steps, [](const StepFolder& step) { return step.name.bad != 0; });
-  if (keep_last <= 0 || steps.size() <= static_cast<std::size_t>(keep_last)) return {};
-  if (const auto newest = verify_checkpoint(files, steps.front().path); !newest.ok()) {
-    log::note("nothing is pruned: {}", newest.problem());
-    return {};
-  }
-  std::vector<fs::path> spared;
-  for (const std::string& name : checkpoint_names(files, folder)) {
-    if (const auto named = follow_name(files, folder, name)) spared.push_back(named.value());
-  }
-  // Renamed first, durably: a removal that is cut off leaves a leftover, not a torn checkpoint.
-  std::vector<fs::path> removed;
-  std::vector<fs::path> doomed;
-  for (auto step = steps.begin() + keep_last; step != steps.end(); ++step) {
-    if (std::find(spared.begin(), spared.end(), step->path) != spared.end()) continue;
-    doomed.push_back(folder / temporary_name(step->path.filename().string(), ::getpid()));
-    files.rename(step->path, doomed.back());
-    removed.push_back(step->path);
-  }
-  if (!doomed.empty()) files.sync_folder(folder);
-  for (const fs::path& path : doomed) files.remove(path);
-  return removed;
+fs::path commit_sharded_checkpoint(FileSystem& files, CheckpointPeers& peers, const fs::path& folder,
+                                   const CheckpointMeta& meta, const ShardedContent& content) {
+  return Save(files, peers, folder, meta, {content.parts, content.texts}).run();
 }
 
 }  // namespace lockstep

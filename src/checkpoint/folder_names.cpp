@@ -12,6 +12,9 @@ namespace {
 constexpr std::string_view kStep = "step-";
 constexpr std::string_view kBad = ".bad-";
 constexpr std::string_view kTemporary = ".tmp-";
+constexpr std::string_view kState = ".safetensors";
+constexpr std::string_view kPart = ".part-";
+constexpr std::string_view kOf = "-of-";
 
 template <class T>
 std::optional<T> parse_digits(std::string_view text) {
@@ -60,6 +63,25 @@ bool is_plain_word(std::string_view name) {
 bool is_plain_file_name(std::string_view name) {
   const auto fits = [](char c) { return is_word_char(c) || c == '.'; };
   return !name.empty() && name.front() != '.' && std::all_of(name.begin(), name.end(), fits);
+}
+
+std::string state_file_name(std::string_view state, int part, int parts) {
+  return parts == 1 ? fmt::format("{}{}", state, kState)
+                    : fmt::format("{}{}{}{}{}{}", state, kPart, part, kOf, parts, kState);
+}
+
+std::optional<StateFile> parse_state_file_name(std::string_view name) {
+  if (!name.ends_with(kState)) return std::nullopt;
+  name.remove_suffix(kState.size());
+  const auto dot = name.find(kPart);
+  if (dot == std::string_view::npos) return StateFile{std::string(name), 1, 1};
+  const std::string_view numbers = name.substr(dot + kPart.size());
+  const auto of = numbers.find(kOf);
+  if (of == std::string_view::npos) return std::nullopt;
+  const auto part = parse_digits<int>(numbers.substr(0, of));
+  const auto parts = parse_digits<int>(numbers.substr(of + kOf.size()));
+  if (!part || !parts || *part < 1 || *parts < 2 || *part > *parts) return std::nullopt;
+  return StateFile{std::string(name.substr(0, dot)), *part, *parts};
 }
 
 }  // namespace lockstep::checkpoint

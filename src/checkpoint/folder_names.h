@@ -34,4 +34,17 @@ struct StepName {
 /// Letters, digits, '_', '-' and '.', not in front: stays in its folder.
 [[nodiscard]] bool is_plain_file_name(std::string_view name);
 
+/// The file of a state, or of a part of it.
+struct StateFile {
+  std::string state;
+  int part = 1;  ///< from 1
+  int parts = 1;
+};
+
+/// "model.safetensors"; "model.part-2-of-4.safetensors" where there are several.
+[[nodiscard]] std::string state_file_name(std::string_view state, int part, int parts);
+
+/// None for the name of a text.
+[[nodiscard]] std::optional<StateFile> parse_state_file_name(std::string_view name);
+
 }  // namespace lockstep::checkpoint

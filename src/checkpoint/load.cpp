@@ -2,12 +2,15 @@
 // From what a user typed to a checkpoint whose bytes are proved.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest_json.h"
+#include "checkpoint/part_file.h"
 #include "checkpoint/safetensors_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -112,26 +115,33 @@ Checkpoint load_checkpoint(const std::string& where, FileSystem& files) {
 }
 
 std::vector<std::string> Checkpoint::names() const {
-  std::vector<std::string> names;
+  std::set<std::string> names;
   for (const auto& [file, digest] : manifest_.files) {
-    if (file.ends_with(kStateSuffix)) names.push_back(file.substr(0, file.size() - kStateSuffix.size()));
+    if (const auto of = parse_state_file_name(file)) names.insert(of->state);
   }
-  return names;
+  return {names.begin(), names.end()};
 }
 
 bool Checkpoint::has(const std::string& name) const {
-  return manifest_.files.count(name + std::string(kStateSuffix)) != 0;
+  const auto all = names();
+  return std::find(all.begin(), all.end(), name) != all.end();
 }
 
 StateDict Checkpoint::state(const std::string& name) const {
-  const auto entry = manifest_.files.find(name + std::string(kStateSuffix));
-  if (entry == manifest_.files.end()) {
-    throw DataError(
-        fmt::format("checkpoint {} has no state '{}'{}", path_.string(), name, text::did_you_mean(name, names())),
-        "it has " + text::join(names()));
+  std::vector<StatePart> parts;
+  for (const auto& [file, digest] : manifest_.files) {
+    const auto of = parse_state_file_name(file);
+    if (!of || of->state != name) continue;
+    SafetensorsMetadata metadata;
+    const std::string path = (path_ / file).string();
+    StateDict entries = state_from_bytes(std::make_shared<std::string>(read_verified(file, digest)), path, &metadata);
+    if (of->parts == 1) return entries;
+    parts.push_back(part_from(std::move(entries), metadata, path));
   }
-  return state_from_bytes(std::make_shared<std::string>(read_verified(entry->first, entry->second)),
-                          (path_ / entry->first).string());
+  if (!parts.empty()) return join_parts(parts);
+  throw DataError(
+      fmt::format("checkpoint {} has no state '{}'{}", path_.string(), name, text::did_you_mean(name, names())),
+      "it has " + text::join(names()));
 }
 
 std::vector<std::string> Checkpoint::text_files() const {

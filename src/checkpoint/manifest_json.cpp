@@ -43,6 +43,19 @@ Manifest fields_of(const nlohmann::json& json) {
   return manifest;
 }
 
+/// "" where every state has all of its parts.
+std::string missing_part(const Manifest& manifest) {
+  for (const auto& [name, digest] : manifest.files) {
+    const auto file = parse_state_file_name(name);
+    if (!file && name.ends_with(".safetensors")) return fmt::format("it names the file {}", text::json_quote(name));
+    for (int part = 1; file && part <= file->parts; ++part) {
+      const std::string other = state_file_name(file->state, part, file->parts);
+      if (manifest.files.count(other) == 0) return fmt::format("it names {}, and no {}", name, other);
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string manifest_to_json(const Manifest& manifest) {
@@ -77,13 +90,16 @@ Result<Manifest> manifest_from_json(std::string_view text) {
   if (const auto sealed = check_seal(text); !sealed) return Failure{sealed.error()};
   try {
     const auto json = nlohmann::json::parse(text.begin(), text.end());
-    if (const auto version = json.at("format_version").get<std::int64_t>(); version != kFormatVersion) {
-      return Failure{fmt::format("its format is {}, this program reads {}", version, kFormatVersion)};
+    if (const auto version = json.at("format_version").get<std::int64_t>();
+        version < kFormatVersion || version > kShardedFormatVersion) {
+      return Failure{fmt::format("its format is {}, this program reads {} and {}", version, kFormatVersion,
+                                 kShardedFormatVersion)};
     }
     Manifest manifest = fields_of(json);
     for (const auto& [name, digest] : manifest.files) {
       if (!is_plain_file_name(name)) return Failure{fmt::format("it names the file {}", text::json_quote(name))};
     }
+    if (const std::string why = missing_part(manifest); !why.empty()) return Failure{why};
     return manifest;
   } catch (const nlohmann::json::exception& error) {
     return Failure{error.what()};

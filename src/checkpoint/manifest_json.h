@@ -13,6 +13,7 @@ namespace lockstep::checkpoint {
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr std::int64_t kFormatVersion = 1;
+inline constexpr std::int64_t kShardedFormatVersion = 2;  ///< its states lie in parts
 
 /// The same text for the same manifest.
 [[nodiscard]] std::string manifest_to_json(const Manifest& manifest);

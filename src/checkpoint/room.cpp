@@ -8,15 +8,16 @@
 
 namespace lockstep::checkpoint {
 
-Need need_of(const CheckpointStates& states, const CheckpointTexts& texts) {
-  Need need{.bytes = 0, .entries = states.size() + texts.size() + 2};  // the manifest, and the folder of all
-  for (const auto& [name, state] : states) {
-    for (const auto& [key, value] : state) {
+Need need_of(const Content& content) {
+  Need need{.bytes = 0,
+            .entries = content.parts.size() + content.texts.size() + 2};  // the manifest, and the folder of all
+  for (const auto& [name, part] : content.parts) {
+    for (const auto& [key, value] : part.entries) {
       const auto* tensor = std::get_if<at::Tensor>(&value);
       if (tensor != nullptr && tensor->defined()) need.bytes += tensor->nbytes();
     }
   }
-  for (const auto& [file, text] : texts) need.bytes += text.size();
+  for (const auto& [file, text] : content.texts) need.bytes += text.size();
   return need;
 }
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "lockstep/checkpoint/checkpoint.h"
+#include "checkpoint/staging.h"
 
 namespace lockstep::checkpoint {
 
@@ -15,8 +15,8 @@ struct Need {
   std::uint64_t entries = 0;  ///< files and folders
 };
 
-/// What a commit of these writes; headers of a few kB are not counted.
-[[nodiscard]] Need need_of(const CheckpointStates& states, const CheckpointTexts& texts);
+/// What writing it takes; headers of a few kB are not counted.
+[[nodiscard]] Need need_of(const Content& content);
 
 /// " (it needs 10.4 MB, 5.2 MB are free)"; "" where the disk has the room or cannot be asked.
 [[nodiscard]] std::string missing_room(const std::filesystem::path& folder, const Need& need);

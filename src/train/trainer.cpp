@@ -494,7 +494,7 @@ void Trainer::Impl::save(bool best) {
     last_saved_ = run_.step;
   }
   if (best) name_checkpoint(files, folder, "best", result_.checkpoint);
-  prune_checkpoints(files, folder, config_.checkpoint.keep_last);
+  prune_checkpoints(files, folder, {.keep_last = config_.checkpoint.keep_last});
   reporter_->pause();
 }
 

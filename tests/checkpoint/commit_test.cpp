@@ -119,6 +119,45 @@ TEST(Commit, KeepsTheOlderCheckpointWhateverFails) {
                    });
 }
 
+TEST(Commit, WritesAllAgainToNewFilesAfterAnFsyncThatFailed) {
+  // A disk like Linux's: after a failed fsync the pages count as clean, so the next fsync of that file says nothing.
+  std::int64_t failed_syncs = 0;
+  for (std::int64_t n = 0;; ++n) {
+    SCOPED_TRACE(fmt::format("verb {} fails", n));
+    const test::TempDir run;
+    quick_commit(run / "checkpoints", 10, 1);
+    FaultyFileSystem files(n, FaultyFileSystem::Fault::kOnce);
+    std::string problem;
+    try {
+      commit(files, run / "checkpoints", 20, 2);
+    } catch (const IoError& error) {
+      problem = error.message();
+    }
+    if (files.failed_verb() == "fsync") {
+      ++failed_syncs;
+      EXPECT_EQ(problem, "") << "an fsync that fails once is mended";
+    }
+    if (problem.empty()) {
+      files.drop_unsynced();
+      files.forget_unsynced_names();
+      EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 2));
+      EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00000010", "step-00000020"));
+    }
+    if (files.failed_verb().empty()) break;
+  }
+  EXPECT_EQ(failed_syncs, 5) << "two states, the manifest, the step folder and its parent";
+}
+
+TEST(Commit, GivesUpOnADiskWhoseFsyncNeverSucceeds) {
+  const test::TempDir run;
+  quick_commit(run / "checkpoints", 10, 1);
+  FaultyFileSystem files(-1, FaultyFileSystem::Fault::kOnce);
+  files.fail_every("fsync");
+  EXPECT_THROW(commit(files, run / "checkpoints", 20, 2), IoError);
+  EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 1));
+  EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00000010"));
+}
+
 TEST(Commit, TheFirstOneIsThereWholeOrNotAtAll) {
   with_every_fault([](const fs::path&) {},
                    [](FileSystem& files, const fs::path& folder) { commit(files, folder, 20, 2); },
@@ -308,10 +347,23 @@ TEST(Prune, KeepsTheNewestAndWhatANameNames) {
   const fs::path folder = run / "checkpoints";
   for (std::int64_t step = 1; step <= 5; ++step) quick_commit(folder, step, step);
   name_checkpoint(good(), folder, "best", folder / "step-00000002");
-  EXPECT_THAT(prune_checkpoints(good(), folder, 0), IsEmpty());
-  EXPECT_THAT(prune_checkpoints(good(), folder, 5), IsEmpty());
-  EXPECT_THAT(prune_checkpoints(good(), folder, 2), ElementsAre(folder / "step-00000003", folder / "step-00000001"));
+  EXPECT_THAT(prune_checkpoints(good(), folder, {.keep_last = 0}), IsEmpty());
+  EXPECT_THAT(prune_checkpoints(good(), folder, {.keep_last = 5}), IsEmpty());
+  EXPECT_THAT(prune_checkpoints(good(), folder, {.keep_last = 2}),
+              ElementsAre(folder / "step-00000003", folder / "step-00000001"));
   EXPECT_THAT(good().list(folder), ElementsAre("best", "step-00000002", "step-00000004", "step-00000005"));
+}
+
+TEST(Prune, KeepsWhatIsAMultipleOfKeepEvery) {
+  const test::TempDir run;
+  const fs::path folder = run / "checkpoints";
+  for (std::int64_t step = 5; step <= 40; step += 5) quick_commit(folder, step, step);
+  EXPECT_THAT(choose_prunable(good(), folder, {.keep_last = 1, .keep_every = 15}),
+              ElementsAre(folder / "step-00000035", folder / "step-00000025", folder / "step-00000020",
+                          folder / "step-00000010", folder / "step-00000005"));
+  EXPECT_EQ(good().list(folder).size(), 8U) << "choosing removes nothing";
+  prune_checkpoints(good(), folder, {.keep_last = 1, .keep_every = 15});
+  EXPECT_THAT(good().list(folder), ElementsAre("step-00000015", "step-00000030", "step-00000040"));
 }
 
 TEST(Prune, RemovesNothingWhileTheNewestIsTorn) {
@@ -319,7 +371,7 @@ TEST(Prune, RemovesNothingWhileTheNewestIsTorn) {
   const fs::path folder = run / "checkpoints";
   for (std::int64_t step = 1; step <= 3; ++step) quick_commit(folder, step, step);
   fs::resize_file(folder / "step-00000003/trainer.safetensors", 9);
-  EXPECT_THAT(prune_checkpoints(good(), folder, 1), IsEmpty());
+  EXPECT_THAT(prune_checkpoints(good(), folder, {.keep_last = 1}), IsEmpty());
   EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 2));
 }
 
@@ -329,7 +381,7 @@ TEST(Prune, LosesNeitherTheNewestNorTheBestWhateverFails) {
         for (std::int64_t step = 1; step <= 4; ++step) quick_commit(folder, step, step);
         name_checkpoint(good(), folder, "best", folder / "step-00000002");
       },
-      [](FileSystem& files, const fs::path& folder) { prune_checkpoints(files, folder, 1); },
+      [](FileSystem& files, const fs::path& folder) { prune_checkpoints(files, folder, {.keep_last = 1}); },
       [](const fs::path& run, bool) {
         EXPECT_TRUE(is_of(load_checkpoint(run.string()), 4));
         EXPECT_TRUE(is_of(load_checkpoint(run.string() + ":best"), 2));

@@ -26,6 +26,10 @@ class FaultyFileSystem final : public FileSystem {
   FaultyFileSystem(std::int64_t fail_at, Fault fault) : fail_at_(fail_at), fault_(fault) {}
 
   [[nodiscard]] std::int64_t verbs() const { return verbs_; }
+  /// The first that failed ("fsync"); empty: none.
+  [[nodiscard]] const std::string& failed_verb() const { return failed_verb_; }
+  /// From now on each verb of this name fails.
+  void fail_every(const std::string& verb) { fail_every_ = verb; }
 
   /// What a power cut does: files that were not synced since their last change lose their content.
   void drop_unsynced() {
@@ -139,14 +143,20 @@ class FaultyFileSystem final : public FileSystem {
     return fault_ == Fault::kOnce ? verbs_ == fail_at_ : verbs_ >= fail_at_ && fail_at_ >= 0;
   }
   void count(const char* verb, const std::filesystem::path& path) {
-    const bool fails = fails_next();
+    const bool fails = fails_next() || verb == fail_every_;
     const std::int64_t number = verbs_++;
-    if (fails) throw IoError(fmt::format("verb {}: cannot {} {}", number, verb, path.string()));
+    if (!fails) return;
+    if (failed_verb_.empty()) failed_verb_ = verb;
+    const std::string what = fmt::format("verb {}: cannot {} {}", number, verb, path.string());
+    if (std::string_view(verb) == "fsync") throw SyncError(what);
+    throw IoError(what);
   }
 
   std::int64_t fail_at_;
   Fault fault_;
   std::int64_t verbs_ = 0;
+  std::string failed_verb_;
+  std::string fail_every_;
   std::map<std::string, bool> synced_;
   std::vector<Change> changes_;  ///< not durable yet, the latest last
 };

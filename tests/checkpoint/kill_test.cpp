@@ -37,12 +37,13 @@ std::string text_of(std::int64_t step) { return "step: " + std::to_string(step);
 int write_forever(const fs::path& folder) {
   const auto newest = find_newest_valid(files(), folder);
   std::int64_t step = newest ? load_checkpoint(newest->string()).step() : 0;
+  if (newest) name_checkpoint(files(), folder, "best", *newest);  // the one before may have died before it could
   for (;;) {
     ++step;
     const fs::path path =
         commit_checkpoint(files(), folder, {.step = step}, test::states_of(step), {{"config.yml", text_of(step)}});
     if (step % 2 == 0) name_checkpoint(files(), folder, "best", path);
-    prune_checkpoints(files(), folder, 3);
+    prune_checkpoints(files(), folder, {.keep_last = 3});
     std::printf("%lld\n", static_cast<long long>(step));
     std::fflush(stdout);
   }

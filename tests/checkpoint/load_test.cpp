@@ -206,13 +206,27 @@ TEST(Manifest, IsRefusedWhereItsSealFitsButItsFieldsDoNot) {
   const std::string rest =
       R"("step": 1, "replicas": 1, "threads": 1, "libtorch": "", "instruction_set": "", "configuration_hash": "",)";
   EXPECT_TRUE(sealed(R"("format_version": 1,)" + rest + R"("files": {},)").ok());
-  EXPECT_THAT(sealed(R"("format_version": 2,)" + rest + R"("files": {},)").error(), HasSubstr("format is 2"));
+  EXPECT_TRUE(sealed(R"("format_version": 2,)" + rest + R"("files": {},)").ok());
+  for (const int version : {0, 3}) {
+    EXPECT_THAT(sealed(fmt::format(R"("format_version": {},)", version) + rest + R"("files": {},)").error(),
+                HasSubstr(fmt::format("format is {}, this program reads 1 and 2", version)));
+  }
   EXPECT_THAT(sealed(R"("format_version": 1, "files": {},)").error(), HasSubstr("step"));
   EXPECT_FALSE(sealed(R"("format_version": "1",)" + rest + R"("files": {},)").ok());
   EXPECT_FALSE(sealed(R"("format_version": 1,)" + rest + R"("files": [1],)").ok());
   for (const char* name : {"../x", "/etc/passwd", ".", "", "a/b"}) {
     const std::string files = fmt::format(R"("files": {{"{}": {{"bytes": 1, "xxh3_128": ""}}}},)", name);
     EXPECT_THAT(sealed(R"("format_version": 1,)" + rest + files).error(), HasSubstr("names the file")) << name;
+  }
+  const auto with_file = [&](const std::string& name) {
+    return sealed(R"("format_version": 2,)" + rest +
+                  fmt::format(R"("files": {{"{}": {{"bytes": 1, "xxh3_128": ""}}}},)", name));
+  };
+  EXPECT_THAT(with_file("model.part-2-of-3.safetensors").error(), HasSubstr("no model.part-1-of-3.safetensors"));
+  EXPECT_THAT(with_file("model.part-1-of-2147483647.safetensors").error(), HasSubstr("no model.part-2-of-2147483647"));
+  for (const char* name : {"model.part-0-of-2.safetensors", "model.part-3-of-2.safetensors", "model.part-x.safetensors",
+                           "model.part-1-of-1.safetensors", "model.part-1-of-.safetensors"}) {
+    EXPECT_THAT(with_file(name).error(), HasSubstr("it names the file")) << name;
   }
   EXPECT_FALSE(sealed(std::string(100'000, '[')).ok());
   EXPECT_FALSE(checkpoint::manifest_from_json("").ok());

@@ -172,7 +172,7 @@ TEST_F(Mounted, AReadOnlyDiskIsAnIoErrorAndStillReads) {
   expect_refused([&] { commit(folder, 20, 3); });
   expect_refused([&] { commit(disk / "elsewhere", 1, 1); });
   expect_refused([&] { name_checkpoint(files(), folder, "best", folder / "step-00000010"); });
-  expect_refused([&] { prune_checkpoints(files(), folder, 1); });
+  expect_refused([&] { prune_checkpoints(files(), folder, {.keep_last = 1}); });
   remove_checkpoint_leftovers(files(), folder);
   EXPECT_TRUE(test::is_of(load_checkpoint(disk.path().string()), 2));
   EXPECT_TRUE(test::is_of(load_checkpoint(disk.path().string() + ":best"), 2));

@@ -3,13 +3,24 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep {
+
+/// An fsync failed. The kernel may have dropped what was written, and a second fsync may then succeed over the loss:
+/// the data have to be written again, to a new file. Source: Rebello et al., Can Applications Recover from fsync
+/// Failures?, USENIX ATC 2020.
+class SyncError : public IoError {
+ public:
+  using IoError::IoError;
+};
 
 /// A file descriptor that closes itself. -1 is none.
 class UniqueFd {
@@ -37,9 +48,19 @@ class WritableFile {
   virtual ~WritableFile() = default;
   /// Appends all of `size` bytes. Throws: IoError naming path and cause.
   virtual void append(const void* data, std::size_t size) = 0;
-  /// Returns when the bytes are on the disk. After a failure the file must be written anew: never retried.
-  /// Throws: IoError.
+  /// Returns when the bytes are on the disk.
+  /// Throws: SyncError; the file must then be written anew, never synced again.
   virtual void sync() = 0;
+};
+
+/// A file that is being read, from any place of it.
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+  /// Bytes it had when it was opened.
+  [[nodiscard]] virtual std::uint64_t size() const = 0;
+  /// All of `size` bytes from `offset` on. Throws: DataError where the file ends before; IoError.
+  virtual void read(std::uint64_t offset, void* data, std::size_t size) = 0;
 };
 
 /// All paths are absolute or relative to the working directory. Thread-safe: yes. Every verb blocks.
@@ -50,6 +71,9 @@ class FileSystem {
   virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;
   /// The whole file. Throws: DataError where it is missing, IoError where it cannot be read.
   virtual std::string read(const std::filesystem::path& path) = 0;
+  /// For large files: read piece by piece into memory of one's own. What a file system does not do itself is done with
+  /// read(). Throws: DataError where it is missing, IoError where it cannot be read.
+  virtual std::unique_ptr<ReadableFile> open(const std::filesystem::path& path);
   virtual bool exists(const std::filesystem::path& path) = 0;
   /// Names of a folder's entries, sorted; empty where the folder is missing.
   virtual std::vector<std::string> list(const std::filesystem::path& folder) = 0;
@@ -59,7 +83,7 @@ class FileSystem {
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
   /// A file, or a folder with all in it; fine where it is missing. Throws: IoError.
   virtual void remove(const std::filesystem::path& path) = 0;
-  /// Makes the entries of a folder durable. Throws: IoError.
+  /// Makes the entries of a folder durable. Throws: IoError where it cannot be opened, SyncError.
   virtual void sync_folder(const std::filesystem::path& folder) = 0;
 
   /// The machine's own; lives for the whole program.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints are folders that are committed whole or not at all and that prove their own content.
-// The protocol and the manifest's grammar are docs/formats/checkpoint.md. Nothing here is a collective: one rank saves.
+// The protocol and the manifest's grammar are docs/formats/checkpoint.md.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,9 @@
 
 #include "lockstep/base/file_system.h"
 #include "lockstep/checkpoint/manifest.h"
+#include "lockstep/checkpoint/peers.h"
 #include "lockstep/tensor/state_dict.h"
+#include "lockstep/tensor/state_part.h"
 
 namespace lockstep {
 
@@ -28,12 +30,31 @@ using CheckpointTexts = std::map<std::string, std::string>;
 /// run's "checkpoints" folder; it is made. A step saved twice with the same content is kept; where the content differs,
 /// or the old one is torn, the old one becomes `step-<8 digits>.bad-<n>`. Leftovers of writers that died are removed.
 ///
+/// After a failed fsync all is written again, to new files, up to three times.
+///
 /// Blocks: until the disk has it. Lifetime: the tensors do not change meanwhile.
 /// Throws: IoError, UsageError (a name that is no plain word, a text's that is taken or leaves the folder, an entry
 /// that cannot be saved); then every checkpoint that was there still is.
 std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem::path& folder,
                                         const CheckpointMeta& meta, const CheckpointStates& states,
                                         const CheckpointTexts& texts = {});
+
+/// What one rank writes of a checkpoint.
+struct ShardedContent {
+  std::map<std::string, StatePart> parts;  ///< by state; the same names on every rank
+  CheckpointTexts texts;                   ///< rank 0's
+};
+
+/// As commit_checkpoint, by all ranks of `peers` together: each writes its parts,
+/// `<state>.part-<i>-of-<n>.safetensors`, and rank 0 the one manifest. Readers, on any number of ranks, see the whole
+/// states.
+///
+/// Collective: every rank of `peers`. Blocks: until the disk has all of it.
+/// Throws: on every rank the same error, as commit_checkpoint, where any rank's writing failed; TimeoutError,
+/// PeerError.
+std::filesystem::path commit_sharded_checkpoint(FileSystem& files, CheckpointPeers& peers,
+                                                const std::filesystem::path& folder, const CheckpointMeta& meta,
+                                                const ShardedContent& content);
 
 /// Removes what writers that died left in `folder`, as commit_checkpoint does at its start; fine where it is missing.
 /// What cannot be removed stays. Throws: IoError where the folder cannot be listed.
@@ -43,11 +64,20 @@ void remove_checkpoint_leftovers(FileSystem& files, const std::filesystem::path&
 /// one of whose checkpoints none verifies.
 [[nodiscard]] bool has_step_folders(FileSystem& files, const std::filesystem::path& folder);
 
-/// Removes all but the newest `keep_last` step folders (0: keeps all) and those that a named best names.
-/// Removes nothing while the newest does not verify. Returns what was removed.
-/// Throws: IoError.
+/// Which checkpoints stay.
+struct Retention {
+  std::int64_t keep_last = 3;   ///< the newest so many; 0: all
+  std::int64_t keep_every = 0;  ///< besides, those whose step is a multiple of it; 0: none
+};
+
+/// The step folders that may go: not the newest `keep_last`, no multiple of `keep_every`, and none that a named best
+/// names. None while the newest does not verify. Throws: IoError.
+[[nodiscard]] std::vector<std::filesystem::path> choose_prunable(FileSystem& files, const std::filesystem::path& folder,
+                                                                 const Retention& retention);
+
+/// Removes choose_prunable() and returns it. Throws: IoError; what is left is whole.
 std::vector<std::filesystem::path> prune_checkpoints(FileSystem& files, const std::filesystem::path& folder,
-                                                     std::int64_t keep_last);
+                                                     const Retention& retention);
 
 /// Makes `name` ("best", "best_stg1") stand for the committed step folder `step_folder` of `folder`.
 /// Throws: UsageError where the name is no plain word, DataError where the folder has no manifest; IoError.

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/part_file.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr std::string_view kSlicePrefix = "slice.";
+
+}  // namespace
+
+std::string slice_to_json(const TensorSlice& slice) {
+  return nlohmann::json({{"begin", slice.begin}, {"shape", slice.shape}}).dump();
+}
+
+Result<TensorSlice> slice_from_json(const std::string& text) {
+  try {
+    const auto json = nlohmann::json::parse(text);
+    return TensorSlice{.begin = json.at("begin").get<std::int64_t>(),
+                       .shape = json.at("shape").get<std::vector<std::int64_t>>()};
+  } catch (const nlohmann::json::exception& error) {
+    return Failure{error.what()};
+  }
+}
+
+FileDigest write_part(FileSystem& files, const std::filesystem::path& path, const StatePart& part) {
+  SafetensorsMetadata metadata;
+  for (const auto& [name, slice] : part.slices) metadata[std::string(kSlicePrefix) + name] = slice_to_json(slice);
+  return write_safetensors(files, path, part.entries, metadata);
+}
+
+StatePart part_from(StateDict state, const SafetensorsMetadata& metadata, const std::string& file) {
+  StatePart part{.entries = std::move(state), .slices = {}};
+  for (const auto& [key, text] : metadata) {
+    if (!key.starts_with(kSlicePrefix)) continue;
+    const std::string name = key.substr(kSlicePrefix.size());
+    const auto slice = slice_from_json(text);
+    if (!slice) throw DataError(fmt::format("{}: where '{}' belongs is {}", file, name, slice.error()));
+    const auto entry = part.entries.find(name);
+    if (entry == part.entries.end() || !std::holds_alternative<at::Tensor>(entry->second)) {
+      throw DataError(fmt::format("{}: there is no tensor '{}' of which it tells where it belongs", file, name));
+    }
+    part.slices[name] = slice.value();
+  }
+  return part;
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// A StatePart as a safetensors file: pieces of tensors are one-dimensional tensors, and `__metadata__` tells where they
+// belong.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/result.h"
+#include "lockstep/checkpoint/manifest.h"
+#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/tensor/state_part.h"
+
+namespace lockstep::checkpoint {
+
+/// Returns when it is on the disk. Throws: as write_safetensors.
+FileDigest write_part(FileSystem& files, const std::filesystem::path& path, const StatePart& part);
+
+/// The part whose file held `state` and `metadata`. Throws: DataError naming `file` where the metadata make no sense.
+[[nodiscard]] StatePart part_from(StateDict state, const SafetensorsMetadata& metadata, const std::string& file);
+
+/// `{"begin": 12, "shape": [64, 3]}`.
+[[nodiscard]] std::string slice_to_json(const TensorSlice& slice);
+[[nodiscard]] Result<TensorSlice> slice_from_json(const std::string& text);
+
+}  // namespace lockstep::checkpoint

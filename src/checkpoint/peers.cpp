@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/checkpoint/peers.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+
+namespace lockstep {
+namespace {
+
+class Nobody final : public CheckpointPeers {
+ public:
+  [[nodiscard]] int rank() const override { return 0; }
+  [[nodiscard]] int world_size() const override { return 1; }
+  std::vector<std::string> gather(const std::string& mine) override { return {mine}; }
+  std::string broadcast(const std::string& mine) override { return mine; }
+};
+
+class StorePeers final : public CheckpointPeers {
+ public:
+  StorePeers(Store& store, const PeersOptions& options) : store_(store), options_(options) {}
+
+  [[nodiscard]] int rank() const override { return options_.rank; }
+  [[nodiscard]] int world_size() const override { return options_.world_size; }
+
+  std::vector<std::string> gather(const std::string& mine) override {
+    ++gathers_;
+    if (rank() != 0) {
+      store_.set(said_by(rank()), mine);
+      return {};
+    }
+    std::vector<std::string> all = {mine};
+    for (int other = 1; other < world_size(); ++other) {
+      all.push_back(store_.get(said_by(other), options_.timeout));
+      store_.remove(said_by(other));
+    }
+    // Who has spoken now has heard what rank 0 said before.
+    for (; forgotten_ < broadcasts_; ++forgotten_) store_.remove(said_to_all(forgotten_ + 1));
+    return all;
+  }
+
+  std::string broadcast(const std::string& mine) override {
+    ++broadcasts_;
+    if (rank() != 0) return store_.get(said_to_all(broadcasts_), options_.timeout);
+    store_.set(said_to_all(broadcasts_), mine);
+    return mine;
+  }
+
+ private:
+  [[nodiscard]] std::string said_by(int rank) const {
+    return fmt::format("{}gather/{}/{}", options_.prefix, gathers_, rank);
+  }
+  [[nodiscard]] std::string said_to_all(std::int64_t number) const {
+    return fmt::format("{}broadcast/{}", options_.prefix, number);
+  }
+
+  Store& store_;
+  PeersOptions options_;
+  std::int64_t gathers_ = 0;
+  std::int64_t broadcasts_ = 0;
+  std::int64_t forgotten_ = 0;  ///< broadcasts whose key is gone
+};
+
+}  // namespace
+
+std::unique_ptr<CheckpointPeers> no_peers() { return std::make_unique<Nobody>(); }
+
+std::unique_ptr<CheckpointPeers> store_peers(Store& store, const PeersOptions& options) {
+  if (options.world_size == 1) return no_peers();
+  return std::make_unique<StorePeers>(store, options);
+}
+
+}  // namespace lockstep

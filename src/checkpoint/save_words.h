@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a save tell each other, as text. Pure.
+#pragma once
+
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/manifest.h"
+
+namespace lockstep::checkpoint {
+
+/// How far an attempt came: a folder to write to or the finished one, what was written, or why not.
+struct SaveWord {
+  std::string folder;
+  std::map<std::string, FileDigest> files;
+  std::string error_type;  ///< "" where all is well
+  std::string message;
+  std::string hint;
+  bool again = false;  ///< an fsync failed: to be written again, to new files
+
+  [[nodiscard]] bool failed() const { return !error_type.empty(); }
+};
+
+[[nodiscard]] SaveWord word_of(const Error& error);
+[[nodiscard]] SaveWord word_of(const std::exception& error);
+
+[[nodiscard]] std::string to_json(const SaveWord& word);
+/// Throws: InternalError.
+[[nodiscard]] SaveWord save_word_from_json(const std::string& text);
+
+/// Throws: the error that the word tells of, always.
+[[noreturn]] void throw_word(const SaveWord& word);
+
+}  // namespace lockstep::checkpoint

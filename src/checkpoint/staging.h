@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the commit protocol does to the disk: a folder beside its target that is filled, made durable and renamed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "lockstep/base/file_system.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/manifest.h"
+#include "lockstep/tensor/state_part.h"
+
+namespace lockstep::checkpoint {
+
+/// What one rank writes.
+struct Content {
+  std::map<std::string, StatePart> parts;  ///< by state
+  CheckpointTexts texts;
+};
+
+/// Which of how many ranks writes.
+struct Share {
+  int rank = 0;
+  int world_size = 1;
+};
+
+/// Writes and syncs the files of `content` in `folder`; returns their digests by file name.
+/// Throws: IoError, SyncError, UsageError (an entry that cannot be saved).
+[[nodiscard]] std::map<std::string, FileDigest> write_content(FileSystem& files, const std::filesystem::path& folder,
+                                                              const Content& content, const Share& share);
+
+/// Makes `folder` with each parent that is missing, durably. Throws: IoError.
+void make_folder_durably(FileSystem& files, const std::filesystem::path& folder);
+
+/// A temporary folder that goes away again unless it was placed.
+class Staging {
+ public:
+  /// Throws: IoError.
+  Staging(FileSystem& files, const std::filesystem::path& folder, std::int64_t step);
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+  /// Writes the manifest of what lies in it and gives it its name. A folder of that name with the same content stays
+  /// and this one goes, one with another content is put aside.
+  /// `placed`: set once it has the name; where it is set before, what has the name is from an attempt of the same save
+  /// that was not durable, and is replaced.
+  /// Returns: the step folder, once it is durable. Throws: IoError, SyncError; nothing was lost.
+  std::filesystem::path place(const Manifest& manifest, bool& placed);
+
+ private:
+  bool take_the_name(const std::filesystem::path& target, const Manifest& manifest);
+  void replace(const std::filesystem::path& target);
+
+  FileSystem& files_;
+  std::filesystem::path folder_;
+  std::filesystem::path path_;
+};
+
+}  // namespace lockstep::checkpoint

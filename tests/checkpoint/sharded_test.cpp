@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints that several ranks write together: threads here, with a disk of their own each that may fail.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "checkpoint/faulty_file_system.h"
+#include "checkpoint/states.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/inspect.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using test::FaultyFileSystem;
+using test::is_of;
+using test::states_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+FileSystem& good() { return FileSystem::system(); }
+
+ShardedContent content_of(std::int64_t seed, int rank, int world) {
+  ShardedContent content;
+  for (const auto& [name, state] : states_of(seed)) content.parts[name] = part_of(state, rank, world);
+  if (rank == 0) content.texts["config.yml"] = "seed: 1\n";
+  return content;
+}
+
+struct Outcome {
+  fs::path path;
+  std::string error;
+};
+
+/// One save by `world` threads. `disks`: one a rank; fewer: the system's.
+std::vector<Outcome> save_together(const fs::path& folder, std::int64_t step, int world,
+                                   const std::vector<FileSystem*>& disks = {}) {
+  const auto store = make_local_store();
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(world));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < world; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const auto r = static_cast<std::size_t>(rank);
+      FileSystem& files = r < disks.size() ? *disks[r] : good();
+      const auto peers = store_peers(*store, {.rank = rank, .world_size = world});
+      try {
+        outcomes[r].path =
+            commit_sharded_checkpoint(files, *peers, folder, {.step = step}, content_of(step, rank, world));
+      } catch (const Error& error) {
+        outcomes[r].error = error.what();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return outcomes;
+}
+
+TEST(Sharded, EachRankWritesItsPartAndAnyReaderSeesTheWhole) {
+  for (const int world : {1, 2, 3, 5}) {
+    SCOPED_TRACE(world);
+    const test::TempDir run;
+    for (const Outcome& outcome : save_together(run / "checkpoints", 7, world)) {
+      EXPECT_EQ(outcome.error, "");
+      EXPECT_EQ(outcome.path, run / "checkpoints/step-00000007");
+    }
+    EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 7));
+    EXPECT_EQ(load_checkpoint(run.path().string()).text("config.yml"), "seed: 1\n");
+    EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00000007"));
+  }
+}
+
+TEST(Sharded, HasTheFilesAndTheFormatThatThePageNames) {
+  const test::TempDir run;
+  save_together(run / "checkpoints", 7, 2);
+  EXPECT_THAT(
+      good().list(run / "checkpoints/step-00000007"),
+      ElementsAre("config.yml", "manifest.json", "model.part-1-of-2.safetensors", "model.part-2-of-2.safetensors",
+                  "trainer.part-1-of-2.safetensors", "trainer.part-2-of-2.safetensors"));
+  EXPECT_EQ(load_checkpoint(run.path().string()).manifest().format_version, 2);
+}
+
+TEST(Sharded, TheDigestDoesNotDependOnTheNumberOfParts) {
+  const test::TempDir one;
+  const test::TempDir three;
+  save_together(one / "checkpoints", 7, 1);
+  save_together(three / "checkpoints", 7, 3);
+  EXPECT_EQ(checkpoint_digest(load_checkpoint(one.path().string())),
+            checkpoint_digest(load_checkpoint(three.path().string())));
+}
+
+TEST(Sharded, AFailureOnAnyRankIsTheSameErrorOnAllAndLosesNothing) {
+  for (int failing = 0; failing < 3; ++failing) {
+    for (std::int64_t n = 0;; ++n) {
+      SCOPED_TRACE(fmt::format("verb {} of rank {} fails", n, failing));
+      const test::TempDir run;
+      commit_checkpoint(good(), run / "checkpoints", {.step = 3}, states_of(3));
+      std::vector<FaultyFileSystem> faulty;
+      faulty.reserve(3);
+      for (int rank = 0; rank < 3; ++rank)
+        faulty.emplace_back(rank == failing ? n : -1, FaultyFileSystem::Fault::kOnce);
+      const auto outcomes = save_together(run / "checkpoints", 7, 3, {&faulty[0], &faulty[1], &faulty[2]});
+      for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.error, outcomes[0].error);
+      const bool saved = outcomes[0].error.empty();
+      EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), saved ? 7 : 3));
+      EXPECT_TRUE(is_of(load_checkpoint((run / "checkpoints/step-00000003").string()), 3));
+      const std::string& verb = faulty[static_cast<std::size_t>(failing)].failed_verb();
+      EXPECT_TRUE(saved || (verb != "fsync" && !verb.empty())) << outcomes[0].error;
+      if (!saved && failing > 0) {
+        EXPECT_THAT(outcomes[0].error, HasSubstr(fmt::format("rank {}: ", failing)));
+      }
+      if (verb.empty()) break;
+      ASSERT_LT(n, 200);
+    }
+  }
+}
+
+TEST(Sharded, APartThatIsMissingMakesTheCheckpointTorn) {
+  const test::TempDir run;
+  commit_checkpoint(good(), run / "checkpoints", {.step = 3}, states_of(3));
+  save_together(run / "checkpoints", 7, 3);
+  fs::remove(run / "checkpoints/step-00000007/model.part-2-of-3.safetensors");
+  EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 3)) << "the one before is taken";
+}
+
+TEST(Sharded, SaysWhoseEntryCannotBeSaved) {
+  const auto store = make_local_store();
+  const test::TempDir run;
+  std::string error;
+  std::thread other([&] {
+    const auto peers = store_peers(*store, {.rank = 1, .world_size = 2});
+    ShardedContent content = content_of(1, 1, 2);
+    content.parts["model"].entries["w"] = at::Tensor();
+    EXPECT_THROW(commit_sharded_checkpoint(good(), *peers, run / "checkpoints", {}, content), UsageError);
+  });
+  const auto peers = store_peers(*store, {.rank = 0, .world_size = 2});
+  try {
+    commit_sharded_checkpoint(good(), *peers, run / "checkpoints", {}, content_of(1, 0, 2));
+  } catch (const UsageError& e) {
+    error = e.message();
+  }
+  other.join();
+  EXPECT_EQ(error, "rank 1: cannot save 'w': the tensor is undefined");
+}
+
+}  // namespace
+}  // namespace lockstep
