@@ -20,23 +20,32 @@ FileDigest digest_of(std::string_view content) {
   return make_digest(content.size(), XXH3_128bits(content.data(), content.size()));
 }
 
-HashingFile::HashingFile(std::unique_ptr<WritableFile> file) : file_(std::move(file)), state_(XXH3_createState()) {
+ContentHash::ContentHash() : state_(XXH3_createState()) {
   if (state_ == nullptr) throw std::bad_alloc();
   XXH3_128bits_reset(state_);
 }
 
-HashingFile::~HashingFile() { XXH3_freeState(state_); }
+ContentHash::~ContentHash() { XXH3_freeState(state_); }
 
-void HashingFile::append(const void* data, std::size_t size) {
+void ContentHash::add(const void* data, std::size_t size) {
   if (size == 0) return;
-  file_->append(data, size);
   XXH3_128bits_update(state_, data, size);
   bytes_ += size;
 }
 
+FileDigest ContentHash::digest() const { return make_digest(bytes_, XXH3_128bits_digest(state_)); }
+
+HashingFile::HashingFile(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}
+
+void HashingFile::append(const void* data, std::size_t size) {
+  if (size == 0) return;
+  file_->append(data, size);
+  hash_.add(data, size);
+}
+
 FileDigest HashingFile::finish() {
   file_->sync();
-  return make_digest(bytes_, XXH3_128bits_digest(state_));
+  return hash_.digest();
 }
 
 }  // namespace lockstep::checkpoint

@@ -16,13 +16,26 @@ namespace lockstep::checkpoint {
 /// Size and hash of `content`.
 [[nodiscard]] FileDigest digest_of(std::string_view content);
 
+/// The same of content that comes in pieces.
+class ContentHash {
+ public:
+  ContentHash();
+  ~ContentHash();
+  ContentHash(const ContentHash&) = delete;
+  ContentHash& operator=(const ContentHash&) = delete;
+
+  void add(const void* data, std::size_t size);
+  [[nodiscard]] FileDigest digest() const;
+
+ private:
+  XXH3_state_s* state_;
+  std::uint64_t bytes_ = 0;
+};
+
 /// A file that knows the digest of what went into it.
 class HashingFile {
  public:
   explicit HashingFile(std::unique_ptr<WritableFile> file);
-  ~HashingFile();
-  HashingFile(const HashingFile&) = delete;
-  HashingFile& operator=(const HashingFile&) = delete;
 
   /// Throws: IoError.
   void append(const void* data, std::size_t size);
@@ -31,8 +44,7 @@ class HashingFile {
 
  private:
   std::unique_ptr<WritableFile> file_;
-  XXH3_state_s* state_;
-  std::uint64_t bytes_ = 0;
+  ContentHash hash_;
 };
 
 }  // namespace lockstep::checkpoint

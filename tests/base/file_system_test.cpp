@@ -37,5 +37,19 @@ TEST(FileSystem, AFailedReplacementLeavesTheOldFileAndNoTemporary) {
 
 TEST(FileSystem, ReadsFilesOfUnknownSize) { EXPECT_FALSE(FileSystem::system().read("/proc/self/status").empty()); }
 
+TEST(FileSystem, ReadsPartsOfAFileAndNotPastItsEnd) {
+  const test::TempDir folder;
+  FileSystem& files = FileSystem::system();
+  write_file_atomically(files, folder / "a.txt", "hello");
+  const auto file = files.open(folder / "a.txt");
+  EXPECT_EQ(file->size(), 5U);
+  std::string part(3, 0);
+  file->read(2, part.data(), part.size());
+  EXPECT_EQ(part, "llo");
+  EXPECT_THROW(file->read(3, part.data(), part.size()), DataError);
+  EXPECT_THROW((void)files.open(folder / "none.txt"), DataError);
+  EXPECT_THROW((void)files.open(folder.path()), IoError);
+}
+
 }  // namespace
 }  // namespace lockstep
