@@ -28,8 +28,8 @@ struct StepFolder {
 /// The manifest of a step folder; fails where it is missing or damaged. Throws: IoError.
 [[nodiscard]] Result<Manifest> read_manifest(FileSystem& files, const std::filesystem::path& step_folder);
 
-/// "" where `content` is what the manifest says, else "is torn: ..." with both sizes or both hashes.
-[[nodiscard]] std::string compare(std::string_view content, const FileDigest& expected);
+/// "" where a file's content is what the manifest says, else "is torn: ..." with both sizes or both hashes.
+[[nodiscard]] std::string compare(const FileDigest& found, const FileDigest& expected);
 
 /// The step folder to which the content of a named checkpoint's file leads; fails with the reason.
 [[nodiscard]] Result<std::filesystem::path> follow_name(FileSystem& files, const std::filesystem::path& folder,

@@ -11,6 +11,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest_json.h"
 #include "checkpoint/part_file.h"
+#include "checkpoint/read_file.h"
 #include "checkpoint/safetensors_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -134,7 +135,7 @@ StateDict Checkpoint::state(const std::string& name) const {
     if (!of || of->state != name) continue;
     SafetensorsMetadata metadata;
     const std::string path = (path_ / file).string();
-    StateDict entries = state_from_bytes(std::make_shared<std::string>(read_verified(file, digest)), path, &metadata);
+    StateDict entries = state_from_bytes(read_verified(file, digest), path, &metadata);
     if (of->parts == 1) return entries;
     parts.push_back(part_from(std::move(entries), metadata, path));
   }
@@ -155,12 +156,13 @@ std::vector<std::string> Checkpoint::text_files() const {
 std::optional<std::string> Checkpoint::text(const std::string& file) const {
   const auto entry = manifest_.files.find(file);
   if (entry == manifest_.files.end() || file.ends_with(kStateSuffix)) return std::nullopt;
-  return read_verified(file, entry->second);
+  return std::string(read_verified(file, entry->second).view());
 }
 
-std::string Checkpoint::read_verified(const std::string& file, const FileDigest& expected) const {
-  std::string bytes = files_->read(path_ / file);
-  if (const std::string problem = compare(bytes, expected); !problem.empty()) {
+FileBytes Checkpoint::read_verified(const std::string& file, const FileDigest& expected) const {
+  FileDigest found;
+  FileBytes bytes = read_file(*files_, path_ / file, &found);
+  if (const std::string problem = compare(found, expected); !problem.empty()) {
     throw DataError(fmt::format("{} {}", (path_ / file).string(), problem), kTornHint);
   }
   return bytes;

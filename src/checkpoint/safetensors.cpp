@@ -76,11 +76,11 @@ void check_bools(const TensorEntry& entry, const char* bytes, const std::string&
   }
 }
 
-at::Tensor tensor_from(const TensorEntry& entry, const std::shared_ptr<std::string>& buffer, std::uint64_t data_start,
+at::Tensor tensor_from(const TensorEntry& entry, const FileBytes& buffer, std::uint64_t data_start,
                        const std::string& file) {
   const auto options = at::TensorOptions().dtype(scalar_type(entry.dtype));
   if (entry.begin == entry.end) return at::empty(entry.shape, options);
-  char* bytes = buffer->data() + data_start + entry.begin;
+  char* bytes = buffer.data.get() + data_start + entry.begin;
   if (entry.dtype == DType::kBool) check_bools(entry, bytes, file);
   if (reinterpret_cast<std::uintptr_t>(bytes) % dtype_bytes(entry.dtype) != 0) {
     at::Tensor aligned = at::empty(entry.shape, options);
@@ -88,7 +88,7 @@ at::Tensor tensor_from(const TensorEntry& entry, const std::shared_ptr<std::stri
     return aligned;
   }
   return at::from_blob(
-      bytes, entry.shape, [buffer](void*) {}, options);
+      bytes, entry.shape, [keep = buffer.data](void*) {}, options);
 }
 
 /// Scalars into `state`, everything else into `metadata`.
@@ -119,9 +119,8 @@ Result<std::string> scalar_json(const StateValue& value) {
   return Failure{"a tensor"};
 }
 
-StateDict state_from_bytes(const std::shared_ptr<std::string>& bytes, const std::string& file,
-                           SafetensorsMetadata* metadata) {
-  const auto header = parse_safetensors_header(*bytes);
+StateDict state_from_bytes(const FileBytes& bytes, const std::string& file, SafetensorsMetadata* metadata) {
+  const auto header = parse_safetensors_header(bytes.view());
   if (!header) throw DataError(fmt::format("{}: {}", file, header.error()), "the file is torn, or no safetensors file");
   StateDict state;
   for (const TensorEntry& entry : header->tensors) {
@@ -162,7 +161,7 @@ FileDigest write_safetensors(FileSystem& files, const std::filesystem::path& pat
 }
 
 StateDict read_safetensors(FileSystem& files, const std::filesystem::path& path, SafetensorsMetadata* metadata) {
-  return checkpoint::state_from_bytes(std::make_shared<std::string>(files.read(path)), path.string(), metadata);
+  return checkpoint::state_from_bytes(checkpoint::read_file(files, path), path.string(), metadata);
 }
 
 }  // namespace lockstep

@@ -2,9 +2,9 @@
 // A StateDict from bytes that were read already, for callers that check the bytes' hash first.
 #pragma once
 
-#include <memory>
 #include <string>
 
+#include "checkpoint/read_file.h"
 #include "lockstep/base/result.h"
 #include "lockstep/checkpoint/safetensors.h"
 
@@ -12,7 +12,7 @@ namespace lockstep::checkpoint {
 
 /// The tensors share `bytes`. `file` is for messages.
 /// Throws: DataError.
-[[nodiscard]] StateDict state_from_bytes(const std::shared_ptr<std::string>& bytes, const std::string& file,
+[[nodiscard]] StateDict state_from_bytes(const FileBytes& bytes, const std::string& file,
                                          SafetensorsMetadata* metadata = nullptr);
 
 /// A plain value's canonical JSON. Fails for a tensor, and for a text that is no UTF-8.

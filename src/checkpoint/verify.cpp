@@ -5,6 +5,7 @@
 
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest_json.h"
+#include "checkpoint/read_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/inspect.h"
@@ -32,7 +33,7 @@ VerifyReport verify_checkpoint(FileSystem& files, const fs::path& step_folder) {
     const fs::path path = step_folder / name;
     std::string problem;
     try {
-      problem = compare(files.read(path), digest);
+      problem = compare(hash_file(files, path), digest);
       if (!problem.empty()) problem = path.string() + " " + problem;
     } catch (const DataError& missing) {
       problem = missing.message();

@@ -19,6 +19,10 @@
 
 namespace lockstep {
 
+namespace checkpoint {
+struct FileBytes;
+}
+
 /// The states of a checkpoint by name: "model", "optimizer", "ema", "trainer"; each becomes <name>.safetensors.
 using CheckpointStates = std::map<std::string, StateDict>;
 
@@ -123,7 +127,7 @@ class Checkpoint {
   [[nodiscard]] std::optional<std::string> text(const std::string& file) const;
 
  private:
-  [[nodiscard]] std::string read_verified(const std::string& file, const FileDigest& expected) const;
+  [[nodiscard]] checkpoint::FileBytes read_verified(const std::string& file, const FileDigest& expected) const;
 
   FileSystem* files_;
   std::filesystem::path path_;

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's weights out of any file that holds some, and which of them fit a model: for fine-tuning, import and export.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/file_system.h"
+#include "lockstep/checkpoint/torch_file.h"
+#include "lockstep/tensor/named_tensors.h"
+#include "lockstep/tensor/state_dict.h"
+
+namespace lockstep {
+
+/// Weights by name, and where they come from.
+struct Weights {
+  StateDict tensors;   ///< only tensors; without "module." in front
+  std::string origin;  ///< "weights.pth, ema.module", for people
+};
+
+struct WeightsOptions {
+  std::string from;  ///< "ema", "model", "checkpoint.state_dict": which state; empty: the first there is
+};
+
+/// Reads the weights that `where` names: a step folder, a run folder (its newest valid checkpoint), RUN:NAME, a
+/// .safetensors file, a .safetensors.index.json with its parts, or a .pth or .pt file of torch.save; FILE:STATE names
+/// the state as `from` does.
+///
+/// Without a name, of a checkpoint folder or a dict of states the first of these is taken: ema (ema.module), model,
+/// state_dict, model_state_dict, module, net; an `ema` that has fewer entries than `model` is not whole and is passed
+/// over, and a dict that holds tensors itself is the state. "module." in front of every name goes.
+/// Throws: DataError naming the file, what is wrong with it and what states there are; IoError.
+[[nodiscard]] Weights load_weights(const std::string& where, const WeightsOptions& options = {},
+                                   FileSystem& files = FileSystem::system());
+
+/// The names and states of a dict, as load_weights looks for them. `file` is for messages.
+/// Throws: DataError.
+[[nodiscard]] Weights pick_weights(const TorchValue& value, const std::string& file,
+                                   const WeightsOptions& options = {});
+
+/// An entry of both whose shapes differ.
+struct ShapeDifference {
+  std::string name;
+  std::vector<std::int64_t> model;
+  std::vector<std::int64_t> weights;
+};
+
+/// Which entries of a model get a value. Names are sorted.
+struct WeightsMatch {
+  std::vector<std::string> loaded;            ///< same name and shape
+  std::vector<std::string> converted;         ///< of them, those of another dtype
+  std::vector<ShapeDifference> other_shapes;  ///< kept as they are in the model
+  std::vector<std::string> missing;           ///< in the model only
+  std::vector<std::string> unused;            ///< in the weights only
+};
+
+/// Compares names and shapes. A pure function: nothing is copied.
+[[nodiscard]] WeightsMatch match_weights(const NamedTensors& model, const StateDict& weights);
+
+/// A line, then what was not loaded, each list of at most `limit` rows and a count.
+[[nodiscard]] std::string to_text(const WeightsMatch& match, std::size_t limit = 20);
+
+/// Copies what matches into the model's tensors, in their dtype.
+/// Throws: DataError where nothing matches, with the nearest names.
+WeightsMatch copy_weights(const NamedTensors& model, const Weights& weights);
+
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/weights.h"
+
+namespace lockstep {
+namespace {
+
+std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+/// A title with the count, then at most `limit` rows.
+std::string match_list(const std::string& title, const std::vector<std::string>& rows, std::size_t limit) {
+  if (rows.empty()) return "";
+  std::string text = fmt::format("{}: {}\n", title, rows.size());
+  for (std::size_t i = 0; i < std::min(limit, rows.size()); ++i) text += fmt::format("  {}\n", rows[i]);
+  if (rows.size() > limit) text += fmt::format("  ... and {} more\n", rows.size() - limit);
+  return text;
+}
+
+DataError nothing_matches(const WeightsMatch& match, const Weights& weights) {
+  std::vector<std::string> words;
+  for (const std::string& name : match.missing) {
+    const std::string near = text::nearest(name, match.unused);
+    if (!near.empty()) words.push_back(fmt::format("'{}' (nearest there: '{}')", name, near));
+    if (words.size() == 3) break;
+  }
+  if (words.empty() && !match.other_shapes.empty()) {
+    const ShapeDifference& first = match.other_shapes.front();
+    words.push_back(fmt::format("'{}' is {} in the model and {} there", first.name, shape_text(first.model),
+                                shape_text(first.weights)));
+  }
+  if (words.empty() && !match.missing.empty() && !match.unused.empty()) {
+    words.push_back(
+        fmt::format("the model begins with '{}', the file with '{}'", match.missing.front(), match.unused.front()));
+  }
+  return DataError(fmt::format("{}: none of its {} tensors fits the model{}{}", weights.origin, weights.tensors.size(),
+                               words.empty() ? "" : ": ", text::join(words)),
+                   "is it of another model? lockstep checkpoint inspect FILE lists what it holds");
+}
+
+}  // namespace
+
+WeightsMatch match_weights(const NamedTensors& model, const StateDict& weights) {
+  WeightsMatch match;
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : model) {
+    names.insert(name);
+    const auto found = weights.find(name);
+    const auto* saved = found == weights.end() ? nullptr : std::get_if<at::Tensor>(&found->second);
+    if (saved == nullptr) {
+      match.missing.push_back(name);
+    } else if (saved->sizes() != tensor.sizes()) {
+      match.other_shapes.push_back({name, tensor.sizes().vec(), saved->sizes().vec()});
+    } else {
+      match.loaded.push_back(name);
+      if (saved->scalar_type() != tensor.scalar_type()) match.converted.push_back(name);
+    }
+  }
+  for (const auto& [name, value] : weights) {
+    if (names.count(name) == 0) match.unused.push_back(name);
+  }
+  std::sort(match.loaded.begin(), match.loaded.end());
+  std::sort(match.converted.begin(), match.converted.end());
+  std::sort(match.missing.begin(), match.missing.end());
+  std::sort(match.other_shapes.begin(), match.other_shapes.end(),
+            [](const ShapeDifference& a, const ShapeDifference& b) { return a.name < b.name; });
+  return match;
+}
+
+std::string to_text(const WeightsMatch& match, std::size_t limit) {
+  const std::size_t all = match.loaded.size() + match.other_shapes.size() + match.missing.size();
+  std::string text = fmt::format("{} of {} entries of the model are loaded", match.loaded.size(), all);
+  if (!match.converted.empty())
+    text += fmt::format(", {} of them converted from another dtype", match.converted.size());
+  text += "\n";
+  std::vector<std::string> shapes;
+  for (const ShapeDifference& row : match.other_shapes) {
+    shapes.push_back(
+        fmt::format("{}  {} in the model, {} in the file", row.name, shape_text(row.model), shape_text(row.weights)));
+  }
+  text += match_list("another shape, left as it was", shapes, limit);
+  text += match_list("not in the file, left as it was", match.missing, limit);
+  text += match_list("in the file only, not used", match.unused, limit);
+  return text;
+}
+
+WeightsMatch copy_weights(const NamedTensors& model, const Weights& weights) {
+  WeightsMatch match = match_weights(model, weights.tensors);
+  if (match.loaded.empty()) throw nothing_matches(match, weights);
+  const std::set<std::string> wanted(match.loaded.begin(), match.loaded.end());
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : model) {
+    if (wanted.count(name) != 0) tensor.copy_(std::get<at::Tensor>(weights.tensors.at(name)));
+  }
+  return match;
+}
+
+}  // namespace lockstep
