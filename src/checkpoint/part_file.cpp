@@ -16,14 +16,17 @@ constexpr std::string_view kSlicePrefix = "slice.";
 }  // namespace
 
 std::string slice_to_json(const TensorSlice& slice) {
-  return nlohmann::json({{"begin", slice.begin}, {"shape", slice.shape}}).dump();
+  nlohmann::json json = {{"begin", slice.begin}, {"shape", slice.shape}};
+  if (!slice.strides.empty()) json["strides"] = slice.strides;
+  return json.dump();
 }
 
 Result<TensorSlice> slice_from_json(const std::string& text) {
   try {
     const auto json = nlohmann::json::parse(text);
     return TensorSlice{.begin = json.at("begin").get<std::int64_t>(),
-                       .shape = json.at("shape").get<std::vector<std::int64_t>>()};
+                       .shape = json.at("shape").get<std::vector<std::int64_t>>(),
+                       .strides = json.value("strides", std::vector<std::int64_t>{})};
   } catch (const nlohmann::json::exception& error) {
     return Failure{error.what()};
   }

@@ -20,7 +20,7 @@ FileDigest write_part(FileSystem& files, const std::filesystem::path& path, cons
 /// The part whose file held `state` and `metadata`. Throws: DataError naming `file` where the metadata make no sense.
 [[nodiscard]] StatePart part_from(StateDict state, const SafetensorsMetadata& metadata, const std::string& file);
 
-/// `{"begin": 12, "shape": [64, 3]}`.
+/// `{"begin": 12, "shape": [64, 3]}`; with "strides" where they are not row-major.
 [[nodiscard]] std::string slice_to_json(const TensorSlice& slice);
 [[nodiscard]] Result<TensorSlice> slice_from_json(const std::string& text);
 

@@ -65,6 +65,7 @@ class ZeroRedundancyOptimizer::Impl {
 
   void consolidate();
   [[nodiscard]] StateDict state_dict() const;
+  [[nodiscard]] StatePart state_part() const;
   void load(const StateDict& state);
 
   [[nodiscard]] const NamedTensors& parameters() const { return parameters_; }
@@ -195,6 +196,24 @@ StateDict ZeroRedundancyOptimizer::Impl::state_dict() const {
                    "call consolidate_state_dict() on every rank, then state_dict() on rank 0");
 }
 
+StatePart ZeroRedundancyOptimizer::Impl::state_part() const {
+  StatePart own;
+  for (const auto& [entry, value] : local_->state_dict()) {
+    const auto* tensor = std::get_if<at::Tensor>(&value);
+    const auto index = parameter_of(entry);
+    if (tensor == nullptr || !index) {
+      if (group_->rank() == 0) own.entries[entry] = value;
+      continue;
+    }
+    const at::Tensor& parameter = parameters_[*index].second;
+    if (tensor->numel() == 0 && (parameter.numel() > 0 || group_->rank() != 0)) continue;
+    own.entries[entry] = *tensor;
+    own.slices[entry] = {
+        .begin = layout_.parts()[*index].begin, .shape = parameter.sizes().vec(), .strides = parameter.strides().vec()};
+  }
+  return own;
+}
+
 /// Throws DataError where a tensor is not of its parameter's shape.
 StateDict ZeroRedundancyOptimizer::Impl::own_part_of(const StateDict& state) const {
   StateDict own = state;
@@ -240,6 +259,7 @@ const NamedTensors& ZeroRedundancyOptimizer::parameters() const { return impl_->
 double ZeroRedundancyOptimizer::grad_norm() { return impl_->grad_norm(); }
 void ZeroRedundancyOptimizer::consolidate_state_dict() { impl_->consolidate(); }
 StateDict ZeroRedundancyOptimizer::state_dict() const { return impl_->state_dict(); }
+StatePart ZeroRedundancyOptimizer::state_part(int /*rank*/, int /*world_size*/) const { return impl_->state_part(); }
 void ZeroRedundancyOptimizer::load_state_dict(const StateDict& state) { impl_->load(state); }
 const Optimizer& ZeroRedundancyOptimizer::local() const { return impl_->local(); }
 

@@ -44,15 +44,34 @@ std::int64_t numel_of(const std::string& name, const std::vector<std::int64_t>& 
   return count;
 }
 
+/// Whether the strides are those of a dense tensor: each element of the shape has a place of its own, without gaps.
+bool is_dense(const TensorSlice& slice) {
+  if (slice.strides.empty()) return true;
+  if (slice.strides.size() != slice.shape.size()) return false;
+  std::vector<std::pair<std::int64_t, std::int64_t>> dimensions;  // of more than one element: stride, size
+  for (std::size_t i = 0; i < slice.shape.size(); ++i) {
+    if (slice.shape[i] != 1) dimensions.emplace_back(slice.strides[i], slice.shape[i]);
+  }
+  std::sort(dimensions.begin(), dimensions.end());
+  std::int64_t expected = 1;
+  for (const auto& [stride, size] : dimensions) {
+    if (stride != expected) return false;
+    expected *= size;
+  }
+  return true;
+}
+
 at::Tensor join_pieces(const std::string& name, std::vector<Piece> pieces) {
   std::sort(pieces.begin(), pieces.end(),
             [](const Piece& a, const Piece& b) { return a.slice->begin < b.slice->begin; });
-  const std::vector<std::int64_t>& shape = pieces.front().slice->shape;
+  const TensorSlice& first = *pieces.front().slice;
   const auto dtype = pieces.front().tensor->scalar_type();
-  const std::int64_t whole = numel_of(name, shape);
+  const std::int64_t whole = numel_of(name, first.shape);
+  if (!is_dense(first)) throw bad_piece(name, "their strides are not those of a dense tensor");
   std::int64_t have = 0;
   for (const Piece& piece : pieces) {
-    if (piece.slice->shape != shape || piece.tensor->scalar_type() != dtype || piece.tensor->dim() != 1) {
+    if (piece.slice->shape != first.shape || piece.slice->strides != first.strides ||
+        piece.tensor->scalar_type() != dtype || piece.tensor->dim() != 1) {
       throw bad_piece(name, "they are of other shapes or dtypes");
     }
     if (piece.slice->begin != have) {
@@ -66,7 +85,7 @@ at::Tensor join_pieces(const std::string& name, std::vector<Piece> pieces) {
   for (const Piece& piece : pieces) {
     joined.narrow(0, piece.slice->begin, piece.tensor->numel()).copy_(*piece.tensor);
   }
-  return joined.view(shape);
+  return first.strides.empty() ? joined.view(first.shape) : joined.as_strided(first.shape, first.strides);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "train/configuration.h"
 #include "train/resume.h"
 #include "train/share_state.h"
+#include "train/shared_folder.h"
 
 namespace lockstep::train {
 namespace {
@@ -100,6 +101,7 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   if (start.resumed) start.run = run_state_of(shared);
   decide(job, config, shared);
   start.settings = settings_text(options.recipe, config);
+  if (config.checkpoint.sharded) require_shared_folder(job, reporter ? reporter->folder().checkpoints() : "");
   if (job.world_size() > 1) lockstep::require_same_settings(job.group(), common_settings(start.settings));
   return start;
 }

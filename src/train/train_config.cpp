@@ -64,6 +64,14 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("stop_at.value", &stop_at.value, "... reaches this value; no metric: train all epochs");
   fields.add("checkpoint.every_steps", &checkpoint.every_steps, "save every so many steps; 0: at the end only");
   fields.add("checkpoint.keep_last", &checkpoint.keep_last, "how many step checkpoints stay");
+  fields.add("checkpoint.keep_every", &checkpoint.keep_every,
+             "besides, those whose step is a multiple of it stay; 0: none");
+  fields.add("checkpoint.async", &checkpoint.async,
+             "write checkpoints in a thread, from a copy, while training goes on");
+  fields.add("checkpoint.when_busy", &checkpoint.when_busy,
+             "a checkpoint that is due while one is written waits, or is skipped with a note", {"wait", "skip"});
+  fields.add("checkpoint.sharded", &checkpoint.sharded,
+             "each rank writes its part, into a folder that all ranks share");
 }
 
 void TrainConfig::validate() const {
@@ -88,6 +96,11 @@ void TrainConfig::validate() const {
   require_setting(clip_value >= 0, "clip_value", clip_value, "0 or more");
   require_setting(checkpoint.every_steps >= 0, "checkpoint.every_steps", number(checkpoint.every_steps), "0 or more");
   require_setting(checkpoint.keep_last > 0, "checkpoint.keep_last", number(checkpoint.keep_last), "at least 1");
+  require_setting(checkpoint.keep_every >= 0, "checkpoint.keep_every", number(checkpoint.keep_every), "0 or more");
+  if (checkpoint.sharded && checkpoint.when_busy == "skip") {
+    throw UsageError("checkpoint.when_busy is skip and checkpoint.sharded is set",
+                     "ranks cannot skip each for itself: --set checkpoint.when_busy=wait");
+  }
   require_setting(ema.decay >= 0 && ema.decay < 1, "ema.decay", ema.decay, "0 or more, below 1");
   require_setting(ema.warmups >= 0, "ema.warmups", ema.warmups, "0 or more");
   optimizer.validate();

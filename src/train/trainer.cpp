@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -26,12 +27,14 @@
 #include "lockstep/train/prepare.h"
 #include "train/auto_batch.h"
 #include "train/configuration.h"
+#include "train/init_from.h"
 #include "train/loss_meter.h"
 #include "train/loss_scale.h"
 #include "train/out_of_memory.h"
 #include "train/plan.h"
 #include "train/precision.h"
 #include "train/reporter.h"
+#include "train/run_saver.h"
 #include "train/run_state.h"
 #include "train/schedule_choice.h"
 #include "train/share_state.h"
@@ -89,6 +92,7 @@ class Trainer::Impl {
   void require_metrics();
   void load_scaler();
   void build_ema();
+  void build_saver();
   void update_ema();
   [[nodiscard]] view::BannerInfo banner();
   [[nodiscard]] std::vector<view::BannerDevice> devices() const;
@@ -102,9 +106,10 @@ class Trainer::Impl {
   void evaluate_test_set();
   bool note_best();
   void note_plateau(std::int64_t epoch);
-  void save(bool best);
+  void save(bool best, bool may_skip = false);
+  void make_room_to_save();
   [[nodiscard]] StateDict run_entries();
-  [[nodiscard]] CheckpointStates states();
+  [[nodiscard]] StateParts state_parts();
   [[nodiscard]] bool is_due() const {
     return config_.checkpoint.every_steps > 0 && run_.step % config_.checkpoint.every_steps == 0;
   }
@@ -123,12 +128,13 @@ class Trainer::Impl {
   std::optional<train::StepRunner> steps_;
   std::optional<EMA> ema_;
   std::optional<train::LossMeter> loss_;
+  std::unique_ptr<train::RunSaver> saver_;
   std::optional<StepReport> unreported_;  // a step whose loss is still being combined
   Plan plan_;
   TrainResult result_;
   at::Tensor last_counts_;
-  std::int64_t last_saved_ = -1;
   bool said_skipped_ = false;
+  bool made_room_ = false;
   bool found_batch_ = false;  // batch_size was auto
   bool evaluating_ = false;
   double waited_s_ = 0;      // for data, before this epoch
@@ -137,6 +143,7 @@ class Trainer::Impl {
 
 void Trainer::Impl::set_up() {
   config_.validate();
+  train::require_one_start(options_);
   train::require_amp(config_, job_.device());
   train::use_tf32(config_);
   keep_freed_memory();
@@ -185,7 +192,9 @@ void Trainer::Impl::build() {
   if (checkpoint) {
     load_model_state_dict(net->net(), checkpoint->state("model"));
   } else if (!options_.init_from.empty() && job_.is_main()) {
-    load_model_state_dict(net->net(), load_checkpoint(options_.init_from.string()).state("model"));
+    NamedTensors model = named_parameters_of(net->net());
+    for (auto& buffer : named_buffers_of(net->net())) model.push_back(std::move(buffer));
+    train::start_from_weights(model, options_.init_from);
   }
   steps_->build(net);
   if (start_.resumed) {
@@ -196,8 +205,14 @@ void Trainer::Impl::build() {
   build_ema();
   loss_.emplace(job_.group(), steps_->block(), static_cast<int>(config_.replicas));
   loss_->start_mean(run_.loss_sum, run_.loss_count);
-  const bool here = checkpoint && checkpoint->path().parent_path() == reporter_->folder().checkpoints();
-  if (here) last_saved_ = run_.step;
+  build_saver();
+}
+
+void Trainer::Impl::build_saver() {
+  const auto folder = reporter_ ? reporter_->folder().checkpoints() : std::filesystem::path();
+  saver_ = std::make_unique<train::RunSaver>(job_, config_.checkpoint, folder);
+  const std::optional<Checkpoint>& checkpoint = start_.checkpoint;
+  if (checkpoint && checkpoint->path().parent_path() == folder) saver_->start_at(run_.step, checkpoint->path());
 }
 
 /// A metric that the task does not have is found out from one sample, and not after an epoch.
@@ -322,8 +337,10 @@ void Trainer::Impl::train_step(std::int64_t epoch) {
   const std::int64_t batches = std::min(config_.accumulate_steps, plan_.batches_per_epoch - run_.batch);
   const auto& losses = steps_->compute_gradients(batches);
   report(loss_->add(run_.step + 1, losses));
+  saver_->check();
   const bool stepped = steps_->update(learning_rate());
   ++run_.step;
+  if (!std::exchange(made_room_, true)) make_room_to_save();
   if (stepped) {
     update_ema();
   } else {
@@ -362,7 +379,7 @@ void Trainer::Impl::train_epoch(std::int64_t epoch) {
     train_step(epoch);
     images += steps_->images();
     // The epoch's last step is saved after the evaluation, which may change what is saved.
-    if (is_due() && run_.batch < plan_.batches_per_epoch && !finished()) save(false);
+    if (is_due() && run_.batch < plan_.batches_per_epoch && !finished()) save(false, true);
   }
   report(loss_->flush());
   steps_->end_epoch();
@@ -471,31 +488,42 @@ StateDict Trainer::Impl::run_entries() {
   return run;
 }
 
-CheckpointStates Trainer::Impl::states() {
-  std::map<std::string, StateDict> states = {
-      {"model", steps_->model().state_dict()}, {"optimizer", steps_->optimizer().state_dict()}, {"run", run_entries()}};
-  if (ema_) states["ema"] = ema_->state_dict();
-  if (steps_->scaler().is_enabled()) states["scaler"] = steps_->scaler().state_dict();
-  return states;
+/// What this rank writes of a checkpoint.
+StateParts Trainer::Impl::state_parts() {
+  const int world = config_.checkpoint.sharded ? job_.world_size() : 1;
+  const int rank = config_.checkpoint.sharded ? job_.rank() : 0;
+  StateParts parts;
+  parts["model"] = part_of(steps_->model().state_dict(), rank, world);
+  parts["optimizer"] = world > 1 ? steps_->optimizer().state_part(rank, world)
+                                 : StatePart{.entries = steps_->optimizer().state_dict(), .slices = {}};
+  parts["run"] = part_of(run_entries(), rank, world);
+  if (ema_) parts["ema"] = part_of(ema_->state_dict(), rank, world);
+  if (steps_->scaler().is_enabled()) parts["scaler"] = part_of(steps_->scaler().state_dict(), rank, world);
+  return parts;
 }
 
-void Trainer::Impl::save(bool best) {
+/// After the first step, when the optimizer has its state. One that is sharded and gathered at rank 0 has it only then.
+void Trainer::Impl::make_room_to_save() {
+  const bool gathered = config_.optimizer.zero && !config_.checkpoint.sharded;
+  if (config_.checkpoint.every_steps > 0 && saver_->writes() && !gathered) saver_->reserve(state_parts());
+}
+
+void Trainer::Impl::save(bool best, bool may_skip) {
   report(loss_->flush());
-  steps_->optimizer().consolidate_state_dict();
-  if (!job_.is_main()) return;
-  FileSystem& files = FileSystem::system();
-  const auto folder = reporter_->folder().checkpoints();
-  if (last_saved_ != run_.step) {
-    const CheckpointMeta meta{.step = run_.step,
-                              .replicas = config_.replicas,
-                              .threads = config_.threads,
-                              .configuration_hash = train::configuration_hash(start_.settings)};
-    result_.checkpoint = commit_checkpoint(files, folder, meta, states(), {{"config.yml", start_.settings}});
-    last_saved_ = run_.step;
-  }
-  if (best) name_checkpoint(files, folder, "best", result_.checkpoint);
-  prune_checkpoints(files, folder, {.keep_last = config_.checkpoint.keep_last});
-  reporter_->pause();
+  const bool already = saver_->last_step() == run_.step;
+  if (!already && !config_.checkpoint.sharded) steps_->optimizer().consolidate_state_dict();
+  if (!saver_->writes()) return;
+  train::SaveOrder order{.meta = {.step = run_.step,
+                                  .replicas = config_.replicas,
+                                  .threads = config_.threads,
+                                  .configuration_hash = train::configuration_hash(start_.settings)},
+                         .texts = {{"config.yml", start_.settings}},
+                         .names = {},
+                         .may_skip = may_skip,
+                         .last = finished()};
+  if (best) order.names.emplace_back("best");
+  saver_->save(already ? StateParts{} : state_parts(), order);
+  if (reporter_) reporter_->pause();
 }
 
 /// Of this rank's; the others learn of it as of any error.
@@ -536,7 +564,6 @@ TrainResult Trainer::Impl::run() {
   result_.replicas = config_.replicas;
   if (reporter_) {
     result_.run_dir = reporter_->folder().path();
-    if (start_.checkpoint) result_.checkpoint = start_.checkpoint->path();
     if (start_.in_old_folder) reporter_->resume(run_.step, job_.world_size());
     reporter_->start(info, plan_, start_.settings);
   }
@@ -546,6 +573,8 @@ TrainResult Trainer::Impl::run() {
     result_.epochs = run_.epoch + 1;
     train_epoch(run_.epoch);
   }
+  saver_->finish();
+  result_.checkpoint = saver_->last_path();
   result_.steps = run_.step;
   if (config_.scales_loss()) result_.skipped_steps = run_.skipped;
   result_.images_per_s = result_.seconds > 0 ? static_cast<double>(images_) / result_.seconds : 0;

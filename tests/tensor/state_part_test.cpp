@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
+namespace state_part_test {
 
 StateDict example() {
   StateDict state;
@@ -91,6 +91,19 @@ TEST(StatePart, DoesNotCopyContiguousTensors) {
   EXPECT_EQ(second.slices.at("w"), (TensorSlice{.begin = 50, .shape = {100}}));
 }
 
+TEST(StatePart, PiecesMayBeCutInTheOrderOfTheMemory) {
+  const at::Tensor weight =
+      at::arange(2 * 8 * 3 * 3, at::kFloat).view({2, 8, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor memory = weight.as_strided({weight.numel()}, {1});
+  std::vector<StatePart> parts;
+  for (const auto& [begin, end] : {std::pair{0, 50}, {50, 51}, {51, 144}}) {
+    StatePart& part = parts.emplace_back();
+    part.entries["w"] = memory.slice(0, begin, end);
+    part.slices["w"] = {.begin = begin, .shape = weight.sizes().vec(), .strides = weight.strides().vec()};
+  }
+  EXPECT_TRUE(std::get<at::Tensor>(join_parts(parts).at("w")).equal(weight));
+}
+
 std::string why_not(const std::vector<StatePart>& parts) {
   try {
     (void)join_parts(parts);
@@ -117,10 +130,15 @@ TEST(StatePart, PartsThatMakeNoWholeAreRefusedByName) {
   parts = good;
   for (auto& part : parts) part.slices["w"].shape = {1LL << 40, 1LL << 40};
   EXPECT_EQ(why_not(parts), "the parts of 'w' make no whole: its shape is no shape");
+  for (const std::vector<std::int64_t>& strides : {std::vector<std::int64_t>{2}, {1, 1}, {0}, {-1}}) {
+    parts = good;
+    for (auto& part : parts) part.slices["w"].strides = strides;
+    EXPECT_EQ(why_not(parts), "the parts of 'w' make no whole: their strides are not those of a dense tensor");
+  }
   parts = cut({{"n", std::int64_t{1}}}, 2);
   parts[1].entries["n"] = std::int64_t{1};
   EXPECT_EQ(why_not(parts), "two parts hold 'n'");
 }
 
-}  // namespace
+}  // namespace state_part_test
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -62,6 +63,7 @@ class NoisyTask final : public Task {
   }
   std::shared_ptr<torch::nn::Module> make_model() override { return std::make_shared<NoisyNet>(); }
   at::Tensor forward(torch::nn::Module& model, const Batch& batch) override {
+    if (on_forward) on_forward(++forwards_);
     return dynamic_cast<NoisyNet&>(model).forward(batch.data);
   }
   /// Divided by the squares of all replicas, so that a collective lies between forward and backward.
@@ -79,9 +81,12 @@ class NoisyTask final : public Task {
   }
   [[nodiscard]] std::string model_name() const override { return "noisy"; }
 
+  std::function<void(std::int64_t number)> on_forward;  ///< called before each, with its number from 1
+
  private:
   std::int64_t size_;
   std::int64_t shifted_;
+  std::int64_t forwards_ = 0;
 };
 
 /// Four replicas, 3 steps an epoch (of 2 accumulated batches of 3, the last of 2), 10 steps.

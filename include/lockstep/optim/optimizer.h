@@ -7,6 +7,7 @@
 #include "lockstep/optim/clip.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/state_dict.h"
+#include "lockstep/tensor/state_part.h"
 
 namespace lockstep {
 
@@ -40,6 +41,12 @@ class Optimizer : public Stateful {
   /// of the state.
   /// Collective: yes, where the optimizer is sharded.
   virtual void consolidate_state_dict() {}
+
+  /// What `rank` of `world_size` writes of a checkpoint that all ranks write. An optimizer that is sharded gives what
+  /// it has. Collective: no.
+  [[nodiscard]] virtual StatePart state_part(int rank, int world_size) const {
+    return part_of(state_dict(), rank, world_size);
+  }
 };
 
 }  // namespace lockstep

@@ -77,6 +77,9 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   /// What was consolidated.
   /// Throws: UsageError on other ranks than 0, and where a step came after consolidate_state_dict() or none was called.
   [[nodiscard]] StateDict state_dict() const override;
+  /// What this rank has, without consolidate_state_dict(): for checkpoints that all ranks write. Its arguments must be
+  /// those of the group.
+  [[nodiscard]] StatePart state_part(int rank, int world_size) const override;
   /// Takes this rank's part of a whole state. Collective: no; load the same on every rank.
   /// Throws: DataError as the optimizer alone; nothing is loaded then.
   void load_state_dict(const StateDict& state) override;

@@ -11,10 +11,11 @@
 
 namespace lockstep {
 
-/// Which elements of a tensor, counted row-major, a part holds.
+/// Which elements of a dense tensor, counted in the order of its memory, a part holds.
 struct TensorSlice {
   std::int64_t begin = 0;
-  std::vector<std::int64_t> shape;  ///< of the whole tensor
+  std::vector<std::int64_t> shape;         ///< of the whole tensor
+  std::vector<std::int64_t> strides = {};  ///< of the whole tensor; empty: row-major
 
   bool operator==(const TensorSlice&) const = default;
 };

@@ -69,6 +69,10 @@ struct TrainConfig {
   struct Checkpoint {
     std::int64_t every_steps = 0;  ///< 0: at the end only
     std::int64_t keep_last = 3;
+    std::int64_t keep_every = 0;     ///< besides the last ones, those whose step is a multiple of it; 0: none
+    bool async = true;               ///< written by a thread from a copy, while training goes on
+    std::string when_busy = "wait";  ///< a checkpoint that is due while one is written: wait, or skip (with a note)
+    bool sharded = false;            ///< each rank writes its part, into a folder that all share
   } checkpoint;
 
   /// Adds every key to `fields`. A derived struct calls this first.

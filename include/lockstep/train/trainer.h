@@ -20,7 +20,7 @@ struct TrainerOptions {
   std::string recipe = "custom";    ///< in the banner, config.yml and summary.json
   std::filesystem::path run_dir;    ///< empty: runs/<recipe>-<time>, or the run that `resume` names
   std::string resume = "none";      ///< none; auto: run_dir's newest valid checkpoint, if any; or a checkpoint's path
-  std::filesystem::path init_from;  ///< a checkpoint whose weights a fresh run starts from; empty: fresh ones
+  std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) whose weights a fresh run starts from
   bool has_commands = false;        ///< `lockstep eval` and `predict` know the recipe: the end of a run proposes them
 };
 

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run_saver.h"
+
+#include <utility>
+
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::train {
+
+namespace fs = std::filesystem;
+
+RunSaver::RunSaver(const Job& job, const TrainConfig::Checkpoint& options, fs::path folder)
+    : job_(job), options_(options), folder_(std::move(folder)), peers_(no_peers()) {
+  if (options_.sharded) {
+    peers_ =
+        store_peers(job_.store(), {.rank = job_.rank(), .world_size = job_.world_size(), .timeout = job_.timeout()});
+  }
+  if (options_.async && writes()) async_ = std::make_unique<AsyncSaver>();
+}
+
+RunSaver::~RunSaver() = default;
+
+void RunSaver::start_at(std::int64_t step, const fs::path& path) {
+  last_step_ = step;
+  const std::lock_guard lock(mutex_);
+  last_path_ = path;
+}
+
+void RunSaver::reserve(const StateParts& parts) {
+  if (async_) async_->reserve(parts);
+}
+
+void RunSaver::save(const StateParts& parts, const SaveOrder& order) {
+  if (!writes()) return;
+  if (order.meta.step == last_step_) {
+    finish();
+    if (job_.is_main()) name_and_prune(last_path(), order.names);
+    return;
+  }
+  if (order.may_skip && async_ && options_.when_busy == "skip" && async_->is_busy()) {
+    ++skipped_;
+    log::note("the checkpoint of step {} is left out: the one before is still being written ({} so far)",
+              text::thousands(order.meta.step), skipped_);
+    return;
+  }
+  last_step_ = order.meta.step;
+  if (!async_ || order.last) {
+    finish();
+    return write(parts, order);
+  }
+  async_->save(parts, [this, order](const StateParts& copy) { write(copy, order); });
+}
+
+void RunSaver::write(const StateParts& parts, const SaveOrder& order) {
+  const fs::path path =
+      commit_sharded_checkpoint(FileSystem::system(), *peers_, folder_, order.meta, {parts, order.texts});
+  if (!job_.is_main()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    last_path_ = path;
+  }
+  name_and_prune(path, order.names);
+}
+
+void RunSaver::name_and_prune(const fs::path& path, const std::vector<std::string>& names) {
+  FileSystem& files = FileSystem::system();
+  for (const std::string& name : names) name_checkpoint(files, folder_, name, path);
+  prune_checkpoints(files, folder_, {.keep_last = options_.keep_last, .keep_every = options_.keep_every});
+}
+
+void RunSaver::check() {
+  if (async_) async_->check();
+}
+
+void RunSaver::finish() {
+  if (async_) async_->wait();
+}
+
+fs::path RunSaver::last_path() const {
+  const std::lock_guard lock(mutex_);
+  return last_path_;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run's checkpoints: who writes what of them, in which thread, and which stay.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/async_saver.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/comm/job.h"
+#include "lockstep/train/train_config.h"
+
+namespace lockstep::train {
+
+/// What a checkpoint is besides its states.
+struct SaveOrder {
+  CheckpointMeta meta;
+  CheckpointTexts texts;
+  std::vector<std::string> names;  ///< bests that it becomes
+  bool may_skip = false;           ///< it is there only because some steps have gone by
+  bool last = false;               ///< no step follows: nothing is copied, and save() returns when the disk has it
+};
+
+/// Owned by the training thread, on every rank; ranks that write nothing have nothing to do.
+class RunSaver {
+ public:
+  /// `folder`: the run's "checkpoints", on rank 0. Lifetime: `job`'s store outlives it.
+  RunSaver(const Job& job, const TrainConfig::Checkpoint& options, std::filesystem::path folder);
+  ~RunSaver();
+  RunSaver(const RunSaver&) = delete;
+  RunSaver& operator=(const RunSaver&) = delete;
+
+  /// This rank writes a part, or all.
+  [[nodiscard]] bool writes() const { return options_.sharded || job_.is_main(); }
+
+  /// The step that was saved last, or is being saved; -1: none.
+  [[nodiscard]] std::int64_t last_step() const { return last_step_; }
+  /// That of the checkpoint that the run goes on from, where it lies in the run's folder.
+  void start_at(std::int64_t step, const std::filesystem::path& path);
+
+  /// Makes room for copies of states like `parts`. Never blocks.
+  void reserve(const StateParts& parts);
+
+  /// Saves `parts`, this rank's, names the checkpoint and prunes. A step that is saved already is only named.
+  ///
+  /// Collective: where sharded, in threads of their own. Blocks: for a copy of the state (asynchronous), or until the
+  ///             disk has it; and until the save before has ended.
+  /// Throws: IoError, of this save or the one before.
+  void save(const StateParts& parts, const SaveOrder& order);
+
+  /// Throws: what a save in the background has thrown. Never blocks.
+  void check();
+  /// Waits for the save under way. Throws: as save().
+  void finish();
+
+  /// The last committed checkpoint; rank 0's, after finish().
+  [[nodiscard]] std::filesystem::path last_path() const;
+
+ private:
+  void write(const StateParts& parts, const SaveOrder& order);
+  void name_and_prune(const std::filesystem::path& path, const std::vector<std::string>& names);
+
+  Job job_;
+  TrainConfig::Checkpoint options_;
+  std::filesystem::path folder_;
+  std::unique_ptr<CheckpointPeers> peers_;
+  std::int64_t last_step_ = -1;
+  std::int64_t skipped_ = 0;
+  mutable std::mutex mutex_;
+  std::filesystem::path last_path_;
+  std::unique_ptr<AsyncSaver> async_;  ///< the last member: its thread uses the others
+};
+
+}  // namespace lockstep::train

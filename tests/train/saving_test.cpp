@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ways of saving, none of which changes what is saved: in a thread, by all ranks, of a sharded optimizer.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "lockstep/base/error.h"
+#include "support/run_ranks.h"
+#include "support/temp_dir.h"
+#include "train/noisy_task.h"
+
+namespace lockstep {
+namespace saving_test {
+
+namespace fs = std::filesystem;
+using ::lockstep::test::digest_of;
+using ::lockstep::test::NoisyRun;
+using ::lockstep::test::TempDir;
+using ::lockstep::test::train;
+using ::lockstep::testing::current_test;
+using ::lockstep::testing::run_ranks;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Job alone() {
+  const char* program = "test";
+  return init(1, &program);
+}
+
+NoisyRun run_with(std::int64_t steps, bool zero, bool sharded) {
+  NoisyRun run{.resume = "auto"};
+  run.config.max_steps = steps;
+  run.config.schedule.type = "none";
+  run.config.ema.decay = 0.9;
+  run.config.optimizer.zero = zero;
+  run.config.checkpoint.sharded = sharded;
+  return run;
+}
+
+std::string variable(const char* name) { return std::getenv(name) == nullptr ? "" : std::getenv(name); }
+
+/// One leg of a run on `world` processes, each of which writes its part; the ranks learn from the environment which.
+void run_sharded_leg(const fs::path& folder, int world, std::int64_t steps, bool zero) {
+  run_ranks(current_test(),
+            [](Job& job) {
+              train(job, variable("LOCKSTEP_TEST_RUN"),
+                    run_with(std::atoi(variable("LOCKSTEP_TEST_STEPS").c_str()), variable("LOCKSTEP_TEST_ZERO") == "1",
+                             true));
+            },
+            {.world = world,
+             .env = {{"LOCKSTEP_TEST_RUN", folder.string()},
+                     {"LOCKSTEP_TEST_STEPS", std::to_string(steps)},
+                     {"LOCKSTEP_TEST_ZERO", zero ? "1" : "0"}}});
+}
+
+std::vector<std::string> files_of(const fs::path& step_folder) { return FileSystem::system().list(step_folder); }
+
+TEST(ShardedSave, GoesOnWithAnyNumberOfRanksToTheDigestOfTheRunThatOneRankSaved) {
+  const TempDir folder;
+  run_sharded_leg(folder / "run", 3, 4, false);
+  EXPECT_THAT(files_of(folder / "run/checkpoints/step-00000004"), Contains("ema.part-3-of-3.safetensors"));
+  run_sharded_leg(folder / "run", 2, 7, false);
+  EXPECT_THAT(files_of(folder / "run/checkpoints/step-00000007"), Contains("model.part-2-of-2.safetensors"));
+  train(alone(), folder / "run", run_with(10, false, false));
+  train(alone(), folder / "plain", run_with(10, false, false));
+  EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "plain"));
+}
+
+TEST(ShardedSave, OfAShardedOptimizerNeedsNoRankThatHoldsAllOfIt) {
+  const TempDir folder;
+  run_sharded_leg(folder / "run", 2, 4, true);
+  run_sharded_leg(folder / "run", 4, 7, true);
+  train(alone(), folder / "run", run_with(10, false, false));
+  train(alone(), folder / "plain", run_with(10, false, false));
+  EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "plain"));
+}
+
+TEST(AsyncSave, LeavesTheSameCheckpointsAsOneThatTrainingWaitsFor) {
+  const TempDir folder;
+  for (const bool async : {false, true}) {
+    NoisyRun run;
+    run.config.checkpoint.async = async;
+    run.config.checkpoint.keep_last = 100;
+    train(alone(), folder / (async ? "async" : "sync"), run);
+  }
+  for (int step = 1; step <= 10; ++step) {
+    const std::string name = fmt::format("checkpoints/step-{:08}", step);
+    EXPECT_EQ(checkpoint_digest(load_checkpoint((folder / "async" / name).string())),
+              checkpoint_digest(load_checkpoint((folder / "sync" / name).string())))
+        << name;
+  }
+}
+
+TEST(AsyncSave, AnErrorOfTheWriterEndsTheRun) {
+  const TempDir folder;
+  NoisyRun run;
+  // A file where the checkpoints' folder was, in the middle of the run.
+  run.task.on_forward = [&](std::int64_t number) {
+    if (number != 40) return;
+    while (fs::exists(folder / "run/checkpoints/.")) {  // the writer may be at work in it
+      std::error_code ignored;
+      fs::rename(folder / "run/checkpoints", folder / "gone", ignored);
+    }
+    std::fclose(std::fopen((folder / "run/checkpoints").c_str(), "w"));
+  };
+  std::string message;
+  try {
+    train(alone(), folder / "run", run);
+  } catch (const IoError& error) {
+    message = error.what();
+  }
+  EXPECT_THAT(message, HasSubstr("is not saved: "));
+}
+
+TEST(Retention, KeepsEveryKthStepBesideTheLast) {
+  const TempDir folder;
+  NoisyRun run;
+  run.config.checkpoint.keep_last = 2;
+  run.config.checkpoint.keep_every = 4;
+  train(alone(), folder / "run", run);
+  EXPECT_THAT(files_of(folder / "run/checkpoints"), Contains("step-00000004"));
+  EXPECT_THAT(files_of(folder / "run/checkpoints"), Contains("step-00000008"));
+  EXPECT_THAT(files_of(folder / "run/checkpoints"), Contains("step-00000009"));
+  EXPECT_THAT(files_of(folder / "run/checkpoints"), Contains("step-00000010"));
+  EXPECT_THAT(files_of(folder / "run/checkpoints"), Not(Contains("step-00000007")));
+}
+
+}  // namespace saving_test
+}  // namespace lockstep
