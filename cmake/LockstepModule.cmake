@@ -14,14 +14,19 @@ function(lockstep_check_arrows module)
   endforeach()
 endfunction()
 
-# lockstep_precompile_tensor(TARGET KIND): the headers of a tensor are read once a KIND (library or test) instead of once
-# a file, 2.3 s each with GCC 12. Not torch::nn's: their precompiled form of 620 MB takes longer to load than they take to
-# read. Not in the presets dev and clang: there each file has to name what it includes.
+# lockstep_precompile(TARGET KIND): the headers of a tensor are read once a KIND (library or test) instead of once a file,
+# 2.3 s each with GCC 12. Not torch::nn's: their precompiled form of 620 MB takes longer to load than they take to read;
+# only examples, which include all there is, compile in 7 s with it instead of 17 s. Not in the presets dev and clang:
+# there each file has to name what it includes.
 option(LOCKSTEP_PCH "Precompile the headers of a tensor" ON)
 set(lockstep_precompiled_library_headers <ATen/core/ivalue.h> <ATen/core/Tensor.h> <fmt/format.h>)
 set(lockstep_precompiled_test_headers ${lockstep_precompiled_library_headers} <gtest/gtest.h>)
-set(lockstep_precompiled_test_options -O0)
-function(lockstep_precompile_tensor target kind)
+set(lockstep_precompiled_test_options -O0 -fPIE)
+set(lockstep_precompiled_test_link GTest::gtest)
+set(lockstep_precompiled_example_headers <lockstep/lockstep.h>)
+set(lockstep_precompiled_example_options -O0 -fPIE)
+set(lockstep_precompiled_example_link lockstep::train)
+function(lockstep_precompile target kind)
   if(NOT LOCKSTEP_PCH)
     return()
   endif()
@@ -29,11 +34,9 @@ function(lockstep_precompile_tensor target kind)
   if(NOT TARGET ${from})
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cpp CONTENT "")
     add_library(${from} OBJECT ${PROJECT_BINARY_DIR}/precompiled.cpp)
-    target_link_libraries(${from} PRIVATE lockstep::torch fmt::fmt lockstep_warnings)
-    if(kind STREQUAL test)
-      target_link_libraries(${from} PRIVATE GTest::gtest)
+    target_link_libraries(${from} PRIVATE lockstep::torch fmt::fmt ${lockstep_precompiled_${kind}_link} lockstep_warnings)
+    if(NOT kind STREQUAL library)
       set_target_properties(${from} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-      target_compile_options(${from} PRIVATE -fPIE)
     endif()
     target_compile_options(${from} PRIVATE ${lockstep_precompiled_${kind}_options})
     target_precompile_headers(${from} PRIVATE ${lockstep_precompiled_${kind}_headers})
@@ -41,6 +44,36 @@ function(lockstep_precompile_tensor target kind)
   target_precompile_headers(${target} REUSE_FROM ${from})
   # GCC bug 105651 again: it then warns of std::string's own memcpy under two more names.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow$<SEMICOLON>-Wno-array-bounds>)
+endfunction()
+
+# lockstep_unite(TARGET): several files of the target are compiled as one, and read what they include once. Not those that
+# Highway compiles once an instruction set, and not those with options of their own. Not in the presets dev and clang:
+# there each file has to stand for itself.
+option(LOCKSTEP_UNITY "Compile several files as one: a whole build takes half the time" OFF)
+set(LOCKSTEP_UNITY_FILES 8)
+function(lockstep_unite target)
+  if(NOT LOCKSTEP_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_UNITY_FILES})
+  # GCC takes what stands in a united file for a header's.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  # At the end, when the folders below have added their files.
+  cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY ${PROJECT_SOURCE_DIR} CALL lockstep_keep_apart ${target})")
+endfunction()
+
+function(lockstep_keep_apart target)
+  get_target_property(folder ${target} SOURCE_DIR)
+  get_target_property(files ${target} SOURCES)
+  foreach(file IN LISTS files)
+    cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY ${folder})
+    get_source_file_property(options ${file} TARGET_DIRECTORY ${target} COMPILE_OPTIONS)
+    get_source_file_property(definitions ${file} TARGET_DIRECTORY ${target} COMPILE_DEFINITIONS)
+    file(STRINGS ${file} targets REGEX "HWY_TARGET_INCLUDE|-inl.h" LIMIT_COUNT 1)
+    if(options OR definitions OR targets)
+      set_source_files_properties(${file} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
 endfunction()
 
 # lockstep_module(NAME [TENSORS] SOURCES ... DEPS modules... LINK public libraries... PRIVATE_LINK libraries...)
@@ -57,8 +90,9 @@ function(lockstep_module name)
   list(TRANSFORM ARG_DEPS PREPEND lockstep::)
   target_link_libraries(lockstep_${name} PUBLIC ${ARG_DEPS} ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK} lockstep_warnings)
   if(ARG_TENSORS)
-    lockstep_precompile_tensor(lockstep_${name} library)
+    lockstep_precompile(lockstep_${name} library)
   endif()
+  lockstep_unite(lockstep_${name})
 endfunction()
 
 # The modules whose tests mostly use at::Tensor, and link libtorch.
@@ -70,33 +104,32 @@ check_linker_flag(CXX -fuse-ld=gold LOCKSTEP_HAS_GOLD)
 set(LOCKSTEP_TEST_LINKER $<$<BOOL:${LOCKSTEP_HAS_GOLD}>:-fuse-ld=gold>)
 
 # lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|slow...] [DEPS modules...] [LINK libraries...]
-#               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...])
-# builds tests/MODULE/UNIT_test.cpp into the test MODULE.UNIT. OWN_MAIN: the file has its own main().
-# Label gpu: it skips itself, with the reason, where there is no GPU.
+#               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...] [INCLUDE folders...] [DEFINITIONS ...] [NEEDS targets...])
+# makes tests/MODULE/UNIT_test.cpp the test MODULE.UNIT. OWN_MAIN: the file has its own main(). NEEDS: what it starts.
+# Label gpu: it skips itself, with the reason, where there is no GPU. With LOCKSTEP_UNITY one program, MODULE_united_test,
+# has the files of the module that need no program of their own; else each file has one, MODULE_UNIT_test. The target
+# MODULE_tests is all of them.
 function(lockstep_test module unit)
-  cmake_parse_arguments(ARG "OWN_MAIN" "TIMEOUT" "LABELS;DEPS;LINK;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "OWN_MAIN" "TIMEOUT" "LABELS;DEPS;LINK;SOURCES;INCLUDE;DEFINITIONS;NEEDS" ${ARGN})
   set(target ${module}_${unit}_test)
-  add_executable(${target} ${unit}_test.cpp ${ARG_SOURCES})
-  list(TRANSFORM ARG_DEPS PREPEND lockstep::)
-  if(TARGET lockstep::${module})
-    list(PREPEND ARG_DEPS lockstep::${module})
+  set(command ${target})
+  if(LOCKSTEP_UNITY AND NOT ARG_OWN_MAIN AND NOT gpu IN_LIST ARG_LABELS)
+    set(target ${module}_united_test)
+    set(command ${target} --file=${unit}_test.cpp)
   endif()
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests
-                                               ${PROJECT_SOURCE_DIR}/recipes)
-  target_link_libraries(${target} PRIVATE ${ARG_DEPS} ${ARG_LINK} GTest::gmock GTest::gtest lockstep_warnings)
-  target_link_options(${target} PRIVATE ${LOCKSTEP_TEST_LINKER})
-  if(NOT ARG_OWN_MAIN)
+  lockstep_test_program(${module} ${target})
+  target_sources(${target} PRIVATE ${unit}_test.cpp ${ARG_SOURCES})
+  target_include_directories(${target} PRIVATE ${ARG_INCLUDE})
+  target_compile_definitions(${target} PRIVATE ${ARG_DEFINITIONS})
+  list(TRANSFORM ARG_DEPS PREPEND lockstep::)
+  target_link_libraries(${target} PRIVATE ${ARG_DEPS} ${ARG_LINK})
+  if(NOT ARG_OWN_MAIN AND target STREQUAL ${module}_${unit}_test)
     target_link_libraries(${target} PRIVATE GTest::gtest_main)
   endif()
-  # The code under test is optimised; its tests need not be, and compile in half the time.
-  target_compile_options(${target} PRIVATE -O0)
-  if(module IN_LIST LOCKSTEP_TENSOR_TESTS)
-    lockstep_precompile_tensor(${target} test)
+  if(ARG_NEEDS)
+    add_dependencies(${target} ${ARG_NEEDS})
   endif()
-  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  target_compile_definitions(${target} PRIVATE
-    LOCKSTEP_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LOCKSTEP_TEST_BIN_DIR="${PROJECT_BINARY_DIR}/bin")
-  add_test(NAME ${module}.${unit} COMMAND ${target})
+  add_test(NAME ${module}.${unit} COMMAND ${command})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -110,4 +143,35 @@ function(lockstep_test module unit)
   else()
     set_tests_properties(${module}.${unit} PROPERTIES ENVIRONMENT LOCKSTEP_DEVICE=cpu)
   endif()
+endfunction()
+
+# The program of one test file or, united, of several: made when the first of them comes.
+function(lockstep_test_program module target)
+  if(TARGET ${target})
+    return()
+  endif()
+  add_executable(${target})
+  if(NOT TARGET ${module}_tests)
+    add_custom_target(${module}_tests)
+  endif()
+  add_dependencies(${module}_tests ${target})
+  if(target STREQUAL ${module}_united_test)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/main_of_files.cpp)
+    lockstep_unite(${target})
+  endif()
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests
+                                               ${PROJECT_SOURCE_DIR}/recipes)
+  if(TARGET lockstep::${module})
+    target_link_libraries(${target} PRIVATE lockstep::${module})
+  endif()
+  target_link_libraries(${target} PRIVATE GTest::gmock GTest::gtest lockstep_warnings)
+  target_link_options(${target} PRIVATE ${LOCKSTEP_TEST_LINKER})
+  # The code under test is optimised; its tests need not be, and compile in half the time.
+  target_compile_options(${target} PRIVATE -O0)
+  if(module IN_LIST LOCKSTEP_TENSOR_TESTS)
+    lockstep_precompile(${target} test)
+  endif()
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_compile_definitions(${target} PRIVATE
+    LOCKSTEP_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LOCKSTEP_TEST_BIN_DIR="${PROJECT_BINARY_DIR}/bin")
 endfunction()

@@ -35,7 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=10000, help="how many in all")
     parser.add_argument("--batch", type=int, default=100, help="how many one start of the ranks runs")
-    parser.add_argument("--test", type=pathlib.Path, default=ROOT / "build/test/tests/comm_programs_test")
+    parser.add_argument("--test", type=pathlib.Path, default=ROOT / "build/test/tests/comm_united_test")
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "build/trials/collective_programs.jsonl")
     given = parser.parse_args()
     if not given.test.exists():

@@ -90,7 +90,7 @@ struct Pair {
   double stream_over_step = 0;
 };
 
-double median(std::vector<double> values) {
+double median_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
@@ -110,7 +110,7 @@ Pair time_in_turn(std::int64_t repeats, const Stream& stream, Step step) {
     streams.push_back(of_stream);
     ratios.push_back(of_stream / of_step);
   }
-  return {median(steps), median(streams), median(ratios)};
+  return {median_of(steps), median_of(streams), median_of(ratios)};
 }
 
 void report(const OptimizerBench& bench, const char* name, std::int64_t parameters, const Pair& pair) {

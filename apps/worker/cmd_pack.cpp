@@ -16,7 +16,7 @@
 namespace lockstep::worker {
 namespace {
 
-struct Words {
+struct PackWords {
   std::string input;
   std::string out;
   std::string type = "auto";
@@ -85,7 +85,7 @@ void print_report(const PackReport& report, const std::string& out, double secon
   for (const std::string& why : report.bad) fmt::print("  {}\n", why);
 }
 
-int pack(const Words& words, PackOptions options) {
+int pack(const PackWords& words, PackOptions options) {
   if (words.input.empty() || words.out.empty()) {
     throw UsageError("lockstep pack takes an input and --out", "lockstep pack data/train --out train.pack");
   }
@@ -111,7 +111,7 @@ int pack(const Words& words, PackOptions options) {
 }  // namespace
 
 int cmd_pack(const Arguments& arguments) {
-  Words words;
+  PackWords words;
   PackOptions options;
   CLI::App app;
   cli::prepare(app, {.name = "lockstep pack",

@@ -21,7 +21,7 @@
 namespace lockstep::worker {
 namespace {
 
-struct Words {
+struct InspectWords {
   std::vector<std::string> what;
   std::vector<std::string> sets;
   std::vector<std::string> augment;
@@ -73,7 +73,7 @@ bool is_recipe(const std::string& word) {
   return std::ranges::any_of(recipes(), [&](const auto& recipe) { return recipe->name() == name; });
 }
 
-std::shared_ptr<ImageSource> open_path(const std::string& path, const Words& words) {
+std::shared_ptr<ImageSource> open_path(const std::string& path, const InspectWords& words) {
   return open_source({.path = path,
                       .kind = parse_source_kind(words.type),
                       .images = words.images,
@@ -83,7 +83,7 @@ std::shared_ptr<ImageSource> open_path(const std::string& path, const Words& wor
                       .strict = false});
 }
 
-Opened open(const std::string& word, const Words& words) {
+Opened open(const std::string& word, const InspectWords& words) {
   Opened opened{.name = word};
   if (!is_recipe(word)) {
     opened.source = open_path(word, words);
@@ -116,7 +116,7 @@ Survey survey_with_progress(const ImageSource& source, const std::string& name) 
 }
 
 /// So many different indices, in ascending order.
-std::set<std::int64_t> chosen(std::int64_t size, const Words& words) {
+std::set<std::int64_t> chosen(std::int64_t size, const InspectWords& words) {
   SampleRandom random(words.seed, static_cast<std::uint64_t>(words.epoch));
   std::set<std::int64_t> indices;
   const auto wanted = static_cast<std::size_t>(std::min(size, words.samples));
@@ -127,7 +127,7 @@ std::set<std::int64_t> chosen(std::int64_t size, const Words& words) {
 }
 
 /// Pictures that cannot be read were told before, and are left out.
-std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const Words& words) {
+std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const InspectWords& words) {
   Augmentations chain;
   for (const std::string& step : words.augment) chain.add(parse_augmentation(step));
   std::vector<AnnotatedImage> pictures;
@@ -146,13 +146,13 @@ std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const Words
 }
 
 /// "sheet.png", "sheet-2.png", ...
-std::filesystem::path sheet_path(const Words& words, std::size_t number) {
+std::filesystem::path sheet_path(const InspectWords& words, std::size_t number) {
   const std::filesystem::path out = words.out;
   if (number == 0) return out;
   return out.parent_path() / fmt::format("{}-{}{}", out.stem().string(), number + 1, out.extension().string());
 }
 
-void show(const std::string& word, const Words& words, std::size_t number) {
+void show(const std::string& word, const InspectWords& words, std::size_t number) {
   const Opened opened = open(word, words);
   const std::vector<std::string>& names = opened.source->class_names();
   const Survey survey = survey_with_progress(*opened.source, word);
@@ -171,7 +171,7 @@ void show(const std::string& word, const Words& words, std::size_t number) {
 }  // namespace
 
 int inspect_data(const Arguments& arguments) {
-  Words words;
+  InspectWords words;
   CLI::App app;
   cli::prepare(app,
                {.name = "lockstep inspect data",

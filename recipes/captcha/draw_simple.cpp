@@ -13,7 +13,7 @@ namespace lockstep::captcha {
 namespace {
 
 constexpr std::array kSizes{42.0, 50.0, 56.0};  // pixels of an em, at a height of 60
-constexpr double kNominalHeight = 60;
+constexpr double kSimpleHeight = 60;
 constexpr double kStretch = 1.15;     // upwards: the origin\'s letters are narrower and taller than DejaVu\'s
 constexpr double kMaxTurn = 30;       // degrees
 constexpr double kMaxOverlap = 0.25;  // of a mean letter
@@ -61,7 +61,7 @@ void warp(Outline& letter, SampleRandom& random) {
 
 Outline make_letter(char character, const Painter& painter, SampleRandom& random) {
   Outline letter = painter.fonts.glyph(random.below(painter.fonts.size()), character);
-  const double em = kSizes[random.below(kSizes.size())] * static_cast<double>(painter.shape.height) / kNominalHeight;
+  const double em = kSizes[random.below(kSizes.size())] * static_cast<double>(painter.shape.height) / kSimpleHeight;
   for (Point& point : letter.points) point = {point.x * em, point.y * em * kStretch};
   turn(letter, random.uniform(-kMaxTurn, kMaxTurn));
   warp(letter, random);

@@ -12,7 +12,7 @@ namespace lockstep::comm {
 namespace {
 
 // Asking a GPU costs a microsecond; a verdict may be a millisecond late.
-constexpr auto kLook = std::chrono::milliseconds(1);
+constexpr auto kDeviceLook = std::chrono::milliseconds(1);
 
 std::exception_ptr problem_error(const World& world, const Collective& collective, const std::string& problem) {
   const auto advice = nccl_advice(problem);
@@ -112,7 +112,7 @@ void DeviceWatch::run() noexcept {
     lock.unlock();
     (void)look(std::chrono::steady_clock::now());
     lock.lock();
-    changed_.wait_for(lock, kLook, [this] { return stopping_; });
+    changed_.wait_for(lock, kDeviceLook, [this] { return stopping_; });
   }
 }
 

@@ -29,7 +29,7 @@ struct Url {
   std::map<std::string, std::string> query;
 };
 
-Url parse(const std::string& text) {
+Url parse_url(const std::string& text) {
   const auto scheme_end = text.find("://");
   if (scheme_end == std::string::npos) throw UsageError(fmt::format("--dist_url '{}' is no address", text), kForms);
   Url url{.scheme = text.substr(0, scheme_end), .place = {}, .query = {}};
@@ -86,7 +86,7 @@ void use_tcp(Environment& environment, const Url& url) {
 
 WorldPlan plan_world(const DistArguments& arguments, const Environment& environment) {
   if (arguments.url.empty()) return discover_world(environment);
-  const Url url = parse(arguments.url);
+  const Url url = parse_url(arguments.url);
   if (url.scheme == "env") return discover_world(environment);
   if (url.scheme != "tcp" && url.scheme != "file") {
     throw UsageError(fmt::format("--dist_url '{}': there is no {}://", arguments.url, url.scheme), kForms);

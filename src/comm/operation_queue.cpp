@@ -25,7 +25,7 @@ namespace {
 // After an operation that ran in its caller's thread, the communication thread looks by itself for a while: waking it
 // for each operation of a loop of blocking collectives would cost more than the collective.
 constexpr auto kNap = std::chrono::microseconds(100);
-constexpr auto kCloseLimit = std::chrono::seconds(2);
+constexpr auto kQueueCloseLimit = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -150,7 +150,7 @@ void OperationQueue::close(bool orderly) noexcept {
     pending_.pop_back();
   }
   work_.notify_all();
-  const bool ended = finished_.wait_for(lock, kCloseLimit, [&] { return !running_; });
+  const bool ended = finished_.wait_for(lock, kQueueCloseLimit, [&] { return !running_; });
   lock.unlock();
   if (orderly && ended) runner_->leave();
   if (!thread_.joinable()) return;

@@ -20,7 +20,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kBlock = 1 << 15;  // elements: a multiple of the 128 of a block of dropout bits
+constexpr std::int64_t kChunk = 1 << 15;  // elements: a multiple of the 128 of a block of dropout bits
 
 /// The gradient in the memory order that forward had.
 at::Tensor in_order(const at::Tensor& grad, at::MemoryFormat layout) { return grad.contiguous(layout); }
@@ -34,7 +34,7 @@ class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
     context->saved_data["layout"] = static_cast<std::int64_t>(input.suggest_memory_format());
     at::Tensor out = at::empty_like(input);
     auto* bits = made.bits.data_ptr<std::uint8_t>();
-    detail::for_blocks(input.numel(), kBlock, [&](std::int64_t begin, std::int64_t end, std::int64_t /*block*/) {
+    detail::for_blocks(input.numel(), kChunk, [&](std::int64_t begin, std::int64_t end, std::int64_t /*block*/) {
       fill_dropout_bits(bits, begin / 128, (end + 127) / 128, made.seed, 1 - dropout);
       dropout_pass(detail::element_type(input), input.data_ptr(), out.data_ptr(), {begin, end},
                    {bits, scale_of(dropout)});
@@ -49,7 +49,7 @@ class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
     const at::Tensor grad = in_order(grads[0], layout);
     const KeptBits kept{bits.data_ptr<std::uint8_t>(), scale_of(context->saved_data["dropout"].toDouble())};
     at::Tensor result = at::empty_like(grad);
-    detail::for_blocks(grad.numel(), kBlock, [&](std::int64_t begin, std::int64_t end, std::int64_t /*block*/) {
+    detail::for_blocks(grad.numel(), kChunk, [&](std::int64_t begin, std::int64_t end, std::int64_t /*block*/) {
       dropout_pass(detail::element_type(grad), grad.data_ptr(), result.data_ptr(), {begin, end}, kept);
     });
     return {result, at::Tensor()};
@@ -65,7 +65,7 @@ class ReLUFunction : public torch::autograd::Function<ReLUFunction> {
     const at::Tensor bits = at::empty({dropout_bytes(input.numel())}, at::kByte);
     auto* to = bits.data_ptr<std::uint8_t>();
     at::Tensor out = at::empty_like(input);
-    detail::for_blocks(input.numel(), kBlock, [&](std::int64_t begin, std::int64_t end, std::int64_t /*block*/) {
+    detail::for_blocks(input.numel(), kChunk, [&](std::int64_t begin, std::int64_t end, std::int64_t /*block*/) {
       relu_pass(detail::element_type(input), input.data_ptr(), out.data_ptr(), to, {begin, end});
     });
     context->save_for_backward({bits});
@@ -80,7 +80,7 @@ class ReLUFunction : public torch::autograd::Function<ReLUFunction> {
     const auto layout = static_cast<at::MemoryFormat>(context->saved_data["layout"].toInt());
     const at::Tensor grad = in_order(grads[0], layout);
     at::Tensor result = at::empty_like(grad);
-    detail::for_blocks(grad.numel(), kBlock, [&](std::int64_t begin, std::int64_t end, std::int64_t /*block*/) {
+    detail::for_blocks(grad.numel(), kChunk, [&](std::int64_t begin, std::int64_t end, std::int64_t /*block*/) {
       relu_backward_pass(detail::element_type(grad), grad.data_ptr(), of, result.data_ptr(), {begin, end});
     });
     return {result};

@@ -14,7 +14,7 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr std::int64_t kBlock = 1 << 13;  // elements of the logits
+constexpr std::int64_t kCrossEntropyBlock = 1 << 13;  // elements of the logits
 
 /// The numbers that all elements share.
 struct Shared {
@@ -75,7 +75,7 @@ class CrossEntropyOf final : public detail::LossKernel {
 
  private:
   void elements(const CrossEntropy& kernel, float* losses) const {
-    const std::int64_t block = std::max<std::int64_t>(1, kBlock / kernel.classes);
+    const std::int64_t block = std::max<std::int64_t>(1, kCrossEntropyBlock / kernel.classes);
     detail::for_blocks(target_.numel(), block, [&](std::int64_t begin, std::int64_t end, std::int64_t /*block*/) {
       cross_entropy_rows(kernel, {begin, end}, losses);
     });
@@ -85,15 +85,15 @@ class CrossEntropyOf final : public detail::LossKernel {
   void images(const CrossEntropy& all, const at::Tensor& logits, float* losses) const {
     const std::int64_t pixels = target_.numel() / logits.size(0);
     const std::int64_t bytes = all.classes * pixels * static_cast<std::int64_t>(logits.element_size());
-    const std::int64_t blocks = (pixels + kBlock - 1) / kBlock;
+    const std::int64_t blocks = (pixels + kCrossEntropyBlock - 1) / kCrossEntropyBlock;
     detail::for_blocks(logits.size(0) * blocks, 1, [&](std::int64_t index, std::int64_t, std::int64_t) {
       const std::int64_t image = index / blocks;
-      const std::int64_t begin = index % blocks * kBlock;
+      const std::int64_t begin = index % blocks * kCrossEntropyBlock;
       CrossEntropy one = all;
       one.logits = static_cast<const char*>(all.logits) + image * bytes;
       one.target = all.target + image * pixels;
       if (all.grad != nullptr) one.grad = static_cast<char*>(all.grad) + image * bytes;
-      cross_entropy_image(one, pixels, {begin, std::min(begin + kBlock, pixels)}, losses + image * pixels);
+      cross_entropy_image(one, pixels, {begin, std::min(begin + kCrossEntropyBlock, pixels)}, losses + image * pixels);
     });
   }
 

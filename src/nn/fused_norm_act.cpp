@@ -68,7 +68,7 @@ Sums sum_images(const at::Tensor& batch, F one_image) {
 }
 
 /// By channel, float32: y = a x + b; mean and 1 / standard deviation.
-enum Row { kA, kB, kMean, kInverse, kRows };
+enum Row { kA, kB, kMean, kInverse, kRowCount };
 
 struct Moments {
   std::vector<double> mean;
@@ -105,10 +105,10 @@ void update_running(const BatchNormCall& call, const Moments& of, double count, 
   }
 }
 
-/// Shapes: [kRows, C].
+/// Shapes: [kRowCount, C].
 at::Tensor by_channel(const BatchNormCall& call, const Moments& of) {
   const auto channels = static_cast<std::int64_t>(of.mean.size());
-  at::Tensor rows = at::empty({kRows, channels}, at::kFloat);
+  at::Tensor rows = at::empty({kRowCount, channels}, at::kFloat);
   auto* row = rows.data_ptr<float>();
   const auto* weight = call.weight.data_ptr<float>();
   const auto* bias = call.bias.data_ptr<float>();
@@ -196,7 +196,7 @@ Gradients run_backward(const at::Tensor& grad, const at::Tensor& input, const at
 }
 
 /// What forward gets beside the tensors that autograd follows.
-struct Arguments {
+struct NormActArguments {
   const BatchNormCall& call;
   double momentum;
   const NormAct& what;
@@ -205,7 +205,7 @@ struct Arguments {
 class FusedNormAct : public torch::autograd::Function<FusedNormAct> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*weight*/,
-                            const at::Tensor& /*bias*/, const Arguments* arguments) {
+                            const at::Tensor& /*bias*/, const NormActArguments* arguments) {
     const BatchNormCall& call = arguments->call;
     const Moments of = moments(input);
     update_running(call, of, static_cast<double>(input.numel() / input.size(1)), arguments->momentum);
@@ -245,7 +245,7 @@ bool can_fuse_norm_act(const at::Tensor& input, const BatchNormCall& call, const
 }
 
 at::Tensor fused_norm_act(const at::Tensor& input, const BatchNormCall& call, double momentum, const NormAct& what) {
-  const Arguments arguments{.call = call, .momentum = momentum, .what = what};
+  const NormActArguments arguments{.call = call, .momentum = momentum, .what = what};
   return FusedNormAct::apply(input, call.weight, call.bias, &arguments);
 }
 

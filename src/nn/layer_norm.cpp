@@ -22,8 +22,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kElements = 1 << 15;  // of a block of rows in forward
-constexpr std::int64_t kRows = 64;           // of one in backward, whose columns are summed apart
+constexpr std::int64_t kLayerNormElements = 1 << 15;  // of a block of rows in forward
+constexpr std::int64_t kLayerNormRows = 64;           // of one in backward, whose columns are summed apart
 
 struct Layer {
   at::Tensor input;
@@ -49,8 +49,8 @@ variable_list gradients(const Layer& layer, const at::Tensor& grad) {
   const LayerNormPass kernel = kernel_of(layer);
   const std::int64_t rows = layer.input.numel() / kernel.width;
   at::Tensor input_grad = at::empty_like(layer.input);
-  detail::BlockSums sums((rows + kRows - 1) / kRows, 2 * padded(kernel.width));
-  detail::for_blocks(rows, kRows, [&](std::int64_t begin, std::int64_t end, std::int64_t block) {
+  detail::BlockSums sums((rows + kLayerNormRows - 1) / kLayerNormRows, 2 * padded(kernel.width));
+  detail::for_blocks(rows, kLayerNormRows, [&](std::int64_t begin, std::int64_t end, std::int64_t block) {
     layer_norm_backward(kernel, {begin, end}, grad.data_ptr(), input_grad.data_ptr(), sums.of(block));
   });
   const at::Tensor both = sums.total().view({2, -1}).narrow(1, 0, kernel.width);
@@ -65,7 +65,7 @@ class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
     const Layer layer{input, weight, bias, at::empty({2, rows}, at::kFloat)};
     const LayerNormPass kernel = kernel_of(layer);
     at::Tensor out = at::empty_like(input);
-    const std::int64_t block = std::max<std::int64_t>(1, kElements / kernel.width);
+    const std::int64_t block = std::max<std::int64_t>(1, kLayerNormElements / kernel.width);
     detail::for_blocks(rows, block, [&](std::int64_t begin, std::int64_t end, std::int64_t /*block*/) {
       layer_norm_forward(kernel, {begin, end}, eps, out.data_ptr());
     });

@@ -21,16 +21,16 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kElements = 1 << 15;  // of a block of rows
-constexpr std::int64_t kRows = 128;          // at least in a block: its columns are summed apart
+constexpr std::int64_t kLinearElements = 1 << 15;  // of a block of rows
+constexpr std::int64_t kLinearRows = 128;          // at least in a block: its columns are summed apart
 
-std::int64_t rows_in_block(std::int64_t channels) { return std::max(kRows, kElements / channels); }
+std::int64_t rows_in_block(std::int64_t channels) { return std::max(kLinearRows, kLinearElements / channels); }
 
 /// Bias, dropout and ReLU over the product [..., channels], in place. `kept`: its bits, undefined without dropout.
 void activate(const at::Tensor& product, const at::Tensor& bias, const at::Tensor& kept, double dropout) {
   const std::int64_t channels = product.size(-1);
   const KeptBits bits{kept.defined() ? kept.data_ptr<std::uint8_t>() : nullptr, static_cast<float>(1 / (1 - dropout))};
-  const std::int64_t block = std::max<std::int64_t>(1, kElements / channels);
+  const std::int64_t block = std::max<std::int64_t>(1, kLinearElements / channels);
   detail::for_blocks(product.numel() / channels, block, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
     bias_relu_pass(detail::element_type(product), product.data_ptr(), {begin, end, channels}, bias.data_ptr<float>(),
                    bits);
@@ -41,9 +41,10 @@ at::Tensor filled_dropout_bits(std::int64_t numel, double dropout) {
   if (dropout == 0) return {};
   const detail::DropoutBits made = detail::make_dropout_bits(numel);
   auto* bits = made.bits.data_ptr<std::uint8_t>();
-  detail::for_blocks((numel + 127) / 128, kElements / 128, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
-    fill_dropout_bits(bits, begin, end, made.seed, 1 - dropout);
-  });
+  detail::for_blocks((numel + 127) / 128, kLinearElements / 128,
+                     [&](std::int64_t begin, std::int64_t end, std::int64_t) {
+                       fill_dropout_bits(bits, begin, end, made.seed, 1 - dropout);
+                     });
   return made.bits;
 }
 

@@ -11,7 +11,7 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr std::int64_t kBlock = 1 << 13;  // elements, each an exponential and a logarithm
+constexpr std::int64_t kMultiLabelBlock = 1 << 13;  // elements, each an exponential and a logarithm
 
 class MultiLabel final : public detail::LossKernel {
  public:
@@ -34,7 +34,7 @@ class MultiLabel final : public detail::LossKernel {
                                 .weight = weight_.defined() ? weight_.data_ptr<float>() : nullptr,
                                 .scale = static_cast<float>(scale),
                                 .grad = wants_grad ? found.grad.data_ptr() : nullptr};
-    detail::for_blocks(rows, std::max<std::int64_t>(1, kBlock / classes),
+    detail::for_blocks(rows, std::max<std::int64_t>(1, kMultiLabelBlock / classes),
                        [&](std::int64_t begin, std::int64_t end, std::int64_t /*block*/) {
                          multi_label_loss(kernel, {begin, end}, found.loss.data_ptr<float>());
                        });

@@ -136,7 +136,7 @@ at::Tensor to_type_of(const at::Tensor& parameter, const at::Tensor& grad) {
 }
 
 /// What forward gets beside the tensors that autograd follows.
-struct Arguments {
+struct SyncedArguments {
   const BatchNormCall& call;
   double momentum;
   const std::shared_ptr<StatisticsSync>& sync;
@@ -148,7 +148,7 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
   using MaybeTensor = c10::optional<at::Tensor>;
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& given, const MaybeTensor& /*weight*/,
-                            const MaybeTensor& /*bias*/, const Arguments* arguments) {
+                            const MaybeTensor& /*bias*/, const SyncedArguments* arguments) {
     const BatchNormCall& call = arguments->call;
     const at::Tensor input = dense(given);
     const Combined all = combine(local_statistics(input), values_per_channel(input), *arguments->sync);
@@ -200,7 +200,7 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
 
 at::Tensor synced_batch_norm(const at::Tensor& input, const BatchNormCall& call, double momentum,
                              const std::shared_ptr<StatisticsSync>& sync) {
-  const Arguments arguments{.call = call, .momentum = momentum, .sync = sync};
+  const SyncedArguments arguments{.call = call, .momentum = momentum, .sync = sync};
   return SyncedBatchNorm::apply(input, c10::optional<at::Tensor>(call.weight), c10::optional<at::Tensor>(call.bias),
                                 &arguments);
 }

@@ -20,7 +20,7 @@ using torch::autograd::variable_list;
 constexpr std::int64_t kTaps = 9;
 
 /// One image with a border of zeros.
-std::vector<float> padded(const float* image, std::int64_t height, std::int64_t width) {
+std::vector<float> padded_image(const float* image, std::int64_t height, std::int64_t width) {
   std::vector<float> plane(static_cast<std::size_t>((height + 2) * (width + 2)));
   for (std::int64_t y = 0; y < height; ++y) {
     std::copy(image + y * width, image + (y + 1) * width, plane.data() + (y + 1) * (width + 2) + 1);
@@ -44,7 +44,7 @@ at::Tensor run(const at::Tensor& input, const at::Tensor& weight, const at::Tens
                              input.options().memory_format(at::MemoryFormat::ChannelsLast));
   at::parallel_for(0, input.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::vector<float> from = padded(pixels.data_ptr<float>() + i * plane, conv.height, conv.width);
+      const std::vector<float> from = padded_image(pixels.data_ptr<float>() + i * plane, conv.height, conv.width);
       if (out.scalar_type() == at::kFloat) {
         thin_conv(conv, from.data(), out.data_ptr<float>() + i * plane * channels);
       } else {

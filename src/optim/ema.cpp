@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kElementsPerThread = 1 << 16;
+constexpr std::int64_t kAveragedPerThread = 1 << 16;
 // Beside the model's names. A model has it only where a module `ema` has an entry `updates`, and is refused.
 constexpr const char* kUpdates = "ema.updates";
 
@@ -47,7 +47,7 @@ void average(const at::Tensor& average, const at::Tensor& value, double decay) {
   const auto* values = value.data_ptr<float>();
   const auto old_share = static_cast<float>(decay);
   const auto new_share = static_cast<float>(1 - decay);
-  at::parallel_for(0, average.numel(), kElementsPerThread, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, average.numel(), kAveragedPerThread, [&](std::int64_t begin, std::int64_t end) {
     optim::ema_update(averages + begin, values + begin, end - begin, old_share, new_share);
   });
 }

@@ -12,13 +12,13 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr std::int64_t kElementsPerThread = 1 << 16;
+constexpr std::int64_t kUpdatedPerThread = 1 << 16;
 
 }  // namespace
 
 void in_parts(const Memory& memory, const std::function<void(const Memory& part)>& update) {
   // Elements are independent, so threads change no bits.
-  at::parallel_for(0, memory.count, kElementsPerThread,
+  at::parallel_for(0, memory.count, kUpdatedPerThread,
                    [&](std::int64_t begin, std::int64_t end) { update(part_of(memory, begin, end)); });
 }
 

@@ -16,7 +16,7 @@
 namespace lockstep::optim {
 namespace {
 
-constexpr std::int64_t kElementsPerThread = 1 << 16;
+constexpr std::int64_t kUnscaledPerThread = 1 << 16;
 
 bool unscale_on_cpu(const at::Tensor& gradient, float factor) {
   if (gradient.scalar_type() != at::kFloat || !gradient.is_non_overlapping_and_dense()) {
@@ -26,7 +26,7 @@ bool unscale_on_cpu(const at::Tensor& gradient, float factor) {
   }
   std::atomic<bool> finite{true};
   auto* values = gradient.data_ptr<float>();
-  at::parallel_for(0, gradient.numel(), kElementsPerThread, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, gradient.numel(), kUnscaledPerThread, [&](std::int64_t begin, std::int64_t end) {
     if (!unscale_finite(values + begin, end - begin, factor)) finite.store(false, std::memory_order_relaxed);
   });
   return finite;

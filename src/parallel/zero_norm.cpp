@@ -14,9 +14,9 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr std::int64_t kBlock = optim::kNormBlock;
+constexpr std::int64_t kShardBlock = optim::kNormBlock;
 
-std::int64_t blocks_in(std::int64_t numel) { return (numel + kBlock - 1) / kBlock; }
+std::int64_t blocks_in(std::int64_t numel) { return (numel + kShardBlock - 1) / kShardBlock; }
 
 /// A block of a parameter that the parts of two ranks or more share.
 struct SharedBlock {
@@ -34,11 +34,11 @@ std::map<BlockOf, SharedBlock> shared_blocks(const ZeroLayout& layout, int world
       for (std::size_t i = 0; i < group.members.size(); ++i) {
         const tensor::FlatSlot& slot = group.layout.slots[i];
         const std::int64_t inside = boundary - slot.offset;
-        if (inside <= 0 || inside >= slot.numel || inside % kBlock == 0) continue;
-        const std::int64_t block = inside / kBlock;
+        if (inside <= 0 || inside >= slot.numel || inside % kShardBlock == 0) continue;
+        const std::int64_t block = inside / kShardBlock;
         found.try_emplace({group.members[i], block},
                           SharedBlock{.row = static_cast<std::int64_t>(found.size()),
-                                      .length = std::min(kBlock, slot.numel - block * kBlock)});
+                                      .length = std::min(kShardBlock, slot.numel - block * kShardBlock)});
       }
     }
   }
@@ -55,21 +55,21 @@ class Blocks {
       count_ += blocks_in(item.second.numel());
     }
     sums_ = at::zeros({count_}, at::kDouble);
-    pieces_ = at::zeros({static_cast<std::int64_t>(shared_.size()), kBlock}, at::kDouble);
+    pieces_ = at::zeros({static_cast<std::int64_t>(shared_.size()), kShardBlock}, at::kDouble);
   }
 
   void read(std::size_t index, const at::Tensor& part) {
     const std::int64_t begin = layout_.parts()[index].begin;
     const std::int64_t end = begin + layout_.parts()[index].length;
     auto* sums = sums_.data_ptr<double>();
-    for (std::int64_t block = begin / kBlock; block * kBlock < end; ++block) {
-      const std::int64_t from = std::max(begin, block * kBlock);
-      const at::Tensor values = part.narrow(0, from - begin, std::min(end, (block + 1) * kBlock) - from);
+    for (std::int64_t block = begin / kShardBlock; block * kShardBlock < end; ++block) {
+      const std::int64_t from = std::max(begin, block * kShardBlock);
+      const at::Tensor values = part.narrow(0, from - begin, std::min(end, (block + 1) * kShardBlock) - from);
       const auto shared = shared_.find({index, block});
       if (shared == shared_.end()) {
         sums[first_[index] + block] = optim::block_squares(values);
       } else {
-        pieces_[shared->second.row].narrow(0, from - block * kBlock, values.numel()).copy_(values);
+        pieces_[shared->second.row].narrow(0, from - block * kShardBlock, values.numel()).copy_(values);
       }
     }
   }

@@ -22,7 +22,7 @@ void print(const std::string& text) {
 
 std::string number_or_null(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : "null"; }
 
-std::string bytes_text(std::int64_t bytes) { return text::bytes(static_cast<std::uint64_t>(bytes)); }
+std::string memory_text(std::int64_t bytes) { return text::bytes(static_cast<std::uint64_t>(bytes)); }
 
 std::string epoch_label(std::int64_t epoch, std::int64_t epochs) {
   return fmt::format("epoch {}/{}", epoch + 1, epochs);
@@ -116,8 +116,8 @@ void Reporter::print_row(const EpochReport& report) {
                                     fmt::format("{:.0f}", report.images_per_s),
                                     fmt::format("{:.1f} %", 100 * report.loading.wait),
                                     text::duration(report.seconds),
-                                    bytes_text(report.memory.peak)};
-  if (report.memory.reserved) cells.push_back(bytes_text(*report.memory.reserved));
+                                    memory_text(report.memory.peak)};
+  if (report.memory.reserved) cells.push_back(memory_text(*report.memory.reserved));
   if (report.skipped) cells.push_back(std::to_string(*report.skipped));
   for (const Metric& metric : report.metrics) cells.push_back(fmt::format("{:.4f}", metric.value));
   if (report.metrics.empty()) cells.insert(cells.end(), metric_columns_, "-");
@@ -146,6 +146,17 @@ void Reporter::epoch(const EpochReport& report) {
   entries.emplace_back("metrics", to_json(report.metrics));
   folder_.log(entries);
   rate_.restart();
+}
+
+void Reporter::stopped(const TrainResult& result) {
+  bar_.clear();
+  folder_.log(
+      {{"event", "\"stop\""}, {"step", std::to_string(result.steps)}, {"reason", text::json_quote(result.stopped_by)}});
+  print(view::summary(
+      fmt::format("stopped by {}", result.stopped_by),
+      {{"steps", fmt::format("{} of {}", text::thousands(result.steps), text::thousands(plan_.total_steps))},
+       {"checkpoint", result.checkpoint.string()},
+       {"next", fmt::format("--run-dir {} --resume auto goes on from there", folder_.path().string())}}));
 }
 
 void Reporter::finish(const TrainResult& result, std::int64_t world_size, const std::string& text) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kWidestBar = 30;
 constexpr int kNarrowestBar = 6;
-constexpr std::string_view kGap = "  ";
+constexpr std::string_view kPartGap = "  ";
 
 std::string rate_text(double rate) {
   if (!std::isfinite(rate)) return "-";
@@ -44,7 +44,7 @@ std::string in_reading_order(std::vector<std::string> parts) {
     std::swap(parts[parts.size() - 2], parts.back());
   }
   std::string line;
-  for (const std::string& part : parts) line += std::string(kGap) + part;
+  for (const std::string& part : parts) line += std::string(kPartGap) + part;
   return line;
 }
 
@@ -69,10 +69,10 @@ std::string render_bar(const ProgressState& state, int width) {
     parts.pop_back();
     tail = in_reading_order(parts);
   }
-  const int room = width - display_width(state.label) - display_width(tail) - static_cast<int>(kGap.size()) - 2;
+  const int room = width - display_width(state.label) - display_width(tail) - static_cast<int>(kPartGap.size()) - 2;
   const bool has_bar = state.steps > 0 && room >= kNarrowestBar;
   const double share = has_bar ? static_cast<double>(state.step) / static_cast<double>(state.steps) : 0;
-  const std::string bar = has_bar ? std::string(kGap) + bar_of(share, std::min(room, kWidestBar)) : "";
+  const std::string bar = has_bar ? std::string(kPartGap) + bar_of(share, std::min(room, kWidestBar)) : "";
   return fit(state.label + bar + tail, width);
 }
 
@@ -80,7 +80,7 @@ std::string render_line(const ProgressState& state) {
   std::vector<std::string> parts = parts_of(state);
   parts.front() = fmt::format("step {}", parts.front());
   const std::string tail = in_reading_order(std::move(parts));
-  return state.label.empty() ? tail.substr(kGap.size()) : state.label + tail;
+  return state.label.empty() ? tail.substr(kPartGap.size()) : state.label + tail;
 }
 
 void RateMeter::restart() {

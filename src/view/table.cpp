@@ -11,7 +11,7 @@
 namespace lockstep::view {
 namespace {
 
-constexpr std::string_view kGap = "  ";
+constexpr std::string_view kColumnGap = "  ";
 
 std::string without_trailing_spaces(std::string line) {
   line.erase(line.find_last_not_of(' ') + 1);
@@ -29,7 +29,7 @@ std::string Table::header() const {
   std::string rule;
   for (const Column& column : columns_) {
     titles.push_back(column.title);
-    if (!rule.empty()) rule += kGap;
+    if (!rule.empty()) rule += kColumnGap;
     rule += std::string(static_cast<std::size_t>(column.width), '-');
   }
   return row(titles) + rule + "\n";
@@ -41,7 +41,7 @@ std::string Table::row(const std::vector<std::string>& cells) const {
   }
   std::string line;
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (i > 0) line += kGap;
+    if (i > 0) line += kColumnGap;
     line += pad(cells[i], columns_[i].width, columns_[i].align);
   }
   return without_trailing_spaces(std::move(line)) + "\n";

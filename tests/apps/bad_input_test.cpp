@@ -12,7 +12,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep::test {
-namespace {
+namespace bad_input_test {
 
 using ::testing::HasSubstr;
 
@@ -141,5 +141,5 @@ TEST_F(BadInput, ARankKilledAtARandomStepEndsTheRunAndIsNamed) {
   EXPECT_TRUE(eventually([&] { return processes_with(mark).empty(); })) << "a process is left";
 }
 
-}  // namespace
+}  // namespace bad_input_test
 }  // namespace lockstep::test

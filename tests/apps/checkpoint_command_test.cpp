@@ -12,7 +12,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep::test {
-namespace {
+namespace checkpoint_command_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -167,5 +167,5 @@ TEST_F(CheckpointCommand, EveryVerbHasHelpWithAnExampleAndDiffItsExitCodes) {
   EXPECT_THAT(checkpoint({"diff", "--help"}).out, HasSubstr("0 where they are equal, 1 where they differ"));
 }
 
-}  // namespace
+}  // namespace checkpoint_command_test
 }  // namespace lockstep::test

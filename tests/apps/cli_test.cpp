@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::cli {
-namespace {
+namespace cli_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -83,5 +83,5 @@ TEST(Cli, AnUnknownVerbSuggestsTheNearest) {
   }
 }
 
-}  // namespace
+}  // namespace cli_test
 }  // namespace lockstep::cli

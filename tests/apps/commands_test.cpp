@@ -10,7 +10,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep::test {
-namespace {
+namespace commands_test {
 
 using ::testing::HasSubstr;
 
@@ -182,5 +182,5 @@ TEST(Commands, EveryVerbHasHelpWithAnExample) {
   }
 }
 
-}  // namespace
+}  // namespace commands_test
 }  // namespace lockstep::test

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::worker {
-namespace {
+namespace inspect_machine_test {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
@@ -45,5 +45,5 @@ TEST(InspectEnv, KnowsWhatTheUsualOnesDo) {
   EXPECT_EQ(meaning_of("NCCL_ALGO"), "");
 }
 
-}  // namespace
+}  // namespace inspect_machine_test
 }  // namespace lockstep::worker

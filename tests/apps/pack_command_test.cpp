@@ -10,7 +10,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep::test {
-namespace {
+namespace pack_command_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -88,5 +88,5 @@ TEST_F(PackCommand, WhatIsMissingOrWrongIsToldWithTheNextStep) {
   EXPECT_THAT(pack({"--help"}).out, HasSubstr("lockstep pack data/bccd --split train --out bccd.pack"));
 }
 
-}  // namespace
+}  // namespace pack_command_test
 }  // namespace lockstep::test

@@ -9,7 +9,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep::test {
-namespace {
+namespace resume_command_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -66,5 +66,5 @@ TEST_F(ResumeCommand, WhatCannotBeGoneOnWithIsSaidBeforeARankStarts) {
   EXPECT_FALSE(FileSystem::system().exists(folder_ / "runs"));
 }
 
-}  // namespace
+}  // namespace resume_command_test
 }  // namespace lockstep::test

@@ -13,7 +13,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep::apps {
-namespace {
+namespace run_choice_test {
 
 namespace fs = std::filesystem;
 using ::testing::EndsWith;
@@ -182,5 +182,5 @@ TEST_F(ChooseRun, AFileIsNoRunFolder) {
   }
 }
 
-}  // namespace
+}  // namespace run_choice_test
 }  // namespace lockstep::apps

@@ -7,7 +7,7 @@
 #include "worker/inspect_data.h"
 
 namespace lockstep::worker {
-namespace {
+namespace survey_report_test {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
@@ -57,5 +57,5 @@ TEST(SurveyReport, OfNothingIsShort) {
   EXPECT_THAT(text, Not(HasSubstr("width")));
 }
 
-}  // namespace
+}  // namespace survey_report_test
 }  // namespace lockstep::worker

@@ -8,7 +8,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep::test {
-namespace {
+namespace tune_command_test {
 
 using ::testing::HasSubstr;
 
@@ -49,5 +49,5 @@ TEST(TuneCommand, WithoutDataItIsAUsageErrorAndWritesNothing) {
   EXPECT_FALSE(FileSystem::system().exists(folder / "tuned.yml"));
 }
 
-}  // namespace
+}  // namespace tune_command_test
 }  // namespace lockstep::test

@@ -9,7 +9,7 @@
 #include "worker/tune_report.h"
 
 namespace lockstep::worker {
-namespace {
+namespace tune_search_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -160,5 +160,5 @@ TEST(TuneReport, TheFileHasWhatWasGivenAndWhatWasFoundWithItsFigures) {
   EXPECT_THAT(bits_that_change(kStart, found), ElementsAre("layout", "threads"));
 }
 
-}  // namespace
+}  // namespace tune_search_test
 }  // namespace lockstep::worker

@@ -9,7 +9,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace config_test {
 
 using ::testing::HasSubstr;
 
@@ -152,5 +152,5 @@ TEST(Config, AnAssignmentWithoutEqualsIsAUsageError) {
   EXPECT_THROW(tree.set("epochs", "--set"), UsageError);
 }
 
-}  // namespace
+}  // namespace config_test
 }  // namespace lockstep

@@ -14,7 +14,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep::base {
-namespace {
+namespace device_error_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -100,5 +100,5 @@ TEST(DeviceError, OtherErrorsAreToBeReportedAsBefore) {
   EXPECT_THAT(reported("Expected all tensors to be on the same device", "1"), HasSubstr("next  please report this"));
 }
 
-}  // namespace
+}  // namespace device_error_test
 }  // namespace lockstep::base

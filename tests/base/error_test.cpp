@@ -10,7 +10,7 @@
 #include "lockstep/base/file_system.h"
 
 namespace lockstep {
-namespace {
+namespace error_test {
 
 TEST(Error, ItsTypeDecidesTheExitCode) {
   EXPECT_EQ(guarded_main([]() -> int { throw UsageError("wrong"); }), 64);
@@ -44,5 +44,5 @@ TEST(Error, TheLaunchersErrorFileIsWritten) {
   std::filesystem::remove(path);
 }
 
-}  // namespace
+}  // namespace error_test
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace file_system_test {
 
 TEST(FileSystem, ReadsBackWhatWasWritten) {
   const test::TempDir folder;
@@ -51,5 +51,5 @@ TEST(FileSystem, ReadsPartsOfAFileAndNotPastItsEnd) {
   EXPECT_THROW((void)files.open(folder.path()), IoError);
 }
 
-}  // namespace
+}  // namespace file_system_test
 }  // namespace lockstep

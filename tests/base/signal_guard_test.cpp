@@ -6,7 +6,7 @@
 #include <thread>
 
 namespace lockstep {
-namespace {
+namespace signal_guard_test {
 
 bool is_blocked(int signal) {
   sigset_t mask;
@@ -37,5 +37,5 @@ TEST(SignalGuard, LeavesASignalBlockedThatWasSoBefore) {
   pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
 }
 
-}  // namespace
+}  // namespace signal_guard_test
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::text {
-namespace {
+namespace text_test {
 
 TEST(Text, BytesCarryTheirUnit) {
   EXPECT_EQ(bytes(0), "0 B");
@@ -46,5 +46,5 @@ TEST(Text, JsonStringsEscapeControlsAndReplaceBrokenUtf8) {
   EXPECT_EQ(json_quote(std::string("\x01\xff", 2)), "\"\\u0001\\ufffd\"");
 }
 
-}  // namespace
+}  // namespace text_test
 }  // namespace lockstep::text

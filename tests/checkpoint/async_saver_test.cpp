@@ -13,7 +13,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
+namespace async_saver_test {
 
 using test::same_state;
 using test::states_of;
@@ -122,5 +122,5 @@ TEST(AsyncSaver, KeepsLayoutsAndWhatCannotBeCopied) {
   saver.wait();
 }
 
-}  // namespace
+}  // namespace async_saver_test
 }  // namespace lockstep

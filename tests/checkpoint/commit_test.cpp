@@ -15,7 +15,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace commit_test {
 
 namespace fs = std::filesystem;
 using test::FaultyFileSystem;
@@ -405,5 +405,5 @@ TEST(NamedCheckpoint, MeansTheOldOrTheNewOneWhateverFails) {
       });
 }
 
-}  // namespace
+}  // namespace commit_test
 }  // namespace lockstep

@@ -21,7 +21,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace diff_test {
 
 using ::testing::AllOf;
 using ::testing::DoubleEq;
@@ -281,5 +281,5 @@ TEST_F(Diff, IsOneJsonObjectForAProgram) {
               "non_finite": 1, "largest_absolute": 1, "largest_relative": 0.5, "largest_ulps": 8388608})"));
 }
 
-}  // namespace
+}  // namespace diff_test
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::checkpoint {
-namespace {
+namespace folder_names_test {
 
 TEST(FolderNames, AreReadAsTheyAreMade) {
   for (const std::int64_t step : {std::int64_t{0}, std::int64_t{1200}, std::int64_t{99'999'999}, INT64_MAX}) {
@@ -38,5 +38,5 @@ TEST(FolderNames, PlainWordsStayInTheirFolder) {
   EXPECT_FALSE(is_plain_word("best.tmp-1"));
 }
 
-}  // namespace
+}  // namespace folder_names_test
 }  // namespace lockstep::checkpoint

@@ -14,7 +14,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace load_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -280,5 +280,5 @@ TEST(Digest, DependsOnTheStateAndNothingElse) {
   EXPECT_EQ(checkpoint_digest(load_checkpoint(step.string())), one);
 }
 
-}  // namespace
+}  // namespace load_test
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 #include "checkpoint/pickle_write.h"
 
 namespace lockstep::checkpoint {
-namespace {
+namespace pickle_parse_test {
 
 using test::pickle_of;
 using test::pickled_integer;
@@ -165,5 +165,5 @@ TEST(Pickle, RefusesKeysThatStandTwiceAndOtherKeys) {
   EXPECT_THAT(refusal(pickle_of("})Ns")), HasSubstr("neither a text nor an integer"));
 }
 
-}  // namespace
+}  // namespace pickle_parse_test
 }  // namespace lockstep::checkpoint

@@ -8,7 +8,7 @@
 #include <random>
 
 namespace lockstep::checkpoint {
-namespace {
+namespace safetensors_header_test {
 
 using ::testing::HasSubstr;
 
@@ -145,5 +145,5 @@ TEST(SafetensorsHeader, DoesNotLayOutTheSameNameTwice) {
   EXPECT_THAT(layout_safetensors(tensors, {}).error(), HasSubstr("'a' is taken"));
 }
 
-}  // namespace
+}  // namespace safetensors_header_test
 }  // namespace lockstep::checkpoint

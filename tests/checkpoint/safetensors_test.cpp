@@ -18,7 +18,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace safetensors_test {
 
 using test::same_state;
 using ::testing::HasSubstr;
@@ -165,5 +165,5 @@ TEST(Safetensors, AMissingFileIsADataError) {
   EXPECT_THROW((void)read_safetensors(files(), folder / "none"), DataError);
 }
 
-}  // namespace
+}  // namespace safetensors_test
 }  // namespace lockstep

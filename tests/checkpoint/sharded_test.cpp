@@ -12,7 +12,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace sharded_test {
 
 namespace fs = std::filesystem;
 using test::FaultyFileSystem;
@@ -145,5 +145,5 @@ TEST(Sharded, SaysWhoseEntryCannotBeSaved) {
   EXPECT_EQ(error, "rank 1: cannot save 'w': the tensor is undefined");
 }
 
-}  // namespace
+}  // namespace sharded_test
 }  // namespace lockstep

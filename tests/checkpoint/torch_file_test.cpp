@@ -19,7 +19,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace torch_file_test {
 
 using test::fault_of;
 using test::pickle_of;
@@ -220,5 +220,5 @@ assert zipfile.ZipFile("x.pth").testzip() is None
   EXPECT_EQ(output.code, 0) << output.text;
 }
 
-}  // namespace
+}  // namespace torch_file_test
 }  // namespace lockstep

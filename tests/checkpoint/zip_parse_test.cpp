@@ -9,7 +9,7 @@
 #include "checkpoint/zip_layout.h"
 
 namespace lockstep::checkpoint {
-namespace {
+namespace zip_parse_test {
 
 using test::little_endian;
 using test::zip_of;
@@ -167,5 +167,5 @@ TEST(Zip, ABombIsRefusedBeforeItGrows) {
   EXPECT_THAT(refusal(deflated_zip("x", 0xFFFFFFFE)), HasSubstr("more than deflate can"));
 }
 
-}  // namespace
+}  // namespace zip_parse_test
 }  // namespace lockstep::checkpoint

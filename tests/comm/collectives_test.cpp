@@ -9,7 +9,7 @@
 #include "support/tree_model.h"
 
 namespace lockstep::comm {
-namespace {
+namespace collectives_test {
 
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::RanksOptions;
@@ -280,5 +280,5 @@ TEST(Job, AloneIsAWorldOfOneWhoseCollectivesDoNothing) {
   EXPECT_THROW((void)init(3, wrong), UsageError);
 }
 
-}  // namespace
+}  // namespace collectives_test
 }  // namespace lockstep::comm

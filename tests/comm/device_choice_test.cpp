@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
-namespace {
+namespace device_choice_test {
 
 using ::testing::HasSubstr;
 
@@ -81,5 +81,5 @@ TEST(DeviceChoice, AWordThatNamesNoDeviceIsAUsageError) {
   }
 }
 
-}  // namespace
+}  // namespace device_choice_test
 }  // namespace lockstep::comm

@@ -15,7 +15,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
-namespace {
+namespace device_path_test {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
@@ -187,5 +187,5 @@ TEST(DevicePath, MatchingCallsOfManyOperationsAllEnd) {
   EXPECT_EQ(first.device.calls.size(), 100U);
 }
 
-}  // namespace
+}  // namespace device_path_test
 }  // namespace lockstep::comm

@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
-namespace {
+namespace device_watch_test {
 
 using std::chrono::seconds;
 using ::testing::HasSubstr;
@@ -136,5 +136,5 @@ TEST_F(DeviceWatchTest, OnlyTheFirstFailureCounts) {
   EXPECT_EQ(failures, 1);
 }
 
-}  // namespace
+}  // namespace device_watch_test
 }  // namespace lockstep::comm

@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
+namespace discovery_test {
 
 using ::testing::HasSubstr;
 
@@ -177,5 +177,5 @@ TEST(BackendChoice, RefusesTheImpossible) {
   EXPECT_THAT(message_of<UsageError>([] { (void)comm::parse_backend("shn"); }), HasSubstr("did you mean 'shm'"));
 }
 
-}  // namespace
+}  // namespace discovery_test
 }  // namespace lockstep

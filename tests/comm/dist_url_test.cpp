@@ -7,7 +7,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep::comm {
-namespace {
+namespace dist_url_test {
 
 using ::testing::HasSubstr;
 
@@ -73,5 +73,5 @@ TEST(DistUrl, FileIsReadAsItWasWritten) {
   EXPECT_EQ(read->token, "abc");
 }
 
-}  // namespace
+}  // namespace dist_url_test
 }  // namespace lockstep::comm

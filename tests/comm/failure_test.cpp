@@ -12,7 +12,7 @@
 #include "support/run_ranks.h"
 
 namespace lockstep {
-namespace {
+namespace failure_test {
 
 using ::testing::Contains;
 using testing::current_test;
@@ -177,5 +177,5 @@ TEST(Init, NamesTheRanksThatNeverCame) {
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(name);
 }
 
-}  // namespace
+}  // namespace failure_test
 }  // namespace lockstep

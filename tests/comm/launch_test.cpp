@@ -16,7 +16,7 @@
 #include "support/shell.h"
 
 namespace lockstep {
-namespace {
+namespace launch_test {
 
 using testing::current_test;
 using ::testing::HasSubstr;
@@ -163,5 +163,5 @@ TEST(Launch, AcrossNetworkNamespacesChoosesGloo) {
   EXPECT_THAT(claimed.text, HasSubstr("using gloo between the ranks of one host"));
 }
 
-}  // namespace
+}  // namespace launch_test
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 #include "support/tree_model.h"
 
 namespace lockstep::comm {
-namespace {
+namespace more_collectives_test {
 
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
@@ -303,5 +303,5 @@ TEST(Split, NamesTheJobsRanksInItsErrors) {
   EXPECT_THAT(ends[2].log, HasSubstr("picture 9 is broken"));
 }
 
-}  // namespace
+}  // namespace more_collectives_test
 }  // namespace lockstep::comm

@@ -6,7 +6,7 @@
 #include <map>
 
 namespace lockstep::comm {
-namespace {
+namespace moves_test {
 
 constexpr int kWorld = 5;
 
@@ -75,5 +75,5 @@ TEST(ShardOf, CoversEveryElementOnce) {
   }
 }
 
-}  // namespace
+}  // namespace moves_test
 }  // namespace lockstep::comm

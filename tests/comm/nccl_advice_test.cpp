@@ -9,7 +9,7 @@
 #include <sstream>
 
 namespace lockstep::comm {
-namespace {
+namespace nccl_advice_test {
 
 using ::testing::HasSubstr;
 
@@ -66,5 +66,5 @@ TEST(NcclAdvice, AHangOfGpusThatAllRanksReachedPointsToPeerAccess) {
   EXPECT_THAT(nccl_hang_advice().remedy, HasSubstr("NCCL_P2P_DISABLE=1"));
 }
 
-}  // namespace
+}  // namespace nccl_advice_test
 }  // namespace lockstep::comm

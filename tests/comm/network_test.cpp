@@ -11,7 +11,7 @@
 #include "support/tree_model.h"
 
 namespace lockstep::comm {
-namespace {
+namespace network_test {
 
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::Output;
@@ -110,5 +110,5 @@ TEST(Network, CarriesEachByteOncePerHostNotOncePerRank) {
   EXPECT_GT(carried(flat), 1.8 * static_cast<double>(carried(together)));
 }
 
-}  // namespace
+}  // namespace network_test
 }  // namespace lockstep::comm

@@ -14,7 +14,7 @@
 #include "support/tree_model.h"
 
 namespace lockstep::comm {
-namespace {
+namespace programs_test {
 
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
@@ -211,5 +211,5 @@ INSTANTIATE_TEST_SUITE_P(Hierarchy, Programs,
                          ::testing::Combine(::testing::Values("auto"),
                                             ::testing::Values(std::vector<int>{2, 2}, std::vector<int>{3, 2})));
 
-}  // namespace
+}  // namespace programs_test
 }  // namespace lockstep::comm

@@ -7,7 +7,7 @@
 #include "support/tree_model.h"
 
 namespace lockstep {
-namespace {
+namespace replicas_test {
 
 using Spans = std::vector<ReplicaSpan>;
 
@@ -106,5 +106,5 @@ TEST(Replicas, PartialSumsAtOnceHaveTheBitsOfThoseOneByOne) {
   }
 }
 
-}  // namespace
+}  // namespace replicas_test
 }  // namespace lockstep

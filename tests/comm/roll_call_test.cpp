@@ -9,7 +9,7 @@
 #include "lockstep/store/store.h"
 
 namespace lockstep::comm {
-namespace {
+namespace roll_call_test {
 
 using ::testing::ElementsAre;
 
@@ -54,5 +54,5 @@ TEST(RollCall, GivesThePresentTheSameAnswerWhateverTheySuspect) {
   EXPECT_THAT(absent_ranks(of_zero, world_of(3)), ElementsAre(2));
 }
 
-}  // namespace
+}  // namespace roll_call_test
 }  // namespace lockstep::comm

@@ -11,7 +11,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
-namespace {
+namespace shm_threads_test {
 
 class ThreadRanks {
  public:
@@ -143,5 +143,5 @@ TEST_P(ShmThreads, EndTogetherWhenOneAborts) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, ShmThreads, ::testing::Values(2, 3, 5));
 
-}  // namespace
+}  // namespace shm_threads_test
 }  // namespace lockstep::comm

@@ -9,7 +9,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
-namespace {
+namespace tensor_tree_test {
 
 std::vector<PartialSum> one_part_per_replica(int replicas, c10::ScalarType dtype) {
   std::vector<PartialSum> parts;
@@ -59,5 +59,5 @@ TEST(TensorTree, RefusesBitwiseOperations) {
   EXPECT_THROW(tensor_tree_sum(parts, parts.front().value, {.op = ReduceOp::kBitAnd}), UsageError);
 }
 
-}  // namespace
+}  // namespace tensor_tree_test
 }  // namespace lockstep::comm

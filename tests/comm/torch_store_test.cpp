@@ -10,7 +10,7 @@
 #include "lockstep/tensor/torch_version.h"
 
 namespace lockstep::comm {
-namespace {
+namespace torch_store_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -66,5 +66,5 @@ TEST_F(TorchStore, SaysWhichKeyDidNotComeInTime) {
   }
 }
 
-}  // namespace
+}  // namespace torch_store_test
 }  // namespace lockstep::comm

@@ -10,7 +10,7 @@
 #include "support/tree_model.h"
 
 namespace lockstep::comm {
-namespace {
+namespace tree_reduce_test {
 
 TEST(TreeReduce, HasTheBitsOfTheModelForEveryDtypeOpAndWorld) {
   for (const auto dtype : kDtypes) {
@@ -69,5 +69,5 @@ TEST(TreeReduce, LetsANotANumberWinMinAndMax) {
   }
 }
 
-}  // namespace
+}  // namespace tree_reduce_test
 }  // namespace lockstep::comm

@@ -15,7 +15,7 @@
 #include "lockstep/data/augment/turn.h"
 
 namespace lockstep {
-namespace {
+namespace augment_golden_test {
 
 std::filesystem::path golden(const std::string& name) {
   return std::filesystem::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden" / name;
@@ -122,5 +122,5 @@ TEST(Augmentations, NormaliseToTorchvisionsValues) {
   EXPECT_NEAR(sum, expected["sum"].get<double>(), 1e-6);
 }
 
-}  // namespace
+}  // namespace augment_golden_test
 }  // namespace lockstep

@@ -16,7 +16,7 @@
 #include "lockstep/data/augment/turn.h"
 
 namespace lockstep {
-namespace {
+namespace augment_test {
 
 using ::testing::ElementsAre;
 
@@ -308,5 +308,5 @@ TEST(Augmentations, OfAViewLeaveItsMemoryAlone) {
   run([](AnnotatedImage& image) { adjust_contrast(image.pixels.decoded(), 2.0); });
 }
 
-}  // namespace
+}  // namespace augment_test
 }  // namespace lockstep

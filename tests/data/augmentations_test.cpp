@@ -9,7 +9,7 @@
 #include "lockstep/data/compose.h"
 
 namespace lockstep {
-namespace {
+namespace augmentations_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -53,5 +53,5 @@ TEST(Augmentations, SayWhichNameIsWrong) {
   EXPECT_THAT(fault_of("resize size"), HasSubstr("'size' is no setting"));
 }
 
-}  // namespace
+}  // namespace augmentations_test
 }  // namespace lockstep

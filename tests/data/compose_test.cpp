@@ -10,7 +10,7 @@
 #include "lockstep/data/image_dataset.h"
 
 namespace lockstep {
-namespace {
+namespace compose_test {
 
 using ::testing::ElementsAre;
 
@@ -132,5 +132,5 @@ TEST(ToTensor, TakesTheTargetThatItIsTold) {
   EXPECT_THROW((void)ToTensor{.target = ClassTarget{}}(image, context), DataError);
 }
 
-}  // namespace
+}  // namespace compose_test
 }  // namespace lockstep

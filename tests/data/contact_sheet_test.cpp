@@ -13,7 +13,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace contact_sheet_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -107,5 +107,5 @@ TEST(Survey, CountsWhatCanBeReadAndSaysWhatCannot) {
   EXPECT_THAT(survey.unreadable[0].reason, AllOf(HasSubstr("torn.jpg"), Not(HasSubstr("\n"))));
 }
 
-}  // namespace
+}  // namespace contact_sheet_test
 }  // namespace lockstep

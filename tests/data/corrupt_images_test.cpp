@@ -13,7 +13,7 @@
 #include "lockstep/data/sample_random.h"
 
 namespace lockstep {
-namespace {
+namespace corrupt_images_test {
 
 namespace fs = std::filesystem;
 
@@ -124,5 +124,5 @@ TEST(CorruptImages, AreErrorsThatNameTheirFileOrDecode) {
   EXPECT_LT(peak_kib() - before, kMostGrowth);
 }
 
-}  // namespace
+}  // namespace corrupt_images_test
 }  // namespace lockstep

@@ -16,7 +16,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace decode_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -165,5 +165,5 @@ TEST(Decode, ResizesToTheWantedSize) {
   }
 }
 
-}  // namespace
+}  // namespace decode_test
 }  // namespace lockstep

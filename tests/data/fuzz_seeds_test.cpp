@@ -14,7 +14,7 @@
 #include "lockstep/data/sample_random.h"
 
 namespace lockstep {
-namespace {
+namespace fuzz_seeds_test {
 
 namespace fs = std::filesystem;
 
@@ -85,5 +85,5 @@ TEST(FuzzSeeds, AreGoodAsTheyAre) {
   }
 }
 
-}  // namespace
+}  // namespace fuzz_seeds_test
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace image_folder_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -83,5 +83,5 @@ TEST(ImageFolder, ResizesOnlyWhenAsked) {
   EXPECT_EQ(images.get(0, context).data.sizes(), (at::IntArrayRef{1, 34, 46}));
 }
 
-}  // namespace
+}  // namespace image_folder_test
 }  // namespace lockstep

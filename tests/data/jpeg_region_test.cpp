@@ -10,7 +10,7 @@
 #include "lockstep/base/file_system.h"
 
 namespace lockstep {
-namespace {
+namespace jpeg_region_test {
 
 std::string bytes_of(const std::string& name) {
   return FileSystem::system().read(std::filesystem::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden" / name);
@@ -125,5 +125,5 @@ TEST(JpegRegion, LeavesTheDecoderGoodForTheNextFile) {
   }
 }
 
-}  // namespace
+}  // namespace jpeg_region_test
 }  // namespace lockstep

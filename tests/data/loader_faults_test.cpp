@@ -16,7 +16,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace loader_faults_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -156,5 +156,5 @@ TEST(DataLoader, RefusesOptionsOutOfRange) {
   EXPECT_THROW((void)make_dataset(-1, number), UsageError);
 }
 
-}  // namespace
+}  // namespace loader_faults_test
 }  // namespace lockstep

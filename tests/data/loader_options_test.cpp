@@ -14,7 +14,7 @@
 #include "lockstep/data/loader.h"
 
 namespace lockstep {
-namespace {
+namespace loader_options_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -256,5 +256,5 @@ TEST(DataLoader, EndsItsThreadsWithTheEpochWhereTheyAreNotPersistent) {
   EXPECT_EQ(batches_of(loader), first);
 }
 
-}  // namespace
+}  // namespace loader_options_test
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 #include "lockstep/data/loader.h"
 
 namespace lockstep {
-namespace {
+namespace loader_resume_test {
 
 using ::testing::HasSubstr;
 
@@ -124,5 +124,5 @@ TEST(LoaderState, IsRefusedWhereTheContinuationWouldBeAnother) {
   EXPECT_THAT(refusal(larger, options(2, 0)), HasSubstr("a set of size 54"));
 }
 
-}  // namespace
+}  // namespace loader_resume_test
 }  // namespace lockstep

@@ -17,7 +17,7 @@
 #include "lockstep/data/sampler.h"
 
 namespace lockstep {
-namespace {
+namespace loader_test {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -211,5 +211,5 @@ TEST(DataLoader, TellsTheTraceSinkWhileTheLoopWaits) {
   EXPECT_EQ(counter.ended, 3);
 }
 
-}  // namespace
+}  // namespace loader_test
 }  // namespace lockstep

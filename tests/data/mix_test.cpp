@@ -9,7 +9,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
+namespace mix_test {
 
 template <class Mix>
 std::vector<Sample> samples(const Mix& mix, std::uint64_t seed) {
@@ -80,5 +80,5 @@ TEST(MixUp, SaysWhatIsMissing) {
   EXPECT_THROW((void)few(samples(few, 1)), DataError);
 }
 
-}  // namespace
+}  // namespace mix_test
 }  // namespace lockstep

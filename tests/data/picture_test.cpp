@@ -10,7 +10,7 @@
 #include "lockstep/base/file_system.h"
 
 namespace lockstep {
-namespace {
+namespace picture_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -85,5 +85,5 @@ TEST(Pixels, NameTheFileThatCannotBeRead) {
   }
 }
 
-}  // namespace
+}  // namespace picture_test
 }  // namespace lockstep

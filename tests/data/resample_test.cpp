@@ -15,7 +15,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
+namespace resample_test {
 
 std::filesystem::path golden(const std::string& name) {
   return std::filesystem::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden" / name;
@@ -158,5 +158,5 @@ TEST(PixelKernel, WeighsColorsInFixedPoint) {
   });
 }
 
-}  // namespace
+}  // namespace resample_test
 }  // namespace lockstep

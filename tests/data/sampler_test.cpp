@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
+namespace sampler_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -82,5 +82,5 @@ TEST(EvaluationSampler, GivesEachIndexToExactlyOneShard) {
   }
 }
 
-}  // namespace
+}  // namespace sampler_test
 }  // namespace lockstep

@@ -16,7 +16,7 @@
 #include "lockstep/data/sampler.h"
 
 namespace lockstep {
-namespace {
+namespace samplers_test {
 
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
@@ -134,5 +134,5 @@ TEST(DealRest, LosesAndDoublesNoIndexAndGivesAllShardsAsManySteps) {
   }
 }
 
-}  // namespace
+}  // namespace samplers_test
 }  // namespace lockstep

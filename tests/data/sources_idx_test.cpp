@@ -15,7 +15,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace sources_idx_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -116,5 +116,5 @@ TEST(IdxDataset, ReadsMnist) {
   EXPECT_EQ(open_source({.path = mnist.string(), .split = "test"})->size(), 2000);
 }
 
-}  // namespace
+}  // namespace sources_idx_test
 }  // namespace lockstep

@@ -14,7 +14,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace sources_lists_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -186,5 +186,5 @@ TEST(OpenSource, TellsFoldersClassesAndListsApart) {
   EXPECT_THAT(fault_of<UsageError>([&] { (void)parse_source_kind("clases"); }), HasSubstr("did you mean 'classes'"));
 }
 
-}  // namespace
+}  // namespace sources_lists_test
 }  // namespace lockstep

@@ -21,7 +21,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace sources_marks_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -281,5 +281,5 @@ TEST(Numbers, OfSmallDepthsAndPalettesAreReadAsStored) {
   EXPECT_THAT(data::decode_numbers(FileSystem::system().read(kGolden / "rgb.png")).error(), HasSubstr("one channel"));
 }
 
-}  // namespace
+}  // namespace sources_marks_test
 }  // namespace lockstep

@@ -16,7 +16,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace sources_packed_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -237,5 +237,5 @@ TEST_F(Packed, ABadPictureEndsItOrIsListed) {
   EXPECT_THAT(fault_of<DataError>([&] { (void)pack_images(only_bad, options); }), HasSubstr("none of 1 pictures"));
 }
 
-}  // namespace
+}  // namespace sources_packed_test
 }  // namespace lockstep

@@ -18,7 +18,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace sources_tar_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -296,5 +296,5 @@ TEST(Rle, IsReadFromNumbersAndTextAndWrittenBack) {
   EXPECT_FALSE(data::runs_from_text("0\x7f").ok());
 }
 
-}  // namespace
+}  // namespace sources_tar_test
 }  // namespace lockstep

@@ -14,7 +14,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace stream_dataset_test {
 
 using ::testing::HasSubstr;
 
@@ -104,5 +104,5 @@ TEST(StreamDataset, RefusesMoreReplicasThanShards) {
   EXPECT_THROW((void)open_shards({"a.tar"}, {}, 0, {0, 2}), DataError);
 }
 
-}  // namespace
+}  // namespace stream_dataset_test
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep::launch {
-namespace {
+namespace failure_test {
 
 int exited(int code) { return code << 8; }
 
@@ -117,5 +117,5 @@ TEST(Failure, TheReportDoesNotRepeatTheErrorAsTheLastLines) {
             "            next  look\n");
 }
 
-}  // namespace
+}  // namespace failure_test
 }  // namespace lockstep::launch

@@ -13,7 +13,7 @@
 #include <cstdlib>
 
 namespace lockstep {
-namespace {
+namespace gpus_test {
 
 using ::testing::HasSubstr;
 
@@ -93,5 +93,5 @@ TEST_F(Gpus, ADriverWithoutGpusIsAProblemToo) {
   EXPECT_THAT(read_gpus(LOCKSTEP_FAKE_NVML).problem, HasSubstr("knows no GPU"));
 }
 
-}  // namespace
+}  // namespace gpus_test
 }  // namespace lockstep

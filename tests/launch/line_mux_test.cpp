@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::launch {
-namespace {
+namespace line_mux_test {
 
 // A console whose two streams land in one text, as on a terminal.
 class Screen {
@@ -110,5 +110,5 @@ TEST(LineMux, AnEndlessLineDoesNotFillTheMemory) {
   EXPECT_GT(screen.take().size(), 60000U);
 }
 
-}  // namespace
+}  // namespace line_mux_test
 }  // namespace lockstep::launch

@@ -9,7 +9,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
+namespace processes_test {
 
 TEST(ProcessCount, ReadsNumbersAndRefusesTheRest) {
   EXPECT_EQ(resolve_process_count("3").count, 3);
@@ -51,5 +51,5 @@ TEST(ProcessCount, NoMoreGpusThanTheMachineHas) {
   ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
-}  // namespace
+}  // namespace processes_test
 }  // namespace lockstep

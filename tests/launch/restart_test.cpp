@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep {
-namespace {
+namespace restart_test {
 
 TEST(Restart, NeedsABudget) {
   EXPECT_FALSE(decide_restart({.max_restarts = 0}).restart);
@@ -47,5 +47,5 @@ TEST(Restart, EveryDecisionHasAReason) {
   EXPECT_FALSE(decide_restart({}).reason.empty());
 }
 
-}  // namespace
+}  // namespace restart_test
 }  // namespace lockstep

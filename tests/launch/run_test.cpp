@@ -15,7 +15,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace run_test {
 
 namespace fs = std::filesystem;
 using test::eventually;
@@ -500,5 +500,5 @@ TEST(Command, KnowsItsVersionAndItsVerbs) {
   EXPECT_EQ(test::run_process({.command = {kLockstep}}).code, 64);
 }
 
-}  // namespace
+}  // namespace run_test
 }  // namespace lockstep

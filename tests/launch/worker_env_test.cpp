@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::launch {
-namespace {
+namespace worker_env_test {
 
 using ::testing::Contains;
 using ::testing::Each;
@@ -87,5 +87,5 @@ TEST(WorkerEnvironment, ExtraVariablesWin) {
   EXPECT_THAT(variables, Not(Contains("NEW=old")));
 }
 
-}  // namespace
+}  // namespace worker_env_test
 }  // namespace lockstep::launch

@@ -15,7 +15,7 @@
 #include "nn/layer_testing.h"
 
 namespace lockstep::nn {
-namespace {
+namespace activation_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -116,5 +116,5 @@ TEST(Activation, ASecondDerivativeAndAnImpossibleProbabilityAreRefused) {
   EXPECT_THROW(Dropout(-0.1), UsageError);
 }
 
-}  // namespace
+}  // namespace activation_test
 }  // namespace lockstep::nn

@@ -18,7 +18,7 @@
 #include "lockstep/tensor/random.h"
 
 namespace lockstep::nn {
-namespace {
+namespace batch_norm_test {
 
 using ::testing::HasSubstr;
 using torch::nn::BatchNormOptions;
@@ -261,5 +261,5 @@ TEST(SyncedBatchNorm, WithoutWeightOrRunningStatisticsNormalisesTheSame) {
   EXPECT_TRUE(at::allclose(left.grad(), right.grad(), 1e-4, 1e-5));
 }
 
-}  // namespace
+}  // namespace batch_norm_test
 }  // namespace lockstep::nn

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::nn {
-namespace {
+namespace conv_table_test {
 
 constexpr ConvProcessor kPlain{};
 constexpr ConvProcessor kVectors{.bfloat16_vectors = true};
@@ -42,5 +42,5 @@ TEST(ConvTable, BfloatTakesWinogradOnProcessorsWithVectorsOfItAndWithoutMatrixUn
   EXPECT_EQ(conv_kernel(shape, kTiles), ConvKernel::kLibtorch);
 }
 
-}  // namespace
+}  // namespace conv_table_test
 }  // namespace lockstep::nn

@@ -20,7 +20,7 @@
 #include "nn/conv_table.h"
 
 namespace lockstep::nn {
-namespace {
+namespace conv_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -288,5 +288,5 @@ TEST(Conv, FromOneChannelAnInputThatNeedsAGradientAndTheOtherLayoutAreLibtorchs)
   EXPECT_THAT(plain->forward(images_of(c)).grad_fn()->name(), Not(HasSubstr("ThinConvolution")));
 }
 
-}  // namespace
+}  // namespace conv_test
 }  // namespace lockstep::nn

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::nn {
-namespace {
+namespace kernel_table_test {
 
 TEST(KernelTable, LeavesTinyTensorsToLibtorch) {
   EXPECT_FALSE(dropout_is_faster(63));
@@ -25,5 +25,5 @@ TEST(KernelTable, LeavesManyRowsOfFewChannelsToLibtorchWhereThereIsNoDropout) {
   EXPECT_TRUE(linear_relu_is_faster({.rows = 512, .channels = 36}));
 }
 
-}  // namespace
+}  // namespace kernel_table_test
 }  // namespace lockstep::nn

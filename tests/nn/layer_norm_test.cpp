@@ -13,7 +13,7 @@
 #include "nn/layer_testing.h"
 
 namespace lockstep::nn {
-namespace {
+namespace layer_norm_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -133,5 +133,5 @@ TEST(LayerNorm, ASecondDerivativeIsRefused) {
   EXPECT_THROW(layer_of(c)->forward(values(c, 1).requires_grad_()).sum().backward({}, true, true), UsageError);
 }
 
-}  // namespace
+}  // namespace layer_norm_test
 }  // namespace lockstep::nn

@@ -15,7 +15,7 @@
 #include "nn/layer_testing.h"
 
 namespace lockstep::nn {
-namespace {
+namespace linear_relu_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -180,5 +180,5 @@ TEST(LinearReLU, ASecondDerivativeIsRefused) {
   EXPECT_THROW(layer_of(c)->forward(input_of(c).requires_grad_()).sum().backward({}, true, true), UsageError);
 }
 
-}  // namespace
+}  // namespace linear_relu_test
 }  // namespace lockstep::nn

@@ -15,7 +15,7 @@
 #include "nn/layer_testing.h"
 
 namespace lockstep::nn {
-namespace {
+namespace loss_test {
 
 namespace F = torch::nn::functional;
 using ::testing::HasSubstr;
@@ -290,5 +290,5 @@ TEST(Losses, AGradientThatWasTakenTwiceIsTheSame) {
   EXPECT_TRUE(at::equal(x.grad(), once * 2));
 }
 
-}  // namespace
+}  // namespace loss_test
 }  // namespace lockstep::nn

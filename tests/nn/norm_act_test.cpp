@@ -24,7 +24,7 @@
 #include "nn/dropout_bits.h"
 
 namespace lockstep::nn {
-namespace {
+namespace norm_act_test {
 
 struct Case {
   std::int64_t images, channels, height, width;
@@ -263,5 +263,5 @@ TEST(DropoutBits, KeepTheShareThatIsAskedForAndDifferFromSeedToSeed) {
   }
 }
 
-}  // namespace
+}  // namespace norm_act_test
 }  // namespace lockstep::nn

@@ -17,7 +17,7 @@
 #include "lockstep/tensor/random.h"
 
 namespace lockstep::nn {
-namespace {
+namespace optimize_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -131,5 +131,5 @@ TEST(Optimize, TwiceIsOnce) {
   EXPECT_THAT(optimize(*net).fused, IsEmpty());
 }
 
-}  // namespace
+}  // namespace optimize_test
 }  // namespace lockstep::nn

@@ -19,7 +19,7 @@
 #include "nn/layer_testing.h"
 
 namespace lockstep::nn {
-namespace {
+namespace replace_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -129,5 +129,5 @@ TEST(Replace, SaysWhatStandsOutsideOfASequential) {
                                               IsChain("dropout", "Dropout: it is not inside a torch::nn::Sequential")));
 }
 
-}  // namespace
+}  // namespace replace_test
 }  // namespace lockstep::nn

@@ -14,7 +14,7 @@
 #include "tensor/golden.h"
 
 namespace lockstep {
-namespace {
+namespace adamw_test {
 
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
@@ -197,5 +197,5 @@ TEST(AdamW, ZeroGradDropsOrZeroes) {
   EXPECT_FALSE(w.grad().defined());
 }
 
-}  // namespace
+}  // namespace adamw_test
 }  // namespace lockstep

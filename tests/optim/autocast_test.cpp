@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
+namespace autocast_test {
 
 constexpr auto kCpu = c10::DeviceType::CPU;
 
@@ -115,5 +115,5 @@ TEST(Amp, NamesGoBothWays) {
   EXPECT_THROW((void)amp_from_name("bf61"), UsageError);
 }
 
-}  // namespace
+}  // namespace autocast_test
 }  // namespace lockstep

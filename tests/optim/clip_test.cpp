@@ -14,7 +14,7 @@
 #include "lockstep/tensor/random.h"
 
 namespace lockstep {
-namespace {
+namespace clip_test {
 
 at::Tensor with_grad(const at::Tensor& grad) {
   const at::Tensor value = at::ones(grad.sizes());
@@ -94,5 +94,5 @@ TEST(Clip, TheNormOfADeviceIsTheSameButForTheOrderOfAdditions) {
   EXPECT_EQ(optim::device_norm({{"without", at::zeros({3})}}), 0);
 }
 
-}  // namespace
+}  // namespace clip_test
 }  // namespace lockstep

@@ -16,7 +16,7 @@
 #include "tensor/golden.h"
 
 namespace lockstep {
-namespace {
+namespace ema_test {
 
 using Json = nlohmann::json;
 
@@ -141,5 +141,5 @@ TEST(Ema, OptionsThatCannotBeAreUsageErrors) {
   EXPECT_THROW(EMA(model).set_decay(1), UsageError);
 }
 
-}  // namespace
+}  // namespace ema_test
 }  // namespace lockstep

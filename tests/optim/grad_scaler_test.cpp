@@ -22,7 +22,7 @@
 #include "tensor/golden.h"
 
 namespace lockstep {
-namespace {
+namespace grad_scaler_test {
 
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
@@ -345,5 +345,5 @@ TEST(UnscaleKernel, MultipliesEachElementAndNoneBeyond) {
   }
 }
 
-}  // namespace
+}  // namespace grad_scaler_test
 }  // namespace lockstep

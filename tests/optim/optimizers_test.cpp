@@ -15,7 +15,7 @@
 #include "tensor/golden.h"
 
 namespace lockstep {
-namespace {
+namespace optimizers_test {
 
 using Json = nlohmann::json;
 
@@ -239,5 +239,5 @@ TEST(Optimizers, RefuseTypesAndOptionsThatTheyDoNotHave) {
   EXPECT_THAT(message_of("LARS", {.lr = -1}), ::testing::HasSubstr("LARS's lr is -1"));
 }
 
-}  // namespace
+}  // namespace optimizers_test
 }  // namespace lockstep

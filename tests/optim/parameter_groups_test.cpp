@@ -13,7 +13,7 @@
 #include "lockstep/optim/sgd.h"
 
 namespace lockstep {
-namespace {
+namespace parameter_groups_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -149,5 +149,5 @@ TEST(ParameterGroups, LetAParameterWithoutAGradientBe) {
   EXPECT_EQ(std::get<std::int64_t>(optimizer.state_dict().at("conv.weight.step")), 0);
 }
 
-}  // namespace
+}  // namespace parameter_groups_test
 }  // namespace lockstep

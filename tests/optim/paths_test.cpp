@@ -20,7 +20,7 @@
 #include "tensor/golden.h"
 
 namespace lockstep {
-namespace {
+namespace paths_test {
 
 using optim::Rule;
 using optim::StepValues;
@@ -144,5 +144,5 @@ TEST(Paths, AgreeWhereANormIsZero) {
   }
 }
 
-}  // namespace
+}  // namespace paths_test
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 #include "tensor/golden.h"
 
 namespace lockstep {
-namespace {
+namespace schedule_test {
 
 using Json = nlohmann::json;
 
@@ -156,5 +156,5 @@ TEST(Plateau, AMetricThatIsNotANumberIsABadOne) {
   EXPECT_THROW((void)after_metric({.factor = 1}, {}, 1), UsageError);
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::parallel {
-namespace {
+namespace bucket_plan_test {
 
 using Plan = std::vector<std::vector<std::size_t>>;
 
@@ -35,5 +35,5 @@ TEST(BucketPlan, FollowsTheOrderOfArrival) {
 
 TEST(BucketPlan, OfNothingIsEmpty) { EXPECT_TRUE(plan_buckets({}, {}, {.first_bytes = 1, .bytes = 1}).empty()); }
 
-}  // namespace
+}  // namespace bucket_plan_test
 }  // namespace lockstep::parallel

@@ -27,7 +27,7 @@
 #include "support/tree_model.h"
 
 namespace lockstep {
-namespace {
+namespace data_parallel_test {
 
 using ::testing::HasSubstr;
 
@@ -291,5 +291,5 @@ TEST(DataParallel, TheFirstFailingReplicasErrorIsTheCallers) {
   }
 }
 
-}  // namespace
+}  // namespace data_parallel_test
 }  // namespace lockstep

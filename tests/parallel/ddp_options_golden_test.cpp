@@ -21,7 +21,7 @@
 #include "tensor/golden.h"
 
 namespace lockstep {
-namespace {
+namespace ddp_options_golden_test {
 
 using Json = nlohmann::json;
 
@@ -266,5 +266,5 @@ RANKS_TEST(DdpGolden, JoinWithUnevenInputs, 2) {
   }
 }
 
-}  // namespace
+}  // namespace ddp_options_golden_test
 }  // namespace lockstep

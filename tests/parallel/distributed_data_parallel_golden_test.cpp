@@ -16,7 +16,7 @@
 #include "tensor/golden.h"
 
 namespace lockstep {
-namespace {
+namespace distributed_data_parallel_golden_test {
 
 using Json = nlohmann::json;
 using test::to_tensor;
@@ -79,5 +79,5 @@ RANKS_TEST(DistributedDataParallelGolden, FiveStepsOnTwoRanksEqualPyTorchs, 2) {
   }
 }
 
-}  // namespace
+}  // namespace distributed_data_parallel_golden_test
 }  // namespace lockstep

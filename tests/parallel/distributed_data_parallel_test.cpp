@@ -27,7 +27,7 @@
 #include "support/run_ranks.h"
 
 namespace lockstep {
-namespace {
+namespace distributed_data_parallel_test {
 
 using ::testing::HasSubstr;
 using Strides = std::vector<std::int64_t>;
@@ -332,5 +332,5 @@ RANKS_TEST(DistributedDataParallel, RefusesBucketsOfNoSize, 1) {
   EXPECT_THROW(DistributedDataParallel(Net(), job, {.bucket_bytes = 0}), UsageError);
 }
 
-}  // namespace
+}  // namespace distributed_data_parallel_test
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 #include "support/run_ranks.h"
 
 namespace lockstep {
-namespace {
+namespace first_batches_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -50,5 +50,5 @@ RANKS_TEST(FirstBatches, ThatNoLoaderMadeAreNotTalkedAbout, 2) {
   EXPECT_THAT(said(job, {}, 1), Not(HasSubstr("first batch: 3")));
 }
 
-}  // namespace
+}  // namespace first_batches_test
 }  // namespace lockstep

@@ -19,7 +19,7 @@
 #include "support/run_ranks.h"
 
 namespace lockstep {
-namespace {
+namespace grad_norm_test {
 
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
@@ -82,9 +82,9 @@ void compare_steps(Job& job, int replicas) {
   }
 }
 
-class Worlds : public ::testing::TestWithParam<int> {};
+class NormWorlds : public ::testing::TestWithParam<int> {};
 
-TEST_P(Worlds, TheCountedNormHasTheBitsOfAPass) {
+TEST_P(NormWorlds, TheCountedNormHasTheBitsOfAPass) {
   run_ranks(current_test(),
             [](Job& job) {
               compare_steps(job, job.world_size());
@@ -92,7 +92,7 @@ TEST_P(Worlds, TheCountedNormHasTheBitsOfAPass) {
             },
             {.world = GetParam()});
 }
-INSTANTIATE_TEST_SUITE_P(OneToFour, Worlds, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(OneToFour, NormWorlds, ::testing::Values(1, 2, 3, 4));
 
 RANKS_TEST(GradNorm, IsCountedInTheReductionsAndNotReadAfterwards, 2) {
   Model model(job, counting(4));
@@ -150,5 +150,5 @@ RANKS_TEST(GradNorm, OfShardedGradientsIsTheOptimizers, 2) {
   EXPECT_GT(optimizer.grad_norm(), 0);
 }
 
-}  // namespace
+}  // namespace grad_norm_test
 }  // namespace lockstep

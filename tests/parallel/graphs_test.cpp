@@ -22,7 +22,7 @@
 #include "support/run_ranks.h"
 
 namespace lockstep {
-namespace {
+namespace graphs_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -348,5 +348,5 @@ RANKS_TEST(Graphs, AGivenBucketSizeHoldsForTheFirstBucketToo, 2) {
   EXPECT_EQ(first_size({.first_bucket_bytes = 1024, .bucket_bytes = std::int64_t{2} << 20}), 2U);
 }
 
-}  // namespace
+}  // namespace graphs_test
 }  // namespace lockstep

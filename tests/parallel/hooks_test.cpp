@@ -19,7 +19,7 @@
 #include "support/tree_model.h"
 
 namespace lockstep {
-namespace {
+namespace hooks_test {
 
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
@@ -73,9 +73,9 @@ struct Training {
   ReplicaTeam team;
 };
 
-class Worlds : public ::testing::TestWithParam<int> {};
+class HookWorlds : public ::testing::TestWithParam<int> {};
 
-TEST_P(Worlds, CompressedGradientsHaveTheBitsOfRoundedReplicasAddedInTreeOrder) {
+TEST_P(HookWorlds, CompressedGradientsHaveTheBitsOfRoundedReplicasAddedInTreeOrder) {
   run_ranks(current_test(),
             [](Job& job) {
               for (const auto dtype : {at::kBFloat16, at::kHalf}) {
@@ -96,7 +96,7 @@ TEST_P(Worlds, CompressedGradientsHaveTheBitsOfRoundedReplicasAddedInTreeOrder) 
             {.world = GetParam()});
 }
 
-INSTANTIATE_TEST_SUITE_P(OneToFour, Worlds, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(OneToFour, HookWorlds, ::testing::Values(1, 2, 3, 4));
 
 RANKS_TEST(Hooks, AUsersLambdaSeesNamesViewsAndTheLastBucket, 2) {
   std::vector<std::string> names;
@@ -231,5 +231,5 @@ TEST(PowerSgd, RefusesStatesThatAreNone) {
   EXPECT_THROW(lockstep::PowerSgd({.rank = 0}), UsageError);
 }
 
-}  // namespace
+}  // namespace hooks_test
 }  // namespace lockstep

@@ -16,7 +16,7 @@
 #include "support/run_ranks.h"
 
 namespace lockstep {
-namespace {
+namespace join_test {
 
 using ::testing::HasSubstr;
 
@@ -214,5 +214,5 @@ RANKS_TEST(Join, RefusesSeveralReplicasOnARank, 2) {
   }
 }
 
-}  // namespace
+}  // namespace join_test
 }  // namespace lockstep

@@ -20,7 +20,7 @@
 #include "support/tree_model.h"
 
 namespace lockstep {
-namespace {
+namespace replicas_test {
 
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
@@ -119,16 +119,16 @@ void compare_steps(Job& job, int replicas) {
   }
 }
 
-class Worlds : public ::testing::TestWithParam<int> {};
+class ReplicaWorlds : public ::testing::TestWithParam<int> {};
 
-TEST_P(Worlds, GradientsHaveTheBitsOfAPlainLoopOverTheReplicas) {
+TEST_P(ReplicaWorlds, GradientsHaveTheBitsOfAPlainLoopOverTheReplicas) {
   run_ranks(current_test(),
             [](Job& job) {
               for (const int replicas : {4, 5, 7}) compare_steps(job, replicas);
             },
             {.world = GetParam()});
 }
-INSTANTIATE_TEST_SUITE_P(OneToFour, Worlds, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(OneToFour, ReplicaWorlds, ::testing::Values(1, 2, 3, 4));
 
 RANKS_TEST(Replicas, BuffersOfReplicaZeroSurviveAndStartEveryStep, 2) {
   Net alone = make_net();
@@ -275,5 +275,5 @@ TEST(ReplicaTeam, ACollectiveThatOneLeavesOutIsAnErrorNotAHang) {
 
 TEST(ReplicaTeam, ThisReplicaOutsideOfAStepIsAnError) { EXPECT_THROW((void)this_replica(), UsageError); }
 
-}  // namespace
+}  // namespace replicas_test
 }  // namespace lockstep

@@ -18,7 +18,7 @@
 #include "support/tree_model.h"
 
 namespace lockstep {
-namespace {
+namespace sparse_test {
 
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
@@ -58,9 +58,9 @@ at::Tensor dense_gradient(int replica, int parts) {
   return net->words->weight.grad();
 }
 
-class Worlds : public ::testing::TestWithParam<int> {};
+class SparseWorlds : public ::testing::TestWithParam<int> {};
 
-TEST_P(Worlds, SparseGradientsHaveTheBitsOfDenseOnes) {
+TEST_P(SparseWorlds, SparseGradientsHaveTheBitsOfDenseOnes) {
   run_ranks(current_test(),
             [](Job& job) {
               constexpr int kReplicas = 4;
@@ -95,7 +95,7 @@ TEST_P(Worlds, SparseGradientsHaveTheBitsOfDenseOnes) {
             },
             {.world = GetParam()});
 }
-INSTANTIATE_TEST_SUITE_P(OneToFour, Worlds, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(OneToFour, SparseWorlds, ::testing::Values(1, 2, 3, 4));
 
 struct Functional : torch::nn::Module {
   Functional() { weight = register_parameter("table", at::ones({kWords, 2})); }
@@ -143,5 +143,5 @@ TEST(SparseTreeSum, TakesRowsOfOneSideAsTheyAreAndAddsTheOthersInTreeOrder) {
   EXPECT_TRUE(sum.values.equal(at::tensor(std::vector<float>{1, 4, 4}).view({-1, 1})));
 }
 
-}  // namespace
+}  // namespace sparse_test
 }  // namespace lockstep

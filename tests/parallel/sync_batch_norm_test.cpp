@@ -21,7 +21,7 @@
 #include "support/tree_model.h"
 
 namespace lockstep {
-namespace {
+namespace sync_batch_norm_test {
 
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
@@ -126,9 +126,9 @@ void compare_with_one_rank(Job& job, int batches, Amp amp) {
   }
 }
 
-class Worlds : public ::testing::TestWithParam<int> {};
+class SyncedWorlds : public ::testing::TestWithParam<int> {};
 
-TEST_P(Worlds, SyncedStepsHaveTheSameBitsAsOnOneRank) {
+TEST_P(SyncedWorlds, SyncedStepsHaveTheSameBitsAsOnOneRank) {
   run_ranks(current_test(),
             [](Job& job) {
               compare_with_one_rank(job, 1, Amp::kNone);
@@ -137,7 +137,7 @@ TEST_P(Worlds, SyncedStepsHaveTheSameBitsAsOnOneRank) {
             },
             {.world = GetParam()});
 }
-INSTANTIATE_TEST_SUITE_P(OneToFour, Worlds, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(OneToFour, SyncedWorlds, ::testing::Values(1, 2, 3, 4));
 
 bool close(const at::Tensor& a, const at::Tensor& b) {
   const double error = (a - b).norm().item<double>();
@@ -258,5 +258,5 @@ TEST(SyncBatchNorm, NamesTheLayerThatCannotBeSynced) {
   EXPECT_EQ(inner->ptr(0)->as<nn::BatchNorm2dImpl>()->statistics_sync(), nullptr);
 }
 
-}  // namespace
+}  // namespace sync_batch_norm_test
 }  // namespace lockstep

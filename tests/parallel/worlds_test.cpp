@@ -20,7 +20,7 @@
 #include "support/run_ranks.h"
 
 namespace lockstep {
-namespace {
+namespace worlds_test {
 
 constexpr int kReplicas = 4;
 constexpr int kSteps = 3;
@@ -149,5 +149,5 @@ TEST(Worlds, FourReplicasHaveTheSameBitsOnOneToFourRanksWithEveryOption) {
   EXPECT_NE(alone.at("plain"), alone.at("bf16"));
 }
 
-}  // namespace
+}  // namespace worlds_test
 }  // namespace lockstep

@@ -21,7 +21,7 @@
 #include "support/tree_model.h"
 
 namespace lockstep {
-namespace {
+namespace zero_test {
 
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
@@ -97,7 +97,7 @@ void expect_same_state(const StateDict& a, const StateDict& b) {
   }
 }
 
-class Worlds : public ::testing::TestWithParam<int> {};
+class ZeroWorlds : public ::testing::TestWithParam<int> {};
 
 void compare_steps(Job& job) {
   Whole whole(make_parameters());
@@ -209,7 +209,7 @@ void compare_sharded_gradients(Job& job, int replicas) {
   if (job.is_main()) expect_same_state(zero.state_dict(), whole.state_dict());
 }
 
-TEST_P(Worlds, StepsStatesAndShardedGradientsHaveTheBitsOfTheOptimizerAlone) {
+TEST_P(ZeroWorlds, StepsStatesAndShardedGradientsHaveTheBitsOfTheOptimizerAlone) {
   run_ranks(current_test(),
             [](Job& job) {
               compare_steps(job);
@@ -219,7 +219,7 @@ TEST_P(Worlds, StepsStatesAndShardedGradientsHaveTheBitsOfTheOptimizerAlone) {
             },
             {.world = GetParam()});
 }
-INSTANTIATE_TEST_SUITE_P(OneToFour, Worlds, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(OneToFour, ZeroWorlds, ::testing::Values(1, 2, 3, 4));
 
 RANKS_TEST(Zero, ShardedGradientsNeedAWrappedModelAndEndWithTheOptimizer, 2) {
   torch::nn::Linear net(4, 3);
@@ -337,5 +337,5 @@ RANKS_TEST(Zero, ShardsAnyElementwiseOptimizerWithItsBits, 2) {
   for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(whole[i].second.equal(split[i].second)) << whole[i].first;
 }
 
-}  // namespace
+}  // namespace zero_test
 }  // namespace lockstep

@@ -16,7 +16,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep::captcha {
-namespace {
+namespace captcha_generate_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -201,5 +201,5 @@ TEST(Canvas, ClipsWhatLiesOutside) {
   EXPECT_EQ(canvas.pixels()[3 * 8 * 3 + 7 * 3], 255);
 }
 
-}  // namespace
+}  // namespace captcha_generate_test
 }  // namespace lockstep::captcha

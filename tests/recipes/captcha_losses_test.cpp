@@ -20,7 +20,7 @@
 #include "lockstep/train/prepare.h"
 
 namespace lockstep::captcha {
-namespace {
+namespace captcha_losses_test {
 
 /// `count` numbers in [0, 1): as in make_losses.py.
 at::Tensor fractions(std::int64_t count, std::int64_t salt) {
@@ -89,5 +89,5 @@ TEST(CaptchaLosses, TheFirstThreeAreThoseOfPyTorchFromTheSameWeightsAndData) {
   }
 }
 
-}  // namespace
+}  // namespace captcha_losses_test
 }  // namespace lockstep::captcha

@@ -19,7 +19,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep::captcha {
-namespace {
+namespace captcha_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -150,5 +150,5 @@ TEST(CaptchaPresets, UltraIsTheOriginalsRunOnThreeReplicas) {
   EXPECT_THAT(said, HasSubstr("replicas            3 on 1 process\n"));
 }
 
-}  // namespace
+}  // namespace captcha_test
 }  // namespace lockstep::captcha

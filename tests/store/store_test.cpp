@@ -18,7 +18,7 @@
 #include "store/wire.h"
 
 namespace lockstep {
-namespace {
+namespace store_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -297,5 +297,5 @@ TEST(Token, IsLongAndNeverTheSame) {
   EXPECT_NE(make_token(), make_token());
 }
 
-}  // namespace
+}  // namespace store_test
 }  // namespace lockstep

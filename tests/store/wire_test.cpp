@@ -6,7 +6,7 @@
 #include "store/table.h"
 
 namespace lockstep::store {
-namespace {
+namespace wire_test {
 
 std::string_view body_of(const std::string& frame) { return std::string_view(frame).substr(kHeaderBytes); }
 
@@ -72,5 +72,5 @@ TEST(Table, TimeoutMessageNamesAFewKeysOnly) {
   EXPECT_NE(timeout_message(many, 2).find("and 12 more"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace wire_test
 }  // namespace lockstep::store

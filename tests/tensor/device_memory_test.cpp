@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
+namespace device_memory_test {
 
 TEST(DeviceMemory, OfTheCpuIsTheLargestResidentSet) {
   const c10::Device cpu(c10::kCPU);
@@ -31,5 +31,5 @@ TEST(DeviceMemory, IsReadFromTheKernelsTextWhateverElseStandsThere) {
   EXPECT_EQ(tensor::parse_peak_resident("VmHWM:"), 0);
 }
 
-}  // namespace
+}  // namespace device_memory_test
 }  // namespace lockstep

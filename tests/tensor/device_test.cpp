@@ -8,7 +8,7 @@
 #include <thread>
 
 namespace lockstep::tensor {
-namespace {
+namespace device_test {
 
 using FakeCuda = c10::impl::FakeGuardImpl<c10::DeviceType::CUDA>;
 C10_REGISTER_GUARD_IMPL(CUDA, FakeCuda);
@@ -44,5 +44,5 @@ TEST(Device, AfterTheCpuWasChosenNoThreadTouchesAGpu) {
   EXPECT_EQ(current_in_new_thread(true), 0);
 }
 
-}  // namespace
+}  // namespace device_test
 }  // namespace lockstep::tensor

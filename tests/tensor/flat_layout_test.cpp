@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::tensor {
-namespace {
+namespace flat_layout_test {
 
 using Strides = std::vector<std::int64_t>;
 
@@ -55,5 +55,5 @@ TEST(FlatLayout, RefusesAnotherDtype) {
   EXPECT_THROW((void)flat_layout({{"a", at::ones({2}, at::kDouble)}}, at::kFloat), UsageError);
 }
 
-}  // namespace
+}  // namespace flat_layout_test
 }  // namespace lockstep::tensor

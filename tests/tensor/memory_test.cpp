@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 namespace lockstep {
-namespace {
+namespace memory_test {
 
 constexpr std::size_t kLarge = std::size_t{64} << 20;
 
@@ -25,5 +25,5 @@ TEST(KeepFreedMemory, LargeBlocksAreNoLongerMappedOneByOne) {
   EXPECT_GE(mallinfo2().fordblks, kLarge) << "the freed block stays with the process";
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace lockstep

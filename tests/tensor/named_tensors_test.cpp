@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
+namespace named_tensors_test {
 
 using ::testing::HasSubstr;
 
@@ -58,5 +58,5 @@ TEST(NamedTensors, RefuseAStateThatDoesNotFitAndCopyNothing) {
   EXPECT_TRUE(into[0].second.equal(at::zeros({2})));
 }
 
-}  // namespace
+}  // namespace named_tensors_test
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
+namespace random_test {
 
 TEST(Random, StateBringsTheSameNumbersBack) {
   seed_all(7);
@@ -35,5 +35,5 @@ TEST(Random, StreamsOfOneSeedDiffer) {
 
 TEST(Random, RefusesAForeignState) { EXPECT_THROW(set_random_state(at::ones({3})), DataError); }
 
-}  // namespace
+}  // namespace random_test
 }  // namespace lockstep

@@ -15,7 +15,7 @@
 #include "train/step_runner.h"
 
 namespace lockstep {
-namespace {
+namespace accumulate_test {
 
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
@@ -71,9 +71,9 @@ std::vector<at::Tensor> first_step(const Job& job, std::int64_t accumulated) {
   return found;
 }
 
-class Worlds : public ::testing::TestWithParam<int> {};
+class AccumulateWorlds : public ::testing::TestWithParam<int> {};
 
-TEST_P(Worlds, SeveralBatchesHaveTheGradientsOfOneBatchOfTheirSamples) {
+TEST_P(AccumulateWorlds, SeveralBatchesHaveTheGradientsOfOneBatchOfTheirSamples) {
   run_ranks(current_test(),
             [](Job& job) {
               const std::vector<at::Tensor> whole = first_step(job, 1);
@@ -90,7 +90,7 @@ TEST_P(Worlds, SeveralBatchesHaveTheGradientsOfOneBatchOfTheirSamples) {
             },
             {.world = GetParam()});
 }
-INSTANTIATE_TEST_SUITE_P(OneAndTwo, Worlds, ::testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(OneAndTwo, AccumulateWorlds, ::testing::Values(1, 2));
 
-}  // namespace
+}  // namespace accumulate_test
 }  // namespace lockstep

@@ -18,7 +18,7 @@
 #include "train/noisy_task.h"
 
 namespace lockstep {
-namespace {
+namespace auto_batch_test {
 
 using ::lockstep::test::digest_of;
 using ::lockstep::test::noisy_config;
@@ -330,5 +330,5 @@ RANKS_TEST(AutoBatch, RanksTrainAndGoOnWithWhatTheyFound, 2) {
   EXPECT_EQ(again.batch_size, 5);
 }
 
-}  // namespace
+}  // namespace auto_batch_test
 }  // namespace lockstep

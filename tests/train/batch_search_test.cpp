@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace lockstep::train {
-namespace {
+namespace batch_search_test {
 
 struct Search {
   std::int64_t found = 0;
@@ -75,5 +75,5 @@ TEST(BatchSearch, WithoutSamplesNothingIsTried) {
   EXPECT_TRUE(search(0, 100).tried.empty());
 }
 
-}  // namespace
+}  // namespace batch_search_test
 }  // namespace lockstep::train

@@ -8,7 +8,7 @@
 #include "train/run_state.h"
 
 namespace lockstep::train {
-namespace {
+namespace configuration_test {
 
 std::string settings(const std::function<void(TrainConfig&)>& change = [](TrainConfig&) {}) {
   TrainConfig config;
@@ -118,5 +118,5 @@ TEST(RunState, BetterDependsOnTheMetric) {
   EXPECT_TRUE(is_better({"error", 0.2, true}, Metric{"accuracy", 0.9}));
 }
 
-}  // namespace
+}  // namespace configuration_test
 }  // namespace lockstep::train

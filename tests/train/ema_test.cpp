@@ -13,7 +13,7 @@
 #include "train/noisy_task.h"
 
 namespace lockstep {
-namespace {
+namespace ema_test {
 
 namespace fs = std::filesystem;
 using ::lockstep::test::digest_of;
@@ -156,5 +156,5 @@ TEST(EmaRun, AnAverageThatTheRunBeforeDidNotHaveIsAnotherConfiguration) {
   }
 }
 
-}  // namespace
+}  // namespace ema_test
 }  // namespace lockstep

@@ -18,7 +18,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace function_task_test {
 
 using ::testing::HasSubstr;
 
@@ -226,5 +226,5 @@ RANKS_TEST(FunctionTask, WithOtherSettingsOnOneRankIsAnErrorThatNamesThem, 3) {
   }
 }
 
-}  // namespace
+}  // namespace function_task_test
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::train {
-namespace {
+namespace graph_choice_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -41,5 +41,5 @@ TEST(GraphChoice, AccumulationAndAScaledLossAreObstacles) {
   EXPECT_THAT(graph_obstacle(config, kGpu, 1), HasSubstr("scaled"));
 }
 
-}  // namespace
+}  // namespace graph_choice_test
 }  // namespace lockstep::train

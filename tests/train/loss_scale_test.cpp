@@ -17,7 +17,7 @@
 #include "train/noisy_task.h"
 
 namespace lockstep {
-namespace {
+namespace loss_scale_test {
 
 using ::lockstep::test::digest_of;
 using ::lockstep::test::noisy_config;
@@ -247,5 +247,5 @@ TEST(LossScale, AFactorOutOfRangeIsAUsageError) {
   EXPECT_THROW(train(alone(), folder / "run", run), UsageError);
 }
 
-}  // namespace
+}  // namespace loss_scale_test
 }  // namespace lockstep

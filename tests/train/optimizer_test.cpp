@@ -9,7 +9,7 @@
 #include "train/optimizer_choice.h"
 
 namespace lockstep {
-namespace {
+namespace optimizer_test {
 
 namespace fs = std::filesystem;
 using ::lockstep::test::digest_of;
@@ -165,5 +165,5 @@ TEST(OptimizerOptions, AreThoseOfTheSettings) {
   EXPECT_FALSE(train::optimizer_options({}).eps.has_value());
 }
 
-}  // namespace
+}  // namespace optimizer_test
 }  // namespace lockstep

@@ -14,7 +14,7 @@
 #include "train/noisy_task.h"
 
 namespace lockstep {
-namespace {
+namespace out_of_memory_test {
 
 using ::lockstep::test::noisy_config;
 using ::lockstep::test::NoisyNet;
@@ -137,5 +137,5 @@ TEST(OutOfMemory, KnowsWeightsGradientsBuffersAndState) {
                                               "first.weight.exp_avg (optimizer)", "level (buffer)"}));
 }
 
-}  // namespace
+}  // namespace out_of_memory_test
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 #include "train/schedule_choice.h"
 
 namespace lockstep::train {
-namespace {
+namespace plan_test {
 
 TEST(Plan, CountsOptimizerStepsOverAccumulatedBatches) {
   TrainConfig config;
@@ -129,5 +129,5 @@ TEST(Plan, TheBannerSaysWhichScheduleItIs) {
   EXPECT_EQ(schedule_text({.type = "flat_cosine"}), "flat cosine");
 }
 
-}  // namespace
+}  // namespace plan_test
 }  // namespace lockstep::train

@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
+namespace precision_test {
 
 using train::precision_text;
 
@@ -93,5 +93,5 @@ TEST(Precision, ThatEveryKernelIsWaitedForIsSaidOfAGpuOnly) {
   ::unsetenv("CUDA_LAUNCH_BLOCKING");
 }
 
-}  // namespace
+}  // namespace precision_test
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include <torch/nn/modules/conv.h>
 
 namespace lockstep {
-namespace {
+namespace prepare_test {
 
 TEST(ToChannelsLast, OneChannelGetsTheStridesThatTellTheLayout) {
   const at::Tensor images = at::rand({2, 1, 6, 8});
@@ -54,5 +54,5 @@ TEST(MoveTo, TakesDataAndTargetWithTheirTypesAndLeavesWhatIsThereAlready) {
   EXPECT_EQ(batch.target.scalar_type(), at::kLong);
 }
 
-}  // namespace
+}  // namespace prepare_test
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 #include "train/noisy_task.h"
 
 namespace lockstep {
-namespace {
+namespace resume_test {
 
 namespace fs = std::filesystem;
 using ::lockstep::test::digest_of;
@@ -50,10 +50,10 @@ std::string message_of(const std::function<void()>& body) {
   return "no error";
 }
 
-class Worlds : public ::testing::TestWithParam<int> {};
+class ResumeWorlds : public ::testing::TestWithParam<int> {};
 
 /// The tests' folder, the same on every rank: the main rank of the test process has made it.
-TEST_P(Worlds, FourReplicasGiveOneDigest) {
+TEST_P(ResumeWorlds, FourReplicasGiveOneDigest) {
   const TempDir folder;
   const std::string shared =
       std::getenv("LOCKSTEP_TEST_SHARED") ? std::getenv("LOCKSTEP_TEST_SHARED") : (folder / "run").string();
@@ -61,7 +61,7 @@ TEST_P(Worlds, FourReplicasGiveOneDigest) {
             {.world = GetParam(), .env = {{"LOCKSTEP_TEST_SHARED", shared}}});
   EXPECT_EQ(digest_of(shared), expected_digest());
 }
-INSTANTIATE_TEST_SUITE_P(TwoToFour, Worlds, ::testing::Values(2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(TwoToFour, ResumeWorlds, ::testing::Values(2, 3, 4));
 
 TEST(Resume, FromEveryStepGivesTheDigestOfTheUnbrokenRun) {
   const TempDir folder;
@@ -233,5 +233,5 @@ RANKS_TEST(Resume, MoreRanksThanReplicasIsAUsageErrorOnAll, 3) {
   EXPECT_THAT(message, HasSubstr("2 replicas on 3 processes"));
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::train {
-namespace {
+namespace run_log_test {
 
 constexpr const char* kUpToTwo = R"({"event": "start", "step": 9}
 {"event": "step", "step": 1, "loss": 0.5}
@@ -49,5 +49,5 @@ TEST(RunLog, WhatIsNoObjectIsCountedWhereverItStands) {
 
 TEST(RunLog, AnEmptyLogStaysEmpty) { EXPECT_EQ(keep_log_up_to("", 0).text, ""); }
 
-}  // namespace
+}  // namespace run_log_test
 }  // namespace lockstep::train

@@ -12,7 +12,7 @@
 #include "train/noisy_task.h"
 
 namespace lockstep {
-namespace {
+namespace schedule_test {
 
 namespace fs = std::filesystem;
 using ::lockstep::test::digest_of;
@@ -105,5 +105,5 @@ TEST(ScheduleRun, HowOftenAPlateauIsEvaluatedIsPartOfTheResult) {
   EXPECT_THROW(train(alone(), folder / "run", run), UsageError);
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 #include "support/tree_model.h"
 
 namespace lockstep::train {
-namespace {
+namespace share_state_test {
 
 RANKS_TEST(ShareState, EveryRankGetsEveryBitOfRankZeros, 3) {
   StateDict state;
@@ -42,5 +42,5 @@ RANKS_TEST(ShareState, EveryRankGetsEveryBitOfRankZeros, 3) {
 
 RANKS_TEST(ShareState, NothingIsSharedAsNothing, 2) { EXPECT_TRUE(share_state({}, job.group()).empty()); }
 
-}  // namespace
+}  // namespace share_state_test
 }  // namespace lockstep::train

@@ -16,7 +16,7 @@
 #include "lockstep/tensor/random.h"
 
 namespace lockstep {
-namespace {
+namespace step_graph_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -179,5 +179,5 @@ TEST(StepGraph, WithoutCudaTheReasonIsThere) {
       IsEmpty());
 }
 
-}  // namespace
+}  // namespace step_graph_test
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep {
-namespace {
+namespace train_config_test {
 
 TrainConfig with(const std::string& assignment) {
   TrainConfig config;
@@ -133,5 +133,5 @@ TEST(TrainConfig, TheBatchMayBeFoundOut) {
 
 TEST(TrainConfig, AnUnknownPrecisionIsNoChoice) { EXPECT_THROW(with("amp=fp8"), UsageError); }
 
-}  // namespace
+}  // namespace train_config_test
 }  // namespace lockstep

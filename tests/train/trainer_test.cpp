@@ -14,7 +14,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace trainer_test {
 
 class LineNet final : public torch::nn::Module {
  public:
@@ -240,5 +240,5 @@ RANKS_TEST(Trainer, TwoRanksTrainOnHalvesAndOnlyTheMainOneWrites, 2) {
   EXPECT_EQ(result.metrics.size(), 1U);
 }
 
-}  // namespace
+}  // namespace trainer_test
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 #include "train/noisy_task.h"
 
 namespace lockstep {
-namespace {
+namespace zero_test {
 
 using ::lockstep::test::digest_of;
 using ::lockstep::test::NoisyRun;
@@ -75,5 +75,5 @@ TEST(ZeroRun, SyncedBatchNormIsAnotherResultAndNoOtherSettingIs) {
   EXPECT_EQ(digest_of(folder / "sharded"), digest_of(folder / "synced"));
 }
 
-}  // namespace
+}  // namespace zero_test
 }  // namespace lockstep

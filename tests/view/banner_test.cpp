@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::view {
-namespace {
+namespace banner_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -107,5 +107,5 @@ TEST(CpuInfo, ReadsTheModelNameOfProcCpuinfo) {
   EXPECT_GE(cpu_info().cores, 1);
 }
 
-}  // namespace
+}  // namespace banner_test
 }  // namespace lockstep::view

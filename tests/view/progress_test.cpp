@@ -9,7 +9,7 @@
 #include "lockstep/view/terminal.h"
 
 namespace lockstep::view {
-namespace {
+namespace progress_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -151,5 +151,5 @@ TEST_F(ProgressBarTest, TakesItselfAwayAtItsEnd) {
   EXPECT_EQ(written_.back(), "\r\033[K");
 }
 
-}  // namespace
+}  // namespace progress_test
 }  // namespace lockstep::view

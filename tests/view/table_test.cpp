@@ -6,7 +6,7 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::view {
-namespace {
+namespace table_test {
 
 TEST(Table, AlignsRowsThatComeOneByOne) {
   const Table table({{"epoch", 7}, {"loss", 8}, {"note", 0, Align::kLeft}});
@@ -28,5 +28,5 @@ TEST(Confusions, ListsTheMostFrequentFirst) {
   EXPECT_EQ(render_confusions({}), "no confusions\n");
 }
 
-}  // namespace
+}  // namespace table_test
 }  // namespace lockstep::view

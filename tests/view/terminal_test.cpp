@@ -8,7 +8,7 @@
 #include "lockstep/base/file_system.h"
 
 namespace lockstep::view {
-namespace {
+namespace terminal_test {
 
 TEST(DisplayWidth, CountsColumnsNotBytes) {
   EXPECT_EQ(display_width(""), 0);
@@ -66,5 +66,5 @@ TEST(Terminal, NoColorIsRespectedOnATerminal) {
   EXPECT_FALSE(use_color(terminal.get()));
 }
 
-}  // namespace
+}  // namespace terminal_test
 }  // namespace lockstep::view

@@ -19,7 +19,7 @@ namespace {
 using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr auto kPatience = std::chrono::milliseconds(150);  // of an exchange, before the store is asked
 constexpr auto kPeriod = std::chrono::milliseconds(150);
-constexpr auto kCloseLimit = std::chrono::milliseconds(1000);
+constexpr auto kWatchCloseLimit = std::chrono::milliseconds(1000);
 
 }  // namespace
 
@@ -98,7 +98,7 @@ ExchangeWatch::~ExchangeWatch() {
   std::unique_lock lock(state_->mutex);
   state_->closed = true;
   state_->changed.notify_all();
-  state_->changed.wait_for(lock, kCloseLimit, [&] { return state_->ended; });
+  state_->changed.wait_for(lock, kWatchCloseLimit, [&] { return state_->ended; });
 }
 
 ExchangeWatch::Scope::Scope(ExchangeWatch& watch, std::function<void()> interrupt) : watch_(watch) {

@@ -16,7 +16,7 @@ namespace lockstep::comm {
 namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
-constexpr auto kLook = std::chrono::milliseconds(10);
+constexpr auto kRollCallLook = std::chrono::milliseconds(10);
 constexpr auto kSuspectLimit = std::chrono::milliseconds(1000);
 constexpr auto kOtherLimit = std::chrono::milliseconds(5000);
 constexpr auto kLinger = std::chrono::milliseconds(2000);
@@ -50,7 +50,7 @@ RollCall answer_and_collect(const World& world, int suspect) {
   const SteadyTime start = std::chrono::steady_clock::now();
   collect(world, answers);
   while (!is_settled(answers, world, start)) {
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kRollCallLook);
     collect(world, answers);
   }
   return answers;
@@ -61,7 +61,7 @@ void linger(const World& world, const RollCall& answers) {
   const SteadyTime end = std::chrono::steady_clock::now() + kLinger;
   for (const auto& [rank, unused] : answers) {
     while (!world.store->try_get(key(world, "told", rank)) && std::chrono::steady_clock::now() < end) {
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kRollCallLook);
     }
   }
 }

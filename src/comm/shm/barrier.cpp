@@ -13,7 +13,7 @@ namespace lockstep::comm {
 namespace {
 
 // A sleeper looks again this often even when nobody wakes it: the bound on a wake-up lost to a process that died.
-constexpr auto kSlice = std::chrono::milliseconds(50);
+constexpr auto kBarrierSlice = std::chrono::milliseconds(50);
 // A blocked caller has a core to itself and may spin past the usual skew; the communication thread takes the core from
 // backward, so it spins only about as long as going to sleep would cost.
 constexpr auto kCallerSpin = std::chrono::microseconds(40);
@@ -84,7 +84,7 @@ void Barrier::sleep_until_arrived(int rank, const Collective& collective) {
     if (gone || now >= collective.deadline || health_.failed()) break;
     const std::uint32_t seen = slot.arrived.load(std::memory_order_seq_cst);
     if (has_arrived(rank)) break;
-    futex_wait(slot.arrived, seen, std::min<std::chrono::nanoseconds>(kSlice, collective.deadline - now));
+    futex_wait(slot.arrived, seen, std::min<std::chrono::nanoseconds>(kBarrierSlice, collective.deadline - now));
   }
   slot.waiters.fetch_sub(1, std::memory_order_seq_cst);
   if (has_arrived(rank)) return;

@@ -11,7 +11,7 @@ namespace lockstep::comm {
 namespace {
 
 // As in barrier.cpp: the bound on a wake-up that was lost to a death.
-constexpr auto kSlice = std::chrono::milliseconds(50);
+constexpr auto kChannelSlice = std::chrono::milliseconds(50);
 constexpr int kSpins = 200;
 
 /// What sender and receiver must agree on.
@@ -79,7 +79,7 @@ void ShmChannel::sleep_until_ready(const Collective& message) {
     if (gone || now >= message.deadline || health_.failed()) break;
     const std::uint32_t seen = word.load(std::memory_order_seq_cst);
     if (ready_bytes() != 0) break;
-    futex_wait(word, seen, std::min<std::chrono::nanoseconds>(kSlice, message.deadline - now));
+    futex_wait(word, seen, std::min<std::chrono::nanoseconds>(kChannelSlice, message.deadline - now));
   }
   waits.store(0, std::memory_order_seq_cst);
   if (ready_bytes() != 0) return;

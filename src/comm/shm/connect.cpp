@@ -18,7 +18,7 @@ namespace lockstep::comm {
 namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
-constexpr auto kLook = std::chrono::milliseconds(50);
+constexpr auto kListenLook = std::chrono::milliseconds(50);
 constexpr std::size_t kNonce = 64;
 constexpr const char* kAgreed = "yes";
 
@@ -108,7 +108,7 @@ class Host {
     connection.segment = Segment::create(world_.size);
     listen_and_publish();
     while (static_cast<int>(connection.peers.size()) < world_.size - 1) {
-      if (wait_readable(listener_.get(), kLook)) {
+      if (wait_readable(listener_.get(), kListenLook)) {
         accept_one(connection);
       } else {
         check_missing(connection);

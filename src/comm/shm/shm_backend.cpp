@@ -16,7 +16,7 @@ namespace lockstep::comm {
 namespace {
 
 // Up to here every rank reduces everything: the one barrier saved is worth more than the work shared.
-constexpr std::size_t kOnePassBytes = std::size_t{32} << 10;
+constexpr std::size_t kOnePassShmBytes = std::size_t{32} << 10;
 constexpr std::int64_t kLine = 64;  // slices end on cache lines, so that no two ranks write one
 
 std::size_t bytes_of(std::int64_t elements, std::size_t item_bytes) {
@@ -78,7 +78,7 @@ void ShmBackend::reduce(const Collective& collective) {
   const std::vector<Piece> computed = plain ? std::vector<Piece>() : pieces_of(collective.what, world_.size);
   const std::vector<Piece>& pieces = plain ? plain_pieces_ : computed;
   const std::size_t most = collective.bytes * static_cast<std::size_t>(most_rows(pieces));
-  if (collective.bytes <= kOnePassBytes && most <= kStagingBytes) return reduce_in_one_pass(collective, pieces);
+  if (collective.bytes <= kOnePassShmBytes && most <= kStagingBytes) return reduce_in_one_pass(collective, pieces);
   ShmBackend::meet(collective);
   if (all_in_place(collective)) return reduce_in_place(collective, pieces);
   reduce_through_staging(collective, pieces);

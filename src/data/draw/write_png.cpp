@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-struct FreeContext {
+struct FreeSheetWriter {
   void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
 };
 struct FreeMemory {
@@ -29,7 +29,7 @@ void write_png(const Image& image, const std::filesystem::path& path) {
   if (image.channels != 1 && image.channels != 3) {
     throw UsageError(fmt::format("a PNG of {} channels cannot be written; 1 or 3 can", image.channels));
   }
-  const std::unique_ptr<spng_ctx, FreeContext> context(spng_ctx_new(SPNG_CTX_ENCODER));
+  const std::unique_ptr<spng_ctx, FreeSheetWriter> context(spng_ctx_new(SPNG_CTX_ENCODER));
   spng_set_option(context.get(), SPNG_ENCODE_TO_BUFFER, 1);
   spng_ihdr header{};
   header.width = static_cast<std::uint32_t>(image.size.width);

@@ -13,16 +13,16 @@
 namespace lockstep::data {
 namespace {
 
-struct FreeContext {
+struct FreePngWriter {
   void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
 };
-using Context = std::unique_ptr<spng_ctx, FreeContext>;
+using PngWriter = std::unique_ptr<spng_ctx, FreePngWriter>;
 
 void require(int code) {
   if (code != 0) throw InternalError(fmt::format("cannot write a PNG: {}", spng_strerror(code)));
 }
 
-constexpr std::size_t kMaxChunkBytes = 16 << 20;
+constexpr std::size_t kMaxMaskChunkBytes = 16 << 20;
 
 // Numbers of `depth` bits in rows of whole bytes, high bits first.
 std::vector<std::uint16_t> unpacked(const std::vector<std::uint8_t>& raw, const spng_ihdr& header) {
@@ -47,7 +47,7 @@ std::vector<std::uint16_t> unpacked(const std::vector<std::uint8_t>& raw, const 
 }  // namespace
 
 std::string png_of(const PixelView& pixels) {
-  const Context context(spng_ctx_new(SPNG_CTX_ENCODER));
+  const PngWriter context(spng_ctx_new(SPNG_CTX_ENCODER));
   if (!context) throw std::bad_alloc();
   require(spng_set_option(context.get(), SPNG_ENCODE_TO_BUFFER, 1));
   spng_ihdr header{};
@@ -71,11 +71,11 @@ std::string png_of(const PixelView& pixels) {
 
 Result<NumberMap> decode_numbers(std::string_view bytes) {
   if (!is_png(bytes)) return Failure{"no PNG file"};
-  const Context context(spng_ctx_new(0));
+  const PngWriter context(spng_ctx_new(0));
   if (!context) return Failure{"no memory to decode it"};
   const auto failure = [](int code) { return Failure{fmt::format("damaged PNG ({})", spng_strerror(code))}; };
   spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_DISCARD);
-  spng_set_chunk_limits(context.get(), kMaxChunkBytes, kMaxChunkBytes);
+  spng_set_chunk_limits(context.get(), kMaxMaskChunkBytes, kMaxMaskChunkBytes);
   if (const int code = spng_set_png_buffer(context.get(), bytes.data(), bytes.size()); code != 0) return failure(code);
   spng_ihdr header{};
   if (const int code = spng_get_ihdr(context.get(), &header); code != 0) return failure(code);
