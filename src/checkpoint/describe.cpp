@@ -1,35 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/norm.h>
 #include <fmt/format.h>
+
+#include <type_traits>
 
 #include "checkpoint/entry_text.h"
 #include "checkpoint/platform.h"
 #include "checkpoint/state_hash.h"
-#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/inspect.h"
+#include "lockstep/checkpoint/interop.h"
 #include "lockstep/tensor/torch_version.h"
 
 namespace lockstep {
 namespace {
 
-EntryDescription describe_entry(const std::string& name, const StateValue& value) {
-  const auto* tensor = std::get_if<at::Tensor>(&value);
-  if (tensor == nullptr) return {name, checkpoint::entry_text(value), 0, 0};
-  return {name, checkpoint::entry_text(value), static_cast<std::uint64_t>(tensor->nbytes()), tensor->numel()};
+/// In double precision, whatever the type.
+double norm_of(const at::Tensor& tensor) {
+  const at::Tensor wide = tensor.is_complex() ? tensor.to(at::kComplexDouble).abs() : tensor.to(at::kDouble);
+  return wide.norm().item<double>();
 }
 
-std::string state_text(const std::string& name, const std::vector<EntryDescription>& entries) {
-  std::uint64_t bytes = 0;
-  std::int64_t elements = 0;
-  std::size_t width = 0;
-  for (const EntryDescription& entry : entries) {
-    bytes += entry.bytes;
-    elements += entry.elements;
-    width = std::max(width, entry.name.size());
+EntryDescription describe_entry(const std::string& name, const StateValue& value) {
+  const auto* tensor = std::get_if<at::Tensor>(&value);
+  if (tensor == nullptr) return {name, checkpoint::entry_text(value), 0, 0, {}};
+  const auto bytes = static_cast<std::uint64_t>(tensor->numel()) * tensor->element_size();
+  return {name, checkpoint::entry_text(value), bytes, tensor->numel(), norm_of(*tensor)};
+}
+
+/// What is no state's: plain values and lists, with the keys on the way to them.
+void describe_tree(const TorchValue& value, const std::string& name, std::vector<EntryDescription>& entries) {
+  const auto below = [&name](const std::string& key) { return name.empty() ? key : name + "." + key; };
+  if (const auto* dict = value.dict()) {
+    for (const auto& [key, entry] : *dict) {
+      const auto* text = std::get_if<std::string>(&key);
+      describe_tree(entry, below(text != nullptr ? *text : fmt::format("{}", std::get<std::int64_t>(key))), entries);
+    }
+  } else if (const auto* list = std::get_if<TorchList>(&value.value)) {
+    for (std::size_t i = 0; i < list->size(); ++i) describe_tree((*list)[i], below(fmt::format("{}", i)), entries);
+  } else if (std::holds_alternative<std::monostate>(value.value)) {
+    entries.push_back({name, "null", 0, 0, {}});
+  } else {
+    const auto convert = [](const auto& any) -> StateValue {
+      if constexpr (std::is_constructible_v<StateValue, decltype(any)>) return any;
+      return {};  // lists, dicts and None are above
+    };
+    entries.push_back(describe_entry(name, std::visit(convert, value.value)));
   }
-  std::string text = fmt::format("\n{}: {} entries, {} elements, {}\n", name, entries.size(), text::thousands(elements),
-                                 text::bytes(bytes));
-  for (const EntryDescription& entry : entries) text += fmt::format("  {:<{}}  {}\n", entry.name, width, entry.value);
-  return text;
 }
 
 }  // namespace
@@ -46,19 +62,21 @@ CheckpointDescription describe_checkpoint(const Checkpoint& checkpoint) {
   return description;
 }
 
-std::string to_text(const CheckpointDescription& description) {
-  const Manifest& manifest = description.manifest;
-  std::string text = fmt::format(
-      "checkpoint     {}\nstep           {}\nreplicas       {}\nthreads        {} per replica\nconfiguration  {}\n"
-      "libtorch       {}, {}\nformat         {}\n",
-      description.path.string(), text::thousands(manifest.meta.step), manifest.meta.replicas, manifest.meta.threads,
-      manifest.meta.configuration_hash.empty() ? "-" : manifest.meta.configuration_hash, manifest.libtorch,
-      manifest.instruction_set, manifest.format_version);
-  for (const auto& [file, digest] : description.texts) {
-    text += fmt::format("text           {} ({})\n", file, text::bytes(digest.bytes));
+CheckpointDescription describe_file(FileSystem& files, const std::filesystem::path& path) {
+  CheckpointDescription description{path, {}, {}, {}};
+  const TorchValue content = read_any_file(files, path);
+  const auto* dict = content.dict();
+  if (dict == nullptr) {
+    describe_tree(content, "", description.states[""]);
+    return description;
   }
-  for (const auto& [name, entries] : description.states) text += state_text(name, entries);
-  return text;
+  for (const auto& [key, value] : *dict) {
+    const auto* text = std::get_if<std::string>(&key);
+    const std::string word = text != nullptr ? *text : fmt::format("{}", std::get<std::int64_t>(key));
+    const bool is_state = value.dict() != nullptr;
+    describe_tree(value, is_state ? "" : word, description.states[is_state ? word : ""]);
+  }
+  return description;
 }
 
 std::string platform_difference(const Manifest& manifest) {

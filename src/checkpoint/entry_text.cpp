@@ -5,36 +5,17 @@
 #include <fmt/ranges.h>
 
 #include "checkpoint/safetensors_file.h"
+#include "checkpoint/torch_types.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
 std::string type_name(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kDouble:
-      return "float64";
-    case at::kFloat:
-      return "float32";
-    case at::kHalf:
-      return "float16";
-    case at::kBFloat16:
-      return "bfloat16";
-    case at::kLong:
-      return "int64";
-    case at::kInt:
-      return "int32";
-    case at::kShort:
-      return "int16";
-    case at::kChar:
-      return "int8";
-    case at::kByte:
-      return "uint8";
-    case at::kBool:
-      return "bool";
-    default:
-      throw InternalError("a checkpoint holds a type that safetensors lacks");
-  }
+  const auto type = element_type_of(tensor.scalar_type());
+  if (!type) throw InternalError("a checkpoint holds a type that no file of its kind has");
+  return std::string(row_of(*type).dtype);
 }
 
 }  // namespace
@@ -45,7 +26,8 @@ std::string type_and_shape(const at::Tensor& tensor) {
 
 std::string entry_text(const StateValue& value) {
   if (const auto* tensor = std::get_if<at::Tensor>(&value)) return type_and_shape(*tensor);
-  return scalar_json(value).value();  // it was read from a file, so it can be written
+  const auto json = scalar_json(value);
+  return json ? *json : text::json_quote(std::get<std::string>(value));  // a text of other programs that is no UTF-8
 }
 
 }  // namespace lockstep::checkpoint

@@ -18,7 +18,7 @@
 #include "support/temp_dir.h"
 
 namespace lockstep {
-namespace {
+namespace weights_test {
 
 using test::fault_of;
 using ::testing::ElementsAre;
@@ -152,5 +152,5 @@ TEST(MatchWeights, NothingThatFitsIsAnErrorWithTheNearestNames) {
   EXPECT_THAT(fault({{"z", at::ones({2})}}), HasSubstr("the model begins with 'features.0.weight', the file with 'z'"));
 }
 
-}  // namespace
+}  // namespace weights_test
 }  // namespace lockstep

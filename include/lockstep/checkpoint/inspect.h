@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,12 +44,13 @@ struct EntryDescription {
   std::string value;
   std::uint64_t bytes = 0;
   std::int64_t elements = 0;
+  std::optional<double> norm;  ///< the root of the sum of squares; none for plain values
 };
 
-/// What a checkpoint holds.
+/// What a checkpoint, or a file of another program, holds.
 struct CheckpointDescription {
   std::filesystem::path path;
-  Manifest manifest;
+  std::optional<Manifest> manifest;  ///< none: a file
   std::map<std::string, std::vector<EntryDescription>> states;
   std::map<std::string, FileDigest> texts;
 };
@@ -56,8 +58,15 @@ struct CheckpointDescription {
 /// Throws: DataError where it does not verify; IoError.
 [[nodiscard]] CheckpointDescription describe_checkpoint(const Checkpoint& checkpoint);
 
-/// Some lines for a person: the manifest, the texts' sizes, then every state with its entries.
+/// Describes a .pth, .pt, .safetensors or .safetensors.index.json file: each dict of a nested one is a state, what
+/// lies deeper has its keys joined by dots. Throws: DataError; IoError.
+[[nodiscard]] CheckpointDescription describe_file(FileSystem& files, const std::filesystem::path& path);
+
+/// Some lines for a person: the manifest, the texts' sizes, then every state as a table of its entries.
 [[nodiscard]] std::string to_text(const CheckpointDescription& description);
+
+/// One JSON object on one line with all of it.
+[[nodiscard]] std::string to_json(const CheckpointDescription& description);
 
 /// How this libtorch and processor differ from those that wrote `manifest`, in words; empty where they do not. A run
 /// that goes on elsewhere has other bits than one that stayed.

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between checkpoints and the files of other programs: what of a .pth or safetensors file becomes a checkpoint's
+// states, and which file a checkpoint's states become.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/file_system.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/torch_file.h"
+
+namespace lockstep {
+
+/// What a file becomes as a checkpoint.
+struct ImportedStates {
+  CheckpointStates states;            ///< "model"; "ema", where there is one; "values": plain values beside them
+  std::vector<std::string> left_out;  ///< what was not taken over, each with the reason
+};
+
+/// Sorts the content of a file: the state that `model` (or model_state_dict, state_dict, module, net) names, or the
+/// whole of a flat file, becomes "model"; `ema` becomes "ema", with its number of updates; "module." in front of all
+/// names goes. An optimizer's state is PyTorch's by position, not by name, and is left out. `file` is for messages.
+/// Throws: DataError where there is no model.
+[[nodiscard]] ImportedStates import_states(const TorchValue& content, const std::string& file);
+
+/// Reads a .pth, .pt, .safetensors or .safetensors.index.json file for import_states(). Throws: DataError; IoError.
+[[nodiscard]] TorchValue read_any_file(FileSystem& files, const std::filesystem::path& path);
+
+struct ExportOptions {
+  std::string state = "model";  ///< whose tensors; "all": every state with its plain values, only to .pth
+  std::string prefix;           ///< in front of every name ("module.")
+};
+
+/// Writes what `where` names (as load_weights: checkpoints and files) to `to`, whose ending says the format:
+/// .safetensors, .pth or .pt. The file is replaced whole or not at all. Returns how many tensors it has.
+/// Throws: UsageError (another ending, or a tensor that the format lacks), DataError, IoError.
+std::int64_t export_weights(const std::string& where, const std::filesystem::path& to,
+                            const ExportOptions& options = {}, FileSystem& files = FileSystem::system());
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a single file is whole: what a folder's manifest does for a checkpoint, the file's own format does here, as
+// far as it can.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/file_system.h"
+#include "lockstep/checkpoint/inspect.h"
+
+namespace lockstep {
+
+/// What is known of a file after every byte was read.
+struct FileReport {
+  std::filesystem::path path;
+  std::string proof;  ///< "a CRC-32 of each of 21 members", or why there is none
+  std::uint64_t bytes = 0;
+  std::vector<FileCheck> parts;  ///< of a zip file its members; else the file itself
+
+  [[nodiscard]] bool ok() const;
+};
+
+/// Checks a zip file (.pth, .pt, .npz, .zip) member by member with their CRC-32, and a .safetensors file by the rules
+/// of its header: that format has no checksum, so flipped bits of a tensor are not noticed.
+/// Throws: DataError where the file is missing or of another format; IoError. Damage is in the report, not thrown.
+[[nodiscard]] FileReport verify_file(FileSystem& files, const std::filesystem::path& path);
+
+/// "weights.pth: whole (228.9 MB; a CRC-32 of each of 21 members)", or a line for each problem.
+[[nodiscard]] std::string to_text(const FileReport& report);
+
+}  // namespace lockstep

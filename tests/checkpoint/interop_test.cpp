@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints from the files of other programs and the other way, what inspect and verify say of such files.
+#include "lockstep/checkpoint/interop.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/pickle_bytes.h"
+#include "checkpoint/states.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/inspect.h"
+#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/verify_file.h"
+#include "lockstep/checkpoint/weights.h"
+#include "support/fault_of.h"
+#include "support/shell.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace interop_test {
+
+using test::fault_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+FileSystem& files() { return FileSystem::system(); }
+
+std::string golden(const std::string& name) { return LOCKSTEP_TEST_SOURCE_DIR "/tests/checkpoint/golden/" + name; }
+
+void write(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+std::string flipped(std::string bytes, std::size_t at) {
+  bytes.at(at) = static_cast<char>(bytes.at(at) ^ 1);
+  return bytes;
+}
+
+TEST(Import, ModelAverageAndPlainValuesOfANestedCheckpoint) {
+  const ImportedStates imported = import_states(read_any_file(files(), golden("nested.pth")), "nested.pth");
+  ASSERT_EQ(imported.states.size(), 3U);
+  const auto& model = imported.states.at("model");
+  EXPECT_EQ(std::get<at::Tensor>(model.at("bn.num_batches_tracked")).item<std::int64_t>(), 7);
+  const auto& ema = imported.states.at("ema");
+  EXPECT_EQ(std::get<at::Tensor>(ema.at("bn.num_batches_tracked")).item<std::int64_t>(), 107);
+  EXPECT_EQ(std::get<std::int64_t>(ema.at("ema.updates")), 12);
+  EXPECT_EQ(std::get<std::int64_t>(imported.states.at("values").at("last_epoch")), 3);
+  EXPECT_THAT(imported.left_out,
+              ElementsAre("optimizer: PyTorch keeps it by position, not by name", "best: a dict of 2", "none: None",
+                          "flags: a list of 2", "size: a list of 2", "counter: a dict of 1"));
+}
+
+TEST(Import, AFlatFileIsTheModel) {
+  const ImportedStates imported = import_states(read_any_file(files(), golden("state_dict.pth")), "x.pth");
+  ASSERT_EQ(imported.states.size(), 1U);
+  EXPECT_EQ(imported.states.at("model").size(), 2U);
+  EXPECT_EQ(imported.states.at("model").count("conv.weight"), 1U);
+  EXPECT_TRUE(imported.left_out.empty());
+}
+
+TEST(Import, WhatHoldsNoModelIsRefused) {
+  EXPECT_THAT(fault_of<DataError>([] {
+                (void)import_states({TorchDict{{"a", {1L}}}}, "x.pth");
+              }),
+              HasSubstr("x.pth: it holds no tensors by name"));
+  EXPECT_THAT(fault_of<DataError>([] { (void)import_states({TorchList{}}, "x.pth"); }), HasSubstr("no tensors"));
+  EXPECT_THAT(fault_of<DataError>([] { (void)read_any_file(files(), "/nowhere.pth"); }), HasSubstr("is no file"));
+}
+
+class Export : public ::testing::Test {
+ protected:
+  Export() {
+    CheckpointStates states = test::states_of(10);
+    states["ema"] = {{"conv.weight", at::full({2, 3, 4}, 0.5)}, {"ema.updates", std::int64_t{3}}};
+    commit_checkpoint(files(), folder_ / "run/checkpoints", {.step = 10}, states);
+  }
+  test::TempDir folder_;
+  std::string run_ = (folder_ / "run").string();
+};
+
+TEST_F(Export, WritesTheModelInBothFormatsAndReadsItBack) {
+  for (const char* name : {"x.safetensors", "x.pth"}) {
+    EXPECT_EQ(export_weights(run_, folder_ / name), 2);
+    const Weights back = load_weights(folder_ / name);
+    EXPECT_TRUE(test::same_state(back.tensors, test::states_of(10).at("model"))) << name;
+  }
+}
+
+TEST_F(Export, TakesAStateAndAPrefix) {
+  EXPECT_EQ(export_weights(run_, folder_ / "x.safetensors", {.state = "ema", .prefix = "module."}), 1);
+  const StateDict back = read_safetensors(files(), folder_ / "x.safetensors");
+  EXPECT_TRUE(at::equal(std::get<at::Tensor>(back.at("module.conv.weight")), at::full({2, 3, 4}, 0.5)));
+  EXPECT_EQ(export_weights(run_, folder_ / "all.pth", {.state = "all"}), 3);
+  const TorchValue all = read_torch_file(files(), folder_ / "all.pth");
+  EXPECT_EQ(std::get<std::int64_t>(all.find("step")->value), 10);
+  EXPECT_EQ(std::get<double>(all.find("trainer")->find("best")->value), 10.25);
+  EXPECT_EQ(std::get<std::int64_t>(all.find("ema")->find("ema.updates")->value), 3);
+}
+
+TEST_F(Export, ConvertsFilesToo) {
+  EXPECT_EQ(export_weights(golden("state_dict.pth"), folder_ / "x.safetensors"), 2);
+  EXPECT_EQ(export_weights(golden("nested.pth"), folder_ / "y.safetensors", {.state = "model"}), 2);
+  EXPECT_EQ(export_weights((folder_ / "x.safetensors").string(), folder_ / "z.pth"), 2);
+  EXPECT_EQ(load_weights(folder_ / "z.pth").tensors.count("conv.weight"), 1U);
+}
+
+TEST_F(Export, WhatCannotBeWrittenLeavesTheOldFile) {
+  write(folder_ / "x.txt", "old");
+  EXPECT_THAT(fault_of<UsageError>([&] { export_weights(run_, folder_ / "x.txt"); }), HasSubstr("ending"));
+  EXPECT_THAT(fault_of<UsageError>([&] { export_weights(run_, folder_ / "x.safetensors", {.state = "all"}); }),
+              HasSubstr("holds one state"));
+  EXPECT_THAT(fault_of<DataError>([&] { export_weights(run_, folder_ / "x.pth", {.state = "emma"}); }),
+              HasSubstr("did you mean 'ema'"));
+  EXPECT_EQ(files().list(folder_.path()), (std::vector<std::string>{"run", "x.txt"}));
+}
+
+TEST_F(Export, PyTorchReadsWhatWasExportedAndItsFilesAreImported) {
+  if (testing::run_shell("/usr/bin/python3 -c 'import torch'").code != 0) GTEST_SKIP() << "python3-torch is not there";
+  export_weights(run_, folder_ / "x.pth", {.prefix = "module."});
+  write(folder_ / "check.py", R"(
+import torch
+d = torch.load("x.pth", weights_only=True)
+assert list(d) == ["module.bn.num_batches_tracked", "module.conv.weight"], list(d)
+assert torch.equal(d["module.conv.weight"], torch.arange(24.0).reshape(2, 3, 4) + 10)
+net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+torch.save({"model": torch.nn.DataParallel(net).state_dict(), "epoch": 7}, "y.pth")
+print(float(net[0].weight[1, 2]))
+)");
+  const auto output = testing::run_shell("cd " + folder_.path().string() + " && /usr/bin/python3 check.py");
+  ASSERT_EQ(output.code, 0) << output.text;
+  const ImportedStates imported = import_states(read_any_file(files(), folder_ / "y.pth"), "y.pth");
+  EXPECT_EQ(imported.states.at("model").size(), 7U);
+  EXPECT_FLOAT_EQ(std::get<at::Tensor>(imported.states.at("model").at("0.weight"))[1][2].item<float>(),
+                  std::stof(output.text));
+  EXPECT_EQ(std::get<std::int64_t>(imported.states.at("values").at("epoch")), 7);
+}
+
+TEST(VerifyFile, NamesTheMemberThatIsTorn) {
+  const test::TempDir folder;
+  const std::string whole = files().read(golden("state_dict.pth"));
+  write(folder / "x.pth", whole);
+  EXPECT_THAT(to_text(verify_file(files(), folder / "x.pth")),
+              HasSubstr("x.pth: whole (1.2 kB; a CRC-32 of each of 4 members)"));
+  const std::size_t weight = whole.find(std::string("\x80\x3f", 2));  // 1.0f
+  write(folder / "x.pth", flipped(whole, weight));
+  const FileReport report = verify_file(files(), folder / "x.pth");
+  EXPECT_FALSE(report.ok());
+  EXPECT_THAT(to_text(report), HasSubstr("x.pth: 'state_dict/data/0': its bytes have CRC-32"));
+  write(folder / "x.npz", flipped(test::zip_of({{"a.npy", "123"}, {"b.npy", "456"}}), 64));
+  EXPECT_THAT(to_text(verify_file(files(), folder / "x.npz")), HasSubstr("x.npz: 'a.npy': its bytes"));
+  write(folder / "x.pth", whole.substr(0, 500));
+  EXPECT_THAT(to_text(verify_file(files(), folder / "x.pth")), HasSubstr("cut short"));
+}
+
+TEST(VerifyFile, SaysWhatSafetensorsCannotProve) {
+  const test::TempDir folder;
+  write_safetensors(files(), folder / "x.safetensors", {{"a", at::ones({3})}});
+  EXPECT_THAT(to_text(verify_file(files(), folder / "x.safetensors")), HasSubstr("the format has no checksum"));
+  write(folder / "x.safetensors", files().read(folder / "x.safetensors") + "x");
+  EXPECT_THAT(to_text(verify_file(files(), folder / "x.safetensors")), HasSubstr("bytes are left over"));
+  write(folder / "x.txt", "hello");
+  EXPECT_THROW((void)verify_file(files(), folder / "x.txt"), DataError);
+}
+
+TEST(Describe, AFilesStatesAreTablesWithNorms) {
+  const std::string text = to_text(describe_file(files(), golden("nested.pth")));
+  EXPECT_THAT(text, HasSubstr("\nmodel: 2 entries, 25 elements, 104 B\n"));
+  EXPECT_THAT(text, HasSubstr("  module.conv.weight             float32 [2, 3, 4]       96 B  norm 65.7571\n"));
+  EXPECT_THAT(text, HasSubstr("  param_groups.0.lr"));
+  EXPECT_THAT(text, HasSubstr("\n(top): "));
+  const auto json = nlohmann::json::parse(to_json(describe_file(files(), golden("types.pth"))));
+  EXPECT_EQ(json["states"][""].size(), 16U);
+  const auto flat = to_text(describe_file(files(), golden("types.pth")));
+  EXPECT_THAT(flat, HasSubstr("complex64 [3]"));
+}
+
+}  // namespace interop_test
+}  // namespace lockstep
