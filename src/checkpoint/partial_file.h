@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of a transfer that is not at its end, kept for the next try.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::checkpoint {
+
+/// <path>.part, and <path>.part.tag with the server's mark of the content that its bytes are of. The caller holds a
+/// lock.
+class PartialFile {
+ public:
+  /// Opens what an earlier try left. Bytes without a mark are of unknown content, and dropped. Throws: IoError.
+  explicit PartialFile(const std::filesystem::path& path);
+
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+  /// What the server called this content ("ETag", else "Last-Modified"); "" where it gave it no name.
+  [[nodiscard]] const std::string& tag() const { return tag_; }
+
+  /// Drops all bytes; those that come are of the content `tag`. Throws: IoError.
+  void restart(const std::string& tag);
+  /// Throws: IoError.
+  void append(std::string_view bytes);
+  /// Gives the whole content its name, durably. Throws: IoError.
+  void finish();
+  /// Removes file and mark.
+  void remove();
+  [[nodiscard]] std::filesystem::path part_path() const;
+
+ private:
+  [[nodiscard]] std::filesystem::path tag_path() const;
+
+  std::filesystem::path path_;
+  UniqueFd file_;
+  std::uint64_t size_ = 0;
+  std::string tag_;
+};
+
+}  // namespace lockstep::checkpoint
