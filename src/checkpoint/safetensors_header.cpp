@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "checkpoint/little_endian.h"
 #include "checkpoint/safetensors_sax.h"
 #include "checkpoint/scalar_json.h"
 
@@ -124,20 +125,6 @@ Result<std::string> header_json(const std::vector<TensorEntry>& tensors,
   return json + "}";
 }
 
-std::string little_endian(std::uint64_t value) {
-  std::string bytes;
-  for (unsigned i = 0; i < kLengthBytes; ++i) bytes += static_cast<char>((value >> (8 * i)) & 0xFFU);
-  return bytes;
-}
-
-std::uint64_t from_little_endian(std::string_view bytes) {
-  std::uint64_t value = 0;
-  for (unsigned i = 0; i < kLengthBytes; ++i) {
-    value |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
-  }
-  return value;
-}
-
 }  // namespace
 
 std::string_view dtype_name(DType dtype) noexcept { return row_of(dtype).name; }
@@ -164,7 +151,7 @@ Result<std::uint64_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>&
 
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view file) {
   if (file.size() < kLengthBytes) return Failure{fmt::format("{} bytes are no safetensors file", file.size())};
-  const std::uint64_t header_bytes = from_little_endian(file);
+  const std::uint64_t header_bytes = from_little_endian(file, kLengthBytes);
   if (header_bytes > kMaxHeaderBytes) {
     return Failure{
         fmt::format("a header of {} bytes, at most {} are taken: no safetensors file?", header_bytes, kMaxHeaderBytes)};
@@ -199,7 +186,9 @@ Result<std::string> layout_safetensors(std::vector<TensorEntry>& tensors,
   const std::uint64_t used = kLengthBytes + json->size();
   json->append((kAlignment - used % kAlignment) % kAlignment, ' ');
   if (json->size() > kMaxHeaderBytes) return Failure{fmt::format("{} tensors need too long a header", tensors.size())};
-  return little_endian(json->size()) + *json;
+  std::string header;
+  append_little_endian(header, json->size(), kLengthBytes);
+  return header + *json;
 }
 
 }  // namespace lockstep::checkpoint
