@@ -23,7 +23,7 @@ constexpr std::array kVerbs = {
     Verb{"eval", "evaluate a checkpoint on a folder", cmd_worker},
     Verb{"predict", "read files with a checkpoint", cmd_worker},
     Verb{"generate", "make synthetic data", cmd_worker},
-    Verb{"checkpoint", "inspect, verify and compare checkpoints", cmd_worker},
+    Verb{"checkpoint", "inspect, verify, compare, convert and prune checkpoints", cmd_worker},
     Verb{"inspect", "show what a rank reads, every setting, the machine, the GPUs", cmd_worker},
     Verb{"bench", "measure: all-reduce, a training step", cmd_worker},
     Verb{"pack", "pack a data set into one file, or check one", cmd_worker},

@@ -1,60 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep checkpoint inspect|verify PATH` and `diff A B`: what a checkpoint holds, whether every byte is as it was
-// written, and where two differ.
+// written, and where two differ. What makes or removes files stands in cmd_checkpoint_files.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "common/cli.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/diff.h"
 #include "lockstep/checkpoint/inspect.h"
+#include "lockstep/checkpoint/verify_file.h"
+#include "worker/checkpoint_commands.h"
 #include "worker/commands.h"
 
 namespace lockstep::worker {
 namespace {
 
 constexpr const char* kWhere = "a step folder, a run folder (its newest valid), or RUN:NAME";
+constexpr const char* kWhereOrFile = "a step folder, a run folder (its newest valid), RUN:NAME, or a file";
 constexpr int kDiffer = 1;  // as of cmp and diff: an answer, not an error
 
-int inspect(const Arguments& arguments) {
+/// A file of another program, by its ending; what else is no folder is no checkpoint.
+bool is_other_file(const std::string& where) {
+  const std::filesystem::path path = where;
+  const std::string ending = path.extension().string();
+  const auto known = {".pth", ".pt", ".bin", ".npz", ".zip", ".safetensors", ".json"};
+  FileSystem& files = FileSystem::system();
+  return std::find(known.begin(), known.end(), ending) != known.end() && files.exists(path) &&
+         !files.exists(path / ".");
+}
+
+int inspect_checkpoint(const Arguments& arguments) {
   std::string where;
   bool digest = false;
+  bool json = false;
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep checkpoint inspect",
-                     .description = "Shows what a checkpoint holds.",
-                     .example = "  lockstep checkpoint inspect runs/digits --digest"});
-  app.add_option("path", where, kWhere)->required();
-  app.add_flag("--digest", digest, "print only one SHA-256 over the state");
+  cli::prepare(app,
+               {.name = "lockstep checkpoint inspect",
+                .description = "Shows what a checkpoint, a .pth or a .safetensors file holds, and the norms of its "
+                               "tensors.",
+                .example = "  lockstep checkpoint inspect runs/digits --digest"});
+  app.add_option("path", where, kWhereOrFile)->required();
+  app.add_flag("--digest", digest, "print only one SHA-256 over the state (of checkpoints)");
+  app.add_flag("--json", json, "print one JSON object");
   if (!cli::parse(app, arguments)) return 0;
-  const Checkpoint checkpoint = load_checkpoint(where);
-  fmt::print("{}", digest ? checkpoint_digest(checkpoint) + "\n" : to_text(describe_checkpoint(checkpoint)));
+  if (digest) {
+    fmt::print("{}\n", checkpoint_digest(load_checkpoint(where)));
+    return 0;
+  }
+  const auto description =
+      is_other_file(where) ? describe_file(FileSystem::system(), where) : describe_checkpoint(load_checkpoint(where));
+  fmt::print("{}", json ? to_json(description) : to_text(description));
   return 0;
 }
 
 /// Every problem is on stdout already: the error counts them.
-void throw_damaged(const VerifyReport& report) {
-  const auto damaged =
-      std::count_if(report.files.begin(), report.files.end(), [](const FileCheck& c) { return !c.problem.empty(); });
-  throw DataError(fmt::format("{}: {} of {} files missing or torn", report.path.string(), damaged, report.files.size()),
-                  "take another checkpoint: a run folder alone means its newest valid one");
+void throw_damaged(const std::filesystem::path& path, const std::vector<FileCheck>& parts, const char* hint) {
+  const auto damaged = std::count_if(parts.begin(), parts.end(), [](const FileCheck& c) { return !c.problem.empty(); });
+  throw DataError(fmt::format("{}: {} of {} files missing or torn", path.string(), damaged, parts.size()), hint);
 }
 
-int verify(const Arguments& arguments) {
+void verify_one_file(const std::string& path) {
+  const FileReport report = verify_file(FileSystem::system(), path);
+  fmt::print("{}", to_text(report));
+  if (!report.ok()) throw_damaged(report.path, report.parts, "get it anew");
+}
+
+int verify_any(const Arguments& arguments) {
   std::string where;
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep checkpoint verify",
-                     .description = "Reads every byte of a checkpoint and compares it with the manifest.",
-                     .example = "  lockstep checkpoint verify runs/digits/checkpoints/step-00001200"});
-  app.add_option("path", where, kWhere)->required();
+  cli::prepare(app,
+               {.name = "lockstep checkpoint verify",
+                .description = "Reads every byte of a checkpoint and compares it with the manifest; of a .pth, .npz "
+                               "or .safetensors file, with what its format says.",
+                .example = "  lockstep checkpoint verify runs/digits/checkpoints/step-00001200"});
+  app.add_option("path", where, kWhereOrFile)->required();
   if (!cli::parse(app, arguments)) return 0;
+  if (is_other_file(where)) {
+    verify_one_file(where);
+    return 0;
+  }
   const VerifyReport report = verify_checkpoint(FileSystem::system(), resolve_checkpoint(where));
   fmt::print("{}", to_text(report));
-  if (!report.ok()) throw_damaged(report);
+  if (!report.ok()) {
+    throw_damaged(report.path, report.files, "take another checkpoint: a run folder alone means its newest valid one");
+  }
   return 0;
 }
 
-int diff(const Arguments& arguments) {
+int diff_two(const Arguments& arguments) {
   std::string a;
   std::string b;
   bool json = false;
@@ -79,11 +114,16 @@ int diff(const Arguments& arguments) {
 }  // namespace
 
 int cmd_checkpoint(const Arguments& arguments) {
-  if (arguments.empty()) throw UsageError("a verb is missing: inspect, verify or diff", "lockstep checkpoint --help");
+  if (arguments.empty()) {
+    throw UsageError("a verb is missing: inspect, verify, diff, export, import or prune", "lockstep checkpoint --help");
+  }
   return cli::dispatch("lockstep checkpoint",
-                       {{"inspect", "what it holds", inspect},
-                        {"verify", "whether it is whole", verify},
-                        {"diff", "where two differ", diff}},
+                       {{"inspect", "what it holds", inspect_checkpoint},
+                        {"verify", "whether it is whole", verify_any},
+                        {"diff", "where two differ", diff_two},
+                        {"export", "its weights as .safetensors or .pth", cmd_checkpoint_export},
+                        {"import", "a checkpoint from a .pth or .safetensors file", cmd_checkpoint_import},
+                        {"prune", "removes old ones", cmd_checkpoint_prune}},
                        arguments);
 }
 

@@ -39,7 +39,10 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
       "--resume", train.resume,
       "none; auto: go on from the run folder's newest valid checkpoint; or PATH: a run folder, a step folder "
       "or RUN:NAME (default: none)");
-  app.add_option("--init-from", train.init_from, "a checkpoint whose weights the model starts from");
+  app.add_option(
+      "--init-from", train.init_from,
+      "a checkpoint, .pth or .safetensors file (FILE:STATE) whose weights the model starts from, where they fit; "
+      "with --resume auto only where there is no checkpoint yet");
   add_join_options(app, train.join);
   return cli::parse(app, arguments);
 }

@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
         {"predict", "reads files with a checkpoint", worker::cmd_predict},
         {"generate", "makes synthetic data", worker::cmd_generate},
         {"bench", "measures", worker::cmd_bench},
-        {"checkpoint", "inspects and verifies checkpoints", worker::cmd_checkpoint},
+        {"checkpoint", "inspects, verifies and converts checkpoints", worker::cmd_checkpoint},
         {"inspect", "shows which samples a rank reads, and settings", worker::cmd_inspect},
         {"pack", "packs a data set", worker::cmd_pack},
         {"tune", "finds the fastest settings of a recipe here", worker::cmd_tune},

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "apps/command.h"
 #include "checkpoint/states.h"
@@ -66,7 +67,7 @@ TEST_F(CheckpointCommand, InspectListsStatesAndTexts) {
   const ProcessResult inspect = checkpoint({"inspect", "run"});
   EXPECT_EQ(inspect.code, 0) << inspect.err;
   EXPECT_THAT(inspect.out, AllOf(HasSubstr("step           20\n"), HasSubstr("text           config.yml (8 B)\n"),
-                                 HasSubstr("  conv.weight             float32 [2, 3, 4]\n")));
+                                 HasSubstr("  conv.weight             float32 [2, 3, 4]       96 B  norm ")));
 }
 
 TEST_F(CheckpointCommand, WhatIsMissingOrTornIsAnInputError) {
@@ -142,7 +143,7 @@ TEST_F(CheckpointCommand, DiffPrintsOneJsonObject) {
 
 TEST_F(CheckpointCommand, WrongWordsAreAUsageErrorWithTheNextStep) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{}, "a verb is missing: inspect, verify or diff"},
+      {{}, "a verb is missing: inspect, verify, diff, export, import or prune"},
       {{"dif", "run", "run"}, "did you mean 'diff'?"},
       {{"inspect"}, "path is required"},
       {{"verify"}, "path is required"},
@@ -150,21 +151,77 @@ TEST_F(CheckpointCommand, WrongWordsAreAUsageErrorWithTheNextStep) {
       {{"diff", "run"}, "b is required"},
       {{"diff", "run", "run", "run"}, "unknown argument 'run'"},
       {{"diff", "run", "run", "--limit", "-1"}, "--limit"},
-      {{"inspect", "run", "--digst"}, "did you mean '--digest'?"}};
+      {{"inspect", "run", "--digst"}, "did you mean '--digest'?"},
+      {{"export", "run"}, "--to is required"},
+      {{"export", "run", "--to", "x.txt"}, "x.txt: the ending says the format"},
+      {{"import", "x.pth"}, "--to is required"},
+      {{"prune", "run"}, "--keep-last is required"},
+      {{"prune", "run", "--keep-last", "0"}, "--keep-last"}};
   for (const auto& [words, expected] : cases) {
     const ProcessResult result = checkpoint(words);
     EXPECT_EQ(result.code, 64) << expected << ": " << result.err;
-    EXPECT_THAT(result.err, AllOf(HasSubstr(expected), HasSubstr("--help")));
+    EXPECT_THAT(result.err, AllOf(HasSubstr(expected), HasSubstr("\n  next  ")));
   }
 }
 
 TEST_F(CheckpointCommand, EveryVerbHasHelpWithAnExampleAndDiffItsExitCodes) {
-  for (const char* verb : {"inspect", "verify", "diff"}) {
+  for (const char* verb : {"inspect", "verify", "diff", "export"}) {
     const ProcessResult help = checkpoint({verb, "--help"});
     EXPECT_EQ(help.code, 0);
     EXPECT_THAT(help.out, AllOf(HasSubstr("example:\n  lockstep checkpoint "), HasSubstr("RUN:NAME")));
   }
   EXPECT_THAT(checkpoint({"diff", "--help"}).out, HasSubstr("0 where they are equal, 1 where they differ"));
+}
+
+TEST_F(CheckpointCommand, ExportsAndImportsGiveTheSameModel) {
+  const ProcessResult exported = checkpoint({"export", "run:best", "--to", "x.pth", "--prefix", "module."});
+  EXPECT_EQ(exported.code, 0) << exported.err;
+  EXPECT_THAT(exported.out, StartsWith("x.pth: 2 tensors, "));
+  const ProcessResult imported = checkpoint({"import", "x.pth", "--to", "again", "--step", "10"});
+  EXPECT_EQ(imported.code, 0) << imported.err;
+  EXPECT_EQ(imported.out, "again/checkpoints/step-00000010\n  model: 2 entries\n");
+  EXPECT_TRUE(same_state(load_checkpoint((home_ / "again").string()).state("model"), states_of(10).at("model")));
+  EXPECT_EQ(checkpoint({"export", "run:best", "--to", "x.safetensors"}).code, 0);
+  EXPECT_THAT(checkpoint({"inspect", "x.safetensors"}).out, HasSubstr("  conv.weight             float32 [2, 3, 4]"));
+  EXPECT_THAT(checkpoint({"inspect", "x.pth", "--json"}).out, StartsWith("{\"path\":\"x.pth\",\"states\":{"));
+}
+
+TEST_F(CheckpointCommand, VerifyChecksFilesAndNamesTheMember) {
+  ASSERT_EQ(checkpoint({"export", "run", "--to", "x.pth"}).code, 0);
+  const ProcessResult whole = checkpoint({"verify", "x.pth"});
+  EXPECT_EQ(whole.code, 0) << whole.err;
+  EXPECT_THAT(whole.out, StartsWith("x.pth: whole ("));
+  std::fstream file(home_ / "x.pth", std::ios::binary | std::ios::in | std::ios::out);
+  const std::string bytes = files().read(home_ / "x.pth");
+  file.seekp(static_cast<std::streamoff>(bytes.find("archive/version") - 100));
+  file.put('?');
+  file.close();
+  const ProcessResult torn = checkpoint({"verify", "x.pth"});
+  EXPECT_EQ(torn.code, 65);
+  EXPECT_THAT(torn.out, HasSubstr("x.pth: 'archive/data/"));
+  EXPECT_THAT(torn.err, HasSubstr("x.pth: 1 of 5 files missing or torn"));
+}
+
+TEST_F(CheckpointCommand, AFileThatWouldRunCodeIsAnInputErrorThatNamesIt) {
+  const ProcessResult result =
+      checkpoint({"import", LOCKSTEP_TEST_SOURCE_DIR "/tests/checkpoint/golden/attack.pth", "--to", "again"});
+  EXPECT_EQ(result.code, 65);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("GLOBAL at byte"), HasSubstr("eval"), HasSubstr("\n  next  ")));
+  EXPECT_FALSE(fs::exists(home_ / "again"));
+}
+
+TEST_F(CheckpointCommand, PruneRemovesWhatIsOldAndSaysWhatItWould) {
+  for (const std::int64_t step : {30, 40}) commit_checkpoint(files(), folder_, {.step = step}, states_of(step));
+  const ProcessResult dry = checkpoint({"prune", "run", "--keep-last", "1", "--dry-run"});
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  EXPECT_THAT(dry.out, AllOf(HasSubstr("run/checkpoints/step-00000030\n"), HasSubstr("2 would be removed, ")));
+  EXPECT_TRUE(fs::exists(folder_ / "step-00000030"));
+  const ProcessResult pruned = checkpoint({"prune", "run", "--keep-last", "1", "--keep-every", "30"});
+  EXPECT_EQ(pruned.code, 0) << pruned.err;
+  EXPECT_THAT(pruned.out, StartsWith("run/checkpoints/step-00000020\n1 removed, "));
+  EXPECT_EQ(files().list(folder_),
+            (std::vector<std::string>{"best", "step-00000010", "step-00000030", "step-00000040"}));
+  EXPECT_EQ(checkpoint({"prune", "nowhere", "--keep-last", "1"}).code, 65);
 }
 
 }  // namespace checkpoint_command_test
