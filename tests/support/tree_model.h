@@ -7,6 +7,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <cstring>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "comm/tree_reduce.h"
@@ -24,13 +26,24 @@ inline std::vector<ReduceOp> ops_for(at::ScalarType dtype) {
   return {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 }
 
+/// Drawn once: a sweep asks for the same ones for each dtype and operation.
+inline const at::Tensor& random_doubles(std::int64_t count, int rank) {
+  thread_local std::map<std::pair<std::int64_t, int>, at::Tensor> drawn;
+  at::Tensor& values = drawn[{count, rank}];
+  if (!values.defined()) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(rank * 7919 + count));
+    values = (at::rand({count}, generator, at::kDouble) - 0.5) * 2000.0;
+  }
+  return values;
+}
+
 /// The same on every rank that asks: values whose sum depends on the order.
 inline at::Tensor random_values(at::ScalarType dtype, std::int64_t count, int rank) {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(rank * 7919 + count));
-  const at::Tensor values = (at::rand({count}, generator, at::kDouble) - 0.5) * 2000.0;
+  const at::Tensor values = random_doubles(count, rank);
   if (dtype == at::kBool) return values.gt(0);
   // Wraps around in the narrow integers, on purpose.
-  return c10::isIntegralType(dtype, false) ? values.to(at::kLong).to(dtype) : values.to(dtype);
+  return c10::isIntegralType(dtype, false) ? values.to(at::kLong).to(dtype)
+                                           : values.to(dtype, /*non_blocking=*/false, /*copy=*/true);
 }
 
 inline at::Tensor model_tree(const std::vector<at::Tensor>& wide, int lo, int hi, ReduceOp op) {
