@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 
@@ -104,6 +105,9 @@ int restart_budget(const std::optional<std::string>& given) {
   throw UsageError(fmt::format("--max-restarts is '{}'; it must be a number, 0 or more", *given));
 }
 
+// Ranks that are told to end save first. Slurm's own limit (KillWait) is 30 s.
+constexpr auto kTimeToSave = std::chrono::seconds(30);
+
 struct Launch {
   int processes = 1;
   int max_restarts = 0;
@@ -114,6 +118,7 @@ int launch(const std::string& verb, const Words& arguments, const Launch& how) {
   return run_agent({.command = worker_command(verb, arguments),
                     .processes = how.processes,
                     .max_restarts = how.max_restarts,
+                    .shutdown_timeout = kTimeToSave,
                     .log_dir = how.log_dir,
                     .console = ConsoleStyle::kMainRaw});
 }

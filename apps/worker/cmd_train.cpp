@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep train`, as one rank: settings from preset, file and --set; then the Trainer.
+#include <fmt/format.h>
+
 #include <memory>
 
 #include "common/cli.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/train/trainer.h"
 #include "worker/commands.h"
 #include "worker/recipes.h"
@@ -17,8 +22,16 @@ struct TrainArguments {
   std::string run_dir;
   std::string resume = "none";
   std::string init_from;
+  double max_time = 0;  // seconds
   JoinArguments join;
 };
+
+double parse_max_time(const std::string& given) {
+  const auto seconds = text::parse_duration(given);
+  if (!seconds) throw UsageError("--max-time: " + seconds.error());
+  if (*seconds > 0) return *seconds;
+  throw UsageError(fmt::format("--max-time is {}: no time at all", given));
+}
 
 bool parse(TrainArguments& train, const Arguments& arguments) {
   CLI::App app;
@@ -43,8 +56,13 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
       "--init-from", train.init_from,
       "a checkpoint, .pth or .safetensors file (FILE:STATE) whose weights the model starts from, where they fit; "
       "with --resume auto only where there is no checkpoint yet");
+  std::string max_time;
+  app.add_option("--max-time", max_time,
+                 "save and leave with 143 after this time: 90s, 45m, 1h30m, 2d, HH:MM:SS or D-HH:MM:SS");
   add_join_options(app, train.join);
-  return cli::parse(app, arguments);
+  if (!cli::parse(app, arguments)) return false;
+  if (!max_time.empty()) train.max_time = parse_max_time(max_time);
+  return true;
 }
 
 std::unique_ptr<Settings> read_settings(const TrainArguments& train) {
@@ -61,9 +79,11 @@ int run(const TrainArguments& train, Settings& settings) {
                      .run_dir = train.run_dir,
                      .resume = train.resume,
                      .init_from = train.init_from,
+                     .max_time = Seconds(train.max_time),
                      .has_commands = true});
-    trainer.fit();
-    return 0;
+    const TrainResult result = trainer.fit();
+    const bool done = result.stopped_by.empty() || result.requeued;
+    return static_cast<int>(done ? ExitCode::kDone : ExitCode::kTerminated);
   });
 }
 

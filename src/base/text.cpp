@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <numeric>
+#include <optional>
+#include <system_error>
 
 namespace lockstep::text {
 namespace {
@@ -60,6 +63,79 @@ std::string duration(double seconds) {
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+namespace {
+
+/// A number and the unit after it ("90s"); the rest of the text is behind it.
+struct Amount {
+  double number = 0;
+  char unit = 0;  ///< 0: the text ends behind the number
+};
+
+bool take_amount(std::string_view& text, Amount& amount) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), amount.number);
+  if (error != std::errc() || !(amount.number >= 0) || !std::isfinite(amount.number)) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  amount.unit = text.empty() ? '\0' : text.front();
+  if (!text.empty()) text.remove_prefix(1);
+  return true;
+}
+
+double unit_seconds(char unit) {
+  switch (unit) {
+    case 's':
+      return 1;
+    case 'm':
+      return 60;
+    case 'h':
+      return 3600;
+    case 'd':
+      return 86400;
+    default:
+      return 0;
+  }
+}
+
+/// "1:30:00", "1-12:00:00", "1-12:00": "1:30" alone could be minutes or hours.
+std::optional<double> clock_seconds(std::string_view text) {
+  double days = 0;
+  Amount amount;
+  const auto dash = text.find('-');
+  const bool has_days = dash != std::string_view::npos;
+  if (has_days) {
+    std::string_view before = text.substr(0, dash);
+    if (!take_amount(before, amount) || amount.unit != '\0') return std::nullopt;
+    days = amount.number;
+    text.remove_prefix(dash + 1);
+  }
+  double seconds = 0;
+  int numbers = 0;
+  for (char unit = ':'; unit == ':'; unit = amount.unit, ++numbers) {
+    if (!take_amount(text, amount)) return std::nullopt;
+    seconds = seconds * 60 + amount.number;
+  }
+  if (amount.unit != '\0' || numbers > 3 || numbers < (has_days ? 2 : 3)) return std::nullopt;
+  return days * 86400 + seconds * (numbers == 2 ? 60 : 1);
+}
+
+}  // namespace
+
+Result<double> parse_duration(std::string_view text) {
+  if (text.find(':') != std::string_view::npos) {
+    if (const auto seconds = clock_seconds(text)) return *seconds;
+  }
+  double seconds = 0;
+  std::string_view rest = text;
+  Amount amount;
+  while (!rest.empty()) {
+    if (!take_amount(rest, amount) || unit_seconds(amount.unit) == 0) {
+      return Failure{fmt::format("'{}' is no time: write it as 90s, 45m, 1h30m, 2d or 1:30:00", text)};
+    }
+    seconds += amount.number * unit_seconds(amount.unit);
+  }
+  if (text.empty()) return Failure{"an empty text is no time: write it as 90s, 45m, 1h30m, 2d or 1:30:00"};
+  return seconds;
 }
 
 std::string thousands(std::int64_t value) {

@@ -115,7 +115,8 @@ class Agent {
     for (int number = 0;;) {
       ::poll(entries, 3, -1);
       while ((number = signals_.next()) != 0) {
-        if (number != SIGWINCH) result.interrupted_by = number;
+        if (number == SIGWINCH || number == SIGUSR1 || number == SIGUSR2) continue;
+        result.interrupted_by = number;
       }
       if (result.interrupted_by != 0 || done.found() == KeyWatcher::Found::kKeys) return;
       if (done.found() == KeyWatcher::Found::kStoreIsGone || failed.found() != KeyWatcher::Found::kNothing) break;
@@ -142,6 +143,7 @@ class Agent {
     const auto first = find_first(result.ends, result.claim);
     if (!first) return false;
     const WorkerEnd& end = result.ends[*first];
+    if (leaves_by_request(end)) return false;
     const auto error = error_of_rank(end.rank, result);
     if (error) {
       facts.error_type = error->type;
@@ -232,6 +234,7 @@ class Agent {
     const auto first = find_first(result.ends, result.claim);
     if (!first) return;
     const WorkerEnd& end = result.ends[*first];
+    if (leaves_by_request(end)) return;  // it has said so itself
     const auto folder = folder_of(end.rank);
     FailureReport report{.end = end,
                          .host = host_name(),

@@ -43,8 +43,13 @@ int exit_code(int wait_status) {
 
 bool has_failed(const WorkerEnd& end) { return exit_code(end.wait_status) != 0; }
 
+bool leaves_by_request(const WorkerEnd& end) {
+  return WIFEXITED(end.wait_status) && WEXITSTATUS(end.wait_status) == static_cast<int>(ExitCode::kTerminated);
+}
+
 bool is_consequence(const WorkerEnd& end) {
-  return end.signal_sent != 0 || exit_code(end.wait_status) == static_cast<int>(ExitCode::kPeer);
+  return end.signal_sent != 0 || exit_code(end.wait_status) == static_cast<int>(ExitCode::kPeer) ||
+         leaves_by_request(end);
 }
 
 std::optional<std::size_t> find_first(const std::vector<WorkerEnd>& ends, const std::optional<FailureClaim>& claim) {

@@ -31,7 +31,10 @@ inline constexpr const char* kFailureKey = "lockstep/failure/first";
 
 [[nodiscard]] bool has_failed(const WorkerEnd& end);
 
-/// It ended because of another's failure: it exited with 75 (a peer died) or the agent had told it to stop.
+/// It exited with 143: it was asked to save and leave, and did.
+[[nodiscard]] bool leaves_by_request(const WorkerEnd& end);
+
+/// Another's end came first: it exited with 75 (a peer died) or 143, or the agent had told it to stop.
 [[nodiscard]] bool is_consequence(const WorkerEnd& end);
 
 /// Index into `ends` (in the order in which they came) of the failure to blame; none where nobody failed. The claim

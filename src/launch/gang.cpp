@@ -20,6 +20,9 @@ namespace {
 constexpr auto kBlameTime = std::chrono::seconds(1);
 // A process that SIGKILL does not end hangs in the kernel (a dead network disk): we do not wait for ever.
 constexpr auto kKillTime = std::chrono::seconds(15);
+// A rank of a training run takes SIGTERM as the wish that it saves and leaves with the others. Where one has failed
+// they cannot, and notice it in their next collective; one that is in none is told twice.
+constexpr auto kSecondTermTime = std::chrono::seconds(2);
 constexpr auto kIdleTime = std::chrono::milliseconds(300);
 
 TimePoint now() { return SystemClock::instance().now(); }
@@ -141,6 +144,7 @@ bool Gang::more_errors_arrive(const Worker& worker) const {
 int Gang::timeout_ms() const {
   TimePoint next = mux_.wants_idle() ? last_output_ + kIdleTime : TimePoint::max();
   if (stop_at_) next = std::min(next, *stop_at_);
+  if (stop_again_at_) next = std::min(next, *stop_again_at_);
   if (give_up_at_) next = std::min(next, *give_up_at_);
   if (next == TimePoint::max()) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now()).count();
@@ -149,7 +153,11 @@ int Gang::timeout_ms() const {
 
 void Gang::on_times() {
   if (mux_.wants_idle() && now() >= last_output_ + kIdleTime) mux_.idle();
-  if (stop_at_ && now() >= *stop_at_) stop(SIGTERM);
+  if (stop_at_ && now() >= *stop_at_) stop_failed_group();
+  if (stop_again_at_ && now() >= *stop_again_at_) {
+    stop_again_at_.reset();
+    for (const auto& member : members_) member.worker->order(SIGTERM, spec_.options.shutdown_timeout);
+  }
   if (give_up_at_ && now() >= *give_up_at_) {
     give_up_at_.reset();
     for (auto& member : members_) {
@@ -166,6 +174,8 @@ void Gang::on_signals() {
   for (int number = 0; (number = spec_.signals.next()) != 0;) {
     if (number == SIGWINCH) {
       resize_terminals();
+    } else if (number == SIGUSR1 || number == SIGUSR2) {
+      pass_on(number);
     } else if (is_stopping_) {
       kill();
     } else {
@@ -196,7 +206,7 @@ void Gang::on_watcher() {
   if (claim && is_local(claim->rank)) return;  // its own end will tell
   result_.has_remote_failure = true;
   result_.claim = claim;
-  if (!is_stopping_) stop(SIGTERM);
+  if (!is_stopping_) stop_failed_group();
 }
 
 void Gang::on_control(Member& member) {
@@ -213,7 +223,7 @@ void Gang::on_report(Member& member, const StubReport& report) {
   } else if (report.event == StubEvent::kExecFailed) {
     member.has_ended = true;
     result_.start_error = report.value;
-    if (!is_stopping_) stop(SIGTERM);
+    if (!is_stopping_) stop_failed_group();
   } else {
     on_end(member, report.value, report.signal_sent);
   }
@@ -224,11 +234,14 @@ void Gang::on_end(Member& member, int status, int signal_sent) {
   const WorkerEnd end{member.worker->rank(), member.pid, status, signal_sent};
   result_.ends.push_back(end);
   if (!has_failed(end) || is_stopping_) return;
-  if (is_consequence(end)) {
+  if (leaves_by_request(end)) {
+    // All ranks leave at one step, so the others follow.
+    if (!stop_at_) stop_at_ = now() + spec_.options.shutdown_timeout;
+  } else if (is_consequence(end)) {
     if (!stop_at_) stop_at_ = now() + kBlameTime;
   } else {
     publish(end);
-    stop(SIGTERM);
+    stop_failed_group();
   }
 }
 
@@ -240,6 +253,15 @@ void Gang::publish(const WorkerEnd& end) {
   } catch (const Error& problem) {
     log::warn("the failure of rank {} was not published: {}", end.rank, problem.message());
   }
+}
+
+void Gang::pass_on(int signal) {
+  for (const auto& member : members_) member.worker->order(signal, std::chrono::milliseconds(-1));
+}
+
+void Gang::stop_failed_group() {
+  stop(SIGTERM);
+  stop_again_at_ = now() + kSecondTermTime;
 }
 
 void Gang::stop(int signal) {

@@ -73,6 +73,8 @@ class Gang {
 
   void publish(const WorkerEnd& end);
   void stop(int signal);
+  void pass_on(int signal);
+  void stop_failed_group();
   void kill();
   [[nodiscard]] bool is_any_left() const;
   [[nodiscard]] bool is_local(int rank) const;
@@ -86,6 +88,7 @@ class Gang {
   std::vector<Member> members_;
   bool is_stopping_ = false;
   std::optional<TimePoint> stop_at_;
+  std::optional<TimePoint> stop_again_at_;
   std::optional<TimePoint> give_up_at_;
   TimePoint last_output_{};
 };

@@ -9,7 +9,7 @@ namespace lockstep::launch {
 SignalGuard::SignalGuard() {
   sigset_t ours;
   ::sigemptyset(&ours);
-  for (const int number : {SIGINT, SIGTERM, SIGWINCH}) ::sigaddset(&ours, number);
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH}) ::sigaddset(&ours, number);
   struct sigaction hangup {};
   ::sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) ::sigaddset(&ours, SIGHUP);

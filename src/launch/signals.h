@@ -8,8 +8,8 @@
 
 namespace lockstep::launch {
 
-/// While it lives, SIGINT, SIGTERM, SIGHUP (unless nohup has it ignored) and SIGWINCH come through fd(), and SIGPIPE is
-/// ignored. Belongs to the thread that made it.
+/// While it lives, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP (unless nohup has it ignored) and SIGWINCH come through
+/// fd(), and SIGPIPE is ignored. Belongs to the thread that made it.
 class SignalGuard {
  public:
   SignalGuard();

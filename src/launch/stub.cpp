@@ -168,6 +168,10 @@ class Stub {
       kill_all();
       return true;
     }
+    if (order.grace_ms < 0) {  // only to be passed on
+      if (worker_ > 0) ::kill(worker_, order.signal);
+      return true;
+    }
     kill_stopped();
     if (worker_ > 0) {
       // A terminal sends its interrupt to the whole process group too: shells rely on it.

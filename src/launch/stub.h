@@ -38,7 +38,8 @@ struct StubReport {
   std::int32_t signal_sent = 0;  ///< the last signal that the stub had sent to the worker before it ended; 0: none
 };
 
-/// Agent to stub: sends `signal` to the worker and SIGKILL to whatever is left of its tree after `grace_ms`.
+/// Agent to stub: sends `signal` to the worker and SIGKILL to whatever is left of its tree after `grace_ms`; where that
+/// is below 0, the signal is not to end anything.
 struct StubOrder {
   std::int32_t signal = 0;
   std::int32_t grace_ms = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loss_meter.h"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,11 +12,35 @@
 
 namespace lockstep::train {
 
-std::optional<LossReading> LossMeter::add(std::int64_t step, const std::vector<at::Tensor>& losses) {
+namespace {
+
+/// Of the votes for each reason, in their order.
+StopReason reason_of(const double* votes) {
+  for (int i = kStopReasons; i > 0; --i) {
+    if (votes[i - 1] > 0) return static_cast<StopReason>(i);
+  }
+  return StopReason::kNone;
+}
+
+}  // namespace
+
+/// The loss, then a vote for each reason to leave.
+at::Tensor LossMeter::with_wish(const at::Tensor& loss, StopReason wish) {
+  const auto options = loss.options().dtype(at::kDouble);
+  if (!no_wish_.defined()) no_wish_ = at::zeros({kStopReasons}, options);
+  at::Tensor votes = no_wish_;
+  if (wish != StopReason::kNone) {
+    votes = at::zeros({kStopReasons}, options);
+    votes[static_cast<int>(wish) - 1].fill_(1);
+  }
+  return at::cat({loss.detach().to(at::kDouble).reshape({1}), votes});
+}
+
+std::optional<LossReading> LossMeter::add(std::int64_t step, const std::vector<at::Tensor>& losses, StopReason wish) {
   const auto before = flush();
   std::vector<at::Tensor> values;
   values.reserve(losses.size());
-  for (const at::Tensor& loss : losses) values.push_back(loss.detach().to(at::kDouble).reshape({1}));
+  for (const at::Tensor& loss : losses) values.push_back(with_wish(loss, wish));
   pending_ = partial_sums(values, block_, replicas_);
   pending_step_ = step;
   pending_left_out_ = false;
@@ -29,16 +55,18 @@ std::optional<LossReading> LossMeter::add(std::int64_t step, const std::vector<a
 std::optional<LossReading> LossMeter::flush() {
   if (!pending_.defined()) return std::nullopt;
   if (pending_.device().is_cpu()) work_.wait();
-  const auto value = pending_.device().is_cpu() ? pending_[0].item<double>() : combined_.get().item<double>();
+  const at::Tensor row = pending_.device().is_cpu() ? pending_[0].contiguous() : combined_.get();
   pending_.reset();
-  if (!std::isfinite(value) && pending_left_out_) return LossReading{pending_step_, value};
+  const double value = row.data_ptr<double>()[0];
+  const StopReason stop = reason_of(row.data_ptr<double>() + 1);
+  if (!std::isfinite(value) && pending_left_out_) return LossReading{pending_step_, value, stop};
   if (!std::isfinite(value)) {
     throw DataError(fmt::format("the loss of step {} is {}", pending_step_, value),
                     "a smaller optimizer.lr, a clip_norm, or a look at the samples of that step");
   }
   sum_ += value;
   ++count_;
-  return LossReading{pending_step_, value};
+  return LossReading{pending_step_, value, stop};
 }
 
 std::optional<double> LossMeter::mean() const noexcept {

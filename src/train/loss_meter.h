@@ -12,13 +12,15 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/replicas.h"
 #include "train/late_copy.h"
+#include "train/stop.h"
 
 namespace lockstep::train {
 
-/// A step's loss, combined over all replicas.
+/// A step's loss, combined over all replicas, and with it, at no further cost, whether any rank wishes to leave.
 struct LossReading {
   std::int64_t step = 0;
-  double loss = 0;  ///< not finite only where the step was left out
+  double loss = 0;                      ///< not finite only where the step was left out
+  StopReason stop = StopReason::kNone;  ///< why a rank wished to leave at that step; the same on every rank
 };
 
 /// Owned by the training thread.
@@ -27,12 +29,13 @@ class LossMeter {
   /// `block`: this rank's of all `replicas`. Lifetime: `group` outlives the meter.
   LossMeter(ProcessGroup& group, ReplicaSpan block, int replicas) : group_(group), block_(block), replicas_(replicas) {}
 
-  /// Takes the losses of `step`, one for each replica of this rank, and starts combining them; finishes the step before
-  /// and returns it.
-  /// Collective: yes. Blocks: only where the step before has not been combined yet; never for the step that a GPU is
+  /// Takes the losses of `step`, one for each replica of this rank, and this rank's wish, and starts combining them;
+  /// finishes the step before and returns it. Collective: yes. Blocks: only where the step before has not been combined
+  /// yet; never for the step that a GPU is
   ///             at, where the group carries GPU tensors itself.
   /// Throws: DataError, on every rank, where the combined loss of the step before is not finite.
-  std::optional<LossReading> add(std::int64_t step, const std::vector<at::Tensor>& losses);
+  std::optional<LossReading> add(std::int64_t step, const std::vector<at::Tensor>& losses,
+                                 StopReason wish = StopReason::kNone);
 
   /// The step under way was left out, on every rank: its loss need not be finite, and then counts in no mean.
   void left_out() noexcept { pending_left_out_ = true; }
@@ -51,11 +54,14 @@ class LossMeter {
   ProcessGroup& group_;
   ReplicaSpan block_;
   int replicas_;
+  [[nodiscard]] at::Tensor with_wish(const at::Tensor& loss, StopReason wish);
+
   at::Tensor pending_;
   LateCopy combined_;  ///< of pending_, where that lies on a GPU
   Work work_;
   std::int64_t pending_step_ = 0;
   bool pending_left_out_ = false;
+  at::Tensor no_wish_;  ///< zeros on the losses' device
   double sum_ = 0;
   std::int64_t count_ = 0;
 };

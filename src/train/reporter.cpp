@@ -148,6 +148,17 @@ void Reporter::epoch(const EpochReport& report) {
   rate_.restart();
 }
 
+void Reporter::stopped(const TrainResult& result) {
+  bar_.clear();
+  folder_.log(
+      {{"event", "\"stop\""}, {"step", std::to_string(result.steps)}, {"reason", text::json_quote(result.stopped_by)}});
+  print(view::summary(
+      fmt::format("stopped by {}", result.stopped_by),
+      {{"steps", fmt::format("{} of {}", text::thousands(result.steps), text::thousands(plan_.total_steps))},
+       {"checkpoint", result.checkpoint.string()},
+       {"next", fmt::format("--run-dir {} --resume auto goes on from there", folder_.path().string())}}));
+}
+
 void Reporter::finish(const TrainResult& result, std::int64_t world_size, const std::string& text) {
   folder_.write("summary.json", summary_json(result, options_.recipe, world_size));
   Entries lines = {{"steps", fmt::format("{} in {} of training ({:.0f} images/s)", text::thousands(result.steps),

@@ -68,6 +68,9 @@ class Reporter {
   /// `text`: the task's own words on the last evaluation.
   void finish(const TrainResult& result, std::int64_t world_size, const std::string& text);
 
+  /// The run leaves before its end.
+  void stopped(const TrainResult& result);
+
   /// The run has been to its end before.
   [[nodiscard]] bool has_summary() const;
 

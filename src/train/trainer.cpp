@@ -20,6 +20,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/comm/objects.h"
 #include "lockstep/optim/ema.h"
 #include "lockstep/tensor/device_memory.h"
 #include "lockstep/tensor/memory.h"
@@ -34,12 +35,15 @@
 #include "train/plan.h"
 #include "train/precision.h"
 #include "train/reporter.h"
+#include "train/requeue.h"
+#include "train/run_banner.h"
 #include "train/run_saver.h"
 #include "train/run_state.h"
 #include "train/schedule_choice.h"
 #include "train/share_state.h"
 #include "train/start.h"
 #include "train/step_runner.h"
+#include "train/stop.h"
 
 namespace lockstep {
 namespace {
@@ -48,25 +52,7 @@ using train::Plan;
 using train::Reporter;
 using train::RunState;
 using train::StepReport;
-
-/// Empty for an AdamW that every process has whole.
-std::string optimizer_text(const OptimizerConfig& config, int world) {
-  std::vector<std::string> parts;
-  if (config.type != "adamw") parts.push_back(config.type);
-  if (config.zero) {
-    parts.push_back(fmt::format("state sharded over {} (ZeRO-1)", train::counted(world, "process", "processes")));
-  }
-  return text::join(parts);
-}
-
-/// "6 of 7; features.20: BatchNorm2d: no ReLU follows". Empty where there is nothing to fuse.
-std::string fused_text(const nn::Optimized& layers) {
-  const std::size_t all = layers.fused.size() + layers.left.size();
-  if (all == 0) return "";
-  std::string text = fmt::format("{} of {}", layers.fused.size(), all);
-  for (const auto& chain : layers.left) text += fmt::format("; {}: {}", chain.name, chain.what);
-  return text;
-}
+using train::StopReason;
 
 bool reaches(const Metric& metric, double value) {
   return metric.lower_is_better ? metric.value <= value : metric.value >= value;
@@ -77,12 +63,17 @@ bool reaches(const Metric& metric, double value) {
 class Trainer::Impl {
  public:
   Impl(Job job, Task& task, TrainConfig& config, TrainerOptions options)
-      : job_(std::move(job)), task_(task), config_(config), options_(std::move(options)) {}
+      : job_(std::move(job)),
+        task_(task),
+        config_(config),
+        options_(std::move(options)),
+        wish_(SystemClock::instance(), options_.max_time) {}
 
   TrainResult fit();
 
  private:
   TrainResult run();
+  void leave();
   [[nodiscard]] ResourceError out_of_memory(const std::exception& error) const;
   [[nodiscard]] MemoryUse memory();
   void set_up();
@@ -95,7 +86,6 @@ class Trainer::Impl {
   void build_saver();
   void update_ema();
   [[nodiscard]] view::BannerInfo banner();
-  [[nodiscard]] std::vector<view::BannerDevice> devices() const;
   void train_epoch(std::int64_t epoch);
   void train_step(std::int64_t epoch);
   [[nodiscard]] double learning_rate() const;
@@ -113,7 +103,11 @@ class Trainer::Impl {
   [[nodiscard]] bool is_due() const {
     return config_.checkpoint.every_steps > 0 && run_.step % config_.checkpoint.every_steps == 0;
   }
-  [[nodiscard]] bool finished() const { return run_.step >= plan_.total_steps || result_.reached_target; }
+  [[nodiscard]] bool finished() const { return run_.step >= plan_.total_steps || result_.reached_target || stopped(); }
+  /// Before its end.
+  [[nodiscard]] bool stopped() const {
+    return stop_ != StopReason::kNone && run_.step < plan_.total_steps && !result_.reached_target;
+  }
   [[nodiscard]] bool is_evaluation_epoch(std::int64_t epoch) const;
 
   Job job_;
@@ -133,6 +127,8 @@ class Trainer::Impl {
   Plan plan_;
   TrainResult result_;
   at::Tensor last_counts_;
+  train::StopWish wish_;
+  StopReason stop_ = StopReason::kNone;  ///< all ranks know it
   bool said_skipped_ = false;
   bool made_room_ = false;
   bool found_batch_ = false;  // batch_size was auto
@@ -262,65 +258,23 @@ void Trainer::Impl::update_ema() {
   ema_->update();
 }
 
-std::vector<view::BannerDevice> Trainer::Impl::devices() const {
-  const view::CpuInfo cpu = view::cpu_info();
-  const std::string key = "lockstep/device/";
-  job_.store().set(key + std::to_string(job_.rank()),
-                   fmt::format("{}, {} {}, {} of libtorch's threads", cpu.name, cpu.cores,
-                               cpu.cores == 1 ? "core" : "cores", config_.threads));
-  std::vector<view::BannerDevice> devices;
-  for (int rank = 0; job_.is_main() && rank < job_.world_size(); ++rank) {
-    devices.push_back({fmt::format("rank {}", rank), job_.store().get(key + std::to_string(rank), job_.timeout())});
-  }
-  return devices;
-}
-
 view::BannerInfo Trainer::Impl::banner() {
-  view::BannerInfo info{.title = fmt::format("Lockstep {}: {}", kVersion, options_.recipe),
-                        .devices = devices(),
-                        .backend = job_.backend(),
-                        .backend_reason = job_.backend_reason(),
-                        .batch_per_replica = config_.batch_size,
-                        .replicas = config_.replicas,
-                        .accumulate_steps = config_.accumulate_steps,
-                        .workers = config_.workers,
-                        .train_samples = train_set_->size(),
-                        .test_samples = test_set_ ? test_set_->size() : 0,
-                        .steps_per_epoch = plan_.steps_per_epoch,
-                        .epochs = config_.epochs,
-                        .max_steps = config_.max_steps,
-                        .precision = train::precision_text(config_, job_.device()),
-                        .learning_rate = plan_.lr,
-                        .base_learning_rate = config_.optimizer.lr,
-                        .learning_rate_scaling = config_.optimizer.lr_scaling,
-                        .schedule = train::schedule_text(config_.schedule),
-                        .model = task_.model_name(),
-                        .parameters = parameter_count(steps_->model().module().net()),
-                        .run_folder = reporter_ ? reporter_->folder().path().string() : ""};
-  if (found_batch_) info.batch_origin = "found by batch_size: auto";
-  if (config_.replicas != job_.world_size()) {
-    info.extra.emplace_back("replicas", fmt::format("{} on {}", config_.replicas,
-                                                    train::counted(job_.world_size(), "process", "processes")));
-  }
-  if (const std::string text = fused_text(steps_->optimized()); !text.empty()) {
-    info.extra.emplace_back("fused layers", text);
-  }
-  if (const std::string text = optimizer_text(config_.optimizer, job_.world_size()); !text.empty()) {
-    info.extra.emplace_back("optimizer", text);
-  }
-  if (ema_) {
-    info.extra.emplace_back("evaluated", fmt::format("with a moving average of the weights (decay {}, {} warm-ups)",
-                                                     config_.ema.decay, config_.ema.warmups));
-  }
-  const std::string blocking = train::launch_blocking_text(job_.device());
-  if (!blocking.empty()) info.extra.emplace_back("kernels", blocking);
-  if (start_.checkpoint) {
-    info.resumed_from = fmt::format("{}, step {}", start_.checkpoint->path().string(), text::thousands(run_.step));
-  }
-  return info;
+  return train::run_banner({.job = job_,
+                            .config = config_,
+                            .recipe = options_.recipe,
+                            .model = task_.model_name(),
+                            .steps = *steps_,
+                            .plan = plan_,
+                            .train_samples = train_set_->size(),
+                            .test_samples = test_set_ ? test_set_->size() : 0,
+                            .run_folder = reporter_ ? reporter_->folder().path() : std::filesystem::path(),
+                            .found_batch = found_batch_,
+                            .averaged = ema_.has_value(),
+                            .start = start_});
 }
 
 void Trainer::Impl::report(const std::optional<train::LossReading>& reading) {
+  if (reading && reading->stop != StopReason::kNone) stop_ = reading->stop;
   if (!reading || !unreported_) return;
   if (std::isfinite(reading->loss)) unreported_->loss = reading->loss;
   if (reporter_) reporter_->step(*unreported_);
@@ -336,7 +290,7 @@ double Trainer::Impl::learning_rate() const {
 void Trainer::Impl::train_step(std::int64_t epoch) {
   const std::int64_t batches = std::min(config_.accumulate_steps, plan_.batches_per_epoch - run_.batch);
   const auto& losses = steps_->compute_gradients(batches);
-  report(loss_->add(run_.step + 1, losses));
+  report(loss_->add(run_.step + 1, losses, wish_.reason()));
   saver_->check();
   const bool stepped = steps_->update(learning_rate());
   ++run_.step;
@@ -374,7 +328,8 @@ void Trainer::Impl::note_skipped() {
 void Trainer::Impl::train_epoch(std::int64_t epoch) {
   const TimePoint begin = SystemClock::instance().now();
   std::int64_t images = 0;
-  steps_->start_epoch(epoch, run_.batch);
+  // A run that was stopped after an epoch's last batch goes on with the epoch's end.
+  if (run_.batch < plan_.batches_per_epoch) steps_->start_epoch(epoch, run_.batch);
   while (run_.batch < plan_.batches_per_epoch && !finished()) {
     train_step(epoch);
     images += steps_->images();
@@ -383,6 +338,11 @@ void Trainer::Impl::train_epoch(std::int64_t epoch) {
   }
   report(loss_->flush());
   steps_->end_epoch();
+  if (stopped()) {
+    result_.seconds += Seconds(SystemClock::instance().now() - begin).count();
+    images_ += images;
+    return save(false);
+  }
   end_epoch(epoch, Seconds(SystemClock::instance().now() - begin).count(), images);
 }
 
@@ -558,6 +518,15 @@ TrainResult Trainer::Impl::fit() {
   }
 }
 
+/// Saved already. Whether the job is started again is for all ranks to know: it decides the exit code.
+void Trainer::Impl::leave() {
+  result_.stopped_by = train::stop_name(stop_);
+  if (reporter_) reporter_->stopped(result_);
+  const auto job = train::slurm_job();
+  if (job_.is_main() && job && train::asks_for_requeue(stop_)) result_.requeued = train::requeue(*job);
+  result_.requeued = broadcast_object(job_.group(), result_.requeued, 0);
+}
+
 TrainResult Trainer::Impl::run() {
   set_up();
   const view::BannerInfo info = banner();
@@ -578,7 +547,9 @@ TrainResult Trainer::Impl::run() {
   result_.steps = run_.step;
   if (config_.scales_loss()) result_.skipped_steps = run_.skipped;
   result_.images_per_s = result_.seconds > 0 ? static_cast<double>(images_) / result_.seconds : 0;
-  if (was_complete) {
+  if (stopped()) {
+    leave();
+  } else if (was_complete) {
     log::note("the run is complete: nothing is left to do after step {}", run_.step);
   } else if (reporter_) {
     reporter_->finish(result_, job_.world_size(), last_counts_.defined() ? task_.report(last_counts_) : "");

@@ -21,6 +21,19 @@ TEST(Text, DurationsGrowFromSecondsToHours) {
   EXPECT_EQ(duration(3729), "1:02:09");
 }
 
+TEST(Text, ATimeIsReadAsPeopleAndSlurmWriteIt) {
+  const std::pair<const char*, double> good[] = {
+      {"90s", 90},       {"45m", 2700},    {"1h30m", 5400},        {"2d", 172800},      {"0.5s", 0.5},
+      {"1:30:00", 5400}, {"00:00:10", 10}, {"1-12:00:00", 129600}, {"1-12:30", 131400},
+  };
+  for (const auto& [text, seconds] : good) EXPECT_EQ(text::parse_duration(text).value(), seconds) << text;
+  for (const char* bad : {"", "90", "1:30", "s", "1x", "1h30", "-5s", "1:2:3:4", "1-", "-1:00:00", "1:xx:00", "inf",
+                          "1h 30m", "nan:0:0"}) {
+    EXPECT_FALSE(text::parse_duration(bad).ok()) << bad;
+  }
+  EXPECT_EQ(text::parse_duration("90").error(), "'90' is no time: write it as 90s, 45m, 1h30m, 2d or 1:30:00");
+}
+
 TEST(Text, ThousandsAreSeparated) {
   EXPECT_EQ(thousands(0), "0");
   EXPECT_EQ(thousands(999), "999");

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/result.h"
+
 namespace lockstep::text {
 
 /// "4 B", "26.2 MB", "1.0 GB" (powers of 1000).
@@ -14,6 +16,10 @@ namespace lockstep::text {
 
 /// "0.8 s", "42 s", "3:07", "1:02:09".
 [[nodiscard]] std::string duration(double seconds);
+
+/// The seconds of "90s", "45m", "1h30m", "2d", "1:30:00" (hours first) or "1-12:00:00" (days first, as Slurm writes
+/// it). Fails for anything else, and for a number without a unit.
+[[nodiscard]] Result<double> parse_duration(std::string_view text);
 
 /// "19,072,400".
 [[nodiscard]] std::string thousands(std::int64_t value);

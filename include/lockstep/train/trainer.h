@@ -3,6 +3,7 @@
 // logs and checkpoints, around a Task.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -21,7 +22,8 @@ struct TrainerOptions {
   std::filesystem::path run_dir;    ///< empty: runs/<recipe>-<time>, or the run that `resume` names
   std::string resume = "none";      ///< none; auto: run_dir's newest valid checkpoint, if any; or a checkpoint's path
   std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) whose weights a fresh run starts from
-  bool has_commands = false;        ///< `lockstep eval` and `predict` know the recipe: the end of a run proposes them
+  std::chrono::duration<double> max_time{0};  ///< then the run saves and leaves; 0: no limit
+  bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe: the end of a run proposes them
 };
 
 struct TrainResult {
@@ -33,6 +35,8 @@ struct TrainResult {
   double seconds = 0;           ///< of the training steps, without evaluation and saving
   double images_per_s = 0;      ///< over all ranks
   bool reached_target = false;  ///< stop_at was met
+  std::string stopped_by;       ///< "SIGTERM", "SIGUSR1" or "--max-time": the run saved and left; empty: it is complete
+  bool requeued = false;        ///< Slurm was asked to start the job again
   std::vector<Metric> metrics;  ///< of the last evaluation; empty where there was none
   std::filesystem::path run_dir;
   std::filesystem::path checkpoint;  ///< the last one (main rank)
@@ -52,6 +56,10 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   /// Trains to the end: banner, epochs, evaluations, checkpoints, summary.
+  ///
+  /// SIGTERM, SIGUSR1 and options.max_time on any rank end it earlier: all ranks agree on a step, save, and return with
+  /// stopped_by set (a program then ends with 143, as ExitCode::kTerminated). A second SIGTERM ends the process. Under
+  /// Slurm, SIGUSR1 and max_time also ask for the job to be started again. Handlers that the program has set stay.
   ///
   /// Collective: yes - every rank, once.
   /// Blocks: until training ends.

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training run that is told to end, as a scheduler or a person does it: what is said, which code, and how it goes on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "apps/command.h"
+#include "lockstep/base/file_system.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::test {
+namespace stop_command_test {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class StopCommand : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(generate_digits(folder_ / "train", 32, 1).code, 0); }
+
+  std::vector<std::string> words(const std::vector<std::string>& more, int epochs = 100'000) {
+    std::vector<std::string> all = {"train", "captcha:conv3", "--run-dir", "run", "--resume", "auto"};
+    for (const std::string& setting :
+         {std::string("data.train=train"), std::string("data.charset=0-9"), std::string("batch_size=4"),
+          std::string("workers=1"), std::string("log_every_steps=1"), std::string("replicas=2"),
+          std::string("schedule.type=none"), "epochs=" + std::to_string(epochs)}) {
+      all.insert(all.end(), {"--set", setting});
+    }
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  /// Sends `number` once the run has logged a step.
+  ProcessResult stop_with(int number, const std::vector<std::string>& more,
+                          const std::vector<std::pair<std::string, std::string>>& environment = {}) {
+    ProcessOptions options = lockstep_command(words(more), folder_.path());
+    options.environment.insert(options.environment.end(), environment.begin(), environment.end());
+    Process process(options);
+    const auto log = folder_ / "run/log.jsonl";
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (
+        std::chrono::steady_clock::now() < end &&
+        !(FileSystem::system().exists(log) && FileSystem::system().read(log).find("\"step\"") != std::string::npos)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    process.signal(number);
+    return process.wait();
+  }
+
+  bool has_checkpoint() { return lockstep({"checkpoint", "verify", "run"}, folder_.path()).code == 0; }
+
+  TempDir folder_;
+};
+
+TEST_F(StopCommand, SigtermToTheLauncherSavesAndEndsWith143) {
+  const ProcessResult result = stop_with(SIGTERM, {"--nproc-per-node", "2"});
+  EXPECT_EQ(result.code, 143) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("stopped by SIGTERM"));
+  EXPECT_THAT(result.out, HasSubstr("--run-dir run --resume auto goes on from there"));
+  EXPECT_THAT(result.err, Not(HasSubstr("error")));
+  EXPECT_THAT(result.err, Not(HasSubstr("restart")));
+  EXPECT_TRUE(has_checkpoint());
+}
+
+TEST_F(StopCommand, Sigusr1ToTheLauncherReachesTheRanks) {
+  const ProcessResult result = stop_with(SIGUSR1, {"--nproc-per-node", "2"});
+  EXPECT_EQ(result.code, 143) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("stopped by SIGUSR1"));
+  EXPECT_THAT(result.err, Not(HasSubstr("error")));
+  EXPECT_TRUE(has_checkpoint());
+}
+
+TEST_F(StopCommand, OneProcessWithoutALauncherDoesTheSame) {
+  const ProcessResult result = stop_with(SIGTERM, {});
+  EXPECT_EQ(result.code, 143) << result.err;
+  EXPECT_TRUE(has_checkpoint());
+}
+
+TEST_F(StopCommand, EndsWithZeroOnlyWhereSlurmTookTheJobAgain) {
+  std::filesystem::create_directory(folder_ / "bin");
+  write_file_atomically(FileSystem::system(), folder_ / "bin/scontrol", "#!/bin/sh\nexit 0\n");
+  std::filesystem::permissions(folder_ / "bin/scontrol", std::filesystem::perms::owner_all);
+  const std::vector<std::pair<std::string, std::string>> slurm = {
+      {"SLURM_JOB_ID", "4711"}, {"PATH", (folder_ / "bin").string() + ":" + std::getenv("PATH")}};
+  const ProcessResult result = stop_with(SIGUSR1, {"--nproc-per-node", "2"}, slurm);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("Slurm was asked to start job 4711 again"));
+  EXPECT_TRUE(has_checkpoint());
+}
+
+TEST_F(StopCommand, MaxTimeSavesAndLeavesAndTheRunGoesOn) {
+  const ProcessResult first = lockstep(words({"--nproc-per-node", "2", "--max-time", "0.2s"}), folder_.path());
+  EXPECT_EQ(first.code, 143) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("stopped by --max-time"));
+  const ProcessResult second = lockstep(words({"--max-time", "0.2s"}), folder_.path());
+  EXPECT_EQ(second.code, 143) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("resumed from"));
+  const ProcessResult wrong = lockstep(words({"--max-time", "90"}), folder_.path());
+  EXPECT_EQ(wrong.code, 64);
+  EXPECT_THAT(wrong.err, HasSubstr("--max-time: '90' is no time"));
+}
+
+}  // namespace stop_command_test
+}  // namespace lockstep::test

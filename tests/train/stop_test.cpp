@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run that is asked to leave saves and leaves, all ranks at one step, and goes on as if nothing had been.
+#include "train/stop.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "support/run_ranks.h"
+#include "support/temp_dir.h"
+#include "train/noisy_task.h"
+#include "train/requeue.h"
+
+namespace lockstep {
+namespace stop_test {
+
+namespace fs = std::filesystem;
+using ::lockstep::test::digest_of;
+using ::lockstep::test::NoisyRun;
+using ::lockstep::test::NoisyTask;
+using ::lockstep::test::TempDir;
+using ::lockstep::test::train;
+using ::lockstep::testing::current_test;
+using ::lockstep::testing::run_ranks;
+using ::testing::HasSubstr;
+using train::StopReason;
+using train::StopSignals;
+using train::StopWish;
+
+Job alone() {
+  const char* program = "test";
+  return init(1, &program);
+}
+
+class ManualClock final : public Clock {
+ public:
+  [[nodiscard]] TimePoint now() const override { return time; }
+  TimePoint time{};
+};
+
+TEST(StopWish, IsThereOnceTheTimeIsOver) {
+  ManualClock clock;
+  const StopWish limited(clock, std::chrono::seconds(60));
+  const StopWish unlimited(clock, std::chrono::seconds(0));
+  EXPECT_EQ(limited.reason(), StopReason::kNone);
+  clock.time += std::chrono::milliseconds(59'999);
+  EXPECT_EQ(limited.reason(), StopReason::kNone);
+  clock.time += std::chrono::milliseconds(1);
+  EXPECT_EQ(limited.reason(), StopReason::kTimeLimit);
+  EXPECT_EQ(unlimited.reason(), StopReason::kNone);
+}
+
+TEST(StopSignals, NoteWhatComesWhileTheyLiveAndPutTheOldHandlersBack) {
+  {
+    const StopSignals signals;
+    EXPECT_EQ(StopSignals::seen(), StopReason::kNone);
+    ::raise(SIGUSR1);
+    EXPECT_EQ(StopSignals::seen(), StopReason::kUserSignal);
+    ::raise(SIGTERM);
+    EXPECT_EQ(StopSignals::seen(), StopReason::kTerminated) << "who says that the job is to end has the last word";
+  }
+  const StopSignals again;
+  EXPECT_EQ(StopSignals::seen(), StopReason::kNone);
+  struct sigaction now {};
+  ::sigaction(SIGUSR1, nullptr, &now);
+  EXPECT_NE(now.sa_handler, SIG_DFL);
+}
+
+volatile sig_atomic_t own_calls = 0;
+
+TEST(StopSignals, LeaveAHandlerOfTheProgramAlone) {
+  const auto before = ::signal(SIGUSR1, [](int) { own_calls = own_calls + 1; });
+  {
+    const StopSignals signals;
+    ::raise(SIGUSR1);
+    EXPECT_EQ(own_calls, 1);
+    EXPECT_EQ(StopSignals::seen(), StopReason::kNone);
+  }
+  ::signal(SIGUSR1, before);
+}
+
+TEST(StopSignalsDeathTest, ASecondSigtermEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        const StopSignals signals;
+        ::raise(SIGTERM);
+        ::raise(SIGTERM);
+      },
+      ::testing::KilledBySignal(SIGTERM), "");
+}
+
+/// Which signal the `number`-th forward of rank `rank` brings.
+struct Kick {
+  int signal = SIGTERM;
+  std::int64_t number = 1;
+  int rank = 0;
+};
+
+NoisyRun kicked(const Kick& kick, int rank) {
+  NoisyRun run{.resume = "auto"};
+  run.config.checkpoint.every_steps = 0;
+  run.task.on_forward = [kick, rank](std::int64_t number) {
+    if (number == kick.number && rank == kick.rank) ::kill(::getpid(), kick.signal);
+  };
+  return run;
+}
+
+TEST(Stop, AtAnyMomentLeavesACheckpointFromWhichTheRunGoesOnToTheSameDigest) {
+  const TempDir folder;
+  train(alone(), folder / "whole");
+  const std::string expected = digest_of(folder / "whole");
+  // 4 replicas of 2 batches a step, 3 steps an epoch (the last of one batch): these lie before, in and after epochs.
+  for (const std::int64_t number : {1, 7, 9, 15, 20, 22, 31, 40, 55}) {
+    SCOPED_TRACE(number);
+    const fs::path run = folder / fmt::format("stopped-{}", number);
+    const TrainResult stopped = train(alone(), run, kicked({.number = number}, 0));
+    EXPECT_EQ(stopped.stopped_by, "SIGTERM");
+    EXPECT_LT(stopped.steps, 10);
+    EXPECT_EQ(load_checkpoint(run.string()).step(), stopped.steps);
+    EXPECT_FALSE(fs::exists(run / "summary.json"));
+    const TrainResult rest = train(alone(), run, {.resume = "auto"});
+    EXPECT_EQ(rest.stopped_by, "");
+    EXPECT_EQ(rest.steps, 10);
+    EXPECT_EQ(digest_of(run), expected);
+  }
+}
+
+std::string variable(const char* name) { return std::getenv(name) == nullptr ? "" : std::getenv(name); }
+
+TEST(Stop, AllRanksLeaveAtOneStepWhicheverWasAsked) {
+  const TempDir folder;
+  run_ranks(current_test(),
+            [](Job& job) {
+              const NoisyRun run = kicked({.signal = SIGUSR1, .number = 5, .rank = 2}, job.rank());
+              const TrainResult result = train(job, variable("LOCKSTEP_TEST_RUN"), run);
+              EXPECT_EQ(result.stopped_by, "SIGUSR1");
+              EXPECT_FALSE(result.requeued);
+              EXPECT_LT(result.steps, 10);
+              job.store().set(fmt::format("steps/{}", job.rank()), std::to_string(result.steps));
+              for (int rank = 0; rank < job.world_size(); ++rank) {
+                EXPECT_EQ(job.store().get(fmt::format("steps/{}", rank), job.timeout()), std::to_string(result.steps));
+              }
+            },
+            {.world = 3, .env = {{"LOCKSTEP_TEST_RUN", (folder / "run").string()}}});
+  train(alone(), folder / "whole");
+  train(alone(), folder / "run", {.resume = "auto"});
+  EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "whole"));
+}
+
+TEST(Stop, WhenTheTimeIsOver) {
+  const TempDir folder;
+  NoisyRun run;
+  run.config.checkpoint.every_steps = 0;  // to save is to combine the loss at once
+  Trainer trainer(alone(), run.task, run.config,
+                  {.recipe = "noisy", .run_dir = folder / "run", .max_time = std::chrono::nanoseconds(1)});
+  const TrainResult result = trainer.fit();
+  EXPECT_EQ(result.stopped_by, "--max-time");
+  EXPECT_EQ(result.steps, 2) << "agreed on with the first step's loss, which is combined in the second";
+  const std::string log = FileSystem::system().read(folder / "run/log.jsonl");
+  EXPECT_THAT(log, HasSubstr(R"({"event": "stop", "step": 2, "reason": "--max-time"})"));
+}
+
+TEST(Stop, ThatComesWithTheLastStepIsTheEnd) {
+  const TempDir folder;
+  std::int64_t forwards = 0;
+  NoisyRun counting;
+  counting.task.on_forward = [&forwards](std::int64_t number) { forwards = number; };
+  train(alone(), folder / "counted", counting);
+  const TrainResult result = train(alone(), folder / "run", kicked({.number = forwards}, 0));
+  EXPECT_EQ(result.stopped_by, "");
+  EXPECT_EQ(result.steps, 10);
+  EXPECT_TRUE(fs::exists(folder / "run/summary.json"));
+}
+
+/// A scontrol of our own in PATH, which writes down what it was asked; and the variables of a Slurm job.
+class Slurm : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
+    ::setenv("SLURM_JOB_ID", "4711", 1);
+  }
+  void TearDown() override {
+    ::setenv("PATH", path_.c_str(), 1);
+    for (const char* name : {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"}) ::unsetenv(name);
+  }
+  void answer(int code) {
+    std::ofstream(folder_ / "scontrol") << fmt::format("#!/bin/sh\necho \"$@\" >> {}/asked\nexit {}\n",
+                                                       folder_.path().string(), code);
+    ::chmod((folder_ / "scontrol").c_str(), 0755);
+  }
+  std::string asked() { return fs::exists(folder_ / "asked") ? FileSystem::system().read(folder_ / "asked") : ""; }
+
+  TempDir folder_;
+  std::string path_ = std::getenv("PATH");
+};
+
+TEST_F(Slurm, IsAskedToStartTheJobAgainAfterSigusr1AndNotAfterSigterm) {
+  answer(0);
+  EXPECT_FALSE(train(alone(), folder_ / "ended", kicked({.signal = SIGTERM}, 0)).requeued);
+  EXPECT_EQ(asked(), "");
+  EXPECT_TRUE(train(alone(), folder_ / "signalled", kicked({.signal = SIGUSR1}, 0)).requeued);
+  EXPECT_EQ(asked(), "requeue 4711\n");
+}
+
+TEST_F(Slurm, IsAskedForTheTaskOfAnArrayJob) {
+  ::setenv("SLURM_ARRAY_JOB_ID", "12", 1);
+  ::setenv("SLURM_ARRAY_TASK_ID", "3", 1);
+  EXPECT_EQ(train::slurm_job(), "12_3");
+}
+
+TEST_F(Slurm, ThatDoesNotTakeItIsNoRequeue) {
+  answer(1);
+  EXPECT_FALSE(train::requeue("4711"));
+  fs::remove(folder_ / "scontrol");
+  EXPECT_FALSE(train::requeue("4711"));
+}
+
+}  // namespace stop_test
+}  // namespace lockstep
