@@ -147,12 +147,20 @@ RunChoice run_from_path(const RunRequest& request, FileSystem& files) {
   return choice;
 }
 
-RunChoice choose(const RunRequest& request, FileSystem& files) {
-  if (request.resume.empty()) throw UsageError("--resume needs a value", "auto, none or a path");
-  if (request.resume.find("://") != std::string::npos) {
-    throw UsageError(fmt::format("--resume {}: this version resumes from a path", request.resume),
+/// The main rank fetches it: this program has no libtorch, and so no checkpoints.
+RunChoice run_from_url(const RunRequest& request, FileSystem& files) {
+  if (!request.resume.starts_with("http://") && !request.resume.starts_with("https://")) {
+    throw UsageError(fmt::format("--resume {}: only http:// and https:// are fetched", request.resume),
                      "copy the checkpoint here first");
   }
+  RunChoice choice{request.run_dir ? fs::path(*request.run_dir) : new_folder(request), ""};
+  require_no_other_run(files, choice.run_dir);
+  return choice;
+}
+
+RunChoice choose(const RunRequest& request, FileSystem& files) {
+  if (request.resume.empty()) throw UsageError("--resume needs a value", "auto, none or a path");
+  if (request.resume.find("://") != std::string::npos) return run_from_url(request, files);
   if (request.resume == "auto") {
     return request.run_dir ? RunChoice{*request.run_dir, ""} : newest_or_new(request, files);
   }

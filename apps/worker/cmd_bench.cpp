@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep bench all-reduce|loader|memory|optimizer|step`: the measurements, as text or one JSON object a line.
+// `lockstep bench all-reduce|checkpoint|loader|memory|optimizer|step`: the measurements, as text or one JSON object a
+// line.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -11,6 +12,7 @@
 #include "common/cli.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "worker/bench_checkpoint.h"
 #include "worker/bench_loader.h"
 #include "worker/bench_optimizer.h"
 #include "worker/bench_step.h"
@@ -123,6 +125,20 @@ int memory(const Arguments& arguments) {
   return with_job({.device = "cpu"}, [&](Job& job) { return run_memory(job, bytes, json); });
 }
 
+int checkpoint(const Arguments& arguments) {
+  CheckpointBench bench;
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep bench checkpoint",
+                     .description = "Median times of saving and loading the captcha network with its AdamW, and of the "
+                                    "pause that an asynchronous save costs a step, beside a plain copy of the state.",
+                     .example = "  lockstep bench checkpoint /tmp/bench-checkpoint --json"});
+  app.add_option("folder", bench.folder, "where to write; must not hold anything, and is removed")->required();
+  app.add_option("--repeats", bench.repeats, "counted runs (default: 5)")->check(CLI::PositiveNumber);
+  app.add_flag("--json", bench.json, "one JSON object a line");
+  if (!cli::parse(app, arguments)) return 0;
+  return run_checkpoint_bench(bench);
+}
+
 int optimizer(const Arguments& arguments) {
   OptimizerBench bench;
   CLI::App app;
@@ -232,6 +248,7 @@ int loader(const Arguments& arguments) {
 int cmd_bench(const Arguments& arguments) {
   return cli::dispatch("lockstep bench",
                        {{"all-reduce", "the collective under DistributedDataParallel", all_reduce},
+                        {"checkpoint", "saving and loading", checkpoint},
                         {"loader", "the data loader", loader},
                         {"memory", "what copying memory reaches, to compare with", memory},
                         {"optimizer", "an optimizer's step", optimizer},

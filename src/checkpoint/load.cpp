@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/folder.h"
+#include "checkpoint/kept_files.h"
 #include "checkpoint/manifest_json.h"
 #include "checkpoint/part_file.h"
 #include "checkpoint/read_file.h"
@@ -47,10 +48,20 @@ struct Newest {
   std::vector<VerifyReport> torn;
 };
 
-Newest look_for_newest(FileSystem& files, const fs::path& folder) {
+/// What the disk does not give is as good as torn: an older one may lie on better sectors.
+VerifyReport verify_or_unreadable(FileSystem& files, const fs::path& step_folder, KeptFiles* kept) {
+  if (kept != nullptr) kept->files.clear();
+  try {
+    return verify_and_keep(files, step_folder, kept);
+  } catch (const IoError& error) {
+    return {step_folder, {}, {{kManifestName, error.message()}}};
+  }
+}
+
+Newest look_for_newest(FileSystem& files, const fs::path& folder, KeptFiles* kept = nullptr) {
   Newest newest;
   for (const StepFolder& step : list_steps(files, folder)) {
-    VerifyReport report = verify_checkpoint(files, step.path);
+    VerifyReport report = verify_or_unreadable(files, step.path, kept);
     if (report.ok()) {
       newest.whole = std::move(report);
       break;
@@ -61,9 +72,9 @@ Newest look_for_newest(FileSystem& files, const fs::path& folder) {
   return newest;
 }
 
-VerifyReport newest_of(FileSystem& files, const fs::path& run) {
+VerifyReport newest_of(FileSystem& files, const fs::path& run, KeptFiles* kept) {
   const fs::path folder = checkpoints_of(files, run);
-  Newest newest = look_for_newest(files, folder);
+  Newest newest = look_for_newest(files, folder, kept);
   if (newest.whole) return std::move(*newest.whole);
   if (newest.torn.empty()) throw DataError(fmt::format("{} holds no checkpoint", run.string()), kWays);
   const VerifyReport& first = newest.torn.front();
@@ -80,13 +91,13 @@ struct Found {
   std::optional<VerifyReport> report;
 };
 
-Found find(const std::string& where, FileSystem& files) {
+Found find(const std::string& where, FileSystem& files, KeptFiles* kept = nullptr) {
   if (where.empty()) throw DataError("no checkpoint is named", kWays);
   fs::path path = fs::path(where).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // "runs/a/" is "runs/a"
   if (is_folder(files, path)) {
     if (is_step_folder(files, path)) return {path, {}};
-    VerifyReport newest = newest_of(files, path);
+    VerifyReport newest = newest_of(files, path, kept);
     return {newest.path, std::move(newest)};
   }
   if (files.exists(path)) throw DataError(fmt::format("{} is a file; a checkpoint is a folder", where), kWays);
@@ -113,6 +124,14 @@ Checkpoint load_checkpoint(const std::string& where, FileSystem& files) {
   VerifyReport report = found.report ? std::move(*found.report) : verify_checkpoint(files, found.path);
   if (!report.ok()) throw DataError(report.problem(), kTornHint);
   return {files, std::move(found.path), std::move(report.manifest)};
+}
+
+Checkpoint read_checkpoint(const std::string& where, FileSystem& files) {
+  const auto kept = std::make_shared<KeptFiles>();
+  Found found = find(where, files, kept.get());
+  VerifyReport report = found.report ? std::move(*found.report) : verify_and_keep(files, found.path, kept.get());
+  if (!report.ok()) throw DataError(report.problem(), kTornHint);
+  return {files, std::move(found.path), std::move(report.manifest), kept};
 }
 
 std::vector<std::string> Checkpoint::names() const {
@@ -160,6 +179,7 @@ std::optional<std::string> Checkpoint::text(const std::string& file) const {
 }
 
 FileBytes Checkpoint::read_verified(const std::string& file, const FileDigest& expected) const {
+  if (kept_) return kept_->files.at(file);
   FileDigest found;
   FileBytes bytes = read_file(*files_, path_ / file, &found);
   if (const std::string problem = compare(found, expected); !problem.empty()) {

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "checkpoint/hash.h"
+#include "checkpoint/shared_read.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -41,6 +42,10 @@ FileBytes allocate_bytes(std::size_t size) {
 FileBytes read_file(FileSystem& files, const std::filesystem::path& path, FileDigest* digest) {
   const auto file = files.open(path);
   FileBytes bytes = allocate_bytes(file->size());
+  if (digest != nullptr && bytes.size >= kSharedReadBytes) {
+    *digest = read_with_two_threads(*file, bytes);
+    return bytes;
+  }
   ContentHash hash;
   for (std::size_t at = 0; at < bytes.size; at += kReadBlock) {
     const std::size_t piece = std::min(kReadBlock, bytes.size - at);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "checkpoint/folder.h"
+#include "checkpoint/kept_files.h"
 #include "checkpoint/manifest_json.h"
 #include "checkpoint/read_file.h"
 #include "lockstep/base/error.h"
@@ -22,7 +23,22 @@ std::string VerifyReport::problem() const {
   return damaged == files.end() ? "" : damaged->problem;
 }
 
+namespace {
+
+FileDigest read_or_hash(FileSystem& files, const fs::path& path, KeptFiles* kept) {
+  if (kept == nullptr) return hash_file(files, path);
+  FileDigest digest;
+  kept->files[path.filename().string()] = read_file(files, path, &digest);
+  return digest;
+}
+
+}  // namespace
+
 VerifyReport verify_checkpoint(FileSystem& files, const fs::path& step_folder) {
+  return verify_and_keep(files, step_folder, nullptr);
+}
+
+VerifyReport checkpoint::verify_and_keep(FileSystem& files, const fs::path& step_folder, KeptFiles* kept) {
   if (!files.exists(step_folder)) throw DataError(fmt::format("checkpoint {} does not exist", step_folder.string()));
   VerifyReport report{step_folder, {}, {}};
   auto manifest = read_manifest(files, step_folder);
@@ -33,7 +49,7 @@ VerifyReport verify_checkpoint(FileSystem& files, const fs::path& step_folder) {
     const fs::path path = step_folder / name;
     std::string problem;
     try {
-      problem = compare(hash_file(files, path), digest);
+      problem = compare(read_or_hash(files, path, kept), digest);
       if (!problem.empty()) problem = path.string() + " " + problem;
     } catch (const DataError& missing) {
       problem = missing.message();

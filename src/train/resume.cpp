@@ -66,9 +66,6 @@ RunPlace choose_place(const TrainerOptions& options) {
     if (options.run_dir.empty()) throw UsageError("resume: auto needs a run folder", "set run_dir (--run-dir DIR)");
     return {options.run_dir, true};
   }
-  if (options.resume.find("://") != std::string::npos) {
-    throw UsageError(fmt::format("{}: a run is resumed from a path", options.resume), "copy the checkpoint here first");
-  }
   const fs::path own = run_folder_of(resolve_checkpoint(options.resume));
   if (options.run_dir.empty()) return {own.empty() ? RunFolder::default_path(options.recipe) : own, !own.empty()};
   return {options.run_dir, !own.empty() && fs::weakly_canonical(options.run_dir) == fs::weakly_canonical(own)};
@@ -77,12 +74,12 @@ RunPlace choose_place(const TrainerOptions& options) {
 std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place) {
   if (options.resume == "none") return std::nullopt;
   if (options.resume != "auto") {
-    Checkpoint checkpoint = load_checkpoint(options.resume);
+    Checkpoint checkpoint = read_checkpoint(options.resume);
     if (place.resume) require_newest(checkpoint);
     return checkpoint;
   }
   FileSystem& files = FileSystem::system();
-  if (has_step_folders(files, place.path / "checkpoints")) return load_checkpoint(place.path.string());
+  if (has_step_folders(files, place.path / "checkpoints")) return read_checkpoint(place.path.string());
   log::note("{} holds no checkpoint yet: training starts from the beginning", place.path.string());
   return std::nullopt;
 }
@@ -95,6 +92,8 @@ void require_same_settings(const Checkpoint& checkpoint, const std::string& sett
   }
   std::vector<std::string> words;
   for (const Difference& difference : differences(*before, settings)) {
+    // A run may begin to average its weights; the trainer says so.
+    if (difference.key.starts_with("ema.") && !checkpoint.has("ema")) continue;
     words.push_back(fmt::format("{} is {} and was {}", difference.key, difference.now, difference.before));
   }
   if (words.empty()) return;

@@ -5,9 +5,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/checkpoint/fetch_checkpoint.h"
 #include "lockstep/comm/agreement.h"
 #include "train/configuration.h"
 #include "train/resume.h"
+#include "train/same_outcome.h"
 #include "train/share_state.h"
 #include "train/shared_folder.h"
 
@@ -25,11 +27,6 @@ void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std:
               meta.threads);
   }
   require_same_settings(checkpoint, settings);
-  if (config.ema.decay > 0 && !checkpoint.has("ema")) {
-    throw UsageError(
-        fmt::format("ema.decay is {}, and {} holds no moving average", config.ema.decay, checkpoint.path().string()),
-        "go on without: --set ema.decay=0, or take only its weights: --init-from instead of --resume");
-  }
   warn_of_another_platform(checkpoint);
 }
 
@@ -65,6 +62,46 @@ void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   job.set_replicas(static_cast<int>(config.replicas));
 }
 
+/// A URL becomes the path of what was fetched.
+void fetch_start(TrainerOptions& options) {
+  if (is_url(options.resume)) {
+    log::note("fetching {}", options.resume);
+    options.resume = fetch_checkpoint(options.resume).string();
+  }
+  if (is_url(options.init_from.string())) {
+    log::note("fetching {}", options.init_from.string());
+    options.init_from = fetch(options.init_from.string());
+  }
+}
+
+/// The main rank's part: where it writes, what it goes on from, and what it tells the others.
+StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options, Start& start,
+                   std::optional<Reporter>& reporter) {
+  StateDict told;
+  fetch_start(options);
+  const RunPlace place = place_of(job, options);
+  reporter.emplace(config, options, place);
+  remove_checkpoint_leftovers(FileSystem::system(), reporter->folder().checkpoints());
+  start.in_old_folder = place.resume;
+  start.checkpoint = find_start(options, place);
+  // A run that was killed before its first checkpoint begins again as it had begun, on whatever number of ranks.
+  const BegunWith begun = place.resume && !start.checkpoint ? begun_with(place.path) : BegunWith{};
+  if (config.replicas == 0) config.replicas = begun.replicas;
+  if (config.threads == 0) config.threads = begun.threads;
+  if (config.batch_size.is_auto()) {
+    take_batch_size(config, start.checkpoint ? batch_size_of(*start.checkpoint) : begun.batch_size);
+  }
+  told["replicas"] = config.replicas;
+  told["threads"] = config.threads;
+  told["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
+  if (!start.checkpoint) return told;
+  compare(*start.checkpoint, config, settings_text(options.recipe, config));
+  told.merge(start.checkpoint->state("run"));
+  told["replicas"] = start.checkpoint->manifest().meta.replicas;
+  told["threads"] = start.checkpoint->manifest().meta.threads;
+  return told;
+}
+
 }  // namespace
 
 std::string counted(std::int64_t count, const char* one, const char* many) {
@@ -74,28 +111,7 @@ std::string counted(std::int64_t count, const char* one, const char* many) {
 Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& options, std::optional<Reporter>& reporter) {
   Start start;
   StateDict shared;
-  if (job.is_main()) {
-    const RunPlace place = place_of(job, options);
-    reporter.emplace(config, options, place);
-    remove_checkpoint_leftovers(FileSystem::system(), reporter->folder().checkpoints());
-    start.in_old_folder = place.resume;
-    start.checkpoint = find_start(options, place);
-    // A run that was killed before its first checkpoint begins again as it had begun, on whatever number of ranks.
-    const BegunWith begun = place.resume && !start.checkpoint ? begun_with(place.path) : BegunWith{};
-    if (config.replicas == 0) config.replicas = begun.replicas;
-    if (config.threads == 0) config.threads = begun.threads;
-    if (config.batch_size.is_auto())
-      take_batch_size(config, start.checkpoint ? batch_size_of(*start.checkpoint) : begun.batch_size);
-    shared["replicas"] = config.replicas;
-    shared["threads"] = config.threads;
-    shared["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
-  }
-  if (start.checkpoint) {
-    compare(*start.checkpoint, config, settings_text(options.recipe, config));
-    shared.merge(start.checkpoint->state("run"));
-    shared["replicas"] = start.checkpoint->manifest().meta.replicas;
-    shared["threads"] = start.checkpoint->manifest().meta.threads;
-  }
+  do_on_main(job, [&] { shared = find_out(job, config, options, start, reporter); });
   shared = share_state(shared, job.group());
   start.resumed = shared.count("step") != 0;
   if (start.resumed) start.run = run_state_of(shared);

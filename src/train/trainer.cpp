@@ -247,8 +247,11 @@ void Trainer::Impl::build_ema() {
   steps_->sync_buffers();
   ema_.emplace(steps_->model().module().net(), EMAOptions{.decay = config_.ema.decay, .warmups = config_.ema.warmups});
   if (!start_.resumed) return;
-  const StateDict mine = start_.checkpoint ? start_.checkpoint->state("ema") : StateDict{};
-  ema_->load_state_dict(train::share_state(mine, job_.group()));
+  const bool has_average = start_.checkpoint && start_.checkpoint->has("ema");
+  const StateDict average =
+      train::share_state(has_average ? start_.checkpoint->state("ema") : StateDict{}, job_.group());
+  if (!average.empty()) return ema_->load_state_dict(average);
+  if (job_.is_main()) log::note("the checkpoint holds no moving average: it begins with the model's weights");
 }
 
 /// Of replica 0's buffers on every rank, so that all have the same average.

@@ -56,9 +56,9 @@ TEST_F(ResumeCommand, AutoBeginsARunAndThenGoesOnWithIt) {
 }
 
 TEST_F(ResumeCommand, WhatCannotBeGoneOnWithIsSaidBeforeARankStarts) {
-  const ProcessResult url = train({"--nproc-per-node", "2", "--resume", "https://example.org/run"}, 1);
+  const ProcessResult url = train({"--nproc-per-node", "2", "--resume", "ftp://example.org/run"}, 1);
   EXPECT_EQ(url.code, 64);
-  EXPECT_THAT(url.err, HasSubstr("this version resumes from a path"));
+  EXPECT_THAT(url.err, HasSubstr("only http:// and https:// are fetched"));
   const ProcessResult missing = train({"--nproc-per-node", "2", "--resume", "nowhere"}, 1);
   EXPECT_EQ(missing.code, 65);
   EXPECT_THAT(missing.err, HasSubstr("--resume nowhere: there is no such checkpoint"));

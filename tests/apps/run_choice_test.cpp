@@ -170,8 +170,8 @@ TEST_F(ChooseRun, AMissingPathIsInputThatIsNotThere) {
 }
 
 TEST_F(ChooseRun, AUrlOrNothingIsUsage) {
-  EXPECT_THAT(error_of("https://example.org/x"),
-              HasSubstr("UsageError: --resume https://example.org/x: this version resumes from a path"));
+  EXPECT_THAT(error_of("ftp://example.org/x"),
+              HasSubstr("UsageError: --resume ftp://example.org/x: only http:// and https:// are fetched"));
   EXPECT_THAT(error_of(""), HasSubstr("UsageError: --resume needs a value"));
 }
 

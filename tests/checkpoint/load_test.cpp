@@ -238,8 +238,8 @@ TEST_F(Load, DescribesWhatIsInside) {
   EXPECT_THAT(text, HasSubstr("step           10\n"));
   EXPECT_THAT(text, HasSubstr("configuration  c0ffee\n"));
   EXPECT_THAT(text, HasSubstr("\nmodel: 2 entries, 25 elements, 104 B\n"));
-  EXPECT_THAT(text, HasSubstr("  bn.num_batches_tracked  int64 []\n"));
-  EXPECT_THAT(text, HasSubstr("  conv.weight             float32 [2, 3, 4]\n"));
+  EXPECT_THAT(text, HasSubstr("  bn.num_batches_tracked  int64 []                 8 B  norm 10\n"));
+  EXPECT_THAT(text, HasSubstr("  conv.weight             float32 [2, 3, 4]       96 B  norm "));
   EXPECT_THAT(text, HasSubstr("  best      10.25\n"));
   EXPECT_THAT(text, HasSubstr("  stage     \"warm-up\"\n"));
 }

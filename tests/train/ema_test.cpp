@@ -124,35 +124,64 @@ TEST(EmaRun, AStepThatWasLeftOutIsNoUpdate) {
   EXPECT_EQ(saved.updates, result.steps - *result.skipped_steps);
 }
 
-TEST(EmaRun, ACheckpointWithoutTheAverageIsNoneToGoOnFrom) {
-  const TempDir folder;
-  train(alone(), folder / "run", averaged_run());
-  const Checkpoint last = load_checkpoint((folder / "run").string());
-  CheckpointStates states;
-  for (const char* name : {"model", "optimizer", "run"}) states[name] = last.state(name);
-  const fs::path bare = commit_checkpoint(FileSystem::system(), folder / "bare/checkpoints", last.manifest().meta,
-                                          states, {{"config.yml", last.text("config.yml").value()}});
-  NoisyRun run = averaged_run();
-  run.resume = bare.string();
-  try {
-    train(alone(), folder / "bare", run);
-    FAIL() << "no error";
-  } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("ema.decay is 0.9, and"));
-    EXPECT_THAT(error.what(), HasSubstr("holds no moving average"));
+/// What an average holds that begins with the weights of step 5 and has seen those of the steps up to 10.
+StateDict average_since_step_5(const fs::path& run) {
+  const auto model_at = [&run](std::int64_t step) {
+    return load_checkpoint((run / fmt::format("checkpoints/step-{:08}", step)).string()).state("model");
+  };
+  const auto net = NoisyTask().make_model();
+  load_model_state_dict(*net, model_at(5));
+  EMA ema(*net, {.decay = 0.9, .warmups = 4});
+  for (std::int64_t step = 6; step <= 10; ++step) {
+    load_model_state_dict(*net, model_at(step));
+    ema.update();
+  }
+  return ema.state_dict();
+}
+
+void expect_same_entries(const StateDict& saved, const StateDict& expected) {
+  ASSERT_EQ(saved.size(), expected.size());
+  for (const auto& [name, value] : expected) {
+    if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
+      EXPECT_TRUE(std::get<at::Tensor>(saved.at(name)).equal(*tensor)) << name;
+    }
   }
 }
 
-TEST(EmaRun, AnAverageThatTheRunBeforeDidNotHaveIsAnotherConfiguration) {
+TEST(EmaRun, ARunThatHadNoAverageMayBeginOneFromTheModelsWeights) {
   const TempDir folder;
-  train(alone(), folder / "run");
+  train(alone(), folder / "plain");
   NoisyRun run = averaged_run();
+  run.resume = (folder / "plain/checkpoints/step-00000005").string();
+  train(alone(), folder / "run", run);
+  expect_same_entries(load_checkpoint((folder / "run").string()).state("ema"), average_since_step_5(folder / "plain"));
+}
+
+TEST(EmaRun, ACheckpointThatLostItsAverageStartsItAgain) {
+  const TempDir folder;
+  train(alone(), folder / "run", averaged_run());
+  const Checkpoint fifth = load_checkpoint((folder / "run/checkpoints/step-00000005").string());
+  CheckpointStates states;
+  for (const char* name : {"model", "optimizer", "run"}) states[name] = fifth.state(name);
+  const fs::path bare = commit_checkpoint(FileSystem::system(), folder / "bare/checkpoints", fifth.manifest().meta,
+                                          states, {{"config.yml", fifth.text("config.yml").value()}});
+  NoisyRun run = averaged_run();
+  run.resume = bare.string();
+  train(alone(), folder / "bare", run);
+  expect_same_entries(load_checkpoint((folder / "bare").string()).state("ema"), average_since_step_5(folder / "run"));
+}
+
+TEST(EmaRun, OtherSettingsOfAnAverageThatIsThereAreAnotherConfiguration) {
+  const TempDir folder;
+  train(alone(), folder / "run", averaged_run());
+  NoisyRun run = averaged_run();
+  run.config.ema.decay = 0.5;
   run.resume = "auto";
   try {
     train(alone(), folder / "run", run);
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("ema.decay is 0.9 and was 0"));
+    EXPECT_THAT(error.what(), HasSubstr("ema.decay is 0.5 and was 0.9"));
   }
 }
 

@@ -54,6 +54,7 @@ class WritableFile {
 };
 
 /// A file that is being read, from any place of it.
+/// Thread-safe: yes.
 class ReadableFile {
  public:
   virtual ~ReadableFile() = default;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -100,11 +101,16 @@ void name_checkpoint(FileSystem& files, const std::filesystem::path& folder, con
 [[nodiscard]] std::optional<std::filesystem::path> find_newest_valid(FileSystem& files,
                                                                      const std::filesystem::path& folder);
 
+namespace checkpoint {
+struct KeptFiles;  // bytes that were verified
+}
+
 /// One committed checkpoint, verified when it was opened.
 class Checkpoint {
  public:
-  Checkpoint(FileSystem& files, std::filesystem::path path, Manifest manifest)
-      : files_(&files), path_(std::move(path)), manifest_(std::move(manifest)) {}
+  Checkpoint(FileSystem& files, std::filesystem::path path, Manifest manifest,
+             std::shared_ptr<const checkpoint::KeptFiles> kept = nullptr)
+      : files_(&files), path_(std::move(path)), manifest_(std::move(manifest)), kept_(std::move(kept)) {}
 
   [[nodiscard]] std::int64_t step() const noexcept { return manifest_.meta.step; }
   [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
@@ -114,7 +120,8 @@ class Checkpoint {
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool has(const std::string& name) const;
 
-  /// Reads one state; its bytes are verified again.
+  /// Reads one state; its bytes are verified again. Of read_checkpoint(): what was read then; its tensors share that
+  /// memory with those of a further call.
   /// Throws: DataError where the checkpoint has no such state (those that it has are listed) or the file is torn;
   /// IoError.
   [[nodiscard]] StateDict state(const std::string& name) const;
@@ -132,6 +139,7 @@ class Checkpoint {
   FileSystem* files_;
   std::filesystem::path path_;
   Manifest manifest_;
+  std::shared_ptr<const checkpoint::KeptFiles> kept_;  ///< none: each file is read when it is asked for
 };
 
 /// Which step folder `where` means: itself; the newest valid of a run folder (or of its checkpoints folder); or the
@@ -145,5 +153,9 @@ class Checkpoint {
 /// Cost: reads every byte once. Throws: DataError where it is missing or torn (file, expected and found size or hash).
 /// Example: model.load_state_dict(load_checkpoint("runs/captcha:best").state("model"));
 [[nodiscard]] Checkpoint load_checkpoint(const std::string& where, FileSystem& files = FileSystem::system());
+
+/// As load_checkpoint, and keeps what it reads: every byte is read and verified once, and no later call can fail over
+/// the disk. Cost: the memory of the checkpoint, until the object and the states taken from it are gone.
+[[nodiscard]] Checkpoint read_checkpoint(const std::string& where, FileSystem& files = FileSystem::system());
 
 }  // namespace lockstep

@@ -18,9 +18,10 @@
 namespace lockstep {
 
 struct TrainerOptions {
-  std::string recipe = "custom";    ///< in the banner, config.yml and summary.json
-  std::filesystem::path run_dir;    ///< empty: runs/<recipe>-<time>, or the run that `resume` names
-  std::string resume = "none";      ///< none; auto: run_dir's newest valid checkpoint, if any; or a checkpoint's path
+  std::string recipe = "custom";  ///< in the banner, config.yml and summary.json
+  std::filesystem::path run_dir;  ///< empty: runs/<recipe>-<time>, or the run that `resume` names
+  std::string resume =
+      "none";  ///< none; auto: run_dir's newest valid checkpoint, if any; or a checkpoint's path or URL
   std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) whose weights a fresh run starts from
   std::chrono::duration<double> max_time{0};  ///< then the run saves and leaves; 0: no limit
   bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe: the end of a run proposes them

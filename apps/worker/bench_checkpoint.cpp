@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/bench_checkpoint.h"
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/randn_like.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "captcha/task.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/async_saver.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/optim/adamw.h"
+#include "lockstep/tensor/memory.h"
+#include "lockstep/tensor/named_tensors.h"
+#include "lockstep/tensor/random.h"
+#include "worker/measure.h"
+
+namespace lockstep::worker {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+/// The state of peers/checkpoint.py: the network, and an AdamW after one step.
+CheckpointStates bench_states() {
+  seed_all(0);
+  captcha::CaptchaTask task(captcha::CaptchaConfig{});
+  const auto net = task.make_model();
+  AdamW optimizer(*net, {.lr = 1e-3});
+  for (const auto& [name, parameter] : optimizer.parameters()) parameter.mutable_grad() = at::randn_like(parameter);
+  optimizer.step();
+  return {{"model", model_state_dict(*net)}, {"optimizer", optimizer.state_dict()}};
+}
+
+/// A plain copy of all tensors into memory that was used before: what a pause can come down to.
+class Copies {
+ public:
+  explicit Copies(const CheckpointStates& states) {
+    for (const auto& [name, state] : states) {
+      for (const auto& [key, value] : state) {
+        if (const auto* tensor = std::get_if<at::Tensor>(&value)) pairs_.emplace_back(*tensor, tensor->clone());
+      }
+    }
+  }
+  void run() const {
+    for (const auto& [from, to] : pairs_) std::memcpy(to.data_ptr(), from.data_ptr(), from.nbytes());
+  }
+  [[nodiscard]] std::uint64_t bytes() const {
+    std::uint64_t bytes = 0;
+    for (const auto& [from, to] : pairs_) bytes += from.nbytes();
+    return bytes;
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;
+};
+
+double seconds_of(const std::function<void()>& action) {
+  const auto begin = Clock::now();
+  action();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Figures {
+  std::vector<double> save, load, copy, pause, written;
+};
+
+/// All in turn, so that what slows the machine for a while slows all.
+class Bench {
+ public:
+  explicit Bench(const CheckpointBench& bench) : bench_(bench), states_(bench_states()), copies_(states_) {
+    for (const auto& [name, state] : states_) parts_[name].entries = state;
+    saver_.reserve(parts_);
+  }
+
+  Figures run() {
+    constexpr std::int64_t kWarmup = 2;
+    for (std::int64_t i = 0; i < kWarmup + bench_.repeats; ++i) {
+      Figures once = run_once();
+      if (i < kWarmup) continue;
+      for (const auto& [all, one] : {std::pair{&figures_.save, &once.save},
+                                     {&figures_.load, &once.load},
+                                     {&figures_.copy, &once.copy},
+                                     {&figures_.pause, &once.pause},
+                                     {&figures_.written, &once.written}}) {
+        all->push_back(one->front());
+      }
+    }
+    return figures_;
+  }
+
+  [[nodiscard]] std::uint64_t bytes() const { return copies_.bytes(); }
+
+ private:
+  Figures run_once() {
+    Figures once;
+    fs::path path;
+    once.save.push_back(seconds_of([&] { path = commit(states_); }));
+    once.load.push_back(seconds_of([&] { load(path); }));
+    once.copy.push_back(seconds_of([&] { copies_.run(); }));
+    const auto begin = Clock::now();
+    once.pause.push_back(seconds_of([&] {
+      saver_.save(parts_, [this](const StateParts& copy) {
+        const auto peers = no_peers();
+        commit_sharded_checkpoint(FileSystem::system(), *peers, bench_.folder, {.step = ++step_}, {copy, {}});
+      });
+    }));
+    saver_.wait();
+    once.written.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    FileSystem::system().remove(bench_.folder);
+    return once;
+  }
+
+  fs::path commit(const CheckpointStates& states) {
+    return commit_checkpoint(FileSystem::system(), bench_.folder, {.step = ++step_}, states);
+  }
+
+  static void load(const fs::path& path) {
+    const Checkpoint checkpoint = read_checkpoint(path.string());
+    for (const std::string& name : checkpoint.names()) (void)checkpoint.state(name);
+  }
+
+  CheckpointBench bench_;
+  CheckpointStates states_;
+  StateParts parts_;
+  Copies copies_;
+  std::int64_t step_ = 0;
+  Figures figures_;
+  AsyncSaver saver_;
+};
+
+}  // namespace
+
+int run_checkpoint_bench(const CheckpointBench& bench) {
+  if (!FileSystem::system().list(bench.folder).empty()) {
+    throw UsageError(fmt::format("{} is not empty", bench.folder.string()), "name a folder that is not there yet");
+  }
+  at::set_num_threads(1);
+  keep_freed_memory();
+  Bench measured(bench);
+  const Figures figures = measured.run();
+  const double save = median_of(figures.save) * 1e3;
+  const double load = median_of(figures.load) * 1e3;
+  const double copy = median_of(figures.copy) * 1e3;
+  const double pause = median_of(figures.pause) * 1e3;
+  const double written = median_of(figures.written) * 1e3;
+  if (bench.json) {
+    fmt::print(
+        R"({{"bench": "checkpoint", "bytes": {}, "ranks": 1, "threads": 1, "save_ms": {:.3f}, "load_ms": {:.3f}, )"
+        R"("pause_ms": {:.3f}, "memcpy_ms": {:.3f}, "async_save_ms": {:.3f}}})"
+        "\n",
+        measured.bytes(), save, load, pause, copy, written);
+    return 0;
+  }
+  fmt::print("state           {}\n", text::bytes(measured.bytes()));
+  fmt::print("save            {:>8.1f} ms, until the disk has it\n", save);
+  fmt::print("load            {:>8.1f} ms, every byte verified\n", load);
+  fmt::print("pause           {:>8.1f} ms of a step for an asynchronous save, {:.2f} of a plain copy of the state\n",
+             pause, pause / copy);
+  fmt::print("asynchronously  {:>8.1f} ms, until the disk has it\n", written);
+  return 0;
+}
+
+}  // namespace lockstep::worker

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/checkpoint/fetch_checkpoint.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "checkpoint/folder_names.h"
+#include "checkpoint/hash.h"
+#include "checkpoint/manifest_json.h"
+#include "checkpoint/remove_quietly.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/checkpoint/inspect.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file is of that namespace
+
+namespace {
+
+/// Of a file in the folder that `url` names; a query stays at the end.
+std::string url_of(const std::string& url, const std::string& file) {
+  const auto query = std::min(url.find_first_of("?#"), url.size());
+  const std::string folder = url.substr(0, url.find_last_not_of('/', query - 1) + 1);
+  return folder + "/" + file + url.substr(query);
+}
+
+/// A second name for the fetched file where the disk knows such, else a copy.
+void put(const fs::path& from, const fs::path& to) {
+  std::error_code no_link;
+  fs::create_hard_link(from, to, no_link);
+  if (!no_link) return;
+  std::error_code problem;
+  fs::copy_file(from, to, problem);
+  if (problem) throw IoError(fmt::format("cannot copy {} to {}: {}", from.string(), to.string(), problem.message()));
+}
+
+void require_whole(const fs::path& folder, const std::string& url) {
+  const VerifyReport report = verify_checkpoint(FileSystem::system(), folder);
+  if (report.ok()) return;
+  throw DataError(fmt::format("what came from {} is no whole checkpoint: {}", url, report.problem()),
+                  fmt::format("remove {} and try again, or take another checkpoint", folder.parent_path().string()));
+}
+
+}  // namespace
+
+fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
+  const fs::path manifest_file = fetch(url_of(url, kManifestName), options);
+  const auto manifest = manifest_from_json(FileSystem::system().read(manifest_file));
+  if (!manifest) {
+    throw DataError(fmt::format("{} is no manifest: {}", url_of(url, kManifestName), manifest.error()),
+                    "a URL names a step folder: .../checkpoints/step-00001200");
+  }
+  // Beside the manifest, whose folder in the cache is this URL's own.
+  const fs::path target = manifest_file.parent_path() / step_name(manifest->meta.step);
+  FileSystem& files = FileSystem::system();
+  if (!files.exists(target)) {
+    const fs::path temporary = manifest_file.parent_path() / temporary_name(target.filename().string(), ::getpid());
+    remove_quietly(files, temporary);
+    files.make_folder(temporary);
+    put(manifest_file, temporary / kManifestName);
+    for (const auto& [name, digest] : manifest->files) put(fetch(url_of(url, name), options), temporary / name);
+    require_whole(temporary, url);
+    files.rename(temporary, target);
+  }
+  require_whole(target, url);
+  return target;
+}
+
+}  // namespace lockstep

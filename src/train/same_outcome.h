@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank does something for all, and all of them know how it ended.
+#pragma once
+
+#include <functional>
+
+#include "lockstep/comm/job.h"
+
+namespace lockstep::train {
+
+/// Runs `work` on rank 0.
+///
+/// Collective: yes, through the job's store. Blocks: until `work` has ended, a day at most: it may fetch a file.
+/// Throws: on every rank, the error that `work` threw, so that none waits for one that is gone; PeerError where rank 0
+///         died; TimeoutError.
+void do_on_main(const Job& job, const std::function<void()>& work);
+
+}  // namespace lockstep::train
