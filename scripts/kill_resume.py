@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Kills training runs with SIGKILL at random steps, resumes each on a random number of processes, compares digests.
 
-Each trial is a run of --steps steps on 1 to 4 processes, killed once it has logged a random step (the agent or one
+The runs have a moving average of the weights, a scaled loss, a schedule with a warm-up, and checkpoints that a thread
+writes. Each trial is a run of --steps steps on 1 to 4 processes, killed once it has logged a random step (the agent or one
 rank, at random), resumed on 1 to 4 processes until it is done. Its digest must be the one of an unbroken run. Results
 are appended to a file; a later call goes on from there.
 
@@ -93,7 +94,8 @@ def main() -> None:
     given = parser.parse_args()
     random.seed(given.seed)
     runs.make_data(given, given.small)
-    changes = {"max_steps": given.steps, "checkpoint.every_steps": 7, "accumulate_steps": 2}
+    changes = {"max_steps": given.steps, "checkpoint.every_steps": 7, "accumulate_steps": 2, "ema.decay": 0.9,
+               "grad_scaler.enabled": "true", "schedule.warmup_epochs": 1}
     settings = runs.settings(given.work, given.small, **changes)
     results = runs.Results(given)
     if not results.rows:

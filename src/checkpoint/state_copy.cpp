@@ -6,6 +6,9 @@
 
 #include <cstring>
 #include <set>
+#include <vector>
+
+#include "checkpoint/stream_copy.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -29,9 +32,11 @@ at::Tensor make_room(const at::Tensor& tensor) {
                : at::empty_strided(tensor.sizes(), tensor.contiguous().strides(), options);
 }
 
-void copy_into(at::Tensor& memory, const at::Tensor& tensor) {
+/// A plain copy is only put on the list.
+void copy_into(at::Tensor& memory, const at::Tensor& tensor, std::vector<CopyJob>& plain) {
   if (is_dense_on_cpu(tensor)) {
-    std::memcpy(memory.data_ptr(), tensor.data_ptr(), tensor.nbytes());
+    plain.push_back({static_cast<char*>(memory.data_ptr()), static_cast<const char*>(tensor.data_ptr()),
+                     static_cast<std::size_t>(tensor.nbytes())});
   } else {
     memory.copy_(tensor.detach(), /*non_blocking=*/!tensor.device().is_cpu());
   }
@@ -67,6 +72,7 @@ void StateCopy::reserve(const StateParts& parts) {
 const StateParts& StateCopy::take(const StateParts& parts) {
   copy_.clear();
   std::set<std::string> devices;
+  std::vector<CopyJob> plain;
   for (const auto& [state, part] : parts) {
     StatePart& copy = copy_[state];
     copy.slices = part.slices;
@@ -78,11 +84,12 @@ const StateParts& StateCopy::take(const StateParts& parts) {
         continue;
       }
       at::Tensor& memory = room_for(state + "/" + name, *tensor);
-      copy_into(memory, *tensor);
+      copy_into(memory, *tensor, plain);
       if (!tensor->device().is_cpu()) devices.insert(tensor->device().str());
       copy.entries[name] = memory;
     }
   }
+  stream_copy(plain);
   finish_copies(devices);
   return copy_;
 }

@@ -2,6 +2,7 @@
 // A save goes on while the state changes: what is written is the state as it was.
 #include "lockstep/checkpoint/async_saver.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
@@ -103,6 +104,22 @@ TEST(AsyncSaver, TheNextSaveThrowsTheErrorOfTheOneBefore) {
   AsyncSaver saver;
   saver.save(parts_of(1), [](const StateParts&) { throw IoError("the disk is full"); });
   EXPECT_THROW(saver.save(parts_of(2), [](const StateParts&) {}), IoError);
+}
+
+TEST(AsyncSaver, CopiesLargeStatesBitForBit) {
+  StateParts parts;
+  // Above and below what two threads share, no multiple of anything, and one that begins between two cache lines.
+  for (const std::int64_t size : {1, 63, 1'000'003, 5'000'011}) {
+    parts["model"].entries[std::to_string(size)] = at::arange(size, at::kFloat);
+    parts["model"].entries[std::to_string(size) + ".moved"] = at::arange(size + 1, at::kFloat).narrow(0, 1, size);
+  }
+  AsyncSaver saver;
+  saver.save(parts, [&](const StateParts& copy) {
+    for (const auto& [name, value] : parts.at("model").entries) {
+      EXPECT_TRUE(std::get<at::Tensor>(copy.at("model").entries.at(name)).equal(std::get<at::Tensor>(value))) << name;
+    }
+  });
+  saver.wait();
 }
 
 TEST(AsyncSaver, KeepsLayoutsAndWhatCannotBeCopied) {

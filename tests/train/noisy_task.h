@@ -55,8 +55,9 @@ class NoisyTask final : public Task {
   explicit NoisyTask(std::int64_t size = 67, std::int64_t shifted = -1) : size_(size), shifted_(shifted) {}
 
   std::shared_ptr<Dataset> make_dataset(const std::string&) override {
-    return lockstep::make_dataset(size_, [shifted = shifted_](std::int64_t i) {
-      const double x = static_cast<double>((i * 37) % 67) / 30 - 1 + (i == shifted ? 0.5 : 0);
+    return lockstep::make_dataset(size_, [shifted = shifted_](std::int64_t i, SampleContext& context) {
+      const double noise = context.random.uniform(-0.01, 0.01);  // an augmentation: another one in each epoch
+      const double x = static_cast<double>((i * 37) % 67) / 30 - 1 + (i == shifted ? 0.5 : 0) + noise;
       const double y = static_cast<double>((i * 17) % 67) / 30 - 1;
       return Sample{at::tensor({x, y}, at::kFloat), at::full({1}, x * y)};
     });
