@@ -50,12 +50,12 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   app.add_option("--run-dir", train.run_dir, "the run's folder (default: runs/<recipe>-<time>)");
   app.add_option(
       "--resume", train.resume,
-      "none; auto: go on from the run folder's newest valid checkpoint; or PATH: a run folder, a step folder "
-      "or RUN:NAME (default: none)");
-  app.add_option(
-      "--init-from", train.init_from,
-      "a checkpoint, .pth or .safetensors file (FILE:STATE) whose weights the model starts from, where they fit; "
-      "with --resume auto only where there is no checkpoint yet");
+      "none; auto: go on from the run folder's newest valid checkpoint; or PATH: a run folder, a step folder, "
+      "RUN:NAME, or the URL of a step folder (default: none)");
+  app.add_option("--init-from", train.init_from,
+                 "a checkpoint, or a .pth or .safetensors file or its URL (FILE:STATE), whose weights the model starts "
+                 "from, where they fit; "
+                 "with --resume auto only where there is no checkpoint yet");
   std::string max_time;
   app.add_option("--max-time", max_time,
                  "save and leave with 143 after this time: 90s, 45m, 1h30m, 2d, HH:MM:SS or D-HH:MM:SS");

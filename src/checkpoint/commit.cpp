@@ -100,7 +100,7 @@ class Save {
       make_folder_durably(files_, folder_);
       remove_checkpoint_leftovers(files_, folder_);
       staging.emplace(files_, folder_, meta_.step);
-      return {.folder = staging->path().string()};
+      return {.folder = fs::absolute(staging->path()).string()};  // the others may stand in another folder
     } catch (const std::exception& error) {
       const SaveWord word = word_of(error);
       return is_tried_again(word) ? word : not_saved(word, folder_, meta_.step, content_);

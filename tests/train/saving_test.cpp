@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
+#include "support/http_server.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
@@ -111,6 +112,48 @@ TEST(AsyncSave, AnErrorOfTheWriterEndsTheRun) {
     message = error.what();
   }
   EXPECT_THAT(message, HasSubstr("is not saved: "));
+}
+
+TEST(StartFromAUrl, GoesOnToTheDigestOfTheUnbrokenRun) {
+  const TempDir folder;
+  const TempDir cache;
+  ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
+  train(alone(), folder / "whole");
+  test::HttpServer server([&](const std::string& request, std::size_t) {
+    const std::string path = request.substr(4, request.find(' ', 4) - 4);
+    const fs::path file = folder / "whole/checkpoints" / path.substr(1);
+    if (!fs::is_regular_file(file)) return test::http_answer("404 Not Found", "", "");
+    return test::http_answer("200 OK", "ETag: \"1\"\r\n", FileSystem::system().read(file));
+  });
+  const NoisyRun run{.resume = server.url("/step-00000004")};
+  EXPECT_EQ(train(alone(), folder / "run", run).steps, 10);
+  EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "whole"));
+  EXPECT_FALSE(fs::exists(folder / "run/checkpoints/step-00000004")) << "it is a run of its own";
+  ::unsetenv("XDG_CACHE_HOME");
+}
+
+TEST(Start, AnErrorOfTheMainRankIsTheSameOnAll) {
+  const TempDir folder;
+  const bool is_rank = !variable("LOCKSTEP_TEST_RUN").empty();  // a rank finds the run there
+  if (!is_rank) train(alone(), folder / "run");
+  for (const std::string& name : files_of(folder / "run/checkpoints")) {
+    if (name.starts_with("step-")) fs::resize_file(folder / "run/checkpoints" / name / "model.safetensors", 7);
+  }
+  run_ranks(current_test(),
+            [](Job& job) {
+              std::string message;
+              try {
+                train(job, variable("LOCKSTEP_TEST_RUN"), {.resume = "auto"});
+              } catch (const DataError& error) {
+                message = error.what();
+              }
+              EXPECT_THAT(message, HasSubstr("verifies (10 looked at); the first: "));
+              EXPECT_THAT(message, HasSubstr("model.safetensors is torn: 7 bytes"));
+              job.store().set(fmt::format("said/{}", job.rank()), message);
+              EXPECT_EQ(job.store().get("said/0", job.timeout()), message);
+              job.store().wait({"said/0", "said/1", "said/2"}, job.timeout());
+            },
+            {.world = 3, .env = {{"LOCKSTEP_TEST_RUN", (folder / "run").string()}}});
 }
 
 TEST(Retention, KeepsEveryKthStepBesideTheLast) {
