@@ -68,11 +68,6 @@ double seconds_of(const std::function<void()>& action) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 struct Figures {
   std::vector<double> save, load, copy, pause, written;
 };

@@ -90,11 +90,6 @@ struct Pair {
   double stream_over_step = 0;
 };
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 /// In turn, so that what slows the machine for a while slows both.
 template <class Step>
 Pair time_in_turn(std::int64_t repeats, const Stream& stream, Step step) {

@@ -20,6 +20,12 @@ struct Timing {
   double p99 = 0;
 };
 
+/// Of values in any order; not empty.
+[[nodiscard]] inline double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
 template <class Action>
 [[nodiscard]] Timing time_runs(const Repeats& repeats, Action action) {
   for (std::int64_t i = 0; i < repeats.warmup; ++i) action();
