@@ -150,13 +150,13 @@ class Save {
 
   [[nodiscard]] SaveWord broadcast(const SaveWord& word) {
     if (peers_.world_size() == 1) return word;
-    return save_word_from_json(peers_.broadcast(is_main() ? to_json(word) : ""));
+    return save_word_from_bytes(peers_.broadcast(is_main() ? to_bytes(word) : ""));
   }
 
   [[nodiscard]] std::vector<SaveWord> gather(const SaveWord& word) {
     if (peers_.world_size() == 1) return {word};
     std::vector<SaveWord> words;
-    for (const std::string& text : peers_.gather(to_json(word))) words.push_back(save_word_from_json(text));
+    for (const std::string& text : peers_.gather(to_bytes(word))) words.push_back(save_word_from_bytes(text));
     return words;
   }
 

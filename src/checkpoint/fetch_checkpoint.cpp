@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
-#include "checkpoint/folder_names.h"
-#include "checkpoint/hash.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/manifest_json.h"
+#include "checkpoint/read_file.h"
 #include "checkpoint/remove_quietly.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -21,11 +22,12 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// Of a file in the folder that `url` names; a query stays at the end.
+/// Of a file in the folder that `url` names; a query stays at the end, a "#sha256=" would be of no file.
 std::string url_of(const std::string& url, const std::string& file) {
-  const auto query = std::min(url.find_first_of("?#"), url.size());
-  const std::string folder = url.substr(0, url.find_last_not_of('/', query - 1) + 1);
-  return folder + "/" + file + url.substr(query);
+  const std::string plain = url.substr(0, url.find('#'));
+  const auto query = std::min(plain.find('?'), plain.size());
+  const std::string folder = plain.substr(0, plain.find_last_not_of('/', query - 1) + 1);
+  return folder + "/" + file + plain.substr(query);
 }
 
 /// A second name for the fetched file where the disk knows such, else a copy.
@@ -37,6 +39,27 @@ void put(const fs::path& from, const fs::path& to) {
   fs::copy_file(from, to, problem);
   if (problem) throw IoError(fmt::format("cannot copy {} to {}: {}", from.string(), to.string(), problem.message()));
 }
+
+/// A file of the cache that is not what the manifest says is of no use to anybody.
+void require_file(const fs::path& path, const FileDigest& expected, const std::string& url) {
+  FileSystem& files = FileSystem::system();
+  const std::string problem = compare(hash_file(files, path), expected);
+  if (problem.empty()) return;
+  remove_quietly(files, path);
+  throw DataError(fmt::format("what came from {} {}", url, problem), "it is not kept: try again, or take another one");
+}
+
+/// A folder that goes away again unless it was renamed.
+struct FetchedFolder {
+  fs::path path;
+  explicit FetchedFolder(fs::path where) : path(std::move(where)) {
+    remove_quietly(FileSystem::system(), path);
+    FileSystem::system().make_folder(path);
+  }
+  ~FetchedFolder() { remove_quietly(FileSystem::system(), path); }
+  FetchedFolder(const FetchedFolder&) = delete;
+  FetchedFolder& operator=(const FetchedFolder&) = delete;
+};
 
 void require_whole(const fs::path& folder, const std::string& url) {
   const VerifyReport report = verify_checkpoint(FileSystem::system(), folder);
@@ -51,6 +74,7 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
   const fs::path manifest_file = fetch(url_of(url, kManifestName), options);
   const auto manifest = manifest_from_json(FileSystem::system().read(manifest_file));
   if (!manifest) {
+    remove_quietly(FileSystem::system(), manifest_file);
     throw DataError(fmt::format("{} is no manifest: {}", url_of(url, kManifestName), manifest.error()),
                     "a URL names a step folder: .../checkpoints/step-00001200");
   }
@@ -58,13 +82,15 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
   const fs::path target = manifest_file.parent_path() / step_name(manifest->meta.step);
   FileSystem& files = FileSystem::system();
   if (!files.exists(target)) {
-    const fs::path temporary = manifest_file.parent_path() / temporary_name(target.filename().string(), ::getpid());
-    remove_quietly(files, temporary);
-    files.make_folder(temporary);
-    put(manifest_file, temporary / kManifestName);
-    for (const auto& [name, digest] : manifest->files) put(fetch(url_of(url, name), options), temporary / name);
-    require_whole(temporary, url);
-    files.rename(temporary, target);
+    const FetchedFolder temporary(manifest_file.parent_path() / temporary_name(target.filename().string(), ::getpid()));
+    put(manifest_file, temporary.path / kManifestName);
+    for (const auto& [name, digest] : manifest->files) {
+      const fs::path file = fetch(url_of(url, name), options);
+      require_file(file, digest, url_of(url, name));
+      put(file, temporary.path / name);
+    }
+    std::error_code taken;  // by another process that wanted the same
+    fs::rename(temporary.path, target, taken);
   }
   require_whole(target, url);
   return target;

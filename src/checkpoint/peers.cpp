@@ -3,7 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
@@ -31,7 +35,7 @@ class StorePeers final : public CheckpointPeers {
     }
     std::vector<std::string> all = {mine};
     for (int other = 1; other < world_size(); ++other) {
-      all.push_back(store_.get(said_by(other), options_.timeout));
+      all.push_back(wait_for(said_by(other)));
       store_.remove(said_by(other));
     }
     // Who has spoken now has heard what rank 0 said before.
@@ -41,12 +45,27 @@ class StorePeers final : public CheckpointPeers {
 
   std::string broadcast(const std::string& mine) override {
     ++broadcasts_;
-    if (rank() != 0) return store_.get(said_to_all(broadcasts_), options_.timeout);
+    if (rank() != 0) return wait_for(said_to_all(broadcasts_));
     store_.set(said_to_all(broadcasts_), mine);
     return mine;
   }
 
+  void abandon() noexcept override { abandoned_ = true; }
+
  private:
+  /// In short waits: the store cannot be woken.
+  std::string wait_for(const std::string& key) {
+    constexpr std::chrono::milliseconds kShort{200};
+    for (auto left = options_.timeout;; left -= kShort) {
+      if (abandoned_) throw PeerError("a checkpoint is given up: the run ends");
+      try {
+        return store_.get(key, std::min(left, kShort));
+      } catch (const TimeoutError&) {
+        if (left <= kShort) throw;
+      }
+    }
+  }
+
   [[nodiscard]] std::string said_by(int rank) const {
     return fmt::format("{}gather/{}/{}", options_.prefix, gathers_, rank);
   }
@@ -56,6 +75,7 @@ class StorePeers final : public CheckpointPeers {
 
   Store& store_;
   PeersOptions options_;
+  std::atomic<bool> abandoned_ = false;
   std::int64_t gathers_ = 0;
   std::int64_t broadcasts_ = 0;
   std::int64_t forgotten_ = 0;  ///< broadcasts whose key is gone

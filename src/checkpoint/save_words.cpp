@@ -21,17 +21,19 @@ SaveWord word_of(const std::exception& error) {
   return {.error_type = "InternalError", .message = error.what()};
 }
 
-std::string to_json(const SaveWord& word) {
+std::string to_bytes(const SaveWord& word) {
   auto files = nlohmann::json::object();
   for (const auto& [name, digest] : word.files) files[name] = {digest.bytes, digest.xxh3_128};
   const nlohmann::json json = {{"folder", word.folder},   {"files", files},    {"error", word.error_type},
                                {"message", word.message}, {"hint", word.hint}, {"again", word.again}};
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // a path may be no UTF-8
+  std::string bytes;
+  nlohmann::json::to_cbor(json, bytes);  // not as text: a path may be no UTF-8
+  return bytes;
 }
 
-SaveWord save_word_from_json(const std::string& text) {
+SaveWord save_word_from_bytes(const std::string& bytes) {
   try {
-    const auto json = nlohmann::json::parse(text);
+    const auto json = nlohmann::json::from_cbor(bytes);
     SaveWord word{.folder = json.at("folder"),
                   .error_type = json.at("error"),
                   .message = json.at("message"),

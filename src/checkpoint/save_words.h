@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a save tell each other, as text. Pure.
+// What the ranks of a save tell each other, as bytes. Pure.
 #pragma once
 
 #include <exception>
@@ -27,9 +27,9 @@ struct SaveWord {
 [[nodiscard]] SaveWord word_of(const Error& error);
 [[nodiscard]] SaveWord word_of(const std::exception& error);
 
-[[nodiscard]] std::string to_json(const SaveWord& word);
+[[nodiscard]] std::string to_bytes(const SaveWord& word);
 /// Throws: InternalError.
-[[nodiscard]] SaveWord save_word_from_json(const std::string& text);
+[[nodiscard]] SaveWord save_word_from_bytes(const std::string& bytes);
 
 /// Throws: the error that the word tells of, always.
 [[noreturn]] void throw_word(const SaveWord& word);

@@ -198,7 +198,7 @@ class Agent {
     if (result.interrupted_by != 0) return 128 + result.interrupted_by;
     const auto first = find_first(result.ends, result.claim);
     const int code = first ? exit_code(result.ends[*first].wait_status) : static_cast<int>(ExitCode::kInternal);
-    if (options_.nodes > 1 && first) tell_others(result.ends[*first], code);
+    if (options_.nodes > 1 && first && !leaves_by_request(result.ends[*first])) tell_others(result.ends[*first], code);
     return code;
   }
 
@@ -234,7 +234,10 @@ class Agent {
     const auto first = find_first(result.ends, result.claim);
     if (!first) return;
     const WorkerEnd& end = result.ends[*first];
-    if (leaves_by_request(end)) return;  // it has said so itself
+    if (leaves_by_request(end)) {
+      fmt::print(stderr, "lockstep: rank {} left with exit code 143: it was asked to end\n", end.rank);
+      return;
+    }
     const auto folder = folder_of(end.rank);
     FailureReport report{.end = end,
                          .host = host_name(),

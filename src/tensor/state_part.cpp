@@ -56,7 +56,7 @@ bool is_dense(const TensorSlice& slice) {
   std::int64_t expected = 1;
   for (const auto& [stride, size] : dimensions) {
     if (stride != expected) return false;
-    expected *= size;
+    if (__builtin_mul_overflow(expected, size, &expected)) return false;
   }
   return true;
 }

@@ -25,7 +25,8 @@ std::string run_scontrol(const std::string& job) {
   const int failed = ::posix_spawnp(&pid, program.c_str(), nullptr, nullptr, words, environ);
   if (failed != 0) return std::strerror(failed);
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  while (::waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) return std::strerror(errno);  // SIGCHLD is ignored: nobody knows how it ended
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
   return WIFEXITED(status) ? fmt::format("exit code {}", WEXITSTATUS(status)) : "it was killed";

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_saver.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "lockstep/base/log.h"
@@ -12,14 +14,23 @@ namespace fs = std::filesystem;
 
 RunSaver::RunSaver(const Job& job, const TrainConfig::Checkpoint& options, fs::path folder)
     : job_(job), options_(options), folder_(std::move(folder)), peers_(no_peers()) {
+  static std::int64_t savers = 0;  // the same on every rank: each has words of its own in the store
+  ++savers;
   if (options_.sharded) {
-    peers_ =
-        store_peers(job_.store(), {.rank = job_.rank(), .world_size = job_.world_size(), .timeout = job_.timeout()});
+    peers_ = store_peers(job_.store(), {.prefix = fmt::format("lockstep/checkpoint/{}/", savers),
+                                        .rank = job_.rank(),
+                                        .world_size = job_.world_size(),
+                                        .timeout = job_.timeout()});
   }
   if (options_.async && writes()) async_ = std::make_unique<AsyncSaver>();
 }
 
-RunSaver::~RunSaver() = default;
+/// After finish() there is nothing under way; without it the run ends with an error, and its save would wait for ranks
+/// that do not come any more.
+RunSaver::~RunSaver() {
+  peers_->abandon();
+  async_.reset();
+}
 
 void RunSaver::start_at(std::int64_t step, const fs::path& path) {
   last_step_ = step;

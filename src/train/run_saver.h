@@ -39,7 +39,8 @@ class RunSaver {
 
   /// The step that was saved last, or is being saved; -1: none.
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
-  /// That of the checkpoint that the run goes on from, where it lies in the run's folder.
+  /// That of the checkpoint that the run goes on from, where it lies in the run's folder. On every rank; `path` on
+  /// rank 0.
   void start_at(std::int64_t step, const std::filesystem::path& path);
 
   /// Makes room for copies of states like `parts`. Never blocks.

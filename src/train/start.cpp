@@ -97,6 +97,7 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   if (!start.checkpoint) return told;
   compare(*start.checkpoint, config, settings_text(options.recipe, config));
   told.merge(start.checkpoint->state("run"));
+  told["saved_here"] = start.checkpoint->path().parent_path() == reporter->folder().checkpoints();
   told["replicas"] = start.checkpoint->manifest().meta.replicas;
   told["threads"] = start.checkpoint->manifest().meta.threads;
   return told;
@@ -115,6 +116,7 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   shared = share_state(shared, job.group());
   start.resumed = shared.count("step") != 0;
   if (start.resumed) start.run = run_state_of(shared);
+  if (start.resumed) start.saved_here = entry<bool>(shared, "saved_here");
   decide(job, config, shared);
   start.settings = settings_text(options.recipe, config);
   if (config.checkpoint.sharded) require_shared_folder(job, reporter ? reporter->folder().checkpoints() : "");

@@ -2,16 +2,18 @@
 #include "train/stop.h"
 
 #include <signal.h>
+#include <time.h>
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 
 namespace lockstep::train {
 namespace {
 
 constexpr std::array<int, 2> kSignals = {SIGTERM, SIGUSR1};
 
-std::atomic<int> terminations = 0;
+std::atomic<std::int64_t> terminated_ms = 0;  // of CLOCK_MONOTONIC; 0: not yet
 std::atomic<int> user_signals = 0;
 std::atomic<int> users = 0;
 
@@ -24,7 +26,13 @@ extern "C" void note_stop_signal(int number) {
     user_signals.store(1);
     return;
   }
-  if (terminations.fetch_add(1) == 0) return;
+  // A scheduler that tells every process of a job tells the launcher too, which passes it on: one wish, said twice.
+  constexpr std::int64_t kOneWishMs = 1000;
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const std::int64_t now_ms = now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+  std::int64_t first = 0;
+  if (terminated_ms.compare_exchange_strong(first, now_ms) || now_ms - first < kOneWishMs) return;
   ::signal(SIGTERM, SIG_DFL);
   ::raise(SIGTERM);
 }
@@ -47,7 +55,7 @@ std::string stop_name(StopReason reason) {
 
 StopSignals::StopSignals() {
   if (users.fetch_add(1) > 0) return;
-  terminations = 0;
+  terminated_ms = 0;
   user_signals = 0;
   struct sigaction action {};
   action.sa_handler = note_stop_signal;
@@ -67,7 +75,7 @@ StopSignals::~StopSignals() {
 }
 
 StopReason StopSignals::seen() noexcept {
-  if (terminations.load() > 0) return StopReason::kTerminated;
+  if (terminated_ms.load() > 0) return StopReason::kTerminated;
   return user_signals.load() > 0 ? StopReason::kUserSignal : StopReason::kNone;
 }
 

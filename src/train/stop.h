@@ -17,7 +17,8 @@ inline constexpr int kStopReasons = 3;  ///< without kNone
 /// "--max-time", "SIGUSR1", "SIGTERM".
 [[nodiscard]] std::string stop_name(StopReason reason);
 
-/// While it lives, SIGTERM and SIGUSR1 are noted instead of ending the process; a second SIGTERM ends it. A handler
+/// While it lives, SIGTERM and SIGUSR1 are noted instead of ending the process; a second SIGTERM, a second or more
+/// later, ends it. A handler
 /// that the program has set itself stays.
 class StopSignals {
  public:

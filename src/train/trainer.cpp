@@ -131,7 +131,8 @@ class Trainer::Impl {
   StopReason stop_ = StopReason::kNone;  ///< all ranks know it
   bool said_skipped_ = false;
   bool made_room_ = false;
-  bool found_batch_ = false;  // batch_size was auto
+  std::int64_t asked_step_ = -1;  ///< at which save() was called last
+  bool found_batch_ = false;      // batch_size was auto
   bool evaluating_ = false;
   double waited_s_ = 0;      // for data, before this epoch
   std::int64_t images_ = 0;  // trained on, over all replicas
@@ -207,8 +208,7 @@ void Trainer::Impl::build() {
 void Trainer::Impl::build_saver() {
   const auto folder = reporter_ ? reporter_->folder().checkpoints() : std::filesystem::path();
   saver_ = std::make_unique<train::RunSaver>(job_, config_.checkpoint, folder);
-  const std::optional<Checkpoint>& checkpoint = start_.checkpoint;
-  if (checkpoint && checkpoint->path().parent_path() == folder) saver_->start_at(run_.step, checkpoint->path());
+  if (start_.saved_here) saver_->start_at(run_.step, start_.checkpoint ? start_.checkpoint->path() : "");
 }
 
 /// A metric that the task does not have is found out from one sample, and not after an epoch.
@@ -473,9 +473,12 @@ void Trainer::Impl::make_room_to_save() {
 
 void Trainer::Impl::save(bool best, bool may_skip) {
   report(loss_->flush());
-  const bool already = saver_->last_step() == run_.step;
-  if (!already && !config_.checkpoint.sharded) steps_->optimizer().consolidate_state_dict();
+  // Which ranks take part in a collective must not depend on what only the main rank knows.
+  const bool first_time = std::exchange(asked_step_, run_.step) != run_.step;
+  if (first_time && !config_.checkpoint.sharded) steps_->optimizer().consolidate_state_dict();
+  if (first_time && config_.checkpoint.sharded) steps_->sync_buffers();  // replica 0's are what is saved
   if (!saver_->writes()) return;
+  const bool already = saver_->last_step() == run_.step;
   train::SaveOrder order{.meta = {.step = run_.step,
                                   .replicas = config_.replicas,
                                   .threads = config_.threads,

@@ -68,6 +68,27 @@ TEST(ShardedSave, GoesOnWithAnyNumberOfRanksToTheDigestOfTheRunThatOneRankSaved)
   EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "plain"));
 }
 
+TEST(ShardedSave, InTheMiddleOfAnEpochHasTheBuffersThatOneRankWouldSave) {
+  const TempDir folder;
+  const auto run = [] {
+    NoisyRun plain;
+    plain.config.eval_every_epochs = 0;  // an evaluation would bring the buffers together
+    return plain;
+  };
+  run_ranks(current_test(),
+            [&](Job& job) {
+              NoisyRun sharded = run();
+              sharded.config.checkpoint.sharded = true;
+              train(job, variable("LOCKSTEP_TEST_RUN"), sharded);
+            },
+            {.world = 2, .env = {{"LOCKSTEP_TEST_RUN", (folder / "sharded").string()}}});
+  train(alone(), folder / "plain", run());
+  for (int step = 1; step <= 10; ++step) {
+    const std::string name = fmt::format("checkpoints/step-{:08}", step);
+    EXPECT_EQ(digest_of(folder / "sharded" / name), digest_of(folder / "plain" / name)) << name;
+  }
+}
+
 TEST(ShardedSave, OfAShardedOptimizerNeedsNoRankThatHoldsAllOfIt) {
   const TempDir folder;
   run_sharded_leg(folder / "run", 2, 4, true);

@@ -83,11 +83,19 @@ TEST(StopSignals, LeaveAHandlerOfTheProgramAlone) {
   ::signal(SIGUSR1, before);
 }
 
-TEST(StopSignalsDeathTest, ASecondSigtermEndsTheProcess) {
+TEST(StopSignals, TakeTwoSigtermsAtOnceForOneWish) {
+  const StopSignals signals;
+  ::raise(SIGTERM);
+  ::raise(SIGTERM);
+  EXPECT_EQ(StopSignals::seen(), StopReason::kTerminated);
+}
+
+TEST(StopSignalsDeathTest, ASigtermASecondAfterTheFirstEndsTheProcess) {
   EXPECT_EXIT(
       {
         const StopSignals signals;
         ::raise(SIGTERM);
+        ::usleep(1'050'000);  // the handler has a clock of its own
         ::raise(SIGTERM);
       },
       ::testing::KilledBySignal(SIGTERM), "");
@@ -146,6 +154,22 @@ TEST(Stop, AllRanksLeaveAtOneStepWhicheverWasAsked) {
               }
             },
             {.world = 3, .env = {{"LOCKSTEP_TEST_RUN", (folder / "run").string()}}});
+  train(alone(), folder / "whole");
+  train(alone(), folder / "run", {.resume = "auto"});
+  EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "whole"));
+}
+
+/// All ranks have to take part when rank 0 gathers the optimizer, also where the step was saved just before.
+TEST(Stop, AtAStepThatIsSavedAnywayWorksWithAShardedOptimizer) {
+  const TempDir folder;
+  run_ranks(current_test(),
+            [](Job& job) {
+              NoisyRun run = kicked({.number = 5, .rank = 1}, job.rank());
+              run.config.checkpoint.every_steps = 1;
+              run.config.optimizer.zero = true;
+              EXPECT_EQ(train(job, variable("LOCKSTEP_TEST_RUN"), run).stopped_by, "SIGTERM");
+            },
+            {.world = 2, .env = {{"LOCKSTEP_TEST_RUN", (folder / "run").string()}}});
   train(alone(), folder / "whole");
   train(alone(), folder / "run", {.resume = "auto"});
   EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "whole"));

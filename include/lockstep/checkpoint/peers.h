@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// Owned by one thread. Both verbs: every rank, in the same order.
+/// Owned by one thread, but for abandon(). Both verbs: every rank, in the same order.
 class CheckpointPeers {
  public:
   virtual ~CheckpointPeers() = default;
@@ -24,6 +24,8 @@ class CheckpointPeers {
   /// What rank 0 said.
   /// Blocks: on the others, until rank 0 has spoken. Throws: TimeoutError, PeerError.
   virtual std::string broadcast(const std::string& mine) = 0;
+  /// Ends, from another thread, a verb that waits, within a moment, and all later ones that would: with PeerError.
+  virtual void abandon() noexcept {}
 };
 
 /// Of a process that saves alone.

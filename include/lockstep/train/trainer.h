@@ -59,8 +59,9 @@ class Trainer {
   /// Trains to the end: banner, epochs, evaluations, checkpoints, summary.
   ///
   /// SIGTERM, SIGUSR1 and options.max_time on any rank end it earlier: all ranks agree on a step, save, and return with
-  /// stopped_by set (a program then ends with 143, as ExitCode::kTerminated). A second SIGTERM ends the process. Under
-  /// Slurm, SIGUSR1 and max_time also ask for the job to be started again. Handlers that the program has set stay.
+  /// stopped_by set (a program then ends with 143, as ExitCode::kTerminated). A second SIGTERM, after a second, ends
+  /// the process. Under Slurm, SIGUSR1 and max_time also ask for the job to be started again. Handlers that the program
+  /// has set stay.
   ///
   /// Collective: yes - every rank, once.
   /// Blocks: until training ends.
