@@ -28,17 +28,21 @@ Result<std::string_view> check_seal(std::string_view text) {
   return body;
 }
 
+/// Not get<>(): it converts 1e39 too, to no number that anybody meant. Throws where it is no integer.
+std::int64_t integer_of(const nlohmann::json& json) { return json.get_ref<const nlohmann::json::number_integer_t&>(); }
+
 Manifest fields_of(const nlohmann::json& json) {
   Manifest manifest;
-  manifest.format_version = json.at("format_version").get<std::int64_t>();
-  manifest.meta.step = json.at("step").get<std::int64_t>();
-  manifest.meta.replicas = json.at("replicas").get<std::int64_t>();
-  manifest.meta.threads = json.at("threads").get<std::int64_t>();
+  manifest.format_version = integer_of(json.at("format_version"));
+  manifest.meta.step = integer_of(json.at("step"));
+  manifest.meta.replicas = integer_of(json.at("replicas"));
+  manifest.meta.threads = integer_of(json.at("threads"));
   manifest.meta.configuration_hash = json.at("configuration_hash").get<std::string>();
   manifest.libtorch = json.at("libtorch").get<std::string>();
   manifest.instruction_set = json.at("instruction_set").get<std::string>();
   for (const auto& [name, entry] : json.at("files").items()) {
-    manifest.files[name] = {entry.at("bytes").get<std::uint64_t>(), entry.at("xxh3_128").get<std::string>()};
+    manifest.files[name] = {entry.at("bytes").get_ref<const nlohmann::json::number_unsigned_t&>(),
+                            entry.at("xxh3_128").get<std::string>()};
   }
   return manifest;
 }
@@ -90,7 +94,7 @@ Result<Manifest> manifest_from_json(std::string_view text) {
   if (const auto sealed = check_seal(text); !sealed) return Failure{sealed.error()};
   try {
     const auto json = nlohmann::json::parse(text.begin(), text.end());
-    if (const auto version = json.at("format_version").get<std::int64_t>();
+    if (const auto version = integer_of(json.at("format_version"));
         version < kFormatVersion || version > kShardedFormatVersion) {
       return Failure{fmt::format("its format is {}, this program reads {} and {}", version, kFormatVersion,
                                  kShardedFormatVersion)};

@@ -13,6 +13,17 @@ namespace {
 
 constexpr std::string_view kSlicePrefix = "slice.";
 
+/// Throws where it is no integer; get<>() would convert any number.
+std::int64_t slice_integer(const nlohmann::json& json) {
+  return json.get_ref<const nlohmann::json::number_integer_t&>();
+}
+
+std::vector<std::int64_t> integers_of(const nlohmann::json& json) {
+  std::vector<std::int64_t> numbers;
+  for (const nlohmann::json& number : json) numbers.push_back(slice_integer(number));
+  return numbers;
+}
+
 }  // namespace
 
 std::string slice_to_json(const TensorSlice& slice) {
@@ -24,9 +35,9 @@ std::string slice_to_json(const TensorSlice& slice) {
 Result<TensorSlice> slice_from_json(const std::string& text) {
   try {
     const auto json = nlohmann::json::parse(text);
-    return TensorSlice{.begin = json.at("begin").get<std::int64_t>(),
-                       .shape = json.at("shape").get<std::vector<std::int64_t>>(),
-                       .strides = json.value("strides", std::vector<std::int64_t>{})};
+    return TensorSlice{.begin = slice_integer(json.at("begin")),
+                       .shape = integers_of(json.at("shape")),
+                       .strides = integers_of(json.value("strides", nlohmann::json::array()))};
   } catch (const nlohmann::json::exception& error) {
     return Failure{error.what()};
   }

@@ -214,6 +214,11 @@ TEST(Manifest, IsRefusedWhereItsSealFitsButItsFieldsDoNot) {
   EXPECT_THAT(sealed(R"("format_version": 1, "files": {},)").error(), HasSubstr("step"));
   EXPECT_FALSE(sealed(R"("format_version": "1",)" + rest + R"("files": {},)").ok());
   EXPECT_FALSE(sealed(R"("format_version": 1,)" + rest + R"("files": [1],)").ok());
+  EXPECT_FALSE(sealed(R"("format_version": 1.0,)" + rest + R"("files": {},)").ok());
+  for (const char* bytes : {"1.5", "1e39", "-1"}) {
+    const std::string files = fmt::format(R"("files": {{"a.txt": {{"bytes": {}, "xxh3_128": ""}}}},)", bytes);
+    EXPECT_FALSE(sealed(R"("format_version": 1,)" + rest + files).ok()) << bytes;
+  }
   for (const char* name : {"../x", "/etc/passwd", ".", "", "a/b"}) {
     const std::string files = fmt::format(R"("files": {{"{}": {{"bytes": 1, "xxh3_128": ""}}}},)", name);
     EXPECT_THAT(sealed(R"("format_version": 1,)" + rest + files).error(), HasSubstr("names the file")) << name;
