@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep generate captcha`: synthetic images, the same bytes for the same seed.
+// `lockstep generate captcha|detection`: synthetic images, the same bytes for the same seed.
 #include <fmt/format.h>
 
 #include "captcha/generate.h"
 #include "common/cli.h"
+#include "detection/generate.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/text.h"
 #include "lockstep/view/progress.h"
@@ -44,11 +45,42 @@ int generate_captcha(const Arguments& arguments) {
   return 0;
 }
 
+int generate_detection(const Arguments& arguments) {
+  detection::GenerateOptions options;
+  std::string out;
+  std::string size = "160";
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep generate detection",
+                     .description = "Draws scenes with shapes of 8 classes and writes COCO's JSON about them: "
+                                    "images/<index>.png and annotations.json.",
+                     .example = "  lockstep generate detection --out data/train --count 4000 --seed 1 --size 128-192\n"
+                                "  lockstep inspect data data/train"});
+  app.add_option("--out", out, "the folder; it must hold no set yet")->required();
+  app.add_option("--count", options.count, "how many pictures")->required();
+  app.add_option("--seed", options.seed, "the same seed gives the same bytes; a test set needs another one")
+      ->required();
+  app.add_option("--size", size, "pixels of each side, or a range such as 128-192 (default: 160)");
+  if (!cli::parse(app, arguments)) return 0;
+  options.out = out;
+  options.size = detection::parse_sides(size);
+  view::ProgressBar bar(view::ProgressBar::for_stderr(), SystemClock::instance());
+  const TimePoint begin = SystemClock::instance().now();
+  detection::generate_scenes(options, [&](std::int64_t written) {
+    bar.update({.label = "drawing", .step = written, .steps = options.count});
+  });
+  bar.clear();
+  const double seconds = Seconds(SystemClock::instance().now() - begin).count();
+  fmt::print("{} pictures in {} ({})\n", text::thousands(options.count), out, text::duration(seconds));
+  return 0;
+}
+
 }  // namespace
 
 int cmd_generate(const Arguments& arguments) {
   return cli::dispatch("lockstep generate",
-                       {{"captcha", "captcha images with labels in their names", generate_captcha}}, arguments);
+                       {{"captcha", "captcha images with labels in their names", generate_captcha},
+                        {"detection", "scenes with shapes, and COCO's JSON about them", generate_detection}},
+                       arguments);
 }
 
 }  // namespace lockstep::worker

@@ -66,7 +66,11 @@ SourceKind kind_of_file(const fs::path& path) {
   throw unknown(path.string());
 }
 
+/// The annotations of a folder that holds both them and its pictures.
+constexpr const char* kCocoFile = "annotations.json";
+
 SourceKind kind_of_folder(const fs::path& folder) {
+  if (fs::is_regular_file(folder / kCocoFile)) return SourceKind::kCoco;
   if (fs::is_directory(folder / "JPEGImages")) {
     return fs::is_directory(folder / "Annotations") ? SourceKind::kVoc : SourceKind::kMasks;
   }
@@ -136,9 +140,12 @@ std::shared_ptr<ImageSource> open_source(const SourceOptions& options) {
       return std::make_shared<ImageList>(options.path, options.images);
     case SourceKind::kTar:
       return open_shards(options);
-    case SourceKind::kCoco:
+    case SourceKind::kCoco: {
+      const fs::path file =
+          fs::is_directory(options.path) ? fs::path(options.path) / kCocoFile : fs::path(options.path);
       return std::make_shared<CocoImages>(
-          options.path, CocoOptions{.images = options.images, .masks = options.masks, .strict = options.strict});
+          file, CocoOptions{.images = options.images, .masks = options.masks, .strict = options.strict});
+    }
     case SourceKind::kVoc: {
       VocOptions voc{.strict = options.strict};
       if (!options.split.empty()) voc.split = options.split;

@@ -17,7 +17,7 @@ enum class SourceKind {
   kFolder,   ///< image files of one folder
   kClasses,  ///< a folder for each class
   kList,     ///< CSV, JSON or JSON lines that name the files
-  kCoco,     ///< COCO's JSON of instances, keypoints or captions
+  kCoco,     ///< COCO's JSON of instances, keypoints or captions, or a folder with such an annotations.json
   kVoc,      ///< Pascal VOC: JPEGImages, Annotations, ImageSets
   kMasks,    ///< a folder of pictures and one of masks: images + instances, or VOC's SegmentationClass
   kTar,      ///< shards as WebDataset writes them

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Synthetic scenes for detection as PNG files with COCO's JSON. Draws, marks and writes; knows nothing of models or
+// training. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+namespace lockstep::detection {
+
+/// Sides that are drawn for each picture, both included. Units: pixels.
+struct SideRange {
+  std::int64_t least = 160;
+  std::int64_t most = 160;
+};
+
+struct GenerateOptions {
+  std::filesystem::path out;  ///< made where missing; must hold no annotations.json and no images
+  std::int64_t count = 0;
+  std::uint64_t seed = 0;
+  SideRange size = {};       ///< width and height are drawn apart
+  std::int64_t threads = 0;  ///< 0: one per processor. Changes no byte
+};
+
+/// "160" or "128-192". Throws: UsageError where it is neither, or a side is out of range.
+[[nodiscard]] SideRange parse_sides(const std::string& text);
+
+/// Called now and then with how many pictures are written; one call at a time, from any thread.
+using GenerateProgress = std::function<void(std::int64_t written)>;
+
+/// Writes `count` pictures images/<index>.png and, when all are there, annotations.json: image ids from 1, categories
+/// 1 .. 8 in the order of kShapeNames, boxes tight around the whole shape, areas in pixels. The same options give the
+/// same bytes, on any number of threads; a longer set begins with the pictures of a shorter one.
+/// Throws: UsageError where an option is out of range or `out` already holds a set; IoError where a file cannot be
+/// written.
+void generate_scenes(const GenerateOptions& options, const GenerateProgress& progress = nullptr);
+
+}  // namespace lockstep::detection
