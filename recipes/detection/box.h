@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arithmetic of boxes, and boxes as distributions: each side is an expectation over bins of distances from a reference
+// box. Shapes: boxes [..., 4]; R bins of a side.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace lockstep::detection {
+
+/// Centre and size to corners (left, top, right, bottom), and back.
+[[nodiscard]] at::Tensor to_corners(const at::Tensor& boxes);
+[[nodiscard]] at::Tensor to_centered(const at::Tensor& corners);
+
+/// The number whose sigmoid is `p`, which is moved into [eps, 1 - eps].
+[[nodiscard]] at::Tensor inverse_sigmoid(const at::Tensor& p, double eps = 1e-5);
+
+struct Overlap {
+  at::Tensor iou;
+  at::Tensor giou;  ///< generalised: above -1, and less where boxes are farther apart
+};
+
+/// Of boxes with boxes, as corners; the shapes broadcast. Boxes without area, or with a right side left of the left
+/// one, have an area of 0; all numbers are finite.
+[[nodiscard]] Overlap overlap(const at::Tensor& a, const at::Tensor& b);
+
+/// How distances are laid out over bins.
+struct BinOptions {
+  std::int64_t reg_max = 32;  ///< even, at least 4; bins are one more
+  double reg_scale = 4;
+  double up = 0.5;
+};
+
+/// W(n): the distance of each bin, [R], in units of the reference box's size through reg_scale. Fine in the middle:
+/// with U = up * reg_scale and s = (U + 1)^(2 / (reg_max - 2)) they are -2U, 1 - s^i (i = reg_max/2 - 1 .. 1), 0,
+/// s^i - 1 (i = 1 .. reg_max/2 - 1), 2U.
+[[nodiscard]] at::Tensor bin_distances(const BinOptions& options);
+
+/// Expected distances of the four sides. Shapes: logits [..., 4 R] to [..., 4].
+[[nodiscard]] at::Tensor expected_distances(const at::Tensor& logits, const at::Tensor& bins);
+
+/// `refs` moved by distances of its sides: left = cx - (reg_scale/2 + d) * w / reg_scale, and so on.
+[[nodiscard]] at::Tensor moved(const at::Tensor& refs, const at::Tensor& distances, double reg_scale);
+
+/// Between which bins the sides of a box lie.
+struct SideBins {
+  at::Tensor left;         ///< int64 [M, 4]: the nearer one to the first bin; the other is left + 1
+  at::Tensor left_share;   ///< float32 [M, 4]: how near; a distance beyond the bins is all in the last one
+  at::Tensor right_share;  ///< 1 - left_share
+};
+
+/// Of `boxes` relative to `refs`, both centred, [M, 4].
+[[nodiscard]] SideBins side_bins(const at::Tensor& refs, const at::Tensor& boxes, const at::Tensor& bins,
+                                 double reg_scale);
+
+}  // namespace lockstep::detection

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops behind sample_points(): plain memory in, plain memory out.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::detection {
+
+/// One scale: its size and the first of its rows among all rows.
+struct ScaleRows {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t first = 0;
+  std::int64_t points = 0;
+};
+
+/// Sizes of one image's tensors: see sample_points().
+struct SampleShape {
+  const ScaleRows* scales = nullptr;
+  std::int64_t scale_count = 0;
+  std::int64_t queries = 0;
+  std::int64_t heads = 0;
+  std::int64_t depth = 0;   ///< channels of a head
+  std::int64_t points = 0;  ///< of all scales
+};
+
+/// `out` is written.
+void sample_image(const SampleShape& shape, const float* values, const float* places, const float* shares, float* out);
+
+struct SampleGradients {
+  float* values = nullptr;  ///< added to
+  float* places = nullptr;  ///< written
+  float* shares = nullptr;  ///< written
+};
+
+void sample_image_backward(const SampleShape& shape, const float* values, const float* places, const float* shares,
+                           const float* grad_out, const SampleGradients& to);
+
+}  // namespace lockstep::detection

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers that several parts of the network share. Chains stand in a torch::nn::Sequential, so that nn::optimize() finds
+// them.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::detection {
+
+struct ConvShape {
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t groups = 1;
+};
+
+/// A convolution without bias that keeps the size (but for its stride), and batch norm; then ReLU.
+void add_conv_norm(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
+void add_conv_norm_relu(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
+[[nodiscard]] torch::nn::Sequential conv_norm(std::int64_t in, std::int64_t out, ConvShape shape = {});
+[[nodiscard]] torch::nn::Sequential conv_norm_relu(std::int64_t in, std::int64_t out, ConvShape shape = {});
+
+/// Linear layers of these widths with ReLU between them.
+[[nodiscard]] torch::nn::Sequential mlp(const std::vector<std::int64_t>& widths);
+/// The last layer of an mlp().
+[[nodiscard]] torch::nn::LinearImpl& last_layer(const torch::nn::Sequential& layers);
+
+/// Attention of several heads over one sequence.
+class SelfAttention final : public torch::nn::Module {
+ public:
+  SelfAttention(std::int64_t hidden, std::int64_t heads);
+
+  /// `mask` is added to the scores: 0 or a very low number, [B or 1, 1, N, N]; undefined: none.
+  /// Shapes: x and positions [B, N, hidden] (positions may be [N, hidden]); positions are not part of the values.
+  at::Tensor forward(const at::Tensor& x_BNH, const at::Tensor& positions, const at::Tensor& mask = {});
+
+ private:
+  std::int64_t heads_;
+  torch::nn::Linear query_key_{nullptr};
+  torch::nn::Linear value_{nullptr};
+  torch::nn::Linear out_proj_{nullptr};
+};
+
+}  // namespace lockstep::detection
