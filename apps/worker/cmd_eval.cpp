@@ -46,7 +46,7 @@ std::string describe(const Trained& trained, const Evaluation& evaluation, const
                            text::duration(evaluation.seconds))}};
   if (!trained.weights.empty()) lines.emplace(lines.begin() + 1, "weights", trained.weights);
   for (const Metric& metric : evaluation.metrics) lines.emplace_back(metric.name, fmt::format("{:.4f}", metric.value));
-  return view::summary("evaluation", lines) + trained.task->report(evaluation.counts);
+  return view::summary("evaluation", lines) + report_of(*trained.task, evaluation);
 }
 
 int run(Job& job, const EvalArguments& eval) {

@@ -68,7 +68,7 @@ class Tuner {
  public:
   Tuner(Job& job, const TuneArguments& arguments) : job_(job), arguments_(arguments) {
     const Timed as_given = open({});
-    dataset_ = as_given.task->make_dataset(as_given.settings->config().data.train);
+    dataset_ = as_given.task->make_training_set(as_given.settings->config().data.train);
     for (const auto& field : as_given.settings->fields().fields()) given_[field.key] = value_of(field);
     if (given_.at("threads") == "0") given_["threads"] = "1";
   }

@@ -130,7 +130,7 @@ class Maker {
     samples.reserve(task_.indices.size());
     if (!each([&](SampleContext& context, std::int64_t) { samples.push_back(get(context)); })) return false;
     std::vector<std::int64_t> indices = std::move(made_.batch.indices);
-    made_.batch = source_.collate(std::move(samples));
+    made_.batch = source_.collate(std::move(samples), {.seed = source_.seed, .epoch = task_.epoch, .step = task_.step});
     made_.batch.indices = std::move(indices);
     if (source_.pin_memory) {
       for (at::Tensor* tensor : {&made_.batch.data, &made_.batch.target}) {
@@ -213,7 +213,10 @@ std::optional<MadeBatch> make_batch(const BatchSource& source, const BatchTask& 
                                     const std::atomic<bool>& cancelled, Progress& progress) {
   const c10::NoGradGuard no_grad;
   std::optional<MadeBatch> made = Maker(source, task, cancelled, progress).make();
-  if (made) made->batch.step = task.step;
+  if (made) {
+    made->batch.epoch = task.epoch;
+    made->batch.step = task.step;
+  }
   return made;
 }
 

@@ -13,6 +13,7 @@
 #include "lockstep/train/prepare.h"
 #include "train/cuda_cache.h"
 #include "train/graph_choice.h"
+#include "train/loss_terms.h"
 #include "train/optimizer_choice.h"
 #include "train/out_of_memory.h"
 
@@ -137,12 +138,12 @@ void BatchProbe::train_replica(TaskNet& net, std::int64_t size, int batches) {
   for (int i = 0; i < batches; ++i) {
     Batch batch = make_batch(size);
     prepare_batch(batch, run_.job.device(), run_.config.channels_last);
-    at::Tensor output;
+    Outputs outputs;
     {
       const Autocast autocast(run_.job.device().type(), amp_from_name(run_.config.amp));
-      output = net.forward(batch);
+      outputs = net.forward(batch);
     }
-    loss = run_.task.loss(output, batch);
+    loss = total_loss(run_.task.loss_terms(outputs, batch));
     loss.backward();
   }
   (void)loss.item();  // the host waits: what goes wrong on the device comes up in this trial
@@ -152,7 +153,8 @@ Batch BatchProbe::make_batch(std::int64_t size) const {
   const auto repeated = make_dataset(size, [&samples = samples_](std::int64_t index) {
     return samples[static_cast<std::size_t>(index) % samples.size()];
   });
-  DataLoader loader(repeated, {.batch_size = size, .pin_memory = run_.config.pin_memory});
+  DataLoader loader(repeated,
+                    {.batch_size = size, .pin_memory = run_.config.pin_memory, .collate = run_.task.collate()});
   DataLoader::Epoch pass = loader.epoch(0);
   return std::move(*pass.next());
 }

@@ -10,6 +10,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/objects.h"
 #include "lockstep/comm/tree_sum.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/optim/autocast.h"
@@ -31,9 +32,9 @@ class EvalMode {
   bool was_training_;
 };
 
-at::Tensor forward(const Job& job, Task& task, torch::nn::Module& model, const Batch& batch, Amp amp) {
+Outputs run(const Job& job, Task& task, torch::nn::Module& model, const Batch& batch, Amp amp) {
   const Autocast autocast(job.device().type(), amp);
-  return task.forward(model, batch);
+  return task.run(model, batch);
 }
 
 /// One rank's part of an evaluation.
@@ -48,17 +49,25 @@ class Counter {
         block_(replicas_of_rank(job.rank(), job.world_size(), replicas_)) {}
 
   at::Tensor count(const std::shared_ptr<Dataset>& dataset) {
-    std::vector<DataLoader> loaders;
-    for (int replica = block_.begin; replica < block_.end; ++replica) {
-      loaders.emplace_back(dataset, loader_options(replica));
-      total_ += loaders.back().samples_per_epoch();
-    }
+    open(dataset);
     std::vector<at::Tensor> counts;
-    for (DataLoader& loader : loaders) {
-      const at::Tensor part = count_part(loader);
-      counts.push_back(part.defined() ? part.cpu() : part);
+    for (DataLoader& loader : loaders_) {
+      at::Tensor sum;  // on the device: the host waits at the end only
+      each_batch(loader, [&](const Outputs& outputs, const Batch& batch) {
+        const at::Tensor more = task_.count(outputs.begin()->second, batch);
+        sum = sum.defined() ? sum + more : more;
+      });
+      counts.push_back(sum.defined() ? sum.cpu() : sum);
     }
     return combine(std::move(counts));
+  }
+
+  std::vector<Metric> fill(const std::shared_ptr<Dataset>& dataset, Tally& tally) {
+    open(dataset);
+    for (DataLoader& loader : loaders_) {
+      each_batch(loader, [&](const Outputs& outputs, const Batch& batch) { tally.add(outputs, batch); });
+    }
+    return tally.metrics(all_gather_bytes(job_.group(), tally.bytes()));
   }
 
  private:
@@ -68,20 +77,27 @@ class Counter {
             .prefetch_factor = options_.prefetch_factor,
             .shard = {replica, replicas_},
             .remainder = Remainder::kKeep,
-            .bad_samples = options_.skip_bad_samples ? BadSamples::kSkip : BadSamples::kError};
+            .bad_samples = options_.skip_bad_samples ? BadSamples::kSkip : BadSamples::kError,
+            .collate = task_.collate()};
   }
 
-  at::Tensor count_part(DataLoader& loader) {
+  /// This rank's shards.
+  void open(const std::shared_ptr<Dataset>& dataset) {
+    for (int replica = block_.begin; replica < block_.end; ++replica) {
+      loaders_.emplace_back(dataset, loader_options(replica));
+      total_ += loaders_.back().samples_per_epoch();
+    }
+  }
+
+  template <class Take>
+  void each_batch(DataLoader& loader, const Take& take) {
     const Amp amp = amp_from_name(options_.amp);
-    at::Tensor sum;
     for (Batch& batch : loader.epoch(0)) {
       prepare_batch(batch, job_.device(), options_.channels_last);
-      const at::Tensor counts = task_.count(forward(job_, task_, model_, batch, amp), batch);
-      sum = sum.defined() ? sum + counts : counts;  // on the device: the host waits at the end only
+      take(run(job_, task_, model_, batch, amp), batch);
       done_ += batch.size;
       if (options_.progress) options_.progress(done_, total_);
     }
-    return sum;
   }
 
   at::Tensor combine(std::vector<at::Tensor> counts) const {
@@ -105,6 +121,7 @@ class Counter {
   const EvaluateOptions& options_;
   int replicas_;
   ReplicaSpan block_;
+  std::vector<DataLoader> loaders_;
   std::int64_t done_ = 0;
   std::int64_t total_ = 0;
 };
@@ -117,11 +134,18 @@ Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model, const 
   const NoGrad no_grad;
   const TimePoint begin = SystemClock::instance().now();
   Evaluation result;
-  result.counts = Counter(job, task, model, options).count(dataset);
+  Counter counter(job, task, model, options);
+  result.tally = task.make_tally();
+  if (!result.tally) result.counts = counter.count(dataset);
+  result.metrics = result.tally ? counter.fill(dataset, *result.tally) : task.metrics(result.counts);
   result.samples = dataset->size();
-  result.metrics = task.metrics(result.counts);
   result.seconds = Seconds(SystemClock::instance().now() - begin).count();
   return result;
+}
+
+std::string report_of(const Task& task, const Evaluation& evaluation) {
+  if (evaluation.tally) return evaluation.tally->report();
+  return evaluation.counts.defined() ? task.report(evaluation.counts) : "";
 }
 
 std::string to_text(const std::vector<Metric>& metrics) {

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/tree_sum.h"
 
 namespace lockstep::train {
@@ -24,7 +25,7 @@ StopReason reason_of(const double* votes) {
 
 }  // namespace
 
-/// The loss, then a vote for each reason to leave.
+/// A vote for each reason to leave, then the loss and its parts.
 at::Tensor LossMeter::with_wish(const at::Tensor& loss, StopReason wish) {
   const auto options = loss.options().dtype(at::kDouble);
   if (!no_wish_.defined()) no_wish_ = at::zeros({kStopReasons}, options);
@@ -33,7 +34,7 @@ at::Tensor LossMeter::with_wish(const at::Tensor& loss, StopReason wish) {
     votes = at::zeros({kStopReasons}, options);
     votes[static_cast<int>(wish) - 1].fill_(1);
   }
-  return at::cat({loss.detach().to(at::kDouble).reshape({1}), votes});
+  return at::cat({votes, loss.detach().to(at::kDouble).reshape({-1})});
 }
 
 std::optional<LossReading> LossMeter::add(std::int64_t step, const std::vector<at::Tensor>& losses, StopReason wish) {
@@ -47,7 +48,7 @@ std::optional<LossReading> LossMeter::add(std::int64_t step, const std::vector<a
   work_ = group_.all_reduce(pending_, {.op = ReduceOp::kMean, .replicas = replicas_});
   if (!pending_.device().is_cpu()) {
     work_.wait();  // makes the stream wait, not this thread
-    combined_ = LateCopy(pending_[0]);
+    combined_ = LateCopy(pending_[0].contiguous());
   }
   return before;
 }
@@ -57,16 +58,27 @@ std::optional<LossReading> LossMeter::flush() {
   if (pending_.device().is_cpu()) work_.wait();
   const at::Tensor row = pending_.device().is_cpu() ? pending_[0].contiguous() : combined_.get();
   pending_.reset();
-  const double value = row.data_ptr<double>()[0];
-  const StopReason stop = reason_of(row.data_ptr<double>() + 1);
-  if (!std::isfinite(value) && pending_left_out_) return LossReading{pending_step_, value, stop};
+  const auto* votes = row.data_ptr<double>();
+  const double value = votes[kStopReasons];
+  LossReading reading{pending_step_, value, {votes + kStopReasons + 1, votes + row.numel()}, reason_of(votes)};
+  if (!std::isfinite(value) && pending_left_out_) return reading;
   if (!std::isfinite(value)) {
-    throw DataError(fmt::format("the loss of step {} is {}", pending_step_, value),
-                    "a smaller optimizer.lr, a clip_norm, or a look at the samples of that step");
+    throw NonFiniteLoss(pending_step_,
+                        fmt::format("the loss of step {} is {}{}", pending_step_, value, words(reading.terms)),
+                        "a smaller optimizer.lr, a clip_norm, or a look at the samples of that step");
   }
   sum_ += value;
   ++count_;
-  return LossReading{pending_step_, value, stop};
+  return reading;
+}
+
+/// Those that are not finite.
+std::string LossMeter::words(const std::vector<double>& terms) const {
+  std::vector<std::string> found;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    if (!std::isfinite(terms[i])) found.push_back(fmt::format("{} {}", i < names_.size() ? names_[i] : "?", terms[i]));
+  }
+  return found.empty() ? "" : fmt::format(" ({})", text::join(found));
 }
 
 std::optional<double> LossMeter::mean() const noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/out_of_memory.h"
 
+#include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
@@ -70,6 +71,15 @@ std::vector<Holder> holders(const torch::nn::Module& net, const Optimizer& optim
   add_state(found, optimizer);
   largest_first(found);
   return found;
+}
+
+MemoryUse most_memory_used(const Job& job) {
+  const MemoryUse mine = memory_use(job.device());
+  const at::Tensor most = at::tensor({mine.peak, mine.reserved.value_or(0)}, at::kLong);
+  job.group().all_reduce(most, {.op = ReduceOp::kMax}).wait();
+  MemoryUse use{.peak = most[0].item<std::int64_t>()};
+  if (mine.reserved) use.reserved = most[1].item<std::int64_t>();
+  return use;
 }
 
 ResourceError out_of_memory_error(OutOfMemory what) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/job.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/tensor/device_memory.h"
 
@@ -27,6 +28,9 @@ struct Holder {
 
 /// The tensors of the network, their gradients and the optimizer's state on this rank, the largest first.
 [[nodiscard]] std::vector<Holder> holders(const torch::nn::Module& net, const Optimizer& optimizer);
+
+/// The most that any rank has used so far. Collective: yes.
+[[nodiscard]] MemoryUse most_memory_used(const Job& job);
 
 /// What is known when it happens.
 struct OutOfMemory {

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/train/tally.h"
 
 namespace lockstep::train {
 namespace {
@@ -28,13 +30,28 @@ std::string epoch_label(std::int64_t epoch, std::int64_t epochs) {
   return fmt::format("epoch {}/{}", epoch + 1, epochs);
 }
 
+std::string terms_json(const std::vector<std::pair<std::string, double>>& terms) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : terms) {
+    parts.push_back(
+        fmt::format("{}: {}", text::json_quote(name), std::isfinite(value) ? fmt::format("{}", value) : "null"));
+  }
+  return "{" + text::join(parts) + "}";
+}
+
+std::string best_json(const TrainResult& result) {
+  if (!result.best) return "";
+  return fmt::format("\"best\": {{\"metric\": {}, \"value\": {}, \"step\": {}}}, ", text::json_quote(result.best->name),
+                     result.best->value, result.best_step);
+}
+
 std::string summary_json(const TrainResult& result, const std::string& recipe, std::int64_t world_size) {
   return fmt::format(
       "{{\"recipe\": {}, \"world_size\": {}, \"replicas\": {}, \"epochs\": {}, \"steps\": {}, \"seconds\": {:.3f}, "
-      "\"images_per_s\": {:.2f}, {}\"metrics\": {}, \"checkpoint\": {}}}\n",
+      "\"images_per_s\": {:.2f}, {}{}\"metrics\": {}, \"checkpoint\": {}}}\n",
       text::json_quote(recipe), world_size, result.replicas, result.epochs, result.steps, result.seconds,
       result.images_per_s, result.skipped_steps ? fmt::format("\"skipped_steps\": {}, ", *result.skipped_steps) : "",
-      to_json(result.metrics), text::json_quote(result.checkpoint.string()));
+      best_json(result), to_json(result.metrics), text::json_quote(result.checkpoint.string()));
 }
 
 }  // namespace
@@ -78,6 +95,7 @@ void Reporter::step(const StepReport& report) {
                     {"loss", number_or_null(report.loss)},
                     {"lr", fmt::format("{}", report.lr)},
                     {"images_per_s", number_or_null(rate)}};
+    if (!report.terms.empty()) line.emplace_back("losses", terms_json(report.terms));
     if (report.loss_scale) {
       line.emplace_back("loss_scale", fmt::format("{}", *report.loss_scale));
       line.emplace_back("skipped", std::to_string(report.skipped));
@@ -148,6 +166,36 @@ void Reporter::epoch(const EpochReport& report) {
   rate_.restart();
 }
 
+void Reporter::stage(const StageReport& report) {
+  const bool refresh = report.move == StageMove::kRefresh;
+  bar_.clear();
+  // The first words are those that users of the origin look for.
+  std::string line = fmt::format("refresh EMA at epoch {} with decay {:g}", report.epoch, report.stages.decay);
+  if (!report.averaged) line = fmt::format("refresh weights at epoch {}", report.epoch);
+  print(fmt::format("{}: {} the first stage's best (step {})\n", line,
+                    refresh ? "the second stage begins with" : "no better than before, back to",
+                    text::thousands(report.stages.base_step)));
+  folder_.log({{"event", "\"refresh\""},
+               {"epoch", std::to_string(report.epoch)},
+               {"step", std::to_string(report.step)},
+               {"reason", refresh ? "\"stop_epoch\"" : "\"no_better\""},
+               {"decay", report.averaged ? fmt::format("{}", report.stages.decay) : "null"},
+               {"from_step", std::to_string(report.stages.base_step)}});
+}
+
+/// Pictures are a kindness: a run that trained well does not fail over them.
+std::vector<std::filesystem::path> Reporter::draw(const Tally* tally) {
+  if (tally == nullptr) return {};
+  try {
+    const auto pictures = folder_.path() / "pictures";
+    FileSystem::system().make_folder(pictures);
+    return tally->draw(pictures);
+  } catch (const std::exception& error) {
+    log::warn("no pictures of the evaluation: {}", error.what());
+    return {};
+  }
+}
+
 void Reporter::stopped(const TrainResult& result) {
   bar_.clear();
   folder_.log(
@@ -159,7 +207,7 @@ void Reporter::stopped(const TrainResult& result) {
        {"next", fmt::format("--run-dir {} --resume auto goes on from there", folder_.path().string())}}));
 }
 
-void Reporter::finish(const TrainResult& result, std::int64_t world_size, const std::string& text) {
+void Reporter::finish(const TrainResult& result, std::int64_t world_size, const std::string& text, const Tally* tally) {
   folder_.write("summary.json", summary_json(result, options_.recipe, world_size));
   Entries lines = {{"steps", fmt::format("{} in {} of training ({:.0f} images/s)", text::thousands(result.steps),
                                          text::duration(result.seconds), result.images_per_s)}};
@@ -172,7 +220,12 @@ void Reporter::finish(const TrainResult& result, std::int64_t world_size, const 
     lines.emplace_back("target", fmt::format("{} {} {}", config_.stop_at.metric, config_.stop_at.value,
                                              result.reached_target ? "reached" : "not reached"));
   }
+  if (result.best && result.best_step != result.steps) {
+    lines.emplace_back("best", fmt::format("{} {:.4f} at step {} ({}:best)", result.best->name, result.best->value,
+                                           text::thousands(result.best_step), folder_.path().string()));
+  }
   lines.emplace_back("checkpoint", result.checkpoint.string());
+  for (const auto& file : draw(tally)) lines.emplace_back("pictures", file.string());
   print(text + view::summary("done", lines));
   if (!options_.has_commands) return;
   const std::string run = folder_.path().string();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/tensor/device_memory.h"
@@ -19,6 +20,7 @@
 #include "lockstep/view/table.h"
 #include "train/plan.h"
 #include "train/resume.h"
+#include "train/stages.h"
 
 namespace lockstep::train {
 
@@ -30,8 +32,9 @@ struct StepReport {
   std::int64_t images = 0;         ///< of this step, over all replicas
   double lr = 0;
   std::optional<double> loss;
-  std::optional<double> loss_scale;  ///< none: the loss is not scaled
-  std::int64_t skipped = 0;          ///< steps left out since the start of the run
+  std::vector<std::pair<std::string, double>> terms = {};  ///< its parts, where there are several
+  std::optional<double> loss_scale;                        ///< none: the loss is not scaled
+  std::int64_t skipped = 0;                                ///< steps left out since the start of the run
 };
 
 /// What loading cost.
@@ -54,6 +57,15 @@ struct EpochReport {
   std::vector<Metric> metrics;          ///< empty: not evaluated
 };
 
+/// What happened between two epochs of a run in two stages.
+struct StageReport {
+  StageMove move = StageMove::kNone;
+  std::int64_t epoch = 0;  ///< epochs done
+  std::int64_t step = 0;
+  StageState stages;      ///< after it
+  bool averaged = false;  ///< there is a moving average
+};
+
 class Reporter {
  public:
   /// Opens the run folder. Throws: as RunFolder.
@@ -65,8 +77,9 @@ class Reporter {
   void resume(std::int64_t step, int world_size);
   void step(const StepReport& report);
   void epoch(const EpochReport& report);
-  /// `text`: the task's own words on the last evaluation.
-  void finish(const TrainResult& result, std::int64_t world_size, const std::string& text);
+  void stage(const StageReport& report);
+  /// `text`: the task's own words on the last evaluation; `tally`: that evaluation's, null where there is none.
+  void finish(const TrainResult& result, std::int64_t world_size, const std::string& text, const Tally* tally);
 
   /// The run leaves before its end.
   void stopped(const TrainResult& result);
@@ -81,6 +94,7 @@ class Reporter {
   [[nodiscard]] RunFolder& folder() noexcept { return folder_; }
 
  private:
+  std::vector<std::filesystem::path> draw(const Tally* tally);
   void print_header(const EpochReport& report);
   void print_row(const EpochReport& report);
 

@@ -15,8 +15,11 @@ Line judge(std::string_view line, std::int64_t last_step) {
   const auto event = json.find("event");
   const auto step = json.find("step");
   if (event == json.end() || step == json.end() || !step->is_number_integer()) return Line::kKept;
+  const auto number = step->get<std::int64_t>();
+  // It comes after the step's checkpoint, and before the next step.
+  if (*event == "refresh") return number >= last_step ? Line::kOfALaterStep : Line::kKept;
   const bool is_counted = *event == "step" || *event == "epoch" || *event == "resume";
-  return is_counted && step->get<std::int64_t>() > last_step ? Line::kOfALaterStep : Line::kKept;
+  return is_counted && number > last_step ? Line::kOfALaterStep : Line::kKept;
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ StateDict to_state(const RunState& run) {
     state["plateau.cooldown"] = run.plateau->cooldown;
     if (run.plateau->best) state["plateau.best"] = *run.plateau->best;
   }
+  add_stages(run.stages, state);
   return state;
 }
 
@@ -67,6 +68,7 @@ RunState run_state_of(const StateDict& state) {
                                .cooldown = entry<std::int64_t>(state, "plateau.cooldown")};
     if (state.count("plateau.best") != 0) run.plateau->best = entry<double>(state, "plateau.best");
   }
+  run.stages = stages_of(state);
   return run;
 }
 

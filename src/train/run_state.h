@@ -10,6 +10,7 @@
 #include "lockstep/optim/plateau.h"
 #include "lockstep/tensor/state_dict.h"
 #include "lockstep/train/task.h"
+#include "train/stages.h"
 
 namespace lockstep::train {
 
@@ -26,6 +27,7 @@ struct RunState {
   std::optional<Metric> best;      ///< the best evaluation so far
   std::int64_t best_step = 0;
   std::optional<PlateauState> plateau;  ///< of schedule.type plateau
+  StageState stages;
 };
 
 [[nodiscard]] StateDict to_state(const RunState& run);

@@ -12,8 +12,12 @@
 #include "train/same_outcome.h"
 #include "train/share_state.h"
 #include "train/shared_folder.h"
+#include "train/stage_base.h"
 
 namespace lockstep::train {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std::string& settings) {
@@ -47,6 +51,19 @@ void take_batch_size(TrainConfig& config, std::int64_t known) {
   log::note("batch_size is auto: {}, as the run began with", known);
 }
 
+/// batch_size, where it is given as a total.
+void take_total_batch(TrainConfig& config) {
+  if (config.total_batch_size == 0 || config.replicas == 0) return;
+  const std::int64_t parts = config.replicas * config.accumulate_steps;
+  if (config.total_batch_size % parts != 0) {
+    throw UsageError(
+        fmt::format("total_batch_size is {}, which {} x {} accumulated batches do not divide", config.total_batch_size,
+                    counted(config.replicas, "replica", "replicas"), config.accumulate_steps),
+        fmt::format("a multiple of {}, or batch_size instead", parts));
+  }
+  config.batch_size = config.total_batch_size / parts;
+}
+
 void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   config.replicas = entry<std::int64_t>(shared, "replicas");
   if (config.threads == 0) config.threads = entry<std::int64_t>(shared, "threads");
@@ -54,12 +71,27 @@ void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   if (config.batch_size.is_auto() && batch_size > 0) config.batch_size = batch_size;
   if (config.replicas == 0) config.replicas = job.world_size();
   if (config.threads == 0) config.threads = 1;
+  take_total_batch(config);
   if (config.replicas < job.world_size()) {
     throw UsageError(fmt::format("{} on {}: each needs one", counted(config.replicas, "replica", "replicas"),
                                  counted(job.world_size(), "process", "processes")),
                      fmt::format("start at most {}", counted(config.replicas, "process", "processes")));
   }
   job.set_replicas(static_cast<int>(config.replicas));
+}
+
+/// A run that goes on in another folder takes along what its second stage begins with.
+void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const fs::path& folder) {
+  const StageState stages = run_state_of(checkpoint.state("run")).stages;
+  if (stages.base_step == 0 || config.stages.stop_epoch >= config.epochs) return;
+  const fs::path base = step_folder_of(checkpoint.path().parent_path(), stages.base_step);
+  if (checkpoint.path().parent_path() == folder) return;
+  if (!FileSystem::system().exists(base)) {
+    throw UsageError(fmt::format("the first stage's best, {}, is not beside {}, and the second stage needs it",
+                                 base.filename().string(), checkpoint.path().string()),
+                     "resume from the run's own folder");
+  }
+  copy_checkpoint(FileSystem::system(), base, folder, "best_stg1");
 }
 
 /// A URL becomes the path of what was fetched.
@@ -94,8 +126,12 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   told["replicas"] = config.replicas;
   told["threads"] = config.threads;
   told["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
+  told["run_dir"] = reporter->folder().path().string();
   if (!start.checkpoint) return told;
+  if (config.replicas == 0) config.replicas = start.checkpoint->manifest().meta.replicas;
+  if (config.replicas == start.checkpoint->manifest().meta.replicas) take_total_batch(config);
   compare(*start.checkpoint, config, settings_text(options.recipe, config));
+  bring_base(*start.checkpoint, config, reporter->folder().checkpoints());
   told.merge(start.checkpoint->state("run"));
   told["saved_here"] = start.checkpoint->path().parent_path() == reporter->folder().checkpoints();
   told["replicas"] = start.checkpoint->manifest().meta.replicas;
@@ -117,6 +153,7 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   start.resumed = shared.count("step") != 0;
   if (start.resumed) start.run = run_state_of(shared);
   if (start.resumed) start.saved_here = entry<bool>(shared, "saved_here");
+  start.run_dir = entry<std::string>(shared, "run_dir");
   decide(job, config, shared);
   start.settings = settings_text(options.recipe, config);
   if (config.checkpoint.sharded) require_shared_folder(job, reporter ? reporter->folder().checkpoints() : "");

@@ -18,6 +18,7 @@ struct Start {
   RunState run;                          ///< where it stands; all zero for a fresh run
   std::string settings;                  ///< as YAML, with what was decided
   std::optional<Checkpoint> checkpoint;  ///< the main rank's: what it goes on from
+  std::string run_dir;                   ///< the run folder, on every rank
   bool saved_here = false;               ///< that checkpoint lies in the run's folder
   bool in_old_folder = false;            ///< the main rank's: the run folder may hold more than the checkpoint knows
 };

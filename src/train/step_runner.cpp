@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/step_runner.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/nn/optimize.h"
@@ -10,8 +15,10 @@
 #include "lockstep/parallel/zero.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/prepare.h"
+#include "train/bad_batch.h"
 #include "train/graph_choice.h"
 #include "train/loss_scale.h"
+#include "train/loss_terms.h"
 #include "train/optimizer_choice.h"
 
 namespace lockstep::train {
@@ -34,7 +41,8 @@ std::vector<Holder> batch_holders(const Batch& batch) {
   return found;
 }
 
-DataLoaderOptions loader_options(const TrainConfig& config, const ShardSpec& shard, c10::Device device) {
+DataLoaderOptions loader_options(const TrainConfig& config, const Task& task, const ShardSpec& shard,
+                                 c10::Device device) {
   return {.batch_size = config.batch_size,
           .workers = config.workers,
           .prefetch_factor = config.prefetch_factor,
@@ -46,7 +54,8 @@ DataLoaderOptions loader_options(const TrainConfig& config, const ShardSpec& sha
           .bad_samples = config.bad_samples == "skip" ? BadSamples::kSkip : BadSamples::kError,
           .timeout_s = config.loader_timeout_s,
           .pin_memory = config.pin_memory,
-          .device = config.pin_memory ? device : c10::Device(c10::kCPU)};
+          .device = config.pin_memory ? device : c10::Device(c10::kCPU),
+          .collate = task.collate()};
 }
 
 }  // namespace
@@ -63,7 +72,7 @@ StepRunner::StepRunner(Job job, Task& task, const TrainConfig& config)
 
 void StepRunner::load(const std::shared_ptr<Dataset>& dataset) {
   for (int replica = block().begin; replica < block().end; ++replica) {
-    loaders_.emplace_back(dataset, loader_options(config_, {replica, replicas_}, job_.device()));
+    loaders_.emplace_back(dataset, loader_options(config_, task_, {replica, replicas_}, job_.device()));
   }
 }
 
@@ -134,13 +143,19 @@ void StepRunner::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
   for (DataLoader& loader : loaders_) passes_.push_back(loader.epoch(epoch, first_batch));
 }
 
+void StepRunner::load_weights(const StateDict& state) {
+  load_model_state_dict(model_->module().net(), state);
+  synced_ = false;
+}
+
 const std::vector<at::Tensor>& StepRunner::compute_gradients(std::int64_t batches) {
   sync_buffers();
   synced_ = false;
-  losses_.assign(loaders_.size(), {});
+  before_ =
+      std::exchange(now_, {.epoch = epoch_, .first_batch = -1, .losses = std::vector<at::Tensor>(loaders_.size())});
   images_ = 0;
   team_.run([&](Replica& replica) { run_replica(replica, batches); });
-  return losses_;
+  return now_.losses;
 }
 
 void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
@@ -148,13 +163,23 @@ void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
   for (std::int64_t i = 0; i < batches; ++i) {
     Batch* batch = passes_[static_cast<std::size_t>(replica.local())].next();
     if (batch == nullptr) throw InternalError("the loader has fewer batches than the plan");
+    if (now_.first_batch < 0) now_.first_batch = batch->step;
     images_ += batch->size;
     batch_ = batch_holders(*batch);
     prepare_batch(*batch, job_.device(), config_.channels_last);
-    const std::uint64_t seed = batch_seed(config_, replica.index(), epoch_ * batches_per_epoch() + batch->step);
-    const at::Tensor loss = graph_ ? run_recorded(*batch, seed) : run_seeded(*batch, seed, share, i + 1 == batches);
-    at::Tensor& sum = losses_[static_cast<std::size_t>(replica.local())];
+    const at::Tensor loss = run_or_keep(replica, *batch, share, i + 1 == batches);
+    at::Tensor& sum = now_.losses[static_cast<std::size_t>(replica.local())];
     sum = sum.defined() ? sum + loss : loss;
+  }
+}
+
+at::Tensor StepRunner::run_or_keep(Replica& replica, Batch& batch, double share, bool last) {
+  const std::uint64_t seed = batch_seed(config_, replica.index(), epoch_ * batches_per_epoch() + batch.step);
+  try {
+    return graph_ ? run_recorded(batch, seed) : run_seeded(batch, seed, share, last);
+  } catch (const DataError& fault) {
+    failed_ = Failed{replica.index(), std::move(batch), fault.message()};
+    throw;
   }
 }
 
@@ -167,15 +192,51 @@ at::Tensor StepRunner::run_seeded(const Batch& batch, std::uint64_t seed, double
 }
 
 at::Tensor StepRunner::run_batch(const Batch& batch, double share) {
-  at::Tensor output;
+  Outputs outputs;
   {
     const Autocast autocast(job_.device().type(), amp_from_name(config_.amp));
-    output = model_->forward(batch);
+    outputs = model_->forward(batch);
   }
-  at::Tensor loss = task_.loss(output, batch);
-  if (share != 1) loss = loss * share;
-  scaler_.scale(loss).backward();
-  return loss.detach();
+  const std::vector<LossTerm> terms = task_.loss_terms(outputs, batch);
+  if (loss_names_.empty()) loss_names_ = train::loss_names(terms);
+  require_same_names(loss_names_, train::loss_names(terms));
+  const at::Tensor loss = total_loss(terms);
+  scaler_.scale(share == 1 ? loss : loss * share).backward();
+  const at::Tensor row = loss_row(loss, terms);
+  return share == 1 ? row : row * share;
+}
+
+std::filesystem::path StepRunner::remake_and_keep(const Taken& taken, std::size_t local, std::int64_t step,
+                                                  const std::filesystem::path& folder) {
+  const int replica = block().begin + static_cast<int>(local);
+  DataLoaderOptions options = loader_options(config_, task_, {replica, replicas_}, c10::kCPU);
+  options.workers = 0;
+  DataLoader loader(loaders_[local].dataset(), options);
+  DataLoader::Epoch pass = loader.epoch(taken.epoch, taken.first_batch);
+  const Batch* batch = pass.next();
+  return write_bad_batch(
+      task_, *loader.dataset(), *batch,
+      {.step = step, .replica = replica, .fault = fmt::format("loss {}", taken.losses[local][0].item<double>())},
+      folder);
+}
+
+/// Of several batches that were added up to a step, the first.
+std::vector<std::filesystem::path> StepRunner::keep_bad_batches(std::int64_t step, std::int64_t ago,
+                                                                const std::filesystem::path& folder) {
+  const NoGrad no_grad;
+  std::vector<std::filesystem::path> kept;
+  if (failed_) {
+    kept.push_back(write_bad_batch(task_, *loaders_.front().dataset(), failed_->batch,
+                                   {.step = step, .replica = failed_->replica, .fault = failed_->fault}, folder));
+    return kept;
+  }
+  const Taken& taken = ago == 0 ? now_ : before_;
+  for (std::size_t local = 0; local < taken.losses.size(); ++local) {
+    const at::Tensor& loss = taken.losses[local];
+    if (!loss.defined() || std::isfinite(loss[0].item<double>())) continue;
+    kept.push_back(remake_and_keep(taken, local, step, folder));
+  }
+  return kept;
 }
 
 /// The norm that clipping needs is of the gradients as they were reduced, and each rank has all of them.

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lockstep/comm/job.h"
@@ -38,13 +40,17 @@ class StepRunner {
   /// Wraps `net`, whose weights are rank 0's from here on. Collective: yes.
   void build(const std::shared_ptr<TaskNet>& net);
 
+  /// The model takes the values of `state`: the same on every rank. Throws: DataError as load_model_state_dict().
+  void load_weights(const StateDict& state);
+
   /// The next step's first batch is the `first_batch`-th of `epoch`. Loading begins at once.
   void start_epoch(std::int64_t epoch, std::int64_t first_batch);
   /// Ends loading.
   void end_epoch() { passes_.clear(); }
 
   /// Forward and backward over `batches` batches of each replica; gradients are then the mean over all replicas.
-  /// Collective: yes. Returns: the loss of each replica of this rank, its mean over the batches.
+  /// Collective: yes. Returns: loss_row() of each replica of this rank, its mean over the batches.
+  /// Throws: what the task throws; of a batch that it cannot take (DataError), after that batch was kept.
   const std::vector<at::Tensor>& compute_gradients(std::int64_t batches);
   /// Clips and updates the weights. Collective: where the optimizer is sharded or the loss scaled.
   /// Returns: false where the step was left out, on every rank: a gradient was not finite and the loss is scaled.
@@ -57,6 +63,15 @@ class StepRunner {
   [[nodiscard]] double waited_s() const;
   /// Samples of this rank's replicas that were left out, each once.
   [[nodiscard]] std::int64_t bad_samples() const;
+
+  /// Names of the further columns of a loss's row; empty where there is only one part, and before the first step.
+  [[nodiscard]] const std::vector<std::string>& loss_names() const { return loss_names_; }
+
+  /// Writes the batches of this rank whose loss was not finite `ago` calls of compute_gradients() before the last one
+  /// (0 or 1), and one that the task could not take, into `folder`. `step`: that call's. Returns: the files. Throws:
+  /// IoError; what the data set throws.
+  std::vector<std::filesystem::path> keep_bad_batches(std::int64_t step, std::int64_t ago,
+                                                      const std::filesystem::path& folder);
 
   /// Images of the last compute_gradients(), over all replicas.
   [[nodiscard]] std::int64_t images() const;
@@ -72,9 +87,25 @@ class StepRunner {
   [[nodiscard]] ReplicaSpan block() const { return team_.block(); }
 
  private:
+  /// One compute_gradients(): its batches can be made once more.
+  struct Taken {
+    std::int64_t epoch = 0;
+    std::int64_t first_batch = 0;
+    std::vector<at::Tensor> losses;  ///< rows, by replica of this rank
+  };
+  /// A batch that the task could not take.
+  struct Failed {
+    int replica = 0;
+    Batch batch;
+    std::string fault;
+  };
+
   void run_replica(Replica& replica, std::int64_t batches);
-  /// Forward, loss times `share`, backward; returns the loss.
+  /// Forward, loss times `share`, backward; returns the loss's row.
   at::Tensor run_batch(const Batch& batch, double share);
+  at::Tensor run_or_keep(Replica& replica, Batch& batch, double share, bool last);
+  [[nodiscard]] std::filesystem::path remake_and_keep(const Taken& taken, std::size_t local, std::int64_t step,
+                                                      const std::filesystem::path& folder);
   at::Tensor run_seeded(const Batch& batch, std::uint64_t seed, double share, bool last);
   at::Tensor run_recorded(const Batch& batch, std::uint64_t seed);
   void record_steps();
@@ -97,9 +128,12 @@ class StepRunner {
   bool said_fallback_ = false;
   bool synced_ = false;  ///< no step has changed the buffers since sync_buffers()
   std::int64_t epoch_ = 0;
-  std::vector<at::Tensor> losses_;  ///< of the step under way
-  std::int64_t images_ = 0;         ///< of this rank's replicas
-  std::vector<Holder> batch_;       ///< the tensors of the last one
+  Taken now_;
+  Taken before_;
+  std::optional<Failed> failed_;
+  std::vector<std::string> loss_names_;
+  std::int64_t images_ = 0;    ///< of this rank's replicas
+  std::vector<Holder> batch_;  ///< the tensors of the last one
 };
 
 }  // namespace lockstep::train

@@ -13,7 +13,7 @@ class TaskNet {
  public:
   TaskNet(Task& task, std::shared_ptr<torch::nn::Module> net) : task_(&task), net_(std::move(net)) {}
 
-  at::Tensor forward(const Batch& batch) { return task_->forward(*net_, batch); }
+  Outputs forward(const Batch& batch) { return task_->run(*net_, batch); }
 
   [[nodiscard]] torch::nn::Module& net() const noexcept { return *net_; }
   [[nodiscard]] auto parameters() const { return net_->parameters(); }

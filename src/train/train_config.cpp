@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "train/numbers.h"
+#include "train/stages.h"
 
 namespace lockstep {
 
@@ -19,6 +20,7 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("max_steps", &max_steps, "stop after so many optimizer steps; 0: no limit");
   fields.add("batch_size", &batch_size,
              "samples per replica and step; auto: as many as fit into the memory of the GPU");
+  fields.add("total_batch_size", &total_batch_size, "samples per step over all replicas; 0: batch_size says it");
   fields.add("accumulate_steps", &accumulate_steps, "batches whose gradients are added up before a step");
   fields.add("amp", &amp, "mixed precision of the forward pass; fp16 needs CUDA", {"none", "bf16", "fp16"});
   fields.add("channels_last", &channels_last, "images and weights of convolutions in memory as [N, H, W, C]");
@@ -60,6 +62,11 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("clip_value", &clip_value, "largest element of a gradient; 0: no clipping");
   fields.add("ema.decay", &ema.decay, "evaluate with a moving average of the weights; 0: with the weights");
   fields.add("ema.warmups", &ema.warmups, "steps until the average's decay has risen to 63 % of ema.decay");
+  fields.add("stop_epoch", &stages.stop_epoch,
+             "epochs of a first stage, with whose best a second one begins; 0: there is one stage");
+  fields.add("ema_restart_decay", &stages.ema_restart_decay, "of the moving average when the second stage begins");
+  fields.add("ema_decay_step", &stages.ema_decay_step,
+             "how much lower it becomes after an epoch of the second stage that is no better and is undone");
   fields.add("stop_at.metric", &stop_at.metric, "stop once this metric of data.test ...");
   fields.add("stop_at.value", &stop_at.value, "... reaches this value; no metric: train all epochs");
   fields.add("checkpoint.every_steps", &checkpoint.every_steps, "save every so many steps; 0: at the end only");
@@ -80,6 +87,7 @@ void TrainConfig::validate() const {
   require_setting(max_steps >= 0, "max_steps", number(max_steps), "0 or more");
   require_setting(batch_size.is_auto() || batch_size > 0, "batch_size", batch_size.is_auto() ? 0 : number(batch_size),
                   "at least 1, or auto");
+  require_setting(total_batch_size >= 0, "total_batch_size", number(total_batch_size), "0 or more");
   require_setting(accumulate_steps > 0, "accumulate_steps", number(accumulate_steps), "at least 1");
   // The others of grad_scaler are checked by GradScaler itself.
   require_setting(grad_scaler.init_scale > 0, "grad_scaler.init_scale", grad_scaler.init_scale, "above 0");
@@ -103,6 +111,10 @@ void TrainConfig::validate() const {
   }
   require_setting(ema.decay >= 0 && ema.decay < 1, "ema.decay", ema.decay, "0 or more, below 1");
   require_setting(ema.warmups >= 0, "ema.warmups", ema.warmups, "0 or more");
+  require_setting(stages.stop_epoch >= 0, "stop_epoch", number(stages.stop_epoch), "0 or more");
+  require_setting(stages.ema_restart_decay >= 0 && stages.ema_restart_decay < 1, "ema_restart_decay",
+                  stages.ema_restart_decay, "0 or more, below 1");
+  require_setting(stages.ema_decay_step >= 0, "ema_decay_step", stages.ema_decay_step, "0 or more");
   optimizer.validate();
   schedule.validate();
   if (clip_norm > 0 && clip_value > 0) {
@@ -111,6 +123,7 @@ void TrainConfig::validate() const {
   if (schedule.type == "plateau" && (data.test.empty() || eval_every_epochs == 0)) {
     throw UsageError("schedule.type is plateau, which needs evaluations", "set data.test and eval_every_epochs");
   }
+  train::require_base(*this);
   if (data.train.empty()) {
     throw UsageError("data.train is not set", "--set data.train=FOLDER");
   }

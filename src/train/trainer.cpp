@@ -4,7 +4,6 @@
 #include "lockstep/train/trainer.h"
 
 #include <ATen/ops/full.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -31,6 +30,7 @@
 #include "train/init_from.h"
 #include "train/loss_meter.h"
 #include "train/loss_scale.h"
+#include "train/metric_check.h"
 #include "train/out_of_memory.h"
 #include "train/plan.h"
 #include "train/precision.h"
@@ -41,6 +41,8 @@
 #include "train/run_state.h"
 #include "train/schedule_choice.h"
 #include "train/share_state.h"
+#include "train/stage_base.h"
+#include "train/stages.h"
 #include "train/start.h"
 #include "train/step_runner.h"
 #include "train/stop.h"
@@ -75,17 +77,17 @@ class Trainer::Impl {
   TrainResult run();
   void leave();
   [[nodiscard]] ResourceError out_of_memory(const std::exception& error) const;
-  [[nodiscard]] MemoryUse memory();
+  [[nodiscard]] std::string keep_bad_batches(const DataError& fault, std::int64_t step);
   void set_up();
   void load_data();
   void find_batch_size();
   void build();
-  void require_metrics();
   void load_scaler();
   void build_ema();
   void build_saver();
   void update_ema();
   [[nodiscard]] view::BannerInfo banner();
+  void begin_stage(std::int64_t epoch);
   void train_epoch(std::int64_t epoch);
   void train_step(std::int64_t epoch);
   [[nodiscard]] double learning_rate() const;
@@ -94,9 +96,9 @@ class Trainer::Impl {
   void end_epoch(std::int64_t epoch, double seconds, std::int64_t images);
   [[nodiscard]] train::LoaderReport loader_report(double seconds);
   void evaluate_test_set();
-  bool note_best();
-  void note_plateau(std::int64_t epoch);
-  void save(bool best, bool may_skip = false);
+  std::vector<std::string> note_best(bool counts);
+  void note_plateau();
+  void save(const std::vector<std::string>& names, bool may_skip = false);
   void make_room_to_save();
   [[nodiscard]] StateDict run_entries();
   [[nodiscard]] StateParts state_parts();
@@ -126,13 +128,14 @@ class Trainer::Impl {
   std::optional<StepReport> unreported_;  // a step whose loss is still being combined
   Plan plan_;
   TrainResult result_;
-  at::Tensor last_counts_;
+  Evaluation evaluation_;  ///< the last one
   train::StopWish wish_;
   StopReason stop_ = StopReason::kNone;  ///< all ranks know it
   bool said_skipped_ = false;
   bool made_room_ = false;
-  std::int64_t asked_step_ = -1;  ///< at which save() was called last
-  bool found_batch_ = false;      // batch_size was auto
+  std::int64_t computed_step_ = 0;  ///< of the last gradients
+  std::int64_t asked_step_ = -1;    ///< at which save() was called last
+  bool found_batch_ = false;        // batch_size was auto
   bool evaluating_ = false;
   double waited_s_ = 0;      // for data, before this epoch
   std::int64_t images_ = 0;  // trained on, over all replicas
@@ -151,11 +154,11 @@ void Trainer::Impl::set_up() {
   steps_.emplace(job_, task_, config_);
   load_data();
   build();
-  require_metrics();
+  train::require_metrics(job_, task_, config_, test_set_, steps_->model().module().net());
 }
 
 void Trainer::Impl::load_data() {
-  train_set_ = task_.make_dataset(config_.data.train);
+  train_set_ = task_.make_training_set(config_.data.train);
   if (!config_.data.test.empty()) test_set_ = task_.make_dataset(config_.data.test);
   if (start_.resumed && run_.samples != train_set_->size()) {
     throw UsageError(fmt::format("data.train has {} samples and had {} when the checkpoint was written",
@@ -211,30 +214,6 @@ void Trainer::Impl::build_saver() {
   if (start_.saved_here) saver_->start_at(run_.step, start_.checkpoint ? start_.checkpoint->path() : "");
 }
 
-/// A metric that the task does not have is found out from one sample, and not after an epoch.
-void Trainer::Impl::require_metrics() {
-  std::vector<std::pair<std::string, std::string>> wanted = {{"stop_at.metric", config_.stop_at.metric}};
-  if (config_.schedule.type == "plateau") wanted.emplace_back("schedule.metric", config_.schedule.metric);
-  std::erase_if(wanted, [](const auto& key) { return key.second.empty(); });
-  if (wanted.empty() || !test_set_ || test_set_->size() == 0) return;
-  const auto first = make_dataset(1, [this](std::int64_t index) {
-    SampleContext context(static_cast<std::uint64_t>(config_.seed), 0, index);
-    return test_set_->get(index, context);
-  });
-  const EvaluateOptions options{
-      .batch_size = 1, .workers = 0, .amp = config_.amp, .channels_last = config_.channels_last};
-  std::vector<std::string> names;
-  for (const Metric& metric : evaluate(job_, task_, steps_->model().module().net(), first, options).metrics) {
-    names.push_back(metric.name);
-  }
-  for (const auto& [key, name] : wanted) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    throw UsageError(
-        fmt::format("{} is '{}', which the evaluation does not have{}", key, name, text::did_you_mean(name, names)),
-        fmt::format("one of {}", text::join(names)));
-  }
-}
-
 void Trainer::Impl::load_scaler() {
   if (!steps_->scaler().is_enabled()) return;
   const StateDict mine = start_.checkpoint ? start_.checkpoint->state("scaler") : StateDict{};
@@ -247,6 +226,7 @@ void Trainer::Impl::build_ema() {
   steps_->sync_buffers();
   ema_.emplace(steps_->model().module().net(), EMAOptions{.decay = config_.ema.decay, .warmups = config_.ema.warmups});
   if (!start_.resumed) return;
+  if (run_.stages.stage == 2) ema_->set_decay(run_.stages.decay);
   const bool has_average = start_.checkpoint && start_.checkpoint->has("ema");
   const StateDict average =
       train::share_state(has_average ? start_.checkpoint->state("ema") : StateDict{}, job_.group());
@@ -280,6 +260,9 @@ void Trainer::Impl::report(const std::optional<train::LossReading>& reading) {
   if (reading && reading->stop != StopReason::kNone) stop_ = reading->stop;
   if (!reading || !unreported_) return;
   if (std::isfinite(reading->loss)) unreported_->loss = reading->loss;
+  for (std::size_t i = 0; i < reading->terms.size(); ++i) {
+    unreported_->terms.emplace_back(steps_->loss_names().at(i), reading->terms[i]);
+  }
   if (reporter_) reporter_->step(*unreported_);
   unreported_.reset();
 }
@@ -292,7 +275,9 @@ double Trainer::Impl::learning_rate() const {
 
 void Trainer::Impl::train_step(std::int64_t epoch) {
   const std::int64_t batches = std::min(config_.accumulate_steps, plan_.batches_per_epoch - run_.batch);
+  computed_step_ = run_.step + 1;
   const auto& losses = steps_->compute_gradients(batches);
+  loss_->name_terms(steps_->loss_names());
   report(loss_->add(run_.step + 1, losses, wish_.reason()));
   saver_->check();
   const bool stepped = steps_->update(learning_rate());
@@ -328,7 +313,25 @@ void Trainer::Impl::note_skipped() {
       text::thousands(run_.step), *steps_->loss_scale(), scale);
 }
 
+/// Before an epoch's first batch: the second stage begins, or goes back to where it began. What decided it is the same
+/// on every rank.
+void Trainer::Impl::begin_stage(std::int64_t epoch) {
+  if (run_.batch > 0) return;
+  const train::StageMove move = train::next_move(config_.stages, run_.stages, epoch);
+  if (move == train::StageMove::kNone) return;
+  saver_->finish();
+  const auto folder = reporter_ ? reporter_->folder().checkpoints() : std::filesystem::path();
+  train::load_base(job_, folder, run_.stages.base_step, *steps_, ema_ ? &*ema_ : nullptr);
+  train::make_move(config_.stages, move, run_.best, run_.stages);
+  if (ema_) ema_->set_decay(run_.stages.decay);
+  if (reporter_) {
+    reporter_->stage(
+        {.move = move, .epoch = epoch, .step = run_.step, .stages = run_.stages, .averaged = ema_.has_value()});
+  }
+}
+
 void Trainer::Impl::train_epoch(std::int64_t epoch) {
+  begin_stage(epoch);
   const TimePoint begin = SystemClock::instance().now();
   std::int64_t images = 0;
   // A run that was stopped after an epoch's last batch goes on with the epoch's end.
@@ -337,14 +340,14 @@ void Trainer::Impl::train_epoch(std::int64_t epoch) {
     train_step(epoch);
     images += steps_->images();
     // The epoch's last step is saved after the evaluation, which may change what is saved.
-    if (is_due() && run_.batch < plan_.batches_per_epoch && !finished()) save(false, true);
+    if (is_due() && run_.batch < plan_.batches_per_epoch && !finished()) save({}, true);
   }
   report(loss_->flush());
   steps_->end_epoch();
   if (stopped()) {
     result_.seconds += Seconds(SystemClock::instance().now() - begin).count();
     images_ += images;
-    return save(false);
+    return save({});
   }
   end_epoch(epoch, Seconds(SystemClock::instance().now() - begin).count(), images);
 }
@@ -365,9 +368,12 @@ void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t i
   const train::LoaderReport loading = loader_report(seconds);
   const bool evaluated = is_evaluation_epoch(epoch);
   if (evaluated) evaluate_test_set();
-  const bool best = evaluated && note_best();
-  if (evaluated) note_plateau(epoch);
-  const MemoryUse memory_so_far = memory();
+  // One that there is only because the run ends here does not count: a longer run would not have it.
+  const bool whole = run_.batch == plan_.batches_per_epoch;
+  const bool counts = evaluated && whole && (epoch + 1) % config_.eval_every_epochs == 0;
+  const std::vector<std::string> names = evaluated ? note_best(counts) : std::vector<std::string>{};
+  if (counts) note_plateau();
+  const MemoryUse memory_so_far = train::most_memory_used(job_);
   if (reporter_) {
     reporter_->epoch({.epoch = epoch,
                       .step = run_.step,
@@ -380,13 +386,13 @@ void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t i
                       .memory = memory_so_far,
                       .metrics = evaluated ? result_.metrics : std::vector<Metric>{}});
   }
-  if (run_.batch == plan_.batches_per_epoch) {
+  if (whole) {
     run_.epoch = epoch + 1;
     run_.batch = 0;
     run_.epoch_skipped = 0;
     loss_->start_mean(0, 0);
   }
-  if (best || is_due() || finished()) save(best);
+  if (!names.empty() || is_due() || finished()) save(names);
 }
 
 bool Trainer::Impl::is_evaluation_epoch(std::int64_t epoch) const {
@@ -412,28 +418,28 @@ void Trainer::Impl::evaluate_test_set() {
   }();
   evaluating_ = false;
   result_.metrics = evaluation.metrics;
-  last_counts_ = evaluation.counts;
+  evaluation_ = evaluation;
   for (const Metric& metric : evaluation.metrics) {
     if (metric.name == config_.stop_at.metric && reaches(metric, config_.stop_at.value)) result_.reached_target = true;
   }
 }
 
-/// The metric of stop_at decides, else the task's first.
-bool Trainer::Impl::note_best() {
+/// The metric of stop_at decides, else the task's first. Returns: the names that the step has earned.
+std::vector<std::string> Trainer::Impl::note_best(bool counts) {
   for (const Metric& metric : result_.metrics) {
     if (!config_.stop_at.metric.empty() && metric.name != config_.stop_at.metric) continue;
-    if (!train::is_better(metric, run_.best)) return false;
-    run_.best = metric;
-    run_.best_step = run_.step;
-    return true;
+    const bool best = train::is_better(metric, run_.best);
+    auto names = train::note_evaluation(config_.stages, run_.stages,
+                                        {.metric = metric, .step = run_.step, .best = best, .counts = counts});
+    if (best) run_.best = metric;
+    if (best) run_.best_step = run_.step;
+    return names;
   }
-  return false;
+  return {};
 }
 
-/// An evaluation that there is only because the run ends here does not count: a longer run would not have it.
-void Trainer::Impl::note_plateau(std::int64_t epoch) {
-  const bool whole = run_.batch == plan_.batches_per_epoch;
-  if (!run_.plateau || !whole || (epoch + 1) % config_.eval_every_epochs != 0) return;
+void Trainer::Impl::note_plateau() {
+  if (!run_.plateau) return;
   for (const Metric& metric : result_.metrics) {
     if (!config_.schedule.metric.empty() && metric.name != config_.schedule.metric) continue;
     PlateauOptions options = train::plateau_options(config_.schedule);
@@ -471,7 +477,7 @@ void Trainer::Impl::make_room_to_save() {
   if (config_.checkpoint.every_steps > 0 && saver_->writes() && !gathered) saver_->reserve(state_parts());
 }
 
-void Trainer::Impl::save(bool best, bool may_skip) {
+void Trainer::Impl::save(const std::vector<std::string>& names, bool may_skip) {
   report(loss_->flush());
   // Which ranks take part in a collective must not depend on what only the main rank knows.
   const bool first_time = std::exchange(asked_step_, run_.step) != run_.step;
@@ -479,15 +485,14 @@ void Trainer::Impl::save(bool best, bool may_skip) {
   if (first_time && config_.checkpoint.sharded) steps_->sync_buffers();  // replica 0's are what is saved
   if (!saver_->writes()) return;
   const bool already = saver_->last_step() == run_.step;
-  train::SaveOrder order{.meta = {.step = run_.step,
-                                  .replicas = config_.replicas,
-                                  .threads = config_.threads,
-                                  .configuration_hash = train::configuration_hash(start_.settings)},
-                         .texts = {{"config.yml", start_.settings}},
-                         .names = {},
-                         .may_skip = may_skip,
-                         .last = finished()};
-  if (best) order.names.emplace_back("best");
+  const train::SaveOrder order{.meta = {.step = run_.step,
+                                        .replicas = config_.replicas,
+                                        .threads = config_.threads,
+                                        .configuration_hash = train::configuration_hash(start_.settings)},
+                               .texts = {{"config.yml", start_.settings}},
+                               .names = names,
+                               .may_skip = may_skip,
+                               .last = finished()};
   saver_->save(already ? StateParts{} : state_parts(), order);
   if (reporter_) reporter_->pause();
 }
@@ -505,23 +510,32 @@ ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
                                      .largest = steps_ ? steps_->memory_holders() : std::vector<train::Holder>{}});
 }
 
-/// The most that any rank has used. Collective.
-MemoryUse Trainer::Impl::memory() {
-  const MemoryUse mine = memory_use(job_.device());
-  const at::Tensor most = at::tensor({mine.peak, mine.reserved.value_or(0)}, at::kLong);
-  job_.group().all_reduce(most, {.op = ReduceOp::kMax}).wait();
-  MemoryUse use{.peak = most[0].item<std::int64_t>()};
-  if (mine.reserved) use.reserved = most[1].item<std::int64_t>();
-  return use;
-}
-
 TrainResult Trainer::Impl::fit() {
   try {
     return run();
+  } catch (const train::NonFiniteLoss& fault) {
+    throw DataError(fault.message(), keep_bad_batches(fault, fault.step()));
+  } catch (const DataError& fault) {
+    throw DataError(fault.message(), keep_bad_batches(fault, computed_step_));
   } catch (const std::exception& error) {
     if (!train::is_out_of_memory(error)) throw;
     throw out_of_memory(error);
   }
+}
+
+/// Of this rank's replicas, for inspection. Returns: the error's hint, with where they are.
+std::string Trainer::Impl::keep_bad_batches(const DataError& fault, std::int64_t step) {
+  std::string hint = fault.hint();
+  if (!steps_ || start_.run_dir.empty()) return hint;
+  try {
+    const auto folder = std::filesystem::path(start_.run_dir) / "bad_batches";
+    for (const auto& file : steps_->keep_bad_batches(step, computed_step_ - step, folder)) {
+      hint += fmt::format("{}its batch is kept in {}", hint.empty() ? "" : "; ", file.string());
+    }
+  } catch (const std::exception& error) {
+    log::warn("the batch of step {} could not be kept: {}", step, error.what());
+  }
+  return hint;
 }
 
 /// Saved already. Whether the job is started again is for all ranks to know: it decides the exit code.
@@ -558,7 +572,9 @@ TrainResult Trainer::Impl::run() {
   } else if (was_complete) {
     log::note("the run is complete: nothing is left to do after step {}", run_.step);
   } else if (reporter_) {
-    reporter_->finish(result_, job_.world_size(), last_counts_.defined() ? task_.report(last_counts_) : "");
+    result_.best = run_.best;
+    result_.best_step = run_.best_step;
+    reporter_->finish(result_, job_.world_size(), report_of(task_, evaluation_), evaluation_.tally.get());
   }
   job_.barrier();
   return result_;

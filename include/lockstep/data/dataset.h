@@ -80,6 +80,7 @@ struct Batch {
   at::Tensor target;
   std::vector<std::int64_t> indices;  ///< the samples' indices in the data set
   std::int64_t size = 0;              ///< how many samples; the last batch of an epoch may be smaller
+  std::int64_t epoch = 0;             ///< of the loop
   std::int64_t step = 0;              ///< its place in the epoch, from 0: step + 1 is where a resumed run starts
   std::any extra;  ///< whatever a collate function adds; without one the samples' own, as std::vector<std::any>
 };

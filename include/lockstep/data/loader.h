@@ -8,7 +8,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -17,6 +16,7 @@
 
 #include "lockstep/base/rank.h"
 #include "lockstep/data/batch_sampler.h"
+#include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/iterable.h"
 #include "lockstep/data/sampler.h"
@@ -29,9 +29,6 @@ enum class Remainder {
   kDrop,  ///< the last samples are left out: every shard has the same number
   kKeep,  ///< nothing is repeated or left out: shards may differ by one sample (evaluation)
 };
-
-/// Puts samples together; `size`, `indices` and `step` of what it returns are filled in by the loader.
-using Collate = std::function<Batch(std::vector<Sample>)>;
 
 /// What a DataError of a sample does. Other errors always reach the loop.
 enum class BadSamples {

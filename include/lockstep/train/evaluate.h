@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/comm/job.h"
+#include "lockstep/train/tally.h"
 #include "lockstep/train/task.h"
 
 namespace lockstep {
@@ -33,7 +34,8 @@ struct EvaluateOptions {
 struct Evaluation {
   std::int64_t samples = 0;  ///< over all ranks
   double seconds = 0;
-  at::Tensor counts;  ///< the task's counts, summed over all ranks
+  at::Tensor counts;             ///< the task's counts, summed over all ranks; undefined where it has a tally
+  std::shared_ptr<Tally> tally;  ///< the task's, where it has one, after its metrics()
   std::vector<Metric> metrics;
 };
 
@@ -41,6 +43,9 @@ struct Evaluation {
 /// Collective: yes. Blocks: yes. Throws: what the data set throws; DataError where the set is empty.
 [[nodiscard]] Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model,
                                   const std::shared_ptr<Dataset>& dataset, const EvaluateOptions& options);
+
+/// The task's own words about it; may be empty.
+[[nodiscard]] std::string report_of(const Task& task, const Evaluation& evaluation);
 
 /// "string_accuracy 0.914  char_accuracy 0.978".
 [[nodiscard]] std::string to_text(const std::vector<Metric>& metrics);

@@ -35,9 +35,9 @@ class RunFolder {
   /// Throws: IoError; no part of the line is then in the log.
   void log(const std::vector<std::pair<std::string, std::string>>& entries);
 
-  /// For a run that goes on from `step`: takes the events "step", "epoch" and "resume" of later steps out of log.jsonl,
-  /// and, with a note, lines that are no JSON object, as a kill leaves at the end. Each step then stands there once.
-  /// Throws: IoError; the log is then as before.
+  /// For a run that goes on from `step`: takes the events "step", "epoch", "refresh" and "resume" of later steps out of
+  /// log.jsonl, and, with a note, lines that are no JSON object, as a kill leaves at the end. Each step then stands
+  /// there once. Throws: IoError; the log is then as before.
   void drop_log_after(std::int64_t step);
 
   /// "runs/captcha-20261121-093000".

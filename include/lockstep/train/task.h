@@ -5,13 +5,18 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <torch/nn/module.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/tensor/state_dict.h"
 
 namespace lockstep {
+
+class Tally;
 
 /// A figure of an evaluation, such as {"string_accuracy", 0.914}.
 struct Metric {
@@ -20,33 +25,62 @@ struct Metric {
   bool lower_is_better = false;  ///< as a loss; decides what is the best checkpoint
 };
 
-/// One training problem. Every method is called by the thread that trains; none communicates.
-/// Example: recipes/captcha/task.cpp.
+/// The tensors that a network gives for a batch, by name. One that is alone has the name "".
+using Outputs = std::map<std::string, at::Tensor>;
+
+/// A part of the loss, with its weight: the loss is the sum of all parts.
+struct LossTerm {
+  std::string name;  ///< in log.jsonl and in errors
+  at::Tensor value;  ///< a scalar
+};
+
+/// One training problem. A network with one output and one loss overrides forward(), loss() and count(); one with
+/// several overrides run(), loss_terms() and make_tally() instead.
+///
+/// Every method is called by the thread that trains. None communicates, but for run() and loss_terms() in training:
+/// there this_replica().all_reduce() is allowed, as long as every batch makes the same calls.
+/// Example: recipes/captcha/task.cpp; recipes/detection/task.cpp.
 class Task {
  public:
   virtual ~Task() = default;
 
   /// The samples under `folder`, for training or evaluation. Throws: DataError naming the folder or file.
   [[nodiscard]] virtual std::shared_ptr<Dataset> make_dataset(const std::string& folder) = 0;
+  /// The same where the two differ, as with augmentations.
+  [[nodiscard]] virtual std::shared_ptr<Dataset> make_training_set(const std::string& folder) {
+    return make_dataset(folder);
+  }
+  /// How samples are put together; empty: they are stacked.
+  [[nodiscard]] virtual Collate collate() const { return {}; }
 
   /// The network with fresh weights; libtorch's generator has been seeded.
   [[nodiscard]] virtual std::shared_ptr<torch::nn::Module> make_model() = 0;
 
   /// The network's output for a batch. Runs under Autocast where amp is on.
-  [[nodiscard]] virtual at::Tensor forward(torch::nn::Module& model, const Batch& batch) = 0;
+  [[nodiscard]] virtual at::Tensor forward(torch::nn::Module& model, const Batch& batch);
+  /// All of its outputs; the model's mode says whether it is for training. Runs under Autocast where amp is on.
+  [[nodiscard]] virtual Outputs run(torch::nn::Module& model, const Batch& batch);
 
   /// A scalar, the mean over the batch's samples. Runs outside Autocast; `output` may be bfloat16.
-  [[nodiscard]] virtual at::Tensor loss(const at::Tensor& output, const Batch& batch) = 0;
+  [[nodiscard]] virtual at::Tensor loss(const at::Tensor& output, const Batch& batch);
+  /// Its parts: the same names for every batch, whatever it holds. Runs outside Autocast.
+  [[nodiscard]] virtual std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch);
 
   /// Counts of a batch in evaluation, float64, one dimension, of the same length for every batch: they are summed over
   /// batches and ranks.
-  [[nodiscard]] virtual at::Tensor count(const at::Tensor& output, const Batch& batch) = 0;
+  [[nodiscard]] virtual at::Tensor count(const at::Tensor& output, const Batch& batch);
 
   /// The metrics of summed counts; the first one is the one that stands in the progress lines.
-  [[nodiscard]] virtual std::vector<Metric> metrics(const at::Tensor& counts) const = 0;
+  [[nodiscard]] virtual std::vector<Metric> metrics(const at::Tensor& counts) const;
 
   /// More words about summed counts, for the end of an evaluation; may be empty.
   [[nodiscard]] virtual std::string report(const at::Tensor& /*counts*/) const { return ""; }
+
+  /// What gathers an evaluation whose figures are no sums over samples; null: count() and metrics() do.
+  [[nodiscard]] virtual std::unique_ptr<Tally> make_tally() const;
+
+  /// What is kept of a batch whose loss is not finite, for inspection: without an override data, target and indices.
+  [[nodiscard]] virtual StateDict batch_state(const Batch& batch) const;
 
   /// One line for the start banner ("conv7, 19,072,400 parameters" gets its number from the Trainer).
   [[nodiscard]] virtual std::string model_name() const = 0;

@@ -23,6 +23,7 @@ struct TrainConfig {
   std::int64_t epochs = 10;
   std::int64_t max_steps = 0;         ///< optimizer steps; 0: no limit
   AutoInt batch_size{64};             ///< samples per replica and step; auto: as many as the GPU's memory holds
+  std::int64_t total_batch_size = 0;  ///< the same over all replicas, instead of batch_size; 0: not set
   std::int64_t accumulate_steps = 1;  ///< batches whose gradients are added up before a step
   std::string amp = "none";           ///< none, bf16, fp16 (on CUDA)
   bool channels_last = true;          ///< images and weights of convolutions in memory as [N, H, W, C]
@@ -51,6 +52,13 @@ struct TrainConfig {
     std::string train;
     std::string test;  ///< empty: no evaluation
   } data;
+  /// A second stage that begins with the first one's best. The average's decay is then searched for: an epoch that is
+  /// no better than the stage so far is undone, and the decay lowered.
+  struct Stages {
+    std::int64_t stop_epoch = 0;        ///< epochs of the first stage; 0, or as many as there are: it is the only one
+    double ema_restart_decay = 0.9999;  ///< of the average, from there on
+    double ema_decay_step = 1e-4;       ///< how much lower after each epoch that was undone
+  } stages;
   struct StopAt {
     std::string metric;  ///< empty: train all epochs
     double value = 0;    ///< stop once an evaluation reaches it

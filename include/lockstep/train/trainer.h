@@ -39,6 +39,8 @@ struct TrainResult {
   std::string stopped_by;       ///< "SIGTERM", "SIGUSR1" or "--max-time": the run saved and left; empty: it is complete
   bool requeued = false;        ///< Slurm was asked to start the job again
   std::vector<Metric> metrics;  ///< of the last evaluation; empty where there was none
+  std::optional<Metric> best;   ///< of all evaluations (main rank)
+  std::int64_t best_step = 0;   ///< whose checkpoint is the run's `best`
   std::filesystem::path run_dir;
   std::filesystem::path checkpoint;  ///< the last one (main rank)
 };
@@ -65,6 +67,10 @@ class Trainer {
   ///
   /// Collective: yes - every rank, once.
   /// Blocks: until training ends.
+  /// With stages.stop_epoch, after so many epochs all ranks go on from the best of them (see TrainConfig::Stages).
+  ///
+  /// A loss that is not finite ends the run on every rank; the batch that had it is kept in RUN/bad_batches.
+  ///
   /// Throws: UsageError (settings, a run folder in use, other settings than those of the checkpoint to resume),
   /// DataError
   ///         (samples, a checkpoint that does not verify, a loss that is not finite), ResourceError (memory), IoError,

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A batch that a run ended over, as a file that a person can look at.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/train/task.h"
+
+namespace lockstep::train {
+
+/// Of which replica, and what was wrong.
+struct BadBatch {
+  std::int64_t step = 0;
+  int replica = 0;
+  std::string fault;
+};
+
+/// Writes <folder>/step-00000012-replica-3-batch-7.safetensors: task.batch_state(), and in its metadata the fault, the
+/// epoch and each sample's words (dataset.describe()). Returns: its path. Throws: IoError.
+std::filesystem::path write_bad_batch(const Task& task, const Dataset& dataset, const Batch& batch,
+                                      const BadBatch& which, const std::filesystem::path& folder);
+
+}  // namespace lockstep::train

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a batch's loss: their sum, which is trained on, and the row of figures that is shown.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "lockstep/train/task.h"
+
+namespace lockstep::train {
+
+/// Throws: UsageError where there is none.
+[[nodiscard]] at::Tensor total_loss(const std::vector<LossTerm>& terms);
+
+/// [loss], or [loss, part, part, ...] where there are several; without autograd's graph.
+[[nodiscard]] at::Tensor loss_row(const at::Tensor& total, const std::vector<LossTerm>& terms);
+
+/// Their names where there are several: of the further columns of loss_row().
+[[nodiscard]] std::vector<std::string> loss_names(const std::vector<LossTerm>& terms);
+
+/// Ranks whose rows differ in length would wait for each other for ever.
+/// Throws: UsageError naming what a batch has and the one before had not, or the other way round.
+void require_same_names(const std::vector<std::string>& before, const std::vector<std::string>& now);
+
+}  // namespace lockstep::train

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/stages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "train/run_state.h"
+
+namespace lockstep::train {
+
+std::vector<std::string> note_evaluation(const TrainConfig::Stages& options, StageState& state,
+                                         const Evaluated& evaluated) {
+  std::vector<std::string> names;
+  if (evaluated.best) names.emplace_back("best");
+  if (options.stop_epoch == 0) return names;
+  if (evaluated.best) names.push_back(fmt::format("best_stg{}", state.stage));
+  if (state.stage == 1 && evaluated.best) state.base_step = evaluated.step;
+  if (state.stage == 1 || !evaluated.counts) return names;
+  state.roll_back = !is_better(evaluated.metric, state.rival);
+  state.rival = state.roll_back ? std::nullopt : std::optional(evaluated.metric);
+  return names;
+}
+
+StageMove next_move(const TrainConfig::Stages& options, const StageState& state, std::int64_t epoch) {
+  if (options.stop_epoch == 0) return StageMove::kNone;
+  if (state.stage == 1) return epoch >= options.stop_epoch ? StageMove::kRefresh : StageMove::kNone;
+  return state.roll_back ? StageMove::kRollBack : StageMove::kNone;
+}
+
+void make_move(const TrainConfig::Stages& options, StageMove move, const std::optional<Metric>& best,
+               StageState& state) {
+  if (move == StageMove::kRefresh) {
+    state.stage = 2;
+    state.decay = options.ema_restart_decay;
+    state.rival = best;
+  }
+  if (move == StageMove::kRollBack) {
+    state.decay = std::max(0.0, state.decay - options.ema_decay_step);
+    state.roll_back = false;
+  }
+}
+
+void require_base(const TrainConfig& config) {
+  const std::int64_t stop = config.stages.stop_epoch;
+  if (stop == 0 || stop >= config.epochs) return;
+  if (config.data.test.empty() || config.eval_every_epochs == 0) {
+    throw UsageError(fmt::format("stop_epoch is {}, and without evaluations the first stage has no best", stop),
+                     "set data.test and eval_every_epochs, or stop_epoch=0 for one stage");
+  }
+  if (config.eval_every_epochs > stop) {
+    throw UsageError(fmt::format("stop_epoch is {}, and the first evaluation comes after {} epochs (eval_every_epochs)",
+                                 stop, config.eval_every_epochs),
+                     "an evaluation within the first stage: --set eval_every_epochs=1");
+  }
+}
+
+void add_stages(const StageState& stages, StateDict& state) {
+  if (stages.stage == 1 && stages.base_step == 0) return;
+  state["stages.stage"] = stages.stage;
+  state["stages.base_step"] = stages.base_step;
+  state["stages.decay"] = stages.decay;
+  state["stages.roll_back"] = stages.roll_back;
+  if (!stages.rival) return;
+  state["stages.rival.metric"] = stages.rival->name;
+  state["stages.rival.value"] = stages.rival->value;
+  state["stages.rival.lower_is_better"] = stages.rival->lower_is_better;
+}
+
+StageState stages_of(const StateDict& state) {
+  StageState stages;
+  if (state.count("stages.stage") == 0) return stages;
+  stages.stage = entry<std::int64_t>(state, "stages.stage");
+  stages.base_step = entry<std::int64_t>(state, "stages.base_step");
+  stages.decay = entry<double>(state, "stages.decay");
+  stages.roll_back = entry<bool>(state, "stages.roll_back");
+  if (state.count("stages.rival.metric") == 0) return stages;
+  stages.rival = Metric{.name = entry<std::string>(state, "stages.rival.metric"),
+                        .value = entry<double>(state, "stages.rival.value"),
+                        .lower_is_better = entry<bool>(state, "stages.rival.lower_is_better")};
+  return stages;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs in two stages: what decides them, and that they end in the same bits on any number of ranks and however often
+// they were killed.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/optim/ema.h"
+#include "support/run_ranks.h"
+#include "support/temp_dir.h"
+#include "train/noisy_task.h"
+#include "train/stages.h"
+
+namespace lockstep {
+namespace stages_test {
+
+namespace fs = std::filesystem;
+using ::lockstep::test::digest_of;
+using ::lockstep::test::NoisyRun;
+using ::lockstep::test::TempDir;
+using ::lockstep::test::train;
+using ::lockstep::testing::current_test;
+using ::lockstep::testing::run_ranks;
+using ::lockstep::train::Evaluated;
+using ::lockstep::train::next_move;
+using ::lockstep::train::note_evaluation;
+using ::lockstep::train::StageMove;
+using ::lockstep::train::StageState;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Job alone() {
+  const char* program = "test";
+  return init(1, &program);
+}
+
+constexpr TrainConfig::Stages kThree{.stop_epoch = 3, .ema_restart_decay = 0.9, .ema_decay_step = 0.1};
+
+Evaluated ap(double value, std::int64_t step, bool best) { return {{"ap", value}, step, best}; }
+
+TEST(StageDecisions, TheFirstStageNamesItsBestAndRemembersItsStep) {
+  StageState state;
+  EXPECT_THAT(note_evaluation(kThree, state, ap(0.2, 10, true)), ElementsAre("best", "best_stg1"));
+  EXPECT_THAT(note_evaluation(kThree, state, ap(0.1, 20, false)), IsEmpty());
+  EXPECT_EQ(state.base_step, 10);
+  EXPECT_FALSE(state.roll_back);
+}
+
+TEST(StageDecisions, TheSecondStageBeginsAtStopEpochAndNeverWhereThatIsBeyondTheRun) {
+  StageState state{.base_step = 10};
+  EXPECT_EQ(next_move(kThree, state, 2), StageMove::kNone);
+  EXPECT_EQ(next_move(kThree, state, 3), StageMove::kRefresh);
+  EXPECT_EQ(next_move({.stop_epoch = 999999}, state, 500), StageMove::kNone);
+  EXPECT_EQ(next_move({.stop_epoch = 0}, state, 500), StageMove::kNone);
+  make_move(kThree, StageMove::kRefresh, Metric{"ap", 0.2}, state);
+  EXPECT_EQ(state.stage, 2);
+  EXPECT_EQ(state.decay, 0.9);
+  EXPECT_EQ(next_move(kThree, state, 4), StageMove::kNone);
+}
+
+TEST(StageDecisions, AnEpochThatIsNoBetterIsUndoneWithALowerDecay) {
+  StageState state{.stage = 2, .base_step = 10, .rival = Metric{"ap", 0.2}, .decay = 0.9};
+  EXPECT_THAT(note_evaluation(kThree, state, ap(0.2, 40, false)), IsEmpty());
+  EXPECT_EQ(next_move(kThree, state, 4), StageMove::kRollBack);
+  make_move(kThree, StageMove::kRollBack, Metric{"ap", 0.2}, state);
+  EXPECT_DOUBLE_EQ(state.decay, 0.8);
+  EXPECT_EQ(next_move(kThree, state, 5), StageMove::kNone);
+}
+
+TEST(StageDecisions, AfterThatAnythingIsBetterButOnlyABestOfBothStagesIsNamed) {
+  StageState state{.stage = 2, .base_step = 10, .rival = std::nullopt, .decay = 0.8};
+  EXPECT_THAT(note_evaluation(kThree, state, ap(0.1, 50, false)), IsEmpty());
+  EXPECT_FALSE(state.roll_back);
+  EXPECT_THAT(note_evaluation(kThree, state, ap(0.3, 60, true)), ElementsAre("best", "best_stg2"));
+  EXPECT_EQ(state.base_step, 10) << "the second stage goes back to the first one's best, not to its own";
+}
+
+TEST(StageDecisions, AnEvaluationThatIsThereOnlyBecauseTheRunEndsUndoesNothing) {
+  StageState state{.stage = 2, .rival = Metric{"ap", 0.2}};
+  Evaluated worse = ap(0.1, 40, false);
+  worse.counts = false;
+  EXPECT_THAT(note_evaluation(kThree, state, worse), IsEmpty());
+  EXPECT_FALSE(state.roll_back);
+}
+
+TEST(StageDecisions, ADecayDoesNotFallBelowZero) {
+  StageState state{.stage = 2, .decay = 0.05, .roll_back = true};
+  make_move(kThree, StageMove::kRollBack, std::nullopt, state);
+  EXPECT_EQ(state.decay, 0);
+}
+
+TEST(StageDecisions, OneStageHasNoNamesButBestAndNoStateOfStages) {
+  StageState state;
+  EXPECT_THAT(note_evaluation({}, state, ap(0.2, 10, true)), ElementsAre("best"));
+  StateDict saved;
+  add_stages(state, saved);
+  EXPECT_THAT(saved, IsEmpty());
+}
+
+/// 3 steps an epoch; the rate is high, so that some epochs are no better.
+NoisyRun staged_run() {
+  NoisyRun run;
+  run.config.max_steps = 0;
+  run.config.epochs = 8;
+  run.config.optimizer.lr = 0.3;
+  run.config.schedule.type = "constant";
+  run.config.ema = {.decay = 0.9, .warmups = 4};
+  run.config.stages = {.stop_epoch = 3, .ema_restart_decay = 0.8, .ema_decay_step = 0.1};
+  return run;
+}
+
+std::vector<nlohmann::json> refreshes(const fs::path& run) {
+  std::ifstream log(run / "log.jsonl");
+  std::vector<nlohmann::json> found;
+  for (std::string line; std::getline(log, line);) {
+    auto json = nlohmann::json::parse(line);
+    if (json["event"] == "refresh") found.push_back(std::move(json));
+  }
+  return found;
+}
+
+std::int64_t updates_at(const fs::path& run, std::int64_t step) {
+  const fs::path folder = run / fmt::format("checkpoints/step-{:08}", step);
+  return ema_state_of(load_checkpoint(folder.string()).state("ema")).updates;
+}
+
+struct Unbroken {
+  TempDir folder;
+  std::string said;
+  std::string digest;
+  fs::path run;
+};
+
+const Unbroken& unbroken() {
+  static const auto* kRun = [] {
+    auto* made = new Unbroken();
+    made->run = made->folder / "run";
+    ::testing::internal::CaptureStdout();
+    train(alone(), made->run, staged_run());
+    made->said = ::testing::internal::GetCapturedStdout();
+    made->digest = digest_of(made->run);
+    return made;
+  }();
+  return *kRun;
+}
+
+TEST(StagedRun, SaysWhenTheAverageIsRefreshedOnTheConsoleAndInTheLog) {
+  EXPECT_THAT(unbroken().said, HasSubstr("refresh EMA at epoch 3 with decay 0.8: "));
+  const auto log = refreshes(unbroken().run);
+  ASSERT_FALSE(log.empty());
+  EXPECT_EQ(log[0]["epoch"], 3);
+  EXPECT_EQ(log[0]["step"], 9);
+  EXPECT_EQ(log[0]["decay"], 0.8);
+  EXPECT_EQ(log[0]["reason"], "stop_epoch");
+}
+
+TEST(StagedRun, AnEpochThatIsNoBetterGoesBackWithALowerDecay) {
+  const auto log = refreshes(unbroken().run);
+  ASSERT_GE(log.size(), 2U) << "the run was chosen to have one";
+  EXPECT_EQ(log[1]["reason"], "no_better");
+  EXPECT_NEAR(log[1]["decay"].get<double>(), 0.7, 1e-12);
+  EXPECT_EQ(log[1]["from_step"], log[0]["from_step"]);
+}
+
+TEST(StagedRun, TheSecondStageGoesOnFromTheFirstOnesBest) {
+  const auto first = refreshes(unbroken().run).at(0);
+  const auto base = first["from_step"].get<std::int64_t>();
+  EXPECT_EQ(updates_at(unbroken().run, 10), updates_at(unbroken().run, base) + 1);
+  EXPECT_EQ(find_named_checkpoint(FileSystem::system(), unbroken().run / "checkpoints", "best_stg1").filename(),
+            fmt::format("step-{:08}", base));
+}
+
+TEST(StagedRun, ResumedFromEveryStepItHasTheDigestOfTheUnbrokenOne) {
+  const TempDir folder;
+  for (const int step : {2, 8, 9, 10, 12, 13, 17}) {
+    const fs::path resumed = folder / fmt::format("from-{}", step);
+    fs::copy(unbroken().run, resumed, fs::copy_options::recursive);
+    for (const auto& entry : fs::directory_iterator(resumed / "checkpoints")) {
+      if (entry.is_directory() && entry.path().filename() > fmt::format("step-{:08}", step)) fs::remove_all(entry);
+    }
+    NoisyRun run = staged_run();
+    run.resume = "auto";
+    train(alone(), resumed, run);
+    EXPECT_EQ(digest_of(resumed), unbroken().digest) << "from step " << step;
+    EXPECT_EQ(refreshes(resumed).size(), refreshes(unbroken().run).size()) << "from step " << step;
+  }
+}
+
+TEST(StagedRun, ResumedInAFolderOfItsOwnItTakesTheFirstStagesBestAlong) {
+  const TempDir folder;
+  NoisyRun run = staged_run();
+  run.resume = (unbroken().run / "checkpoints/step-00000013").string();
+  train(alone(), folder / "run", run);
+  EXPECT_EQ(digest_of(folder / "run"), unbroken().digest);
+  EXPECT_THAT(checkpoint_names(FileSystem::system(), folder / "run/checkpoints"), Contains("best_stg1"));
+}
+
+class StagedWorlds : public ::testing::TestWithParam<int> {};
+
+TEST_P(StagedWorlds, FourReplicasGiveOneDigest) {
+  const TempDir folder;
+  const std::string shared =
+      std::getenv("LOCKSTEP_TEST_SHARED") ? std::getenv("LOCKSTEP_TEST_SHARED") : (folder / "run").string();
+  run_ranks(current_test(), [&](Job& job) { train(job, shared, staged_run()); },
+            {.world = GetParam(), .env = {{"LOCKSTEP_TEST_SHARED", shared}}});
+  EXPECT_EQ(digest_of(shared), unbroken().digest);
+}
+INSTANTIATE_TEST_SUITE_P(TwoAndThree, StagedWorlds, ::testing::Values(2, 3));
+
+TEST(StagedRun, WithoutAnAverageItRefreshesTheWeights) {
+  const TempDir folder;
+  NoisyRun run = staged_run();
+  run.config.ema.decay = 0;
+  ::testing::internal::CaptureStdout();
+  train(alone(), folder / "run", run);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("refresh weights at epoch 3: "));
+}
+
+TEST(StagedRun, ATornBestIsAnErrorThatNamesTheFile) {
+  const TempDir folder;
+  NoisyRun run = staged_run();
+  run.config.checkpoint.async = false;
+  std::int64_t evaluations = 0;
+  run.task.on_forward = [&](std::int64_t) {
+    // Before the switch: the file that the second stage needs loses its end.
+    const fs::path best = folder / "run/checkpoints/best_stg1";
+    if (!fs::exists(best) || ++evaluations > 1) return;
+    const fs::path step = find_named_checkpoint(FileSystem::system(), folder / "run/checkpoints", "best_stg1");
+    fs::resize_file(step / "model.safetensors", fs::file_size(step / "model.safetensors") - 1);
+  };
+  run.config.stages.stop_epoch = 1;
+  try {
+    train(alone(), folder / "run", run);
+    FAIL() << "no error";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("model.safetensors"));
+  }
+}
+
+TEST(StagedConfig, ASecondStageNeedsAnEvaluationBeforeIt) {
+  TrainConfig config = staged_run().config;
+  config.eval_every_epochs = 4;
+  EXPECT_THROW(config.validate(), UsageError);
+  config.eval_every_epochs = 3;
+  EXPECT_NO_THROW(config.validate());
+  config.data.test.clear();
+  EXPECT_THROW(config.validate(), UsageError);
+  config.stages.stop_epoch = 999999;
+  EXPECT_NO_THROW(config.validate()) << "there is no second stage";
+}
+
+}  // namespace stages_test
+}  // namespace lockstep
