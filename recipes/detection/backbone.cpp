@@ -21,7 +21,7 @@ torch::nn::Sequential conv_block(std::int64_t in, std::int64_t out, ConvShape sh
 
 /// 1x1 over the channels, then each channel by itself.
 torch::nn::Sequential light_block(std::int64_t in, std::int64_t out, std::int64_t kernel, bool lab) {
-  torch::nn::Sequential layers = conv_norm(in, out);
+  torch::nn::Sequential layers = conv_norm_relu(in, out);
   add_conv_norm_relu(layers, out, out, {.kernel = kernel, .groups = out});
   if (lab) layers->push_back(Lab());
   return layers;
@@ -53,7 +53,7 @@ at::Tensor AggregationBlock::forward(at::Tensor x) {
 
 Stage::Stage(std::int64_t in, const StageOptions& stage, bool lab, bool downsample) {
   if (downsample) {
-    downsample_ = register_module("downsample", conv_norm(in, in, {.kernel = 3, .stride = 2, .groups = in}));
+    downsample_ = register_module("downsample", conv_norm_relu(in, in, {.kernel = 3, .stride = 2, .groups = in}));
   }
   for (std::int64_t i = 0; i < stage.blocks; ++i) {
     const std::int64_t channels = i == 0 ? in : stage.out;

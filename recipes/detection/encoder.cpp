@@ -39,8 +39,8 @@ at::Tensor EncoderLayer::forward(at::Tensor x_BNH, const at::Tensor& positions_N
 
 FusionBlock::FusionBlock(const ModelOptions& options) {
   // A multiple of 16, whose halves the kernels of batch norm take.
-  const std::int64_t inner =
-      std::max<std::int64_t>(16, static_cast<std::int64_t>(2 * options.expansion * options.hidden) / 16 * 16);
+  const std::int64_t inner = std::max<std::int64_t>(
+      16, static_cast<std::int64_t>(options.expansion * static_cast<double>(options.hidden)) / 16 * 16);
   squeeze_ = register_module("squeeze", conv_norm_relu(2 * options.hidden, inner));
   for (std::int64_t i = 0; i < options.fusion_depth; ++i) {
     convs_.push_back(register_module(fmt::format("convs_{}", i), conv_norm_relu(inner / 2, inner / 2, {.kernel = 3})));
@@ -62,7 +62,7 @@ at::Tensor FusionBlock::forward(const at::Tensor& fine, const at::Tensor& coarse
 Encoder::Encoder(const ModelOptions& options) : hidden_(options.hidden) {
   for (std::size_t i = 0; i < 3; ++i) {
     const std::int64_t channels = options.stages[options.stages.size() - 3 + i].out;
-    input_proj_.push_back(register_module(fmt::format("input_proj_{}", i), conv_norm(channels, hidden_)));
+    input_proj_.push_back(register_module(fmt::format("input_proj_{}", i), conv_norm_relu(channels, hidden_)));
   }
   for (std::int64_t i = 0; i < options.encoder_layers; ++i) {
     layers_.push_back(register_module(fmt::format("layers_{}", i), std::make_shared<EncoderLayer>(options)));
@@ -71,7 +71,7 @@ Encoder::Encoder(const ModelOptions& options) : hidden_(options.hidden) {
     lateral_.push_back(register_module(fmt::format("lateral_{}", i), conv_norm_relu(hidden_, hidden_)));
     top_down_.push_back(register_module(fmt::format("top_down_{}", i), std::make_shared<FusionBlock>(options)));
     torch::nn::Sequential down = conv_norm_relu(hidden_, hidden_);
-    add_conv_norm(down, hidden_, hidden_, {.kernel = 3, .stride = 2, .groups = hidden_});
+    add_conv_norm_relu(down, hidden_, hidden_, {.kernel = 3, .stride = 2, .groups = hidden_});
     downsample_.push_back(register_module(fmt::format("downsample_{}", i), down));
     bottom_up_.push_back(register_module(fmt::format("bottom_up_{}", i), std::make_shared<FusionBlock>(options)));
   }

@@ -41,7 +41,7 @@ struct ModelOptions {
   bool lab = true;  ///< a learnable scale and bias after each activation of the backbone
 
   std::int64_t hidden = 96;
-  std::int64_t heads = 6;
+  std::int64_t heads = 3;
   std::int64_t encoder_layers = 1;  ///< transformer layers on the coarsest scale
   std::int64_t encoder_feedforward = 256;
   double expansion = 0.5;         ///< of hidden: the channels within a fusion block
