@@ -93,7 +93,8 @@ class Sample : public torch::autograd::Function<Sample> {
 
 at::Tensor sample_points(const at::Tensor& values, const at::Tensor& places, const at::Tensor& shares,
                          const ScaleSizes& sizes, const std::array<std::int64_t, 3>& points) {
-  if (!values.is_cpu()) return sample_by_grid(values, places, shares, sizes, points);
+  const bool fits = values.size(2) / shares.size(2) % 16 == 0;
+  if (!values.is_cpu() || !fits) return sample_by_grid(values, places, shares, sizes, points);
   std::vector<std::int64_t> flat;
   for (std::size_t i = 0; i < sizes.size(); ++i) flat.insert(flat.end(), {sizes[i][0], sizes[i][1], points[i]});
   const auto plain = [](const at::Tensor& of) { return of.to(at::kFloat).contiguous(); };

@@ -20,7 +20,8 @@ using ScaleSizes = std::vector<std::array<std::int64_t, 2>>;
 /// What heads see: sums of bilinear samples, zero outside of the picture.
 ///
 /// `places` are in 0..1 (x, y) of the whole picture, points of one scale side by side, `points` of them each.
-/// On a CPU with float32 a kernel that goes through the values' channels as they lie; else libtorch's grid_sample.
+/// On a CPU with heads of a multiple of 16 channels it is a kernel in float32, which goes through the channels as they
+/// lie; else libtorch's grid_sample.
 /// Shapes: values [B, T, heads * d] with the scales' rows one after another, places [B, Q, heads, P, 2],
 ///         shares [B, Q, heads, P]; the result [B, Q, heads * d].
 /// Cost:   P * heads * 4 rows of d numbers a query. No result depends on the number of threads.

@@ -1,12 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "detection/deformable_kernel.h"
+// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "detection/deformable_kernel.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes before highway.h: Highway asks for it.
+#include <hwy/highway.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
+#include "detection/deformable_kernel.h"
+
+HWY_BEFORE_NAMESPACE();
 namespace lockstep::detection {
-namespace {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Channels of a head are a multiple of 16: see sample_image().
+using Floats = hn::CappedTag<float, 16>;
 
 /// One of the four cells around a place.
 struct Corner {
@@ -16,126 +27,126 @@ struct Corner {
   float by_y = 0;
 };
 
-std::array<Corner, 4> corners_of(const ScaleRows& scale, float x, float y) {
-  std::array<Corner, 4> corners;
-  const float column = x * static_cast<float>(scale.width) - 0.5F;
-  const float row = y * static_cast<float>(scale.height) - 0.5F;
-  const bool inside =
-      column > -1 && row > -1 && column < static_cast<float>(scale.width) && row < static_cast<float>(scale.height);
+HWY_INLINE void set_corner(const ScaleRows& scale, std::int64_t row, std::int64_t column, Corner weights, Corner& to) {
+  if (row < 0 || column < 0 || row >= scale.height || column >= scale.width) return;
+  to = weights;
+  to.row = scale.first + row * scale.width + column;
+}
+
+/// Fills `corners`, four of them.
+HWY_INLINE void find_corners(const ScaleRows& scale, const float* place, Corner* corners) {
+  for (int i = 0; i < 4; ++i) corners[i].row = -1;
+  const float x = place[0] * static_cast<float>(scale.width) - 0.5F;
+  const float y = place[1] * static_cast<float>(scale.height) - 0.5F;
+  const bool inside = x > -1 && y > -1 && x < static_cast<float>(scale.width) && y < static_cast<float>(scale.height);
   if (!inside) {
     // Outside nothing is seen. A place that is no number must not go unnoticed.
-    const float sum = column + row;
-    if (std::isnan(sum)) corners[0] = {.row = scale.first, .weight = sum};
-    return corners;
+    if (std::isnan(x + y)) corners[0] = {.row = scale.first, .weight = x + y, .by_x = x + y, .by_y = x + y};
+    return;
   }
-  const float left = std::floor(column);
-  const float top = std::floor(row);
-  const float dx = column - left;
-  const float dy = row - top;
-  for (std::size_t i = 0; i < 4; ++i) {
-    const bool right = (i & 1U) != 0;
-    const bool low = (i & 2U) != 0;
-    const float wx = right ? dx : 1 - dx;
-    const float wy = low ? dy : 1 - dy;
-    const std::int64_t at_column = static_cast<std::int64_t>(left) + (right ? 1 : 0);
-    const std::int64_t at_row = static_cast<std::int64_t>(top) + (low ? 1 : 0);
-    if (at_column < 0 || at_row < 0 || at_column >= scale.width || at_row >= scale.height) continue;
-    corners[i] = {.row = scale.first + at_row * scale.width + at_column,
-                  .weight = wx * wy,
-                  .by_x = right ? wy : -wy,
-                  .by_y = low ? wx : -wx};
-  }
-  return corners;
+  const float dx = x - std::floor(x);
+  const float dy = y - std::floor(y);
+  const auto column = static_cast<std::int64_t>(std::floor(x));
+  const auto row = static_cast<std::int64_t>(std::floor(y));
+  set_corner(scale, row, column, {-1, (1 - dx) * (1 - dy), dy - 1, dx - 1}, corners[0]);
+  set_corner(scale, row, column + 1, {-1, dx * (1 - dy), 1 - dy, -dx}, corners[1]);
+  set_corner(scale, row + 1, column, {-1, (1 - dx) * dy, -dy, 1 - dx}, corners[2]);
+  set_corner(scale, row + 1, column + 1, {-1, dx * dy, dy, dx}, corners[3]);
 }
 
-/// Calls visit(point, scale) for the points of all scales, in order.
-template <class Visit>
-void for_each_point(const SampleShape& shape, Visit visit) {
-  std::int64_t point = 0;
+HWY_INLINE void add(std::int64_t depth, float factor, const float* from, float* to) {
+  const Floats d;
+  const auto times = hn::Set(d, factor);
+  for (std::int64_t i = 0; i < depth; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    hn::StoreU(hn::MulAdd(times, hn::LoadU(d, from + i), hn::LoadU(d, to + i)), d, to + i);
+  }
+}
+
+HWY_INLINE float dot(std::int64_t depth, const float* a, const float* b) {
+  const Floats d;
+  auto sum = hn::Zero(d);
+  for (std::int64_t i = 0; i < depth; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+/// The points of one query and head, from `at` on.
+HWY_INLINE void see(const SampleShape& shape, const float* values, const float* places, const float* shares,
+                    float* out) {
+  Corner corners[4];
+  const std::int64_t stride = shape.heads * shape.depth;
   for (std::int64_t s = 0; s < shape.scale_count; ++s) {
-    for (std::int64_t i = 0; i < shape.scales[s].points; ++i) visit(point++, shape.scales[s]);
-  }
-}
-
-/// Channels of a head: as a constant the loops over them become vector instructions.
-template <std::int64_t kDepth>
-void forward(const SampleShape& shape, const float* values, const float* places, const float* shares, float* out) {
-  const std::int64_t depth = kDepth > 0 ? kDepth : shape.depth;
-  const std::int64_t stride = shape.heads * depth;
-  for (std::int64_t pair = 0; pair < shape.queries * shape.heads; ++pair) {
-    const float* head_values = values + (pair % shape.heads) * depth;
-    float* head_out = out + pair * depth;
-    std::fill_n(head_out, depth, 0.0F);
-    for_each_point(shape, [&](std::int64_t point, const ScaleRows& scale) {
-      const std::int64_t at = pair * shape.points + point;
-      for (const Corner& corner : corners_of(scale, places[2 * at], places[2 * at + 1])) {
-        if (corner.row < 0) continue;
-        const float weight = corner.weight * shares[at];
-        const float* row = head_values + corner.row * stride;
-        for (std::int64_t d = 0; d < depth; ++d) head_out[d] += weight * row[d];
+    for (std::int64_t i = 0; i < shape.scales[s].points; ++i, places += 2, ++shares) {
+      find_corners(shape.scales[s], places, corners);
+      for (const Corner& corner : corners) {
+        if (corner.row >= 0) add(shape.depth, corner.weight * *shares, values + corner.row * stride, out);
       }
-    });
-  }
-}
-
-template <std::int64_t kDepth>
-float dot(const float* a, const float* b, std::int64_t depth) {
-  // Four sums, so that the order of additions is one that vector instructions have.
-  std::array<float, 4> sums{};
-  if constexpr (kDepth % 4 == 0 && kDepth > 0) {
-    for (std::int64_t d = 0; d < kDepth; d += 4) {
-      for (std::size_t i = 0; i < 4; ++i)
-        sums[i] += a[d + static_cast<std::int64_t>(i)] * b[d + static_cast<std::int64_t>(i)];
     }
-  } else {
-    for (std::int64_t d = 0; d < depth; ++d) sums[static_cast<std::size_t>(d) % 4] += a[d] * b[d];
   }
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-template <std::int64_t kDepth>
-void backward(const SampleShape& shape, const float* values, const float* places, const float* shares,
-              const float* grad_out, const SampleGradients& to) {
-  const std::int64_t depth = kDepth > 0 ? kDepth : shape.depth;
-  const std::int64_t stride = shape.heads * depth;
+void sample_rows(const SampleShape& shape, const float* values, const float* places, const float* shares, float* out) {
+  std::fill_n(out, shape.queries * shape.heads * shape.depth, 0.0F);
   for (std::int64_t pair = 0; pair < shape.queries * shape.heads; ++pair) {
-    const std::int64_t head = (pair % shape.heads) * depth;
-    const float* grad = grad_out + pair * depth;
-    for_each_point(shape, [&](std::int64_t point, const ScaleRows& scale) {
-      const std::int64_t at = pair * shape.points + point;
-      float share = 0;
-      float by_x = 0;
-      float by_y = 0;
-      for (const Corner& corner : corners_of(scale, places[2 * at], places[2 * at + 1])) {
-        if (corner.row < 0) continue;
-        const std::int64_t row = corner.row * stride + head;
-        const float product = dot<kDepth>(values + row, grad, depth);
-        share += corner.weight * product;
-        by_x += corner.by_x * product;
-        by_y += corner.by_y * product;
-        const float weight = corner.weight * shares[at];
-        for (std::int64_t d = 0; d < depth; ++d) to.values[row + d] += weight * grad[d];
-      }
-      to.shares[at] = share;
-      to.places[2 * at] = by_x * shares[at] * static_cast<float>(scale.width);
-      to.places[2 * at + 1] = by_y * shares[at] * static_cast<float>(scale.height);
-    });
+    see(shape, values + (pair % shape.heads) * shape.depth, places + 2 * pair * shape.points,
+        shares + pair * shape.points, out + pair * shape.depth);
   }
 }
 
-}  // namespace
+/// The same points in backward. `grad` is the head's.
+HWY_INLINE void see_backward(const SampleShape& shape, const float* values, const float* places, const float* shares,
+                             const float* grad, SampleGradients to) {
+  Corner corners[4];
+  const std::int64_t stride = shape.heads * shape.depth;
+  for (std::int64_t s = 0; s < shape.scale_count; ++s) {
+    const ScaleRows& scale = shape.scales[s];
+    for (std::int64_t i = 0; i < scale.points; ++i, places += 2, ++shares, to.places += 2, ++to.shares) {
+      find_corners(scale, places, corners);
+      Corner sums{.row = 0};
+      for (const Corner& corner : corners) {
+        if (corner.row < 0) continue;
+        const float product = dot(shape.depth, values + corner.row * stride, grad);
+        sums.weight += corner.weight * product;
+        sums.by_x += corner.by_x * product;
+        sums.by_y += corner.by_y * product;
+        add(shape.depth, corner.weight * *shares, grad, to.values + corner.row * stride);
+      }
+      *to.shares = sums.weight;
+      to.places[0] = sums.by_x * *shares * static_cast<float>(scale.width);
+      to.places[1] = sums.by_y * *shares * static_cast<float>(scale.height);
+    }
+  }
+}
+
+void sample_rows_backward(const SampleShape& shape, const float* values, const float* places, const float* shares,
+                          const float* grad_out, const SampleGradients& to) {
+  for (std::int64_t pair = 0; pair < shape.queries * shape.heads; ++pair) {
+    const std::int64_t head = (pair % shape.heads) * shape.depth;
+    const std::int64_t first = pair * shape.points;
+    see_backward(shape, values + head, places + 2 * first, shares + first, grad_out + pair * shape.depth,
+                 {.values = to.values + head, .places = to.places + 2 * first, .shares = to.shares + first});
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::detection
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::detection {
+
+HWY_EXPORT(sample_rows);
+HWY_EXPORT(sample_rows_backward);
 
 void sample_image(const SampleShape& shape, const float* values, const float* places, const float* shares, float* out) {
-  if (shape.depth == 16) return forward<16>(shape, values, places, shares, out);
-  if (shape.depth == 32) return forward<32>(shape, values, places, shares, out);
-  forward<0>(shape, values, places, shares, out);
+  HWY_DYNAMIC_DISPATCH(sample_rows)(shape, values, places, shares, out);
 }
 
 void sample_image_backward(const SampleShape& shape, const float* values, const float* places, const float* shares,
                            const float* grad_out, const SampleGradients& to) {
-  if (shape.depth == 16) return backward<16>(shape, values, places, shares, grad_out, to);
-  if (shape.depth == 32) return backward<32>(shape, values, places, shares, grad_out, to);
-  backward<0>(shape, values, places, shares, grad_out, to);
+  HWY_DYNAMIC_DISPATCH(sample_rows_backward)(shape, values, places, shares, grad_out, to);
 }
 
 }  // namespace lockstep::detection
+#endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops behind sample_points(): plain memory in, plain memory out.
+// The loops behind sample_points(): plain memory in, plain memory out. Channels of a head are a multiple of 16.
 #pragma once
 
 #include <cstdint>
