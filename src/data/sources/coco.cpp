@@ -36,7 +36,8 @@ CocoImages::CocoImages(const fs::path& annotations, const CocoOptions& options)
   if (parsed->images.empty()) throw DataError(fmt::format("{} lists no picture", path_.string()));
   left_out_ = parsed->left_out + static_cast<std::int64_t>(missing);
   if (left_out_ > 0) {
-    log::note("{}: {} missing pictures and {} bad annotations left out", path_.string(), missing, parsed->left_out);
+    log::note("{}: {} missing pictures and {} bad annotations left out; the first: {}", path_.string(), missing,
+              parsed->left_out, parsed->left_out > 0 ? parsed->first_left_out : first_missing);
   }
   coco_ = std::make_shared<const data::Coco>(std::move(parsed).value());
 }
@@ -44,6 +45,16 @@ CocoImages::CocoImages(const fs::path& annotations, const CocoOptions& options)
 std::int64_t CocoImages::size() const { return std::ssize(coco_->images); }
 const std::vector<std::string>& CocoImages::class_names() const { return coco_->class_names; }
 const std::vector<std::int64_t>& CocoImages::category_ids() const noexcept { return coco_->category_ids; }
+
+std::string CocoImages::describe(std::int64_t index) const {
+  return (options_.images / coco_->images[static_cast<std::size_t>(index)].file).string();
+}
+const std::vector<Object>& CocoImages::objects(std::int64_t index) const {
+  return coco_->images[static_cast<std::size_t>(index)].objects;
+}
+ImageSize CocoImages::stated_size(std::int64_t index) const {
+  return coco_->images[static_cast<std::size_t>(index)].size;
+}
 
 AnnotatedImage CocoImages::get(std::int64_t index) const {
   const data::CocoImage& image = coco_->images[static_cast<std::size_t>(index)];

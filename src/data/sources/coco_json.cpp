@@ -2,11 +2,14 @@
 #include "data/sources/coco_json.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "data/codec.h"
 
@@ -28,6 +31,8 @@ struct Annotation {
 };
 
 constexpr std::int64_t kMaxNamedId = 100'000;
+constexpr double kMaxCoordinate = 1e6;  // pixels, beyond the largest picture: floats still tell 0.1 of them apart
+constexpr double kMaxArea = 1e12;
 
 std::optional<std::int64_t> integer(const json& object, const char* key) {
   const auto at = object.find(key);
@@ -51,6 +56,8 @@ std::string read_box(const json& from, Object& object) {
   const auto box = at == from.end() ? std::nullopt : numbers(*at);
   if (!box || box->size() != 4) return "no \"bbox\" of 4 numbers";
   const auto& side = *box;
+  const auto far = [](double value) { return !(std::abs(value) <= kMaxCoordinate); };
+  if (std::ranges::any_of(side, far)) return fmt::format("a box of [{}]", fmt::join(side, ", "));
   if (!(side[2] >= 0 && side[3] >= 0)) return fmt::format("a box of {} x {} pixels", side[2], side[3]);
   object.box = {static_cast<float>(side[0]), static_cast<float>(side[1]), static_cast<float>(side[0] + side[2]),
                 static_cast<float>(side[1] + side[3])};
@@ -124,7 +131,7 @@ class CocoBuilder {
     } else {
       why = add_annotation(element, count);
       if (!why.empty() && !choice_.strict) {
-        ++coco_.left_out;
+        leave_out(count, why);
         why.clear();
       }
     }
@@ -140,12 +147,16 @@ class CocoBuilder {
       const std::string why = place(annotation);
       if (why.empty()) continue;
       if (choice_.strict) return Failure{fmt::format("annotations[{}]: {}", annotation.place, why)};
-      ++coco_.left_out;
+      leave_out(annotation.place, why);
     }
     return std::move(coco_);
   }
 
  private:
+  void leave_out(std::int64_t at, const std::string& why) {
+    if (coco_.left_out++ == 0) coco_.first_left_out = fmt::format("annotations[{}]: {}", at, why);
+  }
+
   std::string add_image(const json& from) {
     const auto id = integer(from, "id");
     const auto file = from.find("file_name");
@@ -186,6 +197,9 @@ class CocoBuilder {
     }
     std::string why = read_box(from, to.object);
     if (why.empty()) why = read_points(from, to.object);
+    if (const auto id = integer(from, "id"); why.empty() && id && !annotation_ids_.insert(*id).second) {
+      why = fmt::format("annotation id {} stands twice", *id);
+    }
     if (why.empty() && choice_.masks) why = read_outline(from, to);
     if (!why.empty()) return why;
     const auto category = integer(from, "category_id");
@@ -193,7 +207,9 @@ class CocoBuilder {
     to.category = *category;
     to.object.crowd = integer(from, "iscrowd").value_or(0) != 0;
     const auto area = from.find("area");
-    to.object.area = area != from.end() && area->is_number() ? area->get<float>() : to.object.box.area();
+    const double covered = area != from.end() && area->is_number() ? area->get<double>() : to.object.box.area();
+    if (!(covered >= 0 && covered <= kMaxArea)) return fmt::format("an area of {} pixels", covered);
+    to.object.area = static_cast<float>(covered);
     annotations_.push_back(std::move(to));
     return "";
   }
@@ -238,6 +254,7 @@ class CocoBuilder {
   std::string why_;
   std::map<std::string, std::int64_t> counts_;
   std::unordered_map<std::int64_t, std::size_t> by_id_;
+  std::unordered_set<std::int64_t> annotation_ids_;
   std::map<std::int64_t, std::string> categories_;
   std::map<std::int64_t, std::int64_t> labels_;
   std::vector<Annotation> annotations_;

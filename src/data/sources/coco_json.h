@@ -33,6 +33,7 @@ struct Coco {
   std::vector<std::string> class_names;
   std::vector<std::int64_t> category_ids;  ///< by label; empty where labels are ids
   std::int64_t left_out = 0;
+  std::string first_left_out;  ///< which annotation, and why
 };
 
 struct CocoChoice {

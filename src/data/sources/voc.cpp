@@ -23,6 +23,7 @@ namespace data {
 
 struct VocEntry {
   fs::path picture;
+  ImageSize size;
   std::vector<Object> objects;
 };
 
@@ -31,6 +32,7 @@ struct VocSet {
   std::vector<std::string> classes;
   std::int64_t empty_boxes = 0;
   std::int64_t left_out = 0;
+  std::string first_left_out;
 };
 
 namespace {
@@ -82,14 +84,17 @@ class VocReader {
     for (const std::string& name : names) {
       try {
         add(name);
-      } catch (const DataError&) {
+      } catch (const DataError& fault) {
         if (options_.strict) throw;
-        ++set_.left_out;
+        if (set_.left_out++ == 0) set_.first_left_out = fault.message();
       }
     }
     if (set_.entries.empty())
       throw DataError(fmt::format("no good picture in split '{}' of {}", options_.split, root_.string()));
-    if (set_.left_out > 0) log::note("{}: {} of {} pictures left out", root_.string(), set_.left_out, names.size());
+    if (set_.left_out > 0) {
+      log::note("{}: {} of {} pictures left out; the first: {}", root_.string(), set_.left_out, names.size(),
+                set_.first_left_out);
+    }
     if (options_.drop_empty_boxes && set_.empty_boxes > 0) {
       log::note("{}: {} boxes without area left out", root_.string(), set_.empty_boxes);
     }
@@ -113,9 +118,10 @@ class VocReader {
 
   void add(const std::string& name) {
     const fs::path path = root_ / "Annotations" / (name + ".xml");
-    VocEntry entry{picture_path(root_, name), {}};
+    const VocPicture picture = read_voc(path);
+    VocEntry entry{picture_path(root_, name), picture.size, {}};
     std::int64_t empty = 0;
-    for (const VocObject& from : read_voc(path).objects) {
+    for (const VocObject& from : picture.objects) {
       const auto label = labels_.find(from.name);
       if (label == labels_.end()) {
         throw DataError(
@@ -151,6 +157,16 @@ std::int64_t VocImages::size() const { return std::ssize(set_->entries); }
 const std::vector<std::string>& VocImages::class_names() const { return set_->classes; }
 std::int64_t VocImages::empty_boxes() const noexcept { return set_->empty_boxes; }
 std::int64_t VocImages::left_out() const noexcept { return set_->left_out; }
+
+std::string VocImages::describe(std::int64_t index) const {
+  return set_->entries[static_cast<std::size_t>(index)].picture.string();
+}
+const std::vector<Object>& VocImages::objects(std::int64_t index) const {
+  return set_->entries[static_cast<std::size_t>(index)].objects;
+}
+ImageSize VocImages::stated_size(std::int64_t index) const {
+  return set_->entries[static_cast<std::size_t>(index)].size;
+}
 
 AnnotatedImage VocImages::get(std::int64_t index) const {
   const data::VocEntry& entry = set_->entries[static_cast<std::size_t>(index)];

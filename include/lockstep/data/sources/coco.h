@@ -32,6 +32,11 @@ class CocoImages final : public ImageSource {
 
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+  [[nodiscard]] std::string describe(std::int64_t index) const override;
+  /// The objects of picture `index`, without reading the picture. Lifetime: this object's.
+  [[nodiscard]] const std::vector<Object>& objects(std::int64_t index) const;
+  /// As the file says it; 0 x 0 where it does not.
+  [[nodiscard]] ImageSize stated_size(std::int64_t index) const;
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
   /// COCO's id of each label; empty where labels are ids.
   [[nodiscard]] const std::vector<std::int64_t>& category_ids() const noexcept;

@@ -33,6 +33,11 @@ class VocImages final : public ImageSource {
 
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+  [[nodiscard]] std::string describe(std::int64_t index) const override;
+  /// The objects of picture `index`, without reading the picture. Lifetime: this object's.
+  [[nodiscard]] const std::vector<Object>& objects(std::int64_t index) const;
+  /// As the XML says it; 0 x 0 where it does not.
+  [[nodiscard]] ImageSize stated_size(std::int64_t index) const;
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
   [[nodiscard]] std::int64_t empty_boxes() const noexcept;  ///< in this split; dropped where the option says so
   [[nodiscard]] std::int64_t left_out() const noexcept;     ///< names that `strict = false` left out

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures with boxes: which operations run in which epoch, one size a batch on all ranks, what training leaves out and
+// evaluation keeps.
+#include "detection/dataset.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <fmt/format.h>
+
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "detection/dataset_augment.h"
+#include "detection/generate.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/augment/turn.h"
+#include "lockstep/data/contact_sheet.h"
+#include "lockstep/data/loader.h"
+#include "support/data_folder.h"
+#include "support/fault_of.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::detection {
+namespace detection_dataset_test {
+
+using test::fault_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// A generated set for all tests of the file.
+class Scenes : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<test::TempDir>();
+    generate_scenes({.out = *folder_ / "set", .count = 24, .seed = 3, .size = {96, 128}});
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+  static DatasetOptions options() { return {.source = {.path = (*folder_ / "set").string()}, .side = 96}; }
+
+  static std::unique_ptr<test::TempDir> folder_;
+};
+std::unique_ptr<test::TempDir> Scenes::folder_;
+
+AnnotatedImage taken(const DetectionSet& set, std::int64_t index, std::int64_t epoch) {
+  SampleContext context(1, epoch, index);
+  return *std::any_cast<Unsized>(set.dataset->get(index, context).extra);
+}
+
+/// No chance is left to what an epoch does.
+AugmentOptions certain() {
+  return {.policy = {1, 2, 3},
+          .mosaic_prob = 1,
+          .mixup_prob = 1,
+          .photometric_prob = 1,
+          .zoom_out_prob = 1,
+          .iou_crop_prob = 0,
+          .flip_prob = 0,
+          .mosaic_side = 48,
+          .base_size = 96};
+}
+
+TEST_F(Scenes, StrongOperationsRunBetweenTheFirstAndTheLastEpochOfThePolicy) {
+  const DetectionSet set = open_training_set(options(), certain());
+  for (std::int64_t i = 0; i < 8; ++i) {
+    AnnotatedImage plain = set.source->get(i);
+    const Image before = plain.pixels.decoded();
+    for (const std::int64_t epoch : {0, 3, 4, 1000}) {
+      AnnotatedImage seen = taken(set, i, epoch);
+      EXPECT_EQ(seen.pixels.decoded().pixels, before.pixels) << "epoch " << epoch;
+      EXPECT_EQ(seen.objects.size(), plain.objects.size());
+    }
+    AnnotatedImage zoomed = taken(set, i, 2);
+    EXPECT_GT(zoomed.pixels.size().width, before.size.width) << "zoomed out, no mosaic";
+    EXPECT_EQ(zoomed.objects.size(), plain.objects.size()) << "no other picture in it";
+  }
+}
+
+TEST_F(Scenes, MosaicReplacesZoomAndCropBeforeTheSecondEpochOfThePolicy) {
+  AugmentOptions augment = certain();
+  augment.mixup_prob = 0;
+  const DetectionSet set = open_training_set(options(), augment);
+  std::int64_t more = 0;
+  for (std::int64_t i = 0; i < set.dataset->size(); ++i) {
+    AnnotatedImage mosaic = taken(set, i, 1);
+    const ImageSize size = mosaic.pixels.size();
+    EXPECT_GE(size.width, 96);
+    EXPECT_LE(size.width, 2 * 48 * 128 / 96) << "four quarters of 48 pixels, and no wide canvas";
+    more += mosaic.objects.size() > set.source->get(i).objects.size() ? 1 : 0;
+  }
+  EXPECT_GE(more, set.dataset->size() / 2);
+}
+
+TEST_F(Scenes, MixUpAddsTheObjectsOfAnotherPicture) {
+  AugmentOptions augment = certain();
+  augment.mosaic_prob = augment.photometric_prob = augment.zoom_out_prob = 0;
+  const DetectionSet set = open_training_set(options(), augment);
+  std::int64_t more = 0;
+  for (std::int64_t i = 0; i < set.dataset->size(); ++i) {
+    more += taken(set, i, 1).objects.size() > set.source->get(i).objects.size() ? 1 : 0;
+    EXPECT_EQ(taken(set, i, 2).objects.size(), set.source->get(i).objects.size()) << "not in the second part";
+  }
+  EXPECT_GE(more, set.dataset->size() / 2);
+}
+
+TEST_F(Scenes, FlipsInEveryEpochWithTheirBoxes) {
+  AugmentOptions augment = certain();
+  augment.flip_prob = 1;
+  const DetectionSet set = open_training_set(options(), augment);
+  for (const std::int64_t epoch : {0, 3}) {
+    AnnotatedImage expected = set.source->get(1);
+    HorizontalFlip::apply(expected);
+    AnnotatedImage seen = taken(set, 1, epoch);
+    EXPECT_EQ(seen.pixels.decoded().pixels, expected.pixels.decoded().pixels);
+    ASSERT_EQ(seen.objects.size(), expected.objects.size());
+    for (std::size_t k = 0; k < seen.objects.size(); ++k) EXPECT_EQ(seen.objects[k].box, expected.objects[k].box);
+  }
+}
+
+TEST_F(Scenes, TrainingDropsCrowdsAndEvaluationKeepsThem) {
+  ::testing::internal::CaptureStderr();
+  const DetectionSet training = open_training_set(options(), certain());
+  const std::string note = ::testing::internal::GetCapturedStderr();
+  const DetectionSet test = open_test_set(options());
+  std::int64_t crowds = 0;
+  for (std::int64_t i = 0; i < test.dataset->size(); ++i) {
+    SampleContext context(0, 0, i);
+    const Sample sample = test.dataset->get(i, context);
+    EXPECT_THAT(sample.data.sizes(), ElementsAre(3, 96, 96));
+    const auto& truth = std::any_cast<const Detections&>(sample.extra);
+    const AnnotatedImage original = test.source->get(i);
+    EXPECT_EQ(truth.size, original.pixels.size());
+    EXPECT_EQ(truth.id, i + 1);
+    ASSERT_EQ(truth.boxes.size(0), std::ssize(original.objects));
+    for (std::int64_t k = 0; k < truth.boxes.size(0); ++k) {
+      const Object& object = original.objects[static_cast<std::size_t>(k)];
+      const float* box = truth.boxes.data_ptr<float>() + 4 * k;
+      EXPECT_NEAR((box[0] - box[2] / 2) * static_cast<float>(truth.size.width), object.box.x1, 1e-3);
+      EXPECT_NEAR((box[1] + box[3] / 2) * static_cast<float>(truth.size.height), object.box.y2, 1e-3);
+      EXPECT_EQ(truth.areas.data_ptr<float>()[k], object.area) << "in pixels of the original";
+      EXPECT_EQ(truth.crowd.data_ptr<bool>()[k], object.crowd);
+      crowds += object.crowd ? 1 : 0;
+    }
+    const AnnotatedImage seen = training.source->get(i);
+    EXPECT_TRUE(std::ranges::none_of(seen.objects, [](const Object& one) { return one.crowd; }));
+  }
+  ASSERT_GT(crowds, 0) << "the seed gives none";
+  EXPECT_EQ(training.dropped, crowds);
+  EXPECT_THAT(note, HasSubstr(fmt::format("0 boxes without area in the picture and {} crowds are left out", crowds)));
+}
+
+TEST_F(Scenes, ABatchIsTheSameWithAnyNumberOfWorkers) {
+  AugmentOptions augment = certain();
+  augment.base_size_repeat = 1;
+  augment.divisor = 16;
+  const auto batches = [&](std::int64_t workers) {
+    const DetectionSet set = open_training_set(options(), augment);
+    DataLoader loader(
+        set.dataset, {.batch_size = 5, .workers = workers, .shuffle = true, .seed = 4, .collate = collate_of(augment)});
+    std::vector<Batch> all;
+    for (const std::int64_t epoch : {1, 2}) {
+      for (Batch& batch : loader.epoch(epoch)) all.push_back(std::move(batch));
+    }
+    return all;
+  };
+  const auto alone = batches(0);
+  const auto helped = batches(3);
+  ASSERT_EQ(alone.size(), 10U);
+  ASSERT_EQ(helped.size(), alone.size());
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_TRUE(at::equal(alone[i].data, helped[i].data)) << "batch " << i;
+    const auto& a = std::any_cast<const Targets&>(alone[i].extra);
+    const auto& b = std::any_cast<const Targets&>(helped[i].extra);
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t k = 0; k < a.size(); ++k) EXPECT_TRUE(at::equal(a[k].boxes, b[k].boxes));
+  }
+}
+
+TEST_F(Scenes, AllShardsOfAStepHaveOneSize) {
+  AugmentOptions augment = certain();
+  augment.base_size_repeat = 2;
+  augment.divisor = 16;
+  const DetectionSet set = open_training_set(options(), augment);
+  std::vector<std::vector<std::int64_t>> sides;
+  for (const std::int64_t shard : {0, 1, 2}) {
+    DataLoader loader(set.dataset, {.batch_size = 2, .seed = 9, .shard = {shard, 3}, .collate = collate_of(augment)});
+    sides.emplace_back();
+    for (const std::int64_t epoch : {0, 1, 2, 3, 4}) {
+      for (const Batch& batch : loader.epoch(epoch)) {
+        EXPECT_EQ(batch.data.size(2), batch.data.size(3));
+        if (epoch >= 3) {
+          EXPECT_EQ(batch.data.size(3), 96) << "the last stage has one size";
+        }
+        sides.back().push_back(batch.data.size(3));
+      }
+    }
+  }
+  EXPECT_EQ(sides[1], sides[0]);
+  EXPECT_EQ(sides[2], sides[0]);
+  EXPECT_GE(std::set<std::int64_t>(sides[0].begin(), sides[0].end()).size(), 3U);
+}
+
+TEST_F(Scenes, BoxesOfABatchAreCentredAndLieInThePicture) {
+  AugmentOptions augment = certain();
+  augment.flip_prob = 0.5;
+  augment.min_box = 3;
+  const DetectionSet set = open_training_set(options(), augment);
+  DataLoader loader(set.dataset, {.batch_size = 8, .seed = 2, .collate = collate_of(augment)});
+  std::int64_t boxes = 0;
+  for (const std::int64_t epoch : {0, 1, 2, 3}) {
+    for (const Batch& batch : loader.epoch(epoch)) {
+      EXPECT_GE(batch.data.min().item<float>(), 0.0F);
+      EXPECT_LE(batch.data.max().item<float>(), 1.0F);
+      EXPECT_GT(batch.data.max().item<float>(), 0.2F);
+      for (const Detections& of : std::any_cast<const Targets&>(batch.extra)) {
+        EXPECT_EQ(of.labels.size(0), of.boxes.size(0));
+        for (std::int64_t k = 0; k < of.boxes.size(0); ++k, ++boxes) {
+          const float* box = of.boxes.data_ptr<float>() + 4 * k;
+          EXPECT_GE(box[0] - box[2] / 2, -1e-5F);
+          EXPECT_LE(box[1] + box[3] / 2, 1 + 1e-5F);
+          EXPECT_GE(std::min(box[2], box[3]) * 96, 3 - 1e-3F) << "smaller ones are dropped";
+        }
+      }
+    }
+  }
+  EXPECT_GT(boxes, 200);
+}
+
+TEST_F(Scenes, EvaluationBatchesKeepTheOrderAndEveryObject) {
+  const DetectionSet set = open_test_set(options());
+  DataLoader loader(set.dataset, {.batch_size = 7, .remainder = Remainder::kKeep, .collate = collate_of(certain())});
+  std::int64_t id = 0;
+  for (const Batch& batch : loader.epoch(0)) {
+    EXPECT_EQ(batch.data.size(0), std::ssize(batch.indices));
+    for (const Detections& truth : std::any_cast<const Targets&>(batch.extra)) EXPECT_EQ(truth.id, ++id);
+  }
+  EXPECT_EQ(id, 24);
+}
+
+TEST(WithoutCrowds, KeepsTheOthersInTheirOrder) {
+  const Targets targets{{.boxes = at::arange(8, at::kFloat).view({2, 4}),
+                         .labels = at::arange(3, 5),
+                         .areas = at::arange(2, at::kFloat),
+                         .crowd = at::arange(2).eq(0),
+                         .size = {10, 20},
+                         .id = 4}};
+  const Targets kept = without_crowds(targets);
+  EXPECT_TRUE(at::equal(kept[0].boxes, targets[0].boxes.slice(0, 1)));
+  EXPECT_EQ(kept[0].labels.item<std::int64_t>(), 4);
+  EXPECT_EQ(kept[0].id, 4);
+}
+
+TEST(ScalesOf, AreTheOnesOfTheOrigin) {
+  EXPECT_THAT(scales_of(640, 3, 32), ElementsAre(480, 512, 544, 576, 608, 640, 640, 640, 800, 768, 736, 704, 672));
+  EXPECT_THAT(scales_of(160, 2, 32), ElementsAre(96, 128, 160, 160, 192, 160));
+  EXPECT_THAT(scales_of(160, 1, 16), ElementsAre(112, 128, 144, 160, 192, 176, 160));
+  EXPECT_THAT(scales_of(32, 1, 32), ElementsAre(32, 32));
+  for (const auto& [base, repeat, divisor] : {std::array{100, 1, 32}, std::array{0, 1, 32}, std::array{96, 0, 32}}) {
+    EXPECT_THROW((void)scales_of(base, repeat, divisor), UsageError);
+  }
+}
+
+TEST(AugmentOptions, AreRefusedWhereTheyDoNotFitTogether) {
+  const auto fault = [](const auto& change) {
+    AugmentOptions options;
+    change(options);
+    return fault_of<UsageError>([&] { (void)collate_of(options); });
+  };
+  EXPECT_THAT(fault([](auto& o) { o.policy = {5, 4, 9}; }), HasSubstr("[5, 4, 9]"));
+  EXPECT_THAT(fault([](auto& o) { o.mosaic_prob = 1.5; }), HasSubstr("mosaic_prob is 1.5"));
+  EXPECT_THAT(fault([](auto& o) { o.zoom_out_max = 0.5; }), HasSubstr("zoom_out_max"));
+  EXPECT_THAT(fault([](auto& o) { o.iou_crop_min = 0; }), HasSubstr("iou_crop_min"));
+  EXPECT_THAT(fault([](auto& o) { o.mosaic_max_scale = 0.1; }), HasSubstr("mosaic"));
+  EXPECT_THAT(fault([](auto& o) { o.base_size = 100; }), HasSubstr("100"));
+}
+
+TEST(Voc, GivesBatchesAndLeavesTheBoxesWithoutAreaOut) {
+  LOCKSTEP_DATA_OR_SKIP(folder, "bccd");
+  AugmentOptions augment;
+  augment.base_size = 96;
+  augment.policy = {0, 1, 2};
+  ::testing::internal::CaptureStderr();
+  const DetectionSet set = open_training_set({.source = {.path = folder.string(), .split = "trainval"}}, augment);
+  const std::string note = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(set.class_names, ElementsAre("Platelets", "RBC", "WBC"));
+  EXPECT_GT(set.dropped, 0);
+  EXPECT_THAT(note, HasSubstr(fmt::format("{} boxes without area", set.dropped)));
+  EXPECT_THAT(note, HasSubstr("BloodImage_"));
+  DataLoader loader(set.dataset, {.batch_size = 4, .workers = 1, .collate = collate_of(augment)});
+  std::int64_t boxes = 0;
+  std::int64_t steps = 0;
+  for (const Batch& batch : loader.epoch(0)) {
+    EXPECT_THAT(batch.data.sizes(), ElementsAre(4, 3, 96, 96));
+    for (const Detections& of : std::any_cast<const Targets&>(batch.extra)) boxes += of.boxes.size(0);
+    if (++steps == 3) break;
+  }
+  EXPECT_GT(boxes, 20);
+}
+
+}  // namespace detection_dataset_test
+}  // namespace lockstep::detection
