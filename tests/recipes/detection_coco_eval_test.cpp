@@ -354,6 +354,28 @@ TEST(EvaluateImage, NamesTheImageOfWhatIsNotFinite) {
               HasSubstr("object 0 of image 7"));
 }
 
+TEST(EvaluateImage, AnOverlapOfExactlyTheThresholdIsAHit) {
+  const ImageTruth truth{1, {{{0, 0, 10, 10}, 0, 100, false}}};
+  EXPECT_EQ(evaluate_image(truth, {{{0, 0, 10, 5}, 0, 0.9}}).classes[0].found[0].hits & 1U, 1U);
+  EXPECT_EQ(evaluate_image(truth, {{{0, 0, 10, 4.999}, 0, 0.9}}).classes[0].found[0].hits & 1U, 0U);
+}
+
+TEST(EvaluateImage, AnAreaOnTheBorderOfTwoRangesCountsInBoth) {
+  const auto counts = [](double area) { return evaluate_image({1, {{kBox, 0, area, false}}}, {}).classes[0].truths; };
+  EXPECT_THAT(counts(1024), ::testing::ElementsAre(1, 1, 1, 0));
+  EXPECT_THAT(counts(9216), ::testing::ElementsAre(1, 0, 1, 1));
+  EXPECT_THAT(counts(1023.9), ::testing::ElementsAre(1, 1, 0, 0));
+}
+
+TEST(EvaluateImage, KeepsTheHundredBestOfAClass) {
+  std::vector<FoundObject> found;
+  for (int i = 0; i < 130; ++i) found.push_back({kBox, i < 120 ? 0 : 1, i / 130.0});
+  const ImageResult result = evaluate_image({1, {}}, found);
+  ASSERT_EQ(result.classes[0].found.size(), 100U);
+  EXPECT_DOUBLE_EQ(result.classes[0].found.back().score, 20 / 130.0);
+  EXPECT_EQ(result.classes[1].found.size(), 10U);
+}
+
 TEST(ImageQuality, IsOneWhereAllIsRightAndFallsWithEveryMistake) {
   const ImageTruth truth{1, {{kBox, 0, 1200, false}, {{100, 100, 40, 40}, 1, 1600, false}}};
   const std::vector<FoundObject> right{{kBox, 0, 0.9}, {{100, 100, 40, 40}, 1, 0.9}};
