@@ -12,6 +12,7 @@
 
 #include "detection/matcher.h"
 #include "detection/targets.h"
+#include "lockstep/train/task.h"
 
 namespace lockstep::detection {
 
@@ -34,16 +35,12 @@ struct CriterionOptions {
   double up = 0.5;
 };
 
-struct LossTerm {
-  std::string name;  ///< "mal", "bbox", "giou", "fgl", "ddf", with _aux_i, _pre, _enc_0, _dn_i, _dn_pre
-  at::Tensor value;  ///< a scalar; its weight is in it, so that the loss is the terms' sum
-};
-
 /// Sums a float32 tensor of one dimension over all replicas, in place.
 using Reduce = std::function<void(const at::Tensor&)>;
 
-/// The terms of a batch: the same names, in the same order, whatever it holds. Every term is divided by the number of
-/// boxes, a replica's mean over the run and at least 1.
+/// The terms of a batch, weighted, so that the loss is their sum: "vfl" or "mal", "bbox", "giou", "fgl", "ddf", with
+/// _aux_i, _pre, _enc_0, _dn_i, _dn_pre. The same names, in the same order, whatever it holds. Every term is divided by
+/// the number of boxes, a replica's mean over the run and at least 1.
 ///
 /// Collective: one reduce() of four numbers, always. Null: this replica is the only one.
 /// Shapes:     `outputs` of Detector in training. Of an image with more boxes than queries as many are matched as there

@@ -151,7 +151,8 @@ Memory Decoder::flattened(const std::vector<at::Tensor>& scales) {
     tokens.push_back(scale.flatten(2).transpose(1, 2));
     memory.sizes.push_back({scale.size(2), scale.size(3)});
   }
-  memory.tokens = at::cat(tokens, 1);
+  // float32 once, and not again in each layer.
+  memory.tokens = at::cat(tokens, 1).to(at::kFloat);
   return memory;
 }
 

@@ -55,7 +55,10 @@ class ImageSlots {
     std::array<float, 4> sides{};
     for (std::size_t i = 0; i < 4; ++i) {
       const float half = 0.5F * from[2 + i % 2];
-      const float share = (draws[i] + (negative(slot) ? 1.0F : 0.0F)) * (draws[4 + i] < 0.5F ? -1.0F : 1.0F);
+      // Sides of a negative box must not both move inwards: they might change places, and be the object's again.
+      const bool follows = negative(slot) && i >= 2 && draws[2 + i] >= 0.5F;
+      const float sign = follows || draws[4 + i] >= 0.5F ? 1.0F : -1.0F;
+      const float share = (draws[i] + (negative(slot) ? 1.0F : 0.0F)) * sign;
       const float side = from[i % 2] + (i < 2 ? -half : half);
       sides[i] = std::clamp(side + share * half * static_cast<float>(options_.box_noise), 0.0F, 1.0F);
     }

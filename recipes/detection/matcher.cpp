@@ -88,7 +88,7 @@ at::Tensor costs_of(const at::Tensor& logits, const at::Tensor& boxes, const Pad
       const bool bad_logits = !at::isfinite(logits[set][image]).all().item<bool>();
       const bool bad_boxes = !at::isfinite(boxes[set][image]).all().item<bool>();
       if (!bad_logits && !bad_boxes) continue;
-      throw DataError(fmt::format("the network's {}{} are not finite, first for image {} of the batch",
+      throw DataError(fmt::format("the network's {} {} are not finite, first for image {} of the batch",
                                   names[static_cast<std::size_t>(set)], bad_logits ? "logits" : "boxes", image),
                       "a lower learning rate, or a look at the batch, may help");
     }
@@ -121,7 +121,9 @@ std::vector<Matches> match(const at::Tensor& logits, const at::Tensor& boxes, co
                            const MatcherOptions& options, const std::vector<std::string>& names) {
   const at::NoGradGuard guard;
   const at::Tensor costs = costs_of(logits.detach(), boxes.detach(), targets, options).cpu().contiguous();
-  if (!at::isfinite(costs).all().item<bool>()) complain(logits, boxes, names);
+  // Costs alone would not do: that of an infinite logit is finite.
+  const auto finite = [](const at::Tensor& of) { return at::isfinite(of).all().item<bool>(); };
+  if (!finite(logits) || !finite(boxes) || !finite(costs)) complain(logits, boxes, names);
   const std::int64_t images = costs.size(1);
   const std::int64_t queries = costs.size(2);
   const std::int64_t stride = costs.size(3);

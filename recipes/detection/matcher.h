@@ -49,7 +49,7 @@ using Matches = std::vector<Pairs>;
 /// The cost: focal (positive less negative part) of the class, L1 and the negative generalised IoU of the boxes.
 ///
 /// Shapes: logits float32 [S, B, Q, C], boxes [S, B, Q, 4]; no gradient. `names`: of the S sets, for messages.
-/// Throws: DataError where a cost is not finite, with the name of the set and the image's id.
+/// Throws: DataError where a prediction or a cost is not finite, with the name of the set and the image's place.
 [[nodiscard]] std::vector<Matches> match(const at::Tensor& logits, const at::Tensor& boxes,
                                          const PaddedTargets& targets, const MatcherOptions& options,
                                          const std::vector<std::string>& names);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "detection/targets.h"
+#include "lockstep/train/task.h"
 
 namespace lockstep::detection {
 

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes into the network beside the images, and what comes out of it.
+// What goes into the network beside the images.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
-#include <ATen/core/Tensor.h>
 
-#include <map>
-#include <string>
 #include <vector>
 
 #include "lockstep/data/augment/to_tensor.h"
@@ -15,8 +12,5 @@ namespace lockstep::detection {
 
 /// The objects of a batch's pictures, in the batch's order: boxes as centre and size in 0..1, labels 0..C-1.
 using Targets = std::vector<lockstep::Detections>;
-
-/// The network's tensors by name: model.h lists them.
-using Outputs = std::map<std::string, at::Tensor>;
 
 }  // namespace lockstep::detection

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// The network: shapes, sampling against grid_sample, denoising slots, and that what it finds can be read.
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/utils.h>
+
+#include "detection/box.h"
+#include "detection/deformable.h"
+#include "detection/denoising.h"
+#include "detection/model.h"
+#include "lockstep/base/error.h"
+#include "lockstep/nn/optimize.h"
+#include "lockstep/train/prepare.h"
+
+namespace lockstep::detection {
+namespace detection_model_test {
+
+ModelOptions tiny() {
+  return {.classes = 3,
+          .stem = {8, 16},
+          .stages = {{.middle = 8, .out = 16, .layers = 2},
+                     {.middle = 8, .out = 32, .blocks = 2, .layers = 2},
+                     {.middle = 16, .out = 32, .layers = 2, .light = true}},
+          .hidden = 32,
+          .heads = 2,
+          .encoder_feedforward = 32,
+          .decoder_layers = 3,
+          .decoder_feedforward = 32,
+          .queries = 20,
+          .reg_max = 16,
+          .denoising = 12};
+}
+
+Detections objects(std::int64_t count) {
+  Detections some;
+  some.boxes = at::rand({count, 4}) * 0.3 + 0.3;
+  some.labels = at::randint(3, {count}, at::kLong);
+  return some;
+}
+
+TEST(DetectionModel, GivesEveryTensorInTheShapeThatItsHeaderSays) {
+  Detector net(tiny());
+  const Targets targets = {objects(3), objects(0)};
+  const Outputs out = net.forward(at::rand({2, 3, 64, 96}), &targets);
+  const auto sizes = [&](const char* name) { return out.at(name).sizes().vec(); };
+  using Sizes = std::vector<std::int64_t>;
+  EXPECT_EQ(sizes("logits"), (Sizes{3, 2, 20, 3}));
+  EXPECT_EQ(sizes("boxes"), (Sizes{3, 2, 20, 4}));
+  EXPECT_EQ(sizes("corners"), (Sizes{3, 2, 20, 68}));
+  EXPECT_EQ(sizes("refs"), (Sizes{2, 20, 4}));
+  EXPECT_EQ(sizes("pre_logits"), (Sizes{1, 2, 20, 3}));
+  EXPECT_EQ(sizes("enc_boxes"), (Sizes{1, 2, 20, 4}));
+  EXPECT_EQ(sizes("dn_logits"), (Sizes{3, 2, 12, 3}));
+  EXPECT_EQ(sizes("dn_refs"), (Sizes{2, 12, 4}));
+  EXPECT_EQ(sizes("dn_pre_boxes"), (Sizes{1, 2, 12, 4}));
+  EXPECT_EQ(sizes("dn_index"), (Sizes{2, 12}));
+  EXPECT_FALSE(out.at("refs").requires_grad());
+  EXPECT_EQ(out.size(), 16U);
+}
+
+TEST(DetectionModel, InEvaluationGivesTheLastLayerAloneAndIgnoresTargets) {
+  Detector net(tiny());
+  net.eval();
+  const at::NoGradGuard guard;
+  const at::Tensor images = at::rand({1, 3, 64, 64});
+  const Targets targets = {objects(3)};
+  const Outputs out = net.forward(images, &targets);
+  EXPECT_EQ(out.size(), 4U);
+  EXPECT_EQ(out.at("logits").size(0), 1);
+  EXPECT_TRUE(out.at("boxes").equal(net.forward(images, nullptr).at("boxes")));
+}
+
+TEST(DetectionModel, TakesPicturesOfSeveralSizesAndRefusesWhatDoesNotDivide) {
+  Detector net(tiny());
+  net.eval();
+  const at::NoGradGuard guard;
+  for (const std::int64_t size : {64, 96, 64}) {
+    EXPECT_EQ(net.forward(at::rand({1, 3, size, size}), nullptr).at("logits").size(2), 20);
+  }
+  EXPECT_EQ(net.options().coarsest_stride(), 16);
+  EXPECT_THROW(net.forward(at::rand({1, 3, 64, 72}), nullptr), UsageError);
+  ModelOptions greedy = tiny();
+  greedy.queries = 400;
+  Detector other(greedy);
+  EXPECT_THROW(other.forward(at::rand({1, 3, 64, 64}), nullptr), UsageError);
+}
+
+TEST(DetectionModel, WithFourStagesHasStridesUpTo32) {
+  ModelOptions options = tiny();
+  options.stages.push_back({.middle = 16, .out = 32, .layers = 2, .light = true});
+  Detector net(options);
+  EXPECT_EQ(options.coarsest_stride(), 32);
+  EXPECT_EQ(net.forward(at::rand({2, 3, 64, 64}), nullptr).at("logits").size(0), 3);
+}
+
+TEST(DetectionModel, RefusesSizesThatDoNotFit) {
+  const auto refused = [](auto change) {
+    ModelOptions options = tiny();
+    change(options);
+    EXPECT_THROW(Detector{options}, UsageError);
+  };
+  refused([](ModelOptions& o) { o.heads = 3; });
+  refused([](ModelOptions& o) { o.reg_max = 15; });
+  refused([](ModelOptions& o) { o.denoising = 1; });
+  refused([](ModelOptions& o) { o.stages.pop_back(); });
+  refused([](ModelOptions& o) { o.queries = 0; });
+}
+
+TEST(DetectionModel, AtFirstItsRefinedBoxesAreTheInitialOnes) {
+  Detector net(tiny());
+  const Outputs out = net.forward(at::rand({1, 3, 64, 64}), nullptr);
+  for (std::int64_t layer = 0; layer < 3; ++layer) {
+    EXPECT_TRUE(out.at("boxes")[layer].allclose(out.at("refs"), 1e-4, 1e-5));
+  }
+}
+
+/// Names of the groups that configurations pick out by pattern.
+TEST(DetectionModel, HasThePartsOfTheOriginAndItsFusedLayersLeaveNothingBehind) {
+  Detector net({});
+  use_channels_last(net);
+  const nn::Optimized done = nn::optimize(net);
+  EXPECT_EQ(done.left.size(), 0U) << done.left.front().name;
+  std::size_t norms = 0;
+  for (const auto& chain : done.fused) norms += chain.what == "BatchNorm2d + ReLU" ? 1 : 0;
+  EXPECT_EQ(norms, 48U);
+  for (const auto& item : net.named_parameters()) {
+    const bool known =
+        item.key().starts_with("backbone.") || item.key().starts_with("encoder.") || item.key().starts_with("decoder.");
+    EXPECT_TRUE(known) << item.key();
+  }
+  EXPECT_LT(parameter_count(net), 3'000'000);
+}
+
+TEST(DetectionModel, SamplesWhatGridSampleSamples) {
+  const ScaleSizes sizes = {{12, 10}, {6, 5}, {3, 3}};
+  const std::array<std::int64_t, 3> points = {4, 3, 2};
+  at::Tensor values = at::randn({2, 120 + 30 + 9, 64}).requires_grad_();
+  // Some of them outside of the picture.
+  at::Tensor places = (at::rand({2, 7, 2, 9, 2}) * 1.6 - 0.3).requires_grad_();
+  at::Tensor shares = at::rand({2, 7, 2, 9}).requires_grad_();
+  const at::Tensor weights = at::randn({2, 7, 64});
+  const at::Tensor mine = sample_points(values, places, shares, sizes, points);
+  const at::Tensor theirs = sample_by_grid(values, places, shares, sizes, points);
+  EXPECT_TRUE(mine.allclose(theirs, 1e-4, 1e-5));
+  const auto gradients = [&](const at::Tensor& of) {
+    return torch::autograd::grad({of}, {values, places, shares}, {weights});
+  };
+  const auto of_mine = gradients(mine);
+  const auto of_theirs = gradients(theirs);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(of_mine[i].allclose(of_theirs[i], 1e-3, 1e-4)) << "input " << i;
+}
+
+TEST(DetectionModel, SamplesTheSameBitsOnAnyNumberOfThreads) {
+  const ScaleSizes sizes = {{12, 10}};
+  at::Tensor values = at::randn({3, 120, 32}).requires_grad_();
+  const at::Tensor places = at::rand({3, 50, 2, 4, 2});
+  const at::Tensor shares = at::rand({3, 50, 2, 4});
+  const auto gradient = [&](int threads) {
+    at::set_num_threads(threads);
+    const at::Tensor seen = sample_points(values, places, shares, sizes, {4, 0, 0});
+    return torch::autograd::grad({seen.square().sum()}, {values})[0];
+  };
+  const at::Tensor with_two = gradient(2);
+  EXPECT_TRUE(gradient(1).equal(with_two));
+}
+
+TEST(DetectionModel, APlaceThatIsNoNumberIsSeenAsSuch) {
+  at::Tensor places = at::full({1, 1, 1, 1, 2}, 0.5F);
+  places[0][0][0][0][1] = std::numeric_limits<float>::quiet_NaN();
+  const at::Tensor seen =
+      sample_points(at::rand({1, 4, 16}), places, at::full({1, 1, 1, 1}, 1.0F), {{2, 2}}, {1, 0, 0});
+  EXPECT_TRUE(seen.isnan().all().item<bool>());
+}
+
+TEST(DetectionDenoising, PacksTheGroupsOfEachImageByItself) {
+  const Targets targets = {objects(2), objects(0), objects(5), objects(8)};
+  const Denoising all = make_denoising(targets, 4, tiny());
+  const auto positives = [&](std::int64_t image) { return (all.index[image] >= 0).sum().item<std::int64_t>(); };
+  EXPECT_EQ(positives(0), 6);  // 3 groups of 2 objects and 2 negative boxes
+  EXPECT_EQ(positives(1), 0);
+  EXPECT_EQ(positives(2), 5);
+  EXPECT_EQ(positives(3), 6);  // half of the slots, no more
+  EXPECT_FLOAT_EQ(all.weight[0][0].item<float>(), 1.0F / 3);
+  EXPECT_FLOAT_EQ(all.weight[1].abs().max().item<float>(), 0);
+  EXPECT_FLOAT_EQ(all.weight[2][9].item<float>(), 1);
+  EXPECT_FLOAT_EQ(all.weight[2][10].item<float>(), 0);
+  EXPECT_EQ(all.labels[1][0].item<std::int64_t>(), 3);  // padding
+}
+
+TEST(DetectionDenoising, SlotsSeeTheirGroupAndTheQueriesAndQueriesSeeNoSlot) {
+  const Denoising all = make_denoising({objects(2)}, 1, tiny());
+  const at::Tensor seen = all.mask[0][0] == 0;
+  EXPECT_EQ(all.mask.size(-1), 32);
+  for (std::int64_t row = 0; row < 32; ++row) {
+    for (std::int64_t column = 0; column < 32; ++column) {
+      const bool expected = column >= 12 || (row < 12 && row / 4 == column / 4);
+      ASSERT_EQ(seen[row][column].item<bool>(), expected) << row << ", " << column;
+    }
+  }
+}
+
+TEST(DetectionDenoising, NegativeBoxesAreFartherAwayThanPositiveOnes) {
+  at::manual_seed(4);
+  Targets targets = {objects(2)};
+  targets[0].boxes = at::tensor({0.5, 0.5, 0.2, 0.2, 0.5, 0.5, 0.1, 0.3}).view({2, 4}).to(at::kFloat);
+  const Denoising all = make_denoising(targets, 1, tiny());
+  for (std::int64_t slot = 0; slot < 12; ++slot) {
+    const at::Tensor object = targets[0].boxes[slot % 2];
+    const at::Tensor moved =
+        ((to_corners(all.boxes[0][slot]) - to_corners(object)) / object.narrow(0, 2, 2).repeat({2})).abs();
+    if (slot % 4 < 2) {
+      EXPECT_LE(moved.max().item<float>(), 0.5F + 1e-5F) << slot;
+    } else {
+      EXPECT_GT(moved.max().item<float>(), 0.5F - 1e-5F) << slot;
+    }
+  }
+}
+
+TEST(DetectionDenoising, DrawsTheSameNumberOfNumbersWhateverTheTargetsHold) {
+  const auto next_after = [](const Targets& targets) {
+    at::manual_seed(9);
+    static_cast<void>(make_denoising(targets, 2, tiny()));
+    return at::rand({1}).item<float>();
+  };
+  const float after_none = next_after({objects(0), objects(0)});
+  EXPECT_EQ(next_after({objects(3), objects(20)}), after_none);
+}
+
+TEST(DetectionModel, DecodesTheMostCertainPairsOfQueryAndClass) {
+  Outputs outputs;
+  outputs["logits"] = at::tensor({-9.0, 3.0, 1.0,  // query 0
+                                  2.0, -9.0, 3.0})
+                          .view({1, 1, 2, 3})
+                          .to(at::kFloat);
+  outputs["boxes"] = at::tensor({0.1, 0.1, 0.1, 0.1, 0.5, 0.5, 0.2, 0.2}).view({1, 1, 2, 4}).to(at::kFloat);
+  const std::vector<Found> found = decode(outputs, 4);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_TRUE(found[0].labels.equal(at::tensor({1, 2, 0, 2}, at::kLong)));
+  EXPECT_FLOAT_EQ(found[0].boxes[1][0].item<float>(), 0.5F);
+  EXPECT_FLOAT_EQ(found[0].boxes[3][0].item<float>(), 0.1F);
+  EXPECT_NEAR(found[0].scores[0].item<double>(), 0.9525741, 1e-6);
+  EXPECT_EQ(decode(outputs, 100)[0].scores.numel(), 6);
+}
+
+}  // namespace detection_model_test
+}  // namespace lockstep::detection
