@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <limits>
 #include <map>
 
+#include "detection/byte_reader.h"
 #include "detection/coco_eval.h"
 #include "detection/coco_thresholds.h"
 #include "lockstep/base/error.h"
@@ -146,30 +146,6 @@ double ratio(std::int64_t part, std::int64_t whole) noexcept {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// Plain values into bytes and back, in this machine's order.
-template <class T>
-void append(std::string& bytes, T value, std::size_t size = sizeof(T)) {
-  bytes.append(reinterpret_cast<const char*>(&value), size);
-}
-
-class ByteReader {
- public:
-  explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
-
-  template <class T>
-  [[nodiscard]] T take(std::size_t size = sizeof(T)) {
-    if (bytes_.size() < size) throw InternalError("the bytes of an evaluation's results end too early");
-    T value{};
-    std::memcpy(&value, bytes_.data(), size);
-    bytes_.remove_prefix(size);
-    return value;
-  }
-  [[nodiscard]] bool done() const noexcept { return bytes_.empty(); }
-
- private:
-  std::string_view bytes_;
-};
-
 constexpr std::size_t kMaskBytes = 5;  // 40 bits
 
 }  // namespace
@@ -261,16 +237,16 @@ std::string coco_text(const CocoNumbers& numbers) {
 std::string to_bytes(const std::vector<ImageResult>& results) {
   std::string bytes;
   for (const ImageResult& result : results) {
-    append(bytes, result.id);
-    append(bytes, static_cast<std::uint32_t>(result.classes.size()));
+    append_bytes(bytes, result.id);
+    append_bytes(bytes, static_cast<std::uint32_t>(result.classes.size()));
     for (const ImageResult::OfClass& of : result.classes) {
-      append(bytes, of.label);
-      for (const std::uint32_t count : of.truths) append(bytes, count);
-      append(bytes, static_cast<std::uint32_t>(of.found.size()));
+      append_bytes(bytes, of.label);
+      for (const std::uint32_t count : of.truths) append_bytes(bytes, count);
+      append_bytes(bytes, static_cast<std::uint32_t>(of.found.size()));
       for (const ImageResult::Found& one : of.found) {
-        append(bytes, one.score);
-        append(bytes, one.hits, kMaskBytes);
-        append(bytes, one.misses, kMaskBytes);
+        append_bytes(bytes, one.score);
+        append_bytes(bytes, one.hits, kMaskBytes);
+        append_bytes(bytes, one.misses, kMaskBytes);
       }
     }
   }

@@ -123,7 +123,7 @@ TEST(Coco, NamesTheAnnotationThatIsWrongOrCountsIt) {
   }
   EXPECT_EQ(data::parse_coco("[1]", {}).error(), "no JSON object");
   EXPECT_EQ(data::parse_coco("{\"images\": [}", {}).error(), "byte 13: no JSON");
-  EXPECT_EQ(data::parse_coco("{}", {}).error(), "no list \"images\"");
+  EXPECT_EQ(data::parse_coco("{}", {}).error(), "no list \"images\" with pictures");
   EXPECT_EQ(data::parse_coco(R"({"images": [{"id": 1, "file_name": "a"}, 5]})", {}).error(), "images[1]: no object");
 }
 

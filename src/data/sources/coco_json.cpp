@@ -141,7 +141,7 @@ class CocoBuilder {
 
   Result<Coco> finish() {
     if (!why_.empty()) return Failure{why_};
-    if (!counts_.contains("images")) return Failure{"no list \"images\""};
+    if (!counts_.contains("images")) return Failure{"no list \"images\" with pictures"};
     number_categories();
     for (Annotation& annotation : annotations_) {
       const std::string why = place(annotation);

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain values into bytes and back, in this machine's order: for messages between ranks. No torch header.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::detection {
+
+/// The first `size` bytes of `value`.
+template <class T>
+void append_bytes(std::string& bytes, T value, std::size_t size = sizeof(T)) {
+  bytes.append(reinterpret_cast<const char*>(&value), size);
+}
+
+class ByteReader {
+ public:
+  explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
+
+  /// Throws: InternalError where fewer bytes are left.
+  template <class T>
+  [[nodiscard]] T take(std::size_t size = sizeof(T)) {
+    if (bytes_.size() < size) throw InternalError("the bytes of an evaluation's results end too early");
+    T value{};
+    std::memcpy(&value, bytes_.data(), size);
+    bytes_.remove_prefix(size);
+    return value;
+  }
+  [[nodiscard]] bool done() const noexcept { return bytes_.empty(); }
+
+ private:
+  std::string_view bytes_;
+};
+
+}  // namespace lockstep::detection
