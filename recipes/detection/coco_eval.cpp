@@ -63,7 +63,7 @@ class Matching {
     // Objects that count come first: a detection only takes one that does not where no other fits.
     order_.resize(ignored_.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::ranges::stable_partition(order_, [&](std::size_t i) { return !ignored_[i]; });
+    std::stable_partition(order_.begin(), order_.end(), [&](std::size_t i) { return !ignored_[i]; });
   }
 
   [[nodiscard]] std::uint32_t counted() const {

@@ -18,11 +18,11 @@ namespace {
 constexpr std::size_t kRecalls = 101;  // 0, 0.01 .. 1
 
 /// numpy.linspace(low, high, count), with its bits.
-template <std::size_t kCount>
-std::array<double, kCount> linspace(double low, double high) noexcept {
-  std::array<double, kCount> values{};
-  const double step = (high - low) / static_cast<double>(kCount - 1);
-  for (std::size_t i = 0; i < kCount; ++i) values[i] = low + static_cast<double>(i) * step;
+template <std::size_t Count>
+std::array<double, Count> linspace(double low, double high) noexcept {
+  std::array<double, Count> values{};
+  const double step = (high - low) / static_cast<double>(Count - 1);
+  for (std::size_t i = 0; i < Count; ++i) values[i] = low + static_cast<double>(i) * step;
   values.back() = high;
   return values;
 }
@@ -61,7 +61,7 @@ struct Reading {
 };
 
 Reading read_curve(const ClassCurve& curve, std::size_t area, std::size_t threshold, std::size_t most) {
-  static const std::array<double, kRecalls> kPlaces = linspace<kRecalls>(0, 1);
+  static const std::array<double, kRecalls> places = linspace<kRecalls>(0, 1);
   const std::uint64_t bit = std::uint64_t{1} << (area * kThresholds + threshold);
   const auto truths = static_cast<double>(curve.truths[area]);
   double hits = 0;
@@ -80,7 +80,7 @@ Reading read_curve(const ClassCurve& curve, std::size_t area, std::size_t thresh
   Reading reading;
   if (!recalls.empty()) reading.recall = recalls.back();
   std::size_t at = 0;
-  for (const double place : kPlaces) {
+  for (const double place : places) {
     while (at < recalls.size() && recalls[at] < place) ++at;
     if (at < precisions.size()) reading.precision += precisions[at];
   }
@@ -138,8 +138,8 @@ void keep_one_of_each(std::vector<ImageResult>& results) {
       throw InternalError(fmt::format("image {} was evaluated twice with different results", results[i].id));
     }
   }
-  const auto [begin, end] = std::ranges::unique(results, {}, &ImageResult::id);
-  results.erase(begin, end);
+  const auto same = [](const ImageResult& a, const ImageResult& b) { return a.id == b.id; };
+  results.erase(std::unique(results.begin(), results.end(), same), results.end());
 }
 
 double ratio(std::int64_t part, std::int64_t whole) noexcept {
@@ -151,8 +151,8 @@ constexpr std::size_t kMaskBytes = 5;  // 40 bits
 }  // namespace
 
 const std::array<double, kThresholds>& overlap_thresholds() noexcept {
-  static const std::array<double, kThresholds> kValues = linspace<kThresholds>(0.5, 0.95);
-  return kValues;
+  static const std::array<double, kThresholds> values = linspace<kThresholds>(0.5, 0.95);
+  return values;
 }
 
 HitCounts confident_counts(const ImageResult::OfClass& of, std::int64_t at) {

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -101,7 +104,7 @@ std::string caption_of(const JudgedImage& judged, const std::string& name) {
 ImageSize enlarged(ImageSize size, std::int64_t longest) {
   const double by = static_cast<double>(longest) / static_cast<double>(std::max(size.width, size.height));
   const auto side = [&](std::int64_t of) {
-    return std::max<std::int64_t>(static_cast<std::int64_t>(by * static_cast<double>(of) + 0.5), 1);
+    return std::max<std::int64_t>(std::llround(by * static_cast<double>(of)), 1);
   };
   return {side(size.width), side(size.height)};
 }
@@ -188,7 +191,7 @@ JudgedImage take_image(ByteReader& reader) {
 
 }  // namespace
 
-void Gallery::keep(JudgedImage image) {
+void Gallery::keep(const JudgedImage& image) {
   insert(worst_, image, each_, [](const JudgedImage& one) { return std::tuple(one.quality, one.truth.id); });
   if (countable(image) == 0) return;
   insert(best_, image, each_, [](const JudgedImage& one) {
@@ -202,7 +205,7 @@ void Gallery::add(std::int64_t index, const ImageTruth& truth, const std::vector
   std::ranges::copy_if(found, std::back_inserter(image.found),
                        [](const FoundObject& one) { return one.score >= kConfident; });
   std::ranges::stable_sort(image.found, std::greater<>(), &FoundObject::score);
-  keep(std::move(image));
+  keep(image);
 }
 
 std::string Gallery::bytes() const {

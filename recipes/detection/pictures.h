@@ -39,7 +39,7 @@ class Gallery {
   [[nodiscard]] const std::vector<JudgedImage>& best() const noexcept { return best_; }
 
  private:
-  void keep(JudgedImage image);
+  void keep(const JudgedImage& image);
 
   std::size_t each_;
   std::vector<JudgedImage> worst_;

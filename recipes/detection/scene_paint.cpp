@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kGroundApart = 60;    // largest distance of the ground's two colours
 constexpr double kLumaApart = 40;      // brightness alone has to tell a shape from what is below it
-constexpr int kTries = 40;             // for a colour
+constexpr int kColorTries = 40;        // for a colour
 constexpr std::int64_t kLattice = 16;  // random values each way of a cloudy ground
 
 double luma(const Ink& ink) noexcept { return 0.299 * ink[0] + 0.587 * ink[1] + 0.114 * ink[2]; }
@@ -96,7 +96,7 @@ double ink_distance(const Ink& a, const Ink& b) noexcept { return std::hypot(a[0
 Ink ink_apart_from(std::span<const Ink> others, double least, SampleRandom& random) {
   Ink best{};
   double best_apart = -1;
-  for (int i = 0; i < kTries; ++i) {
+  for (int i = 0; i < kColorTries; ++i) {
     const Ink ink = any_ink(random);
     double apart = 2 * least;
     for (const Ink& other : others) {

@@ -13,7 +13,7 @@ using data::Canvas;
 using data::Ink;
 using data::Pen;
 
-constexpr int kLetters = 11;       // pixels
+constexpr int kMarkLetters = 11;   // pixels
 constexpr std::int64_t kDash = 4;  // pixels
 constexpr Ink kBehindWords{16, 16, 16};
 
@@ -40,12 +40,12 @@ void write(Canvas& canvas, const Pen& pen, const Box& box, const BoxMark& mark) 
   if (mark.text.empty()) return;
   const ImageSize size = canvas.image().size;
   const std::int64_t width = pen.width(mark.text) + 2;
-  const std::int64_t height = kLetters + 2;
+  const std::int64_t height = kMarkLetters + 2;
   const std::int64_t left =
       std::clamp<std::int64_t>(static_cast<std::int64_t>(box.x1), 0, std::max<std::int64_t>(size.width - width, 0));
   const std::int64_t top = std::max<std::int64_t>(static_cast<std::int64_t>(box.y1) - height, 0);
   canvas.fill({left, top, {width, height}}, kBehindWords);
-  pen.write(canvas, {left + 1, top - 1, {width, kLetters}}, mark.text, mark.ink);
+  pen.write(canvas, {left + 1, top - 1, {width, kMarkLetters}}, mark.text, mark.ink);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ std::array<std::uint8_t, 3> mark_ink(std::int64_t number) { return data::ink_of(
 Image draw_boxes(const PixelView& picture, ImageSize size, const std::vector<BoxMark>& marks) {
   Canvas canvas(size, {});
   canvas.paste(resample(picture, size), 0, 0);
-  const Pen pen(kLetters);
+  const Pen pen(kMarkLetters);
   const float x = static_cast<float>(size.width) / static_cast<float>(picture.size.width);
   const float y = static_cast<float>(size.height) / static_cast<float>(picture.size.height);
   const auto scaled = [&](const Box& box) { return Box{box.x1 * x, box.y1 * y, box.x2 * x, box.y2 * y}; };
