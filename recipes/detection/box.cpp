@@ -9,6 +9,7 @@
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/TensorOperators.h>
 
 #include <cmath>
 #include <vector>

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "detection/box.h"
+#include "detection/dense.h"
 #include "detection/losses.h"
 #include "lockstep/base/error.h"
 
@@ -57,6 +58,12 @@ at::Tensor joined(const Outputs& outputs, const std::string& prefix, const std::
     if (found != outputs.end()) parts.push_back(found->second.to(at::kFloat));
   }
   return at::cat(parts, 0);
+}
+
+Family dense_family(const Outputs& outputs) {
+  return {.suffixes = {"_dense"},
+          .logits = outputs.at("dense_logits").to(at::kFloat),
+          .boxes = outputs.at("dense_boxes").to(at::kFloat)};
 }
 
 Family family(const Outputs& outputs, const std::string& prefix) {
@@ -146,8 +153,11 @@ class FamilyLoss {
   }
 
   /// Of the decoder's layers.
-  [[nodiscard]] at::Tensor fgl(const Rows& all, const at::Tensor& bins) const {
+  [[nodiscard]] at::Tensor fgl(const Rows& all) const {
     const Rows rows = all.first(all.of_layers);
+    const std::int64_t reg_max = family_.corners.size(-1) / 4 - 1;
+    const at::Tensor bins =
+        bin_distances({.reg_max = reg_max, .reg_scale = options_.reg_scale, .up = options_.up}).to(rows.boxes.device());
     const SideBins sides =
         side_bins(flat(family_.refs).index_select(0, rows.within), rows.boxes, bins, options_.reg_scale);
     const at::Tensor mine = flat(family_.corners).index_select(0, rows.flat);
@@ -217,7 +227,7 @@ void add_terms(const Family& family, const CriterionOptions& options, const Rows
   add(options.classification.c_str(), loss.classes(for_class) * options.class_weight / by.classes);
   add("bbox", boxes.bbox * options.bbox_weight / by.boxes);
   add("giou", boxes.giou * options.giou_weight / by.boxes);
-  add("fgl", loss.fgl(for_box, bins) * options.fgl_weight / by.boxes);
+  if (family.layers > 0) add("fgl", loss.fgl(for_box) * options.fgl_weight / by.boxes);
   if (family.layers > 1) add("ddf", loss.ddf(for_box) * options.ddf_weight);
   for (std::size_t set = 0; set < family.suffixes.size(); ++set) {
     for (const auto& [name, values] : kinds) {
@@ -249,7 +259,7 @@ void check(const CriterionOptions& options) {
   throw UsageError(fmt::format("the classification loss is '{}'; valid are mal and vfl", options.classification));
 }
 
-/// Means over the replicas, at least 1: boxes, united pairs, boxes of denoising.
+/// Means over the replicas, at least 1: boxes, united pairs, boxes of denoising, positions of dense supervision.
 std::vector<at::Tensor> mean_counts(std::vector<float> counts, const at::Device& device, const Reduce& reduce) {
   counts.push_back(1);
   const at::Tensor all = at::tensor(counts);
@@ -273,7 +283,10 @@ std::vector<LossTerm> criterion(const Outputs& outputs, const Targets& targets, 
   const bool denoising = outputs.contains("dn_logits");
   const float rebuilt =
       denoising ? (outputs.at("dn_weight") * (outputs.at("dn_index").to(device) >= 0)).sum().item<float>() : 0.0F;
-  const auto counts = mean_counts({static_cast<float>(padded.total()), static_cast<float>(pair_count(united)), rebuilt},
+  const bool dense = outputs.contains("dense_logits");
+  const Matches around = dense ? dense_matches(outputs.at("dense_sizes"), padded) : Matches();
+  const auto counts = mean_counts({static_cast<float>(padded.total()), static_cast<float>(pair_count(united)), rebuilt,
+                                   static_cast<float>(pair_count(around))},
                                   device, reduce);
 
   std::vector<LossTerm> terms;
@@ -287,6 +300,11 @@ std::vector<LossTerm> criterion(const Outputs& outputs, const Targets& targets, 
     const Matches known = denoising_matches(outputs.at("dn_index"));
     const Rows rows = rows_of(slots, padded, [&](std::size_t) -> const Matches& { return known; });
     add_terms(slots, options, rows, rows, {.classes = counts[2], .boxes = counts[2]}, terms);
+  }
+  if (dense) {
+    const Family positions = dense_family(outputs);
+    const Rows rows = rows_of(positions, padded, [&](std::size_t) -> const Matches& { return around; });
+    add_terms(positions, options, rows, rows, {.classes = counts[3], .boxes = counts[3]}, terms);
   }
   return terms;
 }

@@ -39,10 +39,10 @@ struct CriterionOptions {
 using Reduce = std::function<void(const at::Tensor&)>;
 
 /// The terms of a batch, weighted, so that the loss is their sum: "vfl" or "mal", "bbox", "giou", "fgl", "ddf", with
-/// _aux_i, _pre, _enc_0, _dn_i, _dn_pre. The same names, in the same order, whatever it holds. Every term is divided by
-/// the number of boxes, a replica's mean over the run and at least 1.
+/// _aux_i, _pre, _enc_0, _dn_i, _dn_pre, _dense. The same names, in the same order, whatever it holds. Every term is
+/// divided by the number of boxes, a replica's mean over the run and at least 1.
 ///
-/// Collective: one reduce() of four numbers, always. Null: this replica is the only one.
+/// Collective: one reduce() of five numbers, always. Null: this replica is the only one.
 /// Shapes:     `outputs` of Detector in training. Of an image with more boxes than queries as many are matched as there
 ///             are queries.
 /// Throws:     DataError where a prediction is not finite: it says which. The losses themselves hide nothing.

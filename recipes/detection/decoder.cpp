@@ -8,6 +8,7 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/topk.h>
 #include <fmt/format.h>
 #include <torch/nn/init.h>
@@ -15,6 +16,7 @@
 #include <cmath>
 
 #include "detection/box.h"
+#include "detection/dense.h"
 
 namespace lockstep::detection {
 namespace {
@@ -125,6 +127,11 @@ Decoder::Decoder(const ModelOptions& options) : options_(options) {
   register_module("enc_output", enc_output_);
   enc_score_head_ = register_module("enc_score_head", score_head(options));
   enc_bbox_head_ = register_module("enc_bbox_head", box_head(options, 4));
+  if (options.dense) {
+    dense_score_head_ = register_module("dense_score_head", score_head(options));
+    dense_bbox_head_ = register_module("dense_bbox_head", torch::nn::Linear(options.hidden, 4));
+    start_at_zero(*dense_bbox_head_);
+  }
   if (options.denoising > 0) {
     denoising_class_embed_ = register_module(
         "denoising_class_embed",
@@ -158,10 +165,9 @@ Memory Decoder::flattened(const std::vector<at::Tensor>& scales) {
 
 const at::Tensor& Decoder::anchors(const ScaleSizes& sizes, const at::Device& device) {
   if (anchors_.defined() && sizes == anchor_sizes_ && anchors_.device() == device) return anchors_;
-  constexpr double kFinest = 0.05;
   std::vector<at::Tensor> all;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    all.push_back(anchors_of_scale(sizes[i][0], sizes[i][1], kFinest * static_cast<double>(1U << i)));
+    all.push_back(anchors_of_scale(sizes[i][0], sizes[i][1], anchor_size(static_cast<std::int64_t>(i))));
   }
   anchors_ = at::cat(all, 0).to(device);
   anchor_sizes_ = sizes;
@@ -184,6 +190,15 @@ Decoder::Queries Decoder::choose(const Memory& memory, Outputs& outputs) {
     outputs["enc_boxes"] = boxes.unsqueeze(0);
   }
   return {.content = content.detach(), .boxes = boxes.detach()};
+}
+
+void Decoder::add_dense(const Memory& memory, Outputs& outputs) {
+  const at::Tensor& anchor = anchors(memory.sizes, memory.tokens.device());
+  outputs["dense_logits"] = dense_score_head_->forward(memory.tokens).unsqueeze(0);
+  outputs["dense_boxes"] = at::sigmoid(dense_bbox_head_->forward(memory.tokens).to(at::kFloat) + anchor).unsqueeze(0);
+  std::vector<std::int64_t> sizes;
+  for (const auto& size : memory.sizes) sizes.insert(sizes.end(), size.begin(), size.end());
+  outputs["dense_sizes"] = at::tensor(sizes, at::kLong).view({-1, 2});
 }
 
 void Decoder::prepend(Queries& queries, const Denoising& denoising) {
@@ -226,6 +241,7 @@ Decoder::Refined Decoder::refine(const Queries& queries, const Memory& memory, c
 Outputs Decoder::forward(const std::vector<at::Tensor>& scales, const Denoising* denoising) {
   Outputs outputs;
   const Memory memory = flattened(scales);
+  if (options_.dense && is_training()) add_dense(memory, outputs);
   Queries queries = choose(memory, outputs);
   if (denoising != nullptr) prepend(queries, *denoising);
   const at::Device device = memory.tokens.device();

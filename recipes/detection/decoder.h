@@ -78,6 +78,7 @@ class Decoder final : public torch::nn::Module {
   [[nodiscard]] static Memory flattened(const std::vector<at::Tensor>& scales);
   const at::Tensor& anchors(const ScaleSizes& sizes, const at::Device& device);
   Queries choose(const Memory& memory, Outputs& outputs);
+  void add_dense(const Memory& memory, Outputs& outputs);
   void prepend(Queries& queries, const Denoising& denoising);
   Refined refine(const Queries& queries, const Memory& memory, const at::Tensor& mask);
 
@@ -85,6 +86,8 @@ class Decoder final : public torch::nn::Module {
   torch::nn::Sequential enc_output_{nullptr};
   torch::nn::Linear enc_score_head_{nullptr};
   torch::nn::Sequential enc_bbox_head_{nullptr};
+  torch::nn::Linear dense_score_head_{nullptr};
+  torch::nn::Linear dense_bbox_head_{nullptr};
   torch::nn::Embedding denoising_class_embed_{nullptr};
   torch::nn::Sequential query_pos_head_{nullptr};
   torch::nn::Sequential pre_bbox_head_{nullptr};

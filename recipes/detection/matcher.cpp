@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detection/matcher.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/log.h>

@@ -4,8 +4,8 @@
 // C classes, R bins of a side (reg_max + 1).
 //
 // Like the origin (D-FINE) but for: ReLU everywhere (it fuses with batch norm, nn/norm_act.h), fusion blocks of one
-// branch, strides of choice, and denoising queries packed for each image by itself (denoising.h), so that their number
-// does not depend on the batch.
+// branch, strides of choice, denoising queries packed for each image by itself (denoising.h), so that their number does
+// not depend on the batch, and dense supervision of the encoder (dense.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -34,18 +34,18 @@ struct StageOptions {
 struct ModelOptions {
   std::int64_t classes = 8;
 
-  std::array<std::int64_t, 2> stem = {16, 24};  ///< channels of its middle and its end, at stride 4
+  std::array<std::int64_t, 2> stem = {16, 32};  ///< channels of its middle and its end, at stride 4
   /// From stride 4 on, each twice the stride of the one before it; the last three are the scales. Three stages have
   /// strides 4, 8, 16 (small pictures), four 8, 16, 32.
   std::vector<StageOptions> stages = {
-      {.middle = 24, .out = 48}, {.middle = 48, .out = 96}, {.middle = 64, .out = 160, .kernel = 5, .light = true}};
+      {.middle = 32, .out = 64}, {.middle = 48, .out = 96}, {.middle = 64, .out = 160, .kernel = 5, .light = true}};
   bool lab = true;  ///< a learnable scale and bias after each activation of the backbone
 
   std::int64_t hidden = 96;
   std::int64_t heads = 3;
   std::int64_t encoder_layers = 1;  ///< transformer layers on the coarsest scale
   std::int64_t encoder_feedforward = 256;
-  double expansion = 0.5;         ///< of hidden: the channels within a fusion block
+  double expansion = 0.7;         ///< of hidden: the channels within a fusion block
   std::int64_t fusion_depth = 2;  ///< 3x3 convolutions of a fusion block
 
   std::int64_t decoder_layers = 3;
@@ -55,6 +55,8 @@ struct ModelOptions {
   std::int64_t reg_max = 32;                       ///< bins of a side are one more
   double reg_scale = 4;
   double up = 0.5;
+
+  bool dense = true;  ///< every position of the encoder learns, too (dense.h)
 
   std::int64_t denoising = 60;  ///< slots an image, half of them with negative boxes; 0: none
   double label_noise = 0.5;     ///< half of it is the probability of another label
@@ -73,6 +75,8 @@ struct ModelOptions {
 /// In training also
 /// - "pre_logits" [1, B, Q, C], "pre_boxes" [1, B, Q, 4]: before any refinement
 /// - "enc_logits" [1, B, Q, C], "enc_boxes" [1, B, Q, 4]: of the queries chosen from the encoder
+/// - "dense_logits" [1, B, T, C], "dense_boxes" [1, B, T, 4]: of all T positions of the encoder, where options say so
+/// - "dense_sizes" int64 [3, 2]: heights and widths of the scales that these are
 /// and where there are targets and denoising slots, the same with Q = D
 /// - "dn_logits", "dn_boxes", "dn_corners", "dn_refs", "dn_pre_logits", "dn_pre_boxes"
 /// - "dn_index" int64 [B, D]: the object that a slot is to rebuild, -1 for negative boxes and padding

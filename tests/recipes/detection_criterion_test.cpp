@@ -82,7 +82,7 @@ TEST(DetectionCriterion, ABatchWithoutABoxMakesTheSameCallsAndGivesEveryParamete
   const Seen empty = train_on(net, {objects(0), objects(0)});
   EXPECT_EQ(empty.names, full.names);
   EXPECT_EQ(empty.reduced, full.reduced);
-  EXPECT_EQ(full.reduced, (std::vector<std::int64_t>{4}));
+  EXPECT_EQ(full.reduced, (std::vector<std::int64_t>{5}));
   EXPECT_GT(full.loss, empty.loss);
 }
 
@@ -115,14 +115,15 @@ TEST(DetectionCriterion, HasTheTermsOfTheOriginByName) {
   const std::vector<std::string> names = train_on(net, {objects(3)}).names;
   const std::set<std::string> all(names.begin(), names.end());
   EXPECT_EQ(all.size(), names.size());
-  const std::set<std::string> expected = {
-      "mal",       "bbox",       "giou",       "fgl",                                    //
-      "mal_aux_0", "bbox_aux_0", "giou_aux_0", "fgl_aux_0", "ddf_aux_0",                 //
-      "mal_aux_1", "bbox_aux_1", "giou_aux_1", "fgl_aux_1", "ddf_aux_1",                 //
-      "mal_pre",   "bbox_pre",   "giou_pre",   "mal_enc_0", "bbox_enc_0", "giou_enc_0",  //
-      "mal_dn_0",  "bbox_dn_0",  "giou_dn_0",  "fgl_dn_0",  "ddf_dn_0",                  //
-      "mal_dn_1",  "bbox_dn_1",  "giou_dn_1",  "fgl_dn_1",  "ddf_dn_1",                  //
-      "mal_dn_2",  "bbox_dn_2",  "giou_dn_2",  "fgl_dn_2",  "mal_dn_pre", "bbox_dn_pre", "giou_dn_pre"};
+  const std::set<std::string> expected = {"mal",        "bbox",       "giou",       "fgl",                       //
+                                          "mal_aux_0",  "bbox_aux_0", "giou_aux_0", "fgl_aux_0",   "ddf_aux_0",  //
+                                          "mal_aux_1",  "bbox_aux_1", "giou_aux_1", "fgl_aux_1",   "ddf_aux_1",  //
+                                          "mal_pre",    "bbox_pre",   "giou_pre",   "mal_enc_0",   "bbox_enc_0",
+                                          "giou_enc_0",                                                         //
+                                          "mal_dn_0",   "bbox_dn_0",  "giou_dn_0",  "fgl_dn_0",    "ddf_dn_0",  //
+                                          "mal_dn_1",   "bbox_dn_1",  "giou_dn_1",  "fgl_dn_1",    "ddf_dn_1",  //
+                                          "mal_dn_2",   "bbox_dn_2",  "giou_dn_2",  "fgl_dn_2",    "mal_dense",
+                                          "bbox_dense", "giou_dense", "mal_dn_pre", "bbox_dn_pre", "giou_dn_pre"};
   EXPECT_EQ(all, expected);
 }
 
@@ -161,8 +162,8 @@ TEST(DetectionCriterion, DividesByTheMeanNumberOfBoxesOverReplicas) {
   one.labels = at::zeros({1}, at::kLong);
   // Another replica has 5 boxes: 3 is the mean.
   const auto terms = criterion(outputs, {one}, {}, [](const at::Tensor& counts) {
-    EXPECT_TRUE(counts.equal(at::tensor({1, 1, 0, 1}).to(at::kFloat)));
-    counts.copy_(at::tensor({6, 6, 0, 2}).to(at::kFloat));
+    EXPECT_TRUE(counts.equal(at::tensor({1, 1, 0, 0, 1}).to(at::kFloat)));
+    counts.copy_(at::tensor({6, 6, 0, 0, 2}).to(at::kFloat));
   });
   const auto value = [&](const std::string& name) {
     for (const LossTerm& term : terms) {

@@ -6,6 +6,7 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <set>
 
 #include "detection/assignment.h"
+#include "detection/dense.h"
 #include "detection/matcher.h"
 #include "lockstep/base/error.h"
 
@@ -192,6 +194,33 @@ TEST(DetectionMatcher, AUnionGivesEachQueryItsMostFrequentObject) {
   const std::vector<Matches> sets = {
       {{{0, 1}, {2, 0}}}, {{{0, 2}, {2, 0}}}, {{{0, 2}, {5, 1}}}, {{{3, 4}}}, {{{3, 2}}}};
   EXPECT_EQ(unite(sets), (Matches{{{0, 2}, {2, 0}, {3, 2}, {5, 1}}}));
+}
+
+TEST(DetectionDense, PositionsAroundAnObjectsMiddleAnswerForItOnTheScaleOfItsSize) {
+  Detections some;
+  // A speck in a corner, a square in the middle, and a large one around it.
+  some.boxes = at::tensor({0.01, 0.01, 0.001, 0.001,  //
+                           0.5, 0.5, 0.1, 0.1,        //
+                           0.5, 0.5, 0.3, 0.3})
+                   .view({3, 4})
+                   .to(at::kFloat);
+  some.labels = at::tensor({0, 1, 2}, at::kLong);
+  const at::Tensor sizes = at::tensor({16, 16, 8, 8, 4, 4}, at::kLong).view({3, 2});
+  const Matches found = dense_matches(sizes, pad({some, objects(0, 4)}, 4, at::kCPU));
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_TRUE(found[1].empty());
+  // 256 positions of 16 x 16, then 64: the square's own cell of 8 x 8 and the three that touch its middle are within it
+  // by less than half a cell only, so that it is the cell alone; the large one's middle touches four cells.
+  EXPECT_EQ(found[0], (Pairs{{0, 0}, {256 + 8 * 4 + 4, 1}, {320 + 5, 2}, {320 + 6, 2}, {320 + 9, 2}, {320 + 10, 2}}));
+}
+
+TEST(DetectionDense, OfSeveralObjectsAtAPositionItIsTheSmallestOnes) {
+  Detections some;
+  some.boxes =
+      at::tensor({0.5, 0.5, 0.06, 0.06, 0.5, 0.5, 0.05, 0.05, 0.52, 0.5, 0.07, 0.07}).view({3, 4}).to(at::kFloat);
+  some.labels = at::zeros({3}, at::kLong);
+  const Matches found = dense_matches(at::tensor({9, 9}, at::kLong).view({1, 2}), pad({some}, 4, at::kCPU));
+  EXPECT_EQ(found[0], (Pairs{{40, 1}}));
 }
 
 }  // namespace detection_matcher_test

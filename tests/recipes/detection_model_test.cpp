@@ -64,7 +64,10 @@ TEST(DetectionModel, GivesEveryTensorInTheShapeThatItsHeaderSays) {
   EXPECT_EQ(sizes("dn_pre_boxes"), (Sizes{1, 2, 12, 4}));
   EXPECT_EQ(sizes("dn_index"), (Sizes{2, 12}));
   EXPECT_FALSE(out.at("refs").requires_grad());
-  EXPECT_EQ(out.size(), 16U);
+  EXPECT_EQ(sizes("dense_logits"), (Sizes{1, 2, 16 * 24 + 8 * 12 + 4 * 6, 3}));
+  EXPECT_EQ(sizes("dense_boxes"), (Sizes{1, 2, 16 * 24 + 8 * 12 + 4 * 6, 4}));
+  EXPECT_TRUE(out.at("dense_sizes").equal(at::tensor({16, 24, 8, 12, 4, 6}, at::kLong).view({3, 2})));
+  EXPECT_EQ(out.size(), 19U);
 }
 
 TEST(DetectionModel, InEvaluationGivesTheLastLayerAloneAndIgnoresTargets) {
