@@ -4,6 +4,8 @@
 
 #include "common/cli.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/view/banner.h"
@@ -19,6 +21,7 @@ struct EvalArguments {
   std::string recipe;
   std::string checkpoint;
   std::string data;
+  std::string pictures;
   std::int64_t batch_size = 0;
   bool json = false;
   JoinArguments join;
@@ -34,6 +37,7 @@ bool parse(EvalArguments& eval, const Arguments& arguments) {
       ->required();
   app.add_option("--data", eval.data, "folder of labelled files")->required();
   app.add_option("--batch-size", eval.batch_size, "files at a time (default: as in training)");
+  app.add_option("--pictures", eval.pictures, "draw the worst and best samples into this folder, where the recipe can");
   app.add_flag("--json", eval.json, "print one JSON object instead of text");
   add_join_options(app, eval.join);
   return cli::parse(app, arguments);
@@ -47,6 +51,12 @@ std::string describe(const Trained& trained, const Evaluation& evaluation, const
   if (!trained.weights.empty()) lines.emplace(lines.begin() + 1, "weights", trained.weights);
   for (const Metric& metric : evaluation.metrics) lines.emplace_back(metric.name, fmt::format("{:.4f}", metric.value));
   return view::summary("evaluation", lines) + report_of(*trained.task, evaluation);
+}
+
+void draw(const Evaluation& evaluation, const EvalArguments& eval) {
+  FileSystem::system().make_folder(eval.pictures);
+  const auto files = evaluation.tally ? evaluation.tally->draw(eval.pictures) : std::vector<std::filesystem::path>{};
+  if (files.empty()) throw UsageError(fmt::format("{} draws no pictures", eval.recipe), "leave out --pictures");
 }
 
 int run(Job& job, const EvalArguments& eval) {
@@ -65,6 +75,7 @@ int run(Job& job, const EvalArguments& eval) {
   const auto dataset = trained.task->make_dataset(eval.data);
   const Evaluation evaluation = evaluate(job, *trained.task, *trained.model, dataset, options);
   bar.clear();
+  if (!eval.pictures.empty() && job.is_main()) draw(evaluation, eval);
   if (eval.json) {
     job.print(std::string_view(fmt::format(
         R"({{"recipe": {}, "checkpoint": {}, "data": {}, "samples": {}, "seconds": {:.3f}, "metrics": {}}})",

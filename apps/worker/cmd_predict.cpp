@@ -5,8 +5,11 @@
 #include <cstdio>
 
 #include "common/cli.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/contact_sheet.h"
 #include "lockstep/optim/autocast.h"
 #include "worker/commands.h"
 #include "worker/recipes.h"
@@ -19,6 +22,7 @@ struct PredictArguments {
   std::string recipe;
   std::string checkpoint;
   std::vector<std::string> files;
+  std::string pictures;
   bool json = false;
 };
 
@@ -31,6 +35,7 @@ bool parse(PredictArguments& predict, const Arguments& arguments) {
   app.add_option("--checkpoint", predict.checkpoint, "a step folder, a run folder (its newest valid), or RUN:NAME")
       ->required();
   app.add_option("files", predict.files, "the files to read")->required();
+  app.add_option("--pictures", predict.pictures, "draw what was found into this folder, one PNG a file");
   app.add_flag("--json", predict.json, "print one JSON object a line instead of text");
   return cli::parse(app, arguments);
 }
@@ -41,6 +46,16 @@ void print(const Prediction& prediction, bool json) {
                text::json_quote(prediction.text), prediction.confidence);
   } else {
     fmt::print("{}  {}  {:.1f} %\n", prediction.file, prediction.text, prediction.confidence * 100);
+  }
+}
+
+void draw_all(const Recipe& recipe, const Trained& trained, const std::vector<std::filesystem::path>& files,
+              const std::filesystem::path& folder) {
+  FileSystem::system().make_folder(folder);
+  for (const auto& file : files) {
+    const auto picture = recipe.draw(*trained.task, *trained.model, file);
+    if (!picture) throw UsageError(fmt::format("{} draws no pictures", recipe.name()), "leave out --pictures");
+    write_png(*picture, folder / file.filename().replace_extension(".png"));
   }
 }
 
@@ -57,6 +72,7 @@ int cmd_predict(const Arguments& arguments) {
   for (const Prediction& prediction : recipe.predict(*trained.task, *trained.model, files)) {
     print(prediction, predict.json);
   }
+  if (!predict.pictures.empty()) draw_all(recipe, trained, files, predict.pictures);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "captcha/task.h"
+#include "detection/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "worker/recipes.h"
@@ -12,6 +13,7 @@ const std::vector<std::unique_ptr<Recipe>>& recipes() {
   static const auto* all = [] {
     auto* made = new std::vector<std::unique_ptr<Recipe>>();
     made->push_back(captcha::make_recipe());
+    made->push_back(detection::make_recipe());
     return made;
   }();
   return *all;

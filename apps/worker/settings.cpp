@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "worker/recipes.h"
 
@@ -55,7 +56,9 @@ Settings::Settings(const std::string& what, const std::vector<std::string>& sets
   config_ = recipe_->make_config();
   fields_.add("recipe", &recipe_name_, "what is trained");
   config_->describe(fields_);
-  fields_.bind(source.tree);
+  std::vector<std::string> notes;
+  fields_.bind(with_aliases(source.tree, recipe_->aliases(), notes));
+  for (const std::string& note : notes) log::note("{}", note);
 }
 
 }  // namespace lockstep::worker

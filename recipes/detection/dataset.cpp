@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "detection/dataset_augment.h"
+#include "detection/scene_source.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
@@ -114,8 +115,13 @@ class Survey {
   std::string first_;
 };
 
+std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options) {
+  const std::string& path = options.source.path;
+  return names_scenes(path) ? make_scene_source(parse_scenes(path, options.side)) : open_source(options.source);
+}
+
 DetectionSet open_checked(const DatasetOptions& options, bool training) {
-  const std::shared_ptr<const ImageSource> source = open_source(options.source);
+  const std::shared_ptr<const ImageSource> source = open_pictures(options);
   const std::int64_t named = std::ssize(source->class_names());
   const std::int64_t classes = options.classes > 0 ? options.classes : named;
   if (classes == 0) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detection/losses.h"
 
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/xlogy.h>
+#include <ATen/TensorOperators.h>
 
 #include <vector>
 

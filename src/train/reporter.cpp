@@ -30,6 +30,11 @@ std::string epoch_label(std::int64_t epoch, std::int64_t epochs) {
   return fmt::format("epoch {}/{}", epoch + 1, epochs);
 }
 
+std::vector<Metric> in_table(std::vector<Metric> metrics) {
+  std::erase_if(metrics, [](const Metric& metric) { return !metric.in_table; });
+  return metrics;
+}
+
 std::string terms_json(const std::vector<std::pair<std::string, double>>& terms) {
   std::vector<std::string> parts;
   for (const auto& [name, value] : terms) {
@@ -114,19 +119,21 @@ void Reporter::evaluating(std::int64_t done, std::int64_t total) {
 }
 
 void Reporter::print_header(const EpochReport& report) {
-  metric_columns_ = report.metrics.size();
+  const std::vector<Metric> metrics = in_table(report.metrics);
+  metric_columns_ = metrics.size();
   std::vector<view::Column> columns = {{"epoch", 9},    {"step", 7}, {"loss", 8}, {"lr", 9},
                                        {"images/s", 9}, {"wait", 6}, {"time", 8}, {"memory", 8}};
   if (report.memory.reserved) columns.push_back({"reserved", 8});
   if (report.skipped) columns.push_back({"skipped", 7});
-  for (const Metric& metric : report.metrics) columns.push_back({metric.name == "loss" ? "test loss" : metric.name, 8});
+  for (const Metric& metric : metrics) columns.push_back({metric.name == "loss" ? "test loss" : metric.name, 8});
   table_.emplace(std::move(columns));
   print(table_->header());
 }
 
 void Reporter::print_row(const EpochReport& report) {
   // The first evaluation brings the metrics' columns.
-  if (!table_ || report.metrics.size() > metric_columns_) print_header(report);
+  const std::vector<Metric> metrics = in_table(report.metrics);
+  if (!table_ || metrics.size() > metric_columns_) print_header(report);
   std::vector<std::string> cells = {fmt::format("{}/{}", report.epoch + 1, config_.epochs),
                                     std::to_string(report.step),
                                     report.loss ? fmt::format("{:.4f}", *report.loss) : "-",
@@ -137,8 +144,8 @@ void Reporter::print_row(const EpochReport& report) {
                                     memory_text(report.memory.peak)};
   if (report.memory.reserved) cells.push_back(memory_text(*report.memory.reserved));
   if (report.skipped) cells.push_back(std::to_string(*report.skipped));
-  for (const Metric& metric : report.metrics) cells.push_back(fmt::format("{:.4f}", metric.value));
-  if (report.metrics.empty()) cells.insert(cells.end(), metric_columns_, "-");
+  for (const Metric& metric : metrics) cells.push_back(fmt::format("{:.4f}", metric.value));
+  if (metrics.empty()) cells.insert(cells.end(), metric_columns_, "-");
   print(table_->row(cells));
 }
 
@@ -215,7 +222,9 @@ void Reporter::finish(const TrainResult& result, std::int64_t world_size, const 
     lines.emplace_back("skipped",
                        fmt::format("{} of them: a gradient was not finite", text::thousands(*result.skipped_steps)));
   }
-  for (const Metric& metric : result.metrics) lines.emplace_back(metric.name, fmt::format("{:.4f}", metric.value));
+  for (const Metric& metric : in_table(result.metrics)) {
+    lines.emplace_back(metric.name, fmt::format("{:.4f}", metric.value));
+  }
   if (!config_.stop_at.metric.empty()) {
     lines.emplace_back("target", fmt::format("{} {} {}", config_.stop_at.metric, config_.stop_at.value,
                                              result.reached_target ? "reached" : "not reached"));

@@ -5,9 +5,12 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/data/decode.h"
+#include "lockstep/train/config_alias.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
 
@@ -30,9 +33,17 @@ class Recipe {
   [[nodiscard]] virtual std::string summary() const = 0;
   /// Preset name to YAML text; `train NAME:PRESET` starts from it.
   [[nodiscard]] virtual std::map<std::string, std::string> presets() const { return {}; }
+  /// Keys of the program that the recipe re-creates; said in a note where they are used.
+  [[nodiscard]] virtual std::vector<ConfigAlias> aliases() const { return {}; }
   [[nodiscard]] virtual std::unique_ptr<TrainConfig> make_config() const = 0;
   /// Lifetime: `config` outlives the task, and came from make_config().
   [[nodiscard]] virtual std::unique_ptr<Task> make_task(const TrainConfig& config) const = 0;
+  /// A picture with what a trained model sees in it; none where the recipe draws nothing. Throws: DataError naming the
+  /// file.
+  [[nodiscard]] virtual std::optional<Image> draw(Task& /*task*/, torch::nn::Module& /*model*/,
+                                                  const std::filesystem::path& /*file*/) const {
+    return std::nullopt;
+  }
   /// Reads files with a trained model. Throws: DataError naming the file.
   [[nodiscard]] virtual std::vector<Prediction> predict(Task& task, torch::nn::Module& model,
                                                         const std::vector<std::filesystem::path>& files) const = 0;

@@ -23,6 +23,7 @@ struct Metric {
   std::string name;
   double value = 0;
   bool lower_is_better = false;  ///< as a loss; decides what is the best checkpoint
+  bool in_table = true;          ///< stands in the table of epochs
 };
 
 /// The tensors that a network gives for a batch, by name. One that is alone has the name "".

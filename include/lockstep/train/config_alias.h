@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings under the names of another program: a recipe takes those of the one it re-creates.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/config.h"
+
+namespace lockstep {
+
+/// A key of the other program. "a.b.*" stands for all keys that begin so.
+struct ConfigAlias {
+  std::string from;
+  std::string to = {};  ///< the key here; the same key: only the value changes; empty: it has no meaning here
+  /// The value here, as YAML; without one it stays. An empty result: there is nothing to set.
+  std::function<std::string(const std::string& value)> value = nullptr;
+};
+
+/// `tree` under the names of this program, every value with its origin. Where both names are set, `--set` wins over
+/// files, and of two in the same place the name of this program.
+/// `notes`: one line for all names that were changed, one for those without a meaning here; none where there are none.
+/// Throws: what the aliases' functions throw.
+[[nodiscard]] ConfigTree with_aliases(const ConfigTree& tree, const std::vector<ConfigAlias>& aliases,
+                                      std::vector<std::string>& notes);
+
+}  // namespace lockstep

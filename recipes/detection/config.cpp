@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "detection/config.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::detection {
+namespace {
+
+std::int64_t whole_number(const std::string& key, const std::string& text) {
+  std::int64_t number = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (fault == std::errc() && end == text.data() + text.size()) return number;
+  throw UsageError(fmt::format("{} has '{}', which is no whole number", key, text));
+}
+
+template <std::size_t kCount>
+std::array<std::int64_t, kCount> numbers(const std::string& key, const std::vector<std::string>& texts) {
+  if (texts.size() != kCount) {
+    throw UsageError(fmt::format("{} has {} numbers; it must have {}", key, texts.size(), kCount));
+  }
+  std::array<std::int64_t, kCount> found{};
+  for (std::size_t i = 0; i < kCount; ++i) found[i] = whole_number(key, texts[i]);
+  return found;
+}
+
+template <std::size_t kCount>
+std::vector<std::string> texts_of(const std::array<std::int64_t, kCount>& numbers) {
+  std::vector<std::string> texts;
+  for (const std::int64_t number : numbers) texts.push_back(std::to_string(number));
+  return texts;
+}
+
+ConfigMap map_of(const StageOptions& stage) {
+  return {{"middle", std::to_string(stage.middle)}, {"out", std::to_string(stage.out)},
+          {"blocks", std::to_string(stage.blocks)}, {"layers", std::to_string(stage.layers)},
+          {"kernel", std::to_string(stage.kernel)}, {"light", stage.light ? "true" : "false"}};
+}
+
+StageOptions stage_of(const ConfigMap& map) {
+  StageOptions stage;
+  for (const auto& [name, value] : map) {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr) throw UsageError(fmt::format("model.stages: {} is a list; it must be one value", name));
+    const std::string key = "model.stages: " + name;
+    if (name == "middle") {
+      stage.middle = whole_number(key, *text);
+    } else if (name == "out") {
+      stage.out = whole_number(key, *text);
+    } else if (name == "blocks") {
+      stage.blocks = whole_number(key, *text);
+    } else if (name == "layers") {
+      stage.layers = whole_number(key, *text);
+    } else if (name == "kernel") {
+      stage.kernel = whole_number(key, *text);
+    } else if (name == "light") {
+      stage.light = *text == "true";
+    } else {
+      const std::vector<std::string> known = {"middle", "out", "blocks", "layers", "kernel", "light"};
+      throw UsageError(fmt::format("model.stages has no '{}'{}", name, text::did_you_mean(name, known)));
+    }
+  }
+  return stage;
+}
+
+void describe_augment(ConfigFields& fields, DetectionConfig& config) {
+  AugmentOptions& augment = config.augment;
+  fields.add("augment.policy", &config.policy,
+             "epochs e0, e1, e2: Mosaic and MixUp from e0 to e1, strong operations from e0 to e2");
+  fields.add("augment.mosaic_prob", &augment.mosaic_prob, "of four pictures in one");
+  fields.add("augment.mixup_prob", &augment.mixup_prob, "of two pictures blended");
+  fields.add("augment.photometric_prob", &augment.photometric_prob, "of each change of light and colour");
+  fields.add("augment.zoom_out_prob", &augment.zoom_out_prob, "of the picture on a larger canvas");
+  fields.add("augment.iou_crop_prob", &augment.iou_crop_prob, "of a crop that keeps objects");
+  fields.add("augment.flip_prob", &augment.flip_prob, "of left and right changing places");
+  fields.add("augment.zoom_out_max", &augment.zoom_out_max, "side of the canvas, in sides of the picture");
+  fields.add("augment.iou_crop_min", &augment.iou_crop_min, "smallest side of a crop, in sides of the picture");
+  fields.add("augment.mosaic_side", &augment.mosaic_side,
+             "pixels of a picture's shorter side in a mosaic; 0: half of image_size");
+  fields.add("augment.mosaic_min_scale", &augment.mosaic_min_scale, "of a whole mosaic");
+  fields.add("augment.mosaic_max_scale", &augment.mosaic_max_scale, "of a whole mosaic");
+  fields.add("augment.mosaic_degrees", &augment.mosaic_degrees, "by which a mosaic is turned, either way");
+  fields.add("augment.mosaic_translate", &augment.mosaic_translate, "by which it is moved, in its sides");
+  fields.add("augment.min_box", &augment.min_box, "pixels of the network's picture: smaller boxes are dropped");
+  fields.add("augment.base_size_repeat", &augment.base_size_repeat,
+             "multi-scale: how often image_size is among the sizes around it; 0: one size");
+}
+
+void describe_model(ConfigFields& fields, DetectionConfig& config) {
+  ModelOptions& model = config.model;
+  fields.add("model.stem", &config.stem, "channels of the stem's middle and end");
+  fields.add("model.stages", &config.stages_of_backbone,
+             "of the backbone from stride 4 on: maps of middle, out, blocks, layers, kernel, light");
+  fields.add("model.lab", &model.lab, "a learnable scale and bias after each activation of the backbone");
+  fields.add("model.hidden", &model.hidden, "channels of encoder and decoder");
+  fields.add("model.heads", &model.heads, "of attention");
+  fields.add("model.encoder_layers", &model.encoder_layers, "transformer layers on the coarsest scale");
+  fields.add("model.encoder_feedforward", &model.encoder_feedforward, "their inner width");
+  fields.add("model.expansion", &model.expansion, "channels within a fusion block, in parts of model.hidden");
+  fields.add("model.fusion_depth", &model.fusion_depth, "3x3 convolutions of a fusion block");
+  fields.add("model.decoder_layers", &model.decoder_layers, "each refines the boxes");
+  fields.add("model.decoder_feedforward", &model.decoder_feedforward, "their inner width");
+  fields.add("model.queries", &model.queries, "objects that can be found at most");
+  fields.add("model.points", &config.points, "that a head samples of each scale, the finest first");
+  fields.add("model.reg_max", &model.reg_max, "bins of a side's distribution, less one");
+  fields.add("model.reg_scale", &model.reg_scale, "of the distribution's bins");
+  fields.add("model.up", &model.up, "of the distribution's ends");
+  fields.add("model.denoising", &model.denoising, "noisy objects an image that training rebuilds; 0: none");
+  fields.add("model.label_noise", &model.label_noise, "half of it is the probability of another label");
+  fields.add("model.box_noise", &model.box_noise, "of a noisy box, in halves of its size");
+}
+
+void describe_losses(ConfigFields& fields, CriterionOptions& loss) {
+  fields.add("loss.classification", &loss.classification, "vfl or mal", {"vfl", "mal"});
+  fields.add("loss.class_weight", &loss.class_weight, "of the classes");
+  fields.add("loss.bbox_weight", &loss.bbox_weight, "of the boxes' L1");
+  fields.add("loss.giou_weight", &loss.giou_weight, "of the boxes' GIoU");
+  fields.add("loss.fgl_weight", &loss.fgl_weight, "of the sides' distributions");
+  fields.add("loss.ddf_weight", &loss.ddf_weight, "of what layers learn from the last one");
+  fields.add("loss.alpha", &loss.alpha, "vfl: weight of what is no object");
+  fields.add("loss.gamma", &loss.gamma, "vfl: 2; mal: 1.5");
+  fields.add("loss.union_matching", &loss.union_matching, "boxes learn from the pairs of all layers");
+  fields.add("loss.temperature", &loss.temperature, "of what layers learn from the last one");
+  fields.add("matcher.class_weight", &loss.matcher.class_weight, "in the cost of a pair");
+  fields.add("matcher.bbox_weight", &loss.matcher.bbox_weight, "in the cost of a pair");
+  fields.add("matcher.giou_weight", &loss.matcher.giou_weight, "in the cost of a pair");
+}
+
+}  // namespace
+
+DetectionConfig::DetectionConfig() {
+  batch_size = 8;
+  clip_norm = 0.1;
+  optimizer = {.type = "adamw", .lr = 5e-4, .weight_decay = 1e-4};
+  optimizer.groups = {{{"params", R"((\.bias|\.scale|norm\d*\.weight)$)"}, {"weight_decay", "0"}}};
+  ema = {.decay = 0.9999, .warmups = 1000};
+  schedule.type = "flat_cosine";
+  schedule.warmup_steps = 200;
+  schedule.gamma = 0.5;
+  stem = texts_of(model.stem);
+  for (const StageOptions& stage : model.stages) stages_of_backbone.push_back(map_of(stage));
+  points = texts_of(model.points);
+}
+
+void DetectionConfig::describe(ConfigFields& fields) {
+  TrainConfig::describe(fields);
+  fields.add("num_classes", &num_classes, "labels are 0 .. num_classes - 1");
+  fields.add("class_names", &class_names, "by label, for what a person reads");
+  fields.add("image_size", &image_size, "pixels of the network's picture, each way");
+  fields.add("data.kind", &sets.kind, "auto, coco or voc");
+  fields.add("data.train_images", &sets.train_images, "COCO: folder of the pictures; empty: beside the JSON file");
+  fields.add("data.test_images", &sets.test_images, "COCO: folder of the pictures; empty: beside the JSON file");
+  fields.add("data.train_split", &sets.train_split, "VOC: a list in ImageSets/Main");
+  fields.add("data.test_split", &sets.test_split, "VOC: a list in ImageSets/Main");
+  fields.add("data.strict", &sets.strict, "false: entries without a good picture or box are left out and counted");
+  describe_augment(fields, *this);
+  describe_model(fields, *this);
+  describe_losses(fields, criterion);
+}
+
+void DetectionConfig::validate() const {
+  TrainConfig::validate();
+  const ModelOptions net = model_options();
+  if (num_classes < 1) throw UsageError(fmt::format("num_classes is {}; it must be at least 1", num_classes));
+  if (image_size < net.coarsest_stride() || image_size % net.coarsest_stride() != 0) {
+    throw UsageError(fmt::format("image_size is {}; it must be a multiple of {}, the network's coarsest stride",
+                                 image_size, net.coarsest_stride()));
+  }
+  (void)augment_options();
+}
+
+ModelOptions DetectionConfig::model_options() const {
+  ModelOptions options = model;
+  options.classes = num_classes;
+  options.stem = numbers<2>("model.stem", stem);
+  options.stages.clear();
+  for (const ConfigMap& stage : stages_of_backbone) options.stages.push_back(stage_of(stage));
+  options.points = numbers<3>("model.points", points);
+  return options;
+}
+
+CriterionOptions DetectionConfig::criterion_options() const {
+  CriterionOptions options = criterion;
+  options.reg_scale = model.reg_scale;
+  options.up = model.up;
+  return options;
+}
+
+AugmentOptions DetectionConfig::augment_options() const {
+  AugmentOptions options = augment;
+  options.policy = numbers<3>("augment.policy", policy);
+  // The first stage is the one with strong operations.
+  if (stages.stop_epoch > 0) options.policy[2] = std::min(options.policy[2], stages.stop_epoch);
+  options.policy[1] = std::min(options.policy[1], options.policy[2]);
+  options.policy[0] = std::min(options.policy[0], options.policy[1]);
+  options.base_size = image_size;
+  options.divisor = model_options().coarsest_stride();
+  return options;
+}
+
+DatasetOptions DetectionConfig::set_options(const std::string& path, bool training) const {
+  return {.source = {.path = path,
+                     .kind = parse_source_kind(sets.kind),
+                     .images = training ? sets.train_images : sets.test_images,
+                     .split = training ? sets.train_split : sets.test_split,
+                     .strict = sets.strict},
+          .classes = num_classes,
+          .side = image_size};
+}
+
+}  // namespace lockstep::detection

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The detection recipe's own settings, under the names that users of its origin know or that say what they do.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "detection/criterion.h"
+#include "detection/dataset.h"
+#include "detection/model.h"
+#include "lockstep/train/train_config.h"
+
+namespace lockstep::detection {
+
+struct DetectionConfig final : TrainConfig {
+  std::int64_t num_classes = 8;
+  std::vector<std::string> class_names = {};  ///< by label, for what a person reads; empty: the set's own
+  std::int64_t image_size = 160;              ///< pixels of the network's picture, each way
+
+  struct Sets {
+    std::string kind = "auto";  ///< of both sets: a layout that open_source() knows
+    std::string train_images;   ///< COCO: the pictures' folder; empty: beside the JSON file
+    std::string test_images;
+    std::string train_split;  ///< VOC: a list in ImageSets
+    std::string test_split;
+    bool strict = true;  ///< false: entries without a good picture or box are left out and counted
+  } sets;
+
+  std::vector<std::string> policy = {"4", "29", "50"};  ///< augment.policy
+  AugmentOptions augment;                               ///< but for what the settings above say
+
+  std::vector<std::string> stem;  ///< model.stem
+  std::vector<ConfigMap> stages_of_backbone;
+  std::vector<std::string> points;
+  ModelOptions model;  ///< but for what the settings above say
+  CriterionOptions criterion;
+
+  DetectionConfig();
+  void describe(ConfigFields& fields) override;
+  void validate() const override;
+
+  /// What the parts want, with all that several of them share. Throws: UsageError naming the key.
+  [[nodiscard]] ModelOptions model_options() const;
+  [[nodiscard]] CriterionOptions criterion_options() const;
+  [[nodiscard]] AugmentOptions augment_options() const;
+  [[nodiscard]] DatasetOptions set_options(const std::string& path, bool training) const;
+};
+
+}  // namespace lockstep::detection

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "detection/tally.h"
+
+#include <fmt/format.h>
+
+#include <any>
+
+#include "detection/model.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::detection {
+namespace {
+
+constexpr std::size_t kLengthDigits = 20;
+
+/// A row of centre and size in 0..1 as pixels of a picture.
+CocoBox box_of(const float* row, const ImageSize& size) {
+  const auto width = static_cast<double>(size.width);
+  const auto height = static_cast<double>(size.height);
+  return {.x = (row[0] - row[2] / 2.0) * width,
+          .y = (row[1] - row[3] / 2.0) * height,
+          .width = row[2] * width,
+          .height = row[3] * height};
+}
+
+std::vector<FoundObject> objects_of(const Found& found, const ImageSize& size) {
+  const at::Tensor boxes = found.boxes.to(at::kCPU, at::kFloat).contiguous();
+  const at::Tensor scores = found.scores.to(at::kCPU, at::kFloat).contiguous();
+  const at::Tensor labels = found.labels.to(at::kCPU).contiguous();
+  std::vector<FoundObject> objects;
+  for (std::int64_t i = 0; i < scores.numel(); ++i) {
+    objects.push_back({.box = box_of(boxes.data_ptr<float>() + 4 * i, size),
+                       .label = labels.data_ptr<std::int64_t>()[i],
+                       .score = scores.data_ptr<float>()[i]});
+  }
+  return objects;
+}
+
+}  // namespace
+
+ImageTruth truth_of(const Detections& target) {
+  const at::Tensor boxes = target.boxes.contiguous();
+  ImageTruth truth{.id = target.id, .objects = {}};
+  for (std::int64_t i = 0; i < boxes.size(0); ++i) {
+    truth.objects.push_back({.box = box_of(boxes.data_ptr<float>() + 4 * i, target.size),
+                             .label = target.labels[i].item<std::int64_t>(),
+                             .area = target.areas[i].item<float>(),
+                             .crowd = target.crowd[i].item<bool>()});
+  }
+  return truth;
+}
+
+std::vector<std::vector<FoundObject>> found_objects(const Outputs& outputs, const Targets& targets) {
+  std::vector<std::vector<FoundObject>> all;
+  const std::vector<Found> found = decode(outputs);
+  for (std::size_t i = 0; i < targets.size(); ++i) all.push_back(objects_of(found.at(i), targets[i].size));
+  return all;
+}
+
+void DetectionTally::add(const Outputs& outputs, const Batch& batch) {
+  const auto& targets = std::any_cast<const Targets&>(batch.extra);
+  const auto found = found_objects(outputs, targets);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const ImageTruth truth = truth_of(targets[i]);
+    results_.push_back(evaluate_image(truth, found[i]));
+    gallery_.add(batch.indices[i], truth, found[i], results_.back());
+  }
+}
+
+/// Bytes of the results, how many they are in front of them, and then those of the gallery.
+std::string DetectionTally::bytes() const {
+  const std::string results = to_bytes(results_);
+  return fmt::format("{:020d}", results.size()) + results + gallery_.bytes();
+}
+
+std::vector<Metric> DetectionTally::metrics(const std::vector<std::string>& parts) {
+  std::vector<ImageResult> all;
+  gallery_ = Gallery();
+  for (const std::string& part : parts) {
+    const std::string_view rest = std::string_view(part).substr(kLengthDigits);
+    const auto length = static_cast<std::size_t>(std::stoull(part.substr(0, kLengthDigits)));
+    for (ImageResult& result : from_bytes(rest.substr(0, length))) all.push_back(std::move(result));
+    gallery_.merge(rest.substr(length));
+  }
+  if (all.empty()) throw DataError("there is no sample to evaluate");
+  numbers_ = accumulate(std::move(all));
+  const HitCounts& hits = numbers_.confident;
+  return {{"ap", numbers_.ap},
+          {"ap50", numbers_.ap50},
+          {"f1", hits.f1()},
+          {.name = "ap75", .value = numbers_.ap75, .in_table = false},
+          {.name = "ap_small", .value = numbers_.ap_small, .in_table = false},
+          {.name = "ap_medium", .value = numbers_.ap_medium, .in_table = false},
+          {.name = "ap_large", .value = numbers_.ap_large, .in_table = false},
+          {.name = "ar1", .value = numbers_.ar1, .in_table = false},
+          {.name = "ar10", .value = numbers_.ar10, .in_table = false},
+          {.name = "ar100", .value = numbers_.ar100, .in_table = false},
+          {.name = "ar_small", .value = numbers_.ar_small, .in_table = false},
+          {.name = "ar_medium", .value = numbers_.ar_medium, .in_table = false},
+          {.name = "ar_large", .value = numbers_.ar_large, .in_table = false},
+          {.name = "precision", .value = hits.precision(), .in_table = false},
+          {.name = "recall", .value = hits.recall(), .in_table = false}};
+}
+
+std::string DetectionTally::report() const {
+  std::string text = coco_text(numbers_);
+  const HitCounts& hits = numbers_.confident;
+  text += fmt::format(
+      " at confidence {} and IoU 0.5: precision {:.3f}, recall {:.3f}, F1 {:.3f} ({} found, {} false, {} missed)\n",
+      kConfident, hits.precision(), hits.recall(), hits.f1(), hits.hits, hits.false_ones, hits.missed);
+  for (const ClassNumbers& each : numbers_.classes) {
+    const auto label = static_cast<std::size_t>(each.label);
+    text += fmt::format(" {:<16} {:>6} objects   AP {:.3f}   AP50 {:.3f}\n",
+                        label < class_names_.size() ? class_names_[label] : fmt::format("class {}", label), each.truths,
+                        each.ap, each.ap50);
+  }
+  return text;
+}
+
+std::vector<std::filesystem::path> DetectionTally::draw(const std::filesystem::path& folder) const {
+  if (!source_) return {};
+  return draw_results(gallery_, *source_, folder, {.class_names = class_names_});
+}
+
+}  // namespace lockstep::detection

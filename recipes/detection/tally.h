@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The evaluation of a set: COCO's numbers over all ranks, precision and recall, and pictures of the best and worst.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "detection/coco_eval.h"
+#include "detection/pictures.h"
+#include "detection/targets.h"
+#include "lockstep/train/tally.h"
+
+namespace lockstep::detection {
+
+/// Shapes: `found` of one image with boxes as centre and size in 0..1; the truth as open_test_set() gives it.
+/// Units: the boxes of the result are pixels of the original picture.
+[[nodiscard]] ImageTruth truth_of(const Detections& target);
+
+/// The 100 most certain detections of each image of a batch, in pixels of the original pictures.
+[[nodiscard]] std::vector<std::vector<FoundObject>> found_objects(const Outputs& outputs, const Targets& targets);
+
+class DetectionTally final : public Tally {
+ public:
+  /// `class_names`: by label. `source`: what the samples were made of, by index, for pictures; none: there will be
+  /// none.
+  DetectionTally(std::vector<std::string> class_names, std::shared_ptr<const ImageSource> source)
+      : class_names_(std::move(class_names)), source_(std::move(source)) {}
+
+  void add(const Outputs& outputs, const Batch& batch) override;
+  [[nodiscard]] std::string bytes() const override;
+  [[nodiscard]] std::vector<Metric> metrics(const std::vector<std::string>& parts) override;
+  [[nodiscard]] std::string report() const override;
+  /// worst.png and best.png.
+  [[nodiscard]] std::vector<std::filesystem::path> draw(const std::filesystem::path& folder) const override;
+
+ private:
+  std::vector<std::string> class_names_;
+  std::shared_ptr<const ImageSource> source_;
+  std::vector<ImageResult> results_;  ///< of this rank
+  Gallery gallery_;                   ///< of this rank, after metrics() of all
+  CocoNumbers numbers_;               ///< of all, after metrics()
+};
+
+}  // namespace lockstep::detection

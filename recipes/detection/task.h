@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The detector as a Task of the Trainer and as a Recipe of the command line.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "detection/config.h"
+#include "lockstep/train/recipe.h"
+#include "lockstep/train/task.h"
+
+namespace lockstep::detection {
+
+/// Lifetime: `config` outlives the task.
+class DetectionTask final : public Task {
+ public:
+  explicit DetectionTask(const DetectionConfig& config) : config_(config) {}
+
+  /// A path that open_source() knows, or scenes that are made up: "scenes:200", "scenes:200:7" with a seed.
+  std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
+  std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
+  [[nodiscard]] Collate collate() const override;
+  std::shared_ptr<torch::nn::Module> make_model() override;
+  /// In training with denoising queries of the batch's own objects.
+  Outputs run(torch::nn::Module& model, const Batch& batch) override;
+  /// The number of boxes is the mean over all replicas: one small all-reduce, in every batch.
+  std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
+  [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
+  [[nodiscard]] StateDict batch_state(const Batch& batch) const override;
+  [[nodiscard]] std::string model_name() const override;
+
+  [[nodiscard]] const DetectionConfig& config() const noexcept { return config_; }
+  /// What label `label` is called.
+  [[nodiscard]] std::string class_name(std::int64_t label) const;
+
+ private:
+  const DetectionConfig& config_;
+  std::vector<std::string> names_of_set_;           ///< of the last make_dataset()
+  std::shared_ptr<const ImageSource> test_source_;  ///< its pictures
+};
+
+[[nodiscard]] std::unique_ptr<Recipe> make_recipe();
+
+}  // namespace lockstep::detection
