@@ -128,9 +128,10 @@ Decoder::Decoder(const ModelOptions& options) : options_(options) {
   enc_score_head_ = register_module("enc_score_head", score_head(options));
   enc_bbox_head_ = register_module("enc_bbox_head", box_head(options, 4));
   if (options.dense) {
-    dense_score_head_ = register_module("dense_score_head", score_head(options));
-    dense_bbox_head_ = register_module("dense_bbox_head", torch::nn::Linear(options.hidden, 4));
-    start_at_zero(*dense_bbox_head_);
+    dense_head_ = register_module("dense_head", torch::nn::Linear(options.hidden, options.classes + 4));
+    start_at_zero(*dense_head_);
+    const at::NoGradGuard guard;
+    dense_head_->bias.narrow(0, 0, options.classes).fill_(kPriorLogit);
   }
   if (options.denoising > 0) {
     denoising_class_embed_ = register_module(
@@ -194,8 +195,10 @@ Decoder::Queries Decoder::choose(const Memory& memory, Outputs& outputs) {
 
 void Decoder::add_dense(const Memory& memory, Outputs& outputs) {
   const at::Tensor& anchor = anchors(memory.sizes, memory.tokens.device());
-  outputs["dense_logits"] = dense_score_head_->forward(memory.tokens).unsqueeze(0);
-  outputs["dense_boxes"] = at::sigmoid(dense_bbox_head_->forward(memory.tokens).to(at::kFloat) + anchor).unsqueeze(0);
+  // One product for both: the memory of all positions is what costs.
+  const at::Tensor both = dense_head_->forward(memory.tokens).to(at::kFloat).unsqueeze(0);
+  outputs["dense_logits"] = both.narrow(-1, 0, options_.classes);
+  outputs["dense_boxes"] = at::sigmoid(both.narrow(-1, options_.classes, 4) + anchor);
   std::vector<std::int64_t> sizes;
   for (const auto& size : memory.sizes) sizes.insert(sizes.end(), size.begin(), size.end());
   outputs["dense_sizes"] = at::tensor(sizes, at::kLong).view({-1, 2});

@@ -86,8 +86,7 @@ class Decoder final : public torch::nn::Module {
   torch::nn::Sequential enc_output_{nullptr};
   torch::nn::Linear enc_score_head_{nullptr};
   torch::nn::Sequential enc_bbox_head_{nullptr};
-  torch::nn::Linear dense_score_head_{nullptr};
-  torch::nn::Linear dense_bbox_head_{nullptr};
+  torch::nn::Linear dense_head_{nullptr};  ///< class logits, then the box
   torch::nn::Embedding denoising_class_embed_{nullptr};
   torch::nn::Sequential query_pos_head_{nullptr};
   torch::nn::Sequential pre_bbox_head_{nullptr};

@@ -37,8 +37,7 @@ struct ModelOptions {
   std::array<std::int64_t, 2> stem = {16, 32};  ///< channels of its middle and its end, at stride 4
   /// From stride 4 on, each twice the stride of the one before it; the last three are the scales. Three stages have
   /// strides 4, 8, 16 (small pictures), four 8, 16, 32.
-  std::vector<StageOptions> stages = {
-      {.middle = 32, .out = 64}, {.middle = 48, .out = 96}, {.middle = 64, .out = 160, .kernel = 5, .light = true}};
+  std::vector<StageOptions> stages = {{.middle = 32, .out = 64}, {.middle = 48, .out = 96}, {.middle = 64, .out = 160}};
   bool lab = true;  ///< a learnable scale and bias after each activation of the backbone
 
   std::int64_t hidden = 96;
