@@ -19,6 +19,7 @@ namespace {
 struct TrainArguments {
   std::string what;
   std::vector<std::string> sets;
+  std::vector<std::string> updates;  ///< the same, under the origin's option
   std::string run_dir;
   std::string resume = "none";
   std::string init_from;
@@ -47,6 +48,7 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   app.add_option("--max-restarts", restarts,
                  "how often ranks that died start again, from the last checkpoint (default: 3)");
   app.add_option("--set", train.sets, "a setting, as key=value; may come again")->allow_extra_args(false);
+  app.add_option("-u,--update", train.updates, "the same, several at once: -u epochs=5 seed=1");
   app.add_option("--run-dir", train.run_dir, "the run's folder (default: runs/<recipe>-<time>)");
   app.add_option(
       "--resume", train.resume,
@@ -61,6 +63,7 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
                  "save and leave with 143 after this time: 90s, 45m, 1h30m, 2d, HH:MM:SS or D-HH:MM:SS");
   add_join_options(app, train.join);
   if (!cli::parse(app, arguments)) return false;
+  train.sets.insert(train.sets.end(), train.updates.begin(), train.updates.end());
   if (!max_time.empty()) train.max_time = parse_max_time(max_time);
   return true;
 }
