@@ -209,6 +209,37 @@ TEST(DetectionCriterion, BoxesLearnFromThePairsOfAllLayersAndClassesFromTheirOwn
   EXPECT_TRUE(learn(false).equal(at::tensor({1, 0, 0, 1}).to(at::kBool)));
 }
 
+/// An image with room for two groups of its one object must not count twice as much as one with room for one.
+TEST(DetectionCriterion, GroupsOfDenoisingShareTheWeightOfTheirObjects) {
+  const auto outputs_of = [](std::int64_t groups) {
+    const auto repeated = [&](const at::Tensor& group, std::int64_t last) {
+      return group.view({1, 1, 2, last}).to(at::kFloat).repeat({1, 1, groups, 1});
+    };
+    Outputs outputs;
+    for (const std::string prefix : {"", "dn_"}) {
+      outputs[prefix + "logits"] = repeated(at::tensor({2.0, -1.0}), 1);
+      outputs[prefix + "boxes"] = repeated(at::tensor({0.5, 0.5, 0.2, 0.2, 0.1, 0.1, 0.1, 0.1}), 4);
+      outputs[prefix + "refs"] = outputs.at(prefix + "boxes")[0];
+      outputs[prefix + "corners"] = at::zeros({1, 1, 2 * groups, 4 * 33});
+    }
+    outputs["dn_index"] = at::tensor({0, -1}, at::kLong).view({1, 2}).repeat({1, groups});
+    outputs["dn_weight"] = at::full({1, 2 * groups}, 1.0 / static_cast<double>(groups), at::kFloat);
+    return outputs;
+  };
+  Detections one;
+  one.boxes = at::tensor({0.5, 0.5, 0.2, 0.1}).view({1, 4}).to(at::kFloat);
+  one.labels = at::zeros({1}, at::kLong);
+  const auto terms = criterion(outputs_of(1), {one}, {});
+  const auto twice = criterion(outputs_of(2), {one}, {});
+  std::size_t compared = 0;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    if (terms[i].name.find("_dn_") == std::string::npos) continue;
+    EXPECT_NEAR(twice[i].value.item<double>(), terms[i].value.item<double>(), 1e-6) << terms[i].name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 4U);
+}
+
 TEST(DetectionCriterion, RefusesALossThatItDoesNotKnow) {
   EXPECT_THROW(static_cast<void>(criterion({}, {}, {.classification = "focal"})), UsageError);
 }

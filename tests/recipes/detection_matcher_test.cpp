@@ -163,6 +163,16 @@ TEST(DetectionMatcher, FindsTheQueriesThatAreTheObjects) {
   EXPECT_EQ(found[1][2], (Pairs{{0, 1}, {1, 0}}));
 }
 
+TEST(DetectionMatcher, OfEquallyDistantBoxesTakesTheOneThatOverlapsMore) {
+  Detections one;
+  one.boxes = at::tensor({0.5, 0.5, 0.2, 0.2}).view({1, 4}).to(at::kFloat);
+  one.labels = at::zeros({1}, at::kLong);
+  const at::Tensor boxes =
+      at::tensor({0.6, 0.5, 0.2, 0.2, 0.5, 0.5, 0.3, 0.2, 0.5, 0.4, 0.2, 0.2}).view({1, 1, 3, 4}).to(at::kFloat);
+  const auto found = match(at::zeros({1, 1, 3, 1}), boxes, pad({one}, 1, at::kCPU), {}, {"a"});
+  EXPECT_EQ(found[0][0], (Pairs{{1, 0}}));
+}
+
 TEST(DetectionMatcher, MatchesAsManyOfTheObjectsAsThereAreQueries) {
   const Targets targets = {objects(9, 4)};
   const auto found = match(at::randn({1, 1, 5, 4}), at::rand({1, 1, 5, 4}), pad(targets, 4, at::kCPU), {}, {"a"});
