@@ -10,7 +10,6 @@ example:
   scripts/disk_faults.py --small
 """
 import argparse
-import contextlib
 import json
 import os
 import pathlib
@@ -124,22 +123,6 @@ def reason_for_no_mounts() -> str:
     os.execvp("unshare", [*words, sys.executable, *sys.argv])
 
 
-def descendants(pid: int) -> list[int]:
-    """All processes below pid, itself first."""
-    found = [pid]
-    for parent in found:
-        for task in pathlib.Path(f"/proc/{parent}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                found += [int(word) for word in task.read_text().split()]
-    return found
-
-
-def signal_all(pid: int, number: int) -> None:
-    for each in descendants(pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(each, number)
-
-
 def steps_of_log(run_dir: pathlib.Path) -> list[tuple]:
     """Step, loss and learning rate of each logged step: what does not depend on the clock."""
     lines = [json.loads(line) for line in (run_dir / "log.jsonl").read_text().splitlines()]
@@ -209,7 +192,7 @@ class Faults:
             process = self.start(world, runs.fresh(run_dir))
             while process.poll() is None and not step_folder(run_dir, EVERY).exists():
                 time.sleep(0.001)
-            signal_all(process.pid, signal.SIGSTOP)
+            runs.send(runs.descendants(process.pid), signal.SIGSTOP)
             if process.poll() is None:
                 return process
             run = self.end(process)
@@ -311,7 +294,7 @@ class Faults:
             process = self.start_until_first_checkpoint(world, run_dir)
             saved = sorted(int(path.name[5:]) for path in (run_dir / "checkpoints").glob("step-*"))
             mount("-o", "bind,ro", str(run_dir), str(run_dir))
-            signal_all(process.pid, signal.SIGCONT)
+            runs.send(runs.descendants(process.pid), signal.SIGCONT)
             run = self.end(process)
             run.require_one_error(74, f"the checkpoint of step {saved[-1] + EVERY} is not saved: ",
                                   f"{run_dir}/checkpoints/.tmp-", "Read-only file system",
@@ -369,14 +352,14 @@ class Faults:
     def a_second_run(self, world: int) -> None:
         run_dir = runs.fresh(self.given.work / "taken")
         first = self.start_until_first_checkpoint(world, run_dir)
-        holders = [f"(pid {pid} on {socket.gethostname()})" for pid in descendants(first.pid)]
+        holders = [f"(pid {pid} on {socket.gethostname()})" for pid in runs.descendants(first.pid)]
         try:
             for resume in ("none", "auto", str(step_folder(run_dir, EVERY))):
                 run = self.train(world, run_dir, resume)
                 run.require_said_before_ranks(64, f" is training in {run_dir}\n", "wait for its end, or choose another")
                 run.require(any(holder in run.text for holder in holders), "the first run is not named")
         finally:
-            signal_all(first.pid, signal.SIGCONT)
+            runs.send(runs.descendants(first.pid), signal.SIGCONT)
             run = self.end(first)
         run.require(run.code == 0, "the first run has not come to its end")
         self.require_unbroken(run_dir)

@@ -1,4 +1,5 @@
 """What the scripts that try whole runs share: a small captcha set, settings, one run, its digest, a results file."""
+import contextlib
 import json
 import os
 import pathlib
@@ -71,6 +72,23 @@ def train_words(settings_file, world: int, run_dir, resume: str = "none") -> lis
 
 def digest(given, run_dir) -> str:
     return lockstep(given, "checkpoint", "inspect", str(run_dir), "--digest").stdout.strip().splitlines()[-1]
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below pid, itself first."""
+    found = [pid]
+    for parent in found:
+        for task in pathlib.Path(f"/proc/{parent}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                found += [int(word) for word in task.read_text().split()]
+    return found
+
+
+def send(pids: list[int], number: int) -> None:
+    """A signal to each that still is."""
+    for each in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, number)
 
 
 def fresh(run_dir: pathlib.Path) -> pathlib.Path:
