@@ -9,9 +9,10 @@ starts all of them again (restarts), or ends and the run is resumed (resume), or
 ranks have to end by themselves with exit code 75 (alone), and the run is resumed.
 
 What is required of each run: no word of a checkpoint that is torn; an end within --soon seconds after a kill, and of
-the whole within --longest; and no rank with other weights than the rest. That shows so: every checkpoint, from the first
-step after the switch on, has the bytes that a run without a kill on a fast disk has saved, and the digest of one on one
-process. What is saved in parts comes from all three ranks; and a rank whose weights differ computes other gradients, of
+the whole within --longest; and no rank with other weights than the rest. That shows so: every checkpoint, from the
+first step after the switch on, has the bytes that a run without a kill on a fast disk has saved, and the digest of one
+on one process.
+What is saved in parts comes from all three ranks; and a rank whose weights differ computes other gradients, of
 which the next weights of all ranks are made. (A weight that no gradient depends on is seen only in its rank's part.)
 
 Results are appended to a file; a later call goes on from there.
