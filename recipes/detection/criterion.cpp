@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "detection/box.h"
 #include "detection/dense.h"
@@ -215,8 +216,9 @@ struct Divisors {
   at::Tensor boxes;
 };
 
-void add_terms(const Family& family, const CriterionOptions& options, const Rows& for_class, const Rows& for_box,
-               const Divisors& by, std::vector<LossTerm>& terms) {
+std::vector<LossTerm> terms_of(const Family& family, const CriterionOptions& options, const Rows& for_class,
+                               const Rows& for_box, const Divisors& by) {
+  std::vector<LossTerm> terms;
   const FamilyLoss loss(family, options);
   const std::int64_t reg_max = family.corners.size(-1) / 4 - 1;
   const at::Tensor bins =
@@ -234,6 +236,11 @@ void add_terms(const Family& family, const CriterionOptions& options, const Rows
       if (set < values.size()) terms.push_back({.name = name + family.suffixes[set], .value = values[set]});
     }
   }
+  return terms;
+}
+
+void append(std::vector<LossTerm>& terms, std::vector<LossTerm> more) {
+  terms.insert(terms.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
 /// What the slots of denoising are to rebuild is known.
@@ -289,22 +296,21 @@ std::vector<LossTerm> criterion(const Outputs& outputs, const Targets& targets, 
                                    static_cast<float>(pair_count(around))},
                                   device, reduce);
 
-  std::vector<LossTerm> terms;
   const Rows own = rows_of(queries, padded, [&](std::size_t set) -> const Matches& { return matches[set]; });
   const Rows shared = rows_of(queries, padded, [&](std::size_t) -> const Matches& { return united; });
   const bool unite_boxes = options.union_matching;
-  add_terms(queries, options, own, unite_boxes ? shared : own,
-            {.classes = counts[0], .boxes = unite_boxes ? counts[1] : counts[0]}, terms);
+  std::vector<LossTerm> terms = terms_of(queries, options, own, unite_boxes ? shared : own,
+                                         {.classes = counts[0], .boxes = unite_boxes ? counts[1] : counts[0]});
   if (denoising) {
     const Family slots = family(outputs, "dn_");
     const Matches known = denoising_matches(outputs.at("dn_index"));
     const Rows rows = rows_of(slots, padded, [&](std::size_t) -> const Matches& { return known; });
-    add_terms(slots, options, rows, rows, {.classes = counts[2], .boxes = counts[2]}, terms);
+    append(terms, terms_of(slots, options, rows, rows, {.classes = counts[2], .boxes = counts[2]}));
   }
   if (dense) {
     const Family positions = dense_family(outputs);
     const Rows rows = rows_of(positions, padded, [&](std::size_t) -> const Matches& { return around; });
-    add_terms(positions, options, rows, rows, {.classes = counts[3], .boxes = counts[3]}, terms);
+    append(terms, terms_of(positions, options, rows, rows, {.classes = counts[3], .boxes = counts[3]}));
   }
   return terms;
 }

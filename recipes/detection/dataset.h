@@ -52,7 +52,7 @@ struct AugmentOptions {
 [[nodiscard]] std::int64_t batch_side(const AugmentOptions& options, const BatchContext& context);
 
 struct DatasetOptions {
-  SourceOptions source;  ///< a path "scenes:200:7" means made-up ones (scene_source.h)
+  SourceOptions source;      ///< a path "scenes:200:7" means made-up ones (scene_source.h)
   std::int64_t classes = 0;  ///< labels have to be below it; 0: as many as the source names
   std::int64_t side = 160;   ///< pixels of the network's picture in evaluation, each way
 };

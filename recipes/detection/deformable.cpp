@@ -60,7 +60,7 @@ class Sample : public torch::autograd::Function<Sample> {
     at::Tensor out = at::empty({values.size(0), shape.queries, values.size(2)}, values.options());
     at::parallel_for(0, values.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        sample_image(shape, image(values, i), image(places, i), image(shares, i), image(out, i));
+        sample_image(shape, {image(values, i), image(places, i), image(shares, i)}, image(out, i));
       }
     });
     return out;
@@ -81,7 +81,7 @@ class Sample : public torch::autograd::Function<Sample> {
     at::parallel_for(0, values.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         sample_image_backward(
-            shape, image(values, i), image(places, i), image(shares, i), image(grad, i),
+            shape, {image(values, i), image(places, i), image(shares, i)}, image(grad, i),
             {.values = image(to_values, i), .places = image(to_places, i), .shares = image(to_shares, i)});
       }
     });

@@ -72,59 +72,63 @@ HWY_INLINE float dot(std::int64_t depth, const float* a, const float* b) {
 }
 
 /// The points of one query and head, from `at` on.
-HWY_INLINE void see(const SampleShape& shape, const float* values, const float* places, const float* shares,
-                    float* out) {
+HWY_INLINE void see(const SampleShape& shape, SampleInputs in, float* out) {
   Corner corners[4];
   const std::int64_t stride = shape.heads * shape.depth;
   for (std::int64_t s = 0; s < shape.scale_count; ++s) {
-    for (std::int64_t i = 0; i < shape.scales[s].points; ++i, places += 2, ++shares) {
-      find_corners(shape.scales[s], places, corners);
+    for (std::int64_t i = 0; i < shape.scales[s].points; ++i, in.places += 2, ++in.shares) {
+      find_corners(shape.scales[s], in.places, corners);
       for (const Corner& corner : corners) {
-        if (corner.row >= 0) add(shape.depth, corner.weight * *shares, values + corner.row * stride, out);
+        if (corner.row >= 0) add(shape.depth, corner.weight * *in.shares, in.values + corner.row * stride, out);
       }
     }
   }
 }
 
-void sample_rows(const SampleShape& shape, const float* values, const float* places, const float* shares, float* out) {
+/// Those of one query and head, `pair`.
+HWY_INLINE SampleInputs inputs_of(const SampleShape& shape, const SampleInputs& in, std::int64_t pair) {
+  const std::int64_t first = pair * shape.points;
+  return {.values = in.values + (pair % shape.heads) * shape.depth,
+          .places = in.places + 2 * first,
+          .shares = in.shares + first};
+}
+
+void sample_rows(const SampleShape& shape, SampleInputs in, float* out) {
   std::fill_n(out, shape.queries * shape.heads * shape.depth, 0.0F);
   for (std::int64_t pair = 0; pair < shape.queries * shape.heads; ++pair) {
-    see(shape, values + (pair % shape.heads) * shape.depth, places + 2 * pair * shape.points,
-        shares + pair * shape.points, out + pair * shape.depth);
+    see(shape, inputs_of(shape, in, pair), out + pair * shape.depth);
   }
 }
 
 /// The same points in backward. `grad` is the head's.
-HWY_INLINE void see_backward(const SampleShape& shape, const float* values, const float* places, const float* shares,
-                             const float* grad, SampleGradients to) {
+HWY_INLINE void see_backward(const SampleShape& shape, SampleInputs in, const float* grad, SampleGradients to) {
   Corner corners[4];
   const std::int64_t stride = shape.heads * shape.depth;
   for (std::int64_t s = 0; s < shape.scale_count; ++s) {
     const ScaleRows& scale = shape.scales[s];
-    for (std::int64_t i = 0; i < scale.points; ++i, places += 2, ++shares, to.places += 2, ++to.shares) {
-      find_corners(scale, places, corners);
+    for (std::int64_t i = 0; i < scale.points; ++i, in.places += 2, ++in.shares, to.places += 2, ++to.shares) {
+      find_corners(scale, in.places, corners);
       Corner sums{.row = 0};
       for (const Corner& corner : corners) {
         if (corner.row < 0) continue;
-        const float product = dot(shape.depth, values + corner.row * stride, grad);
+        const float product = dot(shape.depth, in.values + corner.row * stride, grad);
         sums.weight += corner.weight * product;
         sums.by_x += corner.by_x * product;
         sums.by_y += corner.by_y * product;
-        add(shape.depth, corner.weight * *shares, grad, to.values + corner.row * stride);
+        add(shape.depth, corner.weight * *in.shares, grad, to.values + corner.row * stride);
       }
       *to.shares = sums.weight;
-      to.places[0] = sums.by_x * *shares * static_cast<float>(scale.width);
-      to.places[1] = sums.by_y * *shares * static_cast<float>(scale.height);
+      to.places[0] = sums.by_x * *in.shares * static_cast<float>(scale.width);
+      to.places[1] = sums.by_y * *in.shares * static_cast<float>(scale.height);
     }
   }
 }
 
-void sample_rows_backward(const SampleShape& shape, const float* values, const float* places, const float* shares,
-                          const float* grad_out, const SampleGradients& to) {
+void sample_rows_backward(const SampleShape& shape, SampleInputs in, const float* grad_out, const SampleGradients& to) {
   for (std::int64_t pair = 0; pair < shape.queries * shape.heads; ++pair) {
     const std::int64_t head = (pair % shape.heads) * shape.depth;
     const std::int64_t first = pair * shape.points;
-    see_backward(shape, values + head, places + 2 * first, shares + first, grad_out + pair * shape.depth,
+    see_backward(shape, inputs_of(shape, in, pair), grad_out + pair * shape.depth,
                  {.values = to.values + head, .places = to.places + 2 * first, .shares = to.shares + first});
   }
 }
@@ -139,13 +143,13 @@ namespace lockstep::detection {
 HWY_EXPORT(sample_rows);
 HWY_EXPORT(sample_rows_backward);
 
-void sample_image(const SampleShape& shape, const float* values, const float* places, const float* shares, float* out) {
-  HWY_DYNAMIC_DISPATCH(sample_rows)(shape, values, places, shares, out);
+void sample_image(const SampleShape& shape, SampleInputs in, float* out) {
+  HWY_DYNAMIC_DISPATCH(sample_rows)(shape, in, out);
 }
 
-void sample_image_backward(const SampleShape& shape, const float* values, const float* places, const float* shares,
-                           const float* grad_out, const SampleGradients& to) {
-  HWY_DYNAMIC_DISPATCH(sample_rows_backward)(shape, values, places, shares, grad_out, to);
+void sample_image_backward(const SampleShape& shape, SampleInputs in, const float* grad_out,
+                           const SampleGradients& to) {
+  HWY_DYNAMIC_DISPATCH(sample_rows_backward)(shape, in, grad_out, to);
 }
 
 }  // namespace lockstep::detection

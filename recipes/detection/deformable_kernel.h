@@ -24,8 +24,15 @@ struct SampleShape {
   std::int64_t points = 0;  ///< of all scales
 };
 
+/// What is sampled, where, and how much of it counts.
+struct SampleInputs {
+  const float* values = nullptr;
+  const float* places = nullptr;
+  const float* shares = nullptr;
+};
+
 /// `out` is written.
-void sample_image(const SampleShape& shape, const float* values, const float* places, const float* shares, float* out);
+void sample_image(const SampleShape& shape, SampleInputs in, float* out);
 
 struct SampleGradients {
   float* values = nullptr;  ///< added to
@@ -33,7 +40,6 @@ struct SampleGradients {
   float* shares = nullptr;  ///< written
 };
 
-void sample_image_backward(const SampleShape& shape, const float* values, const float* places, const float* shares,
-                           const float* grad_out, const SampleGradients& to);
+void sample_image_backward(const SampleShape& shape, SampleInputs in, const float* grad_out, const SampleGradients& to);
 
 }  // namespace lockstep::detection

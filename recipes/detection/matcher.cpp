@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detection/matcher.h"
 
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/log.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -17,7 +17,7 @@ bool fits(const ConfigAlias& alias, std::string_view key) {
   return key.starts_with(std::string_view(alias.from).substr(0, alias.from.size() - 1));
 }
 
-const ConfigAlias* find(const std::vector<ConfigAlias>& aliases, std::string_view key) {
+const ConfigAlias* alias_of(const std::vector<ConfigAlias>& aliases, std::string_view key) {
   for (const ConfigAlias& alias : aliases) {
     if (fits(alias, key)) return &alias;
   }
@@ -36,7 +36,7 @@ class Renaming {
 
   void take(const std::string& key, ConfigValue value) {
     const int place = value.origin == "--set" ? 2 : 0;
-    const ConfigAlias* alias = find(aliases_, key);
+    const ConfigAlias* alias = alias_of(aliases_, key);
     if (alias == nullptr) return claim(key, {std::move(value), place + 1});
     if (alias->to.empty()) return ignored_.push_back(key);
     if (alias->value) value.yaml = alias->value(value.yaml);

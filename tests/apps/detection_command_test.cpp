@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The detection recipe as a person types it: scenes, training in two stages, evaluation and pictures.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "apps/command.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::test {
+namespace detection_command_test {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A network that is quick, not one that finds anything.
+const std::vector<std::string> kTiny = {
+    "image_size=64",    "model.hidden=32",    "model.heads=2",          "model.decoder_layers=1",
+    "model.queries=40", "model.denoising=20", "batch_size=4",           "epochs=2",
+    "stop_epoch=1",     "log_every_steps=1",  "schedule.warmup_steps=1"};
+
+std::vector<std::string> train_words(const std::string& train, const std::string& test) {
+  std::vector<std::string> words = {"train", "detection",           "--run-dir",        "run",
+                                    "-u",    "data.train=" + train, "data.test=" + test};
+  words.insert(words.end(), kTiny.begin(), kTiny.end());
+  return words;
+}
+
+TEST(DetectionCommand, GeneratesTrainsEvaluatesAndDraws) {
+  const TempDir home;
+  for (const auto& [name, seed] : {std::pair{"train", "1"}, {"test", "2"}}) {
+    const ProcessResult made = lockstep(
+        {"generate", "detection", "--out", name, "--count", "8", "--seed", seed, "--size", "96-128"}, home.path());
+    ASSERT_EQ(made.code, 0) << made.err;
+  }
+  const ProcessResult trained = lockstep(train_words("train", "test"), home.path());
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.out,
+              AllOf(HasSubstr("refresh EMA at epoch 1 with decay 0.9999: "),
+                    HasSubstr("Average Precision  (AP) @[ IoU=0.50:0.95"), HasSubstr("run/pictures/worst.png")));
+  const ProcessResult judged =
+      lockstep({"eval", "detection", "--checkpoint", "run:best", "--data", "test", "--pictures", "seen"}, home.path());
+  EXPECT_EQ(judged.code, 0) << judged.err;
+  EXPECT_THAT(judged.out, AllOf(HasSubstr("ap50"), HasSubstr("hourglass")));
+  EXPECT_TRUE(fs::exists(home / "seen/worst.png"));
+  const ProcessResult looked = lockstep(
+      {"predict", "detection", "--checkpoint", "run", "--pictures", "found", "test/images/000001.png"}, home.path());
+  EXPECT_EQ(looked.code, 0) << looked.err;
+  EXPECT_TRUE(fs::exists(home / "found/000001.png"));
+}
+
+TEST(DetectionCommand, NeedsNoDataForAFirstRun) {
+  const TempDir home;
+  const ProcessResult run =
+      lockstep({"train", "detection:smoke", "--run-dir", "run", "-u", "max_steps=2"}, home.path());
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("training samples    96\n"));
+}
+
+TEST(DetectionCommand, TakesAFileInTheWordsOfItsOrigin) {
+  const TempDir home;
+  std::ofstream(home / "runtime.yml") << "print_freq: 1\nuse_amp: False\n";
+  std::ofstream(home / "deim.yml")
+      << "__include__: [runtime.yml]\nrecipe: detection\nepoches: 1\nlrsheduler: flatcosine\n"
+         "train_dataloader: {total_batch_size: 4, dataset: {ann_file: 'scenes:8:1'}}\n";
+  const ProcessResult run =
+      lockstep({"train", "deim.yml", "--run-dir", "run", "-u", "max_steps=1", "image_size=64"}, home.path());
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("epoches is epochs here"));
+  EXPECT_THAT(run.out, HasSubstr("batch               4 x 1 replica = 4\n"));
+}
+
+TEST(DetectionCommand, ABadSetNamesFileAndEntry) {
+  const TempDir home;
+  ASSERT_EQ(lockstep({"generate", "detection", "--out", "set", "--count", "2", "--seed", "1"}, home.path()).code, 0);
+  const ProcessResult classes =
+      lockstep({"train", "detection", "-u", "data.train=set", "num_classes=3", "--run-dir", "a"}, home.path());
+  EXPECT_EQ(classes.code, 65);
+  EXPECT_THAT(classes.err, AllOf(HasSubstr("set"), HasSubstr("there are 3 classes")));
+  std::ofstream(home / "set/annotations.json") << "{";
+  const ProcessResult torn = lockstep({"train", "detection", "-u", "data.train=set", "--run-dir", "b"}, home.path());
+  EXPECT_EQ(torn.code, 65);
+  EXPECT_THAT(torn.err, AllOf(HasSubstr("annotations.json"), Not(HasSubstr("InternalError"))));
+}
+
+}  // namespace detection_command_test
+}  // namespace lockstep::test
