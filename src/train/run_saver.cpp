@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_saver.h"
 
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
+#include <chrono>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include "lockstep/base/log.h"
@@ -38,6 +42,19 @@ void RunSaver::start_at(std::int64_t step, const fs::path& path) {
   last_path_ = path;
 }
 
+/// Of a sharded save, until it is done on every rank. The threads that save ask each other through the store, which
+/// cannot tell that one of them has died; the group can.
+/// Collective: yes. Throws: PeerError.
+void RunSaver::wait_for_all(const std::function<bool()>& done) const {
+  constexpr std::chrono::milliseconds kPause{5};
+  for (;;) {
+    const at::Tensor all = at::full({1}, done() ? 1 : 0, at::kLong);
+    job_.group().all_reduce(all, {.op = ReduceOp::kMin}).wait();
+    if (all.item<std::int64_t>() == 1) return;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 void RunSaver::reserve(const StateParts& parts) {
   if (async_) async_->reserve(parts);
 }
@@ -58,8 +75,17 @@ void RunSaver::save(const StateParts& parts, const SaveOrder& order) {
   last_step_ = order.meta.step;
   if (!async_ || order.last) {
     finish();
-    return write(parts, order);
+    if (!options_.sharded) return write(parts, order);
+    auto written = std::async(std::launch::async, [&] { write(parts, order); });
+    try {
+      wait_for_all([&] { return written.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+    } catch (...) {
+      peers_->abandon();  // the thread would wait for a rank that is gone, and we for the thread
+      throw;
+    }
+    return written.get();
   }
+  if (options_.sharded) finish();
   async_->save(parts, [this, order](const StateParts& copy) { write(copy, order); });
 }
 
@@ -85,7 +111,9 @@ void RunSaver::check() {
 }
 
 void RunSaver::finish() {
-  if (async_) async_->wait();
+  if (!async_) return;
+  if (options_.sharded) wait_for_all([this] { return !async_->is_busy(); });
+  async_->wait();
 }
 
 fs::path RunSaver::last_path() const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -63,6 +64,7 @@ class RunSaver {
 
  private:
   void write(const StateParts& parts, const SaveOrder& order);
+  void wait_for_all(const std::function<bool()>& done) const;
   void name_and_prune(const std::filesystem::path& path, const std::vector<std::string>& names);
 
   Job job_;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ways of saving, none of which changes what is saved: in a thread, by all ranks, of a sharded optimizer.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
@@ -9,6 +11,7 @@
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
+#include "train/run_saver.h"
 
 namespace lockstep {
 namespace saving_test {
@@ -19,6 +22,7 @@ using ::lockstep::test::NoisyRun;
 using ::lockstep::test::TempDir;
 using ::lockstep::test::train;
 using ::lockstep::testing::current_test;
+using ::lockstep::testing::RankProcesses;
 using ::lockstep::testing::run_ranks;
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -67,6 +71,32 @@ TEST(ShardedSave, GoesOnWithAnyNumberOfRanksToTheDigestOfTheRunThatOneRankSaved)
   train(alone(), folder / "plain", run_with(10, false, false));
   EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "plain"));
 }
+
+/// Ranks 0 and 1 begin a save in which rank 2 does not take part any more. `asynchronous`: they wait at the end.
+void save_with_a_dead_rank(Job& job, bool asynchronous) {
+  train::RunSaver saver(job, {.async = asynchronous, .sharded = true}, variable("LOCKSTEP_TEST_RUN"));
+  job.barrier();
+  if (job.rank() == 2) ::kill(::getpid(), SIGKILL);
+  StateParts parts;
+  parts["model"] = part_of({{"weight", at::full({8}, 1.0)}}, job.rank(), job.world_size());
+  saver.save(parts, {.meta = {.step = 1}, .texts = {}, .names = {}, .last = !asynchronous});
+  saver.finish();
+}
+
+class DeadRank : public ::testing::TestWithParam<bool> {};
+
+/// The threads that save ask each other through the store, which knows nothing of deaths.
+TEST_P(DeadRank, DuringAShardedSaveEndsTheOthersAtOnce) {
+  const TempDir folder;
+  RankProcesses ranks(
+      current_test(), [](Job& job) { save_with_a_dead_rank(job, GetParam()); },
+      {.world = 3, .env = {{"LOCKSTEP_TEST_RUN", folder.path().string()}}, .deadline = std::chrono::seconds(30)});
+  const auto ends = ranks.wait();
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(ends[static_cast<std::size_t>(rank)].code, 75) << ends[static_cast<std::size_t>(rank)].log;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(InAThreadAndNot, DeadRank, ::testing::Bool());
 
 TEST(ShardedSave, InTheMiddleOfAnEpochHasTheBuffersThatOneRankWouldSave) {
   const TempDir folder;
