@@ -59,7 +59,7 @@ std::vector<ConfigAlias> of_training() {
           {"lr_scheduler.gamma", "schedule.gamma"},
           {"clip_max_norm", "clip_norm"},
           {"use_amp", "amp", amp_name},
-          {"use_ema", "ema.decay", decay_of_use},
+          {"use_ema", "ema.decay", decay_of_use, /*wins=*/true},
           {"ema.type"},
           {"sync_bn", "sync_batchnorm"},
           {"print_freq", "log_every_steps"},

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <any>
 
 #include "detection/tally.h"
@@ -18,17 +19,30 @@ const Targets& targets_of(const Batch& batch) {
   return *targets;
 }
 
+/// Labels are numbered by each set for itself: with other classes they would mean other things.
+void require_same_classes(const std::vector<std::string>& training, const std::vector<std::string>& here,
+                          const std::string& path) {
+  if (training.empty() || here.empty() || training == here) return;
+  const auto [a, b] = std::mismatch(training.begin(), training.end(), here.begin(), here.end());
+  throw DataError(fmt::format("{} has other classes than data.train: class {} is {} there and {} here", path,
+                              a - training.begin(), a == training.end() ? "none" : *a, b == here.end() ? "none" : *b),
+                  "both sets need the same list of classes");
+}
+
 }  // namespace
 
 std::shared_ptr<Dataset> DetectionTask::make_dataset(const std::string& folder) {
   DetectionSet set = open_test_set(config_.set_options(folder, false));
+  require_same_classes(names_of_training_, set.class_names, folder);
   names_of_set_ = set.class_names;
   test_source_ = set.source;
   return set.dataset;
 }
 
 std::shared_ptr<Dataset> DetectionTask::make_training_set(const std::string& folder) {
-  return open_training_set(config_.set_options(folder, true), config_.augment_options()).dataset;
+  DetectionSet set = open_training_set(config_.set_options(folder, true), config_.augment_options());
+  names_of_training_ = set.class_names;
+  return set.dataset;
 }
 
 Collate DetectionTask::collate() const { return collate_of(config_.augment_options()); }

@@ -36,6 +36,7 @@ class DetectionTask final : public Task {
 
  private:
   const DetectionConfig& config_;
+  std::vector<std::string> names_of_training_;
   std::vector<std::string> names_of_set_;           ///< of the last make_dataset()
   std::shared_ptr<const ImageSource> test_source_;  ///< its pictures
 };

@@ -42,7 +42,7 @@ class Renaming {
     if (alias->value) value.yaml = alias->value(value.yaml);
     if (alias->to != key) renamed_.push_back(fmt::format("{} is {} here", key, alias->to));
     if (value.yaml.empty()) return;
-    claim(alias->to, {std::move(value), place + (alias->to == key ? 1 : 0)});
+    claim(alias->to, {std::move(value), place + (alias->to == key || alias->wins ? 1 : 0)});
   }
 
   [[nodiscard]] ConfigTree tree() const {

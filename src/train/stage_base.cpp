@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "train/same_outcome.h"
 #include "train/share_state.h"
@@ -25,7 +26,11 @@ void copy_checkpoint(FileSystem& files, const fs::path& from, const fs::path& fo
   name_checkpoint(files, folder, name, copy);
 }
 
-void load_base(const Job& job, const fs::path& folder, std::int64_t step, StepRunner& steps, EMA* ema) {
+bool load_base(const Job& job, const fs::path& folder, std::int64_t step, StepRunner& steps, EMA* ema) {
+  if (step == 0) {
+    throw UsageError("the second stage begins, and no evaluation of the first one is known",
+                     "set data.test, or stop_epoch=0 for one stage");
+  }
   std::optional<Checkpoint> base;
   do_on_main(job, [&] { base = read_checkpoint(step_folder_of(folder, step).string()); });
   const auto shared = [&](const std::string& name) {
@@ -33,8 +38,11 @@ void load_base(const Job& job, const fs::path& folder, std::int64_t step, StepRu
   };
   steps.load_weights(shared("model"));
   steps.optimizer().load_state_dict(shared("optimizer"));
-  if (ema != nullptr) ema->load_state_dict(shared("ema"));
   if (steps.scaler().is_enabled()) steps.scaler().load_state_dict(shared("scaler"));
+  if (ema == nullptr) return true;
+  const StateDict average = shared("ema");
+  if (!average.empty()) ema->load_state_dict(average);
+  return !average.empty();
 }
 
 }  // namespace lockstep::train

@@ -24,9 +24,12 @@ void copy_checkpoint(FileSystem& files, const std::filesystem::path& from, const
 /// Model, optimizer, average and scaler as the checkpoint `folder`/step-<step> has them, on every rank; where the run
 /// stands, its data and its random numbers stay as they are. `folder`: rank 0's; it alone reads, every byte once,
 /// after all of it has been verified. `ema`: null where there is none.
+/// Returns: false where the checkpoint has no average for it.
 ///
 /// Collective: yes. Blocks: until the disk has been read.
-/// Throws: on every rank the same: DataError naming the file that is missing or torn; IoError.
-void load_base(const Job& job, const std::filesystem::path& folder, std::int64_t step, StepRunner& steps, EMA* ema);
+/// Throws: on every rank the same: UsageError where step is 0, as no evaluation came before; DataError naming the file
+/// that is missing or torn; IoError.
+[[nodiscard]] bool load_base(const Job& job, const std::filesystem::path& folder, std::int64_t step, StepRunner& steps,
+                             EMA* ema);
 
 }  // namespace lockstep::train

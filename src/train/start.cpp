@@ -80,18 +80,32 @@ void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   job.set_replicas(static_cast<int>(config.replicas));
 }
 
+/// The names that the checkpoint's own run has earned; a kill may have come between its commit and theirs, and what has
+/// no name is pruned.
+void name_bests(const RunState& run, const fs::path& folder) {
+  FileSystem& files = FileSystem::system();
+  const auto name = [&](const char* as, std::int64_t step) {
+    const fs::path path = step_folder_of(folder, step);
+    if (step > 0 && files.exists(path / "manifest.json")) name_checkpoint(files, folder, as, path);
+  };
+  if (run.best) name("best", run.best_step);
+  name("best_stg1", run.stages.base_step);
+}
+
 /// A run that goes on in another folder takes along what its second stage begins with.
 void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const fs::path& folder) {
-  const StageState stages = run_state_of(checkpoint.state("run")).stages;
-  if (stages.base_step == 0 || config.stages.stop_epoch >= config.epochs) return;
-  const fs::path base = step_folder_of(checkpoint.path().parent_path(), stages.base_step);
-  if (checkpoint.path().parent_path() == folder) return;
+  const RunState run = run_state_of(checkpoint.state("run"));
+  if (checkpoint.path().parent_path() == folder) return name_bests(run, folder);
+  const std::int64_t step = run.stages.base_step;
+  if (step == 0 || config.stages.stop_epoch >= config.epochs) return;
+  const fs::path base = step_folder_of(checkpoint.path().parent_path(), step);
   if (!FileSystem::system().exists(base)) {
     throw UsageError(fmt::format("the first stage's best, {}, is not beside {}, and the second stage needs it",
                                  base.filename().string(), checkpoint.path().string()),
-                     "resume from the run's own folder");
+                     "resume from the run's own folder, or take only the weights: --init-from");
   }
   copy_checkpoint(FileSystem::system(), base, folder, "best_stg1");
+  if (run.best_step == step) name_checkpoint(FileSystem::system(), folder, "best", step_folder_of(folder, step));
 }
 
 /// A URL becomes the path of what was fetched.
@@ -152,6 +166,9 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   shared = share_state(shared, job.group());
   start.resumed = shared.count("step") != 0;
   if (start.resumed) start.run = run_state_of(shared);
+  // A run that had one stage until now: its best is the first stage's.
+  StageState& stages = start.run.stages;
+  if (config.stages.stop_epoch > 0 && stages.base_step == 0 && start.run.best) stages.base_step = start.run.best_step;
   if (start.resumed) start.saved_here = entry<bool>(shared, "saved_here");
   start.run_dir = entry<std::string>(shared, "run_dir");
   decide(job, config, shared);

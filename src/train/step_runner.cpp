@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -151,8 +152,9 @@ void StepRunner::load_weights(const StateDict& state) {
 const std::vector<at::Tensor>& StepRunner::compute_gradients(std::int64_t batches) {
   sync_buffers();
   synced_ = false;
-  before_ =
-      std::exchange(now_, {.epoch = epoch_, .first_batch = -1, .losses = std::vector<at::Tensor>(loaders_.size())});
+  before_ = std::exchange(
+      now_, {.epoch = epoch_, .first_batch = -1, .losses = std::vector<at::Tensor>(loaders_.size()), .rows = {}});
+  now_.rows.resize(loaders_.size());
   images_ = 0;
   team_.run([&](Replica& replica) { run_replica(replica, batches); });
   return now_.losses;
@@ -170,6 +172,7 @@ void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
     const at::Tensor loss = run_or_keep(replica, *batch, share, i + 1 == batches);
     at::Tensor& sum = now_.losses[static_cast<std::size_t>(replica.local())];
     sum = sum.defined() ? sum + loss : loss;
+    now_.rows[static_cast<std::size_t>(replica.local())].push_back(loss);
   }
 }
 
@@ -212,7 +215,11 @@ std::filesystem::path StepRunner::remake_and_keep(const Taken& taken, std::size_
   DataLoaderOptions options = loader_options(config_, task_, {replica, replicas_}, c10::kCPU);
   options.workers = 0;
   DataLoader loader(loaders_[local].dataset(), options);
-  DataLoader::Epoch pass = loader.epoch(taken.epoch, taken.first_batch);
+  // Of the batches that were added up, the first that was not finite.
+  const std::vector<at::Tensor>& rows = taken.rows[local];
+  const auto bad = std::find_if(rows.begin(), rows.end(),
+                                [](const at::Tensor& row) { return !std::isfinite(row[0].item<double>()); });
+  DataLoader::Epoch pass = loader.epoch(taken.epoch, taken.first_batch + (bad == rows.end() ? 0 : bad - rows.begin()));
   const Batch* batch = pass.next();
   return write_bad_batch(
       task_, *loader.dataset(), *batch,
@@ -220,7 +227,6 @@ std::filesystem::path StepRunner::remake_and_keep(const Taken& taken, std::size_
       folder);
 }
 
-/// Of several batches that were added up to a step, the first.
 std::vector<std::filesystem::path> StepRunner::keep_bad_batches(std::int64_t step, std::int64_t ago,
                                                                 const std::filesystem::path& folder) {
   const NoGrad no_grad;

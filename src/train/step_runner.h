@@ -91,7 +91,8 @@ class StepRunner {
   struct Taken {
     std::int64_t epoch = 0;
     std::int64_t first_batch = 0;
-    std::vector<at::Tensor> losses;  ///< rows, by replica of this rank
+    std::vector<at::Tensor> losses;                  ///< rows, by replica of this rank: sums over the batches
+    std::vector<std::vector<at::Tensor>> rows = {};  ///< of each batch, by replica of this rank
   };
   /// A batch that the task could not take.
   struct Failed {

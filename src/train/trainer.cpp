@@ -83,6 +83,7 @@ class Trainer::Impl {
   void find_batch_size();
   void build();
   void load_scaler();
+  void begin_average();
   void build_ema();
   void build_saver();
   void update_ema();
@@ -102,6 +103,9 @@ class Trainer::Impl {
   void make_room_to_save();
   [[nodiscard]] StateDict run_entries();
   [[nodiscard]] StateParts state_parts();
+  [[nodiscard]] std::filesystem::path checkpoints_folder() {
+    return reporter_ ? reporter_->folder().checkpoints() : std::filesystem::path();
+  }
   [[nodiscard]] bool is_due() const {
     return config_.checkpoint.every_steps > 0 && run_.step % config_.checkpoint.every_steps == 0;
   }
@@ -209,8 +213,7 @@ void Trainer::Impl::build() {
 }
 
 void Trainer::Impl::build_saver() {
-  const auto folder = reporter_ ? reporter_->folder().checkpoints() : std::filesystem::path();
-  saver_ = std::make_unique<train::RunSaver>(job_, config_.checkpoint, folder);
+  saver_ = std::make_unique<train::RunSaver>(job_, config_.checkpoint, checkpoints_folder());
   if (start_.saved_here) saver_->start_at(run_.step, start_.checkpoint ? start_.checkpoint->path() : "");
 }
 
@@ -220,11 +223,15 @@ void Trainer::Impl::load_scaler() {
   steps_->scaler().load_state_dict(train::share_state(mine, job_.group()));
 }
 
-/// It begins with the weights that the first step finds, the same on every rank.
-void Trainer::Impl::build_ema() {
-  if (config_.ema.decay <= 0) return;
+/// With the weights that the next step finds, the same on every rank.
+void Trainer::Impl::begin_average() {
   steps_->sync_buffers();
   ema_.emplace(steps_->model().module().net(), EMAOptions{.decay = config_.ema.decay, .warmups = config_.ema.warmups});
+}
+
+void Trainer::Impl::build_ema() {
+  if (config_.ema.decay <= 0) return;
+  begin_average();
   if (!start_.resumed) return;
   if (run_.stages.stage == 2) ema_->set_decay(run_.stages.decay);
   const bool has_average = start_.checkpoint && start_.checkpoint->has("ema");
@@ -320,8 +327,8 @@ void Trainer::Impl::begin_stage(std::int64_t epoch) {
   const train::StageMove move = train::next_move(config_.stages, run_.stages, epoch);
   if (move == train::StageMove::kNone) return;
   saver_->finish();
-  const auto folder = reporter_ ? reporter_->folder().checkpoints() : std::filesystem::path();
-  train::load_base(job_, folder, run_.stages.base_step, *steps_, ema_ ? &*ema_ : nullptr);
+  if (!train::load_base(job_, checkpoints_folder(), run_.stages.base_step, *steps_, ema_ ? &*ema_ : nullptr))
+    begin_average();
   train::make_move(config_.stages, move, run_.best, run_.stages);
   if (ema_) ema_->set_decay(run_.stages.decay);
   if (reporter_) {
@@ -424,7 +431,7 @@ void Trainer::Impl::evaluate_test_set() {
   }
 }
 
-/// The metric of stop_at decides, else the task's first. Returns: the names that the step has earned.
+/// By the metric of stop_at, else the task's first. Returns: the names that the step has earned.
 std::vector<std::string> Trainer::Impl::note_best(bool counts) {
   for (const Metric& metric : result_.metrics) {
     if (!config_.stop_at.metric.empty() && metric.name != config_.stop_at.metric) continue;

@@ -138,6 +138,12 @@ TEST(DetectionAliases, SetWinsOverAFileWhicheverNameItUses) {
   EXPECT_EQ(set.epochs, 30);
 }
 
+TEST(DetectionAliases, AnAverageThatIsSwitchedOffStaysOffBesideItsDecay) {
+  DetectionConfig config;
+  bind_to(config, ConfigTree::from_text("use_ema: False\nema: {type: ModelEMA, decay: 0.9999}", "a.yml"));
+  EXPECT_EQ(config.ema.decay, 0);
+}
+
 TEST(DetectionAliases, AnUnknownKeyIsStillAnErrorThatNamesFileAndLine) {
   DetectionConfig config;
   try {

@@ -201,6 +201,34 @@ TEST(StagedRun, ResumedInAFolderOfItsOwnItTakesTheFirstStagesBestAlong) {
   EXPECT_THAT(checkpoint_names(FileSystem::system(), folder / "run/checkpoints"), Contains("best_stg1"));
 }
 
+/// A kill may come between a checkpoint and its names; what has none is pruned.
+TEST(StagedRun, ResumedWithoutTheNamesOfItsBestsItGivesThemAgain) {
+  const TempDir folder;
+  const fs::path run_dir = folder / "run";
+  fs::copy(unbroken().run, run_dir, fs::copy_options::recursive);
+  for (const auto& entry : fs::directory_iterator(run_dir / "checkpoints")) {
+    if (entry.is_directory() && entry.path().filename() > "step-00000008") fs::remove_all(entry);
+  }
+  fs::remove(run_dir / "checkpoints/best_stg1");
+  fs::remove(run_dir / "checkpoints/best");
+  NoisyRun run = staged_run();
+  run.config.checkpoint.keep_last = 1;
+  run.resume = "auto";
+  train(alone(), run_dir, run);
+  EXPECT_EQ(digest_of(run_dir), unbroken().digest);
+}
+
+TEST(StagedRun, AnAverageThatBeganAfterTheBaseBeginsAnewWithIt) {
+  const TempDir folder;
+  NoisyRun plain = staged_run();
+  plain.config.ema.decay = 0;
+  plain.config.epochs = 3;
+  train(alone(), folder / "run", plain);
+  NoisyRun averaged = staged_run();
+  averaged.resume = "auto";
+  EXPECT_NO_THROW(train(alone(), folder / "run", averaged));
+}
+
 class StagedWorlds : public ::testing::TestWithParam<int> {};
 
 TEST_P(StagedWorlds, FourReplicasGiveOneDigest) {
