@@ -72,11 +72,14 @@ TEST(ShardedSave, GoesOnWithAnyNumberOfRanksToTheDigestOfTheRunThatOneRankSaved)
   EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "plain"));
 }
 
-/// Ranks 0 and 1 begin a save in which rank 2 does not take part any more. `asynchronous`: they wait at the end.
+/// Ranks 0 and 1 wait for a save that rank 2 never makes: it says twice where it stands, as they do, and dies.
 void save_with_a_dead_rank(Job& job, bool asynchronous) {
   train::RunSaver saver(job, {.async = asynchronous, .sharded = true}, variable("LOCKSTEP_TEST_RUN"));
   job.barrier();
-  if (job.rank() == 2) ::kill(::getpid(), SIGKILL);
+  if (job.rank() == 2) {
+    for (const int done : {1, 0}) job.group().all_reduce(at::full({1}, done, at::kLong), {.op = ReduceOp::kMin}).wait();
+    ::kill(::getpid(), SIGKILL);
+  }
   StateParts parts;
   parts["model"] = part_of({{"weight", at::full({8}, 1.0)}}, job.rank(), job.world_size());
   saver.save(parts, {.meta = {.step = 1}, .texts = {}, .names = {}, .last = !asynchronous});
