@@ -85,6 +85,31 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   }
 }
 
+std::vector<std::string> take_settings(const CLI::App& app, std::vector<std::string>& arguments,
+                                       const std::function<bool(const std::string& name)>& is_setting) {
+  const std::vector<std::string> known = option_names(app);
+  std::vector<std::string> settings;
+  std::vector<std::string> rest;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    const std::size_t equals = std::min(word.find('='), word.size());
+    std::string name = word.starts_with("--") ? word.substr(2, equals - 2) : "";
+    std::replace(name.begin(), name.end(), '-', '_');
+    const bool ours = std::find(known.begin(), known.end(), with_dashes(word.substr(0, equals))) != known.end();
+    if (name.empty() || ours || !is_setting(name)) {
+      rest.push_back(word);
+    } else if (equals < word.size()) {
+      settings.push_back(name + word.substr(equals));
+    } else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) {
+      settings.push_back(name + "=" + arguments[++i]);
+    } else {
+      settings.push_back(name + "=true");
+    }
+  }
+  arguments = std::move(rest);
+  return settings;
+}
+
 int dispatch(const std::string& program, const std::vector<Verb>& verbs, const std::vector<std::string>& arguments) {
   const std::string word = arguments.empty() ? "--help" : arguments.front();
   if (word == "--help" || word == "-h") {

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,12 @@ void prepare(CLI::App& app, const CommandText& text);
 
 /// "--batch-size", ...: what an app knows.
 [[nodiscard]] std::vector<std::string> option_names(const CLI::App& app);
+
+/// Takes options that `app` does not have out of `arguments`, as settings: "--layers 50", "--layers=50" and "--layers"
+/// become "layers=50" and "layers=true". A word belongs to the option before it unless it begins with "--".
+/// `is_setting`: decides by the name, which has '_' where '-' was typed; other options stay, for parse() to judge.
+[[nodiscard]] std::vector<std::string> take_settings(const CLI::App& app, std::vector<std::string>& arguments,
+                                                     const std::function<bool(const std::string& name)>& is_setting);
 
 /// A verb of a program: what it is called, one line about it, and what runs it (arguments after the verb).
 struct Verb {

@@ -22,6 +22,7 @@ struct EvalArguments {
   std::string checkpoint;
   std::string data;
   std::string pictures;
+  std::vector<std::string> sets;
   std::int64_t batch_size = 0;
   bool json = false;
   JoinArguments join;
@@ -36,6 +37,8 @@ bool parse(EvalArguments& eval, const Arguments& arguments) {
   app.add_option("--checkpoint", eval.checkpoint, "a step folder, a run folder (its newest valid), or RUN:NAME")
       ->required();
   app.add_option("--data", eval.data, "folder of labelled files")->required();
+  app.add_option("--set", eval.sets, "another setting than in training, as key=value; may come again")
+      ->allow_extra_args(false);
   app.add_option("--batch-size", eval.batch_size, "files at a time (default: as in training)");
   app.add_option("--pictures", eval.pictures, "draw the worst and best samples into this folder, where the recipe can");
   app.add_flag("--json", eval.json, "print one JSON object instead of text");
@@ -60,7 +63,7 @@ void draw(const Evaluation& evaluation, const EvalArguments& eval) {
 }
 
 int run(Job& job, const EvalArguments& eval) {
-  const Trained trained = load_trained(find_recipe(eval.recipe), eval.checkpoint);
+  const Trained trained = load_trained(find_recipe(eval.recipe), eval.checkpoint, eval.sets);
   view::ProgressBar bar(view::ProgressBar::for_stderr(), SystemClock::instance());
   EvaluateOptions options{.batch_size = eval.batch_size > 0 ? eval.batch_size : trained.config->batch_size,
                           .workers = trained.config->workers,

@@ -23,6 +23,7 @@ struct PredictArguments {
   std::string checkpoint;
   std::vector<std::string> files;
   std::string pictures;
+  std::vector<std::string> sets;
   bool json = false;
 };
 
@@ -35,6 +36,8 @@ bool parse(PredictArguments& predict, const Arguments& arguments) {
   app.add_option("--checkpoint", predict.checkpoint, "a step folder, a run folder (its newest valid), or RUN:NAME")
       ->required();
   app.add_option("files", predict.files, "the files to read")->required();
+  app.add_option("--set", predict.sets, "another setting than in training, as key=value; may come again")
+      ->allow_extra_args(false);
   app.add_option("--pictures", predict.pictures, "draw what was found into this folder, one PNG a file");
   app.add_flag("--json", predict.json, "print one JSON object a line instead of text");
   return cli::parse(app, arguments);
@@ -65,7 +68,7 @@ int cmd_predict(const Arguments& arguments) {
   PredictArguments predict;
   if (!parse(predict, arguments)) return 0;
   const Recipe& recipe = find_recipe(predict.recipe);
-  const Trained trained = load_trained(recipe, predict.checkpoint);
+  const Trained trained = load_trained(recipe, predict.checkpoint, predict.sets);
   if (!trained.weights.empty()) log::note("the weights are {}", trained.weights);
   const NoGrad no_grad;
   const std::vector<std::filesystem::path> files(predict.files.begin(), predict.files.end());

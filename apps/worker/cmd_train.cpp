@@ -2,6 +2,7 @@
 // `lockstep train`, as one rank: settings from preset, file and --set; then the Trainer.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "common/cli.h"
@@ -20,6 +21,7 @@ struct TrainArguments {
   std::string what;
   std::vector<std::string> sets;
   std::vector<std::string> updates;  ///< the same, under the origin's option
+  std::vector<std::string> options;  ///< settings that were typed as options: --epochs 5
   std::string run_dir;
   std::string resume = "none";
   std::string init_from;
@@ -34,13 +36,44 @@ double parse_max_time(const std::string& given) {
   throw UsageError(fmt::format("--max-time is {}: no time at all", given));
 }
 
-bool parse(TrainArguments& train, const Arguments& arguments) {
+// The first word that is no option and no option's value; settings among the options come after it.
+std::string recipe_word(const CLI::App& app, const Arguments& arguments) {
+  const std::vector<std::string> known = cli::option_names(app);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string word = cli::with_dashes(arguments[i]);
+    if (!word.starts_with("-")) return word;
+    if (std::find(known.begin(), known.end(), word) != known.end()) ++i;
+  }
+  return "";
+}
+
+// What is no option of `app` but a setting of the recipe. An unknown option gets the nearest of both.
+std::vector<std::string> take_settings(const CLI::App& app, Arguments& arguments) {
+  const Recipe* recipe = recipe_of(recipe_word(app, arguments));
+  if (recipe == nullptr) return {};
+  auto settings =
+      cli::take_settings(app, arguments, [&](const std::string& name) { return is_setting(*recipe, name); });
+  std::vector<std::string> known = cli::option_names(app);
+  for (const std::string& name : setting_names(*recipe)) known.push_back("--" + name);
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    const std::string word = cli::with_dashes(argument.substr(0, argument.find('=')));
+    if (!word.starts_with("--") || std::find(known.begin(), known.end(), word) != known.end()) continue;
+    throw UsageError(
+        fmt::format("lockstep train: unknown argument '{}'{}", word, text::did_you_mean(word, known)),
+        fmt::format("lockstep train --help lists options, lockstep inspect config {} settings", recipe->name()));
+  }
+  return settings;
+}
+
+bool parse(TrainArguments& train, Arguments arguments) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep train",
                      .description = "Trains a recipe. Without --nproc-per-node it uses every visible GPU, or one "
                                     "process where there is none.",
                      .example = "  lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9\n"
-                                "  lockstep train captcha:digits --nproc-per-node 2 --set data.train=data/train"});
+                                "  lockstep train captcha:digits --nproc-per-node 2 --set data.train=data/train\n"
+                                "a setting may be typed as an option as well: --epochs 5 is --set epochs=5"});
   app.add_option("recipe", train.what, "RECIPE, RECIPE:PRESET or FILE.yml (whose key `recipe` names one)")->required();
   std::string processes;  // `lockstep` has read it; here it is for the help
   app.add_option("--nproc-per-node", processes, "ranks on this machine: N, auto, gpu or cpu");
@@ -62,6 +95,7 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   app.add_option("--max-time", max_time,
                  "save and leave with 143 after this time: 90s, 45m, 1h30m, 2d, HH:MM:SS or D-HH:MM:SS");
   add_join_options(app, train.join);
+  train.options = take_settings(app, arguments);
   if (!cli::parse(app, arguments)) return false;
   train.sets.insert(train.sets.end(), train.updates.begin(), train.updates.end());
   if (!max_time.empty()) train.max_time = parse_max_time(max_time);
@@ -69,7 +103,7 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
 }
 
 std::unique_ptr<Settings> read_settings(const TrainArguments& train) {
-  auto settings = std::make_unique<Settings>(train.what, train.sets);
+  auto settings = std::make_unique<Settings>(train.what, train.sets, train.options);
   settings->config().validate();
   return settings;
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "worker/recipes.h"
@@ -48,9 +49,11 @@ Source open_source(const std::string& what) {
 
 }  // namespace
 
-Settings::Settings(const std::string& what, const std::vector<std::string>& sets) {
+Settings::Settings(const std::string& what, const std::vector<std::string>& sets,
+                   const std::vector<std::string>& options) {
   Source source = open_source(what);
   for (const std::string& assignment : sets) source.tree.set(assignment, "--set");
+  for (const std::string& option : options) source.tree.set(option, "--" + option.substr(0, option.find('=')));
   recipe_ = source.recipe;
   recipe_name_ = recipe_->name();
   config_ = recipe_->make_config();
@@ -59,6 +62,39 @@ Settings::Settings(const std::string& what, const std::vector<std::string>& sets
   std::vector<std::string> notes;
   fields_.bind(with_aliases(source.tree, recipe_->aliases(), notes));
   for (const std::string& note : notes) log::note("{}", note);
+}
+
+const Recipe* recipe_of(const std::string& what) {
+  std::string name = what.substr(0, what.find(':'));
+  if (what.ends_with(".yml") || what.ends_with(".yaml")) {
+    if (!FileSystem::system().exists(what)) return nullptr;
+    const ConfigTree tree = ConfigTree::from_file(what);
+    const auto entry = tree.values().find("recipe");
+    if (entry == tree.values().end()) return nullptr;
+    name = entry->second.yaml;
+  }
+  for (const auto& recipe : recipes()) {
+    if (recipe->name() == name) return recipe.get();
+  }
+  return nullptr;
+}
+
+std::vector<std::string> setting_names(const Recipe& recipe) {
+  std::vector<std::string> names;
+  for (const ConfigAlias& alias : recipe.aliases()) names.push_back(alias.from);
+  const auto config = recipe.make_config();
+  ConfigFields fields;
+  config->describe(fields);
+  for (const auto& field : fields.fields()) names.push_back(field.key);
+  return names;
+}
+
+bool is_setting(const Recipe& recipe, const std::string& name) {
+  for (const std::string& known : setting_names(recipe)) {
+    if (known == name) return true;
+    if (known.ends_with(".*") && name.starts_with(known.substr(0, known.size() - 1))) return true;
+  }
+  return false;
 }
 
 }  // namespace lockstep::worker

@@ -22,7 +22,7 @@ std::string settings_of(const Checkpoint& checkpoint) {
 
 }  // namespace
 
-Trained load_trained(const Recipe& recipe, const std::string& checkpoint) {
+Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const std::vector<std::string>& sets) {
   const Checkpoint opened = load_checkpoint(checkpoint);
   const std::string path = opened.path().string();
   const ConfigTree settings = ConfigTree::from_text(settings_of(opened), path);
@@ -37,6 +37,11 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint) {
   fields.add("recipe", &name, "what was trained");
   trained.config->describe(fields);
   fields.bind(settings);
+  ConfigTree over;
+  for (const std::string& assignment : sets) over.set(assignment, "--set");
+  std::vector<std::string> notes;
+  fields.bind(with_aliases(over, recipe.aliases(), notes));
+  trained.config->validate();
   at::set_num_threads(static_cast<int>(trained.config->threads));
   trained.task = recipe.make_task(*trained.config);
   trained.model = trained.task->make_model();

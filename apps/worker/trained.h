@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lockstep/train/recipe.h"
 
@@ -18,7 +19,9 @@ struct Trained {
   std::string weights;  ///< what they are where they are not the trained ones themselves; else empty
 };
 
-/// Throws: DataError where the checkpoint is missing, torn, or of another recipe.
-[[nodiscard]] Trained load_trained(const Recipe& recipe, const std::string& checkpoint);
+/// `sets`: a.b=c each, over the checkpoint's settings.
+/// Throws: DataError where the checkpoint is missing, torn, or of another recipe; UsageError for `sets`.
+[[nodiscard]] Trained load_trained(const Recipe& recipe, const std::string& checkpoint,
+                                   const std::vector<std::string>& sets = {});
 
 }  // namespace lockstep::worker

@@ -17,11 +17,13 @@ bool fits(const ConfigAlias& alias, std::string_view key) {
   return key.starts_with(std::string_view(alias.from).substr(0, alias.from.size() - 1));
 }
 
-const ConfigAlias* alias_of(const std::vector<ConfigAlias>& aliases, std::string_view key) {
+/// The first that fits, and all others of the same name.
+std::vector<const ConfigAlias*> aliases_of(const std::vector<ConfigAlias>& aliases, std::string_view key) {
+  std::vector<const ConfigAlias*> found;
   for (const ConfigAlias& alias : aliases) {
-    if (fits(alias, key)) return &alias;
+    if (fits(alias, key) && (found.empty() || found.front()->from == alias.from)) found.push_back(&alias);
   }
-  return nullptr;
+  return found;
 }
 
 /// A value on its way to its key, and how strongly it is meant.
@@ -34,15 +36,10 @@ class Renaming {
  public:
   explicit Renaming(const std::vector<ConfigAlias>& aliases) : aliases_(aliases) {}
 
-  void take(const std::string& key, ConfigValue value) {
-    const int place = value.origin == "--set" ? 2 : 0;
-    const ConfigAlias* alias = alias_of(aliases_, key);
-    if (alias == nullptr) return claim(key, {std::move(value), place + 1});
-    if (alias->to.empty()) return ignored_.push_back(key);
-    if (alias->value) value.yaml = alias->value(value.yaml);
-    if (alias->to != key) renamed_.push_back(fmt::format("{} is {} here", key, alias->to));
-    if (value.yaml.empty()) return;
-    claim(alias->to, {std::move(value), place + (alias->to == key || alias->wins ? 1 : 0)});
+  void take(const std::string& key, const ConfigValue& value) {
+    const std::vector<const ConfigAlias*> aliases = aliases_of(aliases_, key);
+    for (const ConfigAlias* alias : aliases) take_as(key, *alias, value);
+    if (aliases.empty()) claim(key, {value, place_of(value) + 1});
   }
 
   [[nodiscard]] ConfigTree tree() const {
@@ -59,6 +56,18 @@ class Renaming {
   }
 
  private:
+  /// The command line is over files.
+  static int place_of(const ConfigValue& value) { return value.origin.starts_with("--") ? 2 : 0; }
+
+  void take_as(const std::string& key, const ConfigAlias& alias, ConfigValue value) {
+    const int place = place_of(value);
+    if (alias.to.empty()) return ignored_.push_back(key);
+    if (alias.value) value.yaml = alias.value(value.yaml);
+    if (alias.to != key) renamed_.push_back(fmt::format("{} is {} here", key, alias.to));
+    if (value.yaml.empty()) return;
+    claim(alias.to, {std::move(value), place + (alias.to == key || alias.wins ? 1 : 0)});
+  }
+
   void claim(const std::string& key, Claim claim) {
     const auto found = claims_.find(key);
     if (found == claims_.end() || found->second.rank <= claim.rank) claims_[key] = std::move(claim);

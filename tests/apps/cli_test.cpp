@@ -70,6 +70,18 @@ TEST(Cli, AValueOfTheWrongTypeNamesTheOption) {
   EXPECT_THAT(error_of({"--batch-size", "x"}), HasSubstr("--batch-size"));
 }
 
+TEST(Cli, TakesSettingsThatWereTypedAsOptions) {
+  CLI::App app;
+  std::int64_t workers = 0;
+  app.add_option("--workers", workers, "threads");
+  std::vector<std::string> words = {
+      "train", "segmentation", "--layers",  "50", "--distributed", "--l-segs=0.5", "--workers", "4",
+      "--lr",  "-1",           "--unknown", "7",  "--last"};
+  const auto settings = take_settings(app, words, [](const std::string& name) { return name != "unknown"; });
+  EXPECT_THAT(settings, ElementsAre("layers=50", "distributed=true", "l_segs=0.5", "lr=-1", "last=true"));
+  EXPECT_THAT(words, ElementsAre("train", "segmentation", "--workers", "4", "--unknown", "7"));
+}
+
 TEST(Cli, HelpDoesNotGoOn) { EXPECT_FALSE(parse_words({"--help"}).go_on); }
 
 TEST(Cli, AnUnknownVerbSuggestsTheNearest) {

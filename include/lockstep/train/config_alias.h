@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// A key of the other program. "a.b.*" stands for all keys that begin so.
+/// A key of the other program. "a.b.*" stands for all keys that begin so. One that stands twice is several keys here.
 struct ConfigAlias {
   std::string from;
   std::string to = {};  ///< the key here; the same key: only the value changes; empty: it has no meaning here
