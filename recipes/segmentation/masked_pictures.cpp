@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "segmentation/masked_pictures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "segmentation/planes.h"
+
+namespace lockstep::segmentation {
+namespace {
+
+std::vector<std::filesystem::path> picture_paths(const std::vector<SampleFiles>& samples) {
+  std::vector<std::filesystem::path> paths;
+  for (const SampleFiles& sample : samples) paths.push_back(sample.picture);
+  return paths;
+}
+
+/// How often something was seen, and where first.
+struct Counted {
+  std::int64_t count = 0;
+  std::string first = {};
+
+  void add(const std::string& where) {
+    if (count++ == 0) first = where;
+  }
+};
+
+}  // namespace
+
+MaskedPictures::MaskedPictures(std::vector<SampleFiles> samples, MaskedPicturesOptions options)
+    : samples_(std::move(samples)), options_(std::move(options)), pictures_(ImageFiles::of(picture_paths(samples_))) {}
+
+AnnotatedImage MaskedPictures::get(std::int64_t index) const {
+  AnnotatedImage picture = pictures_.get(index);
+  const ImageSize size = picture.pixels.size();
+  const SampleFiles& files = sample(index);
+  for (std::size_t i = 0; i < files.maps.size(); ++i) {
+    const MapMeaning meaning = options_.meanings[i];
+    LabelMap map{read_map(files.maps[i], meaning), meaning == MapMeaning::kWeights ? std::uint8_t{0} : kUnlabelled};
+    if (map.image.size != size) {
+      throw DataError(
+          fmt::format("map {} is {} x {} pixels, and picture {} is {} x {}", files.maps[i].string(),
+                      map.image.size.width, map.image.size.height, files.picture.string(), size.width, size.height),
+          "both have to have one size: make the map again, or take the picture out of the set");
+    }
+    if (meaning != MapMeaning::kWeights) require_classes(map.image, options_.classes, files.maps[i]);
+    picture.maps.push_back(std::move(map));
+  }
+  return picture;
+}
+
+std::vector<std::string> MaskedPictures::survey(std::int64_t most) const {
+  Counted unlabelled;
+  Counted deep;
+  std::int64_t looked_at = 0;
+  const std::int64_t step = (size() + most - 1) / most;
+  for (std::int64_t i = 0; i < size(); i += step, ++looked_at) {
+    const AnnotatedImage picture = get(i);
+    if (is_deep_png(picture.pixels.encoded_image()->bytes)) deep.add(describe(i));
+    for (std::size_t k = 0; k < picture.maps.size(); ++k) {
+      if (options_.meanings[k] == MapMeaning::kWeights) continue;
+      const auto& pixels = picture.maps[k].image.pixels;
+      const bool none = std::ranges::all_of(pixels, [](std::uint8_t value) { return value == kUnlabelled; });
+      if (none) unlabelled.add(sample(i).maps[k].string());
+    }
+  }
+  std::vector<std::string> notes;
+  if (unlabelled.count > 0) {
+    notes.push_back(fmt::format("in {} maps of the {} pictures that were looked at no pixel has a class, the first: {}",
+                                unlabelled.count, looked_at, unlabelled.first));
+  }
+  if (deep.count > 0) {
+    notes.push_back(
+        fmt::format("{} of the {} pictures that were looked at have 16 bits a channel, of which the upper 8 "
+                    "are used, the first: {}",
+                    deep.count, looked_at, deep.first));
+  }
+  return notes;
+}
+
+}  // namespace lockstep::segmentation

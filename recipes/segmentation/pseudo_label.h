@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A class for nearly every pixel, guessed from little: from picture and scribbles, or as a weak classifier sees a full
+// mask. No torch header.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/data/decode.h"
+#include "lockstep/data/sample_random.h"
+
+namespace lockstep::segmentation {
+
+/// Floods the picture from its scribbles, over even ground first; floods of two classes meet where the picture changes
+/// most. Nothing but picture and scribbles is looked at. kUnlabelled is the seam, one pixel wide, between two classes,
+/// and everything where there is no scribble.
+/// Shapes: `picture` has three channels, `scribbles` one, both of one size. Throws: UsageError where they do not.
+/// Source: Meyer's watershed with markers, as cv::watershed.
+[[nodiscard]] Image watershed_labels(const Image& picture, const Image& scribbles);
+
+struct CoarseOptions {
+  std::int64_t cell = 8;     ///< pixels: a cell has one class
+  double shift = 0.25;       ///< of a cell: how far borders are moved, at most, each way, by a smooth random field
+  double least_share = 0.6;  ///< of a cell: where no class has so much of it, it is kUnlabelled
+};
+
+/// The full mask as a weak classifier would see it: cells of one class, with moved borders.
+/// Throws: UsageError where an option is out of range.
+[[nodiscard]] Image coarse_labels(const Image& mask, const CoarseOptions& options, SampleRandom& random);
+
+}  // namespace lockstep::segmentation

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// One synthetic picture with the class of each of its pixels: shapes with a pattern on a ground. No torch header.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "lockstep/data/decode.h"
+
+namespace lockstep::segmentation {
+
+/// Classes by id. A disc is dotted, a square striped, a triangle chequered and a ring shaded; colours, sizes, angles
+/// and places say nothing about the class, and the ground has patches of all colours, too.
+inline constexpr std::array<std::string_view, 5> kSceneClasses{"background", "disc", "square", "triangle", "ring"};
+
+struct Scene {
+  Image picture;  ///< three channels
+  Image mask;     ///< one channel: classes
+};
+
+/// A function of its arguments: 2 to 6 shapes, each 15 to 45 % of the shorter side; they may lie over each other. Noise
+/// on every pixel. Shapes: `size` pixels. Throws: UsageError where a side is not within 32 .. 4096.
+[[nodiscard]] Scene make_scene(std::uint64_t seed, std::int64_t index, ImageSize size);
+
+}  // namespace lockstep::segmentation
