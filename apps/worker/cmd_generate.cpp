@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep generate captcha|detection`: synthetic images, the same bytes for the same seed.
+// `lockstep generate captcha|detection|...`: synthetic images, the same bytes for the same seed.
 #include <fmt/format.h>
 
 #include "captcha/generate.h"
@@ -9,6 +9,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/view/progress.h"
 #include "worker/commands.h"
+#include "worker/generate_segmentation.h"
 
 namespace lockstep::worker {
 namespace {
@@ -79,7 +80,12 @@ int generate_detection(const Arguments& arguments) {
 int cmd_generate(const Arguments& arguments) {
   return cli::dispatch("lockstep generate",
                        {{"captcha", "captcha images with labels in their names", generate_captcha},
-                        {"detection", "scenes with shapes, and COCO's JSON about them", generate_detection}},
+                        {"detection", "scenes with shapes, and COCO's JSON about them", generate_detection},
+                        {"segmentation", "scenes with shapes, masks and weak labels", generate_segmentation},
+                        {"weak-labels", "a set with full masks as one with weak labels", generate_weak_labels},
+                        {"scribbles", "of full masks", generate_scribbles},
+                        {"pseudo-labels", "of pictures and scribbles, or of full masks", generate_pseudo_labels},
+                        {"distance-maps", "of scribbles or pseudo-labels", generate_distance_maps}},
                        arguments);
 }
 

@@ -44,7 +44,7 @@ class IndexWork {
     take_all();
     for (std::thread& helper : helpers) helper.join();
     if (error_) std::rethrow_exception(error_);
-    if (progress_) progress_(count_);
+    if (progress_) progress_(count_, count_);
   }
 
  private:
@@ -65,7 +65,7 @@ class IndexWork {
     const std::int64_t done = ++done_;
     if (!progress_ || done % kReportedEvery != 0) return;
     const std::lock_guard lock(mutex_);
-    progress_(done);
+    progress_(done, count_);
   }
 
   std::int64_t count_;

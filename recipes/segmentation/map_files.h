@@ -10,8 +10,8 @@
 
 namespace lockstep::segmentation {
 
-/// Called now and then with how many files are done; one call at a time, from any thread.
-using WriteProgress = std::function<void(std::int64_t done)>;
+/// Called now and then with how many files of how many are done; one call at a time, from any thread.
+using WriteProgress = std::function<void(std::int64_t done, std::int64_t count)>;
 
 /// Calls work(index) for 0 .. count - 1, on `threads` threads (0: one per processor), in any order. The first error
 /// stops the others and is thrown.

@@ -8,6 +8,9 @@
 #include <cmath>
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
+#include <queue>
+#include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "segmentation/planes.h"
@@ -15,51 +18,187 @@
 namespace lockstep::segmentation {
 namespace {
 
-/// The class of all labelled neighbours of a pixel where they agree, else kUnlabelled.
-std::uint8_t agreed_class(const cv::Mat& markers, int x, int y) {
-  int agreed = 0;
-  for (int v = std::max(y - 1, 0); v <= std::min(y + 1, markers.rows - 1); ++v) {
-    for (int u = std::max(x - 1, 0); u <= std::min(x + 1, markers.cols - 1); ++u) {
-      const int marker = markers.at<int>(v, u);
-      if (marker <= 0) continue;
-      if (agreed != 0 && agreed != marker) return kUnlabelled;
-      agreed = marker;
+/// Three channels with the contrast of the whole picture: 0 its darkest, 1 its brightest, but for 1 % at each end.
+class Contrast {
+ public:
+  explicit Contrast(const Image& picture) : size_(picture.size) {
+    const auto width = static_cast<int>(size_.width);
+    const auto height = static_cast<int>(size_.height);
+    // OpenCV has no const view; it only reads this one.
+    const cv::Mat seen(height, width, CV_8UC3, const_cast<std::uint8_t*>(picture.pixels.data()));
+    cv::Mat values;
+    seen.convertTo(values, CV_32FC3);
+    cv::GaussianBlur(values, values, {5, 5}, 1.0);
+    std::array<std::int64_t, 256> counts{};
+    for (const std::uint8_t value : picture.pixels) ++counts[value];
+    const auto total = static_cast<double>(picture.pixels.size());
+    const double low = share_value(counts, 0.01 * total);
+    const double high = std::max(share_value(counts, 0.99 * total), low + 8.0);
+    const auto* from = values.ptr<float>();
+    const std::size_t pixels = picture.pixels.size() / 3;
+    for (std::size_t i = 0; i < 3; ++i) {
+      planes_[i].resize(pixels);
+      for (std::size_t k = 0; k < pixels; ++k) {
+        planes_[i][k] = static_cast<float>((from[3 * k + i] - low) / (high - low));
+      }
     }
   }
-  return agreed == 0 ? kUnlabelled : static_cast<std::uint8_t>(agreed - 1);
+
+  [[nodiscard]] const std::vector<float>& plane(std::size_t channel) const { return planes_[channel]; }
+  /// The largest change of a channel.
+  [[nodiscard]] double change(std::size_t a, std::size_t b) const {
+    double most = 0;
+    for (const std::vector<float>& plane : planes_) most = std::max<double>(most, std::abs(plane[a] - plane[b]));
+    return most;
+  }
+
+ private:
+  /// The value below which so many lie.
+  static double share_value(const std::array<std::int64_t, 256>& counts, double wanted) {
+    double below = 0;
+    for (std::size_t value = 0; value < counts.size(); ++value) {
+      below += static_cast<double>(counts[value]);
+      if (below >= wanted) return static_cast<double>(value);
+    }
+    return 255.0;
+  }
+
+  ImageSize size_;
+  std::array<std::vector<float>, 3> planes_;
+};
+
+/// How strange every pixel's colour is to every class: the share in which it looks like the others' scribbles.
+class Strangeness {
+ public:
+  Strangeness(const Contrast& contrast, const Image& scribbles, double likeness)
+      : scale_(static_cast<float>(1.0 / (likeness * likeness))) {
+    std::array<std::vector<std::size_t>, 256> drawn;
+    for (std::size_t i = 0; i < scribbles.pixels.size(); ++i) {
+      if (scribbles.pixels[i] != kUnlabelled) drawn[scribbles.pixels[i]].push_back(i);
+    }
+    std::vector<float> sum(scribbles.pixels.size(), 0.0F);
+    for (std::size_t label = 0; label < drawn.size(); ++label) {
+      if (drawn[label].empty()) continue;
+      strange_[label] = alike(contrast, drawn[label]);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += strange_[label][i];
+    }
+    for (std::vector<float>& of_class : strange_) {
+      for (std::size_t i = 0; i < of_class.size(); ++i) of_class[i] = 1.0F - of_class[i] / sum[i];
+    }
+  }
+
+  /// In 0 .. 1, for a class that has scribbles.
+  [[nodiscard]] float at(std::size_t pixel, std::uint8_t label) const { return strange_[label][pixel]; }
+
+ private:
+  /// How much every pixel looks like some of these.
+  [[nodiscard]] std::vector<float> alike(const Contrast& contrast, const std::vector<std::size_t>& drawn) const {
+    const std::vector<float>& red = contrast.plane(0);
+    const std::vector<float>& green = contrast.plane(1);
+    const std::vector<float>& blue = contrast.plane(2);
+    std::vector<float> much(red.size(), 0.0F);
+    const std::size_t step = (drawn.size() + kColours - 1) / kColours;
+    const float weight = 1.0F / static_cast<float>((drawn.size() + step - 1) / step);
+    for (std::size_t k = 0; k < drawn.size(); k += step) {
+      const float r = red[drawn[k]];
+      const float g = green[drawn[k]];
+      const float b = blue[drawn[k]];
+      for (std::size_t i = 0; i < much.size(); ++i) {
+        const float far = (red[i] - r) * (red[i] - r) + (green[i] - g) * (green[i] - g) + (blue[i] - b) * (blue[i] - b);
+        const float near = 1.0F / (1.0F + scale_ * far);
+        much[i] += weight * near * near * near * near;
+      }
+    }
+    for (float& value : much) value += kUnknown;
+    return much;
+  }
+
+  static constexpr std::size_t kColours = 64;  // of a class at most
+  static constexpr float kUnknown = 1e-4F;     // a colour that is far from all is strange to none
+  float scale_;
+  std::array<std::vector<float>, 256> strange_;
+};
+
+/// Every pixel gets the class whose way to it costs least.
+class Flood {
+ public:
+  Flood(const Image& picture, const Image& scribbles, const FloodOptions& options)
+      : options_(options),
+        size_(picture.size),
+        contrast_(picture),
+        strangeness_(contrast_, scribbles, options.likeness),
+        labels_(scribbles),
+        cost_(scribbles.pixels.size(), kUnreached) {}
+
+  Image run() {
+    for (std::size_t i = 0; i < cost_.size(); ++i) {
+      if (labels_.pixels[i] != kUnlabelled) reach(i, 0.0F);
+    }
+    while (!open_.empty()) {
+      const auto [cost, at] = open_.top();
+      open_.pop();
+      if (cost <= cost_[at]) spread(at);
+    }
+    return std::move(labels_);
+  }
+
+ private:
+  void reach(std::size_t at, float cost) {
+    cost_[at] = cost;
+    open_.emplace(cost, at);
+  }
+
+  void spread(std::size_t at) {
+    const auto width = static_cast<std::size_t>(size_.width);
+    const std::size_t x = at % width;
+    if (x > 0) try_step(at, at - 1);
+    if (x + 1 < width) try_step(at, at + 1);
+    if (at >= width) try_step(at, at - width);
+    if (at + width < cost_.size()) try_step(at, at + width);
+  }
+
+  void try_step(std::size_t from, std::size_t to) {
+    const double paid = options_.step + options_.edge * contrast_.change(from, to) +
+                        options_.strange * strangeness_.at(to, labels_.pixels[from]);
+    const float cost = cost_[from] + static_cast<float>(paid);
+    if (cost >= cost_[to]) return;
+    labels_.pixels[to] = labels_.pixels[from];
+    reach(to, cost);
+  }
+
+  static constexpr float kUnreached = 1e30F;
+  using Reached = std::pair<float, std::size_t>;
+  const FloodOptions& options_;
+  ImageSize size_;
+  Contrast contrast_;
+  Strangeness strangeness_;
+  Image labels_;
+  std::vector<float> cost_;
+  std::priority_queue<Reached, std::vector<Reached>, std::greater<>> open_;
+};
+
+/// The first pixel of each pair of neighbours of two classes becomes kUnlabelled, unless it is a scribble.
+Image with_seams(const Image& labels, const Image& scribbles) {
+  const auto width = static_cast<std::size_t>(labels.size.width);
+  Image seamed = labels;
+  for (std::size_t at = 0; at < labels.pixels.size(); ++at) {
+    const bool right = at % width + 1 < width && labels.pixels[at + 1] != labels.pixels[at];
+    const bool below = at + width < labels.pixels.size() && labels.pixels[at + width] != labels.pixels[at];
+    if ((right || below) && scribbles.pixels[at] == kUnlabelled) seamed.pixels[at] = kUnlabelled;
+  }
+  return seamed;
 }
 
 }  // namespace
 
-Image watershed_labels(const Image& picture, const Image& scribbles) {
+Image watershed_labels(const Image& picture, const Image& scribbles, const FloodOptions& options) {
   if (picture.channels != 3 || scribbles.channels != 1 || picture.size != scribbles.size) {
     throw UsageError(fmt::format(
         "pseudo-labels need a picture of 3 channels and scribbles of its size; the picture is "
         "{} x {} with {} channels, the scribbles are {} x {}",
         picture.size.width, picture.size.height, picture.channels, scribbles.size.width, scribbles.size.height));
   }
-  const auto width = static_cast<int>(picture.size.width);
-  const auto height = static_cast<int>(picture.size.height);
-  Image labels{picture.size, 1, std::vector<std::uint8_t>(scribbles.pixels.size(), kUnlabelled)};
-  // OpenCV has no const view; it only reads this one.
-  const cv::Mat seen(height, width, CV_8UC3, const_cast<std::uint8_t*>(picture.pixels.data()));
-  cv::Mat smooth;
-  cv::GaussianBlur(seen, smooth, {5, 5}, 1.2);
-  cv::Mat markers(height, width, CV_32S);
-  std::ranges::transform(scribbles.pixels, markers.ptr<int>(),
-                         [](std::uint8_t label) { return label == kUnlabelled ? 0 : label + 1; });
-  if (cv::countNonZero(markers) == 0) return labels;
-  cv::watershed(smooth, markers);
-  for (int y = 0; y < height; ++y) {
-    for (int x = 0; x < width; ++x) {
-      const auto at = static_cast<std::size_t>(y) * static_cast<std::size_t>(width) + static_cast<std::size_t>(x);
-      const int marker = markers.at<int>(y, x);
-      // OpenCV makes the picture's border a seam as well, and scribbles stay what they are.
-      labels.pixels[at] = marker > 0 ? static_cast<std::uint8_t>(marker - 1) : agreed_class(markers, x, y);
-      if (scribbles.pixels[at] != kUnlabelled) labels.pixels[at] = scribbles.pixels[at];
-    }
-  }
-  return labels;
+  return with_seams(Flood(picture, scribbles, options).run(), scribbles);
 }
 
 namespace {

@@ -10,12 +10,20 @@
 
 namespace lockstep::segmentation {
 
-/// Floods the picture from its scribbles, over even ground first; floods of two classes meet where the picture changes
-/// most. Nothing but picture and scribbles is looked at. kUnlabelled is the seam, one pixel wide, between two classes,
+/// What a flood pays on its way, in the contrast of the picture (1: from its darkest 1 % to its brightest 1 %).
+struct FloodOptions {
+  double step = 0.001;   ///< for each pixel
+  double edge = 2.0;     ///< times the change from one pixel to the next
+  double strange = 1.0;  ///< times the share, 0 .. 1, in which a pixel's colour belongs to the other classes' scribbles
+  double likeness = 0.1;  ///< colours this far apart are alike
+};
+
+/// Floods the picture from its scribbles, where it is cheapest first; a pixel has the class of the flood that comes
+/// first. Nothing but picture and scribbles is looked at. kUnlabelled is the seam, one pixel wide, between two classes,
 /// and everything where there is no scribble.
 /// Shapes: `picture` has three channels, `scribbles` one, both of one size. Throws: UsageError where they do not.
-/// Source: Meyer's watershed with markers, as cv::watershed.
-[[nodiscard]] Image watershed_labels(const Image& picture, const Image& scribbles);
+/// Source: Meyer's watershed with markers; that costs add up on the way as in Bai and Sapiro's geodesic matting.
+[[nodiscard]] Image watershed_labels(const Image& picture, const Image& scribbles, const FloodOptions& options = {});
 
 struct CoarseOptions {
   std::int64_t cell = 8;     ///< pixels: a cell has one class

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sets with something wrong in them: an error or one counted note, and it names the file.
+#include <fmt/format.h>
+#include <spng.h>
+
+#include <algorithm>
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "segmentation/dataset.h"
+#include "segmentation/label_file.h"
+#include "segmentation/map_files.h"
+#include "support/fault_of.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::segmentation {
+namespace segmentation_bad_data_test {
+
+namespace fs = std::filesystem;
+using test::fault_of;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr ImageSize kSize{20, 12};
+
+Image gray_map(std::uint8_t value, ImageSize size = kSize) {
+  return {size, 1, std::vector<std::uint8_t>(static_cast<std::size_t>(size.width * size.height), value)};
+}
+
+/// A PNG of another kind than write_map() makes, from the bytes of its rows.
+void write_kind(const fs::path& file, spng_color_type color, int depth, const std::vector<std::uint8_t>& rows) {
+  const std::unique_ptr<spng_ctx, void (*)(spng_ctx*)> context(spng_ctx_new(SPNG_CTX_ENCODER), spng_ctx_free);
+  spng_set_option(context.get(), SPNG_ENCODE_TO_BUFFER, 1);
+  spng_ihdr header{};
+  header.width = kSize.width;
+  header.height = kSize.height;
+  header.bit_depth = static_cast<std::uint8_t>(depth);
+  header.color_type = static_cast<std::uint8_t>(color);
+  spng_set_ihdr(context.get(), &header);
+  spng_plte palette{};
+  palette.n_entries = 1U << std::min(depth, 8);
+  for (std::uint32_t i = 0; i < palette.n_entries; ++i)
+    palette.entries[i] = {static_cast<std::uint8_t>(255 - i), 7, 9, 255};
+  if (color == SPNG_COLOR_TYPE_INDEXED) spng_set_plte(context.get(), &palette);
+  ASSERT_EQ(spng_encode_image(context.get(), rows.data(), rows.size(), SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE), 0);
+  std::size_t size = 0;
+  int fault = 0;
+  const std::unique_ptr<void, void (*)(void*)> bytes(spng_get_png_buffer(context.get(), &size, &fault), std::free);
+  ASSERT_EQ(fault, 0);
+  FileSystem::system().create(file)->append(bytes.get(), size);
+}
+
+/// Four good pictures a .. d with masks in plain folders.
+class BadSets : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* folder : {"images", "masks"}) FileSystem::system().make_folder(folder_ / folder);
+    for (const std::string name : {"a", "b", "c", "d"}) {
+      write_map({kSize, 3, std::vector<std::uint8_t>(3 * 240, 90)}, picture(name));
+      write_map(gray_map(1), mask(name));
+    }
+  }
+  [[nodiscard]] fs::path picture(const std::string& name) const { return folder_ / "images" / (name + ".png"); }
+  [[nodiscard]] fs::path mask(const std::string& name) const { return folder_ / "masks" / (name + ".png"); }
+  [[nodiscard]] SetOptions options() const { return {.path = folder_.path().string(), .classes = 3}; }
+  [[nodiscard]] std::string fault() const {
+    return fault_of<DataError>([&] { (void)open_training_set(options(), {.crop = 8}); });
+  }
+  /// The notes on a set that is opened in spite of what is wrong.
+  [[nodiscard]] std::string notes(bool strict = true) const {
+    SetOptions wanted = options();
+    wanted.strict = strict;
+    const SegmentationSet set = open_training_set(wanted, {.crop = 8});
+    return fmt::format("{} pictures: {}", set.source->size(), set.notes.empty() ? "no note" : set.notes.front());
+  }
+
+  test::TempDir folder_;
+};
+
+TEST_F(BadSets, WithoutFaultHaveNoNote) { EXPECT_EQ(notes(), "4 pictures: no note"); }
+
+TEST_F(BadSets, MissingMasksAreAllCountedAndTheFirstIsNamed) {
+  fs::remove(mask("b"));
+  fs::remove(mask("d"));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("2 files of 2 of 4 pictures are missing"), HasSubstr(mask("b").string())));
+  EXPECT_THAT(notes(false), AllOf(HasSubstr("2 pictures: "), HasSubstr("left out"), HasSubstr(mask("b").string())));
+}
+
+TEST_F(BadSets, MissingMapsOfAPlaneAreNamedWithTheirPlane) {
+  FileSystem::system().make_folder(folder_ / "pseudo_labels");
+  SetOptions wanted = options();
+  wanted.planes = {.pseudo_labels = true};
+  EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(wanted, {.crop = 8}); }),
+              AllOf(HasSubstr("4 files of 4 of 4"), HasSubstr("pseudo-labels of"), HasSubstr("pseudo_labels/a.png")));
+  wanted.strict = false;
+  EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(wanted, {.crop = 8}); }), HasSubstr("nothing is left"));
+}
+
+TEST_F(BadSets, AMaskOfAnotherSizeNamesBothFilesAndSizes) {
+  write_map(gray_map(1, {21, 12}), mask("c"));
+  EXPECT_THAT(fault(),
+              AllOf(HasSubstr(mask("c").string() + " is 21 x 12"), HasSubstr(picture("c").string() + " is 20 x 12")));
+}
+
+TEST_F(BadSets, AnUnknownClassNamesFileValueAndPixel) {
+  Image bad = gray_map(2);
+  bad.pixels[3 * 20 + 7] = 9;
+  write_map(bad, mask("b"));
+  EXPECT_THAT(fault(),
+              AllOf(HasSubstr(mask("b").string()), HasSubstr("class 9 at pixel (7, 3)"), HasSubstr("3 classes")));
+}
+
+TEST_F(BadSets, AnUnlabelledPixelIsNoClass) {
+  Image some = gray_map(2);
+  some.pixels[5] = kUnlabelled;
+  write_map(some, mask("b"));
+  EXPECT_EQ(notes(), "4 pictures: no note");
+}
+
+TEST_F(BadSets, AMaskOf16BitsIsRefusedWithWhatToDo) {
+  write_kind(mask("a"), SPNG_COLOR_TYPE_GRAYSCALE, 16, std::vector<std::uint8_t>(2 * 240, 0));
+  EXPECT_THAT(fault(), AllOf(HasSubstr(mask("a").string()), HasSubstr("16 bits"), HasSubstr("instances")));
+}
+
+TEST_F(BadSets, AMapOfInstancesMayHave16Bits) {
+  std::vector<std::uint8_t> rows(2 * 240, 0);
+  rows[2 * 30] = 1;  // 256: its lower byte is 0
+  fs::rename(folder_ / "masks", folder_ / "instances");
+  for (const std::string name : {"a", "b", "c", "d"}) {
+    write_kind(folder_ / "instances" / (name + ".png"), SPNG_COLOR_TYPE_GRAYSCALE, 16, rows);
+  }
+  const SegmentationSet set = open_test_set(options());
+  EXPECT_EQ(set.source->get(0).maps.front().image.pixels[30], 1);
+  EXPECT_EQ(set.source->get(0).maps.front().image.pixels[31], 0);
+}
+
+TEST_F(BadSets, APictureOf16BitsIsUsedAndNoted) {
+  std::vector<std::uint8_t> rows(6 * 240);
+  for (std::size_t i = 0; i < rows.size(); i += 2) rows[i] = 200;  // the upper byte comes first
+  for (const std::string name : {"b", "c"}) write_kind(picture(name), SPNG_COLOR_TYPE_TRUECOLOR, 16, rows);
+  EXPECT_THAT(notes(), AllOf(HasSubstr("2 of the 4 pictures"), HasSubstr("16 bits"), HasSubstr(picture("b").string())));
+}
+
+TEST_F(BadSets, AMapWithoutAnyLabelIsNoted) {
+  write_map(gray_map(kUnlabelled), mask("c"));
+  EXPECT_THAT(notes(), AllOf(HasSubstr("in 1 maps of the 4"), HasSubstr(mask("c").string())));
+}
+
+TEST_F(BadSets, APaletteIsReadByItsIndices) {
+  std::vector<std::uint8_t> rows(240, 2);
+  rows[0] = kUnlabelled;
+  write_kind(mask("a"), SPNG_COLOR_TYPE_INDEXED, 8, rows);
+  const SegmentationSet set = open_test_set(options());
+  EXPECT_EQ(set.source->get(0).maps.front().image.pixels, rows);
+  write_kind(mask("a"), SPNG_COLOR_TYPE_INDEXED, 2, std::vector<std::uint8_t>(12 * 5, 0b01100001));
+  const Image packed = read_map(mask("a"), MapMeaning::kClasses);
+  EXPECT_THAT(std::vector(packed.pixels.begin(), packed.pixels.begin() + 4), ElementsAre(1, 2, 0, 1));
+}
+
+TEST_F(BadSets, AColourMaskIsRefused) {
+  write_map({kSize, 3, std::vector<std::uint8_t>(3 * 240, 1)}, mask("a"));
+  EXPECT_THAT(fault(), AllOf(HasSubstr(mask("a").string()), HasSubstr("colour picture")));
+}
+
+TEST_F(BadSets, ATornMaskAndATornPictureAreNamed) {
+  const std::string whole = FileSystem::system().read(mask("d"));
+  FileSystem::system().create(mask("d"))->append(whole.data(), whole.size() - 20);
+  EXPECT_THAT(fault(), AllOf(HasSubstr(mask("d").string()), HasSubstr("PNG")));
+  FileSystem::system().create(mask("d"))->append(whole.data(), 10);
+  EXPECT_THAT(fault(), HasSubstr(mask("d").string()));
+  FileSystem::system().create(mask("d"))->append(whole.data(), whole.size());
+  const std::string seen = FileSystem::system().read(picture("a"));
+  FileSystem::system().create(picture("a"))->append(seen.data(), seen.size() - 20);
+  const SegmentationSet set = open_training_set(options(), {.crop = 8});
+  EXPECT_THAT(fault_of<DataError>([&] {
+                SampleContext context(0, 0, 0);
+                (void)set.dataset->get(0, context);
+              }),
+              HasSubstr(picture("a").string()));
+}
+
+TEST_F(BadSets, AJpegIsNoMask) {
+  FileSystem::system().create(mask("a"))->append("no picture at all, but longer than a header of 33 bytes", 50);
+  EXPECT_THAT(fault(), AllOf(HasSubstr(mask("a").string()), HasSubstr("neither a PNG nor a JPEG")));
+}
+
+/// The same four in VOC's layout, with a list.
+class BadLists : public BadSets {
+ protected:
+  void SetUp() override {
+    BadSets::SetUp();
+    FileSystem::system().make_folder(folder_ / "ImageSets/Segmentation");
+  }
+  void list(const std::string& text) const {
+    write_file_atomically(FileSystem::system(), folder_ / "ImageSets/Segmentation/train.txt", text);
+  }
+};
+
+TEST_F(BadLists, ANameThatStandsTwiceIsNamedWithItsList) {
+  list("a\nb\na\nb\nc\n");
+  EXPECT_THAT(fault(), AllOf(HasSubstr("train.txt names 2 pictures more than once, the first: a")));
+  EXPECT_THAT(notes(false), AllOf(HasSubstr("3 pictures: "), HasSubstr("used once")));
+}
+
+TEST_F(BadLists, AnEmptyListIsNamed) {
+  list("\n  \n");
+  EXPECT_THAT(fault(), HasSubstr("train.txt names no picture"));
+}
+
+TEST_F(BadLists, ANameWithoutAPictureIsMissing) {
+  list("a\nz\n");
+  EXPECT_THAT(fault(), AllOf(HasSubstr("2 files of 1 of 2 pictures"), HasSubstr("pictures of"), HasSubstr("images/z")));
+}
+
+TEST_F(BadSets, AFolderThatIsNoSetSaysWhatItLooksFor) {
+  EXPECT_THAT(fault_of<DataError>([&] { (void)open_test_set({.path = (folder_ / "masks").string()}); }),
+              AllOf(HasSubstr("has no pictures"), HasSubstr("JPEGImages, images")));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)open_test_set({.path = (folder_ / "nothing").string()}); }),
+              HasSubstr("nothing is no folder"));
+  SetOptions scribbles = options();
+  scribbles.supervision = Supervision::kScribbles;
+  EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(scribbles, {.crop = 8}); }),
+              AllOf(HasSubstr("has no scribbles"), HasSubstr("weak-labels")));
+}
+
+}  // namespace segmentation_bad_data_test
+}  // namespace lockstep::segmentation
