@@ -191,6 +191,32 @@ TEST_F(PatchSet, WithoutChanceASampleIsThePictureItself) {
   EXPECT_TRUE(found);
 }
 
+TEST_F(PatchSet, EachStepDoesWhatItsOptionSays) {
+  AugmentOptions nothing{.crop = 60, .scale_min = 1, .scale_max = 1, .rotate_prob = 0, .blur_prob = 0, .flip_prob = 0};
+  const auto unlabelled = [&](const AugmentOptions& augment) {
+    const at::Tensor labels = taken(open_training_set(options(), augment), 0).target.select(0, 0);
+    return (labels == kUnlabelled).sum().item<std::int64_t>();
+  };
+  EXPECT_EQ(unlabelled(nothing), 0) << "the picture is 100 x 90";
+  AugmentOptions smaller = nothing;
+  smaller.scale_min = smaller.scale_max = 0.5;
+  EXPECT_NEAR(static_cast<double>(unlabelled(smaller)), 3600 - 50 * 45, 60) << "half of its sides in 60 x 60";
+  AugmentOptions whole = nothing;
+  whole.crop = 90;
+  AugmentOptions turned = whole;
+  turned.rotate_degrees = 40;
+  turned.rotate_prob = 1;
+  EXPECT_EQ(unlabelled(whole), 0);
+  EXPECT_GT(unlabelled(turned), 100) << "corners from outside of the picture";
+  const at::Tensor plain = taken(open_training_set(options(), nothing), 0).data;
+  AugmentOptions blurred = nothing;
+  blurred.blur_prob = 1;
+  EXPECT_FALSE(at::equal(taken(open_training_set(options(), blurred), 0).data, plain));
+  AugmentOptions mirrored = nothing;
+  mirrored.flip_prob = 1;
+  EXPECT_TRUE(at::equal(taken(open_training_set(options(), mirrored), 0).data.flip({2}), plain));
+}
+
 TEST_F(PatchSet, SupervisionChoosesTheLabelsOfTrainingAndNotOfEvaluation) {
   SetOptions scribbles = options();
   scribbles.supervision = Supervision::kScribbles;
@@ -261,7 +287,7 @@ TEST_F(PatchSet, OptionsThatAreOutOfRangeAreNamed) {
   EXPECT_THAT(fault_of<UsageError>([&] { (void)open_test_set(one); }), HasSubstr("1 classes"));
 }
 
-TEST(Nuclei, AreOpenedAsTwoClasses) {
+TEST(NucleiSet, AreOpenedAsTwoClasses) {
   LOCKSTEP_DATA_OR_SKIP(nuclei, "nuclei");
   const SetOptions options{.path = nuclei.string(), .classes = 2};
   const SegmentationSet train = open_training_set(options, {.crop = 128});

@@ -127,6 +127,21 @@ TEST(Scribbles, LieInsideOfTheirRegionAndAreThin) {
   EXPECT_GT(counts.at(0), 20);
 }
 
+TEST(Scribbles, AreAsThinAsTheNeckThatTheyPass) {
+  Image mask = map_of({60, 24}, 0);
+  fill(mask, 4, 6, {12, 12}, 1);
+  fill(mask, 44, 6, {12, 12}, 1);
+  fill(mask, 16, 12, {28, 1}, 1);
+  const Image scribbles = scribbles_of(mask, {.thickness = 3, .shrink = 0});
+  int in_neck = 0;
+  for (std::size_t i = 0; i < mask.pixels.size(); ++i) {
+    if (scribbles.pixels[i] != 1) continue;
+    ASSERT_EQ(mask.pixels[i], 1) << "pixel " << i;
+    in_neck += i % 60 >= 16 && i % 60 < 44 ? 1 : 0;
+  }
+  EXPECT_EQ(in_neck, 28);
+}
+
 TEST(Scribbles, OfEachConnectedRegionAreDrawnOnce) {
   Image mask = map_of({90, 30}, 0);
   for (const std::int64_t left : {5, 35, 65}) fill(mask, left, 10, {16, 12}, 1);

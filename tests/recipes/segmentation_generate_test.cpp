@@ -87,7 +87,7 @@ TEST(GeneratedSets, RefuseSidesThatAreNone) {
   EXPECT_EQ(parse_sides("64-80").most, 80);
 }
 
-TEST(Scenes, ShowAllClassesAndNoiseOnEveryone) {
+TEST(MaskedScenes, ShowAllClassesAndNoiseOnEveryone) {
   std::set<std::uint8_t> classes;
   for (std::int64_t i = 0; i < 12; ++i) {
     const Scene scene = make_scene(2, i, {64, 64});
@@ -99,7 +99,7 @@ TEST(Scenes, ShowAllClassesAndNoiseOnEveryone) {
   EXPECT_THAT(fault_of<UsageError>([] { (void)make_scene(0, 0, {8, 64}); }), HasSubstr("8 pixels"));
 }
 
-TEST(Scenes, InMemoryAreThoseOnDisk) {
+TEST(MaskedScenes, InMemoryAreThoseOnDisk) {
   const test::TempDir folder;
   (void)generate_set({.out = folder / "set", .count = 3, .seed = 9, .size = {48, 48}, .val_share = 0, .threads = 1});
   SetOptions options{.path = (folder / "set").string(),
@@ -119,7 +119,7 @@ TEST(Scenes, InMemoryAreThoseOnDisk) {
   }
 }
 
-TEST(Scenes, AreNamedByCountAndSeed) {
+TEST(MaskedScenes, AreNamedByCountAndSeed) {
   const auto open = [](const std::string& path) {
     return fault_of<UsageError>([&] { (void)open_test_set({.path = path, .classes = 5, .scene_side = 32}); });
   };
