@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "segmentation/derive.h"
+#include "segmentation/map_files.h"
 #include "segmentation/scene.h"
 
 namespace lockstep::segmentation {
@@ -44,19 +45,10 @@ class SceneSource final : public ImageSource {
  public:
   SceneSource(const SetOptions& options, bool training) : names_(kSceneClasses.begin(), kSceneClasses.end()) {
     const SceneNumbers numbers = parse_scene_numbers(options.path);
-    for (std::int64_t i = 0; i < numbers.count; ++i) {
-      Scene scene = make_scene(numbers.seed, i, {options.scene_side, options.scene_side});
-      AnnotatedImage picture;
-      picture.id = i;
-      picture.name = describe(i);
-      if (training) {
-        add_maps(picture, scene, options, {.seed = numbers.seed});
-      } else {
-        picture.maps.push_back({std::move(scene.mask), kUnlabelled});
-      }
-      picture.pixels = std::move(scene.picture);
-      pictures_.push_back(std::move(picture));
-    }
+    pictures_.resize(static_cast<std::size_t>(numbers.count));
+    run_indices(numbers.count, 0, [&](std::int64_t index) {
+      pictures_[static_cast<std::size_t>(index)] = drawn(options, training, numbers.seed, index);
+    });
   }
 
   [[nodiscard]] std::int64_t size() const override { return std::ssize(pictures_); }
@@ -67,6 +59,21 @@ class SceneSource final : public ImageSource {
   }
 
  private:
+  [[nodiscard]] AnnotatedImage drawn(const SetOptions& options, bool training, std::uint64_t seed,
+                                     std::int64_t index) const {
+    Scene scene = make_scene(seed, index, {options.scene_side, options.scene_side});
+    AnnotatedImage picture;
+    picture.id = index;
+    picture.name = describe(index);
+    if (training) {
+      add_maps(picture, scene, options, {.seed = seed});
+    } else {
+      picture.maps.push_back({std::move(scene.mask), kUnlabelled});
+    }
+    picture.pixels = std::move(scene.picture);
+    return picture;
+  }
+
   static void add_maps(AnnotatedImage& picture, Scene& scene, const SetOptions& options, const WeakOptions& weak) {
     const Planes& planes = options.planes;
     const bool full = options.supervision == Supervision::kFull;
