@@ -5,6 +5,7 @@
 #include "detection/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "segmentation/task.h"
 #include "worker/recipes.h"
 
 namespace lockstep::worker {
@@ -14,6 +15,7 @@ const std::vector<std::unique_ptr<Recipe>>& recipes() {
     auto* made = new std::vector<std::unique_ptr<Recipe>>();
     made->push_back(captcha::make_recipe());
     made->push_back(detection::make_recipe());
+    made->push_back(segmentation::make_recipe());
     return made;
   }();
   return *all;

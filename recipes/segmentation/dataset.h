@@ -56,6 +56,7 @@ struct AugmentOptions {
   double rotate_prob = 0.5;
   double blur_prob = 0.5;  ///< Gaussian of 5 x 5 pixels
   double flip_prob = 0.5;
+  double photometric_prob = 0.0;  ///< of each change of light and colour (PhotometricDistort)
 };
 
 struct SegmentationSet {

@@ -25,6 +25,7 @@ void check_augment(const AugmentOptions& options) {
   share("rotate_prob", options.rotate_prob);
   share("blur_prob", options.blur_prob);
   share("flip_prob", options.flip_prob);
+  share("photometric_prob", options.photometric_prob);
   if (options.crop < 1 || options.crop > 8192) {
     throw UsageError(fmt::format("crop is {} pixels, must be 1 .. 8192", options.crop));
   }
@@ -65,6 +66,7 @@ void Augmenter::operator()(AnnotatedImage& image, SampleRandom& random) const {
     CenterCrop{.size = {side, side}, .fill = kMeanColor}(image);
   }
   if (side != options_.crop) Resize{.size = {options_.crop, options_.crop}}(image);
+  PhotometricDistort{.p = options_.photometric_prob}(image, random);
   GaussianBlur{.kernel = 5, .p = options_.blur_prob}(image, random);
   HorizontalFlip{.p = options_.flip_prob}(image, random);
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -28,12 +29,17 @@ std::string optimizer_text(const OptimizerConfig& config, int world) {
   return text::join(parts);
 }
 
-/// "6 of 7; features.20: BatchNorm2d: no ReLU follows". Empty where there is nothing to fuse.
+constexpr std::size_t kNamedChains = 2;
+
+/// "6 of 7; features.20: BatchNorm2d: no ReLU follows", the first ones by name. Empty where there is nothing to fuse.
 std::string fused_text(const nn::Optimized& layers) {
   const std::size_t all = layers.fused.size() + layers.left.size();
   if (all == 0) return "";
   std::string text = fmt::format("{} of {}", layers.fused.size(), all);
-  for (const auto& chain : layers.left) text += fmt::format("; {}: {}", chain.name, chain.what);
+  for (std::size_t i = 0; i < std::min(layers.left.size(), kNamedChains); ++i) {
+    text += fmt::format("; {}: {}", layers.left[i].name, layers.left[i].what);
+  }
+  if (layers.left.size() > kNamedChains) text += fmt::format("; and {} more", layers.left.size() - kNamedChains);
   return text;
 }
 

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "segmentation/aliases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::segmentation {
+namespace {
+
+std::string lower_case(const std::string& value) {
+  std::string text = value;
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// The depth in the origin's name says nothing: --layers does.
+std::string model_name_of(const std::string& value) { return value == "res50_ASPP_lorm" ? "aspp_lorm" : value; }
+
+/// Which labels a data set of the origin has; its other words only say which losses need what, and these know it.
+std::string labels_of_set(const std::string& value) {
+  const std::string name = lower_case(value);
+  if (name.find("scribble") != std::string::npos) return "scribbles";
+  if (name == "voc2012") return "masks";
+  throw UsageError(
+      fmt::format("dataset is '{}'; known are the sets with scribbles (ScribblePseudoDsDc) and VOC2012", value),
+      "data.labels=scribbles or data.labels=masks");
+}
+
+}  // namespace
+
+std::vector<ConfigAlias> aliases() {
+  return {{"layers", "model.layers"},
+          {"model_type", "model.type", model_name_of},
+          {"numclasses", "num_classes"},
+          {"batchsize", "batch_size"},
+          {"lr", "optimizer.lr"},
+          {"momentum", "optimizer.momentum"},
+          {"wdecay", "optimizer.weight_decay"},
+          {"warmup_epoch", "schedule.warmup_epochs"},
+          {"l_segs", "loss.segmentation"},
+          {"l_pesudo", "loss.pseudo"},
+          {"l_lorm", "loss.lorm"},
+          {"l_ds", "loss.distance_scribble"},
+          {"l_dc", "loss.distance_class"},
+          {"label_smooth", "loss.label_smoothing"},
+          {"dataset", "data.labels", labels_of_set},
+          {"dataset_path", "data.train"},
+          {"dataset_path", "data.test"},
+          {"train_path", "data.scribbles"},
+          {"pesudo_path", "data.pseudo_labels"},
+          {"distancemap_s", "data.distance_scribble"},
+          {"distancemap_c", "data.distance_class"},
+          {"distributed"},
+          {"local_rank"},
+          {"world_size"},
+          {"dist_url"},
+          {"device"},
+          {"logdir"},
+          {"model_path"},
+          {"chk_interval"},
+          {"val_epoch"},
+          {"shrink_factor"}};
+}
+
+}  // namespace lockstep::segmentation

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "segmentation/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::segmentation {
+namespace {
+
+constexpr std::int64_t kMostClasses = 255;  // kUnlabelled is none
+
+double number_of(const std::string& key, const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (!text.empty() && *end == '\0') return value;
+  throw UsageError(fmt::format("{} has '{}', which is no number", key, text));
+}
+
+void require_share(const char* key, double value) {
+  if (!(value >= 0 && value <= 1)) throw UsageError(fmt::format("{} is {}; it must be 0 .. 1", key, value));
+}
+
+void require_weight(const char* key, double value) {
+  if (!(value >= 0)) throw UsageError(fmt::format("{} is {}; a weight is 0 or more", key, value));
+}
+
+void describe_sets(ConfigFields& fields, SegmentationConfig::Sets& sets) {
+  fields.add("data.labels", &sets.labels, "what training learns from: scribbles, or masks with every pixel",
+             {"scribbles", "masks"});
+  fields.add("data.train_split", &sets.train_split, "VOC: a list in ImageSets/SegmentationAug or Segmentation");
+  fields.add("data.test_split", &sets.test_split, "the same for data.test");
+  fields.add("data.masks", &sets.masks, "folder of full masks, in the set's or a path of its own; empty: the layout's");
+  fields.add("data.scribbles", &sets.scribbles, "folder of scribbles (class ids, 255: none)");
+  fields.add("data.pseudo_labels", &sets.pseudo_labels, "folder of pseudo-labels (class ids, 255: none)");
+  fields.add("data.distance_scribble", &sets.distance_scribble, "folder of distances to scribbles (255: on one)");
+  fields.add("data.distance_class", &sets.distance_class,
+             "folder of distances to contours of pseudo-labels (0: on one)");
+  fields.add("data.strict", &sets.strict, "false: pictures without a mask or map are left out and counted");
+}
+
+void describe_losses(ConfigFields& fields, LossOptions& loss) {
+  fields.add("loss.segmentation", &loss.segmentation, "weight of cross entropy with the labels; 255 counts nowhere");
+  fields.add("loss.pseudo", &loss.pseudo, "weight of cross entropy with the pseudo-labels; 0: left out");
+  fields.add("loss.distance_scribble", &loss.distance_scribble, "weight of the entropy near scribbles; 0: left out");
+  fields.add("loss.distance_class", &loss.distance_class, "weight of the entropy away from contours; 0: left out");
+  fields.add("loss.lorm", &loss.lorm, "weight of the localization rectification module (types *_lorm); 0: left out");
+  fields.add("loss.label_smoothing", &loss.label_smoothing, "of the pseudo-labels");
+}
+
+void describe_augment(ConfigFields& fields, AugmentOptions& augment) {
+  fields.add("augment.crop", &augment.crop, "pixels of the network's picture in training, each way");
+  fields.add("augment.scale_min", &augment.scale_min, "of the whole picture before the crop");
+  fields.add("augment.scale_max", &augment.scale_max, "of the whole picture before the crop");
+  fields.add("augment.rotate_degrees", &augment.rotate_degrees, "by which it is turned, either way");
+  fields.add("augment.rotate_prob", &augment.rotate_prob, "of a turn");
+  fields.add("augment.blur_prob", &augment.blur_prob, "of a Gaussian blur of 5 x 5 pixels");
+  fields.add("augment.photometric_prob", &augment.photometric_prob, "of each change of light and colour");
+  fields.add("augment.flip_prob", &augment.flip_prob, "of left and right changing places");
+}
+
+constexpr std::array<std::int64_t, 5> kLayers = {18, 34, 50, 101, 152};
+constexpr const char* kLayersText = "18, 34, 50, 101 or 152";
+
+}  // namespace
+
+SegmentationConfig::SegmentationConfig() {
+  batch_size = 8;
+  epochs = 50;
+  workers = 4;
+  drop_last = true;  // the pooled branch's batch norm needs two pictures
+  optimizer = {.type = "sgd", .lr = 1e-3, .weight_decay = 5e-4, .lr_scaling = "replicas"};
+  optimizer.momentum = "0.9";
+  schedule.type = "cosine";
+  schedule.warmup_epochs = 5;
+  schedule.min_lr = 0;
+}
+
+void SegmentationConfig::describe(ConfigFields& fields) {
+  TrainConfig::describe(fields);
+  fields.add("num_classes", &num_classes, "labels are 0 .. num_classes - 1; 255 is none");
+  fields.add("class_names", &class_names, "by label, for what a person reads");
+  describe_sets(fields, sets);
+  fields.add("model.type", &model_type, "aspp_lorm, deeplabv2, deeplabv3p or deeplabv3p_lorm",
+             {"aspp_lorm", "deeplabv2", "deeplabv3p", "deeplabv3p_lorm"});
+  fields.add("model.layers", &model.backbone.layers, std::string("of the ResNet: ") + kLayersText);
+  fields.add("model.output_stride", &model.backbone.output_stride,
+             "pixels that a value of the last features stands for: 8 or 16");
+  fields.add("model.stride_in_1x1", &model.backbone.stride_in_1x1,
+             "a bottleneck's stride in its first convolution; false: in its 3x3, as in torchvision");
+  fields.add("model.rates", &rates, "three dilations of the pyramid; empty: 12, 18, 24, and 6, 12, 18 of deeplabv3p");
+  fields.add("model.dropout", &model.dropout, "before the last layer of deeplabv3p");
+  describe_losses(fields, loss);
+  describe_augment(fields, augment);
+  fields.add("eval.window", &eval.window, "pixels each way that the network sees at once; 0: the whole picture");
+  fields.add("eval.overlap", &eval.overlap, "of neighbouring windows, in windows");
+  fields.add("eval.scales", &eval_scales, "in which a picture is looked at; the shares of classes are averaged");
+  fields.add("eval.flip", &eval.flip, "mirrored as well");
+  fields.add("eval.base_size", &eval.base_size, "pixels of the longer side at scale 1; 0: the picture's own");
+}
+
+void SegmentationConfig::validate() const {
+  TrainConfig::validate();
+  if (num_classes < 2 || num_classes > kMostClasses) {
+    throw UsageError(fmt::format("num_classes is {}; it must be 2 .. {}", num_classes, kMostClasses));
+  }
+  if (!class_names.empty() && std::ssize(class_names) != num_classes) {
+    throw UsageError(fmt::format("class_names has {} names for {} classes", class_names.size(), num_classes));
+  }
+  if (augment.crop < 1) throw UsageError(fmt::format("augment.crop is {} pixels", augment.crop));
+  if (!(augment.scale_min > 0 && augment.scale_max >= augment.scale_min)) {
+    throw UsageError(fmt::format("augment.scale_min {} and augment.scale_max {} do not run from a positive one upwards",
+                                 augment.scale_min, augment.scale_max));
+  }
+  require_share("augment.rotate_prob", augment.rotate_prob);
+  require_share("augment.blur_prob", augment.blur_prob);
+  require_share("augment.flip_prob", augment.flip_prob);
+  require_share("augment.photometric_prob", augment.photometric_prob);
+  require_weight("loss.segmentation", loss.segmentation);
+  require_weight("loss.pseudo", loss.pseudo);
+  require_weight("loss.distance_scribble", loss.distance_scribble);
+  require_weight("loss.distance_class", loss.distance_class);
+  require_weight("loss.lorm", loss.lorm);
+  require_share("loss.label_smoothing", loss.label_smoothing);
+  (void)model_options();
+  if (!batch_size.is_auto() && batch_size < 2 && !sync_batchnorm) {
+    throw UsageError("batch_size is 1: the pooled branch's batch norm needs two pictures",
+                     "batch_size=2, or sync_batchnorm=true with several replicas");
+  }
+  const WindowOptions windows = window_options();
+  if (windows.window != 0) (void)window_starts(2 * windows.window, windows.window, windows.overlap);
+}
+
+ModelOptions SegmentationConfig::model_options() const {
+  ModelOptions options = model;
+  options.classes = num_classes;
+  options.type = model_type_from_name(model_type);
+  if (options.type == ModelType::kAsppLorm && loss.lorm == 0) options.type = ModelType::kDeepLabV2;
+  if (options.type == ModelType::kDeepLabV3PlusLorm && loss.lorm == 0) options.type = ModelType::kDeepLabV3Plus;
+  options.rates.clear();
+  for (const std::string& rate : rates) {
+    options.rates.push_back(static_cast<std::int64_t>(number_of("model.rates", rate)));
+  }
+  const bool known = std::ranges::count(kLayers, model.backbone.layers) == 1;
+  if (!known) throw UsageError(fmt::format("model.layers is {}; it must be {}", model.backbone.layers, kLayersText));
+  const std::int64_t stride = model.backbone.output_stride;
+  if (stride != 8 && stride != 16)
+    throw UsageError(fmt::format("model.output_stride is {}; it must be 8 or 16", stride));
+  return options;
+}
+
+LossOptions SegmentationConfig::loss_options() const {
+  LossOptions options = loss;
+  if (!has_lorm(model_type_from_name(model_type))) options.lorm = 0;
+  if (full()) options.pseudo = options.distance_scribble = options.distance_class = 0;
+  return options;
+}
+
+Planes SegmentationConfig::planes() const {
+  const LossOptions losses = loss_options();
+  return {.pseudo_labels = !full() && (losses.pseudo > 0 || losses.lorm > 0),
+          .scribble_distances = losses.distance_scribble > 0,
+          .class_distances = losses.distance_class > 0};
+}
+
+WindowOptions SegmentationConfig::window_options() const {
+  WindowOptions options = eval;
+  options.scales.clear();
+  for (const std::string& scale : eval_scales) options.scales.push_back(number_of("eval.scales", scale));
+  if (options.scales.empty()) throw UsageError("eval.scales is empty", "eval.scales=[1]");
+  for (const double scale : options.scales) {
+    if (!(scale > 0)) throw UsageError(fmt::format("eval.scales has {}; scales are above 0", scale));
+  }
+  if (options.window < 0 || options.base_size < 0) throw UsageError("eval.window and eval.base_size are 0 or more");
+  return options;
+}
+
+SetOptions SegmentationConfig::set_options(const std::string& path, bool training) const {
+  return {.path = path,
+          .split = training ? sets.train_split : sets.test_split,
+          .supervision = full() ? Supervision::kFull : Supervision::kScribbles,
+          .masks = sets.masks,
+          .scribbles = sets.scribbles,
+          .pseudo_labels = sets.pseudo_labels,
+          .scribble_distances = sets.distance_scribble,
+          .class_distances = sets.distance_class,
+          .classes = num_classes,
+          .planes = training ? planes() : Planes{},
+          .strict = sets.strict};
+}
+
+}  // namespace lockstep::segmentation

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The segmentation recipe's own settings. aliases.h has the names that users of its origin know.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/train/train_config.h"
+#include "segmentation/dataset.h"
+#include "segmentation/losses.h"
+#include "segmentation/model.h"
+#include "segmentation/planes.h"
+#include "segmentation/windows.h"
+
+namespace lockstep::segmentation {
+
+struct SegmentationConfig final : TrainConfig {
+  std::int64_t num_classes = 21;
+  std::vector<std::string> class_names = {};  ///< by label, for what a person reads
+
+  struct Sets {
+    std::string labels = "scribbles";   ///< what training learns from: scribbles, or masks (every pixel)
+    std::string train_split = "train";  ///< VOC: a list in ImageSets
+    std::string test_split = "val";
+    std::string masks;  ///< folders in that of the set, or paths of their own; empty: the layout's
+    std::string scribbles;
+    std::string pseudo_labels;
+    std::string distance_scribble;
+    std::string distance_class;
+    bool strict = true;  ///< false: pictures without a mask or map are left out and counted
+  } sets;
+
+  std::string model_type = "aspp_lorm";
+  std::vector<std::string> rates;  ///< of the pyramid; empty: the type's
+  ModelOptions model;              ///< but for what the settings above say
+  LossOptions loss;
+  AugmentOptions augment;
+
+  WindowOptions eval;
+  std::vector<std::string> eval_scales = {"1"};
+
+  SegmentationConfig();
+  void describe(ConfigFields& fields) override;
+  void validate() const override;
+
+  /// Learns from full masks.
+  [[nodiscard]] bool full() const { return sets.labels == "masks"; }
+  /// What the parts want, with all that several of them share. Throws: UsageError naming the key.
+  /// A network whose loss.lorm is 0 has no LoRM.
+  [[nodiscard]] ModelOptions model_options() const;
+  /// Of scribbles: as set; of full masks: those without pseudo-labels and distances.
+  [[nodiscard]] LossOptions loss_options() const;
+  /// The maps that the losses want.
+  [[nodiscard]] Planes planes() const;
+  [[nodiscard]] WindowOptions window_options() const;
+  [[nodiscard]] SetOptions set_options(const std::string& path, bool training) const;
+};
+
+}  // namespace lockstep::segmentation

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The confusion matrix of a segmentation, and the figures made of it. No torch header.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::segmentation {
+
+/// Pixels by true and predicted class. Sums of whole numbers: the same however samples are spread over ranks.
+class Confusion {
+ public:
+  explicit Confusion(std::int64_t classes)
+      : classes_(classes), pixels_(static_cast<std::size_t>(classes * classes), 0) {}
+
+  /// Counts `count` pixels. Pixels whose truth is kUnlabelled count nowhere.
+  /// Throws: DataError where a truth is another number from `classes` on; InternalError where a prediction is.
+  void add(const std::uint8_t* truth, const std::uint8_t* predicted, std::int64_t count);
+  void merge(const Confusion& other);
+
+  [[nodiscard]] std::int64_t classes() const noexcept { return classes_; }
+  [[nodiscard]] std::int64_t at(std::int64_t truth, std::int64_t predicted) const {
+    return pixels_[static_cast<std::size_t>(truth * classes_ + predicted)];
+  }
+  [[nodiscard]] std::int64_t pixels() const;                 ///< of all
+  [[nodiscard]] double pixel_accuracy() const;               ///< 0 where there is no pixel
+  [[nodiscard]] bool has(std::int64_t label) const;          ///< the class is in the truth or was predicted
+  [[nodiscard]] double iou(std::int64_t label) const;        ///< 0 where !has(label)
+  [[nodiscard]] double recall(std::int64_t label) const;     ///< of its true pixels; 0 where there is none
+  [[nodiscard]] double precision(std::int64_t label) const;  ///< of its predicted pixels; 0 where there is none
+  /// Over the classes that has() knows: one that is nowhere says nothing. 0 where there is no pixel.
+  [[nodiscard]] double mean_iou() const;
+
+  [[nodiscard]] std::string bytes() const;
+  /// Throws: InternalError where they are not of so many classes.
+  [[nodiscard]] static Confusion from_bytes(std::string_view bytes, std::int64_t classes);
+  /// Bytes that bytes() gives.
+  [[nodiscard]] static std::size_t byte_count(std::int64_t classes) noexcept {
+    return static_cast<std::size_t>(classes * classes) * sizeof(std::int64_t);
+  }
+
+ private:
+  std::int64_t classes_;
+  std::vector<std::int64_t> pixels_;
+};
+
+}  // namespace lockstep::segmentation

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The evaluation of a set: one confusion matrix over all ranks, and pages of the worst and best pictures.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/picture.h"
+#include "lockstep/train/tally.h"
+#include "segmentation/confusion.h"
+#include "segmentation/overlay.h"
+
+namespace lockstep::segmentation {
+
+/// Wants of outputs "classes", uint8 [B, H, W], and of batches std::vector<EvalPicture> in `extra`. What lies outside
+/// of a picture's own size counts nowhere.
+/// Metrics: miou, pixel_accuracy, and iou_<class> for each class.
+class SegmentationTally final : public Tally {
+ public:
+  /// `class_names`: by label, as many as there are classes. `source`: of the pictures, whose maps[0] is the mask; none:
+  /// nothing is drawn.
+  SegmentationTally(std::vector<std::string> class_names, std::shared_ptr<const ImageSource> source);
+
+  void add(const Outputs& outputs, const Batch& batch) override;
+  [[nodiscard]] std::string bytes() const override;
+  [[nodiscard]] std::vector<Metric> metrics(const std::vector<std::string>& parts) override;
+  [[nodiscard]] std::string report() const override;
+  /// worst.png and best.png.
+  [[nodiscard]] std::vector<std::filesystem::path> draw(const std::filesystem::path& folder) const override;
+
+  [[nodiscard]] const Confusion& confusion() const noexcept { return confusion_; }
+
+ private:
+  std::vector<std::string> class_names_;
+  std::shared_ptr<const ImageSource> source_;
+  Confusion confusion_;  ///< of this rank; after metrics() of all
+  Gallery gallery_;
+};
+
+}  // namespace lockstep::segmentation

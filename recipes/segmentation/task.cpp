@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "segmentation/task.h"
+
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <any>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "segmentation/tally.h"
+
+namespace lockstep::segmentation {
+namespace {
+
+const std::vector<EvalPicture>& pictures_of(const Batch& batch) {
+  const auto* pictures = std::any_cast<std::vector<EvalPicture>>(&batch.extra);
+  if (pictures == nullptr) throw InternalError("a batch without pictures: the loader has to use the task's collate()");
+  return *pictures;
+}
+
+/// "res50_ASPP_lorm": the origin's name where it has one.
+std::string name_of(const ModelOptions& model) {
+  const std::int64_t layers = model.backbone.layers;
+  if (model.type == ModelType::kAsppLorm) return fmt::format("res{}_ASPP_lorm", layers);
+  return fmt::format("{} with ResNet-{}", to_string(model.type), layers);
+}
+
+}  // namespace
+
+std::shared_ptr<Dataset> SegmentationTask::make_dataset(const std::string& folder) {
+  SegmentationSet set = open_test_set(config_.set_options(folder, false));
+  names_of_set_ = set.source->class_names();
+  test_source_ = set.source;
+  return set.dataset;
+}
+
+std::shared_ptr<Dataset> SegmentationTask::make_training_set(const std::string& folder) {
+  return open_training_set(config_.set_options(folder, true), config_.augment).dataset;
+}
+
+std::shared_ptr<torch::nn::Module> SegmentationTask::make_model() {
+  return std::make_shared<Segmenter>(config_.model_options());
+}
+
+at::Tensor SegmentationTask::look_at(torch::nn::Module& model, const at::Tensor& picture) const {
+  auto& segmenter = dynamic_cast<Segmenter&>(model);
+  return class_shares(
+      picture, [&](const at::Tensor& pictures) { return segmenter.forward(pictures, {}).at("logits"); },
+      config_.window_options());
+}
+
+Outputs SegmentationTask::run(torch::nn::Module& model, const Batch& batch) {
+  if (model.is_training()) {
+    const Planes planes = config_.planes();
+    const std::int64_t labels = planes.pseudo_labels ? planes.pseudo() : Planes::labels();
+    return dynamic_cast<Segmenter&>(model).forward(
+        batch.data, config_.loss_options().lorm > 0 ? batch.target.select(1, labels) : at::Tensor());
+  }
+  const auto& pictures = pictures_of(batch);
+  at::Tensor classes = at::full({batch.data.size(0), batch.data.size(2), batch.data.size(3)}, kUnlabelled,
+                                batch.data.options().dtype(at::kByte));
+  for (std::size_t i = 0; i < pictures.size(); ++i) {
+    const std::int64_t height = pictures[i].mask.size(0);
+    const std::int64_t width = pictures[i].mask.size(1);
+    const auto of = static_cast<std::int64_t>(i);
+    const at::Tensor shares = look_at(model, batch.data[of].narrow(1, 0, height).narrow(2, 0, width));
+    classes[of].narrow(0, 0, height).narrow(1, 0, width).copy_(shares.argmax(0));
+  }
+  return {{"classes", classes}};
+}
+
+std::vector<LossTerm> SegmentationTask::loss_terms(const Outputs& outputs, const Batch& batch) {
+  return losses(outputs, batch.target, config_.planes(), config_.loss_options());
+}
+
+std::unique_ptr<Tally> SegmentationTask::make_tally() const {
+  return std::make_unique<SegmentationTally>(class_names(), test_source_);
+}
+
+std::vector<std::string> SegmentationTask::class_names() const {
+  std::vector<std::string> names = config_.class_names.empty() ? names_of_set_ : config_.class_names;
+  names.resize(std::min(names.size(), static_cast<std::size_t>(config_.num_classes)));
+  while (std::ssize(names) < config_.num_classes) names.push_back(fmt::format("class_{}", names.size()));
+  return names;
+}
+
+std::string SegmentationTask::model_name() const {
+  const LossOptions loss = config_.loss_options();
+  std::vector<std::string> terms;
+  for (const auto& [name, weight] : {std::pair<const char*, double>{"segmentation", loss.segmentation},
+                                     {"pseudo", loss.pseudo},
+                                     {"distance_scribble", loss.distance_scribble},
+                                     {"distance_class", loss.distance_class},
+                                     {"lorm", loss.lorm}}) {
+    if (weight > 0) terms.push_back(weight == 1 ? std::string(name) : fmt::format("{:g} {}", weight, name));
+  }
+  return fmt::format("{}, stride {}, learns from {} ({})", name_of(config_.model_options()),
+                     config_.model.backbone.output_stride, config_.sets.labels, text::join(terms));
+}
+
+}  // namespace lockstep::segmentation

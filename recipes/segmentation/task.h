@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Segmentation as a Task of the Trainer and as a Recipe of the command line.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/train/recipe.h"
+#include "lockstep/train/task.h"
+#include "segmentation/config.h"
+
+namespace lockstep::segmentation {
+
+/// Lifetime: `config` outlives the task.
+class SegmentationTask final : public Task {
+ public:
+  explicit SegmentationTask(const SegmentationConfig& config) : config_(config) {}
+
+  /// Pictures with full masks: a path that open_test_set() knows.
+  std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
+  /// Pictures with the maps that the losses want.
+  std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
+  [[nodiscard]] Collate collate() const override { return segmentation::collate(); }
+  std::shared_ptr<torch::nn::Module> make_model() override;
+  /// In training what Segmenter gives; in evaluation "classes", uint8 [B, H, W], each picture looked at alone, as the
+  /// settings eval.* say; outside of it 255.
+  Outputs run(torch::nn::Module& model, const Batch& batch) override;
+  std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
+  [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
+  /// "res50_ASPP_lorm, stride 8, learns from scribbles (segmentation, 0.5 pseudo, lorm)": losses with their weights.
+  [[nodiscard]] std::string model_name() const override;
+
+  [[nodiscard]] const SegmentationConfig& config() const noexcept { return config_; }
+  /// By label: those of the settings, else the set's own, else class_0 and so on.
+  [[nodiscard]] std::vector<std::string> class_names() const;
+  /// Shares of the classes: [C, H, W] of a normalised picture [3, H, W].
+  [[nodiscard]] at::Tensor look_at(torch::nn::Module& model, const at::Tensor& picture) const;
+
+ private:
+  const SegmentationConfig& config_;
+  std::shared_ptr<const ImageSource> test_source_;  ///< of the last make_dataset()
+  std::vector<std::string> names_of_set_;
+};
+
+[[nodiscard]] std::unique_ptr<Recipe> make_recipe();
+
+}  // namespace lockstep::segmentation

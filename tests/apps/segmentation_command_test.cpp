@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Segmentation as a person types it: the origin's scripts and arguments, derived labels, evaluation and pictures.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "apps/command.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::test {
+namespace segmentation_command_test {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A network that is quick, not one that finds anything.
+const std::vector<std::string> kTiny = {"--layers",
+                                        "18",
+                                        "--batchsize",
+                                        "2",
+                                        "--epochs",
+                                        "1",
+                                        "--augment.crop",
+                                        "48",
+                                        "--numclasses",
+                                        "5",
+                                        "--class_names",
+                                        "[]",
+                                        "--workers",
+                                        "1",
+                                        "--warmup_epoch",
+                                        "0",
+                                        "--model.output_stride",
+                                        "16"};
+
+void generate(const TempDir& home) {
+  const ProcessResult made = lockstep(
+      {"generate", "segmentation", "--out", "VOC2012", "--count", "12", "--seed", "1", "--size", "64"}, home.path());
+  ASSERT_EQ(made.code, 0) << made.err;
+}
+
+ProcessResult run_script(const TempDir& home, const std::string& script) {
+  std::vector<std::string> words = {"bash", std::string(LOCKSTEP_TEST_SOURCE_DIR) + "/recipes/segmentation/" + script};
+  words.insert(words.end(), kTiny.begin(), kTiny.end());
+  return run_process({.command = words,
+                      .environment = {{"LOCKSTEP", lockstep_path()}, {"DATASET_PATH", "VOC2012"}, {"LOGDIR", "log"}},
+                      .folder = home.path().string()},
+                     std::chrono::seconds(240));
+}
+
+class SegmentationScripts : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SegmentationScripts, StartTwoRanksWithTheDocumentsArguments) {
+  const TempDir home;
+  generate(home);
+  const ProcessResult run = run_script(home, GetParam());
+  ASSERT_EQ(run.code, 0) << run.err << run.out;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("res18_ASPP_lorm"), HasSubstr("0.002, 0.001 scaled by replicas"),
+                             HasSubstr("(segmentation, pseudo, distance_scribble, distance_class, lorm)"), HasSubstr("rank 1"),
+                             HasSubstr("miou")));
+  EXPECT_THAT(run.err, HasSubstr("l_pesudo is loss.pseudo here"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, SegmentationScripts, ::testing::Values("train_torchrun.sh", "train_ddp.sh"));
+
+TEST(SegmentationCommand, TrainsEvaluatesAndDraws) {
+  const TempDir home;
+  const ProcessResult trained =
+      lockstep({"train", "segmentation:smoke", "--run-dir", "run", "--epochs", "1"}, home.path());
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.out, AllOf(HasSubstr("mean IoU"), HasSubstr("run/pictures/worst.png")));
+  const ProcessResult judged =
+      lockstep({"eval", "segmentation", "--checkpoint", "run:best", "--data", "scenes:5:3", "--pictures", "seen",
+                "--set", "eval.scales=[0.75, 1]", "--set", "eval.window=64", "--set", "eval.flip=true"},
+               home.path());
+  EXPECT_EQ(judged.code, 0) << judged.err;
+  EXPECT_THAT(judged.out, AllOf(HasSubstr("miou"), HasSubstr("pixel accuracy")));
+  EXPECT_TRUE(fs::exists(home / "seen/worst.png"));
+  generate(home);
+  const fs::path picture = *fs::directory_iterator(home / "VOC2012/JPEGImages");
+  const ProcessResult looked = lockstep(
+      {"predict", "segmentation", "--checkpoint", "run", "--pictures", "found", picture.string()}, home.path());
+  EXPECT_EQ(looked.code, 0) << looked.err;
+  EXPECT_THAT(looked.out, HasSubstr(" %"));
+  EXPECT_TRUE(fs::exists(home / "found" / picture.filename().replace_extension(".png")));
+}
+
+TEST(SegmentationCommand, AMisspeltArgumentIsAnErrorWithTheNearestOne) {
+  const TempDir home;
+  const ProcessResult run = lockstep({"train", "segmentation:smoke", "--l_pseudo", "1"}, home.path());
+  EXPECT_EQ(run.code, 64);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("unknown argument '--l-pseudo'"), HasSubstr("did you mean '--l_pesudo'")));
+}
+
+TEST(SegmentationCommand, ALossWhoseMapsAreMissingSaysHowToGetThem) {
+  const TempDir home;
+  generate(home);
+  fs::remove_all(home / "VOC2012/distance_map");
+  std::vector<std::string> words = {"train", "segmentation", "--run-dir", "run", "--dataset_path", "VOC2012"};
+  words.insert(words.end(), kTiny.begin(), kTiny.end());
+  const ProcessResult run = lockstep(words, home.path());
+  EXPECT_EQ(run.code, 65);
+  EXPECT_THAT(run.err, HasSubstr("distance_map"));
+  words.insert(words.end(), {"--l_ds", "0"});
+  const ProcessResult without = lockstep(words, home.path());
+  EXPECT_EQ(without.code, 0) << without.err;
+  EXPECT_THAT(without.out, Not(HasSubstr("distance_scribble")));
+}
+
+}  // namespace segmentation_command_test
+}  // namespace lockstep::test
