@@ -6,7 +6,10 @@
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
+#include <array>
+
 #include "lockstep/base/error.h"
+#include "segmentation/losses_fused.h"
 
 namespace lockstep::segmentation {
 namespace {
@@ -46,6 +49,11 @@ at::Tensor distance_entropy(const at::Tensor& entropy, const at::Tensor& distanc
   return each.sum() / each.count_nonzero().clamp_min(1);
 }
 
+void add_lorm(const Outputs& outputs, const LossOptions& options, std::vector<LossTerm>& terms) {
+  const auto lorm = outputs.find("lorm");
+  if (lorm != outputs.end() && options.lorm != 0) terms.push_back({"lorm", lorm->second * options.lorm});
+}
+
 }  // namespace
 
 std::vector<LossTerm> plain_losses(const Outputs& outputs, const at::Tensor& target, const Planes& planes,
@@ -72,14 +80,42 @@ std::vector<LossTerm> plain_losses(const Outputs& outputs, const at::Tensor& tar
   };
   add_distances("distance_scribble", planes.scribble_distance(), options.distance_scribble);
   add_distances("distance_class", planes.class_distance(), options.distance_class);
-  const auto lorm = outputs.find("lorm");
-  if (lorm != outputs.end() && options.lorm != 0) terms.push_back({"lorm", lorm->second * options.lorm});
+  add_lorm(outputs, options, terms);
   return terms;
 }
 
 std::vector<LossTerm> losses(const Outputs& outputs, const at::Tensor& target, const Planes& planes,
                              const LossOptions& options) {
-  return plain_losses(outputs, target, planes, options);
+  const at::Tensor& logits = outputs.at("logits");
+  const bool fits = logits.is_cpu() && target.is_cpu() && target.numel() > 0 && logits.numel() > 0 &&
+                    (logits.scalar_type() == at::kFloat || logits.scalar_type() == at::kBFloat16);
+  if (!fits) return plain_losses(outputs, target, planes, options);
+  check_shapes(logits, target, planes);
+  struct Term {
+    const char* name;
+    std::int64_t place;
+    double weight;
+  };
+  // In the order of LossMap.
+  const std::array<Term, kLossMaps> parts = {
+      {{"segmentation", Planes::labels(), options.segmentation},
+       {"pseudo", planes.pseudo(), options.pseudo},
+       {"distance_scribble", planes.scribble_distance(), options.distance_scribble},
+       {"distance_class", planes.class_distance(), options.distance_class}}};
+  FusedMaps maps{.target = target, .places = {-1, -1, -1, -1}, .smoothing = options.label_smoothing};
+  for (std::size_t t = 0; t < kLossMaps; ++t) {
+    if (parts[t].place < 0 || parts[t].weight == 0) continue;
+    maps.places[t] = parts[t].place;
+    if (t <= kPseudoMap) check_labels(target.select(1, parts[t].place), logits.size(1), parts[t].name);
+  }
+  const at::Tensor means = fused_losses(logits, maps);
+  std::vector<LossTerm> terms;
+  for (std::size_t t = 0; t < kLossMaps; ++t) {
+    if (maps.places[t] < 0) continue;
+    terms.push_back({parts[t].name, means[static_cast<std::int64_t>(t)] * parts[t].weight});
+  }
+  add_lorm(outputs, options, terms);
+  return terms;
 }
 
 }  // namespace lockstep::segmentation

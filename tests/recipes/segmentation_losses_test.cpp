@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// The losses: each term against its formula one pixel at a time, the kernel against libtorch's operators, and what is
+// without a pixel.
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/upsample_bilinear2d.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/utils.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "segmentation/losses.h"
+
+namespace lockstep::segmentation {
+namespace segmentation_losses_test {
+
+const Planes kAllPlanes{.pseudo_labels = true, .scribble_distances = true, .class_distances = true};
+
+struct Case {
+  std::int64_t batch = 2;
+  std::int64_t classes = 5;
+  std::int64_t small = 5;   ///< height and width of the logits
+  std::int64_t large = 33;  ///< and of the target
+  at::ScalarType type = at::kFloat;
+};
+
+struct Inputs {
+  at::Tensor logits;
+  at::Tensor target;
+};
+
+/// A third of the labels is none; a quarter of the distances is 0.
+Inputs some_inputs(const Case& of) {
+  torch::manual_seed(5);
+  Inputs inputs;
+  inputs.logits = (at::randn({of.batch, of.classes, of.small, of.small + 2}) * 3).to(of.type).requires_grad_();
+  inputs.target = at::randint(0, 256, {of.batch, 4, of.large, of.large + 9}, at::kByte);
+  for (const std::int64_t plane : {0, 1}) {
+    at::Tensor labels = inputs.target.select(1, plane);
+    const at::Tensor none = labels < 85;
+    labels.copy_(labels.remainder(of.classes)).masked_fill_(none, kUnlabelled);
+  }
+  for (const std::int64_t plane : {2, 3}) {
+    at::Tensor distances = inputs.target.select(1, plane);
+    distances.masked_fill_(distances < 64, 0);
+  }
+  return inputs;
+}
+
+std::map<std::string, double> values_of(const std::vector<LossTerm>& terms) {
+  std::map<std::string, double> values;
+  for (const LossTerm& term : terms) values[term.name] = term.value.item<double>();
+  return values;
+}
+
+/// The terms of one case from their formulas, a pixel at a time, with weight 1.
+std::map<std::string, double> by_hand(const Inputs& inputs, double smoothing) {
+  const at::Tensor large =
+      at::upsample_bilinear2d(inputs.logits.detach().to(at::kDouble), {inputs.target.size(2), inputs.target.size(3)},
+                              /*align_corners=*/true)
+          .permute({0, 2, 3, 1})
+          .contiguous()
+          .flatten(0, 2);
+  const at::Tensor planes = inputs.target.permute({1, 0, 2, 3}).contiguous().flatten(1);
+  const std::int64_t classes = large.size(1);
+  double sums[4] = {};
+  double counts[4] = {};
+  for (std::int64_t i = 0; i < large.size(0); ++i) {
+    const auto* z = large.data_ptr<double>() + i * classes;
+    double total = 0;
+    for (std::int64_t c = 0; c < classes; ++c) total += std::exp(z[c]);
+    double entropy = 0;
+    double mean_log = 0;
+    for (std::int64_t c = 0; c < classes; ++c) {
+      const double log = z[c] - std::log(total);
+      entropy -= std::exp(log) * log;
+      mean_log += log / static_cast<double>(classes);
+    }
+    const auto* plane = planes.data_ptr<std::uint8_t>();
+    for (int t = 0; t < 4; ++t) {
+      const int value = plane[t * planes.size(1) + i];
+      if (t < 2 && value != kUnlabelled) {
+        const double share = t == 1 ? smoothing : 0;
+        sums[t] -= (1 - share) * (z[value] - std::log(total)) + share * mean_log;
+        counts[t] += 1;
+      }
+      if (t >= 2 && value * entropy != 0) {
+        sums[t] += value / 255.0 * entropy;
+        counts[t] += 1;
+      }
+    }
+  }
+  return {{"segmentation", sums[0] / counts[0]},
+          {"pseudo", sums[1] / counts[1]},
+          {"distance_scribble", sums[2] / counts[2]},
+          {"distance_class", sums[3] / counts[3]}};
+}
+
+TEST(SegmentationLosses, EachIsThatOfItsFormulaTimesItsWeight) {
+  const Inputs inputs = some_inputs({.small = 3, .large = 12});
+  const auto expected = by_hand(inputs, 0.2);
+  const LossOptions options{.segmentation = 1,
+                            .pseudo = 0.5,
+                            .distance_scribble = 2,
+                            .distance_class = 3,
+                            .lorm = 0.25,
+                            .label_smoothing = 0.2};
+  for (const auto& found :
+       {losses({{"logits", inputs.logits}, {"lorm", at::full({}, 8.0)}}, inputs.target, kAllPlanes, options),
+        plain_losses({{"logits", inputs.logits}, {"lorm", at::full({}, 8.0)}}, inputs.target, kAllPlanes, options)}) {
+    const auto values = values_of(found);
+    EXPECT_EQ(values.size(), 5U);
+    EXPECT_NEAR(values.at("segmentation"), expected.at("segmentation"), 1e-5);
+    EXPECT_NEAR(values.at("pseudo"), 0.5 * expected.at("pseudo"), 1e-5);
+    EXPECT_NEAR(values.at("distance_scribble"), 2 * expected.at("distance_scribble"), 1e-5);
+    EXPECT_NEAR(values.at("distance_class"), 3 * expected.at("distance_class"), 1e-5);
+    EXPECT_EQ(values.at("lorm"), 2);
+  }
+}
+
+TEST(SegmentationLosses, AWeightOfZeroLeavesATermOutAndSoDoesAMissingMap) {
+  const Inputs inputs = some_inputs({});
+  const auto names = [&](const Planes& planes, const LossOptions& options) {
+    std::vector<std::string> found;
+    const at::Tensor target = inputs.target.narrow(1, 0, planes.count());
+    for (const LossTerm& term : losses({{"logits", inputs.logits}}, target, planes, options))
+      found.push_back(term.name);
+    return found;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names(kAllPlanes, {}), (Names{"segmentation", "pseudo", "distance_scribble", "distance_class"}));
+  EXPECT_EQ(names(kAllPlanes, {.pseudo = 0, .distance_scribble = 0}), (Names{"segmentation", "distance_class"}));
+  EXPECT_EQ(names({}, {}), (Names{"segmentation"}));
+  EXPECT_EQ(names({.class_distances = true}, {}), (Names{"segmentation", "distance_class"}));
+}
+
+struct Found {
+  std::map<std::string, double> values;
+  at::Tensor grad;
+};
+
+using Losses = std::vector<LossTerm> (*)(const Outputs&, const at::Tensor&, const Planes&, const LossOptions&);
+
+/// With the terms weighted differently on their way to the gradient.
+Found found_by(Losses losses_by, const Inputs& inputs, double unequal) {
+  const auto terms = losses_by({{"logits", inputs.logits}}, inputs.target, kAllPlanes,
+                               {.pseudo = 0.7, .distance_scribble = 1.5, .label_smoothing = 0.1});
+  at::Tensor sum = at::zeros({}, inputs.logits.options().requires_grad(false)).to(at::kFloat);
+  double factor = 2;
+  for (const LossTerm& term : terms) {
+    sum = sum + term.value * factor;
+    factor += unequal;
+  }
+  return {values_of(terms), torch::autograd::grad({sum}, {inputs.logits})[0]};
+}
+
+TEST(SegmentationLosses, TheKernelIsLibtorchsOperatorsInOnePass) {
+  const std::vector<Case> cases = {{},
+                                   {.classes = 21, .small = 9, .large = 65},
+                                   {.classes = 2, .small = 16, .large = 128},
+                                   {.classes = 3, .small = 8, .large = 8},
+                                   {.classes = 3, .small = 1, .large = 7},
+                                   {.classes = 4, .small = 40, .large = 17},
+                                   {.batch = 1, .small = 4, .large = 1}};
+  for (const Case& of : cases) {
+    const Inputs inputs = some_inputs(of);
+    for (const double unequal : {0.0, 0.5}) {
+      const Found mine = found_by(losses, inputs, unequal);
+      const Found theirs = found_by(plain_losses, inputs, unequal);
+      for (const auto& [name, value] : theirs.values) {
+        EXPECT_NEAR(mine.values.at(name), value, 1e-5 * std::max(1.0, std::abs(value))) << name << " " << of.large;
+      }
+      EXPECT_EQ(mine.grad.sizes(), theirs.grad.sizes());
+      EXPECT_LT((mine.grad - theirs.grad).norm().item<double>(), 2e-6 * theirs.grad.norm().item<double>()) << of.large;
+    }
+  }
+}
+
+TEST(SegmentationLosses, TakeBfloat16AndChannelsLastAndGiveTheGradientInTheirType) {
+  Inputs inputs = some_inputs({.classes = 8, .type = at::kBFloat16});
+  const Found plain = found_by(plain_losses, inputs, 0);
+  inputs.logits = inputs.logits.detach().contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
+  const Found mine = found_by(losses, inputs, 0);
+  EXPECT_EQ(mine.grad.scalar_type(), at::kBFloat16);
+  EXPECT_NEAR(mine.values.at("pseudo"), plain.values.at("pseudo"), 1e-4);
+  EXPECT_LT((mine.grad - plain.grad).to(at::kFloat).norm().item<double>(),
+            0.01 * plain.grad.to(at::kFloat).norm().item<double>());
+}
+
+TEST(SegmentationLosses, HaveTheSameBitsOnAnyNumberOfThreads) {
+  const Inputs inputs = some_inputs({.classes = 21, .small = 20, .large = 150});
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const Found one = found_by(losses, inputs, 0);
+  at::set_num_threads(2);
+  const Found two = found_by(losses, inputs, 0);
+  at::set_num_threads(before);
+  EXPECT_EQ(one.values, two.values);
+  EXPECT_TRUE(one.grad.equal(two.grad));
+}
+
+TEST(SegmentationLosses, WithoutAPixelThatCountsATermIsZeroAndStillInTheGraph) {
+  Inputs inputs = some_inputs({});
+  inputs.target.narrow(1, 0, 2).fill_(kUnlabelled);
+  inputs.target.narrow(1, 2, 2).fill_(0);
+  for (const Losses losses_by : {Losses{losses}, Losses{plain_losses}}) {
+    const Found found = found_by(losses_by, inputs, 0.5);
+    for (const auto& [name, value] : found.values) EXPECT_EQ(value, 0) << name;
+    EXPECT_EQ(found.values.size(), 4U);
+    EXPECT_EQ(found.grad.abs().max().item<double>(), 0);
+  }
+}
+
+TEST(SegmentationLosses, APixelWhoseClassIsSureCountsInNoDistanceTerm) {
+  Inputs inputs = some_inputs({.classes = 2});
+  const at::NoGradGuard guard;
+  inputs.logits.fill_(-200);
+  inputs.logits.select(1, 1).fill_(200);
+  inputs.logits.select(3, 0).fill_(0);  // the left side of each picture is not sure
+  inputs.target.select(1, kAllPlanes.class_distance()).fill_(255);
+  const auto mine = values_of(losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}));
+  const auto plain = values_of(plain_losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}));
+  // Of 42 columns 2 have an entropy that float32 can tell from 0; which of the next ones depends on what underflows.
+  EXPECT_NEAR(mine.at("distance_class"), plain.at("distance_class"), 0.1 * plain.at("distance_class"));
+  EXPECT_GT(mine.at("distance_class"), 5 * std::log(2) / 42);
+}
+
+TEST(SegmentationLosses, WhatIsNoNumberStaysNone) {
+  Inputs inputs = some_inputs({});
+  {
+    const at::NoGradGuard guard;
+    inputs.logits[0][1][2][2] = std::numeric_limits<float>::quiet_NaN();
+  }
+  for (const auto& [name, value] : values_of(losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}))) {
+    EXPECT_TRUE(std::isnan(value)) << name;
+  }
+}
+
+TEST(SegmentationLosses, ALabelThatIsNoClassIsAnErrorThatSaysWhere) {
+  Inputs inputs = some_inputs({});
+  inputs.target[1][1][4][6] = 5;
+  try {
+    (void)losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {});
+    FAIL() << "no error";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("picture 1"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("class 5 at row 4, column 6, and there are 5 classes"));
+  }
+}
+
+TEST(SegmentationLosses, RefuseATargetWithOtherMapsAndASecondDerivative) {
+  const Inputs inputs = some_inputs({});
+  EXPECT_THROW((void)losses({{"logits", inputs.logits}}, inputs.target, {}, {}), UsageError);
+  const at::Tensor loss = losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {})[0].value;
+  EXPECT_THROW((void)torch::autograd::grad({loss}, {inputs.logits}, {}, true, /*create_graph=*/true), UsageError);
+}
+
+}  // namespace segmentation_losses_test
+}  // namespace lockstep::segmentation
