@@ -60,8 +60,8 @@ TEST_P(SegmentationScripts, StartTwoRanksWithTheDocumentsArguments) {
   const ProcessResult run = run_script(home, GetParam());
   ASSERT_EQ(run.code, 0) << run.err << run.out;
   EXPECT_THAT(run.out, AllOf(HasSubstr("res18_ASPP_lorm"), HasSubstr("0.002, 0.001 scaled by replicas"),
-                             HasSubstr("(segmentation, pseudo, distance_scribble, distance_class, lorm)"), HasSubstr("rank 1"),
-                             HasSubstr("miou")));
+                             HasSubstr("(segmentation, pseudo, distance_scribble, distance_class, lorm)"),
+                             HasSubstr("rank 1"), HasSubstr("miou")));
   EXPECT_THAT(run.err, HasSubstr("l_pesudo is loss.pseudo here"));
 }
 
