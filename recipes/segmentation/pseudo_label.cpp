@@ -243,7 +243,8 @@ void check_coarse_options(const CoarseOptions& options) {
 
 Image coarse_labels(const Image& mask, const CoarseOptions& options, SampleRandom& random) {
   check_coarse_options(options);
-  const auto [width, height] = mask.size;
+  const std::int64_t width = mask.size.width;
+  const std::int64_t height = mask.size.height;
   const SmoothField across(mask.size, 4 * options.cell, random);
   const SmoothField down(mask.size, 4 * options.cell, random);
   const double most = options.shift * static_cast<double>(options.cell);

@@ -109,7 +109,8 @@ class Scribbler {
     Pixel farthest = start;
     const double least = margin * margin;
     while (!open.empty()) {
-      const auto [cost, at] = open.top();
+      const double cost = open.top().first;
+      const Pixel at = open.top().second;
       open.pop();
       if (cost > cost_[index(at)]) continue;
       if (static_cast<double>(depth_[index(at)]) >= least) farthest = at;  // costs only grow
