@@ -252,6 +252,21 @@ TEST(MaskFolders, NameWhatDoesNotFit) {
   EXPECT_THAT(fault_of<DataError>([&] { MaskFolders(root / "p", root / "m"); }), HasSubstr("has no picture"));
 }
 
+TEST(MaskFolders, AreFoundUnderTheNamesOfVocAndOfPlainFolders) {
+  for (const auto& [pictures, masks] : {std::pair{"JPEGImages", "SegmentationClass"},
+                                        {"JPEGImages", "SegmentationClassAug"},
+                                        {"images", "masks"},
+                                        {"images", "instances"}}) {
+    const test::TempDir root;
+    put(root / pictures / "a.png", data::png_of(view_of(Image{{2, 1}, 3, {1, 2, 3, 4, 5, 6}})));
+    put(root / masks / "a.png", data::png_of(view_of(Image{{2, 1}, 1, {0, 3}})));
+    const auto source = open_source({.path = root.path().string()});
+    ASSERT_EQ(source->size(), 1) << masks;
+    const std::uint8_t second = std::string(masks) == "instances" ? 1 : 3;
+    EXPECT_THAT(source->get(0).maps.at(0).image.pixels, ElementsAre(0, second)) << masks;
+  }
+}
+
 TEST(MaskFolders, ReadTheNucleiOfSixteenBits) {
   LOCKSTEP_DATA_OR_SKIP(nuclei, "nuclei");
   const auto source = open_source({.path = (nuclei / "val").string(), .masks = true});

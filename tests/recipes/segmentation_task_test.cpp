@@ -206,6 +206,27 @@ TEST_P(SegmentationWorlds, FourReplicasGiveOneDigestAndOneMeanIou) {
 
 INSTANTIATE_TEST_SUITE_P(TwoAndFour, SegmentationWorlds, ::testing::Values(2, 4));
 
+/// One picture a replica, which batch norm alone could not do.
+SegmentationConfig synced_config() {
+  SegmentationConfig config = small_config();
+  config.sync_batchnorm = true;
+  config.batch_size = 1;
+  config.model_type = "deeplabv3p_lorm";
+  config.schedule.type = "polynomial";
+  config.schedule.power = 0.9;
+  config.max_steps = 3;
+  return config;
+}
+
+TEST(SegmentationRun, WithSyncedBatchNormTakesOnePictureAReplicaToOneDigest) {
+  const TempDir folder;
+  const std::string shared =
+      std::getenv("LOCKSTEP_TEST_SHARED") ? std::getenv("LOCKSTEP_TEST_SHARED") : (folder / "run").string();
+  run_ranks(current_test(), [&](Job& job) { (void)train(job, shared, synced_config()); },
+            {.world = 2, .env = {{"LOCKSTEP_TEST_SHARED", shared}}});
+  EXPECT_EQ(digest(shared), digest(train(alone(), folder / "alone", synced_config()).run_dir));
+}
+
 TEST(SegmentationRun, IsResumedToTheSameDigest) {
   const TempDir folder;
   const auto steps = unbroken_result().run_dir / "checkpoints";

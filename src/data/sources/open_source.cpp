@@ -74,7 +74,8 @@ SourceKind kind_of_folder(const fs::path& folder) {
   if (fs::is_directory(folder / "JPEGImages")) {
     return fs::is_directory(folder / "Annotations") ? SourceKind::kVoc : SourceKind::kMasks;
   }
-  if (fs::is_directory(folder / "images") && fs::is_directory(folder / "instances")) return SourceKind::kMasks;
+  const bool has_masks = fs::is_directory(folder / "instances") || fs::is_directory(folder / "masks");
+  if (fs::is_directory(folder / "images") && has_masks) return SourceKind::kMasks;
   if (!data::files_in(folder, kPictures).empty()) return SourceKind::kFolder;
   if (!data::files_in(folder, {".tar"}).empty()) return SourceKind::kTar;
   for (const fs::path& file : data::files_in(folder, {".gz", "", ".idx3-ubyte"})) {
@@ -88,14 +89,24 @@ SourceKind kind_of_folder(const fs::path& folder) {
   throw unknown(folder.string());
 }
 
+/// The first of these folders that is there; where none is, the first.
+fs::path first_folder(const fs::path& root, const std::vector<const char*>& names) {
+  for (const char* name : names) {
+    if (fs::is_directory(root / name)) return root / name;
+  }
+  return root / names.front();
+}
+
 std::shared_ptr<ImageSource> open_masks(const SourceOptions& options) {
   const fs::path root = options.path;
-  if (fs::is_directory(root / "JPEGImages")) {
-    MaskFoldersOptions how;
-    if (!options.split.empty()) how.list = root / "ImageSets" / "Segmentation" / (options.split + ".txt");
-    return std::make_shared<MaskFolders>(root / "JPEGImages", root / "SegmentationClass", how);
-  }
   MaskFoldersOptions how;
+  if (fs::is_directory(root / "JPEGImages")) {
+    const fs::path lists = first_folder(root / "ImageSets", {"Segmentation", "SegmentationAug"});
+    if (!options.split.empty()) how.list = lists / (options.split + ".txt");
+    const fs::path masks = first_folder(root, {"SegmentationClass", "SegmentationClassAug"});
+    return std::make_shared<MaskFolders>(root / "JPEGImages", masks, how);
+  }
+  if (fs::is_directory(root / "masks")) return std::make_shared<MaskFolders>(root / "images", root / "masks", how);
   how.meaning = options.masks ? MaskMeaning::kInstances : MaskMeaning::kForeground;
   return std::make_shared<MaskFolders>(root / "images", root / "instances", how);
 }

@@ -19,7 +19,7 @@ enum class SourceKind {
   kList,     ///< CSV, JSON or JSON lines that name the files
   kCoco,     ///< COCO's JSON of instances, keypoints or captions, or a folder with such an annotations.json
   kVoc,      ///< Pascal VOC: JPEGImages, Annotations, ImageSets
-  kMasks,    ///< a folder of pictures and one of masks: images + instances, or VOC's SegmentationClass
+  kMasks,    ///< a folder of pictures and one of masks: images + masks or instances, or VOC's SegmentationClass[Aug]
   kTar,      ///< shards as WebDataset writes them
   kPacked,   ///< Lockstep's packed file
   kIdx,      ///< MNIST's IDX files
