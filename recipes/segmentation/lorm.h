@@ -30,7 +30,8 @@ struct LormInputs {
 ///
 /// The gradient is computed in the forward, a block of foreground places after the other: the N x N attention never
 /// stands in memory, nor is a part of it computed twice. Products are in float32 (float64 stays), under autocast in its
-/// type; sums in float32 at least.
+/// type; sums in float32 at least. Products are
+/// libtorch's, whose bits depend on the number of threads as those of its convolutions do; all else does not.
 /// Cost:   6 products of F x N x C with a gradient, 2 without; memory of about three times the features.
 /// Throws: UsageError for a second derivative.
 [[nodiscard]] at::Tensor lorm_loss(const LormInputs& inputs);

@@ -70,6 +70,9 @@ struct LormSums {
   at::Tensor gamma;    ///< the gradient of `squares` by gamma
 };
 
+/// In two steps: libtorch splits the sum of all elements at once between its threads.
+at::Tensor sum_rows(const at::Tensor& rows) { return rows.sum({1}).sum(); }
+
 /// Adds a product of whatever type to `sum`.
 void add_product(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() == sum.scalar_type()) {
@@ -116,7 +119,7 @@ class Picture {
     add_squares(difference);
     if (!wants_grad) return {};
     const at::Tensor by_difference = difference * 2;
-    sums_.gamma.sub_((by_difference * said).sum());
+    sums_.gamma.sub_(sum_rows(by_difference * said));
     const at::Tensor by_said = by_difference * -gamma_;
     const at::Tensor by_said_product = by_said.to(types_.product);
     grad_x_.index_add_(0, places, by_difference);
@@ -139,7 +142,7 @@ class Picture {
  private:
   void add_squares(const at::Tensor& differences) {
     const at::Tensor squares = differences.square();
-    sums_.squares.add_(squares.sum());
+    sums_.squares.add_(sum_rows(squares));
     sums_.count.add_(squares.count_nonzero());
   }
 

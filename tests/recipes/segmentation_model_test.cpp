@@ -6,11 +6,14 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/nn/optimize.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/train/prepare.h"
 #include "segmentation/model.h"
@@ -95,6 +98,43 @@ TEST(SegmentationModel, TrainsUnderAutocastToBfloat16InChannelsLast) {
   for (const auto& item : net.named_parameters()) {
     EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << item.key();
   }
+}
+
+/// What sync_batch_norm() looks for, and what nn::optimize() could still put together.
+TEST(SegmentationModel, ItsNormsCanBeSyncedAndItsChainsAreFusedAlready) {
+  for (const ModelType type : {ModelType::kAsppLorm, ModelType::kDeepLabV3Plus}) {
+    const auto net = std::make_shared<Segmenter>(small(type));
+    std::size_t norms = 0;
+    for (const auto& module : net->modules()) {
+      norms += dynamic_cast<const nn::SyncedStatistics*>(module.get()) != nullptr ? 1 : 0;
+      EXPECT_EQ(dynamic_cast<const torch::nn::BatchNorm2dImpl*>(module.get()), nullptr);
+    }
+    std::size_t means = 0;
+    for (const auto& item : net->named_buffers()) means += item.key().ends_with("running_mean") ? 1 : 0;
+    EXPECT_EQ(norms, means);
+    const nn::Optimized done = nn::optimize(*net);
+    EXPECT_TRUE(done.fused.empty());
+    for (const auto& chain : done.left) {  // those before a sum, and the one that gives the logits
+      EXPECT_TRUE(chain.name.ends_with(".bn2") || chain.name == "aspp.bn") << chain.name << ": " << chain.what;
+    }
+  }
+}
+
+/// As synced_batch_norm() sees a rank of two with equal batches.
+class TwoReplicas final : public nn::StatisticsSync {
+ public:
+  [[nodiscard]] int replicas() const override { return 2; }
+  void all_reduce(const at::Tensor& values) override { values.mul_(2); }
+};
+
+TEST(SegmentationModel, WithSyncedNormsABatchOfOnePictureTrains) {
+  const auto net = std::make_shared<Segmenter>(small());
+  const auto sync = std::make_shared<TwoReplicas>();
+  for (const auto& module : net->modules()) {
+    if (auto* norm = dynamic_cast<nn::SyncedStatistics*>(module.get())) norm->set_statistics_sync(sync);
+  }
+  const Outputs out = net->forward(at::rand({1, 3, 33, 33}), some_labels(1, 33));
+  EXPECT_TRUE(out.at("logits").isfinite().all().item<bool>());
 }
 
 TEST(SegmentationModel, RefusesABatchOfOnePictureInTraining) {
