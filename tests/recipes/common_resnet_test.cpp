@@ -64,6 +64,15 @@ TEST(ResNet, ItsStridesAreTheOnesAskedFor) {
   EXPECT_EQ(sizes(8, true), (Sizes{17, 13, 9, 7}));
 }
 
+TEST(ResNet, ThePoolingAfterTheStemRoundsAsTheOptionSays) {
+  const at::NoGradGuard guard;
+  for (const bool ceil : {false, true}) {
+    ResNet net({.layers = 18, .ceil_pool = ceil});
+    net.eval();
+    EXPECT_EQ(net.features(at::rand({1, 3, 63, 63})).low.size(2), ceil ? 17 : 16);
+  }
+}
+
 TEST(ResNet, StridesThatAreNotTakenBecomeDilationAndTheGridMultipliesIt) {
   const auto dilations = [](const ResNetOptions& options) {
     Sizes found;
