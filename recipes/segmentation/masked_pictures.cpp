@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "segmentation/planes.h"
 
 namespace lockstep::segmentation {
@@ -33,7 +34,7 @@ struct Counted {
 MaskedPictures::MaskedPictures(std::vector<SampleFiles> samples, MaskedPicturesOptions options)
     : samples_(std::move(samples)), options_(std::move(options)), pictures_(ImageFiles::of(picture_paths(samples_))) {}
 
-AnnotatedImage MaskedPictures::get(std::int64_t index) const {
+AnnotatedImage MaskedPictures::read(std::int64_t index) const {
   AnnotatedImage picture = pictures_.get(index);
   const ImageSize size = picture.pixels.size();
   const SampleFiles& files = sample(index);
@@ -52,20 +53,40 @@ AnnotatedImage MaskedPictures::get(std::int64_t index) const {
   return picture;
 }
 
-std::vector<std::string> MaskedPictures::survey(std::int64_t most) const {
+MaskedPictures::Odd MaskedPictures::odd_in(const AnnotatedImage& picture, std::int64_t index) const {
+  Odd odd;
+  if (is_deep_png(picture.pixels.encoded_image()->bytes)) odd.deep = describe(index);
+  for (std::size_t k = 0; k < picture.maps.size(); ++k) {
+    if (options_.meanings[k] == MapMeaning::kWeights) continue;
+    const auto& pixels = picture.maps[k].image.pixels;
+    const bool none = std::ranges::all_of(pixels, [](std::uint8_t value) { return value == kUnlabelled; });
+    if (none) odd.unlabelled.push_back(sample(index).maps[k].string());
+  }
+  return odd;
+}
+
+AnnotatedImage MaskedPictures::get(std::int64_t index) const {
+  AnnotatedImage picture = read(index);
+  if (survey_step_ > 0 && index % survey_step_ == 0) return picture;
+  const Odd odd = odd_in(picture, index);
+  if (!odd.unlabelled.empty() && !told_unlabelled_.exchange(true)) {
+    log::note("{} has nothing labelled; others like it are not named", odd.unlabelled.front());
+  }
+  if (!odd.deep.empty() && !told_deep_.exchange(true)) {
+    log::note("{} has 16 bits a channel, of which the upper 8 are used; others like it are not named", odd.deep);
+  }
+  return picture;
+}
+
+std::vector<std::string> MaskedPictures::survey(std::int64_t most) {
   Counted unlabelled;
   Counted deep;
   std::int64_t looked_at = 0;
-  const std::int64_t step = (size() + most - 1) / most;
-  for (std::int64_t i = 0; i < size(); i += step, ++looked_at) {
-    const AnnotatedImage picture = get(i);
-    if (is_deep_png(picture.pixels.encoded_image()->bytes)) deep.add(describe(i));
-    for (std::size_t k = 0; k < picture.maps.size(); ++k) {
-      if (options_.meanings[k] == MapMeaning::kWeights) continue;
-      const auto& pixels = picture.maps[k].image.pixels;
-      const bool none = std::ranges::all_of(pixels, [](std::uint8_t value) { return value == kUnlabelled; });
-      if (none) unlabelled.add(sample(i).maps[k].string());
-    }
+  survey_step_ = (size() + most - 1) / most;
+  for (std::int64_t i = 0; i < size(); i += survey_step_, ++looked_at) {
+    const Odd odd = odd_in(read(i), i);
+    if (!odd.deep.empty()) deep.add(odd.deep);
+    for (const std::string& map : odd.unlabelled) unlabelled.add(map);
   }
   std::vector<std::string> notes;
   if (unlabelled.count > 0) {

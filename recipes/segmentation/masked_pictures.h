@@ -2,6 +2,7 @@
 // Pictures with label maps from files, each map checked when it is read. No torch header.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -20,7 +21,7 @@ struct MaskedPicturesOptions {
   std::vector<std::string> class_names = {};
 };
 
-/// Maps of weights are filled with 0 by augmentations, the others with kUnlabelled.
+/// Maps of weights are filled with 0 by augmentations, the others with kUnlabelled. Thread-safe: get().
 class MaskedPictures final : public ImageSource {
  public:
   MaskedPictures(std::vector<SampleFiles> samples, MaskedPicturesOptions options);
@@ -29,14 +30,23 @@ class MaskedPictures final : public ImageSource {
   [[nodiscard]] std::string describe(std::int64_t index) const override { return sample(index).picture.string(); }
   [[nodiscard]] const std::vector<std::string>& class_names() const override { return options_.class_names; }
   /// Throws: DataError naming the file where a map has another size than its picture, an unknown class or too many
-  /// bits, or a file is torn; IoError.
+  /// bits, or a file is torn; IoError. What is odd of the first picture that survey() did not look at is said in a
+  /// note, once for each kind.
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
 
   /// Reads the maps of at most `most` pictures, evenly spread, and the headers of the pictures. Returns: notes on what
   /// is odd. Throws: as get().
-  [[nodiscard]] std::vector<std::string> survey(std::int64_t most) const;
+  [[nodiscard]] std::vector<std::string> survey(std::int64_t most);
 
  private:
+  /// Maps of a picture in which nothing is labelled, by name, and pictures of 16 bits.
+  struct Odd {
+    std::vector<std::string> unlabelled = {};
+    std::string deep = {};
+  };
+
+  [[nodiscard]] AnnotatedImage read(std::int64_t index) const;
+  [[nodiscard]] Odd odd_in(const AnnotatedImage& picture, std::int64_t index) const;
   [[nodiscard]] const SampleFiles& sample(std::int64_t index) const {
     return samples_[static_cast<std::size_t>(index)];
   }
@@ -44,6 +54,9 @@ class MaskedPictures final : public ImageSource {
   std::vector<SampleFiles> samples_;
   MaskedPicturesOptions options_;
   ImageFiles pictures_;
+  std::int64_t survey_step_ = 0;  ///< survey() looked at every n-th; 0: at none
+  mutable std::atomic<bool> told_unlabelled_{false};
+  mutable std::atomic<bool> told_deep_{false};
 };
 
 }  // namespace lockstep::segmentation
