@@ -17,12 +17,21 @@ constexpr std::int64_t kLeastSide = 32;  // pixels
 constexpr std::int64_t kMostSide = 4096;
 constexpr std::uint64_t kSizeStream = 0x73697a6573000000;  // apart from the scene's own
 
+std::int64_t pictures_of_val(const GenerateOptions& options) {
+  return std::llround(options.val_share * static_cast<double>(options.count));
+}
+
 void check_generate(const GenerateOptions& options) {
   if (options.count < 2 || options.count > 10'000'000) {
     throw UsageError(fmt::format("generate segmentation: count is {}, must be 2 .. 10000000", options.count));
   }
   if (!(options.val_share >= 0 && options.val_share < 1)) {
     throw UsageError(fmt::format("generate segmentation: val-share is {}, must be 0 .. 1, below 1", options.val_share));
+  }
+  if (pictures_of_val(options) >= options.count) {
+    throw UsageError(fmt::format("generate segmentation: val-share {} of {} pictures leaves none to train",
+                                 options.val_share, options.count),
+                     "draw more pictures, or give a smaller share");
   }
   if (options.size.least < kLeastSide || options.size.most > kMostSide || options.size.most < options.size.least) {
     throw UsageError(fmt::format("generate segmentation: sides of {} .. {} pixels, must be within {} .. {}",
@@ -94,7 +103,7 @@ GeneratedSet generate_set(const GenerateOptions& options, const WriteProgress& p
   folders.make();
   run_indices(
       options.count, options.threads, [&](std::int64_t index) { write_scene(options, folders, index); }, progress);
-  const auto val = static_cast<std::int64_t>(std::llround(options.val_share * static_cast<double>(options.count)));
+  const std::int64_t val = pictures_of_val(options);
   const std::int64_t train = options.count - val;
   write_file_atomically(FileSystem::system(), folders.list("train"), list_of(0, train));
   if (val > 0) write_file_atomically(FileSystem::system(), folders.list("val"), list_of(train, options.count));
