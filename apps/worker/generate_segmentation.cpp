@@ -168,7 +168,7 @@ int generate_distance_maps(const Arguments& arguments) {
   app.add_option("--scribbles", scribbles, "PNGs of class ids, 255 where there is none");
   app.add_option("--pseudo-labels", pseudo_labels, "PNGs of class ids");
   app.add_option("--out", out, "the folder; it must be empty or absent")->required();
-  app.add_option("--lambda", options.lambda, "how steep (default: e for scribbles, e^6 for pseudo-labels)");
+  app.add_option("--lambda", options.lambda, "how steep, above 0 (default: e for scribbles, e^6 for pseudo-labels)");
   if (!cli::parse(app, arguments)) return 0;
   if (scribbles.empty() == pseudo_labels.empty()) {
     throw UsageError("distance maps are made of either --scribbles or --pseudo-labels",

@@ -28,8 +28,8 @@ enum class Supervision {
 /// pictures `JPEGImages`, `images`; masks `SegmentationClassAug`, `SegmentationClass`, `masks`, `instances`; scribbles
 /// `pascal_2012_scribble`, `scribbles`; pseudo-labels `bmp_pseudolabel`, `pseudo_labels`; distances to scribbles
 /// `distance_map`, `distance_scribble`; to borders of the pseudo-labels `distance_pseudo`, `distance_class`. Maps are
-/// PNGs named as their picture: gray or with a palette, of 8 bits, a class id for each pixel. In a folder named
-/// `instances` they may have 16 bits, and anything but 0 is class 1.
+/// PNGs (.png in any case) named as their picture: gray or with a palette, of 8 bits, a class id for each pixel. In a
+/// folder named `instances` they may have 16 bits, and anything but 0 is class 1.
 struct SetOptions {
   std::string path;  ///< a folder, or "scenes:COUNT:SEED": pictures drawn in memory (scene_source.h), with all maps
   /// ImageSets/SegmentationAug/<split>.txt or ImageSets/Segmentation/<split>.txt, names one a line; without a folder
@@ -72,11 +72,13 @@ struct SegmentationSet {
 /// distance maps. Distance maps keep their values when they are scaled.
 /// Read when opened: all label maps of up to 1,000 pictures, every n-th of a larger set so that as many are read.
 /// Notes, each with a count and the first file: pictures that were left out (strict = false), maps in which nothing is
-/// labelled, pictures of 16 bits (their upper 8 are used).
+/// labelled, pictures of 16 bits (their upper 8 are used), two files of one name (strict = false: the first is used).
+/// Of a larger set, the first such map and the first such picture that were not read when it was opened are noted when
+/// they are met, once each.
 /// Thread-safe: the data set. Throws: DataError naming the file where maps or pictures are missing (all counted), a
-/// list is empty or names a picture twice, a map has another size than its picture, a class id is unknown, a class map
-/// has 16 bits, or a file is torn; what was not read at first throws from get. UsageError where options are out of
-/// range.
+/// name has two files, a list is empty or names a picture twice, a map has another size than its picture, a class id is
+/// unknown, a class map has 16 bits, or a file is torn; what was not read at first throws from get. UsageError where
+/// options are out of range.
 [[nodiscard]] SegmentationSet open_training_set(const SetOptions& options, const AugmentOptions& augment);
 
 /// The truth about a picture: Sample::extra of a test set.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,14 +28,31 @@ enum class Role { kPictures, kMasks, kScribbles, kPseudoLabels, kScribbleDistanc
 /// Throws: DataError where neither does.
 [[nodiscard]] std::filesystem::path root_of(const std::filesystem::path& path, const std::string& split);
 
-/// Names without extension: of ImageSets' list where there is a folder ImageSets, else of all pictures, sorted.
+/// The file's name without the extension of a picture (.png, .jpg, .jpeg, in any case). Other dots are part of the
+/// name.
+[[nodiscard]] std::string picture_name(const std::filesystem::path& file);
+
+enum class FileKind { kPictures, kMaps };  ///< maps are PNGs
+
+/// The files of a folder by picture_name().
+struct NamedFiles {
+  std::filesystem::path folder;
+  std::map<std::string, std::string> files;
+  std::map<std::string, std::string> twins = {};  ///< a later file of a name that `files` has already
+};
+/// Empty where the folder is missing.
+[[nodiscard]] NamedFiles named_files(const std::filesystem::path& folder, FileKind kind);
+
+/// Names without extension: of ImageSets' list where there is a folder ImageSets, else of all pictures, sorted. A line
+/// of a list is a name, with or without a folder and an extension; where there is no such picture, its first word is.
 struct NameList {
   std::vector<std::string> names;
   std::string from;                        ///< the list or the folder
   std::vector<std::string> repeated = {};  ///< names that stand more than once in the list; once in `names`
 };
 /// Throws: DataError where the list is missing (naming those that are there) or empty.
-[[nodiscard]] NameList names_of(const std::filesystem::path& root, const std::string& split);
+[[nodiscard]] NameList names_of(const std::filesystem::path& root, const std::string& split,
+                                const NamedFiles& pictures);
 
 /// One sample's files; the maps stand in the order of the roles that were asked for.
 struct SampleFiles {

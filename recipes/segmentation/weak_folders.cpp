@@ -12,6 +12,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "segmentation/generate.h"
 #include "segmentation/label_file.h"
 #include "segmentation/planes.h"
@@ -22,23 +24,35 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> maps_of_folder(const fs::path& folder) {
+/// Throws: DataError where there is no such folder, it is empty, or a name has two files.
+NamedFiles files_of_folder(const fs::path& folder, FileKind kind) {
   std::error_code fault;
-  if (!fs::is_directory(folder, fault)) throw DataError(fmt::format("folder {} is missing", folder.string()));
-  std::vector<fs::path> files;
-  for (const std::string& name : FileSystem::system().list(folder)) {
-    if (fs::path(name).extension() == ".png") files.push_back(folder / name);
+  if (!fs::exists(folder, fault)) throw DataError(fmt::format("folder {} does not exist", folder.string()));
+  if (!fs::is_directory(folder, fault)) throw DataError(fmt::format("{} is no folder", folder.string()));
+  NamedFiles files = named_files(folder, kind);
+  if (files.files.empty()) {
+    throw DataError(
+        fmt::format("folder {} holds no {} file", folder.string(), kind == FileKind::kMaps ? "PNG" : "PNG or JPEG"));
   }
-  if (files.empty()) throw DataError(fmt::format("folder {} holds no PNG file", folder.string()));
+  if (!files.twins.empty()) {
+    const auto& [name, twin] = *files.twins.begin();
+    throw DataError(
+        fmt::format("folder {} has two files of one name: {} and {}", folder.string(), files.files.at(name), twin),
+        "rename or remove one of the two");
+  }
   return files;
 }
 
-fs::path picture_beside(const fs::path& folder, const std::string& stem) {
-  for (const char* extension : {".jpg", ".png", ".jpeg", ".JPG", ".PNG", ".JPEG"}) {
-    fs::path file = folder / (stem + extension);
-    if (FileSystem::system().exists(file)) return file;
-  }
-  throw DataError(fmt::format("scribbles {}.png have no picture in {}", stem, folder.string()));
+std::vector<fs::path> maps_of_folder(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  for (const auto& [name, file] : files_of_folder(folder, FileKind::kMaps).files) paths.push_back(folder / file);
+  return paths;
+}
+
+fs::path picture_beside(const NamedFiles& pictures, const fs::path& scribbles) {
+  const auto at = pictures.files.find(picture_name(scribbles));
+  if (at != pictures.files.end()) return pictures.folder / at->second;
+  throw DataError(fmt::format("scribbles {} have no picture in {}", scribbles.string(), pictures.folder.string()));
 }
 
 Numbers numbers_in(const fs::path& folder) { return holds_instances(folder) ? Numbers::kInstances : Numbers::kClasses; }
@@ -59,7 +73,7 @@ MapCounts write_all(const std::vector<fs::path>& files, const fs::path& out, std
   const auto work = [&](std::int64_t index) {
     const fs::path& file = files[static_cast<std::size_t>(index)];
     const Image map = make(file, index);
-    write_map(map, out / file.filename());
+    write_map(map, out / (picture_name(file) + ".png"));
     MapCounts own;
     own.add(map);
     const std::lock_guard lock(mutex);
@@ -134,9 +148,10 @@ MapCounts write_pseudo_labels(const PseudoFolderOptions& options, const WritePro
                        return coarse_labels(classes_of(checked_mask(file, meaning), meaning), options.coarse, random);
                      });
   }
+  const NamedFiles pictures = files_of_folder(options.images, FileKind::kPictures);
   return write_all(maps_of_folder(options.scribbles), options.out, options.threads, progress,
                    [&](const fs::path& file, std::int64_t) {
-                     const fs::path picture = picture_beside(options.images, file.stem().string());
+                     const fs::path picture = picture_beside(pictures, file);
                      const Image pixels = read_image(picture, ColorMode::kRgb);
                      const Image scribbles = read_map(file, MapMeaning::kClasses);
                      if (pixels.size != scribbles.size) {
@@ -149,14 +164,13 @@ MapCounts write_pseudo_labels(const PseudoFolderOptions& options, const WritePro
 }
 
 MapCounts write_distance_maps(const DistanceFolderOptions& options, const WriteProgress& progress) {
-  return write_all(maps_of_folder(options.labels), options.out, options.threads, progress,
-                   [&](const fs::path& file, std::int64_t) {
-                     const Image labels = read_map(file, MapMeaning::kClasses);
-                     if (options.scribbles) {
-                       return scribble_distance_map(labels, options.lambda == 0 ? kScribbleLambda : options.lambda);
-                     }
-                     return class_distance_map(labels, options.lambda == 0 ? kContourLambda : options.lambda);
-                   });
+  const double lambda = options.lambda.value_or(options.scribbles ? kScribbleLambda : kContourLambda);
+  if (!(lambda > 0)) throw UsageError(fmt::format("distance maps: lambda is {}, must be above 0", lambda));
+  return write_all(
+      maps_of_folder(options.labels), options.out, options.threads, progress, [&](const fs::path& file, std::int64_t) {
+        const Image labels = read_map(file, MapMeaning::kClasses);
+        return options.scribbles ? scribble_distance_map(labels, lambda) : class_distance_map(labels, lambda);
+      });
 }
 
 namespace {
@@ -171,55 +185,91 @@ struct MaskedFile {
 /// The pictures of all splits, one after another.
 class FullSet {
  public:
-  explicit FullSet(const WeakFolderOptions& options) {
-    for (const auto& [split, root] : splits_of(options.from)) {
-      const FileList list = list_files(root, {.split = split, .roles = {Role::kMasks}, .overrides = {options.masks}});
-      const Numbers meaning = numbers_in(list.folders.front());
-      for (const SampleFiles& sample : list.samples) {
-        add(split, {sample.picture, sample.maps.front(), meaning});
-      }
+  explicit FullSet(const WeakFolderOptions& options) : options_(options) {
+    if (add_lists()) return;
+    std::error_code fault;
+    for (const char* name : {"train", "val", "test"}) {
+      const fs::path root = options.from / name;
+      const bool there = fs::is_directory(root / "images", fault) || fs::is_directory(root / "JPEGImages", fault);
+      if (there) add_split(name, root);
     }
+    if (files_.empty()) add_split("train", options.from);
   }
 
   [[nodiscard]] const std::vector<MaskedFile>& files() const noexcept { return files_; }
   [[nodiscard]] const std::map<std::string, std::vector<std::string>>& names() const noexcept { return names_; }
 
  private:
-  /// Names of the splits, and where each lies.
-  static std::vector<std::pair<std::string, fs::path>> splits_of(const fs::path& from) {
-    std::set<std::string> lists;
+  /// Names of ImageSets' lists, train and val first.
+  [[nodiscard]] std::vector<std::string> lists_of_set() const {
+    std::set<std::string> found;
     for (const char* kind : {"Segmentation", "SegmentationAug"}) {
-      for (const std::string& name : FileSystem::system().list(from / "ImageSets" / kind)) {
-        if (fs::path(name).extension() == ".txt") lists.insert(fs::path(name).stem().string());
+      for (const std::string& name : FileSystem::system().list(options_.from / "ImageSets" / kind)) {
+        if (fs::path(name).extension() == ".txt") found.insert(fs::path(name).stem().string());
       }
     }
-    // Those of the other lists are in these two as well.
-    if (lists.contains("train") && lists.contains("val")) lists = {"train", "val"};
-    std::vector<std::pair<std::string, fs::path>> splits;
-    for (const std::string& list : lists) splits.emplace_back(list, from);
-    if (!splits.empty()) return splits;
-    std::error_code fault;
-    for (const char* name : {"train", "val", "test"}) {
-      const bool there =
-          fs::is_directory(from / name / "images", fault) || fs::is_directory(from / name / "JPEGImages", fault);
-      if (there) splits.emplace_back(name, from / name);
-    }
-    if (splits.empty()) splits.emplace_back("train", from);
-    return splits;
+    std::vector<std::string> lists(found.begin(), found.end());
+    std::ranges::stable_partition(lists, [](const std::string& list) { return list == "train" || list == "val"; });
+    return lists;
   }
 
+  /// Returns: whether there are lists.
+  bool add_lists() {
+    const std::vector<std::string> lists = lists_of_set();
+    if (lists.empty()) return false;
+    const NamedFiles pictures = named_files(folder_of(options_.from, Role::kPictures, ""), FileKind::kPictures);
+    const NamedFiles masks = named_files(folder_of(options_.from, Role::kMasks, options_.masks), FileKind::kMaps);
+    std::vector<std::string> covered;
+    std::vector<std::string> without_masks;
+    const bool both = std::ranges::count(lists, "train") + std::ranges::count(lists, "val") == 2;
+    std::set<std::string> of_both;
+    for (const std::string& list : lists) {
+      const std::vector<std::string> names = names_of(options_.from, list, pictures).names;
+      const auto all = [&](const auto& has) { return std::ranges::all_of(names, has); };
+      if (list == "train" || list == "val") {
+        of_both.insert(names.begin(), names.end());
+      } else if (both && all([&](const std::string& name) { return of_both.contains(name); })) {
+        covered.push_back(list);
+        continue;
+      } else if (all([&](const std::string& name) { return !masks.files.contains(name); })) {
+        without_masks.push_back(list);
+        continue;
+      }
+      add_split(list, options_.from);
+    }
+    if (!covered.empty()) {
+      log::note("{}: lists whose pictures are all in train and val are left out: {}", options_.from.string(),
+                text::join(covered));
+    }
+    if (!without_masks.empty()) {
+      log::note("{}: lists of whose pictures none has a mask are left out: {}", options_.from.string(),
+                text::join(without_masks));
+    }
+    return true;
+  }
+
+  void add_split(const std::string& split, const fs::path& root) {
+    const FileList list = list_files(root, {.split = split, .roles = {Role::kMasks}, .overrides = {options_.masks}});
+    const Numbers meaning = numbers_in(list.folders.front());
+    for (const SampleFiles& sample : list.samples) add(split, {sample.picture, sample.maps.front(), meaning});
+  }
+
+  /// A picture may stand in several lists; it is written once.
   void add(const std::string& split, MaskedFile file) {
-    const std::string name = file.picture.stem().string();
-    if (!seen_.insert(name).second) {
+    const std::string name = picture_name(file.picture);
+    names_[split].push_back(name);
+    const auto [at, is_new] = seen_.try_emplace(name, file.picture);
+    if (is_new) {
+      files_.push_back(std::move(file));
+    } else if (at->second != file.picture) {
       throw UsageError(fmt::format("picture {} stands in two splits", name), "a set has one picture of each name");
     }
-    names_[split].push_back(name);
-    files_.push_back(std::move(file));
   }
 
+  const WeakFolderOptions& options_;
   std::vector<MaskedFile> files_;
   std::map<std::string, std::vector<std::string>> names_;
-  std::set<std::string> seen_;
+  std::map<std::string, fs::path> seen_;
 };
 
 /// Maps of one picture, written; and what they are worth.
@@ -234,7 +284,7 @@ void write_one(const WeakFolderOptions& options, const MaskedFile& file, std::in
   }
   const WeakLabels labels = derive_weak_labels(picture, mask, file.meaning, options.weak, index);
   const Image classes = classes_of(mask, file.meaning);
-  const std::string name = file.picture.stem().string();
+  const std::string name = picture_name(file.picture);
   std::error_code fault;
   fs::copy_file(file.picture, folders.pictures() / file.picture.filename(), fault);
   if (fault) {

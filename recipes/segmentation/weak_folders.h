@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,9 +57,9 @@ struct PseudoFolderOptions {
                                             const WriteProgress& progress = nullptr);
 
 struct DistanceFolderOptions {
-  std::filesystem::path labels;  ///< scribbles or pseudo-labels
-  bool scribbles = true;         ///< false: distances to the borders of pseudo-labels
-  double lambda = 0;             ///< 0: the default of its kind
+  std::filesystem::path labels;       ///< scribbles or pseudo-labels
+  bool scribbles = true;              ///< false: distances to the borders of pseudo-labels
+  std::optional<double> lambda = {};  ///< positive; the default is that of its kind
   std::filesystem::path out;
   std::int64_t threads = 0;
 };
@@ -78,8 +79,10 @@ struct WeakSet {
   MapCounts pseudo_labels;  ///< compared with the full masks
 };
 /// Writes a set in the layout of VOC: copies of the pictures, their masks as class ids, all weak labels, and a list for
-/// each split: those of ImageSets; of the folders train, val and test where they hold sets; else one named train.
-/// Throws: also UsageError where a name stands in two splits.
+/// each split: those of ImageSets; of the folders train, val and test where they hold sets; else one named train. Of
+/// ImageSets, lists are left out with a note that have nothing beyond train and val, or no picture with a mask.
+/// Throws: also UsageError where pictures of two folders have one name; DataError where a name has two files, or some
+/// pictures of a list have no mask.
 [[nodiscard]] WeakSet write_weak_set(const WeakFolderOptions& options, const WriteProgress& progress = nullptr);
 
 }  // namespace lockstep::segmentation

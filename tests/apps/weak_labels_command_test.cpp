@@ -64,10 +64,17 @@ TEST_F(WeakLabelsCommand, NeverWritesIntoAFullFolder) {
 TEST_F(WeakLabelsCommand, SaysWhatIsMissing) {
   const ProcessResult no_folder = generate({"weak-labels", "--from", "nowhere", "--out", "weak", "--seed", "1"});
   EXPECT_EQ(no_folder.code, 65);
-  EXPECT_THAT(no_folder.err, HasSubstr("nowhere is no folder"));
+  EXPECT_THAT(no_folder.err, HasSubstr("data set nowhere does not exist"));
   const ProcessResult no_images = generate({"pseudo-labels", "--scribbles", "x", "--out", "y"});
   EXPECT_EQ(no_images.code, 64);
   EXPECT_THAT(no_images.err, HasSubstr("--images and --scribbles"));
+  const ProcessResult flat = generate({"distance-maps", "--scribbles", "x", "--lambda", "0", "--out", "z"});
+  EXPECT_EQ(flat.code, 64);
+  EXPECT_THAT(flat.err, HasSubstr("lambda is 0, must be above 0"));
+  const ProcessResult no_training =
+      generate({"segmentation", "--out", "z", "--count", "2", "--seed", "1", "--val-share", "0.9"});
+  EXPECT_EQ(no_training.code, 64);
+  EXPECT_THAT(no_training.err, HasSubstr("leaves none to train"));
   const ProcessResult both = generate({"distance-maps", "--scribbles", "x", "--pseudo-labels", "y", "--out", "z"});
   EXPECT_EQ(both.code, 64);
   EXPECT_THAT(both.err, HasSubstr("either"));

@@ -13,6 +13,7 @@
 #include "segmentation/dataset.h"
 #include "segmentation/label_file.h"
 #include "segmentation/map_files.h"
+#include "segmentation/masked_pictures.h"
 #include "support/fault_of.h"
 #include "support/temp_dir.h"
 
@@ -150,6 +151,59 @@ TEST_F(BadSets, AMapWithoutAnyLabelIsNoted) {
   EXPECT_THAT(notes(), AllOf(HasSubstr("in 1 maps of the 4"), HasSubstr(mask("c").string())));
 }
 
+/// The files of BadSets, of which opening looks at a and c only.
+class LargeSets : public BadSets {
+ protected:
+  [[nodiscard]] std::unique_ptr<MaskedPictures> pictures() const {
+    std::vector<SampleFiles> files;
+    for (const std::string name : {"a", "b", "c", "d"}) files.push_back({picture(name), {mask(name)}});
+    return std::make_unique<MaskedPictures>(std::move(files),
+                                            MaskedPicturesOptions{.meanings = {MapMeaning::kClasses}, .classes = 3});
+  }
+  /// What is said while all pictures are read, twice.
+  static std::string said_by(const MaskedPictures& pictures) {
+    ::testing::internal::CaptureStderr();
+    for (std::int64_t i = 0; i < 8; ++i) (void)pictures.get(i % 4);
+    return ::testing::internal::GetCapturedStderr();
+  }
+};
+
+TEST_F(LargeSets, SayOnceWhatOpeningDidNotMeet) {
+  for (const std::string name : {"b", "d"}) {
+    write_map(gray_map(kUnlabelled), mask(name));
+    write_kind(picture(name), SPNG_COLOR_TYPE_TRUECOLOR, 16, std::vector<std::uint8_t>(6 * 240, 7));
+  }
+  const auto set = pictures();
+  EXPECT_TRUE(set->survey(2).empty());
+  EXPECT_EQ(said_by(*set), fmt::format("note: {} has nothing labelled; others like it are not named\n"
+                                       "note: {} has 16 bits a channel, of which the upper 8 are used; others like it "
+                                       "are not named\n",
+                                       mask("b").string(), picture("b").string()));
+}
+
+TEST_F(LargeSets, SayNothingAgainThatOpeningSaid) {
+  write_map(gray_map(kUnlabelled), mask("c"));
+  const auto set = pictures();
+  EXPECT_THAT(set->survey(2), ElementsAre(HasSubstr("in 1 maps of the 2")));
+  EXPECT_EQ(said_by(*set), "");
+}
+
+TEST_F(BadSets, TwoPicturesOfOneNameAreBothNamed) {
+  fs::copy_file(picture("b"), folder_ / "images/b.JPG");
+  EXPECT_THAT(fault(), AllOf(HasSubstr("two files for 1 names"), HasSubstr("b.JPG and b.png")));
+  EXPECT_THAT(notes(false), AllOf(HasSubstr("4 pictures: "), HasSubstr("b.JPG and b.png")));
+}
+
+TEST_F(BadSets, TwoMasksOfOneNameAreBothNamed) {
+  fs::copy_file(mask("c"), folder_ / "masks/c.PNG");
+  EXPECT_THAT(fault(), AllOf(HasSubstr("masks has two files"), HasSubstr("c.PNG and c.png")));
+}
+
+TEST_F(BadSets, AMaskMayBeNamedInCapitals) {
+  fs::rename(mask("c"), folder_ / "masks/c.PNG");
+  EXPECT_EQ(notes(), "4 pictures: no note");
+}
+
 TEST_F(BadSets, APaletteIsReadByItsIndices) {
   std::vector<std::uint8_t> rows(240, 2);
   rows[0] = kUnlabelled;
@@ -206,6 +260,32 @@ TEST_F(BadLists, ANameThatStandsTwiceIsNamedWithItsList) {
   EXPECT_THAT(notes(false), AllOf(HasSubstr("3 pictures: "), HasSubstr("used once")));
 }
 
+TEST_F(BadLists, ANameMayHaveDotsAndBlanks) {
+  for (const auto& [from, to] : {std::pair("a", "s.1"), std::pair("b", "b c"), std::pair("d", "b c 1")}) {
+    fs::rename(picture(from), picture(to));
+    fs::rename(mask(from), mask(to));
+  }
+  const auto opened = [&](const std::string& text) {
+    list(text);
+    std::string names;
+    const SegmentationSet set = open_training_set(options(), {.crop = 8});
+    for (std::int64_t i = 0; i < set.source->size(); ++i) {
+      names += fs::path(set.source->describe(i)).filename().string() + ";";
+    }
+    return names;
+  };
+  EXPECT_EQ(opened("s.1\nb c\n"), "s.1.png;b c.png;");
+  EXPECT_EQ(opened("  s.1.PNG \r\n\timages/b c.png\r\n"), "s.1.png;b c.png;");
+  EXPECT_EQ(opened("s.1 1\nc -1\nb c 1\n"), "s.1.png;c.png;b c 1.png;");
+  EXPECT_EQ(opened("/images/s.1.png /masks/c.png\n"), "s.1.png;") << "the picture, not its mask";
+}
+
+TEST_F(BadLists, TwoPicturesOfOneNameDoNotMatterWhereTheListNamesNeither) {
+  fs::copy_file(picture("b"), folder_ / "images/b.jpeg");
+  list("a\nc\n");
+  EXPECT_EQ(notes(), "2 pictures: no note");
+}
+
 TEST_F(BadLists, AnEmptyListIsNamed) {
   list("\n  \n");
   EXPECT_THAT(fault(), HasSubstr("train.txt names no picture"));
@@ -220,7 +300,9 @@ TEST_F(BadSets, AFolderThatIsNoSetSaysWhatItLooksFor) {
   EXPECT_THAT(fault_of<DataError>([&] { (void)open_test_set({.path = (folder_ / "masks").string()}); }),
               AllOf(HasSubstr("has no pictures"), HasSubstr("JPEGImages, images")));
   EXPECT_THAT(fault_of<DataError>([&] { (void)open_test_set({.path = (folder_ / "nothing").string()}); }),
-              HasSubstr("nothing is no folder"));
+              AllOf(HasSubstr("data set "), HasSubstr("nothing does not exist")));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)open_test_set({.path = mask("a").string()}); }),
+              HasSubstr("a.png is no folder"));
   SetOptions scribbles = options();
   scribbles.supervision = Supervision::kScribbles;
   EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(scribbles, {.crop = 8}); }),

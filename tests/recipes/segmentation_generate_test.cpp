@@ -21,6 +21,7 @@ namespace segmentation_generate_test {
 
 namespace fs = std::filesystem;
 using test::fault_of;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
@@ -78,6 +79,14 @@ TEST(GeneratedSets, NeverMixWithWhatIsThere) {
   const test::TempDir folder;
   (void)generate_set(small_set(folder / "set", 2));
   EXPECT_THAT(fault_of<UsageError>([&] { (void)generate_set(small_set(folder / "set", 2)); }), HasSubstr("not empty"));
+}
+
+TEST(GeneratedSets, HaveAtLeastOnePictureToTrain) {
+  const test::TempDir folder;
+  GenerateOptions options = small_set(folder / "set", 2);
+  options.val_share = 0.9;
+  EXPECT_THAT(fault_of<UsageError>([&] { (void)generate_set(options); }), HasSubstr("leaves none to train"));
+  EXPECT_FALSE(fs::exists(folder / "set"));
 }
 
 TEST(GeneratedSets, RefuseSidesThatAreNone) {
@@ -175,6 +184,102 @@ TEST(WeakSets, OfInstancesHaveTwoClasses) {
   EXPECT_TRUE(fs::exists(folder / "weak/ImageSets/SegmentationAug/train.txt"));
 }
 
+/// A set in VOC's layout with the pictures 0 .. 5 and lists of them.
+class ListedSets : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"JPEGImages", "SegmentationClass", "ImageSets/Segmentation"}) {
+      FileSystem::system().make_folder(set_ / name);
+    }
+    for (std::int64_t i = 0; i < 6; ++i) {
+      const Scene scene = make_scene(1, i, {40, 32});
+      write_map(scene.picture, set_ / "JPEGImages" / (std::to_string(i) + ".png"));
+      write_map(scene.mask, set_ / "SegmentationClass" / (std::to_string(i) + ".png"));
+    }
+    list("train", "2\n0\n");
+    list("val", "1\n");
+  }
+  void list(const std::string& name, const std::string& text) const {
+    write_file_atomically(FileSystem::system(), set_ / "ImageSets/Segmentation" / (name + ".txt"), text);
+  }
+  /// What is said while the set's weak labels are made.
+  std::string made() {
+    ::testing::internal::CaptureStderr();
+    splits_ = write_weak_set({.from = set_, .out = folder_ / "weak"}).splits;
+    return ::testing::internal::GetCapturedStderr();
+  }
+
+  test::TempDir folder_;
+  fs::path set_ = folder_ / "set";
+  std::vector<std::pair<std::string, std::int64_t>> splits_;
+};
+
+TEST_F(ListedSets, KeepEveryListThatHasMoreThanTrainAndVal) {
+  list("test", "3\n4\n");
+  list("all", "0\n1\n2\n5\n");
+  EXPECT_EQ(made(), "");
+  EXPECT_THAT(splits_, ElementsAre(Pair("all", 4), Pair("test", 2), Pair("train", 2), Pair("val", 1)));
+  EXPECT_EQ(FileSystem::system().read(folder_ / "weak/ImageSets/SegmentationAug/test.txt"), "3\n4\n");
+  EXPECT_EQ(FileSystem::system().list(folder_ / "weak/JPEGImages").size(), 6U);
+}
+
+TEST_F(ListedSets, SayWhichListsAreLeftOut) {
+  list("trainval", "0\n1\n2\n");
+  list("test", "3\n4\n");
+  for (const char* name : {"3.png", "4.png"}) fs::remove(set_ / "SegmentationClass" / name);
+  EXPECT_THAT(made(), AllOf(HasSubstr("all in train and val are left out: trainval"),
+                            HasSubstr("none has a mask are left out: test")));
+  EXPECT_THAT(splits_, ElementsAre(Pair("train", 2), Pair("val", 1)));
+}
+
+TEST_F(ListedSets, MayNotLackTheMasksOfSomePictures) {
+  list("test", "3\n4\n");
+  fs::remove(set_ / "SegmentationClass/4.png");
+  EXPECT_THAT(fault_of<DataError>([&] { (void)write_weak_set({.from = set_, .out = folder_ / "weak"}); }),
+              AllOf(HasSubstr("test.txt: 1 files of 1 of 2 pictures"), HasSubstr("4.png")));
+}
+
+TEST_F(ListedSets, AreOpenedAgainWhateverThePicturesNames) {
+  for (const auto& [from, to] : {std::pair("0.png", "s.1.PNG"), std::pair("1.png", "b c.png")}) {
+    fs::rename(set_ / "JPEGImages" / from, set_ / "JPEGImages" / to);
+    fs::rename(set_ / "SegmentationClass" / from, set_ / "SegmentationClass" / to);
+  }
+  list("train", "2\ns.1\n");
+  list("val", "b c\n");
+  EXPECT_EQ(made(), "");
+  const SetOptions options{.path = (folder_ / "weak").string(),
+                           .supervision = Supervision::kScribbles,
+                           .classes = 5,
+                           .planes = {true, true, true}};
+  EXPECT_THAT(open_training_set(options, {.crop = 24}).dataset->describe(1), HasSubstr("s.1.PNG"));
+  EXPECT_THAT(open_test_set(options).dataset->describe(0), HasSubstr("b c.png"));
+}
+
+TEST(WeakFolders, FindPicturesAndMapsWhateverTheCaseOfTheirExtensions) {
+  const test::TempDir folder;
+  write_masked(folder / "full", "masks");
+  const fs::path train = folder / "full" / "train";
+  fs::rename(train / "masks/train0.png", train / "masks/train.0.PNG");
+  fs::rename(train / "images/train0.png", train / "images/train.0.Png");
+  EXPECT_EQ(write_scribbles({.masks = train / "masks", .out = folder / "scribbles"}).maps, 2);
+  EXPECT_TRUE(fs::exists(folder / "scribbles/train.0.png"));
+  const auto pseudo = [&](const fs::path& out) {
+    return write_pseudo_labels(
+        {.images = train / "images", .scribbles = folder / "scribbles", .masks = {}, .out = out});
+  };
+  EXPECT_EQ(pseudo(folder / "pseudo").maps, 2);
+  fs::copy_file(train / "images/train1.png", train / "images/train1.jpg");
+  EXPECT_THAT(fault_of<DataError>([&] { (void)pseudo(folder / "again"); }), HasSubstr("train1.jpg and train1.png"));
+}
+
+TEST(WeakFolders, RefuseALambdaThatIsNotPositive) {
+  const test::TempDir folder;
+  EXPECT_THAT(fault_of<UsageError>([&] {
+                (void)write_distance_maps({.labels = folder / "scribbles", .lambda = 0, .out = folder / "out"});
+              }),
+              HasSubstr("lambda is 0"));
+}
+
 TEST(WeakFolders, AreMadeStepByStepAsAtOnce) {
   const test::TempDir folder;
   write_masked(folder / "full", "masks");
@@ -205,7 +310,7 @@ TEST(WeakFolders, SayWhatIsMissing) {
   const auto fault = [&](const fs::path& masks) {
     return fault_of<DataError>([&] { (void)write_scribbles({.masks = masks, .out = folder / "out"}); });
   };
-  EXPECT_THAT(fault(folder / "nowhere"), HasSubstr("nowhere is missing"));
+  EXPECT_THAT(fault(folder / "nowhere"), HasSubstr("nowhere does not exist"));
   FileSystem::system().make_folder(folder / "empty");
   EXPECT_THAT(fault(folder / "empty"), HasSubstr("empty holds no PNG"));
 }
