@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -32,6 +33,10 @@ std::string first_unknown(const CLI::App& app, const std::vector<std::string>& a
     if (word.rfind("--", 0) == 0 && std::find(known.begin(), known.end(), word) == known.end()) return word;
   }
   return "";
+}
+
+bool is_bool(const std::string& word) {
+  return word == "true" || word == "false" || word == "True" || word == "False" || word == "1" || word == "0";
 }
 
 }  // namespace
@@ -85,36 +90,42 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   }
 }
 
-std::vector<std::string> take_settings(const CLI::App& app, std::vector<std::string>& arguments,
-                                       const std::function<bool(const std::string& name)>& is_setting) {
+std::vector<std::string> take_settings(const CLI::App& app, const std::vector<std::string>& arguments,
+                                       const SettingOptions& options) {
   const std::vector<std::string> known = option_names(app);
-  std::vector<std::string> settings;
-  std::vector<std::string> rest;
+  std::vector<std::string> words;
+  bool after_separator = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
+    after_separator = after_separator || word == "--";
     const std::size_t equals = std::min(word.find('='), word.size());
-    std::string name = word.starts_with("--") ? word.substr(2, equals - 2) : "";
+    std::string name = word.starts_with("--") && !after_separator ? word.substr(2, equals - 2) : "";
     std::replace(name.begin(), name.end(), '-', '_');
     const bool ours = std::find(known.begin(), known.end(), with_dashes(word.substr(0, equals))) != known.end();
-    if (name.empty() || ours || !is_setting(name)) {
-      rest.push_back(word);
-    } else if (equals < word.size()) {
-      settings.push_back(name + word.substr(equals));
-    } else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) {
-      settings.push_back(name + "=" + arguments[++i]);
-    } else {
-      settings.push_back(name + "=true");
+    if (name.empty() || ours || !options.is_setting(name)) {
+      words.push_back(word);
+      continue;
     }
+    const bool is_switch = options.is_switch && options.is_switch(name);
+    std::string value = "=true";
+    if (equals < word.size()) {
+      value = word.substr(equals);
+    } else if (i + 1 < arguments.size() &&
+               (is_switch ? is_bool(arguments[i + 1]) : !arguments[i + 1].starts_with("--"))) {
+      value = "=" + arguments[++i];
+    }
+    words.insert(words.end(), {options.set_option, name + value});
   }
-  arguments = std::move(rest);
-  return settings;
+  return words;
 }
 
 int dispatch(const std::string& program, const std::vector<Verb>& verbs, const std::vector<std::string>& arguments) {
   const std::string word = arguments.empty() ? "--help" : arguments.front();
   if (word == "--help" || word == "-h") {
     print(fmt::format("usage: {} VERB ...\n\n", program));
-    for (const Verb& verb : verbs) print(fmt::format("  {:<12} {}\n", verb.name, verb.summary));
+    std::size_t widest = 12;
+    for (const Verb& verb : verbs) widest = std::max(widest, std::strlen(verb.name));
+    for (const Verb& verb : verbs) print(fmt::format("  {:<{}} {}\n", verb.name, widest, verb.summary));
     print(fmt::format("\n{} VERB --help tells more of each.\n", program));
     return 0;
   }

@@ -31,11 +31,19 @@ void prepare(CLI::App& app, const CommandText& text);
 /// "--batch-size", ...: what an app knows.
 [[nodiscard]] std::vector<std::string> option_names(const CLI::App& app);
 
-/// Takes options that `app` does not have out of `arguments`, as settings: "--layers 50", "--layers=50" and "--layers"
-/// become "layers=50" and "layers=true". A word belongs to the option before it unless it begins with "--".
-/// `is_setting`: decides by the name, which has '_' where '-' was typed; other options stay, for parse() to judge.
-[[nodiscard]] std::vector<std::string> take_settings(const CLI::App& app, std::vector<std::string>& arguments,
-                                                     const std::function<bool(const std::string& name)>& is_setting);
+/// What take_settings() is to look for.
+struct SettingOptions {
+  std::string set_option = "--set";                             ///< what stands in the place of a setting's own name
+  std::function<bool(const std::string& name)> is_setting;      ///< by its name, with '_' where '-' was typed
+  std::function<bool(const std::string& name)> is_switch = {};  ///< takes no value but a word such as "true"
+};
+
+/// Options that `app` does not have and that are settings, put in the form "--set NAME=VALUE" in their places:
+/// "--layers 50", "--layers=50" and "--distributed" become "--set layers=50" and "--set distributed=true". A word
+/// belongs to the option before it unless it begins with "--". Other options stay, for parse() to judge; after "--" all
+/// words do.
+[[nodiscard]] std::vector<std::string> take_settings(const CLI::App& app, const std::vector<std::string>& arguments,
+                                                     const SettingOptions& options);
 
 /// A verb of a program: what it is called, one line about it, and what runs it (arguments after the verb).
 struct Verb {

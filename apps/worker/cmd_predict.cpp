@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <set>
 
 #include "common/cli.h"
 #include "lockstep/base/error.h"
@@ -52,13 +53,29 @@ void print(const Prediction& prediction, bool json) {
   }
 }
 
-void draw_all(const Recipe& recipe, const Trained& trained, const std::vector<std::filesystem::path>& files,
-              const std::filesystem::path& folder) {
-  FileSystem::system().make_folder(folder);
+// Where the picture of each file goes. Throws: UsageError where that is one of the files, or that of another.
+std::vector<std::filesystem::path> picture_paths(const std::vector<std::filesystem::path>& files,
+                                                 const std::filesystem::path& folder) {
+  std::set<std::filesystem::path> taken;
+  for (const auto& file : files) taken.insert(std::filesystem::weakly_canonical(file));
+  std::vector<std::filesystem::path> paths;
   for (const auto& file : files) {
-    const auto picture = recipe.draw(*trained.task, *trained.model, file);
+    paths.push_back(folder / file.filename().replace_extension(".png"));
+    if (taken.insert(std::filesystem::weakly_canonical(paths.back())).second) continue;
+    throw UsageError(
+        fmt::format("--pictures: the picture of {} would be written over {}", file.string(), paths.back().string()),
+        "take another folder, or one file of this name at a time");
+  }
+  return paths;
+}
+
+void draw_all(const Recipe& recipe, const Trained& trained, const std::vector<std::filesystem::path>& files,
+              const std::vector<std::filesystem::path>& paths) {
+  FileSystem::system().make_folder(paths.front().parent_path());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const auto picture = recipe.draw(*trained.task, *trained.model, files[i]);
     if (!picture) throw UsageError(fmt::format("{} draws no pictures", recipe.name()), "leave out --pictures");
-    write_png(*picture, folder / file.filename().replace_extension(".png"));
+    write_png(*picture, paths[i]);
   }
 }
 
@@ -68,14 +85,16 @@ int cmd_predict(const Arguments& arguments) {
   PredictArguments predict;
   if (!parse(predict, arguments)) return 0;
   const Recipe& recipe = find_recipe(predict.recipe);
+  const std::vector<std::filesystem::path> files(predict.files.begin(), predict.files.end());
+  const auto pictures =
+      predict.pictures.empty() ? std::vector<std::filesystem::path>{} : picture_paths(files, predict.pictures);
   const Trained trained = load_trained(recipe, predict.checkpoint, predict.sets);
   if (!trained.weights.empty()) log::note("the weights are {}", trained.weights);
   const NoGrad no_grad;
-  const std::vector<std::filesystem::path> files(predict.files.begin(), predict.files.end());
   for (const Prediction& prediction : recipe.predict(*trained.task, *trained.model, files)) {
     print(prediction, predict.json);
   }
-  if (!predict.pictures.empty()) draw_all(recipe, trained, files, predict.pictures);
+  if (!predict.pictures.empty()) draw_all(recipe, trained, files, pictures);
   return 0;
 }
 

@@ -19,9 +19,7 @@ namespace {
 
 struct TrainArguments {
   std::string what;
-  std::vector<std::string> sets;
-  std::vector<std::string> updates;  ///< the same, under the origin's option
-  std::vector<std::string> options;  ///< settings that were typed as options: --epochs 5
+  std::vector<std::string> sets;  ///< in the order in which they were typed, also as options or after -u
   std::string run_dir;
   std::string resume = "none";
   std::string init_from;
@@ -42,35 +40,69 @@ std::string recipe_word(const CLI::App& app, const Arguments& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string word = cli::with_dashes(arguments[i]);
     if (!word.starts_with("-")) return word;
+    if (word == "--help" || word == "-h") return "";
     if (std::find(known.begin(), known.end(), word) != known.end()) ++i;
   }
   return "";
 }
 
-// What is no option of `app` but a setting of the recipe. An unknown option gets the nearest of both.
-std::vector<std::string> take_settings(const CLI::App& app, Arguments& arguments) {
-  const Recipe* recipe = recipe_of(recipe_word(app, arguments));
-  if (recipe == nullptr) return {};
-  auto settings =
-      cli::take_settings(app, arguments, [&](const std::string& name) { return is_setting(*recipe, name); });
+// "-u a=b c=d" as "--set a=b --set c=d": all assignments stand in one order then.
+Arguments with_updates_as_sets(const Arguments& arguments) {
+  Arguments words;
+  bool updating = false;
+  for (const std::string& word : arguments) {
+    if (word == "-u" || word == "--update") {
+      updating = true;
+      continue;
+    }
+    updating = updating && !word.starts_with("-");
+    if (updating) words.push_back("--set");
+    words.push_back(word);
+  }
+  return words;
+}
+
+// Settings that were typed as options become --set, in their places, so that the last one of a name wins. An unknown
+// option gets the nearest of options and settings.
+Arguments with_settings(const CLI::App& app, const Arguments& typed) {
+  const std::string what = recipe_word(app, typed);
+  if (what.empty()) return typed;
+  const Recipe& recipe = recipe_of(what);
+  const Arguments words =
+      cli::take_settings(app, with_updates_as_sets(typed),
+                         {.is_setting = [&](const std::string& name) { return is_setting(recipe, name); },
+                          .is_switch = [&](const std::string& name) { return is_switch(recipe, name); }});
   std::vector<std::string> known = cli::option_names(app);
-  for (const std::string& name : setting_names(*recipe)) known.push_back("--" + name);
-  for (const std::string& argument : arguments) {
+  for (const std::string& name : setting_names(recipe)) known.push_back("--" + name);
+  for (const std::string& argument : words) {
     if (argument == "--") break;
     const std::string word = cli::with_dashes(argument.substr(0, argument.find('=')));
     if (!word.starts_with("--") || std::find(known.begin(), known.end(), word) != known.end()) continue;
     throw UsageError(
         fmt::format("lockstep train: unknown argument '{}'{}", word, text::did_you_mean(word, known)),
-        fmt::format("lockstep train --help lists options, lockstep inspect config {} settings", recipe->name()));
+        fmt::format("lockstep train --help lists options, lockstep inspect config {} settings", recipe.name()));
   }
-  return settings;
+  return words;
 }
 
-bool parse(TrainArguments& train, Arguments arguments) {
+// A line for each recipe, with its presets.
+std::string recipe_lines() {
+  std::string lines;
+  for (const auto& recipe : recipes()) {
+    std::vector<std::string> presets;
+    for (const auto& [name, yaml] : recipe->presets()) presets.push_back(name);
+    lines +=
+        fmt::format("\n  {:<14}{}\n  {:<14}presets: {}", recipe->name(), recipe->summary(), "", text::join(presets));
+  }
+  return lines;
+}
+
+bool parse(TrainArguments& train, const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep train",
                      .description = "Trains a recipe. Without --nproc-per-node it uses every visible GPU, or one "
-                                    "process where there is none.",
+                                    "process where there is none.\n\nRecipes:" +
+                                    recipe_lines() + "\n",
                      .example = "  lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9\n"
                                 "  lockstep train captcha:digits --nproc-per-node 2 --set data.train=data/train\n"
                                 "a setting may be typed as an option as well: --epochs 5 is --set epochs=5"});
@@ -81,7 +113,8 @@ bool parse(TrainArguments& train, Arguments arguments) {
   app.add_option("--max-restarts", restarts,
                  "how often ranks that died start again, from the last checkpoint (default: 3)");
   app.add_option("--set", train.sets, "a setting, as key=value; may come again")->allow_extra_args(false);
-  app.add_option("-u,--update", train.updates, "the same, several at once: -u epochs=5 seed=1");
+  std::vector<std::string> updates;  // have become --set; here for the help
+  app.add_option("-u,--update", updates, "the same, several at once: -u epochs=5 seed=1");
   app.add_option("--run-dir", train.run_dir, "the run's folder (default: runs/<recipe>-<time>)");
   app.add_option(
       "--resume", train.resume,
@@ -95,15 +128,13 @@ bool parse(TrainArguments& train, Arguments arguments) {
   app.add_option("--max-time", max_time,
                  "save and leave with 143 after this time: 90s, 45m, 1h30m, 2d, HH:MM:SS or D-HH:MM:SS");
   add_join_options(app, train.join);
-  train.options = take_settings(app, arguments);
-  if (!cli::parse(app, arguments)) return false;
-  train.sets.insert(train.sets.end(), train.updates.begin(), train.updates.end());
+  if (!cli::parse(app, with_settings(app, arguments))) return false;
   if (!max_time.empty()) train.max_time = parse_max_time(max_time);
   return true;
 }
 
 std::unique_ptr<Settings> read_settings(const TrainArguments& train) {
-  auto settings = std::make_unique<Settings>(train.what, train.sets, train.options);
+  auto settings = std::make_unique<Settings>(train.what, train.sets);
   settings->config().validate();
   return settings;
 }

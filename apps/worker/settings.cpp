@@ -3,8 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "worker/recipes.h"
@@ -49,11 +50,9 @@ Source open_source(const std::string& what) {
 
 }  // namespace
 
-Settings::Settings(const std::string& what, const std::vector<std::string>& sets,
-                   const std::vector<std::string>& options) {
+Settings::Settings(const std::string& what, const std::vector<std::string>& sets) {
   Source source = open_source(what);
   for (const std::string& assignment : sets) source.tree.set(assignment, "--set");
-  for (const std::string& option : options) source.tree.set(option, "--" + option.substr(0, option.find('=')));
   recipe_ = source.recipe;
   recipe_name_ = recipe_->name();
   config_ = recipe_->make_config();
@@ -64,19 +63,12 @@ Settings::Settings(const std::string& what, const std::vector<std::string>& sets
   for (const std::string& note : notes) log::note("{}", note);
 }
 
-const Recipe* recipe_of(const std::string& what) {
-  std::string name = what.substr(0, what.find(':'));
-  if (what.ends_with(".yml") || what.ends_with(".yaml")) {
-    if (!FileSystem::system().exists(what)) return nullptr;
-    const ConfigTree tree = ConfigTree::from_file(what);
-    const auto entry = tree.values().find("recipe");
-    if (entry == tree.values().end()) return nullptr;
-    name = entry->second.yaml;
-  }
-  for (const auto& recipe : recipes()) {
-    if (recipe->name() == name) return recipe.get();
-  }
-  return nullptr;
+const Recipe& recipe_of(const std::string& what) { return *open_source(what).recipe; }
+
+bool is_switch(const Recipe& recipe, const std::string& name) {
+  const auto aliases = recipe.aliases();
+  return std::any_of(aliases.begin(), aliases.end(),
+                     [&](const ConfigAlias& alias) { return alias.from == name && alias.is_switch; });
 }
 
 std::vector<std::string> setting_names(const Recipe& recipe) {

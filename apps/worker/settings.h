@@ -13,9 +13,9 @@ namespace lockstep::worker {
 class Settings {
  public:
   /// `what`: RECIPE, RECIPE:PRESET, or FILE.yml whose key `recipe` names one.
-  /// `sets`: a.b=c each, of --set; `options`: the same, typed as options of their own, "--a.b c".
+  /// `sets`: a.b=c each, of --set; the last one of a name wins.
   /// Throws: UsageError naming file and line of an unknown key or a wrong value; DataError for a missing file.
-  Settings(const std::string& what, const std::vector<std::string>& sets, const std::vector<std::string>& options = {});
+  Settings(const std::string& what, const std::vector<std::string>& sets);
   Settings(const Settings&) = delete;
   Settings& operator=(const Settings&) = delete;
 
@@ -31,11 +31,13 @@ class Settings {
   ConfigFields fields_;
 };
 
-/// The recipe that `what` (as above) names, or null where it names none; nothing is said then.
-[[nodiscard]] const Recipe* recipe_of(const std::string& what);
+/// The recipe that `what` (as above) names. Throws: as Settings.
+[[nodiscard]] const Recipe& recipe_of(const std::string& what);
 
 /// Whether `name` is a key of the recipe, or of the program that it re-creates.
 [[nodiscard]] bool is_setting(const Recipe& recipe, const std::string& name);
+/// Whether it stands alone there, without a value.
+[[nodiscard]] bool is_switch(const Recipe& recipe, const std::string& name);
 /// All such names, for suggestions.
 [[nodiscard]] std::vector<std::string> setting_names(const Recipe& recipe);
 

@@ -55,15 +55,15 @@ std::vector<ConfigAlias> aliases() {
           {"pesudo_path", "data.pseudo_labels"},
           {"distancemap_s", "data.distance_scribble"},
           {"distancemap_c", "data.distance_class"},
-          {"distributed"},
+          {.from = "distributed", .is_switch = true},
           {"local_rank"},
           {"world_size"},
           {"dist_url"},
           {"device"},
-          {"logdir"},
-          {"model_path"},
-          {"chk_interval"},
-          {"val_epoch"},
+          {.from = "logdir", .instead = "--run-dir"},
+          {.from = "model_path", .instead = "--init-from"},
+          {.from = "chk_interval", .instead = "checkpoint.every_steps"},
+          {.from = "val_epoch", .instead = "eval_every_epochs"},
           {"shrink_factor"}};
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
@@ -13,12 +14,39 @@ namespace lockstep::segmentation {
 namespace {
 
 constexpr std::int64_t kMostClasses = 255;  // kUnlabelled is none
+constexpr std::int64_t kLargestCrop = 8192;
+constexpr std::int64_t kLargestRate = 1024;
+constexpr double kSmallestScale = 0.05;
+constexpr double kLargestScale = 20;
 
 double number_of(const std::string& key, const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
-  if (!text.empty() && *end == '\0') return value;
+  if (!text.empty() && *end == '\0' && std::isfinite(value)) return value;
   throw UsageError(fmt::format("{} has '{}', which is no number", key, text));
+}
+
+std::vector<std::int64_t> rates_of(const std::vector<std::string>& texts) {
+  std::vector<std::int64_t> rates;
+  for (const std::string& text : texts) {
+    const double rate = number_of("model.rates", text);
+    if (rate < 1 || rate > kLargestRate || rate != std::floor(rate)) {
+      throw UsageError(fmt::format("model.rates has {}; a dilation is a whole number, 1 .. {}", text, kLargestRate));
+    }
+    rates.push_back(static_cast<std::int64_t>(rate));
+  }
+  if (!rates.empty() && rates.size() != 3) {
+    throw UsageError(fmt::format("model.rates has {} dilations; it must have 3", rates.size()));
+  }
+  return rates;
+}
+
+/// Something has to pull at the network's weights; LoRM alone does not reach its head.
+void require_a_loss(const LossOptions& loss, bool full) {
+  if (loss.segmentation + loss.pseudo + loss.distance_scribble + loss.distance_class > 0) return;
+  throw UsageError(full ? "loss.segmentation is 0, and full masks have no other loss"
+                        : "loss.segmentation, loss.pseudo, loss.distance_scribble and loss.distance_class are all 0",
+                   "give one of them a weight");
 }
 
 void require_share(const char* key, double value) {
@@ -27,6 +55,11 @@ void require_share(const char* key, double value) {
 
 void require_weight(const char* key, double value) {
   if (!(value >= 0)) throw UsageError(fmt::format("{} is {}; a weight is 0 or more", key, value));
+}
+
+void require_scale(const char* key, double value) {
+  if (value >= kSmallestScale && value <= kLargestScale) return;
+  throw UsageError(fmt::format("{} has {}; it must be {} .. {}", key, value, kSmallestScale, kLargestScale));
 }
 
 void describe_sets(ConfigFields& fields, SegmentationConfig::Sets& sets) {
@@ -111,10 +144,21 @@ void SegmentationConfig::validate() const {
   if (!class_names.empty() && std::ssize(class_names) != num_classes) {
     throw UsageError(fmt::format("class_names has {} names for {} classes", class_names.size(), num_classes));
   }
-  if (augment.crop < 1) throw UsageError(fmt::format("augment.crop is {} pixels", augment.crop));
-  if (!(augment.scale_min > 0 && augment.scale_max >= augment.scale_min)) {
-    throw UsageError(fmt::format("augment.scale_min {} and augment.scale_max {} do not run from a positive one upwards",
-                                 augment.scale_min, augment.scale_max));
+  for (auto name = class_names.begin(); name != class_names.end(); ++name) {
+    if (std::find(class_names.begin(), name, *name) == name) continue;
+    throw UsageError(fmt::format("class_names has {} twice", *name));
+  }
+  if (augment.crop < 1 || augment.crop > kLargestCrop) {
+    throw UsageError(fmt::format("augment.crop is {} pixels; it must be 1 .. {}", augment.crop, kLargestCrop));
+  }
+  require_scale("augment.scale_min", augment.scale_min);
+  require_scale("augment.scale_max", augment.scale_max);
+  if (augment.scale_max < augment.scale_min) {
+    throw UsageError(
+        fmt::format("augment.scale_max {} is below augment.scale_min {}", augment.scale_max, augment.scale_min));
+  }
+  if (!(augment.rotate_degrees >= 0 && augment.rotate_degrees <= 180)) {
+    throw UsageError(fmt::format("augment.rotate_degrees is {}; it must be 0 .. 180", augment.rotate_degrees));
   }
   require_share("augment.rotate_prob", augment.rotate_prob);
   require_share("augment.blur_prob", augment.blur_prob);
@@ -126,6 +170,10 @@ void SegmentationConfig::validate() const {
   require_weight("loss.distance_class", loss.distance_class);
   require_weight("loss.lorm", loss.lorm);
   require_share("loss.label_smoothing", loss.label_smoothing);
+  require_a_loss(loss_options(), full());
+  if (!(model.dropout >= 0 && model.dropout < 1)) {
+    throw UsageError(fmt::format("model.dropout is {}; it must be 0 or more, and below 1", model.dropout));
+  }
   (void)model_options();
   if (!batch_size.is_auto() && batch_size < 2 && !sync_batchnorm) {
     throw UsageError("batch_size is 1: the pooled branch's batch norm needs two pictures",
@@ -141,10 +189,7 @@ ModelOptions SegmentationConfig::model_options() const {
   options.type = model_type_from_name(model_type);
   if (options.type == ModelType::kAsppLorm && loss.lorm == 0) options.type = ModelType::kDeepLabV2;
   if (options.type == ModelType::kDeepLabV3PlusLorm && loss.lorm == 0) options.type = ModelType::kDeepLabV3Plus;
-  options.rates.clear();
-  for (const std::string& rate : rates) {
-    options.rates.push_back(static_cast<std::int64_t>(number_of("model.rates", rate)));
-  }
+  options.rates = rates_of(rates);
   const bool known = std::ranges::count(kLayers, model.backbone.layers) == 1;
   if (!known) throw UsageError(fmt::format("model.layers is {}; it must be {}", model.backbone.layers, kLayersText));
   const std::int64_t stride = model.backbone.output_stride;
@@ -172,9 +217,7 @@ WindowOptions SegmentationConfig::window_options() const {
   options.scales.clear();
   for (const std::string& scale : eval_scales) options.scales.push_back(number_of("eval.scales", scale));
   if (options.scales.empty()) throw UsageError("eval.scales is empty", "eval.scales=[1]");
-  for (const double scale : options.scales) {
-    if (!(scale > 0)) throw UsageError(fmt::format("eval.scales has {}; scales are above 0", scale));
-  }
+  for (const double scale : options.scales) require_scale("eval.scales", scale);
   if (options.window < 0 || options.base_size < 0) throw UsageError("eval.window and eval.base_size are 0 or more");
   return options;
 }

@@ -57,10 +57,11 @@ std::vector<Metric> SegmentationTally::metrics(const std::vector<std::string>& p
   }
   if (confusion_.pixels() == 0) throw DataError("there is no labelled pixel to evaluate");
   std::vector<Metric> metrics = {{"miou", confusion_.mean_iou()}, {"pixel_accuracy", confusion_.pixel_accuracy()}};
+  const bool in_table = class_names_.size() <= kInTable;
   for (std::int64_t c = 0; c < classes; ++c) {
-    metrics.push_back({.name = "iou_" + class_names_[static_cast<std::size_t>(c)],
-                       .value = confusion_.iou(c),
-                       .in_table = class_names_.size() <= kInTable});
+    if (!confusion_.has(c) && !in_table) continue;
+    metrics.push_back(
+        {.name = "iou_" + class_names_[static_cast<std::size_t>(c)], .value = confusion_.iou(c), .in_table = in_table});
   }
   return metrics;
 }

@@ -16,7 +16,7 @@ namespace lockstep::segmentation {
 
 /// Wants of outputs "classes", uint8 [B, H, W], and of batches std::vector<EvalPicture> in `extra`. What lies outside
 /// of a picture's own size counts nowhere.
-/// Metrics: miou, pixel_accuracy, and iou_<class> for each class.
+/// Metrics: miou, pixel_accuracy, and iou_<class> for each class that is in a mask or was predicted.
 class SegmentationTally final : public Tally {
  public:
   /// `class_names`: by label, as many as there are classes. `source`: of the pictures, whose maps[0] is the mask; none:

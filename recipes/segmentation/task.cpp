@@ -27,6 +27,17 @@ std::string name_of(const ModelOptions& model) {
   return fmt::format("{} with ResNet-{}", to_string(model.type), layers);
 }
 
+/// A last batch of one picture would end the run after a whole epoch.
+void require_no_single_picture(const SegmentationConfig& config, std::int64_t pictures) {
+  if (config.drop_last || config.sync_batchnorm || config.batch_size.is_auto() || config.replicas < 1) return;
+  const std::int64_t of_replica = (pictures + config.replicas - 1) / config.replicas;
+  if (of_replica % config.batch_size != 1) return;
+  throw UsageError(fmt::format("{} pictures in batches of {} on {} replicas leave a last batch of one, and the pooled "
+                               "branch's batch norm needs two",
+                               pictures, config.batch_size.value(), config.replicas),
+                   "drop_last=true, another batch_size, or sync_batchnorm=true with several replicas");
+}
+
 }  // namespace
 
 std::shared_ptr<Dataset> SegmentationTask::make_dataset(const std::string& folder) {
@@ -37,7 +48,9 @@ std::shared_ptr<Dataset> SegmentationTask::make_dataset(const std::string& folde
 }
 
 std::shared_ptr<Dataset> SegmentationTask::make_training_set(const std::string& folder) {
-  return open_training_set(config_.set_options(folder, true), config_.augment).dataset;
+  auto dataset = open_training_set(config_.set_options(folder, true), config_.augment).dataset;
+  require_no_single_picture(config_, dataset->size());
+  return dataset;
 }
 
 std::shared_ptr<torch::nn::Module> SegmentationTask::make_model() {

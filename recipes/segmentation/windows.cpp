@@ -82,8 +82,9 @@ std::vector<std::int64_t> window_starts(std::int64_t length, std::int64_t window
     throw UsageError(fmt::format("windows overlap by {} of their size; it must be 0 or more, and below 1", overlap));
   }
   if (length <= window) return {0};
-  const double stride = std::max(static_cast<double>(window) * (1 - overlap), 1.0);
-  const auto gaps = static_cast<std::int64_t>(std::ceil(static_cast<double>(length - window) / stride));
+  const auto stride =
+      std::max<std::int64_t>(static_cast<std::int64_t>(std::floor(static_cast<double>(window) * (1 - overlap))), 1);
+  const std::int64_t gaps = (length - window + stride - 1) / stride;
   std::vector<std::int64_t> starts;
   for (std::int64_t i = 0; i <= gaps; ++i) starts.push_back((length - window) * i / gaps);
   return starts;

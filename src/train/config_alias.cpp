@@ -61,7 +61,9 @@ class Renaming {
 
   void take_as(const std::string& key, const ConfigAlias& alias, ConfigValue value) {
     const int place = place_of(value);
-    if (alias.to.empty()) return ignored_.push_back(key);
+    if (alias.to.empty()) {
+      return ignored_.push_back(alias.instead.empty() ? key : fmt::format("{} (use {})", key, alias.instead));
+    }
     if (alias.value) value.yaml = alias.value(value.yaml);
     if (alias.to != key) renamed_.push_back(fmt::format("{} is {} here", key, alias.to));
     if (value.yaml.empty()) return;

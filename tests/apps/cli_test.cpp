@@ -70,16 +70,22 @@ TEST(Cli, AValueOfTheWrongTypeNamesTheOption) {
   EXPECT_THAT(error_of({"--batch-size", "x"}), HasSubstr("--batch-size"));
 }
 
-TEST(Cli, TakesSettingsThatWereTypedAsOptions) {
+TEST(Cli, SettingsThatWereTypedAsOptionsStayInTheirPlaces) {
   CLI::App app;
   std::int64_t workers = 0;
+  std::vector<std::string> sets;
   app.add_option("--workers", workers, "threads");
-  std::vector<std::string> words = {
-      "train", "segmentation", "--layers",  "50", "--distributed", "--l-segs=0.5", "--workers", "4",
-      "--lr",  "-1",           "--unknown", "7",  "--last"};
-  const auto settings = take_settings(app, words, [](const std::string& name) { return name != "unknown"; });
-  EXPECT_THAT(settings, ElementsAre("layers=50", "distributed=true", "l_segs=0.5", "lr=-1", "last=true"));
-  EXPECT_THAT(words, ElementsAre("train", "segmentation", "--workers", "4", "--unknown", "7"));
+  app.add_option("--set", sets, "a setting");
+  const SettingOptions options{.is_setting = [](const std::string& name) { return name != "unknown"; },
+                               .is_switch = [](const std::string& name) { return name == "distributed"; }};
+  const auto words = [&](const std::vector<std::string>& typed) { return take_settings(app, typed, options); };
+  EXPECT_THAT(words({"train", "--layers", "50", "--set", "lr=1", "--l-segs=0.5", "--workers", "4", "--lr", "-1"}),
+              ElementsAre("train", "--set", "layers=50", "--set", "lr=1", "--set", "l_segs=0.5", "--workers", "4",
+                          "--set", "lr=-1"));
+  EXPECT_THAT(words({"--distributed", "segmentation"}), ElementsAre("--set", "distributed=true", "segmentation"));
+  EXPECT_THAT(words({"--distributed", "False", "x"}), ElementsAre("--set", "distributed=False", "x"));
+  EXPECT_THAT(words({"--unknown", "7", "--last"}), ElementsAre("--unknown", "7", "--set", "last=true"));
+  EXPECT_THAT(words({"--", "--layers", "50"}), ElementsAre("--", "--layers", "50"));
 }
 
 TEST(Cli, HelpDoesNotGoOn) { EXPECT_FALSE(parse_words({"--help"}).go_on); }

@@ -46,6 +46,7 @@ void generate(const TempDir& home) {
 ProcessResult run_script(const TempDir& home, const std::string& script) {
   std::vector<std::string> words = {"bash", std::string(LOCKSTEP_TEST_SOURCE_DIR) + "/recipes/segmentation/" + script};
   words.insert(words.end(), kTiny.begin(), kTiny.end());
+  words.insert(words.end(), {"--set", "max_steps=2", "--set", "log_every_steps=1"});
   return run_process({.command = words,
                       .environment = {{"LOCKSTEP", lockstep_path()}, {"DATASET_PATH", "VOC2012"}, {"LOGDIR", "log"}},
                       .folder = home.path().string()},
@@ -63,6 +64,11 @@ TEST_P(SegmentationScripts, StartTwoRanksWithTheDocumentsArguments) {
                              HasSubstr("(segmentation, pseudo, distance_scribble, distance_class, lorm)"),
                              HasSubstr("rank 1"), HasSubstr("miou")));
   EXPECT_THAT(run.err, HasSubstr("l_pesudo is loss.pseudo here"));
+  std::ifstream log(fs::directory_iterator(home / "log")->path() / "log.jsonl");
+  const std::string lines{std::istreambuf_iterator<char>(log), {}};
+  EXPECT_THAT(lines, HasSubstr("\"pseudo\": ")) << "a part of the loss at every step";
+  EXPECT_THAT(lines, HasSubstr("\"step\": 2")) << "what is typed behind the script wins, as --set does: " << lines;
+  EXPECT_THAT(lines, Not(HasSubstr("\"step\": 3")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, SegmentationScripts, ::testing::Values("train_torchrun.sh", "train_ddp.sh"));
@@ -87,6 +93,31 @@ TEST(SegmentationCommand, TrainsEvaluatesAndDraws) {
   EXPECT_EQ(looked.code, 0) << looked.err;
   EXPECT_THAT(looked.out, HasSubstr(" %"));
   EXPECT_TRUE(fs::exists(home / "found" / picture.filename().replace_extension(".png")));
+  const ProcessResult onto = lockstep({"predict", "segmentation", "--checkpoint", "run", "--pictures",
+                                       picture.parent_path().string(), picture.string()},
+                                      home.path());
+  EXPECT_EQ(onto.code, 64) << "a picture is never written over the one it was made of";
+  EXPECT_THAT(onto.err, HasSubstr(picture.filename().string()));
+}
+
+TEST(SegmentationCommand, AnUnknownClassIdIsAnErrorOfTheDataThatNamesTheFile) {
+  const TempDir home;
+  generate(home);
+  const ProcessResult run = lockstep(
+      {"train", "segmentation", "--run-dir", "run", "--dataset_path", "VOC2012", "--numclasses", "2", "--layers", "18"},
+      home.path());
+  EXPECT_EQ(run.code, 65);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("VOC2012/"), HasSubstr(".png"), HasSubstr("class")));
+}
+
+TEST(SegmentationCommand, AMisspeltRecipeIsNamedBeforeItsArguments) {
+  const TempDir home;
+  const ProcessResult run = lockstep({"train", "segmentatoin:voc", "--layers", "50"}, home.path());
+  EXPECT_EQ(run.code, 64);
+  EXPECT_THAT(run.err, HasSubstr("did you mean 'segmentation'"));
+  const ProcessResult file = lockstep({"train", "nofile.yml", "--epochs", "5"}, home.path());
+  EXPECT_EQ(file.code, 65);
+  EXPECT_THAT(file.err, HasSubstr("nofile.yml"));
 }
 
 TEST(SegmentationCommand, AMisspeltArgumentIsAnErrorWithTheNearestOne) {

@@ -4,8 +4,10 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -121,7 +123,25 @@ TEST(SegmentationConfig, NamesTheKeyThatCannotBe) {
   EXPECT_THAT(fault_of([](auto& c) { c.num_classes = 256; }), HasSubstr("num_classes is 256"));
   EXPECT_THAT(fault_of([](auto& c) { c.class_names = {"a"}; }), HasSubstr("1 names for 21 classes"));
   EXPECT_THAT(fault_of([](auto& c) { c.loss.pseudo = -1; }), HasSubstr("loss.pseudo is -1"));
-  EXPECT_THAT(fault_of([](auto& c) { c.augment.scale_max = 0.1; }), HasSubstr("augment.scale_max 0.1"));
+  EXPECT_THAT(fault_of([](auto& c) { c.augment.scale_max = 0.1; }), HasSubstr("augment.scale_max 0.1 is below"));
+  EXPECT_THAT(fault_of([](auto& c) { c.eval_scales = {"inf"}; }), HasSubstr("eval.scales has 'inf'"));
+  EXPECT_THAT(fault_of([](auto& c) { c.eval_scales = {"0.01"}; }), HasSubstr("eval.scales has 0.01"));
+  EXPECT_THAT(fault_of([](auto& c) { c.rates = {"6.7", "1", "2"}; }), HasSubstr("model.rates has 6.7"));
+  EXPECT_THAT(fault_of([](auto& c) { c.rates = {"6", "1"}; }), HasSubstr("model.rates has 2 dilations"));
+  EXPECT_THAT(fault_of([](auto& c) { c.model.dropout = 1.5; }), HasSubstr("model.dropout is 1.5"));
+  EXPECT_THAT(fault_of([](auto& c) {
+                c.num_classes = 2;
+                c.class_names = {"a", "a"};
+              }),
+              HasSubstr("class_names has a twice"));
+  EXPECT_THAT(
+      fault_of([](auto& c) { c.loss = {.segmentation = 0, .pseudo = 0, .distance_scribble = 0, .distance_class = 0}; }),
+      HasSubstr("are all 0"));
+  EXPECT_THAT(fault_of([](auto& c) {
+                c.sets.labels = "masks";
+                c.loss.segmentation = 0;
+              }),
+              HasSubstr("loss.segmentation is 0"));
   EXPECT_THAT(fault_of([](auto& c) { c.eval_scales = {"x"}; }), HasSubstr("eval.scales has 'x'"));
   EXPECT_THAT(fault_of([](auto& c) { c.batch_size = 1; }), HasSubstr("batch_size is 1"));
   EXPECT_EQ(fault_of([](auto& c) {
@@ -233,6 +253,31 @@ TEST(SegmentationRun, IsResumedToTheSameDigest) {
   SegmentationConfig config = small_config();
   const TrainResult result = train(alone(), folder / "resumed", config, (steps / "step-00000001").string());
   EXPECT_EQ(digest(result.run_dir), digest(unbroken_result().run_dir));
+}
+
+TEST(SegmentationRun, ALastBatchOfOnePictureIsRefusedBeforeTheFirstStep) {
+  const TempDir folder;
+  SegmentationConfig config = small_config();
+  config.replicas = 1;
+  config.drop_last = false;
+  config.data.train = "scenes:9:1";
+  try {
+    (void)train(alone(), folder / "run", config);
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("9 pictures in batches of 2 on 1 replicas leave a last batch of one"));
+  }
+}
+
+TEST(SegmentationTally, LeavesClassesOutThatAreNowhere) {
+  SegmentationTally tally({"a", "b", "c"}, nullptr);
+  Batch batch;
+  batch.indices = {0};
+  batch.extra = std::vector<EvalPicture>{{at::zeros({2, 2}, at::kByte), "x.png"}};
+  tally.add({{"classes", at::ones({1, 2, 2}, at::kByte)}}, batch);
+  std::vector<std::string> names;
+  for (const Metric& metric : tally.metrics({tally.bytes()})) names.push_back(metric.name);
+  EXPECT_THAT(names, ::testing::ElementsAre("miou", "pixel_accuracy", "iou_a", "iou_b"));
 }
 
 /// Trains a step on this rank's own pictures and says what the parameters are then.

@@ -34,13 +34,17 @@ TEST(SegmentationWindows, CoverASideEvenlyAndReachBothEnds) {
 }
 
 TEST(SegmentationWindows, OverlapAtLeastAsMuchAsWanted) {
-  for (const std::int64_t length : {130, 255, 256, 511, 1000}) {
-    const Starts starts = window_starts(length, 128, 0.25);
-    EXPECT_EQ(starts.front(), 0);
-    EXPECT_EQ(starts.back(), length - 128);
-    for (std::size_t i = 1; i < starts.size(); ++i) {
-      EXPECT_LE(starts[i] - starts[i - 1], 96) << length;
-      EXPECT_GT(starts[i], starts[i - 1]) << length;
+  for (const std::int64_t length : {10, 130, 255, 256, 511, 1000}) {
+    for (const auto& [window, overlap] : {std::pair{5, 0.5}, {7, 0.8}, {128, 0.25}}) {
+      if (length <= window) continue;
+      const Starts starts = window_starts(length, window, overlap);
+      EXPECT_EQ(starts.front(), 0);
+      EXPECT_EQ(starts.back(), length - window);
+      for (std::size_t i = 1; i < starts.size(); ++i) {
+        const auto shared = static_cast<double>(starts[i - 1] + window - starts[i]);
+        EXPECT_GE(shared, overlap * window) << length << " " << window;
+        EXPECT_GT(starts[i], starts[i - 1]) << length << " " << window;
+      }
     }
   }
 }

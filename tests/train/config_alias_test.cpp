@@ -18,6 +18,7 @@ const std::vector<ConfigAlias>& known() {
       {"dataset_path", "data.test"},
       {"kind", "model.type", [](const std::string& value) { return value == "old" ? "new" : value; }},
       {"local_rank"},
+      {.from = "logdir", .instead = "--run-dir"},
       {"loader.*"}};
   return kKnown;
 }
@@ -53,9 +54,10 @@ TEST(ConfigAlias, OneNameMayBeSeveralKeysHere) {
 }
 
 TEST(ConfigAlias, NamesThatMeanNothingHereAreListedAndLeftOut) {
-  const Renamed renamed = rename("local_rank: 0\nloader:\n  pin: true\n");
+  const Renamed renamed = rename("local_rank: 0\nlogdir: x\nloader:\n  pin: true\n");
   EXPECT_THAT(renamed.tree.values(), IsEmpty());
-  EXPECT_THAT(renamed.notes, ElementsAre("settings without a meaning here: loader.pin, local_rank"));
+  EXPECT_THAT(renamed.notes,
+              ElementsAre("settings without a meaning here: loader.pin, local_rank, logdir (use --run-dir)"));
 }
 
 TEST(ConfigAlias, TheCommandLineWinsOverAFileUnderEitherName) {

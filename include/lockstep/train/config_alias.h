@@ -16,7 +16,9 @@ struct ConfigAlias {
   std::string to = {};  ///< the key here; the same key: only the value changes; empty: it has no meaning here
   /// The value here, as YAML; without one it stays. An empty result: there is nothing to set.
   std::function<std::string(const std::string& value)> value = nullptr;
-  bool wins = false;  ///< over the key here, where both stand in the same place
+  bool wins = false;         ///< over the key here, where both stand in the same place
+  bool is_switch = false;    ///< stands alone there, as "--distributed"
+  std::string instead = {};  ///< of a key without a meaning here: what to use, in the note
 };
 
 /// `tree` under the names of this program, every value with its origin. Where both names are set, `--set` wins over

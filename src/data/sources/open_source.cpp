@@ -101,9 +101,9 @@ std::shared_ptr<ImageSource> open_masks(const SourceOptions& options) {
   const fs::path root = options.path;
   MaskFoldersOptions how;
   if (fs::is_directory(root / "JPEGImages")) {
-    const fs::path lists = first_folder(root / "ImageSets", {"Segmentation", "SegmentationAug"});
+    const fs::path lists = first_folder(root / "ImageSets", {"SegmentationAug", "Segmentation"});
     if (!options.split.empty()) how.list = lists / (options.split + ".txt");
-    const fs::path masks = first_folder(root, {"SegmentationClass", "SegmentationClassAug"});
+    const fs::path masks = first_folder(root, {"SegmentationClassAug", "SegmentationClass"});
     return std::make_shared<MaskFolders>(root / "JPEGImages", masks, how);
   }
   if (fs::is_directory(root / "masks")) return std::make_shared<MaskFolders>(root / "images", root / "masks", how);
