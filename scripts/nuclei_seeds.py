@@ -29,8 +29,10 @@ WAYS = {
 def weak_labels(given) -> pathlib.Path:
     folder = given.work / f"weak-{given.label_seed}-{given.method}"
     if not folder.exists():
-        runs.lockstep(given, "generate", "weak-labels", "--from", str(given.data / "train"), "--out", str(folder),
+        half = runs.fresh(folder.with_suffix(".part"))
+        runs.lockstep(given, "generate", "weak-labels", "--from", str(given.data / "train"), "--out", str(half),
                       "--seed", str(given.label_seed), "--method", given.method)
+        half.rename(folder)
     return folder
 
 
@@ -79,12 +81,16 @@ def main() -> int:
     if not (given.data / "train").is_dir():
         sys.exit(f"{given.data} has no folder train: the nuclei set is not part of the project")
     results = runs.Results(given)
+    # What a run depends on: rows of other settings in the same file are other experiments.
+    settings = {"labels": f"{given.method} {given.label_seed}", "set": " ".join(given.set)}
+    rows = [row for row in results.rows if settings.items() <= row.items()]
     for seed in given.seeds:
         for way in given.ways:
-            if any(row["way"] == way and row["seed"] == seed for row in results.rows):
+            if any(row["way"] == way and row["seed"] == seed for row in rows):
                 continue
-            results.add(way=way, seed=seed, **train(given, way, seed))
-    report(results.rows, given.ways)
+            results.add(way=way, seed=seed, **settings, **train(given, way, seed))
+            rows.append(results.rows[-1])
+    report(rows, given.ways)
     return 0
 
 
