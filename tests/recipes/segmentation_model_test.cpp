@@ -89,7 +89,7 @@ TEST(SegmentationModel, NamesTheBackboneAsTorchvisionAndPutsTheRestUnderAsppAndL
     heads.push_back(name.substr(0, name.find('.')));
   }
   EXPECT_EQ(heads.size(), 23U);
-  EXPECT_THAT(heads, testing::Each(testing::AnyOf("aspp", "lorm")));
+  EXPECT_THAT(heads, ::testing::Each(::testing::AnyOf("aspp", "lorm")));
 }
 
 TEST(SegmentationModel, TrainsUnderAutocastToBfloat16InChannelsLast) {
@@ -152,8 +152,8 @@ TEST(SegmentationModel, RefusesABatchOfOnePictureInTraining) {
     (void)net.forward(at::rand({1, 3, 33, 33}), some_labels(1, 33));
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("batch of 1"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("batch_size"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("batch of 1"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("batch_size"));
   }
 }
 
