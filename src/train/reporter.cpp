@@ -26,6 +26,12 @@ std::string number_or_null(const std::optional<double>& value) { return value ? 
 
 std::string memory_text(std::int64_t bytes) { return text::bytes(static_cast<std::uint64_t>(bytes)); }
 
+/// Large pictures take seconds each.
+std::string rate_text(double images_per_s) {
+  constexpr double kWhole = 10;
+  return fmt::format("{:.{}f}", images_per_s, images_per_s < kWhole ? 2 : 0);
+}
+
 std::string epoch_label(std::int64_t epoch, std::int64_t epochs) {
   return fmt::format("epoch {}/{}", epoch + 1, epochs);
 }
@@ -138,7 +144,7 @@ void Reporter::print_row(const EpochReport& report) {
                                     std::to_string(report.step),
                                     report.loss ? fmt::format("{:.4f}", *report.loss) : "-",
                                     fmt::format("{:.2e}", report.lr),
-                                    fmt::format("{:.0f}", report.images_per_s),
+                                    rate_text(report.images_per_s),
                                     fmt::format("{:.1f} %", 100 * report.loading.wait),
                                     text::duration(report.seconds),
                                     memory_text(report.memory.peak)};
@@ -216,8 +222,8 @@ void Reporter::stopped(const TrainResult& result) {
 
 void Reporter::finish(const TrainResult& result, std::int64_t world_size, const std::string& text, const Tally* tally) {
   folder_.write("summary.json", summary_json(result, options_.recipe, world_size));
-  Entries lines = {{"steps", fmt::format("{} in {} of training ({:.0f} images/s)", text::thousands(result.steps),
-                                         text::duration(result.seconds), result.images_per_s)}};
+  Entries lines = {{"steps", fmt::format("{} in {} of training ({} images/s)", text::thousands(result.steps),
+                                         text::duration(result.seconds), rate_text(result.images_per_s))}};
   if (result.skipped_steps) {
     lines.emplace_back("skipped",
                        fmt::format("{} of them: a gradient was not finite", text::thousands(*result.skipped_steps)));
