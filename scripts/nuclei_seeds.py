@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Trains segmentation:nuclei with several seeds and says what scribbles, LoRM and the distance losses are worth.
 
-Ways: masks (every pixel is labelled), all (scribbles with every loss), plain (scribbles and pseudo-labels, without LoRM
+Ways: masks (every pixel is labelled), all (scribbles with every loss, as the preset weights them), ones (each with weight
+1, as the origin), plain (scribbles and pseudo-labels, without LoRM
 and distance losses), scribbles (cross entropy with the scribbles alone). Each run ends with an evaluation of the
 validation set with full masks; the figure is its nuclei IoU at the end of training, not that of the best epoch. Results
 are appended to a file; a later call goes on from there. The weak labels are derived once, with --label-seed.
@@ -19,8 +20,9 @@ import time
 import runs
 
 WAYS = {
-    "masks": {"data.labels": "masks"},
+    "masks": {"data.labels": "masks", "loss.lorm": 1},
     "all": {},
+    "ones": {"loss.lorm": 1, "loss.distance_scribble": 1, "loss.distance_class": 1},
     "plain": {"loss.lorm": 0, "loss.distance_scribble": 0, "loss.distance_class": 0},
     "scribbles": {"loss.lorm": 0, "loss.distance_scribble": 0, "loss.distance_class": 0, "loss.pseudo": 0},
 }
