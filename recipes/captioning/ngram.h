@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs of one to four word ids, and how often each was seen: the table beneath document frequencies. Ids are packed
+// whole, so that no two n-grams ever share a key. No torch header.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::captioning {
+
+/// Word ids, or what one caption is in them.
+using Ids = std::vector<std::int64_t>;
+
+inline constexpr int kLongestNgram = 4;
+/// Ids that n-grams may have: 0 to this.
+inline constexpr std::int64_t kLargestId = 0xFFFFFFFE;
+/// Ids that a table of 16 bits an id holds.
+inline constexpr std::int64_t kLargestShortId = 0xFFFE;
+
+/// Four ids, the first in the upper bits, each plus one so that a shorter n-gram has zeros: of 16 bits in `low`, or of
+/// 32 bits in both.
+struct NgramKey {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+
+  bool operator==(const NgramKey&) const = default;
+  auto operator<=>(const NgramKey&) const = default;
+};
+
+/// n-grams of 1 to 4 ids with a number each, by open addressing. Thread-safe: reading is.
+class NgramTable {
+ public:
+  /// wide: ids above kLargestShortId have room; it takes half as much memory again.
+  explicit NgramTable(bool wide = false);
+
+  /// Adds one to the number of the n-gram. Throws: UsageError where an id has no room.
+  void add(const std::int64_t* ids, int n);
+  /// Its number; 0 where it was never added. Ids that have no room were not.
+  [[nodiscard]] std::uint32_t find(const std::int64_t* ids, int n) const noexcept;
+
+  [[nodiscard]] bool wide() const noexcept { return wide_; }
+  [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(used_); }
+
+  /// Entries in rising order of their keys, little-endian: the key (8 bytes, or 16 with `high` second where it is
+  /// wide), then the number (4 bytes).
+  [[nodiscard]] std::string bytes() const;
+  /// What bytes() gave. Throws: DataError saying what is wrong where it is not that, or a number is not within
+  /// 1 .. most.
+  [[nodiscard]] static NgramTable from_bytes(std::string_view bytes, bool wide, std::uint32_t most);
+
+ private:
+  struct Slot {
+    std::uint64_t low = 0;
+    std::uint32_t number = 0;  // 0: free
+  };
+  [[nodiscard]] std::size_t slot_of(const NgramKey& key) const noexcept;
+  void insert(const NgramKey& key, std::uint32_t number);
+  void grow(std::size_t slots);
+
+  bool wide_;
+  std::size_t used_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<std::uint64_t> high_;  // of wide ones, by slot
+};
+
+}  // namespace lockstep::captioning
