@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is on a synthetic picture: a few shapes in places that can be told from each other. Painted by scene_paint.h,
+// put into words by grammar.h. No torch header.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::captioning {
+
+enum class ShapeKind : std::uint8_t { kCircle, kSquare, kTriangle, kStar, kCross, kRing };
+enum class ShapeColor : std::uint8_t { kRed, kGreen, kBlue, kYellow, kOrange, kPurple, kWhite };
+enum class ShapeSize : std::uint8_t { kSmall, kMedium, kBig };
+enum class GroundColor : std::uint8_t { kBlack, kGray, kBrown, kPink };
+
+inline constexpr std::size_t kShapeKinds = 6;
+inline constexpr std::size_t kShapeColors = 7;
+inline constexpr std::size_t kShapeSizes = 3;
+inline constexpr std::size_t kGroundColors = 4;
+
+/// A shape in one of nine cells. Units: the picture is 1 wide and 1 high.
+struct SceneShape {
+  ShapeKind kind = ShapeKind::kCircle;
+  ShapeColor color = ShapeColor::kRed;
+  ShapeSize size = ShapeSize::kMedium;
+  std::int64_t column = 0;  ///< 0 left, 1, 2 right
+  std::int64_t row = 0;     ///< 0 top, 1, 2 bottom
+  double x = 0.5;           ///< its middle, near that of its cell
+  double y = 0.5;
+  double radius = 0.1;  ///< of the circle around it; no two circles touch
+  double angle = 0;     ///< radians
+};
+
+struct Scene {
+  std::vector<SceneShape> shapes;  ///< 2 to 4; the one that is noticed first comes first: big ones, then the middle
+  GroundColor ground = GroundColor::kGray;
+  double noise = 10;           ///< most of what is added to a channel or taken from it, of 255
+  std::uint64_t texture = 0;   ///< what ground, light and noise are drawn with
+  std::uint64_t captions = 0;  ///< what its captions are drawn with
+};
+
+/// A function of its arguments. Two shapes are of one kind and color only where they are meant as a pair.
+[[nodiscard]] Scene make_scene(std::uint64_t seed, std::int64_t index);
+
+}  // namespace lockstep::captioning
