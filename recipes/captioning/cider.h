@@ -67,11 +67,12 @@ class CiderD {
 
  private:
   [[nodiscard]] double weight(const std::int64_t* ids, int n) const noexcept;
+  [[nodiscard]] double penalty(std::int64_t difference) const noexcept;
 
   std::shared_ptr<const DocumentFrequencies> frequencies_;
   CiderOptions options_;
-  std::vector<double> weights_;  // by document frequency
-  std::vector<double> penalty_;  // by difference of lengths
+  std::vector<double> weights_;    // by document frequency
+  std::vector<double> penalties_;  // by difference of lengths
 };
 
 }  // namespace lockstep::captioning

@@ -20,8 +20,8 @@ inline constexpr std::int64_t kLargestId = 0xFFFFFFFE;
 /// Ids that a table of 16 bits an id holds.
 inline constexpr std::int64_t kLargestShortId = 0xFFFE;
 
-/// Four ids, the first in the upper bits, each plus one so that a shorter n-gram has zeros: of 16 bits in `low`, or of
-/// 32 bits in both.
+/// Ids, each plus one, the last in the lowest bits and zeros above the first: four of 16 bits in `low`, or four of 32
+/// bits in both.
 struct NgramKey {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -30,16 +30,22 @@ struct NgramKey {
   auto operator<=>(const NgramKey&) const = default;
 };
 
-/// n-grams of 1 to 4 ids with a number each, by open addressing. Thread-safe: reading is.
+/// The key of n ids, 1 <= n <= 4. Returns: false where an id has no room.
+[[nodiscard]] bool pack_ngram(const std::int64_t* ids, int n, bool wide, NgramKey& key) noexcept;
+
+/// Throws: UsageError naming an id that is not within 0 .. kLargestId.
+void check_ids(const std::int64_t* ids, std::int64_t count);
+
+/// n-grams with a number each, by open addressing. Thread-safe: reading is.
 class NgramTable {
  public:
   /// wide: ids above kLargestShortId have room; it takes half as much memory again.
   explicit NgramTable(bool wide = false);
 
-  /// Adds one to the number of the n-gram. Throws: UsageError where an id has no room.
-  void add(const std::int64_t* ids, int n);
-  /// Its number; 0 where it was never added. Ids that have no room were not.
-  [[nodiscard]] std::uint32_t find(const std::int64_t* ids, int n) const noexcept;
+  /// Adds one to the number of the n-gram, whose key was packed for this width.
+  void add(const NgramKey& key) { insert(key, 1); }
+  /// Its number; 0 where it was never added.
+  [[nodiscard]] std::uint32_t find(const NgramKey& key) const noexcept { return slots_[slot_of(key)].number; }
 
   [[nodiscard]] bool wide() const noexcept { return wide_; }
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(used_); }
