@@ -39,6 +39,7 @@ class Vocabulary {
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(words_.size()); }
   /// "." for 0. Throws: UsageError where `id` is none.
   [[nodiscard]] const std::string& word(std::int64_t id) const;
+  [[nodiscard]] bool has(std::string_view word) const { return ids_.contains(std::string(word)); }
   /// The id of a word; of an unknown one that of kUnknownWord, where there is such.
   [[nodiscard]] std::optional<std::int64_t> find(std::string_view word) const;
   /// Ids of words, no 0 at the end. Throws: DataError naming the word that has none.

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// From options to a list of pictures or features that are there.
+#include "captioning/captions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "captioning/caption_files.h"
+#include "captioning/grammar.h"
+#include "captioning/nlvr.h"
+#include "captioning/scene.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::captioning {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kScenes = "scenes:";
+
+void check_set(const SetOptions& options) {
+  const auto require = [](std::int64_t value, const char* name, std::int64_t least, std::int64_t most) {
+    if (value < least || value > most) {
+      throw UsageError(fmt::format("{} is {}, must be {} .. {}", name, value, least, most));
+    }
+  };
+  if (options.path.empty()) throw UsageError("a set of captions without a path", "a folder, a file, or scenes:COUNT");
+  require(options.max_words, "max_words", 1, 1000);
+  require(options.captions_per_image, "captions_per_image", 1, 1000);
+  require(options.height, "height", 1, 16384);
+  require(options.width, "width", 1, 16384);
+  require(options.feature_width, "feature_width", 0, 1'000'000);
+  if (options.max_features < -1 || options.max_features == 0) {
+    throw UsageError(fmt::format("max_features is {}, must be at least 1, or -1 for all", options.max_features));
+  }
+}
+
+std::vector<CaptionedImage> list_scenes(const SetOptions& options) {
+  for (const std::string* given : {&options.split, &options.images, &options.features}) {
+    if (given->empty()) continue;
+    throw UsageError(fmt::format("'{}' is drawn in memory and has no '{}'", options.path, *given),
+                     "scenes have neither splits nor folders: use another seed for another set");
+  }
+  const SceneSet set = parse_scene_set(options.path);
+  std::vector<CaptionedImage> images;
+  images.reserve(static_cast<std::size_t>(set.count));
+  for (std::int64_t i = 0; i < set.count; ++i) {
+    images.push_back({.id = fmt::format("{:06}", i), .file = {}, .captions = scene_captions(make_scene(set.seed, i))});
+  }
+  return images;
+}
+
+/// The file of captions that `path` means, and the folder it belongs to.
+fs::path find_caption_file(const fs::path& path) {
+  if (!fs::is_directory(path)) {
+    if (fs::exists(path)) return path;
+    throw DataError(fmt::format("{} is missing", path.string()), "a folder with captions.txt or captions.json");
+  }
+  for (const char* name : {"captions.txt", "captions.json"}) {
+    if (fs::exists(path / name)) return path / name;
+  }
+  std::vector<fs::path> nlvr;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (entry.path().extension() == ".json" && is_nlvr(entry.path())) nlvr.push_back(entry.path());
+  }
+  if (nlvr.size() == 1) return nlvr.front();
+  throw DataError(nlvr.empty()
+                      ? fmt::format("{} has neither captions.txt nor captions.json, nor a file of NLVR", path.string())
+                      : fmt::format("{} has {} files of NLVR", path.string(), nlvr.size()),
+                  "name the file");
+}
+
+CaptionTable read_table(const fs::path& file, const SetOptions& options) {
+  if (file.extension() != ".json") {
+    if (options.split.empty()) return read_caption_text(file);
+    throw UsageError(fmt::format("{} has no split '{}'", file.string(), options.split),
+                     "captions as text have no splits: use two folders, or lists of ids");
+  }
+  return is_nlvr(file) ? read_nlvr(file, options.split) : read_caption_json(file, options.split);
+}
+
+/// `given` below `folder` where it is there, else as it is.
+fs::path below(const fs::path& folder, const std::string& given) {
+  std::error_code fault;
+  return fs::exists(folder / given, fault) ? folder / given : fs::path(given);
+}
+
+/// Only what the list names, in its order, with its files. Whether it names files.
+bool choose_ids(CaptionTable& table, const fs::path& list_file) {
+  const IdList list = read_ids(list_file);
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (std::size_t i = 0; i < table.images.size(); ++i) places.emplace(table.images[i].id, i);
+  std::vector<CaptionedImage> chosen;
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; i < list.ids.size(); ++i) {
+    const auto place = places.find(list.ids[i]);
+    if (place == places.end()) {
+      missing.push_back(list.ids[i]);
+      continue;
+    }
+    chosen.push_back(table.images[place->second]);
+    if (!list.files.empty()) chosen.back().file = list.files[i];
+  }
+  if (!missing.empty()) {
+    throw DataError(fmt::format("{}: {} of {} ids have no captions: the first is {}", list_file.string(),
+                                missing.size(), list.ids.size(), missing.front()),
+                    "take them out of the list, or add their captions");
+  }
+  table.images = std::move(chosen);
+  return !list.files.empty();
+}
+
+/// Where the files of a set are looked for.
+struct FileFolder {
+  fs::path folder;
+  bool features = false;
+  bool listed = false;  ///< the list of ids says which file
+
+  [[nodiscard]] fs::path file_of(const CaptionedImage& image) const {
+    if (features && !listed) return folder / (image.id + ".npz");
+    const fs::path whole = folder / image.file;
+    const fs::path alone = folder / fs::path(image.file).filename();
+    return fs::exists(whole) || !fs::exists(alone) ? whole : alone;
+  }
+};
+
+FileFolder folder_of(const SetOptions& options, const fs::path& root, bool listed) {
+  if (!options.features.empty()) return {below(root, options.features), true, listed};
+  if (!options.images.empty()) return {below(root, options.images), false, listed};
+  return {fs::exists(root / "images") ? root / "images" : root, false, listed};
+}
+
+void find_files(std::vector<CaptionedImage>& images, const FileFolder& where, const std::string& set) {
+  std::int64_t missing = 0;
+  std::string first;
+  for (CaptionedImage& image : images) {
+    const fs::path file = where.file_of(image);
+    if (!fs::exists(file) && missing++ == 0) {
+      first = fmt::format("the first is {}, looked for as {}", image.id, file.string());
+    }
+    image.file = file.string();
+  }
+  if (missing == 0) return;
+  throw DataError(fmt::format("{}: {} of {} ids have no {}: {}", set, missing, images.size(),
+                              where.features ? "features" : "picture", first),
+                  "put the files there, name their folder, or give a list of the ids that are wanted");
+}
+
+std::vector<CaptionedImage> list_files(const SetOptions& options) {
+  const fs::path file = find_caption_file(options.path);
+  const fs::path root = file.parent_path();
+  CaptionTable table = read_table(file, options);
+  const bool listed = !options.ids.empty() && choose_ids(table, below(root, options.ids));
+  if (table.images.empty()) throw DataError(fmt::format("{} has no pictures with captions", file.string()));
+  find_files(table.images, folder_of(options, root, listed), file.string());
+  for (const std::string& note : table.notes) log::note("{}", note);
+  return std::move(table.images);
+}
+
+template <class Number>
+Number scene_set_number(std::string_view text, const std::string& path) {
+  Number number{};
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (fault == std::errc() && end == text.data() + text.size()) return number;
+  throw UsageError(fmt::format("'{}' names no scenes: '{}' is no number", path, text),
+                   "write it as scenes:COUNT or scenes:COUNT:SEED, such as scenes:200:7");
+}
+
+}  // namespace
+
+bool names_scenes(const std::string& path) noexcept { return path.starts_with(kScenes); }
+
+SceneSet parse_scene_set(const std::string& path) {
+  const std::string_view rest = std::string_view(path).substr(std::min(kScenes.size(), path.size()));
+  const std::size_t colon = rest.find(':');
+  SceneSet set{.count = scene_set_number<std::int64_t>(rest.substr(0, colon), path)};
+  if (colon != std::string_view::npos) set.seed = scene_set_number<std::uint64_t>(rest.substr(colon + 1), path);
+  if (set.count < 1 || set.count > 10'000'000) {
+    throw UsageError(fmt::format("'{}' has {} scenes, must be 1 .. 10000000", path, set.count));
+  }
+  return set;
+}
+
+std::vector<CaptionedImage> read_captions(const SetOptions& options) {
+  check_set(options);
+  if (!names_scenes(options.path)) return list_files(options);
+  if (options.ids.empty()) return list_scenes(options);
+  CaptionTable table{.images = list_scenes(options), .notes = {}};
+  (void)choose_ids(table, options.ids);
+  return std::move(table.images);
+}
+
+}  // namespace lockstep::captioning
