@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both captioning networks are made of: linear layers with their first weights, attention, positions, and words
+// drawn for scheduled sampling.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
+#include <cstdint>
+
+#include "lockstep/nn/activation.h"
+#include "lockstep/nn/layer_norm.h"
+#include "lockstep/nn/linear_relu.h"
+
+namespace lockstep::captioning {
+
+/// Xavier's uniform weights and a bias of zeros; `parts`: layers side by side, each with weights of its own size.
+[[nodiscard]] torch::nn::Linear linear(std::int64_t in, std::int64_t out, std::int64_t parts = 1);
+[[nodiscard]] torch::nn::Linear linear_without_bias(std::int64_t in, std::int64_t out);
+/// Xavier's uniform weights as well.
+[[nodiscard]] torch::nn::Embedding embedding(std::int64_t ids, std::int64_t width);
+[[nodiscard]] nn::LayerNorm layer_norm(std::int64_t width);
+
+/// One linear layer over two inputs side by side, [x; shared], where `shared` is the same for many x: each half is a
+/// product of its own, so that the second is taken once.
+class PairLinear final : public torch::nn::Module {
+ public:
+  PairLinear(std::int64_t in, std::int64_t shared, std::int64_t out);
+
+  /// The half of `shared`, with the bias. Shapes: [..., shared] to [..., out].
+  [[nodiscard]] at::Tensor of_shared(const at::Tensor& shared) const;
+  /// The half of x. Shapes: [..., in] to [..., out].
+  [[nodiscard]] at::Tensor of(const at::Tensor& x) const;
+
+ private:
+  std::int64_t in_;
+  at::Tensor weight_;  ///< [out, in + shared]
+  at::Tensor bias_;    ///< [out]
+};
+
+/// Linear, ReLU, dropout, linear.
+class FeedForward final : public torch::nn::Module {
+ public:
+  FeedForward(std::int64_t dim, std::int64_t middle, double dropout);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  nn::LinearReLU first_{nullptr};
+  torch::nn::Linear second_{nullptr};
+};
+
+/// Shapes: [B, N, heads * d] to [B, heads, N, d], no copy.
+[[nodiscard]] at::Tensor heads_first(const at::Tensor& x_BNC, std::int64_t heads);
+
+/// softmax(query key^T) value. The query is scaled already; `hidden`: true where a key must not be seen, of a shape
+/// that broadcasts to [B, heads, N, M], or undefined. A row in which all are hidden is not a number.
+/// Shapes: query [B, heads, N, d], key and value [B, heads, M, d]; to [B, N, heads * d].
+/// Source: Vaswani et al., Attention Is All You Need, 2017.
+[[nodiscard]] at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                const at::Tensor& hidden);
+
+/// sin and cos of each position, alternating, in wavelengths from 2 pi to 10,000 times that.
+/// Shapes: float32 [count, dim], of positions first, first + 1 ...; `dim` is even.
+[[nodiscard]] at::Tensor sinusoids(std::int64_t first, std::int64_t count, std::int64_t dim);
+/// The first half of `dim` for the row, the second for the column. Shapes: [height * width, dim]; dim divides by 4.
+[[nodiscard]] at::Tensor grid_sinusoids(std::int64_t height, std::int64_t width, std::int64_t dim);
+
+/// The mean over the rows that are there; mask bool [B, L] or undefined. Shapes: [B, L, C] to [B, C].
+[[nodiscard]] at::Tensor mean_of_rows(const at::Tensor& x_BLC, const at::Tensor& mask);
+
+/// `words`, each replaced with the given probability by one that the network draws after the words before it.
+/// Shapes: words int64 [...], logits [..., V]. No gradient.
+[[nodiscard]] at::Tensor partly_drawn(const at::Tensor& words, const at::Tensor& logits, double probability);
+
+}  // namespace lockstep::captioning

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attention and the encoder; x_linear_decoder.cpp has the rest.
+#include "captioning/x_linear.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/celu.h>
+#include <ATen/ops/group_norm.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace lockstep::captioning {
+namespace {
+
+constexpr double kCelu = 1.3;
+
+}  // namespace
+
+NormedPair::NormedPair(std::int64_t dim, std::int64_t heads)
+    : heads_(heads),
+      linear_(register_module("linear", linear(dim, 2 * dim, 2))),
+      norm_weight_(register_parameter("norm_weight", at::ones({2 * dim}))),
+      norm_bias_(register_parameter("norm_bias", at::zeros({2 * dim}))) {}
+
+at::Tensor NormedPair::forward(const at::Tensor& x) {
+  const std::int64_t rows = x.size(1);
+  const at::Tensor active = at::celu(linear_->forward(x.reshape({x.size(0) * rows, -1})), kCelu);
+  // Groups of 2 dim are those of the first layer, then those of the second.
+  const at::Tensor normed = at::group_norm(active.to(at::kFloat), 2 * heads_, norm_weight_, norm_bias_);
+  return normed.view({x.size(0), rows, 2, heads_, -1}).permute({2, 0, 3, 1, 4});
+}
+
+BilinearAttention::BilinearAttention(const ModelOptions& options)
+    : of_query_(register_module("of_query", std::make_shared<NormedPair>(options.dim, options.heads))),
+      of_regions_(register_module("of_regions", std::make_shared<NormedPair>(options.dim, options.heads))) {
+  const std::int64_t depth = options.dim / options.heads;
+  const std::int64_t width = options.x_linear.middle_dim;
+  middle_ = register_module("middle", linear(depth, width));
+  region_weight_ = register_module("region_weight", linear_without_bias(width, 1));
+  channel_weight_ = register_module("channel_weight", linear(width, depth));
+  dropout_ = register_module("dropout", nn::Dropout(options.x_linear.attention_dropout));
+}
+
+Regions BilinearAttention::look(const at::Tensor& tokens) {
+  const at::Tensor both = of_regions_->forward(tokens);
+  return {.key = both.select(0, 0).contiguous(), .value = both.select(0, 1).contiguous()};
+}
+
+/// W (q * k) = (W diag(q)) k: the small product is made per query, and that of all pairs of query and region at the
+/// width of the heads is not.
+/// Shapes: query [B, heads, S, depth], key [B, heads, L, depth]; to [B, heads, L, S, width].
+at::Tensor BilinearAttention::middle(const at::Tensor& query, const at::Tensor& key) {
+  const std::int64_t queries = query.size(2);
+  const std::int64_t width = middle_->weight.size(0);
+  const at::Tensor weights = (query.unsqueeze(3) * middle_->weight).flatten(2, 3);
+  const at::Tensor product = at::matmul(key, weights.transpose(2, 3));
+  const at::Tensor split = product.view({key.size(0), key.size(1), key.size(2), queries, width});
+  return dropout_->forward((split + middle_->bias).relu_());
+}
+
+/// Shapes: middle [B, heads, L, S, width]; to [B, heads, S, depth].
+at::Tensor BilinearAttention::channel_weights(const at::Tensor& middle, const at::Tensor& mask) {
+  if (!mask.defined()) return channel_weight_->forward(middle.mean(2)).sigmoid();
+  const at::Tensor there = mask.to(middle.scalar_type()).view({mask.size(0), 1, mask.size(1), 1, 1});
+  return channel_weight_->forward((middle * there).sum(2) / there.sum(2)).sigmoid();
+}
+
+at::Tensor BilinearAttention::forward(const at::Tensor& queries, const Regions& regions, const at::Tensor& mask) {
+  const at::Tensor both = of_query_->forward(queries);
+  const at::Tensor seen = middle(both.select(0, 0), regions.key);
+  at::Tensor scores = region_weight_->forward(seen).squeeze(4);
+  if (mask.defined()) {
+    scores = scores.masked_fill(mask.logical_not().view({mask.size(0), 1, mask.size(1), 1}),
+                                -std::numeric_limits<double>::infinity());
+  }
+  const at::Tensor mixed = at::matmul(at::softmax(scores, 2).transpose(2, 3), regions.value);
+  const at::Tensor found = both.select(0, 1) * mixed * channel_weights(seen, mask);
+  return dropout_->forward(found.transpose(1, 2).reshape(queries.sizes()));
+}
+
+XLinearEncoder::XLinearEncoder(const ModelOptions& options) {
+  for (std::int64_t i = 0; i < options.encoder_layers; ++i) {
+    const auto holder = register_module(fmt::format("layer{}", i), std::make_shared<torch::nn::Module>());
+    layers_.push_back({.attention = holder->register_module("attention", std::make_shared<BilinearAttention>(options)),
+                       .update = holder->register_module(
+                           "update", std::make_shared<PairLinear>(options.dim, options.dim, options.dim)),
+                       .norm = holder->register_module("norm", layer_norm(options.dim))});
+  }
+  join_ = register_module("join", linear((options.encoder_layers + 1) * options.dim, options.dim));
+  norm_ = register_module("norm", layer_norm(options.dim));
+  dropout_ = register_module("dropout", nn::Dropout(options.x_linear.attention_dropout));
+}
+
+Seen XLinearEncoder::forward(const Seen& features, const at::Tensor& mask) {
+  at::Tensor tokens = features.tokens;
+  at::Tensor global = features.global.unsqueeze(1);
+  std::vector<at::Tensor> globals = {global};
+  for (Layer& layer : layers_) {
+    global = layer.attention->forward(global, layer.attention->look(tokens), mask);
+    globals.push_back(global);
+    const at::Tensor update = (layer.update->of(tokens) + layer.update->of_shared(global)).relu_();
+    tokens = layer.norm->forward(dropout_->forward(update) + tokens);
+  }
+  return {.tokens = tokens, .global = norm_->forward(join_->forward(at::cat(globals, 2)).squeeze(1))};
+}
+
+}  // namespace lockstep::captioning
