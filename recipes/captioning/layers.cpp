@@ -4,6 +4,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/group_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/multinomial.h>
@@ -38,6 +39,13 @@ torch::nn::Embedding embedding(std::int64_t ids, std::int64_t width) {
 }
 
 nn::LayerNorm layer_norm(std::int64_t width) { return nn::LayerNorm(torch::nn::LayerNormOptions({width})); }
+
+at::Tensor normed(nn::LayerNorm& layer, const at::Tensor& x) {
+  constexpr std::int64_t kSmall = 4096;
+  if (x.numel() >= kSmall || !x.device().is_cpu()) return layer->forward(x);
+  const at::Tensor rows = x.to(at::kFloat).reshape({-1, layer->weight.size(0)});
+  return at::group_norm(rows, 1, layer->weight, layer->bias, layer->options.eps()).view(x.sizes());
+}
 
 PairLinear::PairLinear(std::int64_t in, std::int64_t shared, std::int64_t out) : in_(in) {
   const torch::nn::Linear both = linear(in + shared, out);

@@ -22,6 +22,9 @@ namespace lockstep::captioning {
 /// Xavier's uniform weights as well.
 [[nodiscard]] torch::nn::Embedding embedding(std::int64_t ids, std::int64_t width);
 [[nodiscard]] nn::LayerNorm layer_norm(std::int64_t width);
+/// The layer's output, with gradients of the same bits on any number of threads also where x is small: below the size
+/// from which nn::LayerNorm has a kernel it is libtorch's, whose sums over rows are split among threads.
+[[nodiscard]] at::Tensor normed(nn::LayerNorm& layer, const at::Tensor& x);
 
 /// One linear layer over two inputs side by side, [x; shared], where `shared` is the same for many x: each half is a
 /// product of its own, so that the second is taken once.

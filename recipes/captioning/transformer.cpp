@@ -28,8 +28,8 @@ EncoderLayer::EncoderLayer(const ModelOptions& options, bool shifted)
       dropout_(register_module("dropout", nn::Dropout(options.dropout))) {}
 
 at::Tensor EncoderLayer::forward(const at::Tensor& x, const Grid& grid, const at::Tensor& mask) {
-  const at::Tensor seen = attention_norm_->forward(x + dropout_->forward(attention_->forward(x, grid, mask)));
-  return feed_forward_norm_->forward(seen + dropout_->forward(feed_forward_->forward(seen)));
+  const at::Tensor seen = normed(attention_norm_, x + dropout_->forward(attention_->forward(x, grid, mask)));
+  return normed(feed_forward_norm_, seen + dropout_->forward(feed_forward_->forward(seen)));
 }
 
 DecoderLayer::DecoderLayer(const ModelOptions& options)
@@ -63,16 +63,16 @@ at::Tensor DecoderLayer::scaled(const at::Tensor& query) const { return heads_fi
 at::Tensor DecoderLayer::with_global(const at::Tensor& x, const Picture& picture) {
   const std::int64_t pictures = picture.global.size(0);
   const at::Tensor sum = fuse_->of(x).view({pictures, -1, x.size(2)}) + picture.global.unsqueeze(1);
-  return norms_[0]->forward(sum.relu().view_as(x) + x);
+  return normed(norms_[0], sum.relu().view_as(x) + x);
 }
 
 at::Tensor DecoderLayer::rest(const at::Tensor& x, const at::Tensor& attended, const Picture& picture) {
-  const at::Tensor read = norms_[1]->forward(x + dropout_->forward(self_out_->forward(attended)));
+  const at::Tensor read = normed(norms_[1], x + dropout_->forward(self_out_->forward(attended)));
   // All words of all captions of a picture ask the same keys.
   const at::Tensor query = scaled(query_->forward(read).view({picture.key.size(0), -1, x.size(2)}));
   const at::Tensor found = attend(query, picture.key, picture.value, picture.hidden).view_as(x);
-  const at::Tensor seen = norms_[2]->forward(read + dropout_->forward(cross_out_->forward(found)));
-  return norms_[3]->forward(seen + dropout_->forward(feed_forward_->forward(seen)));
+  const at::Tensor seen = normed(norms_[2], read + dropout_->forward(cross_out_->forward(found)));
+  return normed(norms_[3], seen + dropout_->forward(feed_forward_->forward(seen)));
 }
 
 at::Tensor DecoderLayer::forward(const at::Tensor& x, const Picture& picture, const at::Tensor& unseen) {

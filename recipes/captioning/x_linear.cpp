@@ -103,9 +103,9 @@ Seen XLinearEncoder::forward(const Seen& features, const at::Tensor& mask) {
     global = layer.attention->forward(global, layer.attention->look(tokens), mask);
     globals.push_back(global);
     const at::Tensor update = (layer.update->of(tokens) + layer.update->of_shared(global)).relu_();
-    tokens = layer.norm->forward(dropout_->forward(update) + tokens);
+    tokens = normed(layer.norm, dropout_->forward(update) + tokens);
   }
-  return {.tokens = tokens, .global = norm_->forward(join_->forward(at::cat(globals, 2)).squeeze(1))};
+  return {.tokens = tokens, .global = normed(norm_, join_->forward(at::cat(globals, 2)).squeeze(1))};
 }
 
 }  // namespace lockstep::captioning

@@ -54,7 +54,7 @@ at::Tensor XLinearDecoder::found(const at::Tensor& hidden, const Memory& memory)
         attention_[i]->forward(query, {.key = memory.extra[2 * i + 1], .value = memory.extra[2 * i + 2]}, memory.mask);
     all.push_back(query);
   }
-  return norm_->forward(join_->forward(at::cat(all, 2))).view({-1, dim_});
+  return normed(norm_, join_->forward(at::cat(all, 2))).view({-1, dim_});
 }
 
 LstmState XLinearDecoder::step(const at::Tensor& gates, const LstmState& state, const Memory& memory) {

@@ -1,0 +1,576 @@
+// SPDX-License-Identifier: Apache-2.0
+// The networks: one word after another is what all at once gives, masks hide, windows are what they say, every
+// parameter learns.
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorIndexing.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/utils.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "captioning/grid_backbone.h"
+#include "captioning/layers.h"
+#include "captioning/model.h"
+#include "captioning/window_attention.h"
+#include "captioning/x_linear.h"
+#include "lockstep/base/error.h"
+#include "lockstep/nn/optimize.h"
+#include "lockstep/optim/autocast.h"
+#include "lockstep/train/prepare.h"
+
+namespace lockstep::captioning {
+namespace captioning_model_test {
+
+using Sizes = std::vector<std::int64_t>;
+constexpr ModelType kBoth[] = {ModelType::kTransformer, ModelType::kXLinear};
+constexpr std::int64_t kWords = 11;
+
+/// Of features [B, L, 12], unordered, without dropout.
+ModelOptions tiny(ModelType type) {
+  return {.type = type,
+          .vocabulary = kWords,
+          .feature_width = 12,
+          .dim = 16,
+          .heads = 4,
+          .encoder_layers = 2,
+          .decoder_layers = 2,
+          .feed_forward = 24,
+          .dropout = 0,
+          .window = 0};
+}
+
+ModelOptions with_pictures(ModelType type) {
+  ModelOptions options = tiny(type);
+  options.backbone = {.type = BackboneType::kSmall, .output_stride = 8, .width = 8};
+  options.window = 3;
+  return options;
+}
+
+at::Tensor some_words(std::int64_t rows, std::int64_t length) {
+  at::Tensor words = at::randint(1, kWords, {rows, length}, at::kLong);
+  words.select(1, 0).fill_(0);
+  return words;
+}
+
+double difference(const at::Tensor& one, const at::Tensor& other) { return (one - other).abs().max().item<double>(); }
+
+/// Weights far from zero, so that nothing hides behind a symmetric start.
+std::shared_ptr<Captioner> stirred(const ModelOptions& options) {
+  at::manual_seed(3);
+  auto net = make_captioner(options);
+  const at::NoGradGuard guard;
+  for (at::Tensor& parameter : net->parameters()) parameter.add_(at::randn_like(parameter), 0.05);
+  return net;
+}
+
+at::Tensor stepped(Captioner& net, const Memory& memory, const at::Tensor& inputs) {
+  DecoderState state = net.start(memory);
+  std::vector<at::Tensor> columns;
+  for (std::int64_t t = 0; t < inputs.size(1); ++t) columns.push_back(net.step(memory, state, inputs.select(1, t)));
+  EXPECT_EQ(state.position, inputs.size(1));
+  return at::stack(columns, 1);
+}
+
+TEST(CaptioningModel, OneWordAfterAnotherGivesWhatAllAtOnceGive) {
+  for (const ModelType type : kBoth) {
+    const auto net = stirred(tiny(type));
+    const Memory memory = repeated(net->encode(at::randn({3, 5, 12}), {5, 2, 4}), 2);
+    const at::Tensor inputs = some_words(6, 7);
+    const at::Tensor together = net->log_probs(memory, inputs);
+    ASSERT_EQ(together.sizes().vec(), (Sizes{6, 7, kWords}));
+    EXPECT_LT(difference(together.exp().sum(2), at::ones({6, 7})), 1e-5);
+    EXPECT_LT(difference(stepped(*net, memory, inputs), together), 1e-5) << to_string(type);
+  }
+}
+
+TEST(CaptioningModel, RowsOfAPictureSeeThatPictureWhetherMemoryWasRepeatedOrNot) {
+  for (const ModelType type : kBoth) {
+    const auto net = stirred(tiny(type));
+    const at::Tensor data = at::randn({2, 4, 12});
+    const at::Tensor inputs = some_words(6, 5);
+    const at::Tensor all = net->log_probs(net->encode(data, {}), inputs);
+    for (std::int64_t picture = 0; picture < 2; ++picture) {
+      const Memory own = net->encode(data.narrow(0, picture, 1), {});
+      const at::Tensor rows = inputs.narrow(0, 3 * picture, 3);
+      EXPECT_LT(difference(net->log_probs(own, rows), all.narrow(0, 3 * picture, 3)), 1e-5) << to_string(type);
+    }
+  }
+}
+
+TEST(CaptioningModel, SelectedRowsGoOnWhereTheirOriginsStood) {
+  for (const ModelType type : kBoth) {
+    const auto net = stirred(tiny(type));
+    const Memory memory = repeated(net->encode(at::randn({2, 4, 12}), {}), 3);
+    const at::Tensor inputs = some_words(6, 4);
+    const at::Tensor rows = at::tensor({2, 0, 2, 5, 5, 3}, at::kLong);
+    DecoderState state = select_rows(net->start(memory), rows);
+    for (std::int64_t t = 0; t < 3; ++t) static_cast<void>(net->step(memory, state, inputs.select(1, t)));
+    state = select_rows(state, rows);
+    const at::Tensor last = at::tensor({7, 1, 2, 3, 9, 9}, at::kLong);
+    const at::Tensor seen = at::cat({inputs.narrow(1, 0, 3).index_select(0, rows), last.unsqueeze(1)}, 1);
+    EXPECT_LT(difference(net->step(memory, state, last), net->log_probs(memory, seen).select(1, 3)), 1e-5)
+        << to_string(type);
+  }
+}
+
+TEST(CaptioningModel, WhatStandsInPaddedRowsChangesNothing) {
+  for (const ModelType type : kBoth) {
+    const auto net = stirred(tiny(type));
+    const at::Tensor data = at::randn({2, 3, 12});
+    const at::Tensor inputs = some_words(2, 5);
+    const Memory plain = net->encode(data.narrow(0, 1, 1), {});
+    EXPECT_FALSE(plain.mask.defined());
+    at::Tensor padded = at::full({2, 6, 12}, 50.0F);
+    padded.narrow(1, 0, 3).copy_(data);
+    const Memory memory = net->encode(padded, {6, 3});
+    const at::Tensor mine = net->log_probs(memory, inputs).narrow(0, 1, 1);
+    EXPECT_LT(difference(mine, net->log_probs(plain, inputs.narrow(0, 1, 1))), 1e-5) << to_string(type);
+  }
+}
+
+TEST(CaptioningModel, ALaterWordChangesNothingBeforeIt) {
+  for (const ModelType type : kBoth) {
+    const auto net = stirred(tiny(type));
+    const Memory memory = net->encode(at::randn({2, 4, 12}), {});
+    const at::Tensor inputs = some_words(2, 6);
+    at::Tensor other = inputs.clone();
+    other.select(1, 4).add_(1).remainder_(kWords);
+    const at::Tensor one = net->log_probs(memory, inputs);
+    const at::Tensor two = net->log_probs(memory, other);
+    EXPECT_TRUE(one.narrow(1, 0, 4).equal(two.narrow(1, 0, 4))) << to_string(type);
+    EXPECT_GT(difference(one.select(1, 4), two.select(1, 4)), 1e-3) << to_string(type);
+    EXPECT_GT(difference(one.select(1, 5), two.select(1, 5)), 1e-4) << to_string(type);
+  }
+}
+
+/// Scores of each pair of cells of one window, looked up one by one.
+at::Tensor slow_bias(const at::Tensor& table, std::int64_t window, const std::vector<std::array<std::int64_t, 2>>& at) {
+  const auto count = static_cast<std::int64_t>(at.size());
+  at::Tensor bias = at::zeros({table.size(1), count + 1, count + 1});
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t j = 0; j < count; ++j) {
+      const auto& from = at[static_cast<std::size_t>(i)];
+      const auto& to = at[static_cast<std::size_t>(j)];
+      const std::int64_t row = (from[0] - to[0] + window - 1) * (2 * window - 1) + from[1] - to[1] + window - 1;
+      bias.index_put_({at::indexing::Slice(), i, j}, table[row]);
+    }
+  }
+  return bias;
+}
+
+struct SlowAttention {
+  std::map<std::string, at::Tensor> weights;
+  std::int64_t heads = 2;
+
+  /// Of one sequence [N, dim] with scores to add.
+  [[nodiscard]] at::Tensor of(const at::Tensor& x, const at::Tensor& bias) const {
+    const at::Tensor projected =
+        at::matmul(x, weights.at("query_key_value.weight").t()) + weights.at("query_key_value.bias");
+    const auto part = [&](std::int64_t i) {
+      return projected.chunk(3, 1)[static_cast<std::size_t>(i)].view({x.size(0), heads, -1}).transpose(0, 1);
+    };
+    const double depth = static_cast<double>(x.size(1) / heads);
+    const at::Tensor scores = at::matmul(part(0), part(1).transpose(1, 2)) / std::sqrt(depth) + bias;
+    const at::Tensor mixed = at::matmul(at::softmax(scores, -1), part(2)).transpose(0, 1).reshape(x.sizes());
+    return at::matmul(mixed, weights.at("out.weight").t()) + weights.at("out.bias");
+  }
+};
+
+/// Cells that see each other: those of the same window after the shift that also were not brought together from
+/// opposite edges.
+std::vector<std::vector<std::array<std::int64_t, 2>>> slow_windows(const Grid& grid, std::int64_t window,
+                                                                   bool shifted) {
+  std::map<std::array<std::int64_t, 4>, std::vector<std::array<std::int64_t, 2>>> windows;
+  const auto place = [&](std::int64_t cell, std::int64_t cells) {
+    if (window >= cells) return std::array<std::int64_t, 2>{0, 0};
+    const std::int64_t padded = (cells + window - 1) / window * window;
+    const std::int64_t moved = shifted ? (cell - window / 2 + padded) % padded : cell;
+    return std::array<std::int64_t, 2>{moved / window, shifted && cell < window / 2 ? 1 : 0};
+  };
+  for (std::int64_t row = 0; row < grid.height; ++row) {
+    for (std::int64_t column = 0; column < grid.width; ++column) {
+      const auto down = place(row, grid.height);
+      const auto right = place(column, grid.width);
+      windows[{down[0], right[0], down[1], right[1]}].push_back({row, column});
+    }
+  }
+  std::vector<std::vector<std::array<std::int64_t, 2>>> all;
+  for (auto& [key, cells] : windows) all.push_back(cells);
+  return all;
+}
+
+void expect_windows_of(const Grid& grid, std::int64_t window, bool shifted) {
+  at::manual_seed(1);
+  WindowAttention attention({.dim = 8, .heads = 2, .window = window, .shifted = shifted});
+  SlowAttention slow;
+  for (const auto& item : attention.named_parameters()) {
+    const at::NoGradGuard guard;
+    item.value().copy_(at::randn_like(item.value()) * 0.5);
+    slow.weights[item.key()] = item.value().detach();
+  }
+  const std::int64_t count = grid.height * grid.width;
+  const at::Tensor x = at::randn({2, count + 1, 8});
+  const at::NoGradGuard guard;
+  const at::Tensor mine = attention.forward(x, grid, {});
+  for (std::int64_t b = 0; b < 2; ++b) {
+    const at::Tensor own = x[b];
+    for (const auto& cells : slow_windows(grid, window, shifted)) {
+      std::vector<std::int64_t> rows;
+      for (const auto& cell : cells) rows.push_back(cell[0] * grid.width + cell[1]);
+      rows.push_back(count);
+      const at::Tensor index = at::tensor(rows, at::kLong);
+      const at::Tensor seen =
+          slow.of(own.index_select(0, index), slow_bias(slow.weights["distance_bias"], window, cells));
+      const auto among = static_cast<std::int64_t>(cells.size());
+      EXPECT_LT(difference(mine[b].index_select(0, index.narrow(0, 0, among)), seen.narrow(0, 0, among)), 1e-5)
+          << grid.height << " x " << grid.width << ", window " << window << ", first cell " << rows[0];
+    }
+  }
+}
+
+TEST(CaptioningWindowAttention, CellsSeeTheirWindowTheirDistancesAndTheGlobalToken) {
+  expect_windows_of({.height = 6, .width = 6}, 3, false);
+  expect_windows_of({.height = 6, .width = 6}, 3, true);
+  expect_windows_of({.height = 4, .width = 8}, 4, true);
+}
+
+TEST(CaptioningWindowAttention, AGridThatWindowsDoNotDivideIsPaddedAndPaddingIsNotSeen) {
+  expect_windows_of({.height = 7, .width = 5}, 3, false);
+  expect_windows_of({.height = 7, .width = 5}, 3, true);
+  expect_windows_of({.height = 8, .width = 8}, 6, true);
+}
+
+TEST(CaptioningWindowAttention, AWindowOverTheWholeGridIsOneAndIsNotShifted) {
+  expect_windows_of({.height = 4, .width = 3}, 4, true);
+  expect_windows_of({.height = 2, .width = 3}, 6, true);
+}
+
+/// The windows that a grid is cut into, here without a shift: the global token sees each.
+TEST(CaptioningWindowAttention, TheGlobalTokenIsTheMeanOfWhatItSeesInEachWindow) {
+  at::manual_seed(2);
+  WindowAttention attention({.dim = 8, .heads = 2, .window = 2});
+  SlowAttention slow;
+  for (const auto& item : attention.named_parameters()) slow.weights[item.key()] = item.value().detach();
+  const at::NoGradGuard guard;
+  const at::Tensor x = at::randn({1, 13, 8});  // 4 x 3: four windows, two of them half padding
+  const at::Tensor mine = attention.forward(x, {.height = 4, .width = 3}, {})[0][12];
+  at::Tensor sum = at::zeros({8});
+  for (const auto& cells : slow_windows({.height = 4, .width = 3}, 2, false)) {
+    std::vector<std::int64_t> rows;
+    for (const auto& cell : cells) rows.push_back(cell[0] * 3 + cell[1]);
+    rows.push_back(12);
+    const at::Tensor seen =
+        slow.of(x[0].index_select(0, at::tensor(rows, at::kLong)), slow_bias(slow.weights["distance_bias"], 2, cells));
+    sum += seen[static_cast<std::int64_t>(cells.size())];
+  }
+  EXPECT_LT(difference(mine, sum / 4), 1e-5);
+}
+
+TEST(CaptioningWindowAttention, TakesGridsOfAnotherSizeFromOneBatchToTheNext) {
+  WindowAttention attention({.dim = 8, .heads = 2, .window = 3, .shifted = true});
+  const at::NoGradGuard guard;
+  const at::Tensor x = at::randn({1, 21, 8});
+  const at::Tensor before = attention.forward(x, {.height = 4, .width = 5}, {});
+  EXPECT_EQ(attention.forward(at::randn({2, 37, 8}), {.height = 6, .width = 6}, {}).size(1), 37);
+  EXPECT_GT(difference(attention.forward(x, {.height = 5, .width = 4}, {}), before), 1e-3);
+  EXPECT_TRUE(attention.forward(x, {.height = 4, .width = 5}, {}).equal(before));
+}
+
+/// Element for element, from the formulas of the paper.
+TEST(CaptioningXLinear, AttentionIsWhatItsFormulasSayForEachRegion) {
+  at::manual_seed(5);
+  ModelOptions options = tiny(ModelType::kXLinear);
+  options.x_linear = {.middle_dim = 3, .attention_dropout = 0};
+  BilinearAttention attention(options);
+  const at::NoGradGuard guard;
+  std::map<std::string, at::Tensor> w;
+  for (const auto& item : attention.named_parameters()) {
+    item.value().add_(at::randn_like(item.value()), 0.3);
+    w[item.key()] = item.value();
+  }
+  const auto normed = [&](const std::string& name, const at::Tensor& x, std::int64_t half) {
+    const at::Tensor line = at::matmul(w[name + ".linear.weight"].narrow(0, 16 * half, 16), x) +
+                            w[name + ".linear.bias"].narrow(0, 16 * half, 16);
+    const at::Tensor active = at::where(line > 0, line, 1.3 * ((line / 1.3).exp() - 1)).view({4, 4});
+    const at::Tensor centred = active - active.mean(1, true);
+    const at::Tensor unit = centred / (centred.square().mean(1, true) + 1e-5).sqrt();
+    return (unit.view({16}) * w[name + ".norm_weight"].narrow(0, 16 * half, 16) +
+            w[name + ".norm_bias"].narrow(0, 16 * half, 16))
+        .view({4, 4});
+  };
+  const at::Tensor tokens = at::randn({2, 5, 16});
+  const at::Tensor queries = at::randn({2, 3, 16});
+  const at::Tensor mask = at::tensor({1, 1, 1, 1, 1, 1, 1, 1, 0, 0}).view({2, 5}).to(at::kBool);
+  const at::Tensor mine = attention.forward(queries, attention.look(tokens), mask);
+  for (const auto& [b, regions] : {std::pair{0, 5}, std::pair{1, 3}}) {
+    for (std::int64_t s = 0; s < 3; ++s) {
+      const at::Tensor q = normed("of_query", queries[b][s], 0);
+      std::vector<at::Tensor> middles;
+      std::vector<at::Tensor> values;
+      for (std::int64_t l = 0; l < regions; ++l) {
+        const at::Tensor product = q * normed("of_regions", tokens[b][l], 0);
+        middles.push_back((at::matmul(product, w["middle.weight"].t()) + w["middle.bias"]).relu());
+        values.push_back(normed("of_regions", tokens[b][l], 1));
+      }
+      const at::Tensor middle = at::stack(middles);  // [L, heads, 3]
+      const at::Tensor share = at::softmax(at::matmul(middle, w["region_weight.weight"].t()), 0);
+      const at::Tensor channels =
+          (at::matmul(middle.mean(0), w["channel_weight.weight"].t()) + w["channel_weight.bias"]).sigmoid();
+      const at::Tensor found = normed("of_query", queries[b][s], 1) * (share * at::stack(values)).sum(0) * channels;
+      EXPECT_LT(difference(mine[b][s], found.flatten()), 1e-5) << b << ", " << s;
+    }
+  }
+}
+
+/// The network that is trained, with everything that it may have.
+void expect_gradients_everywhere(const ModelOptions& options, const at::Tensor& data,
+                                 const std::vector<std::int64_t>& lengths, double scheduled_sampling) {
+  const auto net = make_captioner(options);
+  const Memory memory = net->encode(data, lengths);
+  const at::Tensor logs = net->log_probs(memory, some_words(2 * data.size(0), 5), scheduled_sampling);
+  (logs * at::randn_like(logs)).sum().backward();
+  for (const auto& item : net->named_parameters()) {
+    ASSERT_TRUE(item.value().grad().defined()) << to_string(options.type) << " " << item.key();
+    EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << item.key();
+    EXPECT_GT(item.value().grad().abs().max().item<double>(), 0) << to_string(options.type) << " " << item.key();
+  }
+}
+
+TEST(CaptioningModel, EveryParameterLearnsFromFeaturesFromPicturesAndWithItsOwnWords) {
+  for (const ModelType type : kBoth) {
+    ModelOptions options = tiny(type);
+    options.dropout = 0.1;
+    expect_gradients_everywhere(options, at::randn({3, 6, 12}), {6, 2, 4}, 0);
+    expect_gradients_everywhere(options, at::randn({3, 6, 12}), {}, 0.5);
+    options.grid_height = 3;
+    options.grid_width = 2;
+    options.window = 2;
+    expect_gradients_everywhere(options, at::randn({3, 6, 12}), {6, 6, 6}, 0);
+    options = with_pictures(type);
+    options.dropout = 0.1;
+    expect_gradients_everywhere(options, at::randn({3, 3, 40, 56}), {}, 0);
+  }
+}
+
+TEST(CaptioningModel, AResNetIsABackboneToo) {
+  for (const ModelType type : kBoth) {
+    ModelOptions options = with_pictures(type);
+    options.backbone = {.type = BackboneType::kResNet, .layers = 18, .output_stride = 16};
+    expect_gradients_everywhere(options, at::randn({2, 3, 48, 32}), {}, 0);
+  }
+}
+
+TEST(CaptioningModel, GridsOfABackboneAreNumberedRowByRowAndTellTheirCornersApart) {
+  const auto net = stirred(with_pictures(ModelType::kXLinear));
+  net->eval();
+  const at::NoGradGuard guard;
+  // The same everywhere: only positions can tell cells apart. 5 x 7 cells.
+  const Memory memory = net->encode(at::full({1, 3, 40, 56}, 0.5F), {});
+  EXPECT_EQ(memory.tokens.sizes().vec(), (Sizes{1, 35, 16}));
+  EXPECT_GT(difference(memory.tokens[0][0], memory.tokens[0][6]), 1e-3);
+  const at::Tensor positions = grid_sinusoids(5, 7, 16);
+  EXPECT_TRUE(positions[9].equal(at::cat({sinusoids(1, 1, 8)[0], sinusoids(2, 1, 8)[0]})));
+  EXPECT_NEAR(sinusoids(3, 1, 8)[0][2].item<double>(), std::sin(3 * std::pow(10000.0, -0.25)), 1e-6);
+  EXPECT_NEAR(sinusoids(3, 1, 8)[0][5].item<double>(), std::cos(3 * std::pow(10000.0, -0.5)), 1e-6);
+}
+
+TEST(CaptioningModel, ScheduledSamplingOfZeroIsTeacherForcingAndOfOneReadsNothingButTheFirstWord) {
+  for (const ModelType type : kBoth) {
+    const auto net = stirred(tiny(type));
+    const Memory memory = net->encode(at::randn({2, 4, 12}), {});
+    const at::Tensor inputs = some_words(4, 6);
+    const at::Tensor other = at::cat({inputs.narrow(1, 0, 1), some_words(4, 6).narrow(1, 1, 5)}, 1);
+    EXPECT_TRUE(net->log_probs(memory, inputs, 0).equal(net->log_probs(memory, inputs)));
+    const auto drawn = [&](const at::Tensor& words, double probability) {
+      at::manual_seed(8);
+      return net->log_probs(memory, words, probability);
+    };
+    EXPECT_TRUE(drawn(inputs, 0.5).equal(drawn(inputs, 0.5)));
+    EXPECT_GT(difference(drawn(inputs, 0.5), net->log_probs(memory, inputs)), 1e-3);
+    EXPECT_TRUE(drawn(inputs, 1).select(1, 0).equal(net->log_probs(memory, inputs).select(1, 0)));
+    // The transformer's first pass reads the words, so only X-linear depends on none of them.
+    if (type == ModelType::kXLinear) {
+      EXPECT_TRUE(drawn(inputs, 1).equal(drawn(other, 1)));
+    }
+  }
+}
+
+/// What is drawn after a word comes from the distribution after that word, and as often as is asked for.
+TEST(CaptioningModel, DrawnWordsFollowTheDistributionAndTheProbability) {
+  at::manual_seed(2);
+  const at::Tensor words = at::full({4000}, 9, at::kLong);
+  const at::Tensor logits = at::tensor({0.2, 0.8, 1e-9}).log().to(at::kFloat).expand({4000, 3});
+  const at::Tensor drawn = partly_drawn(words, logits, 0.25);
+  EXPECT_NEAR((drawn == 9).sum().item<double>() / 4000, 0.75, 0.03);
+  EXPECT_NEAR((drawn == 1).sum().item<double>() / 4000, 0.2, 0.03);
+  EXPECT_NEAR((drawn == 0).sum().item<double>() / 4000, 0.05, 0.02);
+}
+
+TEST(CaptioningModel, DetachedMemoryHasNoGradientAndRepeatedMemoryNothingNew) {
+  const auto net = make_captioner(tiny(ModelType::kTransformer));
+  const Memory memory = net->encode(at::randn({2, 4, 12}), {4, 3});
+  const Memory alone = detached(memory);
+  EXPECT_FALSE(alone.tokens.requires_grad() || alone.global.requires_grad());
+  for (const at::Tensor& tensor : alone.extra) EXPECT_FALSE(tensor.requires_grad());
+  EXPECT_TRUE(memory.extra[0].requires_grad());
+  const Memory twelve = repeated(repeated(memory, 2), 3);
+  EXPECT_EQ(twelve.rows(), 12);
+  EXPECT_TRUE(twelve.tokens.is_same(memory.tokens));
+}
+
+TEST(CaptioningModel, WorksUnderAutocastToBfloat16InChannelsLastAndOptimized) {
+  for (const ModelType type : kBoth) {
+    ModelOptions options = with_pictures(type);
+    options.dropout = 0.1;
+    const auto net = make_captioner(options);
+    const nn::Optimized done = nn::optimize(*net);
+    EXPECT_TRUE(done.left.empty());
+    use_channels_last(*net);
+    at::Tensor logs;
+    {
+      const Autocast autocast(at::kCPU, Amp::kBf16);
+      const Memory memory = net->encode(to_channels_last(at::randn({2, 3, 32, 32})), {});
+      {
+        const NoGrad guard;
+        const Memory own = repeated(detached(memory), 2);
+        DecoderState state = net->start(own);
+        const at::Tensor zeros = at::zeros({4}, at::kLong);
+        EXPECT_EQ(net->step(own, state, zeros).scalar_type(), at::kFloat);
+        EXPECT_EQ(net->step(own, state, zeros).sizes().vec(), (Sizes{4, kWords}));
+      }
+      EXPECT_EQ(net->logits(memory, some_words(4, 5), 0).scalar_type(), at::kBFloat16);
+      logs = net->log_probs(memory, some_words(4, 5), 0.5);
+    }
+    EXPECT_EQ(logs.scalar_type(), at::kFloat);
+    logs.select(2, 1).sum().backward();
+    for (const auto& item : net->named_parameters()) {
+      ASSERT_TRUE(item.value().grad().defined()) << item.key();
+      EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << item.key();
+    }
+  }
+}
+
+TEST(CaptioningModel, GivesTheSameBitsOnAnyNumberOfThreads) {
+  for (const ModelType type : kBoth) {
+    ModelOptions options = tiny(type);
+    options.dim = 64;
+    options.feed_forward = 256;
+    options.dropout = 0.1;
+    const auto net = stirred(options);
+    const at::Tensor data = at::randn({8, 30, 12});
+    const at::Tensor inputs = some_words(40, 12);
+    const auto gradients = [&](int threads) {
+      at::set_num_threads(threads);
+      at::manual_seed(6);
+      net->zero_grad();
+      const at::Tensor logs = net->log_probs(net->encode(data, std::vector<std::int64_t>(8, 20)), inputs, 0.3);
+      (logs * logs).mean().backward();
+      std::vector<at::Tensor> all = {logs.detach()};
+      for (const at::Tensor& parameter : net->parameters()) all.push_back(parameter.grad().clone());
+      return all;
+    };
+    const auto with_two = gradients(2);
+    const auto with_one = gradients(1);
+    const auto names = net->named_parameters().keys();
+    for (std::size_t i = 0; i < with_one.size(); ++i) {
+      EXPECT_TRUE(with_one[i].equal(with_two[i])) << to_string(type) << " " << (i == 0 ? "log_probs" : names[i - 1]);
+    }
+  }
+}
+
+template <class Change>
+std::string refusal(ModelType type, const Change& change) {
+  ModelOptions options = tiny(type);
+  change(options);
+  try {
+    static_cast<void>(make_captioner(options));
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CaptioningModel, RefusesSizesThatDoNotFitAndNamesThem) {
+  for (const ModelType type : kBoth) {
+    const auto refused = [&](const auto& change) { return refusal(type, change); };
+    using ::testing::HasSubstr;
+    EXPECT_EQ(refused([](ModelOptions&) {}), "");
+    EXPECT_THAT(refused([](ModelOptions& o) { o.vocabulary = 1; }), HasSubstr("word ids is 1"));
+    EXPECT_THAT(refused([](ModelOptions& o) { o.heads = 3; }), HasSubstr("dim is 16 and there are 3 heads"));
+    EXPECT_THAT(refused([](ModelOptions& o) { o.heads = 0; }), HasSubstr("heads is 0"));
+    EXPECT_THAT(refused([](ModelOptions& o) { o.dropout = 1; }), HasSubstr("dropout is 1"));
+    EXPECT_THAT(refused([](ModelOptions& o) { o.window = -1; }), HasSubstr("window's side is -1"));
+    EXPECT_THAT(refused([](ModelOptions& o) { o.grid_height = 3; }), HasSubstr("3 high and 0 wide"));
+    EXPECT_THAT(refused([](ModelOptions& o) { o.encoder_layers = -1; }), HasSubstr("encoder layers is -1"));
+    EXPECT_THAT(refused([](ModelOptions& o) { o.feature_width = 0; }), HasSubstr("features are 0 wide"));
+    EXPECT_THAT(refused([](ModelOptions& o) { o.backbone = {.type = BackboneType::kSmall, .output_stride = 6}; }),
+                HasSubstr("output stride 6"));
+    EXPECT_THAT(refused([](ModelOptions& o) { o.backbone = {.type = BackboneType::kResNet, .layers = 19}; }),
+                HasSubstr("19 layers"));
+  }
+  EXPECT_EQ(model_type_from_name("x_linear"), ModelType::kXLinear);
+  EXPECT_EQ(to_string(backbone_type_from_name("resnet")), "resnet");
+  EXPECT_THROW(static_cast<void>(model_type_from_name("xlan")), UsageError);
+  EXPECT_THROW(static_cast<void>(backbone_type_from_name("")), UsageError);
+}
+
+std::string encoding_error(const ModelOptions& options, const at::Tensor& data,
+                           const std::vector<std::int64_t>& lengths = {}) {
+  try {
+    static_cast<void>(make_captioner(options)->encode(data, lengths));
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CaptioningModel, RefusesDataOfAnotherShapeAndRowsThatMakeNoGrid) {
+  using ::testing::HasSubstr;
+  const ModelOptions plain = tiny(ModelType::kTransformer);
+  ModelOptions windows = plain;
+  windows.window = 2;
+  EXPECT_EQ(encoding_error(windows, at::zeros({2, 9, 12})), "");
+  EXPECT_THAT(encoding_error(windows, at::zeros({2, 8, 12})), HasSubstr("8 rows of features make no grid"));
+  EXPECT_THAT(encoding_error(windows, at::zeros({2, 9, 12}), {9, 4}), HasSubstr("make no grid"));
+  EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 13})), HasSubstr("13 wide and the network takes 12"));
+  EXPECT_THAT(encoding_error(plain, at::zeros({2, 3, 9, 12})), HasSubstr("4 dimensions"));
+  EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 12}), {9, 0}), HasSubstr("picture 1 of the batch has 0 rows"));
+  EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 12}), {9, 10}), HasSubstr("has 10 rows"));
+  EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 12}), {9}), HasSubstr("lengths of 1 pictures"));
+  EXPECT_THAT(encoding_error(with_pictures(ModelType::kXLinear), at::zeros({2, 9, 12})), HasSubstr("3 dimensions"));
+}
+
+TEST(CaptioningModel, LayersThatAreNotGivenAreThoseOfTheOrigins) {
+  const auto layers = [](ModelType type, const std::string& prefix) {
+    ModelOptions options = tiny(type);
+    options.encoder_layers = options.decoder_layers = 0;
+    std::set<std::string> names;
+    for (const auto& item : make_captioner(options)->named_parameters()) {
+      if (item.key().starts_with(prefix)) names.insert(item.key().substr(0, item.key().find('.', prefix.size())));
+    }
+    return names.size();
+  };
+  EXPECT_EQ(layers(ModelType::kTransformer, "encoder"), 3U);
+  EXPECT_EQ(layers(ModelType::kTransformer, "decoder"), 3U);
+  EXPECT_EQ(layers(ModelType::kXLinear, "encoder.layer"), 4U);
+  EXPECT_EQ(layers(ModelType::kXLinear, "decoder.attention"), 1U);
+}
+
+}  // namespace captioning_model_test
+}  // namespace lockstep::captioning
