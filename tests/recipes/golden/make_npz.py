@@ -3,8 +3,11 @@
 starts from.
 
 Run with Python 3 and numpy (1.24.2 wrote those that lie here). The value at row r and column c is 4 r + c / 2 - 3.
+wide.npz has another shape; absurd.npz claims one that no memory holds.
 """
+import io
 import pathlib
+import zipfile
 
 import numpy as np
 
@@ -23,13 +26,20 @@ def main():
     np.savez(OUT / "three_sides_fortran.npz", feat=np.asfortranarray(feat.reshape(2, 3, WIDTH)))
     np.savez(OUT / "two_arrays.npz", boxes=np.zeros((ROWS, 4), dtype="<i4"), feat=feat)
     for version in ((2, 0), (3, 0)):
-        write_version(OUT / f"format_{version[0]}.npz", feat, version)
+        write_member(f"format_{version[0]}.npz", npy(feat, version))
+    np.savez(OUT / "wide.npz", feat=feat.reshape(4, 6))
+    write_member("absurd.npz", npy(feat, (1, 0)).replace(b"(6, 4), }" + 18 * b" ", b"(4611686018427387904, 4), }"))
 
 
-def write_version(path, feat, version):
-    import zipfile
-    with zipfile.ZipFile(path, "w") as out, out.open("feat.npy", "w") as member:
-        np.lib.format.write_array(member, feat, version=version)
+def npy(feat, version):
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, feat, version=version)
+    return buffer.getvalue()
+
+
+def write_member(name, content):
+    with zipfile.ZipFile(OUT / name, "w") as out:
+        out.writestr(zipfile.ZipInfo("feat.npy"), content)
 
 
 main()

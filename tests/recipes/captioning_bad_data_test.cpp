@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is wrong with people's sets of captions: each is an error that names the file and the line, or the id.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include "captioning/dataset.h"
+#include "captioning/generate.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "support/fault_of.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::captioning {
+namespace captioning_bad_data_test {
+
+using test::fault_of;
+using ::testing::HasSubstr;
+
+namespace fs = std::filesystem;
+
+/// A folder with captions.txt or captions.json, images/ and att/.
+class BadCaptions : public ::testing::Test {
+ protected:
+  void put(const std::string& name, const std::string& text) const {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+  void put_features(const std::string& name, const std::string& golden) const {
+    fs::create_directories((folder_ / name).parent_path());
+    fs::copy_file(fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/recipes/golden/npz" / golden, folder_ / name);
+  }
+  [[nodiscard]] SetOptions set() const { return {.path = folder_.path().string()}; }
+  [[nodiscard]] SetOptions feature_set() const {
+    SetOptions options = set();
+    options.features = "att";
+    return options;
+  }
+  [[nodiscard]] std::string at(const std::string& name) const { return (folder_ / name).string(); }
+
+  [[nodiscard]] static std::string fault(const SetOptions& options) {
+    return fault_of<DataError>([&] { (void)read_captions(options); });
+  }
+  /// The first sample, as a run gets to it.
+  [[nodiscard]] static std::string fault_of_sample(const SetOptions& options, std::int64_t index = 0) {
+    const auto vocabulary = std::make_shared<const Vocabulary>(Vocabulary::from_text("a\nUNK\n", ""));
+    return fault_of<DataError>([&] {
+      const auto set = CaptionDataset::open(options, vocabulary, true);
+      SampleContext context(0, 0, index);
+      (void)set->get(index, context);
+    });
+  }
+  [[nodiscard]] std::string fault_of_text(const std::string& text) const {
+    put("captions.txt", text);
+    return fault(set());
+  }
+  [[nodiscard]] std::string fault_of_json(const std::string& text) const {
+    put("captions.json", text);
+    return fault(set());
+  }
+
+  test::TempDir folder_;
+};
+
+constexpr const char* kLineHint = "\n  next  a line is FILE<TAB>CAPTION or FILE#NUMBER<TAB>CAPTION";
+
+TEST_F(BadCaptions, AnEmptyCaptionIsNamedByItsLineOrItsImage) {
+  EXPECT_EQ(fault_of_text("a.png#0\ta dog\na.png#1\t \n"),
+            at("captions.txt") + ": line 2: the caption of a.png#1 is empty" + kLineHint);
+  EXPECT_EQ(fault_of_text("a.png\t. !\n"), at("captions.txt") + ": line 1: the caption of a.png is empty" + kLineHint);
+  fs::remove(folder_ / "captions.txt");
+  EXPECT_EQ(fault_of_json(R"({"images": [{"id": 42, "file_name": "a.png"}], "annotations": [
+                {"image_id": 42, "caption": "a dog"}, {"image_id": 42, "caption": ""}]})"),
+            at("captions.json") + ": caption 2 of image 42 is empty\n  next  correct the caption, or take it out");
+}
+
+TEST_F(BadCaptions, IdsWithoutFeaturesOrPicturesAreCountedAndTheFirstIsNamed) {
+  put("captions.txt", "1.jpg\ta\n2.jpg\ta\n3.jpg\ta\n");
+  put_features("att/1.npz", "f4.npz");
+  const std::string hint =
+      "\n  next  put the files there, name their folder, or give a list of the ids that are wanted";
+  EXPECT_EQ(fault(feature_set()), at("captions.txt") + ": 2 of 3 ids have no features: the first is 2, looked for as " +
+                                      at("att/2.npz") + hint);
+  fs::create_directories(folder_ / "images");
+  EXPECT_EQ(fault(set()), at("captions.txt") + ": 3 of 3 ids have no picture: the first is 1, looked for as " +
+                              at("images/1.jpg") + hint);
+}
+
+TEST_F(BadCaptions, IdsWithoutCaptionsAreCountedAndTheFirstIsNamed) {
+  put("captions.txt", "1.jpg\ta\n");
+  put("ids.txt", "1\n9\n8\n");
+  SetOptions options = set();
+  options.ids = "ids.txt";
+  EXPECT_EQ(fault(options), at("ids.txt") +
+                                ": 2 of 3 ids have no captions: the first is 9\n  next  take them out of "
+                                "the list, or add their captions");
+  put("ids.txt", "1\n1\n");
+  EXPECT_EQ(fault(options), at("ids.txt") + " has the id 1 twice");
+  put("ids.txt", "\n");
+  EXPECT_EQ(fault(options), at("ids.txt") + " holds no ids\n  next  write one id a line");
+  put("ids.txt", "{\"1\": 5}");
+  EXPECT_EQ(fault(options), at("ids.txt") + ": what stands at the id 1 is no path");
+  put("ids.txt", "{\n\"1\": ");
+  EXPECT_THAT(fault(options), HasSubstr(at("ids.txt") + ": line 2 is no JSON"));
+}
+
+TEST_F(BadCaptions, AFeatureOfAnotherWidthIsNamed) {
+  put("captions.txt", "1.jpg\ta\n");
+  put_features("att/1.npz", "f4.npz");
+  SetOptions options = feature_set();
+  options.feature_width = 2048;
+  EXPECT_EQ(fault_of_sample(options), "features " + at("att/1.npz") +
+                                          ": array 'feat' is 4 wide, must be 2048\n  next  feature_width says how wide "
+                                          "they are");
+}
+
+TEST_F(BadCaptions, AFeatureOfAnotherWidthThanTheFirstIsNamed) {
+  put("captions.txt", "1.jpg\ta\n2.jpg\ta\n");
+  put_features("att/1.npz", "f4.npz");
+  put_features("att/2.npz", "wide.npz");
+  EXPECT_EQ(fault_of_sample(feature_set(), 0), "not thrown");
+  EXPECT_EQ(
+      fault_of_sample(feature_set(), 1),
+      "features " + at("att/2.npz") + ": array 'feat' is 6 wide, must be 4\n  next  " + at("att/1.npz") + " has 4");
+}
+
+TEST_F(BadCaptions, TextThatIsNoUtf8IsNamedByItsLine) {
+  const std::string hint = "\n  next  convert the file, for example with iconv -f latin1 -t utf8";
+  EXPECT_EQ(fault_of_text("a.png\ta dog\nb.png\ta caf\xe9\n"), at("captions.txt") + ": line 2 is no UTF-8" + hint);
+  fs::remove(folder_ / "captions.txt");
+  EXPECT_EQ(fault_of_json("{\"images\": [],\n\n\"annotations\": [{\"caption\": \"\xff\"}]}"),
+            at("captions.json") + ": line 3 is no UTF-8" + hint);
+}
+
+TEST_F(BadCaptions, AnAbsurdHeaderOfFeaturesIsNamedByFileAndField) {
+  put("captions.txt", "1.jpg\ta\n");
+  const std::string hint =
+      "\n  next  features are written by numpy.savez(file, feat=array) with an array of (rows, width) floats";
+  put_features("att/1.npz", "absurd.npz");
+  EXPECT_EQ(fault_of_sample(feature_set()), "features " + at("att/1.npz") +
+                                                ": array 'feat': its shape (4611686018427387904, 4) has more than the "
+                                                "16777216 values that are read" +
+                                                hint);
+  put("att/1.npz", "no zip");
+  EXPECT_EQ(fault_of_sample(feature_set()),
+            "features " + at("att/1.npz") + ": it is no zip file, or cut short: it has no end record" + hint);
+}
+
+TEST_F(BadCaptions, LinesThatAreNoneAreNamed) {
+  EXPECT_EQ(fault_of_text("image,caption\n"), at("captions.txt") + ": line 1 has no tab" + kLineHint);
+  EXPECT_EQ(fault_of_text("\ta dog\n"), at("captions.txt") + ": line 1 has no file before its tab" + kLineHint);
+  EXPECT_EQ(fault_of_text("a.png#0\ta\na.png#0\tb\n"),
+            at("captions.txt") + ": line 2 has the second caption called a.png#0");
+  EXPECT_EQ(fault_of_text("x/a.png\ta\ny/a.png\tb\n"),
+            at("captions.txt") +
+                ": line 2: x/a.png and y/a.png have the same id a\n  next  an id is a file's name "
+                "without folder and extension: rename one");
+  EXPECT_EQ(fault_of_text("\n"), at("captions.txt") + " holds no captions" + kLineHint);
+}
+
+TEST_F(BadCaptions, JsonThatIsNoneIsNamedByItsLine) {
+  const std::string hint = "\n  next  captions come as COCO's JSON or as Karpathy's";
+  EXPECT_EQ(fault_of_json("{\n\"images\": [\n,]}"), at("captions.json") + ": line 3 is no JSON (byte 15)" + hint);
+  EXPECT_EQ(fault_of_json("[]"), at("captions.json") + " has no list \"images\"" + hint);
+  EXPECT_EQ(fault_of_json(R"({"images": []})"), at("captions.json") + " has no pictures with captions");
+  EXPECT_THAT(fault_of_json(std::string(100'000, '[')), HasSubstr("is no JSON"));
+}
+
+TEST_F(BadCaptions, EntriesOfJsonThatLackSomethingAreNamed) {
+  const std::string file = at("captions.json");
+  EXPECT_EQ(fault_of_json(R"({"images": [{"id": 1, "file_name": "a"}, {"id": 1, "file_name": "b"}]})"),
+            file + ": two images have the id 1");
+  EXPECT_EQ(fault_of_json(R"({"images": [{"file_name": "a"}]})"), file + ": image 1 of the list has no id");
+  EXPECT_EQ(fault_of_json(R"({"images": [7]})"), file + ": image 1 of the list is no object");
+  EXPECT_EQ(fault_of_json(R"({"images": [{"id": 1}]})"), file + ": image 1 has no \"file_name\"");
+  const std::string image = R"({"images": [{"id": 1, "file_name": "a"}], "annotations": )";
+  EXPECT_EQ(fault_of_json(image + R"([{"image_id": 2, "caption": "a"}]})"),
+            file + ": annotation 1 is of image 2, which is not in the list");
+  EXPECT_EQ(fault_of_json(image + R"([{"caption": "a"}]})"), file + ": annotation 1 has no \"image_id\"");
+  EXPECT_EQ(fault_of_json(image + R"([{"image_id": 1, "bbox": [1, 2, 3, 4]}]})"),
+            file +
+                ": caption 1 of image 1 has no \"caption\"\n  next  files of objects or keypoints have no captions: "
+                "give captions_*.json");
+  EXPECT_EQ(fault_of_json(image + "5}"), file + ": \"annotations\" is no list");
+}
+
+TEST_F(BadCaptions, LinesOfNlvrThatLackSomethingAreNamed) {
+  const std::string good = R"({"sentence": "A", "label": "true", "identifier": "1-0"})";
+  const auto fault_of_second = [&](const std::string& line) {
+    put("dev.json", good + "\n" + line + "\n");
+    return fault(set());
+  };
+  EXPECT_EQ(fault_of_second("{"), at("dev.json") + ": line 2 is no JSON object\n  next  NLVR's files have one a line");
+  EXPECT_EQ(fault_of_second(R"({"label": "true", "identifier": "1-0"})"),
+            at("dev.json") + ": line 2 has no \"sentence\" that is a text\n  next  NLVR's files have an object a line");
+  EXPECT_EQ(fault_of_second(R"({"sentence": "A", "label": "yes", "identifier": "1-0"})"),
+            at("dev.json") + ": line 2 has the label 'yes', must be true or false");
+  EXPECT_EQ(fault_of_second(R"({"sentence": "A", "label": "true", "identifier": "x"})"),
+            at("dev.json") + ": line 2 has the identifier 'x', must be NUMBER-NUMBER");
+  EXPECT_EQ(fault_of_second(R"({"sentence": "", "label": "true", "identifier": "2-1"})"),
+            at("dev.json") + ": line 2 has an empty sentence about 2-1");
+  EXPECT_THAT(fault_of_second(""), HasSubstr("1 of 1 ids have no picture: the first is 1-0"));
+}
+
+TEST_F(BadCaptions, ASetThatIsNotThereOrIsNoneIsNamed) {
+  EXPECT_EQ(fault({.path = at("nowhere")}),
+            at("nowhere") + " is missing\n  next  a folder with captions.txt or captions.json");
+  EXPECT_EQ(fault(set()), folder_.path().string() +
+                              " has neither captions.txt nor captions.json, nor a file of NLVR\n  next  name the file");
+  const std::string nlvr = R"({"sentence": "A", "label": "true", "identifier": "1-0"})";
+  put("dev.json", nlvr);
+  put("test.json", nlvr);
+  EXPECT_EQ(fault(set()), folder_.path().string() + " has 2 files of NLVR\n  next  name the file");
+}
+
+TEST_F(BadCaptions, ATornPictureIsNamed) {
+  generate_captioned_scenes({.out = folder_ / "set", .count = 1, .size = 32});
+  const std::string file = at("set/images/000000.png");
+  const std::string bytes = FileSystem::system().read(file);
+  std::ofstream(file, std::ios::binary) << bytes.substr(0, bytes.size() / 2);
+  EXPECT_THAT(fault_of_sample({.path = at("set"), .height = 32, .width = 32}), HasSubstr(file));
+}
+
+TEST_F(BadCaptions, OptionsOutOfRangeAreRefused) {
+  const auto usage = [](const SetOptions& options) {
+    return fault_of<UsageError>([&] { (void)read_captions(options); });
+  };
+  EXPECT_EQ(usage({.path = ""}), "a set of captions without a path\n  next  a folder, a file, or scenes:COUNT");
+  EXPECT_EQ(usage({.path = "scenes:2", .max_words = 0}), "max_words is 0, must be 1 .. 1000");
+  EXPECT_EQ(usage({.path = "scenes:2", .captions_per_image = 0}), "captions_per_image is 0, must be 1 .. 1000");
+  EXPECT_EQ(usage({.path = "scenes:2", .max_features = 0}), "max_features is 0, must be at least 1, or -1 for all");
+  EXPECT_EQ(usage({.path = "scenes:2", .width = 99999}), "width is 99999, must be 1 .. 16384");
+  put("captions.txt", "a.png\ta\n");
+  SetOptions options = set();
+  options.split = "train";
+  EXPECT_THAT(usage(options), HasSubstr("captions.txt has no split 'train'"));
+}
+
+}  // namespace captioning_bad_data_test
+}  // namespace lockstep::captioning
