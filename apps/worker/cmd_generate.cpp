@@ -5,11 +5,10 @@
 #include "captcha/generate.h"
 #include "common/cli.h"
 #include "detection/generate.h"
-#include "lockstep/base/clock.h"
 #include "lockstep/base/text.h"
-#include "lockstep/view/progress.h"
 #include "worker/commands.h"
 #include "worker/generate_segmentation.h"
+#include "worker/writing.h"
 
 namespace lockstep::worker {
 namespace {
@@ -35,14 +34,10 @@ int generate_captcha(const Arguments& arguments) {
   options.out = out;
   options.charset = captcha::expand_charset(charset);
   options.style = captcha::parse_style(style);
-  view::ProgressBar bar(view::ProgressBar::for_stderr(), SystemClock::instance());
-  const TimePoint begin = SystemClock::instance().now();
-  captcha::generate_captchas(options, [&](std::int64_t written) {
-    bar.update({.label = "drawing", .step = written, .steps = options.count});
-  });
-  bar.clear();
-  const double seconds = Seconds(SystemClock::instance().now() - begin).count();
-  fmt::print("{} images in {} ({})\n", text::thousands(options.count), out, text::duration(seconds));
+  Writing writing("drawing");
+  captcha::generate_captchas(options, writing.progress_of(options.count));
+  const std::string time = writing.done();
+  fmt::print("{} images in {} ({})\n", text::thousands(options.count), out, time);
   return 0;
 }
 
@@ -64,14 +59,10 @@ int generate_detection(const Arguments& arguments) {
   if (!cli::parse(app, arguments)) return 0;
   options.out = out;
   options.size = detection::parse_sides(size);
-  view::ProgressBar bar(view::ProgressBar::for_stderr(), SystemClock::instance());
-  const TimePoint begin = SystemClock::instance().now();
-  detection::generate_scenes(options, [&](std::int64_t written) {
-    bar.update({.label = "drawing", .step = written, .steps = options.count});
-  });
-  bar.clear();
-  const double seconds = Seconds(SystemClock::instance().now() - begin).count();
-  fmt::print("{} pictures in {} ({})\n", text::thousands(options.count), out, text::duration(seconds));
+  Writing writing("drawing");
+  detection::generate_scenes(options, writing.progress_of(options.count));
+  const std::string time = writing.done();
+  fmt::print("{} pictures in {} ({})\n", text::thousands(options.count), out, time);
   return 0;
 }
 

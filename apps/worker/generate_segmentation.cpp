@@ -6,39 +6,14 @@
 #include <fmt/format.h>
 
 #include "common/cli.h"
-#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/view/progress.h"
 #include "segmentation/generate.h"
 #include "segmentation/weak_folders.h"
+#include "worker/writing.h"
 
 namespace lockstep::worker {
 namespace {
-
-/// A bar while something is written, and how long it took.
-class Writing {
- public:
-  explicit Writing(const char* label)
-      : label_(label),
-        bar_(view::ProgressBar::for_stderr(), SystemClock::instance()),
-        begin_(SystemClock::instance().now()) {}
-
-  segmentation::WriteProgress progress() {
-    return
-        [this](std::int64_t done, std::int64_t count) { bar_.update({.label = label_, .step = done, .steps = count}); };
-  }
-  /// Clears the bar. Returns: the time as people write it.
-  std::string done() {
-    bar_.clear();
-    return text::duration(Seconds(SystemClock::instance().now() - begin_).count());
-  }
-
- private:
-  const char* label_;
-  view::ProgressBar bar_;
-  TimePoint begin_;
-};
 
 std::string share_text(const segmentation::MapCounts& counts) {
   return fmt::format("{:.1f} % of the pixels have a class", 100.0 * counts.labelled_share());

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every `lockstep generate` shows while it writes: a bar, and at the end how long it took.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/text.h"
+#include "lockstep/view/progress.h"
+
+namespace lockstep::worker {
+
+/// A bar on stderr from its construction to done(). Lifetime: outlives what progress() gives.
+class Writing {
+ public:
+  /// `label` stands before the bar and outlives it.
+  explicit Writing(const char* label)
+      : label_(label),
+        bar_(view::ProgressBar::for_stderr(), SystemClock::instance()),
+        begin_(SystemClock::instance().now()) {}
+
+  /// For work that says how much of how much is done.
+  [[nodiscard]] std::function<void(std::int64_t done, std::int64_t count)> progress() {
+    return [this](std::int64_t done, std::int64_t count) { show(done, count); };
+  }
+  /// For work that only says how much is done.
+  [[nodiscard]] std::function<void(std::int64_t done)> progress_of(std::int64_t count) {
+    return [this, count](std::int64_t done) { show(done, count); };
+  }
+  /// Clears the bar. Returns: the time as people write it.
+  [[nodiscard]] std::string done() {
+    bar_.clear();
+    return text::duration(Seconds(SystemClock::instance().now() - begin_).count());
+  }
+
+ private:
+  void show(std::int64_t done, std::int64_t count) { bar_.update({.label = label_, .step = done, .steps = count}); }
+
+  const char* label_;
+  view::ProgressBar bar_;
+  TimePoint begin_;
+};
+
+}  // namespace lockstep::worker
