@@ -116,8 +116,8 @@ Memory TransformerCaptioner::encode(const at::Tensor& data, const std::vector<st
   const Grid grid{.height = features.height, .width = features.width};
   at::Tensor x = at::cat({features.tokens, features.global.unsqueeze(1)}, 1);
   for (const auto& layer : encoder_) x = layer->forward(x, grid, features.mask);
-  const std::int64_t count = x.size(1) - 1;
-  Memory memory{.tokens = x.narrow(1, 0, count), .global = x.select(1, count), .mask = features.mask, .extra = {}};
+  const std::vector<at::Tensor> parts = x.split_with_sizes({x.size(1) - 1, 1}, 1);
+  Memory memory{.tokens = parts[0], .global = parts[1].squeeze(1), .mask = features.mask, .extra = {}};
   for (const auto& layer : decoder_) {
     const DecoderLayer::Picture picture = layer->look(x, memory.global);
     memory.extra.insert(memory.extra.end(), {picture.global, picture.key, picture.value});

@@ -126,8 +126,8 @@ at::Tensor WindowAttention::gathered(const at::Tensor& projected, const Cut& cut
   const std::int64_t batch = projected.size(0);
   const std::int64_t heads = options_.heads;
   const std::int64_t depth = options_.dim / heads;
-  const std::int64_t rows = cut.grid.height * cut.grid.width;
-  at::Tensor grid = projected.narrow(1, 0, rows).view({batch, cut.grid.height, cut.grid.width, 3 * options_.dim});
+  const std::vector<at::Tensor> parts = projected.split_with_sizes({cut.grid.height * cut.grid.width, 1}, 1);
+  at::Tensor grid = parts[0].view({batch, cut.grid.height, cut.grid.width, 3 * options_.dim});
   if (cut.is_padded()) {
     grid = at::constant_pad_nd(
         grid, {0, 0, 0, cut.padded().width - cut.grid.width, 0, cut.padded().height - cut.grid.height});
@@ -137,19 +137,18 @@ at::Tensor WindowAttention::gathered(const at::Tensor& projected, const Cut& cut
       grid.view({batch, cut.windows.height, cut.window.height, cut.windows.width, cut.window.width, 3, heads, depth})
           .permute({5, 0, 1, 3, 6, 2, 4, 7})
           .reshape({3, batch, cut.count(), heads, cut.cells(), depth});
-  const at::Tensor global = projected.narrow(1, rows, 1)
-                                .view({batch, 3, 1, heads, 1, depth})
-                                .transpose(0, 1)
-                                .expand({3, batch, cut.count(), heads, 1, depth});
+  const at::Tensor global =
+      parts[1].view({batch, 3, 1, heads, 1, depth}).transpose(0, 1).expand({3, batch, cut.count(), heads, 1, depth});
   return at::cat({windows, global}, 4).view({3, batch * cut.count() * heads, cut.cells() + 1, depth});
 }
 
 /// Back to rows, the global token's mean last. Shapes: [B * windows * heads, cells + 1, depth] to [B, L + 1, dim].
 at::Tensor WindowAttention::scattered(const at::Tensor& windows, const Cut& cut, std::int64_t batch) const {
   const std::int64_t depth = options_.dim / options_.heads;
-  const at::Tensor mixed =
-      windows.view({batch, cut.windows.height, cut.windows.width, options_.heads, cut.cells() + 1, depth});
-  at::Tensor grid = mixed.narrow(4, 0, cut.cells())
+  const std::vector<at::Tensor> parts =
+      windows.view({batch, cut.windows.height, cut.windows.width, options_.heads, cut.cells() + 1, depth})
+          .split_with_sizes({cut.cells(), 1}, 4);
+  at::Tensor grid = parts[0]
                         .view({batch, cut.windows.height, cut.windows.width, options_.heads, cut.window.height,
                                cut.window.width, depth})
                         .permute({0, 1, 4, 2, 5, 3, 6})
@@ -157,7 +156,7 @@ at::Tensor WindowAttention::scattered(const at::Tensor& windows, const Cut& cut,
   if (cut.is_shifted()) grid = at::roll(grid, {cut.shift.height, cut.shift.width}, {1, 2});
   const at::Tensor rows =
       grid.narrow(1, 0, cut.grid.height).narrow(2, 0, cut.grid.width).reshape({batch, -1, options_.dim});
-  const at::Tensor global = mixed.select(4, cut.cells()).mean({1, 2}).view({batch, 1, options_.dim});
+  const at::Tensor global = parts[1].mean({1, 2}).view({batch, 1, options_.dim});
   return at::cat({rows, global}, 1);
 }
 
@@ -167,10 +166,10 @@ at::Tensor WindowAttention::in_windows(const at::Tensor& projected, const Cut& c
   const std::int64_t heads = options_.heads;
   const std::int64_t seen = cut.cells() + 1;
   const double scale = 1 / std::sqrt(static_cast<double>(options_.dim / heads));
-  const at::Tensor all = gathered(projected, cut);
-  const at::Tensor scores = at::bmm(all.select(0, 0) * scale, all.select(0, 1).transpose(1, 2));
+  const std::vector<at::Tensor> all = gathered(projected, cut).unbind(0);
+  const at::Tensor scores = at::bmm(all[0] * scale, all[1].transpose(1, 2));
   const at::Tensor shares = at::softmax(scores.view({batch, cut.count(), heads, seen, seen}) + bias(cut), -1);
-  return scattered(at::bmm(shares.view_as(scores), all.select(0, 2)), cut, batch);
+  return scattered(at::bmm(shares.view_as(scores), all[2]), cut, batch);
 }
 
 }  // namespace lockstep::captioning

@@ -20,8 +20,8 @@ namespace lockstep::captioning {
 class NormedPair final : public torch::nn::Module {
  public:
   NormedPair(std::int64_t dim, std::int64_t heads);
-  /// Shapes: [B, N, dim] to float32 [2, B, heads, N, dim / heads].
-  at::Tensor forward(const at::Tensor& x);
+  /// Both. Shapes: [B, N, dim] to float32 [B, heads, N, dim / heads] each.
+  std::vector<at::Tensor> forward(const at::Tensor& x);
 
  private:
   std::int64_t heads_;
@@ -30,10 +30,10 @@ class NormedPair final : public torch::nn::Module {
   at::Tensor norm_bias_;    ///< [2 dim]
 };
 
-/// What a layer of attention sees of L regions. Shapes: [B, heads, L, depth] each.
+/// What a layer of attention sees of L regions.
 struct Regions {
-  at::Tensor key;
-  at::Tensor value;
+  at::Tensor key;    ///< [B, heads, L, depth + 1]; the last number is 1
+  at::Tensor value;  ///< [B, heads, L, depth]
 };
 
 /// One layer. Of a query q, keys k and values v of the regions: m = ReLU(W (q * k)) of each region; the softmax of

@@ -60,10 +60,12 @@ at::Tensor XLinearDecoder::found(const at::Tensor& hidden, const Memory& memory)
 LstmState XLinearDecoder::step(const at::Tensor& gates, const LstmState& state, const Memory& memory) {
   const at::Tensor before = at::cat({context_dropout_->forward(state.context), state.hidden}, 1);
   const at::Tensor& of_global = memory.extra.front();
-  const at::Tensor sum = (gates.view({of_global.size(0), -1, 4 * dim_}) + of_global.unsqueeze(1)).view_as(gates) +
-                         at::linear(before, of_state_);
-  const std::vector<at::Tensor> open = sum.narrow(1, 0, 3 * dim_).sigmoid().chunk(3, 1);  // input, forget, output
-  const at::Tensor cell = open[1] * state.cell + open[0] * sum.narrow(1, 3 * dim_, dim_).tanh();
+  const at::Tensor sum =
+      (gates.reshape({of_global.size(0), -1, 4 * dim_}) + of_global.unsqueeze(1)).view({-1, 4 * dim_}) +
+      at::linear(before, of_state_);
+  const std::vector<at::Tensor> parts = sum.split_with_sizes({3 * dim_, dim_}, 1);
+  const std::vector<at::Tensor> open = parts[0].sigmoid().chunk(3, 1);  // input, forget, output
+  const at::Tensor cell = open[1] * state.cell + open[0] * parts[1].tanh();
   const at::Tensor hidden = open[2] * cell.tanh();
   const at::Tensor context = at::glu(context_->forward(at::cat({found(hidden, memory), hidden}, 1)), 1);
   return {.hidden = hidden, .cell = cell, .context = context};
@@ -99,7 +101,7 @@ at::Tensor XLinearCaptioner::logits(const Memory& memory, const at::Tensor& inpu
   const bool drawn = scheduled_sampling > 0;
   LstmState state = fresh(inputs.size(0), memory);
   // In one product, where the words are known.
-  const at::Tensor gates = drawn ? at::Tensor() : gates_of(inputs);
+  const std::vector<at::Tensor> gates = drawn ? std::vector<at::Tensor>() : gates_of(inputs).unbind(1);
   std::vector<at::Tensor> contexts;
   for (std::int64_t t = 0; t < inputs.size(1); ++t) {
     at::Tensor words = inputs.select(1, t);
@@ -107,7 +109,7 @@ at::Tensor XLinearCaptioner::logits(const Memory& memory, const at::Tensor& inpu
       const NoGrad guard;
       words = partly_drawn(words, classifier_->forward(state.context), scheduled_sampling);
     }
-    state = decoder_->step(drawn ? gates_of(words) : gates.select(1, t), state, memory);
+    state = decoder_->step(drawn ? gates_of(words) : gates[static_cast<std::size_t>(t)], state, memory);
     contexts.push_back(state.context);
   }
   return classifier_->forward(output_dropout_->forward(at::stack(contexts, 1)));
