@@ -69,11 +69,11 @@ void choose(const at::Tensor& candidates, std::int64_t beam, at::Tensor& scores,
 /// Lengthens all captions by one word, or ends them. Returns: the row that each place came from, int64 [B * K].
 at::Tensor lengthen(Beam& beam, const at::Tensor& log_probs, std::int64_t at) {
   const std::int64_t places = beam.ended.size(1);
-  at::Tensor sums = sums_of(beam, log_probs);
+  const at::Tensor sums = sums_of(beam, log_probs);
   const std::int64_t vocabulary = sums.size(2);
   if (at > 0) {
-    // An ended caption goes on with one more 0 that costs nothing.
-    sums = sums.masked_fill(beam.ended.unsqueeze(2), kNever);
+    // An ended caption goes on with one more 0 that costs nothing. What else follows it is below it for good, and so is
+    // in the way of no caption that could win.
     sums.select(2, 0).copy_(at::where(beam.ended, beam.scores, sums.select(2, 0)));
   }
   at::Tensor picked;

@@ -7,90 +7,72 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
-#include <map>
 #include <span>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_system.h"
 
 namespace lockstep::captioning {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::string_view kMagic = "LSCIDF01";
-constexpr std::size_t kHeader = 32;        // bytes
 constexpr std::size_t kMostLocal = 65000;  // words of one image's references and a caption, numbered in 16 bits
+constexpr int kLocalBits = 16;
+constexpr std::uint64_t kLocalMask = 0xFFFF;
+constexpr std::ptrdiff_t kFew = 64;
 constexpr std::int64_t kTabledWeights = 1 << 16;
 constexpr int kTabledLengths = 64;
 
-std::uint64_t fnv1a(std::string_view bytes) {
-  std::uint64_t value = 14695981039346656037ULL;
-  for (const char byte : bytes) value = (value ^ static_cast<std::uint8_t>(byte)) * 1099511628211ULL;
-  return value;
-}
-
-void append_u64(std::string& bytes, std::uint64_t value) {
-  bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-std::uint64_t u64_at(std::string_view bytes, std::size_t at) {
-  std::uint64_t value = 0;
-  std::memcpy(&value, bytes.data() + at, sizeof(value));
-  return value;
-}
-
-/// Calls `take(n, first id)` for each n-gram, shorter ones first.
-template <class Take>
-void each_ngram(const std::int64_t* ids, std::int64_t count, const Take& take) {
-  for (int n = 1; n <= kLongestNgram; ++n) {
-    for (std::int64_t i = 0; i + n <= count; ++i) take(n, ids + i);
-  }
-}
-
 std::int64_t bigrams(std::int64_t words) { return std::max<std::int64_t>(words - 1, 0); }
-
-std::int64_t largest_id(const std::vector<std::vector<Ids>>& references_by_image) {
-  std::int64_t largest = 0;
-  for (const auto& references : references_by_image) {
-    for (const Ids& ids : references) {
-      check_ids(ids.data(), static_cast<std::int64_t>(ids.size()));
-      for (const std::int64_t id : ids) largest = std::max(largest, id);
-    }
-  }
-  return largest;
-}
 
 /// An n-gram of local numbers with how often it occurs. Local numbers are dense and small, so that keys have 64 bits
 /// whatever the vocabulary.
 struct LocalNgram {
   std::uint64_t key = 0;
-  const std::int64_t* ids = nullptr;
-  int n = 0;
-  std::int64_t count = 1;
+  const std::int64_t* ids = nullptr;  // what it is of
+  std::int32_t n = 0;
+  std::int32_t count = 1;
 };
+
+bool has_smaller_key(const LocalNgram& one, const LocalNgram& other) { return one.key < other.key; }
+
+/// For the few that a caption has of each order, which are all over the place: less work than std::sort.
+void insertion_sort(LocalNgram* begin, LocalNgram* end) {
+  for (LocalNgram* next = begin; next != end; ++next) {
+    const LocalNgram one = *next;
+    LocalNgram* at = next;
+    for (; at != begin && one.key < (at - 1)->key; --at) *at = *(at - 1);
+    *at = one;
+  }
+}
 
 /// The n-grams of `numbers` (local) and `ids` (the same words), each once, by rising key; shorter ones have smaller
 /// keys.
 void collect_ngrams(const Ids& numbers, const std::int64_t* ids, std::vector<LocalNgram>& ngrams) {
   ngrams.clear();
-  const auto count = static_cast<std::int64_t>(numbers.size());
-  each_ngram(numbers.data(), count, [&](int n, const std::int64_t* first) {
-    NgramKey key;
-    (void)pack_ngram(first, n, false, key);
-    ngrams.push_back({.key = key.low, .ids = ids + (first - numbers.data()), .n = n});
-  });
-  std::ranges::sort(ngrams, {}, &LocalNgram::key);
+  std::uint64_t mask = 0;
+  for (std::int32_t n = 1; n <= kLongestNgram; ++n) {
+    mask = mask << kLocalBits | kLocalMask;
+    const std::size_t first = ngrams.size();
+    std::uint64_t key = 0;
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      key = (key << kLocalBits | static_cast<std::uint64_t>(numbers[i] + 1)) & mask;
+      const std::ptrdiff_t begin = static_cast<std::ptrdiff_t>(i) + 1 - n;
+      if (begin >= 0) ngrams.push_back({.key = key, .ids = ids + begin, .n = n});
+    }
+    LocalNgram* const group = ngrams.data() + first;
+    LocalNgram* const end = ngrams.data() + ngrams.size();
+    if (end - group <= kFew) {
+      insertion_sort(group, end);
+    } else {
+      std::sort(group, end, has_smaller_key);
+    }
+  }
   std::size_t kept = 0;
-  for (std::size_t i = 0; i < ngrams.size(); ++i) {
-    if (kept > 0 && ngrams[kept - 1].key == ngrams[i].key) {
+  for (const LocalNgram& one : ngrams) {
+    if (kept > 0 && ngrams[kept - 1].key == one.key) {
       ++ngrams[kept - 1].count;
     } else {
-      ngrams[kept++] = ngrams[i];
+      ngrams[kept++] = one;
     }
   }
   ngrams.resize(kept);
@@ -112,13 +94,37 @@ void check_words(std::size_t words) {
   }
 }
 
-/// The place of a word that is there.
+/// The place of a word, or where it would stand.
 std::int64_t place_of(const Ids& words, std::int64_t id) { return std::ranges::lower_bound(words, id) - words.begin(); }
+
+/// An n-gram whose number of images is looked up: all of them are asked for before the first is read.
+struct Wanted {
+  NgramKey key;
+  bool known = false;  // the table has room for its ids
+  std::int32_t n = 0;
+  std::int32_t count = 0;
+};
+
+void want(const LocalNgram& ngram, const NgramTable& table, std::vector<Wanted>& all) {
+  Wanted& one = all.emplace_back();
+  one.n = ngram.n;
+  one.count = ngram.count;
+  one.known = pack_ngram(ngram.ids, ngram.n, table.wide(), one.key);
+  if (one.known) table.prefetch(one.key);
+}
+
+std::uint32_t found(const Wanted& one, const NgramTable& table) { return one.known ? table.find(one.key) : 0; }
+
+struct OfReference {
+  LocalNgram ngram;
+  std::size_t reference = 0;
+};
 
 /// What a score needs on its way; kept by each thread, so that scoring allocates nothing.
 struct Scratch {
   Ids numbers;
   std::vector<LocalNgram> ngrams;
+  std::vector<Wanted> wanted;
   Ids strangers;                // words of the caption that no reference has
   std::vector<double> cosines;  // by order and reference
 };
@@ -154,63 +160,6 @@ struct CiderD::Prepared {
   [[nodiscard]] std::size_t references() const noexcept { return lengths.size(); }
 };
 
-DocumentFrequencies DocumentFrequencies::of(const std::vector<std::vector<Ids>>& references_by_image) {
-  if (references_by_image.empty()) throw UsageError("document frequencies of no image");
-  const bool wide = largest_id(references_by_image) > kLargestShortId;
-  NgramTable table(wide);
-  std::vector<NgramKey> keys;
-  for (const auto& references : references_by_image) {
-    keys.clear();
-    for (const Ids& ids : references) {
-      each_ngram(ids.data(), static_cast<std::int64_t>(ids.size()),
-                 [&](int n, const std::int64_t* first) { (void)pack_ngram(first, n, wide, keys.emplace_back()); });
-    }
-    std::ranges::sort(keys);
-    const auto rest = std::ranges::unique(keys);
-    keys.erase(rest.begin(), rest.end());
-    for (const NgramKey& key : keys) table.add(key);
-  }
-  return {static_cast<std::int64_t>(references_by_image.size()), std::move(table)};
-}
-
-void DocumentFrequencies::save(const fs::path& path) const {
-  std::string bytes(kMagic);
-  append_u64(bytes, table_.wide() ? 4 : 2);
-  append_u64(bytes, static_cast<std::uint64_t>(images_));
-  append_u64(bytes, static_cast<std::uint64_t>(table_.size()));
-  bytes += table_.bytes();
-  append_u64(bytes, fnv1a(bytes));
-  write_file_atomically(FileSystem::system(), path, bytes);
-}
-
-DocumentFrequencies DocumentFrequencies::from_file(const fs::path& path) {
-  const std::string bytes = FileSystem::system().read(path);
-  const auto fail = [&](const std::string& what) {
-    return DataError(fmt::format("{}: {}", path.string(), what),
-                     "remove it: document frequencies are then counted and written again");
-  };
-  const std::string_view view = bytes;
-  if (!view.starts_with(kMagic)) throw fail("this is no file of document frequencies");
-  if (view.size() < kHeader + sizeof(std::uint64_t)) throw fail(fmt::format("it ends after {} bytes", view.size()));
-  const std::size_t end = view.size() - sizeof(std::uint64_t);
-  if (u64_at(view, end) != fnv1a(view.substr(0, end))) throw fail("it is torn or was changed: its check sum is wrong");
-  const std::uint64_t id_bytes = u64_at(view, 8);
-  const std::uint64_t images = u64_at(view, 16);
-  if (id_bytes != 2 && id_bytes != 4) throw fail(fmt::format("ids of {} bytes; 2 or 4 can be", id_bytes));
-  if (images < 1 || images > 0xFFFFFFFF) throw fail(fmt::format("frequencies of {} images", images));
-  try {
-    NgramTable table =
-        NgramTable::from_bytes(view.substr(kHeader, end - kHeader), id_bytes == 4, static_cast<std::uint32_t>(images));
-    if (static_cast<std::uint64_t>(table.size()) != u64_at(view, 24)) {
-      throw fail(fmt::format("{} n-grams, and its header says {}", table.size(), u64_at(view, 24)));
-    }
-    return {static_cast<std::int64_t>(images), std::move(table)};
-  } catch (const DataError& error) {
-    if (!error.hint().empty()) throw;
-    throw fail(error.message());
-  }
-}
-
 CiderD::CiderD(std::shared_ptr<const DocumentFrequencies> frequencies, const CiderOptions& options)
     : frequencies_(std::move(frequencies)), options_(options) {
   if (frequencies_ == nullptr) throw UsageError("CIDEr needs document frequencies");
@@ -227,10 +176,7 @@ CiderD::CiderD(std::shared_ptr<const DocumentFrequencies> frequencies, const Cid
   }
 }
 
-double CiderD::weight(const std::int64_t* ids, int n) const noexcept {
-  NgramKey key;
-  const NgramTable& table = frequencies_->table();
-  const std::uint32_t frequency = pack_ngram(ids, n, table.wide(), key) ? table.find(key) : 0;
+double CiderD::weight(std::uint32_t frequency) const noexcept {
   return frequency < weights_.size() ? weights_[frequency] : weight_of(frequencies_->images(), frequency);
 }
 
@@ -253,28 +199,28 @@ CiderD::Reference CiderD::prepare(const std::vector<Ids>& references) const {
   check_words(prepared->words.size());
 
   const std::size_t width = references.size();
-  std::map<std::uint64_t, std::pair<LocalNgram, std::vector<float>>> vectors;
-  std::vector<LocalNgram> ngrams;
+  std::vector<OfReference> all;
+  Scratch scratch;
   for (std::size_t r = 0; r < width; ++r) {
-    Ids numbers;
-    for (const std::int64_t id : references[r]) numbers.push_back(place_of(prepared->words, id));
-    collect_ngrams(numbers, references[r].data(), ngrams);
-    for (const LocalNgram& ngram : ngrams) {
-      auto& [known, counts] = vectors[ngram.key];
-      known = ngram;
-      counts.resize(width);
-      counts[r] = static_cast<float>(ngram.count);
-    }
+    number_words(references[r], prepared->words, scratch);
+    collect_ngrams(scratch.numbers, references[r].data(), scratch.ngrams);
+    for (const LocalNgram& ngram : scratch.ngrams) all.push_back({ngram, r});
   }
+  std::ranges::sort(all, has_smaller_key, &OfReference::ngram);
+  const NgramTable& table = frequencies_->table();
+  for (const OfReference& one : all) {
+    if (!prepared->keys.empty() && prepared->keys.back() == one.ngram.key) continue;
+    prepared->keys.push_back(one.ngram.key);
+    want(one.ngram, table, scratch.wanted);
+  }
+  for (const Wanted& one : scratch.wanted) prepared->squares.push_back(std::pow(weight(found(one, table)), 2));
+  prepared->counts.resize(prepared->keys.size() * width);
   prepared->norms.resize(kLongestNgram * width);
-  for (const auto& [key, vector] : vectors) {
-    const auto& [ngram, counts] = vector;
-    const double weight_here = weight(ngram.ids, ngram.n);
-    prepared->keys.push_back(key);
-    prepared->squares.push_back(weight_here * weight_here);
-    prepared->counts.insert(prepared->counts.end(), counts.begin(), counts.end());
-    double* norms = prepared->norms.data() + static_cast<std::size_t>(ngram.n - 1) * width;
-    for (std::size_t r = 0; r < width; ++r) norms[r] += prepared->squares.back() * counts[r] * counts[r];
+  for (std::size_t at = 0; const auto& [ngram, r] : all) {
+    if (prepared->keys[at] != ngram.key) ++at;
+    prepared->counts[at * width + r] = static_cast<float>(ngram.count);
+    prepared->norms[static_cast<std::size_t>(ngram.n - 1) * width + r] +=
+        prepared->squares[at] * static_cast<double>(ngram.count) * static_cast<double>(ngram.count);
   }
   for (double& norm : prepared->norms) norm = std::sqrt(norm);
   return prepared;
@@ -289,6 +235,8 @@ double CiderD::score(const std::int64_t* ids, std::int64_t count, const Referenc
 
   const std::size_t width = known.references();
   scratch.cosines.assign(kLongestNgram * width, 0);
+  scratch.wanted.clear();
+  const NgramTable& table = frequencies_->table();
   std::array<double, kLongestNgram> norms{};
   std::size_t at = 0;
   for (const LocalNgram& ngram : scratch.ngrams) {
@@ -296,8 +244,7 @@ double CiderD::score(const std::int64_t* ids, std::int64_t count, const Referenc
     const auto order = static_cast<std::size_t>(ngram.n - 1);
     const auto here = static_cast<double>(ngram.count);
     if (at == known.keys.size() || known.keys[at] != ngram.key) {
-      const double weighted = here * weight(ngram.ids, ngram.n);
-      norms[order] += weighted * weighted;
+      want(ngram, table, scratch.wanted);
       continue;
     }
     const double square = known.squares[at];
@@ -308,6 +255,10 @@ double CiderD::score(const std::int64_t* ids, std::int64_t count, const Referenc
       const double there = counts[r];
       cosines[r] += square * there * (options_.plain ? here : std::min(here, there));
     }
+  }
+  for (const Wanted& one : scratch.wanted) {
+    const double weighted = one.count * weight(found(one, table));
+    norms[static_cast<std::size_t>(one.n - 1)] += weighted * weighted;
   }
   double sum = 0;
   for (std::size_t r = 0; r < width; ++r) {

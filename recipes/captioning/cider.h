@@ -49,7 +49,7 @@ struct CiderOptions {
 class CiderD {
  public:
   struct Prepared;
-  /// One image's references as vectors; cheap to copy.
+  /// One image's references as vectors, for every CiderD with the same frequencies; cheap to copy.
   using Reference = std::shared_ptr<const Prepared>;
 
   /// Throws: UsageError where there are no frequencies or an option is not positive.
@@ -66,7 +66,7 @@ class CiderD {
   }
 
  private:
-  [[nodiscard]] double weight(const std::int64_t* ids, int n) const noexcept;
+  [[nodiscard]] double weight(std::uint32_t frequency) const noexcept;
   [[nodiscard]] double penalty(std::int64_t difference) const noexcept;
 
   std::shared_ptr<const DocumentFrequencies> frequencies_;

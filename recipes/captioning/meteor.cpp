@@ -13,17 +13,20 @@
 namespace lockstep::captioning {
 namespace {
 
-constexpr std::size_t kMostStates = 4096;
+constexpr std::size_t kMostStates = 256;
 constexpr std::ptrdiff_t kNowhere = -2;  // no reference word comes after it
 
-/// Which words of the reference are taken, and which the last word of the caption took.
+/// Which places of repeated words are taken in the reference, and which the last word of the caption took.
 using Place = std::pair<std::vector<bool>, std::ptrdiff_t>;
 using Chunks = std::map<Place, std::int64_t>;
 
-/// How many matches a word has in all, and how many of it the rest of the caption still holds.
-struct Quota {
-  std::int64_t matches = 0;
-  std::int64_t left = 0;
+/// One word of the caption: where the reference has it, and how it may be matched.
+struct Word {
+  std::vector<std::ptrdiff_t> places;
+  std::size_t first = 0;     // of its places among those of all repeated words
+  std::int64_t matches = 0;  // in all
+  std::int64_t left = 0;     // of it in the rest of the caption
+  bool repeated = false;     // there or here
 };
 
 void keep_fewest(Chunks& states, Place place, std::int64_t chunks) {
@@ -31,29 +34,49 @@ void keep_fewest(Chunks& states, Place place, std::int64_t chunks) {
   if (!fresh) at->second = std::min(at->second, chunks);
 }
 
+/// Of the states that took the same words those with the fewest chunks: going on from another's last word saves one
+/// chunk at most, which is one more than they have. Then the kMostStates with the fewest of all.
 void prune(Chunks& states) {
+  if (states.size() == 1) return;
+  std::map<std::vector<bool>, std::int64_t> fewest_of;
+  for (const auto& [place, chunks] : states) {
+    const auto [at, fresh] = fewest_of.try_emplace(place.first, chunks);
+    if (!fresh) at->second = std::min(at->second, chunks);
+  }
+  std::erase_if(states, [&](const auto& one) { return one.second > fewest_of.at(one.first.first); });
   if (states.size() <= kMostStates) return;
   std::vector<std::pair<std::int64_t, Place>> ordered;
-  for (auto& [place, chunks] : states) ordered.emplace_back(chunks, place);
+  for (const auto& [place, chunks] : states) ordered.emplace_back(chunks, place);
   std::ranges::sort(ordered);
   states.clear();
   for (std::size_t i = 0; i < kMostStates; ++i) states.emplace(std::move(ordered[i].second), ordered[i].first);
 }
 
-/// All ways on from `states` with the next word of the caption, of which `quota.left` more come after it.
-Chunks read_word(const Chunks& states, std::int64_t word, const Ids& reference, const Quota& quota) {
+/// The same with a word that leaves no choice: it has no match (kNowhere), or both have it once.
+Chunks pass_word(Chunks& states, std::ptrdiff_t at) {
+  Chunks next;
+  while (!states.empty()) {
+    auto node = states.extract(states.begin());
+    auto& [taken, last] = node.key();
+    const bool more = at != kNowhere && at != last + 1;
+    keep_fewest(next, {std::move(taken), at}, node.mapped() + (more ? 1 : 0));
+  }
+  return next;
+}
+
+/// All ways on from `states` with the next word of the caption, of which `word.left` more come after it.
+Chunks read_word(const Chunks& states, const Word& word) {
   Chunks next;
   for (const auto& [place, chunks] : states) {
     const auto& [taken, last] = place;
     std::int64_t used = 0;
-    for (std::size_t i = 0; i < reference.size(); ++i) used += reference[i] == word && taken[i] ? 1 : 0;
-    if (used + quota.left >= quota.matches) keep_fewest(next, {taken, kNowhere}, chunks);
-    for (std::size_t i = 0; used < quota.matches && i < reference.size(); ++i) {
-      if (reference[i] != word || taken[i]) continue;
+    for (std::size_t i = 0; i < word.places.size(); ++i) used += taken[word.first + i] ? 1 : 0;
+    if (used + word.left >= word.matches) keep_fewest(next, {taken, kNowhere}, chunks);
+    for (std::size_t i = 0; used < word.matches && i < word.places.size(); ++i) {
+      if (taken[word.first + i]) continue;
       std::vector<bool> more = taken;
-      more[i] = true;
-      const auto at = static_cast<std::ptrdiff_t>(i);
-      keep_fewest(next, {std::move(more), at}, chunks + (at == last + 1 ? 0 : 1));
+      more[word.first + i] = true;
+      keep_fewest(next, {std::move(more), word.places[i]}, chunks + (word.places[i] == last + 1 ? 0 : 1));
     }
   }
   prune(next);
@@ -80,17 +103,26 @@ double MeteorCounts::score() const {
 
 MeteorCounts align_words(const Ids& hypothesis, const Ids& reference) {
   MeteorCounts counts{.words = std::ssize(hypothesis), .reference = std::ssize(reference)};
-  std::map<std::int64_t, Quota> quotas;
-  for (const std::int64_t word : hypothesis) ++quotas[word].left;
-  for (auto& [word, quota] : quotas) {
-    quota.matches = std::min<std::int64_t>(quota.left, std::ranges::count(reference, word));
-    counts.matches += quota.matches;
+  std::map<std::int64_t, Word> words;
+  for (const std::int64_t id : hypothesis) ++words[id].left;
+  for (std::ptrdiff_t i = 0; i < std::ssize(reference); ++i) {
+    const auto at = words.find(reference[static_cast<std::size_t>(i)]);
+    if (at != words.end()) at->second.places.push_back(i);
   }
-  Chunks states{{{std::vector<bool>(reference.size()), kNowhere}, 0}};
-  for (const std::int64_t word : hypothesis) {
-    Quota& quota = quotas[word];
-    --quota.left;
-    states = read_word(states, word, reference, quota);
+  std::size_t repeated = 0;
+  for (auto& [id, word] : words) {
+    word.matches = std::min<std::int64_t>(word.left, std::ssize(word.places));
+    word.repeated = word.matches > 0 && (word.left > 1 || word.places.size() > 1);
+    word.first = repeated;
+    repeated += word.repeated ? word.places.size() : 0;
+    counts.matches += word.matches;
+  }
+  Chunks states{{{std::vector<bool>(repeated), kNowhere}, 0}};
+  for (const std::int64_t id : hypothesis) {
+    Word& word = words[id];
+    --word.left;
+    states = word.repeated ? read_word(states, word)
+                           : pass_word(states, word.places.empty() ? kNowhere : word.places.front());
   }
   for (const auto& [place, chunks] : states) counts.chunks = std::max(counts.chunks, chunks);
   for (const auto& [place, chunks] : states) counts.chunks = std::min(counts.chunks, chunks);

@@ -23,8 +23,8 @@ struct MeteorCounts {
 };
 
 /// The alignment that has the most matches and of those the fewest chunks. Where words are repeated so often that more
-/// than 4,096 partial alignments have to be kept, those with the fewest chunks are, and the result may have one chunk
-/// too many.
+/// than 256 partial alignments would have to be kept, those with the fewest chunks so far are, and the result may have
+/// more chunks than the best.
 /// Source: Banerjee and Lavie, METEOR, 2005.
 [[nodiscard]] MeteorCounts align_words(const Ids& hypothesis, const Ids& reference);
 

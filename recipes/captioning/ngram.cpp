@@ -16,6 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "tables are files of little-endian numbers");
 
 constexpr std::size_t kFirstSlots = 1024;
+constexpr double kFullest = 0.7;  // share of slots
 
 /// No zeros but above the first id.
 bool is_packed(const NgramKey& key, bool wide) noexcept {
@@ -84,8 +85,14 @@ std::size_t NgramTable::slot_of(const NgramKey& key) const noexcept {
   return at;
 }
 
+void NgramTable::prefetch(const NgramKey& key) const noexcept {
+  const std::size_t at = mixed(key) & (slots_.size() - 1);
+  __builtin_prefetch(slots_.data() + at);
+  if (wide_) __builtin_prefetch(high_.data() + at);
+}
+
 void NgramTable::insert(const NgramKey& key, std::uint32_t number) {
-  if (2 * (used_ + 1) > slots_.size()) grow(2 * slots_.size());
+  if (kFullest * static_cast<double>(slots_.size()) < static_cast<double>(used_ + 1)) grow(2 * slots_.size());
   const std::size_t at = slot_of(key);
   used_ += slots_[at].number == 0 ? 1 : 0;
   slots_[at].low = key.low;

@@ -36,6 +36,14 @@ struct NgramKey {
 /// Throws: UsageError naming an id that is not within 0 .. kLargestId.
 void check_ids(const std::int64_t* ids, std::int64_t count);
 
+/// Calls `take(n, first id)` for each n-gram, shorter ones first.
+template <class Take>
+void each_ngram(const std::int64_t* ids, std::int64_t count, const Take& take) {
+  for (int n = 1; n <= kLongestNgram; ++n) {
+    for (std::int64_t i = 0; i + n <= count; ++i) take(n, ids + i);
+  }
+}
+
 /// n-grams with a number each, by open addressing. Thread-safe: reading is.
 class NgramTable {
  public:
@@ -46,6 +54,9 @@ class NgramTable {
   void add(const NgramKey& key) { insert(key, 1); }
   /// Its number; 0 where it was never added.
   [[nodiscard]] std::uint32_t find(const NgramKey& key) const noexcept { return slots_[slot_of(key)].number; }
+  /// Has the processor fetch what find() will look at: a large table lies in no cache, and many such waits at once take
+  /// no longer than one.
+  void prefetch(const NgramKey& key) const noexcept;
 
   [[nodiscard]] bool wide() const noexcept { return wide_; }
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(used_); }

@@ -331,6 +331,18 @@ TEST(CaptioningSearch, AWordWithoutProbabilityIsNeverDrawn) {
   EXPECT_GT(words[3], 850);
 }
 
+TEST(CaptioningSearch, ProbabilitiesWhoseSumIsNotOneAreAllDrawnFrom) {
+  TableSpeaker rows(fixed_table({0.02, 0.24, 0.24}), 2000, 1);
+  Speaker speaker = rows.speaker();
+  at::manual_seed(2);
+  std::map<std::int64_t, int> words;
+  for (const Caption& row : rows_of(sample(speaker, 1))) ++words[row[0]];
+  EXPECT_EQ(words.size(), 3U);
+  EXPECT_NEAR(words[0], 80, 40);
+  EXPECT_NEAR(words[1], 960, 120);
+  EXPECT_NEAR(words[2], 960, 120);
+}
+
 TEST(CaptioningSearch, SamplingTakesTheSameRandomNumbersWhateverIsSaid) {
   const auto after = [](const Table& table) {
     TableSpeaker rows(table, 4, 1);
