@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "captioning_targets.h"
 #include "checkpoint_targets.h"
 #include "targets.h"
 

@@ -67,7 +67,8 @@ struct Zip {
         little(packed_size < 0 ? packed.size() : static_cast<std::uint64_t>(packed_size), 4) +
         little(size < 0 ? content.size() : static_cast<std::uint64_t>(size), 4) + little(name.size(), 2);
     const std::string local = little(0x04034b50, 4) + little(20, 2) + fields + little(0, 2) + name + packed;
-    const std::string entry = little(0x02014b50, 4) + little(20, 2) + little(20, 2) + fields + little(0, 16) + name;
+    const std::string entry =
+        little(0x02014b50, 4) + little(20, 2) + little(20, 2) + fields + std::string(16, '\0') + name;
     return local + entry + little(0x06054b50, 4) + little(0, 4) + little(1, 2) + little(1, 2) +
            little(entry.size(), 4) + little(local.size(), 4) + little(0, 2);
   }
