@@ -57,7 +57,7 @@ bool is_digit(std::uint8_t byte) { return byte >= '0' && byte <= '9'; }
 bool ends_word(std::string_view text, std::size_t at) {
   const std::uint8_t byte = byte_at(text, at);
   if (byte <= 0x20 || byte == 0x7F || kAlwaysOut.find(text[at]) != std::string_view::npos) return true;
-  if (byte == '-') return byte_at(text, at + 1) == '-' || (at > 0 && text[at - 1] == '-');
+  if (byte == '-') return at > 0 && text[at - 1] == '-';  // the first of them ends the word before, and goes
   if (kOutBesideLetters.find(text[at]) == std::string_view::npos) return false;
   return at == 0 || !is_digit(byte_at(text, at - 1)) || !is_digit(byte_at(text, at + 1));
 }

@@ -119,6 +119,10 @@ TEST(CaptioningNgrams, OfLargeVocabulariesShareNoKey) {
   EXPECT_EQ(images_with(frequencies, {far, far, 1, 2}), 1);
   EXPECT_EQ(images_with(frequencies, {far, far}), 1);
   EXPECT_EQ(images_with(frequencies, {kLargestId}), 0);
+  const auto narrow = DocumentFrequencies::of({{{1, 2}}});
+  EXPECT_FALSE(narrow.table().wide());
+  EXPECT_EQ(images_with(narrow, {1, 2}), 1);
+  EXPECT_EQ(images_with(narrow, {2 * far + 3 - 1}), 0) << "in one piece its bits are those of 1 2";
 }
 
 TEST(CaptioningNgrams, AreFoundInATableThatHasGrown) {
@@ -179,15 +183,15 @@ TEST(CaptioningCiderD, GivesLengthsFarAwayTheirPenaltyToo) {
 
 TEST(CaptioningCiderD, OfIdsThatNoFrequencyKnowsIsWhatItIsForOthers) {
   // The same captions under other ids, of which some do not fit 16 bits; the frequencies know only small ones.
-  const References small = {{{1, 2, 3, 0}, {1, 2, 4, 0}}, {{5, 6, 0}}};
+  const References small = {{{1, 2, 3, 0}, {1, 2, 4, 0}}, {{1, 2, 0}}, {{5, 6, 0}}};
   const auto frequencies = frequencies_of(small);
   ASSERT_FALSE(frequencies->table().wide());
   const CiderD cider(frequencies);
   const auto moved = [](std::int64_t by) { return std::vector<Ids>{{1 + by, 2, 20 + by, 0}, {1 + by, 2, 30 + by, 0}}; };
   const std::int64_t far = 1 << 20;
-  const double near_score = cider.score({1 + 100, 2, 30 + 100, 0}, cider.prepare(moved(100)));
+  const double near_score = cider.score({1, 2, 30 + 100, 0}, cider.prepare(moved(100)));
   EXPECT_GT(near_score, 1);
-  EXPECT_EQ(cider.score({1 + far, 2, 30 + far, 0}, cider.prepare(moved(far))), near_score);
+  EXPECT_EQ(cider.score({1, 2, 30 + far, 0}, cider.prepare(moved(far))), near_score);
 }
 
 TEST(CaptioningCiderD, OfWideIdsIsThatOfNarrowOnes) {
@@ -273,7 +277,7 @@ TEST(CaptioningFrequencies, OfATornOrForeignFileAreRefusedByName) {
   }
   write_bytes(path, "{\"document_frequency\": {}}, and more than forty bytes of it");
   EXPECT_THAT(fault_of_file(path), HasSubstr("no file of document frequencies"));
-  for (std::size_t at = 8; at < good.size(); at += 5) {
+  for (std::size_t at = 8; at < good.size(); at += 97) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 0x10);
     write_bytes(path, bad);
@@ -300,7 +304,10 @@ TEST(CaptioningFrequencies, WithAnAbsurdHeaderOrTableAreRefused) {
   EXPECT_THAT(fault(24, std::string("\x07", 1)), HasSubstr("8 n-grams, and its header says 7"));
   EXPECT_THAT(fault(32, std::string(1, '\xFF')), HasSubstr("n-gram 1 is out of order"));
   EXPECT_THAT(fault(32, std::string("\0\0\1", 3)), HasSubstr("n-gram 0 is out of order or none"));
+  EXPECT_THAT(fault(32, std::string("\5\0\0\0\1", 5)), HasSubstr("n-gram 0 is out of order or none"));
   EXPECT_THAT(fault(40, std::string(4, '\0')), HasSubstr("is in 0 images"));
+  write_bytes(path, signed_again(good.substr(0, 24)));
+  EXPECT_THAT(fault_of_file(path), HasSubstr("it ends after 24 bytes"));
 }
 
 }  // namespace captioning_cider_test
