@@ -123,6 +123,10 @@ TEST(CaptionRows, OfALongerCaptionEndAfterMaxWords) {
   }
   EXPECT_THAT(set->captions(1).references.front(), ElementsAre(4, 3, 2, 1, 0));
   EXPECT_EQ(set->captions(1).captions.front(), "d c b a e f");
+  SetOptions one_more = options;
+  one_more.max_words = 5;
+  const auto five = CaptionDataset::open(one_more, two_images(), words("a\nb\nc\nd\ne\nf"), false);
+  EXPECT_THAT(five->captions(1).references.front(), ElementsAre(4, 3, 2, 1, 5, 0));
 }
 
 TEST(CaptionRows, AreDrawnWithoutRepeatsAndAnewEachEpoch) {
@@ -319,7 +323,7 @@ std::string nlvr_line(const std::string& sentence, const std::string& identifier
 }
 
 TEST_F(Files, OfNlvrAreTheTrueSentencesAndASplitKeepsASentenceTogether) {
-  std::string lines;
+  std::string lines = nlvr_line("A false one", "7-0", "false");
   std::vector<std::string> names;
   for (int sentence = 1; sentence <= 10; ++sentence) {
     for (int picture = 0; picture < 2; ++picture) {

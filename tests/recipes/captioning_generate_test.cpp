@@ -203,6 +203,18 @@ TEST(Scenes, HaveShapesThatDoNotTouchAndStayInside) {
   }
 }
 
+TEST(Scenes, HaveAGroundAndNoiseOfTheirOwn) {
+  const Scene scene = make_scene(4, 1);
+  Scene other = scene;
+  ++other.texture;
+  EXPECT_EQ(paint_scene(scene, {64, 64}).pixels, paint_scene(scene, {64, 64}).pixels);
+  EXPECT_NE(paint_scene(scene, {64, 64}).pixels, paint_scene(other, {64, 64}).pixels);
+  EXPECT_THAT(fault_of<UsageError>([&] {
+                (void)paint_scene(scene, {64, 31});
+              }),
+              HasSubstr("a scene of 31 pixels, must be 32 .. 4096 a side"));
+}
+
 TEST(Scenes, ShowEachShapeInItsColor) {
   // The middle of a shape, or of a ring's band, has its color: which channels are the brighter ones.
   std::set<std::pair<ShapeKind, ShapeColor>> seen;
