@@ -67,7 +67,7 @@ std::vector<CaptionedImage> two_images() {
           {.id = "000001", .file = {}, .captions = {"d c b a e f"}}};
 }
 
-class Files : public ::testing::Test {
+class CaptionFiles : public ::testing::Test {
  protected:
   /// Pictures of one color each, and features of 6 x 4.
   void put_pictures(const std::vector<std::string>& names, const std::string& folder = "images") const {
@@ -214,7 +214,7 @@ TEST(CaptionDataset, OfScenesGivesTheSameOnAnyNumberOfWorkersAndFromTheDisk) {
   }
 }
 
-TEST_F(Files, OfTextBelongTogetherByTheNameBeforeTheNumber) {
+TEST_F(CaptionFiles, OfTextBelongTogetherByTheNameBeforeTheNumber) {
   put(folder_ / "captions.txt", "b.png#0\ta cat\r\na.jpg#0\ta dog\n\nb.png#1\tthe cat\na.jpg\ta big dog\n");
   put_pictures({"a.jpg", "b.png"});
   const auto images = read_captions(set());
@@ -224,7 +224,7 @@ TEST_F(Files, OfTextBelongTogetherByTheNameBeforeTheNumber) {
   EXPECT_EQ(images[0].file, (folder_ / "images/b.png").string());
 }
 
-TEST_F(Files, OfCocoHaveTheirImagesNumbersAndLeaveOutThoseWithoutACaption) {
+TEST_F(CaptionFiles, OfCocoHaveTheirImagesNumbersAndLeaveOutThoseWithoutACaption) {
   put(folder_ / "captions.json", R"({"info": {"year": 2017}, "images": [
       {"id": 42, "file_name": "x.png"}, {"id": 7, "file_name": "y.png"}, {"id": 8, "file_name": "z.png"}],
       "annotations": [{"id": 1, "image_id": 7, "caption": "one"}, {"id": 2, "image_id": 42, "caption": "two"},
@@ -238,7 +238,7 @@ TEST_F(Files, OfCocoHaveTheirImagesNumbersAndLeaveOutThoseWithoutACaption) {
   EXPECT_THAT(images[1].captions, ElementsAre("one", "three"));
 }
 
-TEST_F(Files, OfKarpathyHaveSplitsAndTrainHasRestvalToo) {
+TEST_F(CaptionFiles, OfKarpathyHaveSplitsAndTrainHasRestvalToo) {
   put(folder_ / "dataset_coco.json", R"({"dataset": "coco", "images": [
       {"filepath": "val", "filename": "a.png", "imgid": 0, "cocoid": 391, "split": "test",
        "sentences": [{"raw": "A man.", "tokens": ["a", "man"], "sentid": 1}, {"raw": "A bike"}], "sentids": [1, 2]},
@@ -261,7 +261,7 @@ TEST_F(Files, OfKarpathyHaveSplitsAndTrainHasRestvalToo) {
                         "test, train"));
 }
 
-TEST_F(Files, AreChosenByAListOfIdsInItsOrder) {
+TEST_F(CaptionFiles, AreChosenByAListOfIdsInItsOrder) {
   put(folder_ / "captions.txt", "a.png\tone\nb.png\ttwo\nc.png\tthree\n");
   put_pictures({"a.png", "b.png", "c.png"});
   put(folder_ / "ids.txt", "c\na\n");
@@ -278,7 +278,7 @@ TEST_F(Files, AreChosenByAListOfIdsInItsOrder) {
               ElementsAre("000007", "000002"));
 }
 
-TEST_F(Files, OfFeaturesArePaddedInABatch) {
+TEST_F(CaptionFiles, OfFeaturesArePaddedInABatch) {
   put(folder_ / "captions.txt", "1.png\ta\n2.png\ta b\n3.png\tb\n");
   put_features({"att/1.npz", "att/2.npz", "att/3.npz"});
   SetOptions options = set();
@@ -303,7 +303,7 @@ TEST_F(Files, OfFeaturesArePaddedInABatch) {
   EXPECT_THAT(fault_of<DataError>([&] { (void)whole->picture(0); }), HasSubstr("has features, no pictures"));
 }
 
-TEST_F(Files, OfPicturesAreScaledToTheWantedSize) {
+TEST_F(CaptionFiles, OfPicturesAreScaledToTheWantedSize) {
   put(folder_ / "captions.txt", "a.png\tone\n");
   put_pictures({"a.png"});
   SetOptions options = set();
@@ -322,7 +322,7 @@ std::string nlvr_line(const std::string& sentence, const std::string& identifier
          "\n";
 }
 
-TEST_F(Files, OfNlvrAreTheTrueSentencesAndASplitKeepsASentenceTogether) {
+TEST_F(CaptionFiles, OfNlvrAreTheTrueSentencesAndASplitKeepsASentenceTogether) {
   std::string lines = nlvr_line("A false one", "7-0", "false");
   std::vector<std::string> names;
   for (int sentence = 1; sentence <= 10; ++sentence) {

@@ -188,7 +188,7 @@ TEST(SceneCaptions, HaveAVocabularyOf50To80Words) {
   EXPECT_THAT(Vocabulary::of(images, 1).size() - 1, AllOf(Ge(50), Le(80)));
 }
 
-TEST(Scenes, HaveShapesThatDoNotTouchAndStayInside) {
+TEST(ScenePictures, HaveShapesThatDoNotTouchAndStayInside) {
   for (std::int64_t i = 0; i < kScenes; ++i) {
     const Scene scene = make_scene(9, i);
     EXPECT_THAT(scene.shapes.size(), AllOf(Ge(2U), Le(4U)));
@@ -203,7 +203,7 @@ TEST(Scenes, HaveShapesThatDoNotTouchAndStayInside) {
   }
 }
 
-TEST(Scenes, HaveAGroundAndNoiseOfTheirOwn) {
+TEST(ScenePictures, HaveAGroundAndNoiseOfTheirOwn) {
   const Scene scene = make_scene(4, 1);
   Scene other = scene;
   ++other.texture;
@@ -215,7 +215,7 @@ TEST(Scenes, HaveAGroundAndNoiseOfTheirOwn) {
               HasSubstr("a scene of 31 pixels, must be 32 .. 4096 a side"));
 }
 
-TEST(Scenes, ShowEachShapeInItsColor) {
+TEST(ScenePictures, ShowEachShapeInItsColor) {
   // The middle of a shape, or of a ring's band, has its color: which channels are the brighter ones.
   std::set<std::pair<ShapeKind, ShapeColor>> seen;
   for (std::int64_t i = 0; i < 200; ++i) {
