@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words on pictures that people look at, broken into lines. No torch header.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/decode.h"
+
+namespace lockstep::common {
+
+/// Letters of one size, by FreeType and the font of Debian's fonts-dejavu-core. Without the font nothing is drawn, and
+/// texts have no lines. Texts are UTF-8; bytes that are none count as '?'. Thread-safe: no.
+class Lettering {
+ public:
+  explicit Lettering(int pixels);
+  ~Lettering();
+  Lettering(const Lettering&) = delete;
+  Lettering& operator=(const Lettering&) = delete;
+
+  [[nodiscard]] bool has_font() const noexcept;
+  /// From one line to the next.
+  [[nodiscard]] std::int64_t line_height() const noexcept;
+  [[nodiscard]] std::int64_t width(const std::string& text) const;
+  /// Lines of at most `width` pixels, broken at blanks; a word that is wider is broken anywhere.
+  [[nodiscard]] std::vector<std::string> lines(const std::string& text, std::int64_t width) const;
+  /// With its upper left corner there; what reaches over the image is left out.
+  /// Shapes: an image of 3 channels.
+  void write(Image& image, std::array<std::int64_t, 2> left_top, const std::string& text,
+             const std::array<std::uint8_t, 3>& ink) const;
+
+ private:
+  struct Font;
+  std::unique_ptr<Font> font_;
+  int pixels_;
+};
+
+}  // namespace lockstep::common
