@@ -19,6 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::Gt;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Lt;
 
 Image plain_picture(ImageSize size, std::vector<std::uint8_t> color) {
   Image image{size, static_cast<std::int64_t>(color.size()), {}};
@@ -66,7 +67,7 @@ TEST_F(CaptioningPage, BreaksLinesAtBlanksAndWideWordsAnywhere) {
 
 TEST_F(CaptioningPage, DrawsTheSameForBytesThatAreNoUtf8AsForQuestionMarks) {
   const common::Lettering letters(13);
-  EXPECT_EQ(letters.width("a\xFFz\xC3"), letters.width("a?z?"));
+  EXPECT_EQ(letters.width("a\x80\xFFz\xC3"), letters.width("a??z?"));
   Image image = plain_picture({20, 20}, {0, 0, 0});
   letters.write(image, {15, 12}, "WWW\xE2", {255, 255, 255});  // reaches over the edge
   EXPECT_GT(std::ranges::max(image.pixels), 200);
@@ -102,9 +103,12 @@ TEST_F(CaptioningPage, ShowsTheScoreInItsOwnColour) {
   const Image page = caption_page({plain}, {.columns = 1, .cell = 80});
   std::vector<int> strongest{0, 0, 0};
   for (std::int64_t x = 8; x < 88; ++x) {
-    for (std::int64_t y = 88; y < page.size.height; ++y) strongest = std::max(strongest, pixel_at(page, x, y));
+    for (std::int64_t y = 88; y < page.size.height; ++y) {
+      const std::vector<int> pixel = pixel_at(page, x, y);
+      for (std::size_t c = 0; c < 3; ++c) strongest[c] = std::max(strongest[c], pixel[c]);
+    }
   }
-  EXPECT_THAT(strongest, ElementsAre(Gt(220), Gt(160), ::testing::Lt(120)));
+  EXPECT_THAT(strongest, ElementsAre(Gt(220), Gt(160), Lt(120)));
 }
 
 TEST_F(CaptioningPage, OfOnePictureIsThePictureWithItsCaptionBelow) {
