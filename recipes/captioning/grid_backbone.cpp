@@ -125,7 +125,8 @@ FeatureEmbedding::FeatureEmbedding(const ModelOptions& options, double dropout)
 
 Features FeatureEmbedding::forward(const at::Tensor& data, const std::vector<std::int64_t>& lengths) {
   Features features = backbone_ ? of_pictures(data) : of_rows(data, lengths);
-  features.tokens = dropout_->forward(at::celu(embed_->forward(features.tokens), kCeluAlpha));
+  // float32 under Autocast too: sums of layers go on from here.
+  features.tokens = dropout_->forward(at::celu(embed_->forward(features.tokens), kCeluAlpha)).to(at::kFloat);
   features.global = mean_of_rows(features.tokens, features.mask);
   if (backbone_) features.tokens = features.tokens + positions(features, data.device());
   return features;

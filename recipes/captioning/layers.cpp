@@ -69,6 +69,11 @@ at::Tensor heads_first(const at::Tensor& x_BNC, std::int64_t heads) {
   return x_BNC.view({x_BNC.size(0), x_BNC.size(1), heads, -1}).transpose(1, 2);
 }
 
+double query_scale(std::int64_t dim, std::int64_t heads) {
+  const std::int64_t depth = dim / heads;
+  return 1 / std::sqrt(static_cast<double>(depth));
+}
+
 at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& hidden) {
   at::Tensor scores = at::matmul(query, key.transpose(2, 3));
   if (hidden.defined()) scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());

@@ -57,6 +57,9 @@ class FeedForward final : public torch::nn::Module {
 /// Shapes: [B, N, heads * d] to [B, heads, N, d], no copy.
 [[nodiscard]] at::Tensor heads_first(const at::Tensor& x_BNC, std::int64_t heads);
 
+/// What queries are multiplied with: 1 / sqrt(dim / heads).
+[[nodiscard]] double query_scale(std::int64_t dim, std::int64_t heads);
+
 /// softmax(query key^T) value. The query is scaled already; `hidden`: true where a key must not be seen, of a shape
 /// that broadcasts to [B, heads, N, M], or undefined. A row in which all are hidden is not a number.
 /// Shapes: query [B, heads, N, d], key and value [B, heads, M, d]; to [B, N, heads * d].

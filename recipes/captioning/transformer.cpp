@@ -34,7 +34,7 @@ at::Tensor EncoderLayer::forward(const at::Tensor& x, const Grid& grid, const at
 
 DecoderLayer::DecoderLayer(const ModelOptions& options)
     : heads_(options.heads),
-      scale_(1 / std::sqrt(static_cast<double>(options.dim / options.heads))),
+      scale_(query_scale(options.dim, options.heads)),
       fuse_(register_module("fuse", std::make_shared<PairLinear>(options.dim, options.dim, options.dim))),
       query_key_value_(register_module("query_key_value", linear(options.dim, 3 * options.dim, 3))),
       self_out_(register_module("self_out", linear(options.dim, options.dim))),

@@ -14,7 +14,6 @@
 #include <torch/nn/init.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "captioning/layers.h"
@@ -49,7 +48,7 @@ at::Tensor WindowAttention::forward(const at::Tensor& x, const Grid& grid, const
 
 at::Tensor WindowAttention::over_everything(const at::Tensor& projected, const at::Tensor& mask) {
   const std::vector<at::Tensor> parts = projected.chunk(3, 2);
-  const double scale = 1 / std::sqrt(static_cast<double>(options_.dim / options_.heads));
+  const double scale = query_scale(options_.dim, options_.heads);
   at::Tensor hidden;
   if (mask.defined()) {
     hidden = at::constant_pad_nd(mask.logical_not(), {0, 1}, false).view({mask.size(0), 1, 1, mask.size(1) + 1});
@@ -114,7 +113,7 @@ at::Tensor WindowAttention::bias(const Cut& cut) {
   // An embedding, whose backward adds rows up in a fixed order on every device.
   const at::Tensor of_pairs =
       at::embedding(distance_bias_, distances_).view({cut.cells(), cut.cells(), options_.heads}).permute({2, 0, 1});
-  const at::Tensor bias = at::constant_pad_nd(of_pairs, {0, 1, 0, 1}).unsqueeze(0);
+  at::Tensor bias = at::constant_pad_nd(of_pairs, {0, 1, 0, 1}).unsqueeze(0);
   if (!hidden_.defined()) return bias;
   return bias.expand({cut.count(), options_.heads, cut.cells() + 1, cut.cells() + 1})
       .masked_fill(hidden_, -std::numeric_limits<double>::infinity());
@@ -165,7 +164,7 @@ at::Tensor WindowAttention::in_windows(const at::Tensor& projected, const Cut& c
   const std::int64_t batch = projected.size(0);
   const std::int64_t heads = options_.heads;
   const std::int64_t seen = cut.cells() + 1;
-  const double scale = 1 / std::sqrt(static_cast<double>(options_.dim / heads));
+  const double scale = query_scale(options_.dim, heads);
   const std::vector<at::Tensor> all = gathered(projected, cut).unbind(0);
   const at::Tensor scores = at::bmm(all[0] * scale, all[1].transpose(1, 2));
   const at::Tensor shares = at::softmax(scores.view({batch, cut.count(), heads, seen, seen}) + bias(cut), -1);

@@ -21,7 +21,7 @@ XLinearDecoder::XLinearDecoder(const ModelOptions& options) : dim_(options.dim) 
   of_word_ = register_module("of_word", torch::nn::Linear(options.x_linear.word_dim, 4 * dim_));
   of_state_ = register_parameter("of_state", at::empty({4 * dim_, 2 * dim_}));
   const double bound = 1 / std::sqrt(static_cast<double>(dim_));
-  for (at::Tensor weight : {of_word_->weight, of_word_->bias, of_state_}) {
+  for (const at::Tensor& weight : {of_word_->weight, of_word_->bias, of_state_}) {
     torch::nn::init::uniform_(weight, -bound, bound);
   }
   for (std::int64_t i = 0; i < options.decoder_layers; ++i) {
