@@ -17,6 +17,7 @@
 #include <ATen/TensorIndexing.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/optim/adam.h>
 #include <torch/utils.h>
 
 #include <cmath>
@@ -466,6 +467,28 @@ TEST(CaptioningModel, WorksUnderAutocastToBfloat16InChannelsLastAndOptimized) {
       ASSERT_TRUE(item.value().grad().defined()) << item.key();
       EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << item.key();
     }
+  }
+}
+
+TEST(CaptioningModel, LearnsAFewCaptionsByHeart) {
+  for (const ModelType type : kBoth) {
+    at::manual_seed(4);
+    const auto net = make_captioner(tiny(type));
+    const at::Tensor data = at::randn({4, 5, 12});
+    const at::Tensor inputs = some_words(8, 6);
+    const at::Tensor next = at::cat({inputs.narrow(1, 1, 5), at::zeros({8, 1}, at::kLong)}, 1).unsqueeze(2);
+    torch::optim::Adam optimizer(net->parameters(), 0.02);
+    const auto step = [&] {
+      optimizer.zero_grad();
+      const at::Tensor loss = -net->log_probs(net->encode(data, {5, 4, 5, 3}), inputs).gather(2, next).mean();
+      loss.backward();
+      optimizer.step();
+      return loss.item<double>();
+    };
+    EXPECT_NEAR(step(), std::log(kWords), 1.2) << to_string(type);
+    for (int i = 0; i < 70; ++i) step();
+    // Two captions of a picture may only be told apart once they differ: by their second word.
+    EXPECT_LT(step(), 0.4) << to_string(type);
   }
 }
 
