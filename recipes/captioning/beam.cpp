@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Beam search over all captions of a batch at once. Nothing is read from the device but one bool a word.
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full_like.h>
@@ -13,6 +12,7 @@
 
 #include "captioning/search.h"
 #include "lockstep/base/error.h"
+#include "lockstep/optim/autocast.h"
 
 namespace lockstep::captioning {
 namespace {
@@ -91,7 +91,7 @@ at::Tensor lengthen(Beam& beam, const at::Tensor& log_probs, std::int64_t at) {
 
 at::Tensor beam_search(Speaker& speaker, const BeamOptions& options) {
   check_options(options);
-  const at::NoGradGuard guard;
+  const NoGrad no_grad;
   Beam beam = empty_beam(speaker, options);
   at::Tensor now = at::zeros({speaker.rows}, beam.words.options());
   bool over = false;
@@ -112,7 +112,7 @@ at::Tensor beam_search(Speaker& speaker, const BeamOptions& options) {
 
 at::Tensor beam_search(Captioner& model, const Memory& memory, const BeamOptions& options) {
   check_options(options);
-  const at::NoGradGuard guard;
+  const NoGrad no_grad;
   const Memory rows = repeated(memory, options.beam);
   Speaker speaker = speaker_of(model, rows);
   return beam_search(speaker, options);

@@ -82,7 +82,7 @@ DocumentFrequencies DocumentFrequencies::from_file(const fs::path& path) {
   const std::string bytes = FileSystem::system().read(path);
   const auto fail = [&](const std::string& what) {
     return DataError(fmt::format("{}: {}", path.string(), what),
-                     "remove it: document frequencies are then counted and written again");
+                     "without such a file document frequencies are counted in the training captions");
   };
   const std::string_view view = bytes;
   if (!view.starts_with(kMagic)) throw fail("this is no file of document frequencies");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "captioning/search.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/searchsorted.h>
@@ -11,6 +10,7 @@
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/optim/autocast.h"
 
 namespace lockstep::captioning {
 namespace {
@@ -46,18 +46,18 @@ Speaker speaker_of(Captioner& model, const Memory& memory) {
 }
 
 at::Tensor greedy(Speaker& speaker, std::int64_t max_words) {
-  const at::NoGradGuard guard;
+  const NoGrad no_grad;
   return say(speaker, max_words, [](const at::Tensor& log_probs, std::int64_t) { return log_probs.argmax(1); });
 }
 
 at::Tensor greedy(Captioner& model, const Memory& memory, std::int64_t max_words) {
-  const at::NoGradGuard guard;
+  const NoGrad no_grad;
   Speaker speaker = speaker_of(model, memory);
   return greedy(speaker, max_words);
 }
 
 at::Tensor sample(Speaker& speaker, std::int64_t max_words) {
-  const at::NoGradGuard guard;
+  const NoGrad no_grad;
   if (max_words < 1) throw UsageError(fmt::format("captions of {} words; 1 is the least", max_words));
   const at::Tensor uniform = at::rand({speaker.rows, max_words}, speaker.device.dtype(at::kDouble)).mul_(kBelowOne);
   return say(speaker, max_words, [&](const at::Tensor& log_probs, std::int64_t i) {
@@ -69,7 +69,7 @@ at::Tensor sample(Speaker& speaker, std::int64_t max_words) {
 }
 
 at::Tensor sample(Captioner& model, const Memory& memory, std::int64_t max_words) {
-  const at::NoGradGuard guard;
+  const NoGrad no_grad;
   Speaker speaker = speaker_of(model, memory);
   return sample(speaker, max_words);
 }

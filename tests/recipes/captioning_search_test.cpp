@@ -8,6 +8,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
@@ -426,6 +427,46 @@ TEST(CaptioningSearch, ACaptionerIsSearchedInTheSameWay) {
   Speaker speaker = rows.speaker();
   at::manual_seed(6);
   EXPECT_EQ(drawn, rows_of(sample(speaker, 5)));
+}
+
+/// The largest sum of log-probabilities that any caption of one picture has, by teacher forcing.
+double best_sum(Captioner& model, const Memory& memory, const std::vector<Caption>& captions) {
+  std::vector<std::int64_t> flat;
+  for (const Caption& one : captions) flat.insert(flat.end(), one.begin(), one.end());
+  const at::Tensor words = at::tensor(flat, at::kLong).view({std::ssize(captions), -1});
+  const at::Tensor begin = at::zeros({words.size(0), 1}, at::kLong);
+  const at::Tensor inputs = at::cat({begin, words.narrow(1, 0, words.size(1) - 1)}, 1);
+  const at::Tensor logs =
+      model.log_probs(repeated(memory, words.size(0)), inputs).gather(2, words.unsqueeze(2)).squeeze(2);
+  const at::Tensor ends = words.eq(0).to(at::kLong);
+  return logs.mul(ends.cumsum(1).sub_(ends).eq(0)).sum(1).max().item<double>();
+}
+
+TEST(CaptioningSearch, TheNetworksThemselvesAreSearchedToTheBestCaption) {
+  const auto captions = all_captions(4, 3);
+  for (const ModelType type : {ModelType::kTransformer, ModelType::kXLinear}) {
+    at::manual_seed(12);
+    const auto model = make_captioner({.type = type,
+                                       .vocabulary = 4,
+                                       .feature_width = 6,
+                                       .dim = 16,
+                                       .heads = 2,
+                                       .encoder_layers = 1,
+                                       .decoder_layers = 1,
+                                       .feed_forward = 16,
+                                       .window = 0});
+    model->eval();
+    const at::NoGradGuard guard;
+    for (at::Tensor& parameter : model->parameters()) parameter.mul_(2);  // fresh ones say all words alike
+    const at::Tensor pictures = at::randn({3, 4, 6});
+    const auto found =
+        rows_of(beam_search(*model, model->encode(pictures, {}), {.beam = std::ssize(captions), .max_words = 3}));
+    for (std::int64_t image = 0; image < 3; ++image) {
+      const Memory alone = model->encode(pictures.narrow(0, image, 1), {});
+      const double here = best_sum(*model, alone, {found[static_cast<std::size_t>(image)]});
+      EXPECT_NEAR(here, best_sum(*model, alone, captions), 1e-4) << to_string(type) << ", picture " << image;
+    }
+  }
 }
 
 }  // namespace captioning_search_test
