@@ -25,8 +25,9 @@ namespace fs = std::filesystem;
 bool is_folder(FileSystem& files, const fs::path& path) { return files.exists(path / "."); }
 
 // As RunFolder of module train sees it.
-bool holds_a_run(FileSystem& files, const fs::path& folder) {
-  return files.exists(folder / "config.yml") || files.exists(folder / "checkpoints");
+bool holds_a_run(FileSystem& files, const fs::path& folder, bool experiment = false) {
+  return files.exists(folder / (experiment ? "config.resolved.yml" : "config.yml")) ||
+         files.exists(folder / "checkpoints");
 }
 
 fs::path new_folder(const RunRequest& request) {
@@ -98,11 +99,6 @@ std::optional<fs::path> run_of_checkpoint(FileSystem& files, const std::string& 
       kWays);
 }
 
-bool is_same_folder(const fs::path& a, const fs::path& b) {
-  std::error_code problem;
-  return fs::weakly_canonical(a, problem) == fs::weakly_canonical(b, problem) && !problem;
-}
-
 // Ranks that are being killed may need a moment until they are gone.
 constexpr auto kPatience = std::chrono::seconds(3);
 
@@ -127,8 +123,8 @@ void require_writable(const fs::path& folder) {
   if (!lock.valid()) throw IoError(fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
 }
 
-void require_no_other_run(FileSystem& files, const fs::path& folder) {
-  if (!holds_a_run(files, folder)) return;
+void require_no_other_run(FileSystem& files, const fs::path& folder, bool experiment) {
+  if (!holds_a_run(files, folder, experiment)) return;
   require_free(folder);
   throw UsageError(fmt::format("{} holds an earlier run", folder.string()),
                    "--resume auto goes on with it; or choose another --run-dir");
@@ -139,7 +135,7 @@ RunChoice run_from_path(const RunRequest& request, FileSystem& files) {
   if (!request.run_dir && own) return {*own, ""};
   RunChoice choice{request.run_dir ? fs::path(*request.run_dir) : new_folder(request), ""};
   if (own && is_same_folder(choice.run_dir, *own)) return choice;
-  require_no_other_run(files, choice.run_dir);
+  require_no_other_run(files, choice.run_dir, request.experiment);
   if (!request.run_dir) {
     choice.note =
         fmt::format("{} lies in no run folder, a new run begins in {}", request.resume, choice.run_dir.string());
@@ -154,7 +150,7 @@ RunChoice run_from_url(const RunRequest& request, FileSystem& files) {
                      "copy the checkpoint here first");
   }
   RunChoice choice{request.run_dir ? fs::path(*request.run_dir) : new_folder(request), ""};
-  require_no_other_run(files, choice.run_dir);
+  require_no_other_run(files, choice.run_dir, request.experiment);
   return choice;
 }
 
@@ -166,11 +162,16 @@ RunChoice choose(const RunRequest& request, FileSystem& files) {
   }
   if (request.resume != "none") return run_from_path(request, files);
   RunChoice choice{request.run_dir ? fs::path(*request.run_dir) : new_folder(request), ""};
-  require_no_other_run(files, choice.run_dir);
+  require_no_other_run(files, choice.run_dir, request.experiment);
   return choice;
 }
 
 }  // namespace
+
+bool is_same_folder(const fs::path& a, const fs::path& b) {
+  std::error_code problem;
+  return fs::weakly_canonical(a, problem) == fs::weakly_canonical(b, problem) && !problem;
+}
 
 RunChoice choose_run(const RunRequest& request, FileSystem& files) {
   RunChoice choice = choose(request, files);

@@ -16,6 +16,7 @@ struct RunRequest {
   std::string name;                    ///< "captcha"
   std::string time;                    ///< as time_stamp()
   std::optional<std::string> run_dir;  ///< --run-dir
+  bool experiment = false;             ///< run_dir is an experiment's folder: its config.yml is no run's
   std::string resume = "none";         ///< --resume: none, auto, a run folder, a step folder or RUN:NAME
   std::filesystem::path runs = "runs";
 };
@@ -30,6 +31,9 @@ struct RunChoice {
 /// Throws: UsageError where the folder holds another run (who trains in it is named) or --resume is a URL, DataError
 /// where the path is missing.
 [[nodiscard]] RunChoice choose_run(const RunRequest& request, FileSystem& files);
+
+/// Both paths are of one folder, which may be missing.
+[[nodiscard]] bool is_same_folder(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Makes the run folder and refuses one in which no rank could train: said once, before there are ranks to say it. A
 /// run may begin in between, so RunFolder of module train has the last word.

@@ -74,12 +74,30 @@ std::string run_name(const std::string& what) {
   return what.substr(0, what.find(':'));
 }
 
+// The last of --folder X, --set folder=X and -u folder=X: an experiment's folder, of recipes that have them.
+std::optional<std::string> experiment_folder(const Words& arguments) {
+  constexpr std::string_view kKey = "folder=";
+  std::optional<std::string> folder;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view word = arguments[i];
+    if (word == "--folder" && i + 1 < arguments.size()) folder = arguments[i + 1];
+    for (const std::string_view start : {"--", "--set=", ""}) {
+      if (!word.starts_with(start) || !word.substr(start.size()).starts_with(kKey)) continue;
+      folder = std::string(word.substr(start.size() + kKey.size()));
+    }
+  }
+  return folder && !folder->empty() ? folder : std::nullopt;
+}
+
 // Settles folder and start for all ranks; returns the folder.
 fs::path choose_run_dir(Words& arguments) {
-  const RunRequest request{.name = run_name(recipe_word(arguments)),
-                           .time = time_stamp(),
-                           .run_dir = take_option(arguments, "run-dir"),
-                           .resume = take_option(arguments, "resume").value_or("none")};
+  const std::optional<std::string> experiment = experiment_folder(arguments);
+  RunRequest request{.name = run_name(recipe_word(arguments)),
+                     .time = time_stamp(),
+                     .run_dir = take_option(arguments, "run-dir"),
+                     .resume = take_option(arguments, "resume").value_or("none")};
+  if (experiment && !request.run_dir) request.run_dir = experiment;
+  request.experiment = experiment && is_same_folder(*request.run_dir, *experiment);
   const RunChoice choice = choose_run(request, FileSystem::system());
   if (!choice.note.empty()) log::note("{}", choice.note);
   arguments.insert(arguments.end(), {"--run-dir", choice.run_dir.string(), "--resume", request.resume});

@@ -7,6 +7,7 @@
 #include "detection/generate.h"
 #include "lockstep/base/text.h"
 #include "worker/commands.h"
+#include "worker/generate_captioning.h"
 #include "worker/generate_segmentation.h"
 #include "worker/writing.h"
 
@@ -72,6 +73,7 @@ int cmd_generate(const Arguments& arguments) {
   return cli::dispatch("lockstep generate",
                        {{"captcha", "captcha images with labels in their names", generate_captcha},
                         {"detection", "scenes with shapes, and COCO's JSON about them", generate_detection},
+                        {"captioning", "scenes with shapes, and five captions of each", generate_captioning},
                         {"segmentation", "scenes with shapes, masks and weak labels", generate_segmentation},
                         {"weak-labels", "a set with full masks as one with weak labels", generate_weak_labels},
                         {"scribbles", "of full masks", generate_scribbles},

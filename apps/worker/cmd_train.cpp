@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
+#include <filesystem>
 
 #include "common/cli.h"
 #include "lockstep/base/clock.h"
@@ -133,14 +133,25 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   return true;
 }
 
-std::unique_ptr<Settings> read_settings(const TrainArguments& train) {
-  auto settings = std::make_unique<Settings>(train.what, train.sets);
-  settings->config().validate();
-  return settings;
+// Nothing but the recipe's name was typed, and it has words for that.
+bool asks_how_to_start(const TrainArguments& train, const Settings& settings) {
+  return train.sets.empty() && settings.config().data.train.empty() && !settings.recipe().getting_started().empty();
 }
 
-int run(const TrainArguments& train, Settings& settings) {
+// Of an experiment's folder: the run goes into it, whose config.yml is the user's.
+bool runs_in_experiment(TrainArguments& train, const Settings& settings) {
+  const std::filesystem::path folder = settings.recipe().experiment_folder(settings.config());
+  if (folder.empty()) return false;
+  if (train.run_dir.empty()) train.run_dir = folder.string();
+  std::error_code problem;
+  return std::filesystem::weakly_canonical(train.run_dir, problem) ==
+         std::filesystem::weakly_canonical(folder, problem);
+}
+
+int run(TrainArguments& train, Settings& settings) {
+  settings.config().validate();
   const auto task = settings.recipe().make_task(settings.config());
+  const bool experiment = runs_in_experiment(train, settings);
   return with_job(train.join, [&](Job& job) {
     Trainer trainer(job, *task, settings.config(),
                     {.recipe = settings.recipe().name(),
@@ -148,6 +159,7 @@ int run(const TrainArguments& train, Settings& settings) {
                      .resume = train.resume,
                      .init_from = train.init_from,
                      .max_time = Seconds(train.max_time),
+                     .experiment = experiment,
                      .has_commands = true});
     const TrainResult result = trainer.fit();
     const bool done = result.stopped_by.empty() || result.requeued;
@@ -160,8 +172,12 @@ int run(const TrainArguments& train, Settings& settings) {
 int cmd_train(const Arguments& arguments) {
   TrainArguments train;
   if (!parse(train, arguments)) return 0;
-  const auto settings = read_settings(train);
-  return run(train, *settings);
+  Settings settings(train.what, train.sets);
+  if (asks_how_to_start(train, settings)) {
+    fmt::print(stderr, "{}", settings.recipe().getting_started());
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  return run(train, settings);
 }
 
 }  // namespace lockstep::worker

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "captcha/task.h"
+#include "captioning/task.h"
 #include "detection/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -16,6 +17,7 @@ const std::vector<std::unique_ptr<Recipe>>& recipes() {
     made->push_back(captcha::make_recipe());
     made->push_back(detection::make_recipe());
     made->push_back(segmentation::make_recipe());
+    made->push_back(captioning::make_recipe());
     return made;
   }();
   return *all;

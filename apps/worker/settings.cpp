@@ -52,8 +52,13 @@ Source open_source(const std::string& what) {
 
 Settings::Settings(const std::string& what, const std::vector<std::string>& sets) {
   Source source = open_source(what);
-  for (const std::string& assignment : sets) source.tree.set(assignment, "--set");
   recipe_ = source.recipe;
+  ConfigTree typed;
+  for (const std::string& assignment : sets) typed.set(assignment, "--set");
+  ConfigTree known = source.tree;
+  known.merge(typed);
+  source.tree.merge(recipe_->base_settings(known));
+  source.tree.merge(typed);
   recipe_name_ = recipe_->name();
   config_ = recipe_->make_config();
   fields_.add("recipe", &recipe_name_, "what is trained");

@@ -44,6 +44,7 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const 
   trained.config->validate();
   at::set_num_threads(static_cast<int>(trained.config->threads));
   trained.task = recipe.make_task(*trained.config);
+  trained.task->check_model_state(opened.state("model"));
   trained.model = trained.task->make_model();
   if (trained.config->ema.decay > 0) {
     const EMAState average = ema_state_of(opened.state("ema"));

@@ -111,4 +111,12 @@ void ConfigTree::merge(const ConfigTree& other) {
   for (const auto& [key, value] : other.values_) values_[key] = value;
 }
 
+ConfigTree ConfigTree::filtered(const std::function<bool(const std::string& key)>& wanted) const {
+  ConfigTree chosen;
+  for (const auto& [key, value] : values_) {
+    if (wanted(key)) chosen.values_.emplace(key, value);
+  }
+  return chosen;
+}
+
 }  // namespace lockstep

@@ -16,8 +16,9 @@ void require_one_start(const TrainerOptions& options) {
                    "leave one of --resume and --init-from out");
 }
 
-void start_from_weights(const NamedTensors& model, const std::filesystem::path& where) {
+void start_from_weights(Task& task, const NamedTensors& model, const std::filesystem::path& where) {
   const Weights weights = load_weights(where.string());
+  task.check_model_state(weights.tensors);
   std::string report = to_text(copy_weights(model, weights));
   report.pop_back();  // its last line's end
   log::note("weights from {}: {}", weights.origin, report);

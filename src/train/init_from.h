@@ -14,7 +14,7 @@ namespace lockstep::train {
 void require_one_start(const TrainerOptions& options);
 
 /// Copies what fits of load_weights(where) into the model, and says what did not.
-/// Throws: DataError where nothing fits, or the file is none of weights.
-void start_from_weights(const NamedTensors& model, const std::filesystem::path& where);
+/// Throws: DataError where nothing fits, the file is none of weights, or the task takes none of its kind.
+void start_from_weights(Task& task, const NamedTensors& model, const std::filesystem::path& where);
 
 }  // namespace lockstep::train

@@ -11,11 +11,10 @@ namespace {
 // The batch for which `lr_scaling: batch` leaves the learning rate as it is (Goyal et al., 2017).
 constexpr double kReferenceBatch = 256;
 
-double scaled_lr(const TrainConfig& config, std::int64_t total_batch, std::int64_t replicas) {
-  const auto& optimizer = config.optimizer;
-  if (optimizer.lr_scaling == "replicas") return optimizer.lr * static_cast<double>(replicas);
-  if (optimizer.lr_scaling == "batch") return optimizer.lr * static_cast<double>(total_batch) / kReferenceBatch;
-  return optimizer.lr;
+double lr_factor(const std::string& scaling, std::int64_t total_batch, std::int64_t replicas) {
+  if (scaling == "replicas") return static_cast<double>(replicas);
+  if (scaling == "batch") return static_cast<double>(total_batch) / kReferenceBatch;
+  return 1;
 }
 
 }  // namespace
@@ -27,7 +26,8 @@ Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::i
   plan.steps_per_epoch = (batches_per_epoch + config.accumulate_steps - 1) / config.accumulate_steps;
   plan.total_steps = plan.steps_per_epoch * config.epochs;
   if (config.max_steps > 0) plan.total_steps = std::min(plan.total_steps, config.max_steps);
-  plan.lr = scaled_lr(config, plan.total_batch, replicas);
+  plan.lr_factor = lr_factor(config.optimizer.lr_scaling, plan.total_batch, replicas);
+  plan.lr = config.optimizer.lr * plan.lr_factor;
   plan.schedule = make_schedule(
       config.schedule, {.lr = plan.lr, .steps_per_epoch = plan.steps_per_epoch, .total_steps = plan.total_steps});
   return plan;

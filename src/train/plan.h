@@ -14,7 +14,8 @@ struct Plan {
   std::int64_t batches_per_epoch = 0;
   std::int64_t steps_per_epoch = 0;  ///< optimizer steps
   std::int64_t total_steps = 0;
-  double lr = 0;  ///< after scaling
+  double lr = 0;         ///< after scaling
+  double lr_factor = 1;  ///< of the scaling
   Schedule schedule = Schedule::constant(0);
 };
 

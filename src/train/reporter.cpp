@@ -32,6 +32,12 @@ std::string rate_text(double images_per_s) {
   return fmt::format("{:.{}f}", images_per_s, images_per_s < kWhole ? 2 : 0);
 }
 
+/// Why the weights are taken back.
+std::string stage_reason(const StageReport& report, const TrainConfig::Stages& options) {
+  if (report.move == StageMove::kRollBack) return "no_better";
+  return report.epoch >= options.stop_epoch ? "stop_epoch" : "patience";
+}
+
 std::string epoch_label(std::int64_t epoch, std::int64_t epochs) {
   return fmt::format("epoch {}/{}", epoch + 1, epochs);
 }
@@ -70,7 +76,7 @@ std::string summary_json(const TrainResult& result, const std::string& recipe, s
 Reporter::Reporter(const TrainConfig& config, const TrainerOptions& options, const RunPlace& place)
     : config_(config),
       options_(options),
-      folder_(place.path, {.resume = place.resume}),
+      folder_(place.path, {.resume = place.resume, .experiment = options.experiment}),
       bar_(view::ProgressBar::for_stderr(), SystemClock::instance()),
       rate_(SystemClock::instance()) {}
 
@@ -80,10 +86,12 @@ void Reporter::resume(std::int64_t step, int world_size) {
   folder_.log({{"event", "\"resume\""}, {"step", std::to_string(step)}, {"world_size", std::to_string(world_size)}});
 }
 
-void Reporter::start(const view::BannerInfo& banner, const Plan& plan, const std::string& settings) {
+void Reporter::start(const view::BannerInfo& banner, const Plan& plan, const std::string& settings,
+                     const StageState& stages) {
   plan_ = plan;
+  epochs_ = last_epoch(config_, stages);
   // From here on the folder holds a run: a start that failed over its data may be tried again in the same folder.
-  folder_.write("config.yml", settings);
+  folder_.write(folder_.settings_file(), settings);
   print(view::banner(banner));
   rate_.restart();
 }
@@ -91,7 +99,7 @@ void Reporter::start(const view::BannerInfo& banner, const Plan& plan, const std
 void Reporter::step(const StepReport& report) {
   rate_.add(report.images);
   const auto rate = rate_.rate();
-  view::ProgressState state{.label = epoch_label(report.epoch, config_.epochs),
+  view::ProgressState state{.label = epoch_label(report.epoch, epochs_),
                             .step = report.step_in_epoch,
                             .steps = plan_.steps_per_epoch,
                             .loss = report.loss,
@@ -140,7 +148,7 @@ void Reporter::print_row(const EpochReport& report) {
   // The first evaluation brings the metrics' columns.
   const std::vector<Metric> metrics = in_table(report.metrics);
   if (!table_ || metrics.size() > metric_columns_) print_header(report);
-  std::vector<std::string> cells = {fmt::format("{}/{}", report.epoch + 1, config_.epochs),
+  std::vector<std::string> cells = {fmt::format("{}/{}", report.epoch + 1, epochs_),
                                     std::to_string(report.step),
                                     report.loss ? fmt::format("{:.4f}", *report.loss) : "-",
                                     fmt::format("{:.2e}", report.lr),
@@ -181,6 +189,8 @@ void Reporter::epoch(const EpochReport& report) {
 
 void Reporter::stage(const StageReport& report) {
   const bool refresh = report.move == StageMove::kRefresh;
+  epochs_ = report.epochs;
+  plan_.total_steps = report.total_steps;
   bar_.clear();
   // The first words are those that users of the origin look for.
   std::string line = fmt::format("refresh EMA at epoch {} with decay {:g}", report.epoch, report.stages.decay);
@@ -191,9 +201,16 @@ void Reporter::stage(const StageReport& report) {
   folder_.log({{"event", "\"refresh\""},
                {"epoch", std::to_string(report.epoch)},
                {"step", std::to_string(report.step)},
-               {"reason", refresh ? "\"stop_epoch\"" : "\"no_better\""},
+               {"reason", text::json_quote(stage_reason(report, config_.stages))},
                {"decay", report.averaged ? fmt::format("{}", report.stages.decay) : "null"},
                {"from_step", std::to_string(report.stages.base_step)}});
+}
+
+void Reporter::results(const Tally* tally, std::int64_t epoch) {
+  if (tally == nullptr) return;
+  const auto files = tally->results(epoch + 1);
+  if (!files.empty()) FileSystem::system().make_folder(folder_.path() / "result");
+  for (const auto& [name, text] : files) folder_.write("result/" + name, text);
 }
 
 /// Pictures are a kindness: a run that trained well does not fail over them.

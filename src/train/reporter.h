@@ -62,8 +62,10 @@ struct StageReport {
   StageMove move = StageMove::kNone;
   std::int64_t epoch = 0;  ///< epochs done
   std::int64_t step = 0;
-  StageState stages;      ///< after it
-  bool averaged = false;  ///< there is a moving average
+  StageState stages;             ///< after it
+  std::int64_t epochs = 0;       ///< of the whole run, as far as it is known now
+  std::int64_t total_steps = 0;  ///< the same in steps
+  bool averaged = false;         ///< there is a moving average
 };
 
 class Reporter {
@@ -72,12 +74,14 @@ class Reporter {
   Reporter(const TrainConfig& config, const TrainerOptions& options, const RunPlace& place);
 
   /// `settings`: for config.yml.
-  void start(const view::BannerInfo& banner, const Plan& plan, const std::string& settings);
+  void start(const view::BannerInfo& banner, const Plan& plan, const std::string& settings, const StageState& stages);
   /// The run goes on from `step`: what the log knows of later steps is dropped, they come again.
   void resume(std::int64_t step, int world_size);
   void step(const StepReport& report);
   void epoch(const EpochReport& report);
   void stage(const StageReport& report);
+  /// Writes what an evaluation has found into RUN/result. `tally`: null where there is none.
+  void results(const Tally* tally, std::int64_t epoch);
   /// `text`: the task's own words on the last evaluation; `tally`: that evaluation's, null where there is none.
   void finish(const TrainResult& result, std::int64_t world_size, const std::string& text, const Tally* tally);
 
@@ -102,6 +106,7 @@ class Reporter {
   const TrainerOptions& options_;
   RunFolder folder_;
   Plan plan_;
+  std::int64_t epochs_ = 0;
   view::ProgressBar bar_;
   view::RateMeter rate_;
   std::optional<view::Table> table_;

@@ -33,8 +33,7 @@ std::int64_t number_of(const ConfigTree& tree, const std::string& key) {
 
 }  // namespace
 
-BegunWith begun_with(const fs::path& run_folder) {
-  const fs::path settings = run_folder / "config.yml";
+BegunWith begun_with(const fs::path& settings) {
   if (!FileSystem::system().exists(settings)) return {};
   const ConfigTree tree = ConfigTree::from_file(settings);
   return {.replicas = number_of(tree, "replicas"),

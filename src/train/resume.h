@@ -29,14 +29,14 @@ struct RunPlace {
 /// than the path that was given: two futures in one folder.
 [[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place);
 
-/// Settings that a run was begun with and that its folder's config.yml tells, for a run that had not come to a
+/// Settings that a run was begun with and that its folder's file of settings tells, for a run that had not come to a
 /// checkpoint: as they had been decided. 0: not known.
 struct BegunWith {
   std::int64_t replicas = 0;
   std::int64_t threads = 0;
   std::int64_t batch_size = 0;
 };
-[[nodiscard]] BegunWith begun_with(const std::filesystem::path& run_folder);
+[[nodiscard]] BegunWith begun_with(const std::filesystem::path& settings_file);
 
 /// The batch_size that the checkpoint's run has; 0: not known.
 [[nodiscard]] std::int64_t batch_size_of(const Checkpoint& checkpoint);

@@ -135,17 +135,28 @@ void remove_half_written_errors(const fs::path& logs) {
 
 }  // namespace
 
-RunFolder::RunFolder(fs::path path, const RunFolderOptions& options) : path_(std::move(path)) {
+RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
+    : path_(std::move(path)), experiment_(options.experiment) {
   make_folder(path_);
   lock_ = lock(path_);
   refuse_file("checkpoints folder", checkpoints());
-  if (!options.resume && holds_a_run(path_)) {
+  if (!options.resume && holds_a_run(path_, experiment_)) {
     throw UsageError(fmt::format("{} holds an earlier run", path_.string()),
                      "--resume auto goes on with it; or choose another --run-dir");
   }
   remove_half_written(path_);
   remove_half_written_errors(path_ / "logs");
+  if (experiment_) link_snapshots();
   open_log();
+}
+
+/// Who is used to `snapshot` finds the checkpoints there.
+void RunFolder::link_snapshots() const {
+  std::error_code problem;
+  const fs::path link = path_ / "snapshot";
+  if (fs::symlink_status(link, problem).type() != fs::file_type::not_found) return;
+  fs::create_directory_symlink("checkpoints", link, problem);
+  if (problem) log::note("{} is not made: {}; see {}", link.string(), problem.message(), checkpoints().string());
 }
 
 void RunFolder::open_log() { log_ = open_file(path_ / kLogName, O_WRONLY | O_APPEND); }
@@ -184,8 +195,9 @@ fs::path RunFolder::default_path(const std::string& recipe) {
   return fs::path("runs") / fmt::format("{}-{}", recipe, time_stamp());
 }
 
-bool RunFolder::holds_a_run(const fs::path& path) {
-  return FileSystem::system().exists(path / "config.yml") || FileSystem::system().exists(path / "checkpoints");
+bool RunFolder::holds_a_run(const fs::path& path, bool experiment) {
+  return FileSystem::system().exists(path / settings_file(experiment)) ||
+         FileSystem::system().exists(path / "checkpoints");
 }
 
 }  // namespace lockstep

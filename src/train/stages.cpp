@@ -17,7 +17,8 @@ std::vector<std::string> note_evaluation(const TrainConfig::Stages& options, Sta
   if (options.stop_epoch == 0) return names;
   if (evaluated.best) names.push_back(fmt::format("best_stg{}", state.stage));
   if (state.stage == 1 && evaluated.best) state.base_step = evaluated.step;
-  if (state.stage == 1 || !evaluated.counts) return names;
+  if (state.stage == 1 && evaluated.counts) state.no_better = evaluated.best ? 0 : state.no_better + 1;
+  if (state.stage == 1 || !evaluated.counts || !options.roll_back) return names;
   state.roll_back = !is_better(evaluated.metric, state.rival);
   state.rival = state.roll_back ? std::nullopt : std::optional(evaluated.metric);
   return names;
@@ -25,14 +26,16 @@ std::vector<std::string> note_evaluation(const TrainConfig::Stages& options, Sta
 
 StageMove next_move(const TrainConfig::Stages& options, const StageState& state, std::int64_t epoch) {
   if (options.stop_epoch == 0) return StageMove::kNone;
-  if (state.stage == 1) return epoch >= options.stop_epoch ? StageMove::kRefresh : StageMove::kNone;
+  const bool tired = options.patience > 0 && state.no_better >= options.patience;
+  if (state.stage == 1) return tired || epoch >= options.stop_epoch ? StageMove::kRefresh : StageMove::kNone;
   return state.roll_back ? StageMove::kRollBack : StageMove::kNone;
 }
 
-void make_move(const TrainConfig::Stages& options, StageMove move, const std::optional<Metric>& best,
-               StageState& state) {
+void make_move(const TrainConfig::Stages& options, StageMove move, std::int64_t epoch,
+               const std::optional<Metric>& best, StageState& state) {
   if (move == StageMove::kRefresh) {
     state.stage = 2;
+    state.begin_epoch = epoch;
     state.decay = options.ema_restart_decay;
     state.rival = best;
   }
@@ -42,9 +45,18 @@ void make_move(const TrainConfig::Stages& options, StageMove move, const std::op
   }
 }
 
+std::int64_t last_epoch(const TrainConfig& config, const StageState& state) {
+  if (state.stage == 1 || config.stages.epochs == 0) return config.epochs;
+  return std::min(config.epochs, state.begin_epoch + config.stages.epochs);
+}
+
 void require_base(const TrainConfig& config) {
   const std::int64_t stop = config.stages.stop_epoch;
-  if (stop == 0 || stop >= config.epochs) return;
+  if (stop == 0 && (config.stages.patience > 0 || config.stages.epochs > 0 || config.stages.lr > 0)) {
+    throw UsageError("stages.patience, stages.epochs or stages.lr is set, and there is one stage only (stop_epoch=0)",
+                     "stop_epoch: the epochs that the first stage has at most");
+  }
+  if (stop == 0 || (stop >= config.epochs && config.stages.patience == 0)) return;
   if (config.data.test.empty() || config.eval_every_epochs == 0) {
     throw UsageError(fmt::format("stop_epoch is {}, and without evaluations the first stage has no best", stop),
                      "set data.test and eval_every_epochs, or stop_epoch=0 for one stage");
@@ -62,6 +74,8 @@ void add_stages(const StageState& stages, StateDict& state) {
   state["stages.base_step"] = stages.base_step;
   state["stages.decay"] = stages.decay;
   state["stages.roll_back"] = stages.roll_back;
+  state["stages.no_better"] = stages.no_better;
+  state["stages.begin_epoch"] = stages.begin_epoch;
   if (!stages.rival) return;
   state["stages.rival.metric"] = stages.rival->name;
   state["stages.rival.value"] = stages.rival->value;
@@ -75,6 +89,9 @@ StageState stages_of(const StateDict& state) {
   stages.base_step = entry<std::int64_t>(state, "stages.base_step");
   stages.decay = entry<double>(state, "stages.decay");
   stages.roll_back = entry<bool>(state, "stages.roll_back");
+  // Older checkpoints lack these.
+  if (state.count("stages.no_better") != 0) stages.no_better = entry<std::int64_t>(state, "stages.no_better");
+  if (state.count("stages.begin_epoch") != 0) stages.begin_epoch = entry<std::int64_t>(state, "stages.begin_epoch");
   if (state.count("stages.rival.metric") == 0) return stages;
   stages.rival = Metric{.name = entry<std::string>(state, "stages.rival.metric"),
                         .value = entry<double>(state, "stages.rival.value"),

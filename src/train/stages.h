@@ -20,10 +20,12 @@ namespace lockstep::train {
 /// Where a run stands between its stages; part of RunState. All ranks have the same.
 struct StageState {
   std::int64_t stage = 1;
-  std::int64_t base_step = 0;   ///< of the first stage's best so far, which the second begins with; 0: none yet
-  std::optional<Metric> rival;  ///< stage 2: what the next evaluation has to beat; none: whatever comes is better
-  double decay = 0;             ///< stage 2: of the average
-  bool roll_back = false;       ///< stage 2: the last epoch was no better: the next one begins with the base again
+  std::int64_t base_step = 0;    ///< of the first stage's best so far, which the second begins with; 0: none yet
+  std::optional<Metric> rival;   ///< stage 2: what the next evaluation has to beat; none: whatever comes is better
+  double decay = 0;              ///< stage 2: of the average
+  bool roll_back = false;        ///< stage 2: the last epoch was no better: the next one begins with the base again
+  std::int64_t no_better = 0;    ///< stage 1: evaluations since its best
+  std::int64_t begin_epoch = 0;  ///< stage 2: its first epoch
 };
 
 /// What an evaluation has brought.
@@ -46,11 +48,15 @@ enum class StageMove {
 };
 [[nodiscard]] StageMove next_move(const TrainConfig::Stages& options, const StageState& state, std::int64_t epoch);
 
-/// `state` after `move`, to which the caller has loaded the base. `best`: the run's so far.
-void make_move(const TrainConfig::Stages& options, StageMove move, const std::optional<Metric>& best,
-               StageState& state);
+/// `state` after `move` before `epoch`, to which the caller has loaded the base. `best`: the run's so far.
+void make_move(const TrainConfig::Stages& options, StageMove move, std::int64_t epoch,
+               const std::optional<Metric>& best, StageState& state);
 
-/// Throws: UsageError where the second stage would begin before anything was evaluated.
+/// Epochs of the run as far as it is known: the second stage may end it before `epochs`.
+[[nodiscard]] std::int64_t last_epoch(const TrainConfig& config, const StageState& state);
+
+/// Throws: UsageError where the second stage would begin before anything was evaluated, or settings of stages are there
+/// without one.
 void require_base(const TrainConfig& config);
 
 /// Entries "stages.*" of the state "run"; none for a run in one stage.

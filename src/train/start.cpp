@@ -97,7 +97,7 @@ void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const f
   const RunState run = run_state_of(checkpoint.state("run"));
   if (checkpoint.path().parent_path() == folder) return name_bests(run, folder);
   const std::int64_t step = run.stages.base_step;
-  if (step == 0 || config.stages.stop_epoch >= config.epochs) return;
+  if (step == 0 || (config.stages.stop_epoch >= config.epochs && config.stages.patience == 0)) return;
   const fs::path base = step_folder_of(checkpoint.path().parent_path(), step);
   if (!FileSystem::system().exists(base)) {
     throw UsageError(fmt::format("the first stage's best, {}, is not beside {}, and the second stage needs it",
@@ -131,7 +131,8 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   start.in_old_folder = place.resume;
   start.checkpoint = find_start(options, place);
   // A run that was killed before its first checkpoint begins again as it had begun, on whatever number of ranks.
-  const BegunWith begun = place.resume && !start.checkpoint ? begun_with(place.path) : BegunWith{};
+  const BegunWith begun =
+      place.resume && !start.checkpoint ? begun_with(place.path / reporter->folder().settings_file()) : BegunWith{};
   if (config.replicas == 0) config.replicas = begun.replicas;
   if (config.threads == 0) config.threads = begun.threads;
   if (config.batch_size.is_auto()) {

@@ -64,6 +64,12 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("ema.warmups", &ema.warmups, "steps until the average's decay has risen to 63 % of ema.decay");
   fields.add("stop_epoch", &stages.stop_epoch,
              "epochs of a first stage, with whose best a second one begins; 0: there is one stage");
+  fields.add("stages.patience", &stages.patience,
+             "the first stage ends earlier after so many evaluations without a better one; 0: it does not");
+  fields.add("stages.epochs", &stages.epochs, "of the second stage; 0: what is left of epochs");
+  fields.add("stages.lr", &stages.lr, "learning rate of the second stage; 0: the schedule goes on");
+  fields.add("stages.roll_back", &stages.roll_back,
+             "an epoch of the second stage that is no better is undone; false: it goes on from epoch to epoch");
   fields.add("ema_restart_decay", &stages.ema_restart_decay, "of the moving average when the second stage begins");
   fields.add("ema_decay_step", &stages.ema_decay_step,
              "how much lower it becomes after an epoch of the second stage that is no better and is undone");
@@ -112,6 +118,9 @@ void TrainConfig::validate() const {
   require_setting(ema.decay >= 0 && ema.decay < 1, "ema.decay", ema.decay, "0 or more, below 1");
   require_setting(ema.warmups >= 0, "ema.warmups", ema.warmups, "0 or more");
   require_setting(stages.stop_epoch >= 0, "stop_epoch", number(stages.stop_epoch), "0 or more");
+  require_setting(stages.patience >= 0, "stages.patience", number(stages.patience), "0 or more");
+  require_setting(stages.epochs >= 0, "stages.epochs", number(stages.epochs), "0 or more");
+  require_setting(stages.lr >= 0, "stages.lr", stages.lr, "0 or more");
   require_setting(stages.ema_restart_decay >= 0 && stages.ema_restart_decay < 1, "ema_restart_decay",
                   stages.ema_restart_decay, "0 or more, below 1");
   require_setting(stages.ema_decay_step >= 0, "ema_decay_step", stages.ema_decay_step, "0 or more");

@@ -27,6 +27,7 @@
 #include "lockstep/train/prepare.h"
 #include "train/auto_batch.h"
 #include "train/configuration.h"
+#include "train/course.h"
 #include "train/init_from.h"
 #include "train/loss_meter.h"
 #include "train/loss_scale.h"
@@ -55,10 +56,6 @@ using train::Reporter;
 using train::RunState;
 using train::StepReport;
 using train::StopReason;
-
-bool reaches(const Metric& metric, double value) {
-  return metric.lower_is_better ? metric.value <= value : metric.value >= value;
-}
 
 }  // namespace
 
@@ -91,7 +88,6 @@ class Trainer::Impl {
   void begin_stage(std::int64_t epoch);
   void train_epoch(std::int64_t epoch);
   void train_step(std::int64_t epoch);
-  [[nodiscard]] double learning_rate() const;
   void note_skipped();
   void report(const std::optional<train::LossReading>& reading);
   void end_epoch(std::int64_t epoch, double seconds, std::int64_t images);
@@ -109,12 +105,12 @@ class Trainer::Impl {
   [[nodiscard]] bool is_due() const {
     return config_.checkpoint.every_steps > 0 && run_.step % config_.checkpoint.every_steps == 0;
   }
-  [[nodiscard]] bool finished() const { return run_.step >= plan_.total_steps || result_.reached_target || stopped(); }
-  /// Before its end.
-  [[nodiscard]] bool stopped() const {
-    return stop_ != StopReason::kNone && run_.step < plan_.total_steps && !result_.reached_target;
+  [[nodiscard]] bool complete() const {
+    return run_.step >= train::last_step(config_, plan_, run_) || result_.reached_target;
   }
-  [[nodiscard]] bool is_evaluation_epoch(std::int64_t epoch) const;
+  [[nodiscard]] bool finished() const { return complete() || stopped(); }
+  /// Before its end.
+  [[nodiscard]] bool stopped() const { return stop_ != StopReason::kNone && !complete(); }
 
   Job job_;
   Task& task_;
@@ -194,11 +190,12 @@ void Trainer::Impl::build() {
   auto net = steps_->make_net();
   const std::optional<Checkpoint>& checkpoint = start_.checkpoint;
   if (checkpoint) {
+    task_.check_model_state(checkpoint->state("model"));
     load_model_state_dict(net->net(), checkpoint->state("model"));
   } else if (!options_.init_from.empty() && job_.is_main()) {
     NamedTensors model = named_parameters_of(net->net());
     for (auto& buffer : named_buffers_of(net->net())) model.push_back(std::move(buffer));
-    train::start_from_weights(model, options_.init_from);
+    train::start_from_weights(task_, model, options_.init_from);
   }
   steps_->build(net);
   if (start_.resumed) {
@@ -274,12 +271,6 @@ void Trainer::Impl::report(const std::optional<train::LossReading>& reading) {
   unreported_.reset();
 }
 
-/// Of the next step.
-double Trainer::Impl::learning_rate() const {
-  const double lr = plan_.schedule.lr(run_.step);
-  return run_.plateau ? std::min(lr, run_.plateau->lr) : lr;
-}
-
 void Trainer::Impl::train_step(std::int64_t epoch) {
   const std::int64_t batches = std::min(config_.accumulate_steps, plan_.batches_per_epoch - run_.batch);
   computed_step_ = run_.step + 1;
@@ -287,7 +278,7 @@ void Trainer::Impl::train_step(std::int64_t epoch) {
   loss_->name_terms(steps_->loss_names());
   report(loss_->add(run_.step + 1, losses, wish_.reason()));
   saver_->check();
-  const bool stepped = steps_->update(learning_rate());
+  const bool stepped = steps_->update(train::learning_rate(config_, plan_, run_));
   ++run_.step;
   if (!std::exchange(made_room_, true)) make_room_to_save();
   if (stepped) {
@@ -329,16 +320,22 @@ void Trainer::Impl::begin_stage(std::int64_t epoch) {
   saver_->finish();
   if (!train::load_base(job_, checkpoints_folder(), run_.stages.base_step, *steps_, ema_ ? &*ema_ : nullptr))
     begin_average();
-  train::make_move(config_.stages, move, run_.best, run_.stages);
+  train::make_move(config_.stages, move, epoch, run_.best, run_.stages);
   if (ema_) ema_->set_decay(run_.stages.decay);
   if (reporter_) {
-    reporter_->stage(
-        {.move = move, .epoch = epoch, .step = run_.step, .stages = run_.stages, .averaged = ema_.has_value()});
+    reporter_->stage({.move = move,
+                      .epoch = epoch,
+                      .step = run_.step,
+                      .stages = run_.stages,
+                      .epochs = train::last_epoch(config_, run_.stages),
+                      .total_steps = train::last_step(config_, plan_, run_),
+                      .averaged = ema_.has_value()});
   }
 }
 
 void Trainer::Impl::train_epoch(std::int64_t epoch) {
   begin_stage(epoch);
+  task_.begin_epoch({.epoch = epoch, .stage = run_.stages.stage});
   const TimePoint begin = SystemClock::instance().now();
   std::int64_t images = 0;
   // A run that was stopped after an epoch's last batch goes on with the epoch's end.
@@ -373,8 +370,9 @@ void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t i
   result_.seconds += seconds;
   images_ += images;
   const train::LoaderReport loading = loader_report(seconds);
-  const bool evaluated = is_evaluation_epoch(epoch);
+  const bool evaluated = test_set_ && train::is_evaluation_epoch(config_, plan_, run_, epoch);
   if (evaluated) evaluate_test_set();
+  if (evaluated && reporter_) reporter_->results(evaluation_.tally.get(), epoch);
   // One that there is only because the run ends here does not count: a longer run would not have it.
   const bool whole = run_.batch == plan_.batches_per_epoch;
   const bool counts = evaluated && whole && (epoch + 1) % config_.eval_every_epochs == 0;
@@ -402,11 +400,6 @@ void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t i
   if (!names.empty() || is_due() || finished()) save(names);
 }
 
-bool Trainer::Impl::is_evaluation_epoch(std::int64_t epoch) const {
-  if (!test_set_ || config_.eval_every_epochs == 0) return false;
-  return (epoch + 1) % config_.eval_every_epochs == 0 || epoch + 1 == config_.epochs || run_.step >= plan_.total_steps;
-}
-
 void Trainer::Impl::evaluate_test_set() {
   steps_->sync_buffers();
   EvaluateOptions options{.batch_size = config_.batch_size,
@@ -427,7 +420,8 @@ void Trainer::Impl::evaluate_test_set() {
   result_.metrics = evaluation.metrics;
   evaluation_ = evaluation;
   for (const Metric& metric : evaluation.metrics) {
-    if (metric.name == config_.stop_at.metric && reaches(metric, config_.stop_at.value)) result_.reached_target = true;
+    if (metric.name == config_.stop_at.metric && train::reaches(metric, config_.stop_at.value))
+      result_.reached_target = true;
   }
 }
 
@@ -561,7 +555,7 @@ TrainResult Trainer::Impl::run() {
   if (reporter_) {
     result_.run_dir = reporter_->folder().path();
     if (start_.in_old_folder) reporter_->resume(run_.step, job_.world_size());
-    reporter_->start(info, plan_, start_.settings);
+    reporter_->start(info, plan_, start_.settings, run_.stages);
   }
   start_.checkpoint.reset();
   const bool was_complete = finished() && reporter_ && reporter_->has_summary();

@@ -58,7 +58,7 @@ TEST(StageDecisions, TheSecondStageBeginsAtStopEpochAndNeverWhereThatIsBeyondThe
   EXPECT_EQ(next_move(kThree, state, 3), StageMove::kRefresh);
   EXPECT_EQ(next_move({.stop_epoch = 999999}, state, 500), StageMove::kNone);
   EXPECT_EQ(next_move({.stop_epoch = 0}, state, 500), StageMove::kNone);
-  make_move(kThree, StageMove::kRefresh, Metric{"ap", 0.2}, state);
+  make_move(kThree, StageMove::kRefresh, 3, Metric{"ap", 0.2}, state);
   EXPECT_EQ(state.stage, 2);
   EXPECT_EQ(state.decay, 0.9);
   EXPECT_EQ(next_move(kThree, state, 4), StageMove::kNone);
@@ -68,7 +68,7 @@ TEST(StageDecisions, AnEpochThatIsNoBetterIsUndoneWithALowerDecay) {
   StageState state{.stage = 2, .base_step = 10, .rival = Metric{"ap", 0.2}, .decay = 0.9};
   EXPECT_THAT(note_evaluation(kThree, state, ap(0.2, 40, false)), IsEmpty());
   EXPECT_EQ(next_move(kThree, state, 4), StageMove::kRollBack);
-  make_move(kThree, StageMove::kRollBack, Metric{"ap", 0.2}, state);
+  make_move(kThree, StageMove::kRollBack, 4, Metric{"ap", 0.2}, state);
   EXPECT_DOUBLE_EQ(state.decay, 0.8);
   EXPECT_EQ(next_move(kThree, state, 5), StageMove::kNone);
 }
@@ -91,7 +91,7 @@ TEST(StageDecisions, AnEvaluationThatIsThereOnlyBecauseTheRunEndsUndoesNothing) 
 
 TEST(StageDecisions, ADecayDoesNotFallBelowZero) {
   StageState state{.stage = 2, .decay = 0.05, .roll_back = true};
-  make_move(kThree, StageMove::kRollBack, std::nullopt, state);
+  make_move(kThree, StageMove::kRollBack, 5, std::nullopt, state);
   EXPECT_EQ(state.decay, 0);
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -61,6 +62,9 @@ class ConfigTree {
 
   /// All of `other` over this.
   void merge(const ConfigTree& other);
+
+  /// The values whose keys are `wanted`.
+  [[nodiscard]] ConfigTree filtered(const std::function<bool(const std::string& key)>& wanted) const;
 
   [[nodiscard]] const std::map<std::string, ConfigValue>& values() const noexcept { return values_; }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/config.h"
 #include "lockstep/data/decode.h"
 #include "lockstep/train/config_alias.h"
 #include "lockstep/train/task.h"
@@ -35,6 +36,13 @@ class Recipe {
   [[nodiscard]] virtual std::map<std::string, std::string> presets() const { return {}; }
   /// Keys of the program that the recipe re-creates; said in a note where they are used.
   [[nodiscard]] virtual std::vector<ConfigAlias> aliases() const { return {}; }
+  /// Settings that lie beneath those which were typed, such as those of an experiment's folder that was typed.
+  /// Throws: UsageError naming file and line, DataError for a missing file.
+  [[nodiscard]] virtual ConfigTree base_settings(const ConfigTree& /*typed*/) const { return {}; }
+  /// The folder with the experiment's own config.yml, in which it runs unless --run-dir says otherwise; empty: none.
+  [[nodiscard]] virtual std::filesystem::path experiment_folder(const TrainConfig& /*config*/) const { return {}; }
+  /// Words for `lockstep train NAME` with nothing else, on how to go on; empty: the usual error.
+  [[nodiscard]] virtual std::string getting_started() const { return ""; }
   [[nodiscard]] virtual std::unique_ptr<TrainConfig> make_config() const = 0;
   /// Lifetime: `config` outlives the task, and came from make_config().
   [[nodiscard]] virtual std::unique_ptr<Task> make_task(const TrainConfig& config) const = 0;

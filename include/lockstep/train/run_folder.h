@@ -15,6 +15,9 @@ namespace lockstep {
 
 struct RunFolderOptions {
   bool resume = false;  ///< a folder that holds a run is welcome; so is one that is empty or missing
+  /// The folder is an experiment's: config.yml in it is the user's own, so that the run's settings are written to
+  /// config.resolved.yml; `snapshot` is another name of `checkpoints`, unless there is something of that name.
+  bool experiment = false;
 };
 
 /// Only the main rank opens it. Not thread-safe.
@@ -27,6 +30,11 @@ class RunFolder {
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  /// The name of the file with the run's settings.
+  [[nodiscard]] static std::string settings_file(bool experiment) {
+    return experiment ? "config.resolved.yml" : "config.yml";
+  }
+  [[nodiscard]] std::string settings_file() const { return settings_file(experiment_); }
 
   /// Replaces a file whole or not at all. Throws: IoError.
   void write(const std::string& name, std::string_view content);
@@ -43,13 +51,15 @@ class RunFolder {
   /// "runs/captcha-20261121-093000".
   [[nodiscard]] static std::filesystem::path default_path(const std::string& recipe);
 
-  /// True where a run has written its config.yml or a checkpoint.
-  [[nodiscard]] static bool holds_a_run(const std::filesystem::path& path);
+  /// True where a run has written its settings or a checkpoint.
+  [[nodiscard]] static bool holds_a_run(const std::filesystem::path& path, bool experiment = false);
 
  private:
   void open_log();
+  void link_snapshots() const;
 
   std::filesystem::path path_;
+  bool experiment_;
   UniqueFd lock_;
   UniqueFd log_;
 };

@@ -2,7 +2,9 @@
 // Tally: an evaluation whose figures are made of all samples at once, such as a ranking of all detections.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,10 @@ class Tally {
 
   /// More words, for the end of an evaluation; may be empty.
   [[nodiscard]] virtual std::string report() const { return ""; }
+
+  /// Files that each evaluation leaves in the run folder's `result`: name to content. `epoch`: from 1. Called on the
+  /// main rank.
+  [[nodiscard]] virtual std::map<std::string, std::string> results(std::int64_t /*epoch*/) const { return {}; }
 
   /// Writes pictures into `folder`, which is there. Called on the main rank only, at the end of a run, or where a
   /// person asks for them. Returns: the files.

@@ -5,6 +5,7 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <torch/nn/module.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -35,6 +36,12 @@ struct LossTerm {
   at::Tensor value;  ///< a scalar
 };
 
+/// Where a run is, before the first batch of an epoch.
+struct EpochInfo {
+  std::int64_t epoch = 0;  ///< from 0
+  std::int64_t stage = 1;  ///< 2 in a second stage (TrainConfig::Stages)
+};
+
 /// One training problem. A network with one output and one loss overrides forward(), loss() and count(); one with
 /// several overrides run(), loss_terms() and make_tally() instead.
 ///
@@ -54,8 +61,18 @@ class Task {
   /// How samples are put together; empty: they are stacked.
   [[nodiscard]] virtual Collate collate() const { return {}; }
 
+  /// Called before weights are taken from a checkpoint or file, and before make_model() where the checkpoint is all
+  /// that is known (`lockstep eval`, `predict`): a task that keeps what its data mean in the model, such as a
+  /// vocabulary, takes it from there, or compares. `state`: the model's entries. Throws: DataError naming what does not
+  /// fit.
+  virtual void check_model_state(const StateDict& /*state*/) {}
+
   /// The network with fresh weights; libtorch's generator has been seeded.
   [[nodiscard]] virtual std::shared_ptr<torch::nn::Module> make_model() = 0;
+
+  /// Called on every rank before the batches of each epoch, also where a resumed run goes on in the middle of one: what
+  /// is done in training may depend on it.
+  virtual void begin_epoch(const EpochInfo& /*info*/) {}
 
   /// The network's output for a batch. Runs under Autocast where amp is on.
   [[nodiscard]] virtual at::Tensor forward(torch::nn::Module& model, const Batch& batch);

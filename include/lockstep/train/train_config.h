@@ -52,10 +52,15 @@ struct TrainConfig {
     std::string train;
     std::string test;  ///< empty: no evaluation
   } data;
-  /// A second stage that begins with the first one's best. The average's decay is then searched for: an epoch that is
-  /// no better than the stage so far is undone, and the decay lowered.
+  /// A second stage that begins with the first one's best. With `roll_back` the average's decay is then searched for:
+  /// an epoch that is no better than the stage so far is undone, and the decay lowered. A task may do something else in
+  /// it (Task::begin_epoch).
   struct Stages {
-    std::int64_t stop_epoch = 0;        ///< epochs of the first stage; 0, or as many as there are: it is the only one
+    std::int64_t stop_epoch = 0;  ///< epochs of the first stage; 0: it is the only one
+    std::int64_t patience = 0;    ///< it ends earlier after so many evaluations without a better one; 0: it does not
+    std::int64_t epochs = 0;      ///< of the second stage; 0: up to TrainConfig::epochs, which is the limit anyway
+    double lr = 0;                ///< of the second stage, constant, before lr_scaling; 0: the schedule goes on
+    bool roll_back = true;        ///< false: the second stage goes on from epoch to epoch
     double ema_restart_decay = 0.9999;  ///< of the average, from there on
     double ema_decay_step = 1e-4;       ///< how much lower after each epoch that was undone
   } stages;

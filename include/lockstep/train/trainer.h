@@ -24,6 +24,7 @@ struct TrainerOptions {
       "none";  ///< none; auto: run_dir's newest valid checkpoint, if any; or a checkpoint's path or URL
   std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) whose weights a fresh run starts from
   std::chrono::duration<double> max_time{0};  ///< then the run saves and leaves; 0: no limit
+  bool experiment = false;                    ///< run_dir is an experiment's folder (RunFolderOptions)
   bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe: the end of a run proposes them
 };
 

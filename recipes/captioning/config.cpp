@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "captioning/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::captioning {
+namespace {
+
+constexpr std::int64_t kMostSamples = 1024;
+constexpr std::int64_t kMostWords = 4096;
+constexpr std::int64_t kLargestBeam = 1024;
+constexpr std::int64_t kLargestSide = 8192;
+
+void require_between(const char* key, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return;
+  throw UsageError(fmt::format("{} is {}; it must be {} .. {}", key, value, least, most));
+}
+
+void require_share_below_one(const char* key, double value) {
+  if (value >= 0 && value < 1) return;
+  throw UsageError(fmt::format("{} is {}; it must be 0 or more, and below 1", key, value));
+}
+
+void describe_sets(ConfigFields& fields, CaptioningConfig::Sets& sets) {
+  fields.add("data.train_split", &sets.train_split, "Karpathy's split, or train or test of NLVR; empty: all");
+  fields.add("data.test_split", &sets.test_split, "the same for data.test");
+  fields.add("data.train_ids", &sets.train_ids, "file of the ids that are wanted, one a line or JSON; empty: all");
+  fields.add("data.test_ids", &sets.test_ids, "the same for data.test");
+  fields.add("data.images", &sets.images, "folder of pictures; empty: images/ of the set, or its folder");
+  fields.add("data.features", &sets.features, "folder of ID.npz with feat [L, D], instead of pictures");
+  fields.add("data.test_features", &sets.test_features, "the same for data.test; empty: data.features");
+  fields.add("data.vocabulary", &sets.vocabulary, "file with one word a line; empty: the training captions' words");
+  fields.add("data.vocabulary_size", &sets.vocabulary_size, "words that the vocabulary must have; 0: any number");
+  fields.add("data.min_word_count", &sets.min_word_count, "a rarer word of the training captions becomes UNK");
+  fields.add("data.max_words", &sets.max_words, "longer captions are cut, in training and in what is said");
+  fields.add("data.captions_per_image", &sets.captions_per_image, "captions of an image that a step learns from");
+  fields.add("data.max_features", &sets.max_features, "only the first rows of an image's features; -1: all");
+  fields.add("data.height", &sets.height, "pixels that pictures are scaled to");
+  fields.add("data.width", &sets.width, "pixels that pictures are scaled to");
+}
+
+void describe_model(ConfigFields& fields, ModelOptions& model) {
+  fields.add("model.layers", &model.backbone.layers, "of the ResNet: 18, 34, 50, 101 or 152");
+  fields.add("model.output_stride", &model.backbone.output_stride, "pixels of a grid cell, each way");
+  fields.add("model.width", &model.backbone.width, "channels of the small backbone's first convolution");
+  fields.add("model.feature_width", &model.feature_width, "D of features without a backbone; 0: that of the first");
+  fields.add("model.dim", &model.dim, "width of the encoder and the decoder");
+  fields.add("model.heads", &model.heads, "of attention");
+  fields.add("model.encoder_layers", &model.encoder_layers, "0: 3 of a transformer, 4 of x_linear");
+  fields.add("model.decoder_layers", &model.decoder_layers, "0: 3 of a transformer, 1 of x_linear");
+  fields.add("model.feed_forward", &model.feed_forward, "width inside the transformer's layers");
+  fields.add("model.dropout", &model.dropout, "everywhere but where another one is set");
+  fields.add("model.window", &model.window, "side of the transformer's windows in grid cells; 0: attention over all");
+  fields.add("model.grid_height", &model.grid_height, "of features in rows; both 0: the square root of their number");
+  fields.add("model.grid_width", &model.grid_width, "of features in rows");
+  fields.add("model.word_dim", &model.x_linear.word_dim, "x_linear: width of the words' embedding; 0: model.dim");
+  fields.add("model.middle_dim", &model.x_linear.middle_dim, "x_linear: per head, inside attention; 0: half a head");
+  fields.add("model.word_dropout", &model.x_linear.word_dropout, "x_linear: of the words; below 0: model.dropout");
+  fields.add("model.feature_dropout", &model.x_linear.feature_dropout, "x_linear: of the features; so");
+  fields.add("model.attention_dropout", &model.x_linear.attention_dropout, "x_linear: in the attention; so");
+  fields.add("model.output_dropout", &model.x_linear.output_dropout, "x_linear: before the classifier; so");
+}
+
+}  // namespace
+
+CaptioningConfig::CaptioningConfig() {
+  batch_size = 10;
+  epochs = 20;
+  model.feature_width = 0;
+  optimizer = {.type = "adam", .lr = 5e-4, .weight_decay = 0};
+  schedule.type = "constant";
+}
+
+void CaptioningConfig::describe(ConfigFields& fields) {
+  TrainConfig::describe(fields);
+  fields.add("folder", &folder, "an experiment's folder, with config.yml; the run goes into it");
+  describe_sets(fields, sets);
+  fields.add("model.type", &model_type, "transformer (window attention) or x_linear (LSTM)",
+             {"transformer", "x_linear"});
+  fields.add("model.backbone", &backbone, "what makes features of pictures, trained along", {"small", "resnet"});
+  describe_model(fields, model);
+  fields.add("loss.label_smoothing", &loss.label_smoothing, "of cross entropy");
+  fields.add("scheduled_sampling.start", &scheduled_sampling.start, "epochs without it");
+  fields.add("scheduled_sampling.inc_every", &scheduled_sampling.inc_every, "epochs until there is more of it");
+  fields.add("scheduled_sampling.inc_prob", &scheduled_sampling.inc_prob, "how much more");
+  fields.add("scheduled_sampling.max_prob", &scheduled_sampling.max_prob,
+             "largest share of words that are the network's own; 0: none");
+  fields.add("self_critical.start", &self_critical.start,
+             "second_stage (after stop_epoch or stages.patience) or first_epoch", {"second_stage", "first_epoch"});
+  fields.add("self_critical.baseline", &self_critical.baseline,
+             "what a sample has to beat: the mean of the image's other samples, or the greedy caption",
+             {"samples", "greedy"});
+  fields.add("self_critical.samples", &self_critical.samples, "captions that are drawn for each image");
+  fields.add("self_critical.document_frequencies", &self_critical.document_frequencies,
+             "file of CIDEr's document frequencies; empty: those of the training captions");
+  fields.add("eval.beam_size", &eval.beam_size, "captions that are followed at once; 1: greedy");
+}
+
+void CaptioningConfig::validate() const {
+  TrainConfig::validate();
+  require_between("data.vocabulary_size", sets.vocabulary_size, 0, 10'000'000);
+  require_between("data.min_word_count", sets.min_word_count, 1, 1'000'000);
+  require_between("data.max_words", sets.max_words, 1, kMostWords);
+  require_between("data.captions_per_image", sets.captions_per_image, 1, kMostSamples);
+  require_between("data.max_features", sets.max_features, -1, 1'000'000);
+  require_between("data.height", sets.height, 1, kLargestSide);
+  require_between("data.width", sets.width, 1, kLargestSide);
+  require_share_below_one("loss.label_smoothing", loss.label_smoothing);
+  require_between("scheduled_sampling.start", scheduled_sampling.start, 0, 1'000'000);
+  require_between("scheduled_sampling.inc_every", scheduled_sampling.inc_every, 1, 1'000'000);
+  if (!(scheduled_sampling.inc_prob >= 0 && scheduled_sampling.inc_prob <= 1) ||
+      !(scheduled_sampling.max_prob >= 0 && scheduled_sampling.max_prob <= 1)) {
+    throw UsageError(fmt::format("scheduled_sampling.inc_prob is {} and max_prob {}; both must be 0 .. 1",
+                                 scheduled_sampling.inc_prob, scheduled_sampling.max_prob));
+  }
+  require_between("eval.beam_size", eval.beam_size, 1, kLargestBeam);
+  const bool alone = self_critical.baseline == "samples";
+  require_between("self_critical.samples", self_critical.samples, alone ? 2 : 1, kMostSamples);
+}
+
+ModelOptions CaptioningConfig::model_options(std::int64_t ids, std::int64_t feature_width) const {
+  ModelOptions options = model;
+  options.type = model_type_from_name(model_type);
+  options.vocabulary = ids;
+  options.backbone.type = has_features() ? BackboneType::kNone : backbone_type_from_name(backbone);
+  if (has_features()) options.feature_width = feature_width;
+  return options;
+}
+
+SetOptions CaptioningConfig::set_options(const std::string& path, bool training) const {
+  const bool own_features = !training && !sets.test_features.empty();
+  return {.path = path,
+          .split = training ? sets.train_split : sets.test_split,
+          .ids = training ? sets.train_ids : sets.test_ids,
+          .images = sets.images,
+          .features = own_features ? sets.test_features : sets.features,
+          .feature_width = model.feature_width,
+          .max_features = sets.max_features,
+          .max_words = sets.max_words,
+          .captions_per_image = sets.captions_per_image,
+          .height = sets.height,
+          .width = sets.width,
+          .min_word_count = sets.min_word_count};
+}
+
+double CaptioningConfig::scheduled_sampling_at(std::int64_t epoch) const {
+  if (epoch < scheduled_sampling.start) return 0;
+  const std::int64_t rises = (epoch - scheduled_sampling.start) / scheduled_sampling.inc_every;
+  return std::min(scheduled_sampling.max_prob, scheduled_sampling.inc_prob * static_cast<double>(rises));
+}
+
+}  // namespace lockstep::captioning

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The captioning recipe's own settings. experiment.h reads those of its origin.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "captioning/captions.h"
+#include "captioning/model.h"
+#include "lockstep/train/train_config.h"
+
+namespace lockstep::captioning {
+
+struct CaptioningConfig final : TrainConfig {
+  std::string folder;  ///< of an experiment, with config.yml; empty: none
+
+  struct Sets {
+    std::string train_split;  ///< as SetOptions::split
+    std::string test_split;
+    std::string train_ids;
+    std::string test_ids;
+    std::string images;  ///< as SetOptions, of both sets
+    std::string features;
+    std::string test_features;         ///< empty: `features`
+    std::string vocabulary;            ///< file with one word a line; empty: the training captions' words
+    std::int64_t vocabulary_size = 0;  ///< words that it must have; 0: any number
+    std::int64_t min_word_count = 1;
+    std::int64_t max_words = 16;
+    std::int64_t captions_per_image = 5;
+    std::int64_t max_features = -1;
+    std::int64_t height = 128;  ///< pixels of the network's picture
+    std::int64_t width = 128;
+  } sets;
+
+  std::string model_type = "transformer";
+  std::string backbone = "small";
+  ModelOptions model;  ///< but for what the settings above say
+
+  struct Loss {
+    double label_smoothing = 0;  ///< 0: cross entropy
+  } loss;
+
+  /// The share of words that are the network's own instead of the caption's: 0 before `start`, then inc_prob, and more
+  /// every inc_every epochs up to max_prob.
+  struct ScheduledSampling {
+    std::int64_t start = 0;  ///< epochs before it; with max_prob 0 there is none
+    std::int64_t inc_every = 5;
+    double inc_prob = 0.05;
+    double max_prob = 0;
+  } scheduled_sampling;
+
+  struct SelfCritical {
+    std::string start = "second_stage";  ///< second_stage (stop_epoch), first_epoch
+    std::string baseline = "samples";    ///< samples: mean of the image's other samples; greedy
+    std::int64_t samples = 5;            ///< captions that are drawn for each image
+    std::string document_frequencies;    ///< file of n-grams' counts; empty: those of the training captions
+  } self_critical;
+
+  struct Eval {
+    std::int64_t beam_size = 3;  ///< 1: greedy
+  } eval;
+
+  CaptioningConfig();
+  void describe(ConfigFields& fields) override;
+  void validate() const override;
+
+  [[nodiscard]] bool has_features() const { return !sets.features.empty(); }
+  /// For a vocabulary of so many ids and, without a backbone, features of that width.
+  [[nodiscard]] ModelOptions model_options(std::int64_t ids, std::int64_t feature_width) const;
+  [[nodiscard]] SetOptions set_options(const std::string& path, bool training) const;
+  /// Of an epoch counted from 0.
+  [[nodiscard]] double scheduled_sampling_at(std::int64_t epoch) const;
+};
+
+}  // namespace lockstep::captioning

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every key that the origin's config.yml may have, with its type and the origin's default.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "lockstep/base/config.h"
+
+namespace lockstep::captioning {
+
+/// Members are keys that become a setting here. Source: lib/config.py of X-LAN and PureT (their defaults).
+class OriginKeys {
+ public:
+  OriginKeys();
+  OriginKeys(const OriginKeys&) = delete;
+  OriginKeys& operator=(const OriginKeys&) = delete;
+
+  /// Says in a note which keys have no meaning here. Throws: UsageError naming file and line of an unknown key, with
+  /// the nearest one, or of a value of another type.
+  void read(const ConfigTree& file);
+
+  /// `key` was in the file.
+  [[nodiscard]] bool has(const std::string& key) const { return origin(key) != "default"; }
+  /// "experiments/x/config.yml:12", or "default".
+  [[nodiscard]] std::string origin(const std::string& key) const;
+
+  double seed = -1;
+  std::int64_t batch_size = 10;
+  std::int64_t sampling_start = 0;
+  std::int64_t sampling_inc_every = 5;
+  double sampling_inc_prob = 0.05;
+  double sampling_max_prob = 0.25;
+  std::int64_t reinforcement_start = 30;
+
+  std::int64_t num_workers = 4;
+  bool pin_memory = true;
+  bool drop_last = true;
+  bool shuffle = true;
+  std::string train_features;
+  std::string val_features;
+  std::string train_id;
+  std::string val_id;
+  std::string input_seq_path;
+  std::int64_t seq_per_img = 5;
+  std::int64_t max_feat = -1;
+
+  std::string model_type;
+  std::int64_t seq_len = 17;
+  std::int64_t vocab_size = 9487;
+  std::int64_t word_embed_dim = 1000;
+  double dropout_word_embed = 0;
+  std::int64_t att_feats_dim = 2048;
+  std::int64_t att_feats_embed_dim = -1;
+  double dropout_att_embed = 0;
+  std::int64_t rnn_size = 1000;
+  double dropout_lm = 0.5;
+  std::int64_t bilinear_dim = -1;
+  std::vector<std::string> encode_att_mid_dim;
+  double encode_dropout = 0.1;
+  std::int64_t encode_layers = 1;
+  std::int64_t decode_layers = 1;
+  std::int64_t head = 8;
+
+  double base_lr = 0.0005;
+  std::string solver_type = "ADAM";
+  std::int64_t max_epoch = 30;
+  std::int64_t max_iter = -1;
+  double grad_clip = 0.1;
+  std::string grad_clip_type = "Clamp";
+  double weight_decay = 0.0005;
+  double bias_lr_factor = 1;
+  std::int64_t display = 100;
+  std::int64_t test_interval = 1;
+  double momentum = 0.9;
+  std::vector<std::string> betas;
+  double eps = 1e-8;
+  std::string lr_policy = "Step";
+  double gamma = 0.8;
+  std::int64_t step_size = 3;
+  std::vector<std::string> steps;
+  std::string setp_type = "Epoch";
+  std::int64_t warmup = 20000;
+  double factor = 1;
+  std::int64_t model_size = 1024;
+  double plateau_factor = 0.5;
+  std::int64_t plateau_patience = 3;
+
+  std::string xe_type = "CrossEntropy";
+  std::string rl_type = "RewardCriterion";
+  double label_smoothing = 0;
+  std::vector<std::string> scorers;
+  std::string cider_cached;
+  std::string vocab;
+  std::string val_annfile;
+  std::int64_t beam_size = 1;
+  bool greedy_decode = true;
+
+ private:
+  using Unused = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
+
+  void add(const char* key, ConfigFields::Target target);
+  void add_training();
+  void add_data();
+  void add_model();
+  void add_solver();
+  void add_scores();
+  /// Keys that are read and have no meaning here.
+  template <class T>
+  void without_meaning(const std::vector<const char*>& keys);
+
+  ConfigFields fields_;
+  std::deque<Unused> unused_;
+  std::vector<std::string> unused_names_;
+};
+
+}  // namespace lockstep::captioning

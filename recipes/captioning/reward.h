@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// CIDEr-D as the reward of captions that the network has drawn.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "captioning/cider.h"
+#include "captioning/collate.h"
+
+namespace lockstep::captioning {
+
+/// Document frequencies of a training set's references, each cut as in training and with its final 0.
+/// Throws: UsageError where the set is empty.
+[[nodiscard]] std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& set);
+
+/// Captions against what people say of the same images, over word ids with the final 0, so that ending a caption in
+/// the right place is rewarded. Thread-safe: yes.
+class Reward {
+ public:
+  explicit Reward(std::shared_ptr<const DocumentFrequencies> frequencies) : cider_(std::move(frequencies)) {}
+
+  /// Shapes: words int64 [B * S, T], rows picture by picture, on any device; to float32 [B * S] on the CPU.
+  /// Cost: docs/design/captioning.md.
+  [[nodiscard]] at::Tensor operator()(const at::Tensor& words, const CaptionBatch& batch) const;
+
+ private:
+  CiderD cider_;
+};
+
+}  // namespace lockstep::captioning

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "captioning/task.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <any>
+#include <cstring>
+
+#include "captioning/collate.h"
+#include "captioning/losses.h"
+#include "captioning/search.h"
+#include "captioning/tally.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/optim/autocast.h"
+
+namespace lockstep::captioning {
+namespace {
+
+constexpr const char* kVocabulary = "vocabulary";
+constexpr const char* kFeatureWidth = "feature_width";
+
+const CaptionBatch& captions_of(const Batch& batch) {
+  const auto* captions = std::any_cast<CaptionBatch>(&batch.extra);
+  if (captions == nullptr) throw InternalError("a batch without captions: the loader has to use the task's collate()");
+  return *captions;
+}
+
+/// Without dropout while it lives. The encoder has run before, in the model's own mode: its norms and its dropout are
+/// those of training, and captions are drawn from, and scored under, one and the same distribution.
+class DecoderAtRest {
+ public:
+  explicit DecoderAtRest(Captioner& model) : model_(model), was_training_(model.is_training()) { model_.eval(); }
+  ~DecoderAtRest() { model_.train(was_training_); }
+  DecoderAtRest(const DecoderAtRest&) = delete;
+  DecoderAtRest& operator=(const DecoderAtRest&) = delete;
+
+ private:
+  Captioner& model_;
+  bool was_training_;
+};
+
+/// What the network has read when it says each of `words`.
+at::Tensor inputs_of(const at::Tensor& words) {
+  const at::Tensor begin = at::zeros({words.size(0), 1}, words.options());
+  return at::cat({begin, words.narrow(1, 0, words.size(1) - 1)}, 1);
+}
+
+at::Tensor bytes_of(const std::string& text) {
+  auto* bytes = const_cast<char*>(text.data());  // NOLINT(cppcoreguidelines-pro-type-const-cast): from_blob only reads
+  return at::from_blob(bytes, {static_cast<std::int64_t>(text.size())}, at::kByte).clone();
+}
+
+std::string text_of(const at::Tensor& bytes) {
+  const at::Tensor here = bytes.to(at::kCPU, at::kByte).contiguous();
+  return {reinterpret_cast<const char*>(here.data_ptr<std::uint8_t>()), static_cast<std::size_t>(here.numel())};
+}
+
+const at::Tensor* tensor_of(const StateDict& state, const std::string& name) {
+  const auto found = state.find(name);
+  return found == state.end() ? nullptr : std::get_if<at::Tensor>(&found->second);
+}
+
+}  // namespace
+
+void CaptioningTask::make_vocabulary(const std::vector<CaptionedImage>& images) {
+  const auto& sets = config_.sets;
+  auto vocabulary =
+      sets.vocabulary.empty() ? Vocabulary::of(images, sets.min_word_count) : Vocabulary::from_file(sets.vocabulary);
+  const std::int64_t words = vocabulary.size() - 1;
+  if (sets.vocabulary_size > 0 && words != sets.vocabulary_size) {
+    throw UsageError(
+        fmt::format("the vocabulary has {} words, and data.vocabulary_size is {}", words, sets.vocabulary_size),
+        "data.vocabulary: the file with those words");
+  }
+  vocabulary_ = std::make_shared<const Vocabulary>(std::move(vocabulary));
+}
+
+std::shared_ptr<Dataset> CaptioningTask::make_training_set(const std::string& folder) {
+  const SetOptions options = config_.set_options(folder, true);
+  std::vector<CaptionedImage> images = read_captions(options);
+  make_vocabulary(images);
+  const auto set = CaptionDataset::open(options, std::move(images), vocabulary_, true);
+  feature_width_ = set->feature_width();
+  const std::string& file = config_.self_critical.document_frequencies;
+  reward_.emplace(file.empty() ? frequencies_of(*set)
+                               : std::make_shared<const DocumentFrequencies>(DocumentFrequencies::from_file(file)));
+  return set;
+}
+
+std::shared_ptr<Dataset> CaptioningTask::make_dataset(const std::string& folder) {
+  SetOptions options = config_.set_options(folder, false);
+  if (config_.has_features()) options.feature_width = feature_width_;
+  test_set_ = CaptionDataset::open(options, vocabulary(), false);
+  return test_set_;
+}
+
+Collate CaptioningTask::collate() const { return captioning::collate(); }
+
+std::shared_ptr<const Vocabulary> CaptioningTask::vocabulary() const {
+  if (vocabulary_) return vocabulary_;
+  throw UsageError("the words are not known yet: they come from a training set or a checkpoint");
+}
+
+void CaptioningTask::check_model_state(const StateDict& state) {
+  const at::Tensor* bytes = tensor_of(state, kVocabulary);
+  if (bytes == nullptr) return;  // weights of something else: what fits is for others to say
+  auto theirs =
+      std::make_shared<const Vocabulary>(Vocabulary::from_text(text_of(*bytes), "the checkpoint's vocabulary"));
+  if (const at::Tensor* width = tensor_of(state, kFeatureWidth)) feature_width_ = width->item<std::int64_t>();
+  if (!vocabulary_) {
+    vocabulary_ = theirs;
+    return;
+  }
+  const std::string difference = vocabulary_->difference(*theirs);
+  if (difference.empty()) return;
+  throw DataError(fmt::format("the vocabulary is not that of the checkpoint: {}", difference),
+                  "train with the checkpoint's words: data.vocabulary=FILE, one a line in their order");
+}
+
+std::shared_ptr<torch::nn::Module> CaptioningTask::make_model() {
+  const auto words = vocabulary();
+  const auto model = make_captioner(config_.model_options(words->size(), feature_width_));
+  model->register_buffer(kVocabulary, bytes_of(words->to_text()));
+  if (config_.has_features()) model->register_buffer(kFeatureWidth, at::full({1}, feature_width_, at::kLong));
+  return model;
+}
+
+void CaptioningTask::begin_epoch(const EpochInfo& info) { now_ = info; }
+
+bool CaptioningTask::is_self_critical() const noexcept {
+  return config_.self_critical.start == "first_epoch" || now_.stage == 2;
+}
+
+Outputs CaptioningTask::run_self_critical(Captioner& model, const Memory& memory, const Batch& batch) {
+  const DecoderAtRest no_dropout(model);
+  const std::int64_t samples = config_.self_critical.samples;
+  const CaptionBatch& captions = captions_of(batch);
+  SampledCaptions drawn;
+  {
+    const NoGrad no_grad;
+    const Memory seen = detached(memory);
+    drawn.words = sample(model, repeated(seen, samples), config_.sets.max_words);
+    drawn.chosen = chosen(drawn.words);
+    drawn.reward = (*reward_)(drawn.words, captions);
+    const at::Tensor by_image = drawn.reward.view({-1, samples});
+    const at::Tensor baseline = config_.self_critical.baseline == "greedy"
+                                    ? (*reward_)(greedy(model, seen, config_.sets.max_words), captions).unsqueeze(1)
+                                    : mean_of_others(by_image);
+    drawn.advantage = (by_image - baseline).flatten().to(drawn.words.device());
+    drawn.reward = drawn.reward.to(drawn.words.device());
+  }
+  return {{"logits", model.logits(repeated(memory, samples), inputs_of(drawn.words), 0)},
+          {"words", drawn.words},
+          {"chosen", drawn.chosen},
+          {"reward", drawn.reward},
+          {"advantage", drawn.advantage}};
+}
+
+Outputs CaptioningTask::run(torch::nn::Module& model, const Batch& batch) {
+  auto& captioner = dynamic_cast<Captioner&>(model);
+  const Memory memory = captioner.encode(batch.data, captions_of(batch).lengths);
+  if (!model.is_training()) {
+    return {{"words",
+             beam_search(captioner, memory, {.beam = config_.eval.beam_size, .max_words = config_.sets.max_words})}};
+  }
+  if (is_self_critical()) return run_self_critical(captioner, memory, batch);
+  const at::Tensor targets = batch.target.select(1, 1).flatten(0, 1);
+  const std::int64_t longest = targets.ge(0).sum(1).max().item<std::int64_t>();
+  const at::Tensor inputs = batch.target.select(1, 0).flatten(0, 1).narrow(1, 0, longest);
+  const double own_words = config_.scheduled_sampling_at(now_.epoch);
+  return {{"logits", captioner.logits(repeated(memory, batch.target.size(2)), inputs, own_words)}};
+}
+
+std::vector<LossTerm> CaptioningTask::loss_terms(const Outputs& outputs, const Batch& batch) {
+  const at::Tensor& logits = outputs.at("logits");
+  if (outputs.count("words") != 0) {
+    const SampledCaptions drawn{.words = outputs.at("words"),
+                                .chosen = outputs.at("chosen"),
+                                .reward = outputs.at("reward"),
+                                .advantage = outputs.at("advantage")};
+    return {{"self_critical", self_critical_loss(logits, drawn)}};
+  }
+  const at::Tensor targets = batch.target.select(1, 1).flatten(0, 1).narrow(1, 0, logits.size(1));
+  return {{"cross_entropy", word_loss(logits, targets, config_.loss.label_smoothing)}};
+}
+
+std::unique_ptr<Tally> CaptioningTask::make_tally() const {
+  return std::make_unique<CaptionTally>(vocabulary(), test_set_);
+}
+
+std::string CaptioningTask::model_name() const {
+  const std::int64_t words = vocabulary_ ? vocabulary_->size() - 1 : 0;
+  const std::string features = config_.has_features() ? fmt::format("features of width {}", feature_width_)
+                                                      : fmt::format("{} pictures of {} x {}", config_.backbone,
+                                                                    config_.sets.width, config_.sets.height);
+  return fmt::format("{}, {}, {} words", config_.model_type, features, text::thousands(words));
+}
+
+}  // namespace lockstep::captioning

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Captioning as a Task of the Trainer and as a Recipe of the command line.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "captioning/config.h"
+#include "captioning/dataset.h"
+#include "captioning/model.h"
+#include "captioning/reward.h"
+#include "lockstep/train/recipe.h"
+#include "lockstep/train/task.h"
+
+namespace lockstep::captioning {
+
+/// The model holds the vocabulary as the buffer "vocabulary" (uint8, Vocabulary::to_text()), and the width of features
+/// as "feature_width", so that a checkpoint is enough to say captions.
+///
+/// Lifetime: `config` outlives the task.
+class CaptioningTask final : public Task {
+ public:
+  explicit CaptioningTask(const CaptioningConfig& config) : config_(config) {}
+
+  std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
+  std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
+  [[nodiscard]] Collate collate() const override;
+  /// Compares vocabularies, or takes this one where there is none yet.
+  void check_model_state(const StateDict& state) override;
+  std::shared_ptr<torch::nn::Module> make_model() override;
+  void begin_epoch(const EpochInfo& info) override;
+  /// Training with people's captions: "logits" [B * S, T, V]. Self-critical training: also "words", "chosen", "reward"
+  /// and "advantage" (SampledCaptions); drawing them takes part in no gradient. Evaluation: "words" [B, T].
+  Outputs run(torch::nn::Module& model, const Batch& batch) override;
+  /// "cross_entropy" or "self_critical".
+  std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
+  [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
+  [[nodiscard]] std::string model_name() const override;
+
+  [[nodiscard]] const CaptioningConfig& config() const noexcept { return config_; }
+  /// Throws: UsageError while neither a training set nor a checkpoint has told it.
+  [[nodiscard]] std::shared_ptr<const Vocabulary> vocabulary() const;
+  /// This batch is trained on its own captions.
+  [[nodiscard]] bool is_self_critical() const noexcept;
+
+ private:
+  void make_vocabulary(const std::vector<CaptionedImage>& images);
+  Outputs run_self_critical(Captioner& model, const Memory& memory, const Batch& batch);
+
+  const CaptioningConfig& config_;
+  std::shared_ptr<const Vocabulary> vocabulary_;
+  std::int64_t feature_width_ = 0;
+  std::shared_ptr<CaptionDataset> test_set_;  ///< of the last make_dataset()
+  std::optional<Reward> reward_;
+  EpochInfo now_;
+};
+
+[[nodiscard]] std::unique_ptr<Recipe> make_recipe();
+
+}  // namespace lockstep::captioning

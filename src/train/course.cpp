@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/course.h"
+
+#include <algorithm>
+
+namespace lockstep::train {
+
+std::int64_t last_step(const TrainConfig& config, const Plan& plan, const RunState& run) {
+  return std::min(plan.total_steps, last_epoch(config, run.stages) * plan.steps_per_epoch);
+}
+
+double learning_rate(const TrainConfig& config, const Plan& plan, const RunState& run) {
+  if (run.stages.stage == 2 && config.stages.lr > 0) return config.stages.lr * plan.lr_factor;
+  const double lr = plan.schedule.lr(run.step);
+  return run.plateau ? std::min(lr, run.plateau->lr) : lr;
+}
+
+bool is_evaluation_epoch(const TrainConfig& config, const Plan& plan, const RunState& run, std::int64_t epoch) {
+  if (config.eval_every_epochs == 0) return false;
+  return (epoch + 1) % config.eval_every_epochs == 0 || epoch + 1 == last_epoch(config, run.stages) ||
+         run.step >= last_step(config, plan, run);
+}
+
+bool reaches(const Metric& metric, double value) {
+  return metric.lower_is_better ? metric.value <= value : metric.value >= value;
+}
+
+}  // namespace lockstep::train
