@@ -21,7 +21,8 @@ def ngrams(words, n):
 def bleu(images):
     """[BLEU-1 .. BLEU-4] of (hypothesis, references) pairs."""
     length = sum(len(hypothesis) for hypothesis, _ in images)
-    wanted = sum(min((abs(len(r) - len(hypothesis)), len(r)) for r in references)[1] for hypothesis, references in images)
+    wanted = sum(min((abs(len(r) - len(hypothesis)), len(r)) for r in references)[1]
+                 for hypothesis, references in images)
     ratio = (length + 1e-15) / (wanted + 1e-9)
     precisions = []
     for n in range(1, 5):
