@@ -95,8 +95,9 @@ void CaptioningConfig::describe(ConfigFields& fields) {
              "what a sample has to beat: the mean of the image's other samples, or the greedy caption",
              {"samples", "greedy"});
   fields.add("self_critical.samples", &self_critical.samples, "captions that are drawn for each image");
-  fields.add("self_critical.document_frequencies", &self_critical.document_frequencies,
-             "file of CIDEr's document frequencies; empty: those of the training captions");
+  fields.add(
+      "self_critical.document_frequencies", &self_critical.document_frequencies,
+      "file that keeps CIDEr's document frequencies of the training captions, made where it is missing; empty: none");
   fields.add("eval.beam_size", &eval.beam_size, "captions that are followed at once; 1: greedy");
 }
 

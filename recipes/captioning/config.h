@@ -53,7 +53,7 @@ struct CaptioningConfig final : TrainConfig {
     std::string start = "second_stage";  ///< second_stage (stop_epoch), first_epoch
     std::string baseline = "samples";    ///< samples: mean of the image's other samples; greedy
     std::int64_t samples = 5;            ///< captions that are drawn for each image
-    std::string document_frequencies;    ///< file of n-grams' counts; empty: those of the training captions
+    std::string document_frequencies;    ///< file that keeps the training captions'; empty: none
   } self_critical;
 
   struct Eval {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 
 namespace lockstep::captioning {
 namespace {
@@ -19,11 +20,18 @@ std::int64_t length_of(const std::int64_t* row, std::int64_t columns) {
 
 }  // namespace
 
-std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& set) {
+std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& set,
+                                                          const std::filesystem::path& cache) {
+  if (!cache.empty() && FileSystem::system().exists(cache)) {
+    return std::make_shared<const DocumentFrequencies>(DocumentFrequencies::from_file(cache));
+  }
   std::vector<std::vector<Ids>> references;
   references.reserve(static_cast<std::size_t>(set.size()));
   for (std::int64_t i = 0; i < set.size(); ++i) references.push_back(set.captions(i).references);
-  return std::make_shared<const DocumentFrequencies>(DocumentFrequencies::of(references));
+  auto counted = std::make_shared<const DocumentFrequencies>(DocumentFrequencies::of(references));
+  // Ranks that count at the same time write the same bytes, each whole.
+  if (!cache.empty()) counted->save(cache);
+  return counted;
 }
 
 at::Tensor Reward::operator()(const at::Tensor& words, const CaptionBatch& batch) const {

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -15,8 +16,10 @@
 namespace lockstep::captioning {
 
 /// Document frequencies of a training set's references, each cut as in training and with its final 0.
-/// Throws: UsageError where the set is empty.
-[[nodiscard]] std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& set);
+/// cache: a file that they are read from, and written to where it is missing; empty: none.
+/// Throws: UsageError where the set is empty; DataError where the file is none of them; IoError.
+[[nodiscard]] std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& set,
+                                                                        const std::filesystem::path& cache);
 
 /// Captions against what people say of the same images, over word ids with the final 0, so that ending a caption in
 /// the right place is rewarded. Thread-safe: yes.

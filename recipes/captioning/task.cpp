@@ -88,9 +88,7 @@ std::shared_ptr<Dataset> CaptioningTask::make_training_set(const std::string& fo
   make_vocabulary(images);
   const auto set = CaptionDataset::open(options, std::move(images), vocabulary_, true);
   feature_width_ = set->feature_width();
-  const std::string& file = config_.self_critical.document_frequencies;
-  reward_.emplace(file.empty() ? frequencies_of(*set)
-                               : std::make_shared<const DocumentFrequencies>(DocumentFrequencies::from_file(file)));
+  reward_.emplace(frequencies_of(*set, config_.self_critical.document_frequencies));
   return set;
 }
 

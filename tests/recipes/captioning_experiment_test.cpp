@@ -195,13 +195,13 @@ TEST_F(Experiment, StepsAndMilestonesAreEpochs) {
 
 TEST_F(Experiment, AnUnknownKeyIsNamedWithFileLineAndTheNearestOne) {
   EXPECT_EQ(fault_of("TRAIN:\n  BATCH_SIZE: 10\n  BATCHSIZE: 10\n"),
-            file_.string() + ":3: unknown key 'TRAIN.BATCHSIZE'; did you mean 'TRAIN.BATCH_SIZE'?");
+            file_.string() + ":3: unknown key 'TRAIN.BATCHSIZE' (did you mean 'TRAIN.BATCH_SIZE'?)");
   EXPECT_THAT(fault_of("data:\n  trian: x\n"), HasSubstr("config.yml:2: unknown key 'data.trian'"));
 }
 
 TEST_F(Experiment, AWrongTypeIsNamedWithFileAndLine) {
   EXPECT_EQ(fault_of("SOLVER:\n  MAX_EPOCH: many\n"),
-            file_.string() + ":2: SOLVER.MAX_EPOCH is 'many', not a whole number");
+            file_.string() + ":2: SOLVER.MAX_EPOCH is 'many', not an integer");
 }
 
 TEST_F(Experiment, WhatThereIsNothingForIsNamedWithWhatThereIs) {

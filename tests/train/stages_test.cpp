@@ -95,6 +95,63 @@ TEST(StageDecisions, ADecayDoesNotFallBelowZero) {
   EXPECT_EQ(state.decay, 0);
 }
 
+TEST(StageDecisions, TheFirstStageEndsAfterAsManyEvaluationsWithoutAGainAsPatienceSays) {
+  constexpr TrainConfig::Stages kPatient{.stop_epoch = 50, .patience = 2};
+  StageState state;
+  (void)note_evaluation(kPatient, state, ap(0.2, 10, true));
+  (void)note_evaluation(kPatient, state, ap(0.1, 20, false));
+  EXPECT_EQ(next_move(kPatient, state, 2), StageMove::kNone);
+  (void)note_evaluation(kPatient, state, ap(0.3, 30, true));
+  (void)note_evaluation(kPatient, state, ap(0.3, 40, false));
+  EXPECT_EQ(next_move(kPatient, state, 4), StageMove::kNone) << "a gain begins the count anew";
+  Evaluated last = ap(0.1, 45, false);
+  last.counts = false;
+  (void)note_evaluation(kPatient, state, last);
+  EXPECT_EQ(next_move(kPatient, state, 5), StageMove::kNone) << "a longer run would not have that evaluation";
+  (void)note_evaluation(kPatient, state, ap(0.2, 50, false));
+  EXPECT_EQ(next_move(kPatient, state, 5), StageMove::kRefresh);
+}
+
+TEST(StageDecisions, ASecondStageWithoutRollBackNeverGoesBack) {
+  constexpr TrainConfig::Stages kOnward{.stop_epoch = 3, .roll_back = false};
+  StageState state{.stage = 2, .base_step = 10, .rival = Metric{"ap", 0.2}};
+  EXPECT_THAT(note_evaluation(kOnward, state, ap(0.1, 40, false)), IsEmpty());
+  EXPECT_EQ(next_move(kOnward, state, 4), StageMove::kNone);
+  EXPECT_THAT(note_evaluation(kOnward, state, ap(0.3, 50, true)), ElementsAre("best", "best_stg2"));
+}
+
+TEST(StageDecisions, TheSecondStagesEpochsAreCountedFromItsFirstAndEndWithTheRun) {
+  TrainConfig config;
+  config.epochs = 10;
+  config.stages = {.stop_epoch = 8, .patience = 1, .epochs = 3};
+  StageState state;
+  EXPECT_EQ(last_epoch(config, state), 10) << "nobody knows yet when the second one begins";
+  make_move(config.stages, StageMove::kRefresh, 4, std::nullopt, state);
+  EXPECT_EQ(last_epoch(config, state), 7);
+  state.begin_epoch = 8;
+  EXPECT_EQ(last_epoch(config, state), 10);
+}
+
+TEST(StageDecisions, AStateIsWrittenAndReadWhole) {
+  const StageState state{.stage = 2,
+                         .base_step = 10,
+                         .rival = Metric{"loss", 0.2, true},
+                         .decay = 0.8,
+                         .roll_back = true,
+                         .no_better = 3,
+                         .begin_epoch = 4};
+  StateDict saved;
+  add_stages(state, saved);
+  const StageState read = train::stages_of(saved);
+  EXPECT_EQ(read.stage, 2);
+  EXPECT_EQ(read.base_step, 10);
+  EXPECT_EQ(read.rival->name, "loss");
+  EXPECT_EQ(read.decay, 0.8);
+  EXPECT_TRUE(read.roll_back);
+  EXPECT_EQ(read.no_better, 3);
+  EXPECT_EQ(read.begin_epoch, 4);
+}
+
 TEST(StageDecisions, OneStageHasNoNamesButBestAndNoStateOfStages) {
   StageState state;
   EXPECT_THAT(note_evaluation({}, state, ap(0.2, 10, true)), ElementsAre("best"));
@@ -250,6 +307,51 @@ TEST(StagedRun, WithoutAnAverageItRefreshesTheWeights) {
   EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("refresh weights at epoch 3: "));
 }
 
+/// Nothing is learned, so that the second evaluation is no better than the first: stage 2 is epoch 3, at its own rate.
+NoisyRun impatient_run() {
+  NoisyRun run = staged_run();
+  run.config.optimizer.lr = 0;
+  run.config.ema.decay = 0;
+  run.config.stages = {.stop_epoch = 7, .patience = 1, .epochs = 2, .lr = 0.05, .roll_back = false};
+  return run;
+}
+
+std::vector<double> rates(const fs::path& run) {
+  std::ifstream log(run / "log.jsonl");
+  std::vector<double> found;
+  for (std::string line; std::getline(log, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (json["event"] == "step") found.push_back(json["lr"]);
+  }
+  return found;
+}
+
+TEST(StagedRun, PatienceEndsTheFirstStageAndTheSecondHasItsOwnEpochsAndRate) {
+  const TempDir folder;
+  train(alone(), folder / "run", impatient_run());
+  const auto log = refreshes(folder / "run");
+  ASSERT_EQ(log.size(), 1U) << "the second stage does not go back";
+  EXPECT_EQ(log[0]["reason"], "patience");
+  EXPECT_EQ(log[0]["epoch"], 2);
+  EXPECT_THAT(rates(folder / "run"), ElementsAre(0, 0, 0, 0, 0, 0, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05));
+}
+
+TEST(StagedRun, EndedByPatienceAndResumedFromEveryStepItHasOneDigest) {
+  const TempDir folder;
+  train(alone(), folder / "run", impatient_run());
+  for (const int step : {4, 6, 7, 9}) {
+    const fs::path resumed = folder / fmt::format("from-{}", step);
+    fs::copy(folder / "run", resumed, fs::copy_options::recursive);
+    for (const auto& entry : fs::directory_iterator(resumed / "checkpoints")) {
+      if (entry.is_directory() && entry.path().filename() > fmt::format("step-{:08}", step)) fs::remove_all(entry);
+    }
+    NoisyRun run = impatient_run();
+    run.resume = "auto";
+    train(alone(), resumed, run);
+    EXPECT_EQ(digest_of(resumed), digest_of(folder / "run")) << "from step " << step;
+  }
+}
+
 TEST(StagedRun, ATornBestIsAnErrorThatNamesTheFile) {
   const TempDir folder;
   NoisyRun run = staged_run();
@@ -281,6 +383,16 @@ TEST(StagedConfig, ASecondStageNeedsAnEvaluationBeforeIt) {
   EXPECT_THROW(config.validate(), UsageError);
   config.stages.stop_epoch = 999999;
   EXPECT_NO_THROW(config.validate()) << "there is no second stage";
+}
+
+TEST(StagedConfig, SettingsOfASecondStageWithoutOneAreAnError) {
+  TrainConfig config = staged_run().config;
+  config.stages = {.patience = 3};
+  EXPECT_THROW(config.validate(), UsageError);
+  config.stages = {.lr = 0.1};
+  EXPECT_THROW(config.validate(), UsageError);
+  config.stages = {};
+  EXPECT_NO_THROW(config.validate());
 }
 
 }  // namespace stages_test
