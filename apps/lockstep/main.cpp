@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::array kVerbs = {
     Verb{"run", "start and watch the ranks of a program, in any language", cmd_run},
-    Verb{"train", "train a recipe: captcha", cmd_train},
+    Verb{"train", "train a recipe: captcha, detection, segmentation, captioning", cmd_train},
     Verb{"eval", "evaluate a checkpoint on a folder", cmd_worker},
     Verb{"predict", "read files with a checkpoint", cmd_worker},
     Verb{"generate", "make synthetic data", cmd_worker},

@@ -170,7 +170,8 @@ RunChoice choose(const RunRequest& request, FileSystem& files) {
 
 bool is_same_folder(const fs::path& a, const fs::path& b) {
   std::error_code problem;
-  return fs::weakly_canonical(a, problem) == fs::weakly_canonical(b, problem) && !problem;
+  // With a slash at the end of both: of a missing folder it stays.
+  return fs::weakly_canonical(a / "", problem) == fs::weakly_canonical(b / "", problem) && !problem;
 }
 
 RunChoice choose_run(const RunRequest& request, FileSystem& files) {

@@ -96,8 +96,10 @@ fs::path choose_run_dir(Words& arguments) {
                      .time = time_stamp(),
                      .run_dir = take_option(arguments, "run-dir"),
                      .resume = take_option(arguments, "resume").value_or("none")};
-  if (experiment && !request.run_dir) request.run_dir = experiment;
-  request.experiment = experiment && is_same_folder(*request.run_dir, *experiment);
+  // A folder that is mistyped is not made: whoever reads its config.yml says so.
+  const bool exists = experiment && FileSystem::system().exists(fs::path(*experiment) / "config.yml");
+  if (exists && !request.run_dir) request.run_dir = experiment;
+  request.experiment = exists && is_same_folder(*request.run_dir, *experiment);
   const RunChoice choice = choose_run(request, FileSystem::system());
   if (!choice.note.empty()) log::note("{}", choice.note);
   arguments.insert(arguments.end(), {"--run-dir", choice.run_dir.string(), "--resume", request.resume});

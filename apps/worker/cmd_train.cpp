@@ -7,7 +7,9 @@
 
 #include "common/cli.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/trainer.h"
 #include "worker/commands.h"
@@ -172,10 +174,14 @@ int run(TrainArguments& train, Settings& settings) {
 int cmd_train(const Arguments& arguments) {
   TrainArguments train;
   if (!parse(train, arguments)) return 0;
-  Settings settings(train.what, train.sets);
+  const bool first = env::get("RANK").value_or("0") == "0";
+  Settings settings = [&] {
+    const log::QuietNotes others(!first);
+    return Settings(train.what, train.sets);
+  }();
   if (asks_how_to_start(train, settings)) {
-    fmt::print(stderr, "{}", settings.recipe().getting_started());
-    return static_cast<int>(ExitCode::kUsage);
+    if (first) fmt::print(stderr, "{}\n", settings.recipe().getting_started());
+    throw UsageError(fmt::format("{} was not told what to learn from", train.what), "see above");
   }
   return run(train, settings);
 }

@@ -22,16 +22,22 @@ class DocumentFrequencies {
   /// IoError.
   [[nodiscard]] static DocumentFrequencies from_file(const std::filesystem::path& path);
   /// Replaces the file whole or not at all. Little-endian: "LSCIDF01", bytes an id has (u64: 2 or 4), images (u64),
-  /// n-grams (u64), NgramTable::bytes(), FNV-1a of 64 bits of all before. Throws: IoError.
+  /// n-grams (u64), source() (u64), NgramTable::bytes(), FNV-1a of 64 bits of all before. Throws: IoError.
   void save(const std::filesystem::path& path) const;
+
+  /// Of which references they are: their FNV-1a, ids and order included.
+  [[nodiscard]] std::uint64_t source() const noexcept { return source_; }
+  [[nodiscard]] static std::uint64_t source_of(const std::vector<std::vector<Ids>>& references_by_image);
 
   [[nodiscard]] std::int64_t images() const noexcept { return images_; }
   [[nodiscard]] const NgramTable& table() const noexcept { return table_; }
 
  private:
-  DocumentFrequencies(std::int64_t images, NgramTable table) : images_(images), table_(std::move(table)) {}
+  DocumentFrequencies(std::int64_t images, std::uint64_t source, NgramTable table)
+      : images_(images), source_(source), table_(std::move(table)) {}
 
   std::int64_t images_;
+  std::uint64_t source_;
   NgramTable table_;
 };
 

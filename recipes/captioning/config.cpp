@@ -10,8 +10,8 @@
 namespace lockstep::captioning {
 namespace {
 
-constexpr std::int64_t kMostSamples = 1024;
-constexpr std::int64_t kMostWords = 4096;
+constexpr std::int64_t kMostSamples = 1000;
+constexpr std::int64_t kMostWords = 1000;
 constexpr std::int64_t kLargestBeam = 1024;
 constexpr std::int64_t kLargestSide = 8192;
 
@@ -84,7 +84,7 @@ void CaptioningConfig::describe(ConfigFields& fields) {
   fields.add("model.backbone", &backbone, "what makes features of pictures, trained along", {"small", "resnet"});
   describe_model(fields, model);
   fields.add("loss.label_smoothing", &loss.label_smoothing, "of cross entropy");
-  fields.add("scheduled_sampling.start", &scheduled_sampling.start, "epochs without it");
+  fields.add("scheduled_sampling.start", &scheduled_sampling.start, "epochs before the first inc_every count");
   fields.add("scheduled_sampling.inc_every", &scheduled_sampling.inc_every, "epochs until there is more of it");
   fields.add("scheduled_sampling.inc_prob", &scheduled_sampling.inc_prob, "how much more");
   fields.add("scheduled_sampling.max_prob", &scheduled_sampling.max_prob,
@@ -119,7 +119,10 @@ void CaptioningConfig::validate() const {
                                  scheduled_sampling.inc_prob, scheduled_sampling.max_prob));
   }
   require_between("eval.beam_size", eval.beam_size, 1, kLargestBeam);
-  const bool alone = self_critical.baseline == "samples";
+  if (!sets.test_features.empty() && sets.features.empty()) {
+    throw UsageError("data.test_features is set, and data.features is not", "set both, or none");
+  }
+  const bool alone = self_critical.baseline == "samples" && is_self_critical();
   require_between("self_critical.samples", self_critical.samples, alone ? 2 : 1, kMostSamples);
 }
 

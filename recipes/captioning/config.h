@@ -40,13 +40,13 @@ struct CaptioningConfig final : TrainConfig {
     double label_smoothing = 0;  ///< 0: cross entropy
   } loss;
 
-  /// The share of words that are the network's own instead of the caption's: 0 before `start`, then inc_prob, and more
-  /// every inc_every epochs up to max_prob.
+  /// The share of words that are the network's own instead of the caption's: inc_prob more for every inc_every epochs
+  /// since `start`, up to max_prob.
   struct ScheduledSampling {
-    std::int64_t start = 0;  ///< epochs before it; with max_prob 0 there is none
+    std::int64_t start = 0;  ///< epochs; it is 0 until start + inc_every
     std::int64_t inc_every = 5;
     double inc_prob = 0.05;
-    double max_prob = 0;
+    double max_prob = 0;  ///< 0: no scheduled sampling
   } scheduled_sampling;
 
   struct SelfCritical {
@@ -65,6 +65,8 @@ struct CaptioningConfig final : TrainConfig {
   void validate() const override;
 
   [[nodiscard]] bool has_features() const { return !sets.features.empty(); }
+  /// Some of its epochs may be.
+  [[nodiscard]] bool is_self_critical() const { return self_critical.start == "first_epoch" || has_second_stage(); }
   /// For a vocabulary of so many ids and, without a backbone, features of that width.
   [[nodiscard]] ModelOptions model_options(std::int64_t ids, std::int64_t feature_width) const;
   [[nodiscard]] SetOptions set_options(const std::string& path, bool training) const;

@@ -18,10 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "LSCIDF01";
-constexpr std::size_t kHeader = 32;  // bytes
+constexpr std::size_t kHeader = 40;  // bytes
 
-std::uint64_t fnv1a(std::string_view bytes) {
-  std::uint64_t value = 14695981039346656037ULL;
+std::uint64_t fnv1a(std::string_view bytes, std::uint64_t value = 14695981039346656037ULL) {
   for (const char byte : bytes) value = (value ^ static_cast<std::uint8_t>(byte)) * 1099511628211ULL;
   return value;
 }
@@ -49,6 +48,23 @@ std::int64_t largest_id(const std::vector<std::vector<Ids>>& references_by_image
 
 }  // namespace
 
+std::uint64_t DocumentFrequencies::source_of(const std::vector<std::vector<Ids>>& references_by_image) {
+  std::uint64_t value = fnv1a("");
+  const auto add = [&](const std::int64_t* numbers, std::size_t count) {
+    value = fnv1a({reinterpret_cast<const char*>(numbers), count * sizeof(*numbers)}, value);
+  };
+  for (const auto& references : references_by_image) {
+    for (const Ids& ids : references) {
+      const auto length = static_cast<std::int64_t>(ids.size());
+      add(&length, 1);
+      add(ids.data(), ids.size());
+    }
+    constexpr std::int64_t kImageEnds = -1;
+    add(&kImageEnds, 1);
+  }
+  return value;
+}
+
 DocumentFrequencies DocumentFrequencies::of(const std::vector<std::vector<Ids>>& references_by_image) {
   if (references_by_image.empty()) throw UsageError("document frequencies of no image");
   const bool wide = largest_id(references_by_image) > kLargestShortId;
@@ -65,7 +81,7 @@ DocumentFrequencies DocumentFrequencies::of(const std::vector<std::vector<Ids>>&
     keys.erase(rest.begin(), rest.end());
     for (const NgramKey& key : keys) table.add(key);
   }
-  return {static_cast<std::int64_t>(references_by_image.size()), std::move(table)};
+  return {static_cast<std::int64_t>(references_by_image.size()), source_of(references_by_image), std::move(table)};
 }
 
 void DocumentFrequencies::save(const fs::path& path) const {
@@ -73,6 +89,7 @@ void DocumentFrequencies::save(const fs::path& path) const {
   append_u64(bytes, table_.wide() ? 4 : 2);
   append_u64(bytes, static_cast<std::uint64_t>(images_));
   append_u64(bytes, static_cast<std::uint64_t>(table_.size()));
+  append_u64(bytes, source_);
   bytes += table_.bytes();
   append_u64(bytes, fnv1a(bytes));
   write_file_atomically(FileSystem::system(), path, bytes);
@@ -99,7 +116,7 @@ DocumentFrequencies DocumentFrequencies::from_file(const fs::path& path) {
     if (static_cast<std::uint64_t>(table.size()) != u64_at(view, 24)) {
       throw fail(fmt::format("{} n-grams, and its header says {}", table.size(), u64_at(view, 24)));
     }
-    return {static_cast<std::int64_t>(images), std::move(table)};
+    return {static_cast<std::int64_t>(images), u64_at(view, 32), std::move(table)};
   } catch (const DataError& error) {
     if (!error.hint().empty()) throw;
     throw fail(error.message());

@@ -28,6 +28,7 @@ class Translation {
     solver();
     losses();
     inference();
+    if (!unread_.empty()) log::note("without a meaning for MODEL.TYPE {}: {}", keys_.model_type, text::join(unread_));
     return std::move(ours_);
   }
 
@@ -64,18 +65,28 @@ class Translation {
   }
 
   void training() {
+    if (!(std::abs(keys_.seed) < 1e15)) refuse("SEED", fmt::format("{}", keys_.seed), "it must be below 1e15");
     take("SEED", "seed", static_cast<std::int64_t>(keys_.seed));
     take("TRAIN.BATCH_SIZE", "batch_size", keys_.batch_size);
-    take("TRAIN.SCHEDULED_SAMPLING.START", "scheduled_sampling.start", keys_.sampling_start);
-    take("TRAIN.SCHEDULED_SAMPLING.INC_EVERY", "scheduled_sampling.inc_every", keys_.sampling_inc_every);
-    take("TRAIN.SCHEDULED_SAMPLING.INC_PROB", "scheduled_sampling.inc_prob", keys_.sampling_inc_prob);
-    take("TRAIN.SCHEDULED_SAMPLING.MAX_PROB", "scheduled_sampling.max_prob", keys_.sampling_max_prob);
+    scheduled_sampling();
     const std::string start = "TRAIN.REINFORCEMENT.START";
     if (!has(start)) return;
-    if (keys_.reinforcement_start == 0) return set("self_critical.start", "first_epoch", start);
-    if (keys_.reinforcement_start >= keys_.max_epoch) return;
+    if (keys_.reinforcement_start <= 0) return set("self_critical.start", "first_epoch", start);
     set("stop_epoch", std::to_string(keys_.reinforcement_start), start);
     set("stages.roll_back", "false", start);
+  }
+
+  /// Where one of its keys is there, the others have the origin's defaults.
+  void scheduled_sampling() {
+    const std::string section = "TRAIN.SCHEDULED_SAMPLING.";
+    for (const char* key : {"START", "INC_EVERY", "INC_PROB", "MAX_PROB"}) {
+      if (!has(section + key)) continue;
+      const std::string from = section + key;
+      set("scheduled_sampling.start", std::to_string(std::max<std::int64_t>(0, keys_.sampling_start)), from);
+      set("scheduled_sampling.inc_every", std::to_string(keys_.sampling_inc_every), from);
+      set("scheduled_sampling.inc_prob", fmt::format("{}", keys_.sampling_inc_prob), from);
+      set("scheduled_sampling.max_prob", fmt::format("{}", keys_.sampling_max_prob), from);
+    }
   }
 
   void data() {
@@ -88,7 +99,7 @@ class Translation {
     take("DATA_LOADER.TRAIN_ID", "data.train_ids", keys_.train_id);
     take("DATA_LOADER.VAL_ID", "data.test_ids", keys_.val_id);
     take("DATA_LOADER.SEQ_PER_IMG", "data.captions_per_image", keys_.seq_per_img);
-    take("DATA_LOADER.SEQ_PER_IMG", "self_critical.samples", keys_.seq_per_img);
+    if (keys_.seq_per_img > 1) take("DATA_LOADER.SEQ_PER_IMG", "self_critical.samples", keys_.seq_per_img);
     take("DATA_LOADER.MAX_FEAT", "data.max_features", keys_.max_feat);
     file("DATA_LOADER.INPUT_SEQ_PATH", "data.train", keys_.input_seq_path,
          "captions come from data.train, COCO's JSON or text");
@@ -115,6 +126,10 @@ class Translation {
     same_width("MODEL.ATT_FEATS_EMBED_DIM", keys_.att_feats_embed_dim);
     if (type == "transformer") {
       take("MODEL.BILINEAR.DIM", "model.feed_forward", 4 * keys_.bilinear_dim);
+      for (const char* key : {"MODEL.WORD_EMBED_DIM", "MODEL.DROPOUT_WORD_EMBED", "MODEL.DROPOUT_ATT_EMBED",
+                              "MODEL.BILINEAR.ENCODE_DROPOUT", "MODEL.BILINEAR.ENCODE_ATT_MID_DIM"}) {
+        if (has(key)) unread_.emplace_back(key);
+      }
       return;
     }
     take("MODEL.WORD_EMBED_DIM", "model.word_dim", keys_.word_embed_dim);
@@ -141,7 +156,6 @@ class Translation {
         {"ADAM", "adam"}, {"SGD", "sgd"}, {"ADAGRAD", "adagrad"}, {"RMSPROP", "rmsprop"}};
     if (has("SOLVER.TYPE")) set("optimizer.type", one_of("SOLVER.TYPE", keys_.solver_type, types), "SOLVER.TYPE");
     take("SOLVER.MAX_EPOCH", "epochs", keys_.max_epoch);
-    if (keys_.max_iter > 0) take("SOLVER.MAX_ITER", "max_steps", keys_.max_iter);
     take("SOLVER.WEIGHT_DECAY", "optimizer.weight_decay", keys_.weight_decay);
     take("SOLVER.DISPLAY", "log_every_steps", keys_.display);
     take("SOLVER.TEST_INTERVAL", "eval_every_epochs", keys_.test_interval);
@@ -162,8 +176,10 @@ class Translation {
     if (!has("SOLVER.GRAD_CLIP")) return;
     const std::vector<std::pair<std::string, std::string>> kinds = {
         {"Clamp", "clip_value"}, {"Norm", "clip_norm"}, {"None", ""}};
-    const std::string key = one_of("SOLVER.GRAD_CLIP_TYPE", keys_.grad_clip_type, kinds);
-    if (!key.empty()) take("SOLVER.GRAD_CLIP", key, keys_.grad_clip);
+    const std::string chosen = one_of("SOLVER.GRAD_CLIP_TYPE", keys_.grad_clip_type, kinds);
+    for (const std::string key : {"clip_value", "clip_norm"}) {  // a preset may have set the other one
+      set(key, key == chosen ? fmt::format("{}", keys_.grad_clip) : "0", "SOLVER.GRAD_CLIP");
+    }
   }
 
   void policy() {
@@ -174,6 +190,10 @@ class Translation {
         {"Fix", "constant"}, {"Step", "step"}, {"MultiStep", "multi_step"}, {"Noam", "noam"}, {"Plateau", "plateau"}};
     const std::string kind = one_of(type, keys_.lr_policy, kinds);
     set("schedule.type", kind, type);
+    if (kind != "noam") {  // warm-up is Noam's alone
+      set("schedule.warmup_steps", "0", type);
+      set("schedule.warmup_epochs", "0", type);
+    }
     if (kind == "noam") {
       set("optimizer.lr", fmt::format("{}", keys_.factor), type);  // BASE_LR has no part in it
       set("schedule.model_size", std::to_string(keys_.model_size), type);
@@ -215,6 +235,7 @@ class Translation {
 
   OriginKeys keys_;
   ConfigTree ours_;
+  std::vector<std::string> unread_;  ///< what is in the file and no setting of this model
 };
 
 bool in_capitals(const std::string& key) {
@@ -230,6 +251,10 @@ ConfigTree read_experiment(const std::filesystem::path& file) {
   const ConfigTree own = all.filtered([](const std::string& key) { return !in_capitals(key); });
   if (capitals.values().empty()) return own;
   ConfigTree ours = Translation(capitals).run();
+  // Of the two ways to clip, the one that the file names under our name.
+  for (const auto& [named, other] : {std::pair("clip_norm", "clip_value"), std::pair("clip_value", "clip_norm")}) {
+    if (own.values().count(named) != 0) ours.set(std::string(other) + "=0", file.string());
+  }
   ours.merge(own);
   return ours;
 }

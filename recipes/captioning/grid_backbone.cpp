@@ -135,7 +135,7 @@ Features FeatureEmbedding::forward(const at::Tensor& data, const std::vector<std
 Features FeatureEmbedding::of_pictures(const at::Tensor& pictures) {
   if (pictures.dim() != 4 || pictures.size(1) != 3) {
     throw UsageError(fmt::format("the backbone takes pictures [B, 3, H, W] and got {} dimensions", pictures.dim()),
-                     "set backbone.type to none for features");
+                     "features take no backbone: data.features");
   }
   const at::Tensor grid = backbone_->forward(pictures);
   return {.tokens = grid.flatten(2).transpose(1, 2), .height = grid.size(2), .width = grid.size(3)};
@@ -145,7 +145,7 @@ Features FeatureEmbedding::of_rows(const at::Tensor& rows, const std::vector<std
   if (rows.dim() != 3) {
     throw UsageError(
         fmt::format("without a backbone the network takes features [B, L, D] and got {} dimensions", rows.dim()),
-        "set backbone.type to small or resnet for pictures");
+        "pictures need one: model.backbone=small or resnet");
   }
   if (rows.size(2) != options_.feature_width) {
     throw UsageError(fmt::format("features are {} wide and the network takes {}", rows.size(2), options_.feature_width),

@@ -92,7 +92,6 @@ void OriginKeys::add_solver() {
   add("SOLVER.BASE_LR", &base_lr);
   add("SOLVER.TYPE", &solver_type);
   add("SOLVER.MAX_EPOCH", &max_epoch);
-  add("SOLVER.MAX_ITER", &max_iter);
   add("SOLVER.GRAD_CLIP", &grad_clip);
   add("SOLVER.GRAD_CLIP_TYPE", &grad_clip_type);
   add("SOLVER.WEIGHT_DECAY", &weight_decay);
@@ -113,7 +112,7 @@ void OriginKeys::add_solver() {
   add("SOLVER.LR_POLICY.PLATEAU_FACTOR", &plateau_factor);
   add("SOLVER.LR_POLICY.PLATEAU_PATIENCE", &plateau_patience);
   without_meaning<double>({"SOLVER.WEIGHT_DECAY_BIAS"});
-  without_meaning<std::int64_t>({"SOLVER.SNAPSHOT_ITERS"});
+  without_meaning<std::int64_t>({"SOLVER.SNAPSHOT_ITERS", "SOLVER.MAX_ITER"});
 }
 
 void OriginKeys::add_scores() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key that the origin's config.yml may have, with its type and the origin's default.
+// The keys that the config.yml of the origin's experiments have, with its type and the origin's default.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +68,6 @@ class OriginKeys {
   double base_lr = 0.0005;
   std::string solver_type = "ADAM";
   std::int64_t max_epoch = 30;
-  std::int64_t max_iter = -1;
   double grad_clip = 0.1;
   std::string grad_clip_type = "Clamp";
   double weight_decay = 0.0005;

@@ -54,6 +54,11 @@ class CaptioningRecipe final : public Recipe {
   [[nodiscard]] ConfigTree base_settings(const ConfigTree& typed) const override {
     const auto folder = typed.values().find("folder");
     if (folder == typed.values().end() || folder->second.yaml.empty()) return {};
+    if (folder->second.origin != "--set") {
+      throw UsageError(
+          fmt::format("{}: an experiment's folder is typed, as the run goes into it", folder->second.origin),
+          fmt::format("lockstep train captioning --folder {}", folder->second.yaml));
+    }
     return read_experiment(std::filesystem::path(folder->second.yaml) / "config.yml");
   }
   [[nodiscard]] std::filesystem::path experiment_folder(const TrainConfig& config) const override {

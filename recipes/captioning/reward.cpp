@@ -3,10 +3,13 @@
 
 #include <ATen/ops/empty.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::captioning {
 namespace {
@@ -22,12 +25,16 @@ std::int64_t length_of(const std::int64_t* row, std::int64_t columns) {
 
 std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& set,
                                                           const std::filesystem::path& cache) {
-  if (!cache.empty() && FileSystem::system().exists(cache)) {
-    return std::make_shared<const DocumentFrequencies>(DocumentFrequencies::from_file(cache));
-  }
   std::vector<std::vector<Ids>> references;
   references.reserve(static_cast<std::size_t>(set.size()));
   for (std::int64_t i = 0; i < set.size(); ++i) references.push_back(set.captions(i).references);
+  if (!cache.empty() && FileSystem::system().exists(cache)) {
+    auto kept = std::make_shared<const DocumentFrequencies>(DocumentFrequencies::from_file(cache));
+    if (kept->source() == DocumentFrequencies::source_of(references)) return kept;
+    throw DataError(fmt::format("{} holds document frequencies of {} images with other captions or another vocabulary",
+                                cache.string(), text::thousands(kept->images())),
+                    "remove it, and it is made again; or name another file");
+  }
   auto counted = std::make_shared<const DocumentFrequencies>(DocumentFrequencies::of(references));
   // Ranks that count at the same time write the same bytes, each whole.
   if (!cache.empty()) counted->save(cache);

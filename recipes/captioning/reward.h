@@ -17,7 +17,8 @@ namespace lockstep::captioning {
 
 /// Document frequencies of a training set's references, each cut as in training and with its final 0.
 /// cache: a file that they are read from, and written to where it is missing; empty: none.
-/// Throws: UsageError where the set is empty; DataError where the file is none of them; IoError.
+/// Throws: UsageError where the set is empty; DataError where the file is none, or of other
+/// captions or ids; IoError.
 [[nodiscard]] std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& set,
                                                                         const std::filesystem::path& cache);
 

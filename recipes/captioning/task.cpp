@@ -88,7 +88,9 @@ std::shared_ptr<Dataset> CaptioningTask::make_training_set(const std::string& fo
   make_vocabulary(images);
   const auto set = CaptionDataset::open(options, std::move(images), vocabulary_, true);
   feature_width_ = set->feature_width();
-  reward_.emplace(frequencies_of(*set, config_.self_critical.document_frequencies));
+  if (config_.is_self_critical()) {
+    reward_.emplace(frequencies_of(*set, config_.self_critical.document_frequencies));
+  }
   return set;
 }
 
@@ -111,7 +113,7 @@ void CaptioningTask::check_model_state(const StateDict& state) {
   if (bytes == nullptr) return;  // weights of something else: what fits is for others to say
   auto theirs =
       std::make_shared<const Vocabulary>(Vocabulary::from_text(text_of(*bytes), "the checkpoint's vocabulary"));
-  if (const at::Tensor* width = tensor_of(state, kFeatureWidth)) feature_width_ = width->item<std::int64_t>();
+  if (const at::Tensor* width = tensor_of(state, kFeatureWidth)) check_feature_width(width->item<std::int64_t>());
   if (!vocabulary_) {
     vocabulary_ = theirs;
     return;
@@ -120,6 +122,14 @@ void CaptioningTask::check_model_state(const StateDict& state) {
   if (difference.empty()) return;
   throw DataError(fmt::format("the vocabulary is not that of the checkpoint: {}", difference),
                   "train with the checkpoint's words: data.vocabulary=FILE, one a line in their order");
+}
+
+void CaptioningTask::check_feature_width(std::int64_t theirs) {
+  if (feature_width_ > 0 && feature_width_ != theirs) {
+    throw DataError(fmt::format("the features are {} wide, and the checkpoint's were {}", feature_width_, theirs),
+                    "data.features: those that it was trained with");
+  }
+  feature_width_ = theirs;
 }
 
 std::shared_ptr<torch::nn::Module> CaptioningTask::make_model() {

@@ -46,6 +46,7 @@ class CaptioningTask final : public Task {
   [[nodiscard]] bool is_self_critical() const noexcept;
 
  private:
+  void check_feature_width(std::int64_t theirs);
   void make_vocabulary(const std::vector<CaptionedImage>& images);
   Outputs run_self_critical(Captioner& model, const Memory& memory, const Batch& batch);
 

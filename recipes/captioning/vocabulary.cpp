@@ -18,7 +18,9 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 /// What is wrong with a line that should be a word; "" where nothing is.
 std::string word_problem(std::string_view word) {
   if (word.empty()) return "is blank";
-  if (word.find_first_of(" \t\v\f") != std::string_view::npos) return fmt::format("is '{}': more than one word", word);
+  if (word.find_first_of(" \t\v\f\r") != std::string_view::npos) {
+    return fmt::format("is '{}': more than one word", shown(word));
+  }
   return "";
 }
 
@@ -45,7 +47,7 @@ Vocabulary Vocabulary::from_text(std::string_view lines, const std::string& name
     if (!is_utf8(word)) throw DataError(fmt::format("vocabulary {}: line {} is no UTF-8", name, number));
     std::string problem = word_problem(word);
     if (problem.empty() && !vocabulary.add(word)) {
-      problem = fmt::format("is '{}', which stands in line {} already", word, *vocabulary.find(word));
+      problem = fmt::format("is '{}', which stands in line {} already", shown(word), *vocabulary.find(word));
     }
     if (problem.empty()) continue;
     throw DataError(fmt::format("vocabulary {}: line {} {}", name, number, problem),
@@ -102,7 +104,7 @@ Ids Vocabulary::ids_of(const std::vector<std::string>& words) const {
   for (const std::string& word : words) {
     const auto id = find(word);
     if (!id) {
-      throw DataError(fmt::format("the word '{}' is not among the {} of the vocabulary", word, size() - 1),
+      throw DataError(fmt::format("the word '{}' is not among the {} of the vocabulary", shown(word), size() - 1),
                       fmt::format("add it to the vocabulary, or a last line {} for all such words", kUnknownWord));
     }
     ids.push_back(*id);
@@ -120,13 +122,16 @@ std::string Vocabulary::text_of(const std::int64_t* ids, std::int64_t count) con
 }
 
 std::string Vocabulary::difference(const Vocabulary& other) const {
-  if (size() != other.size()) return fmt::format("{} words against {}", size() - 1, other.size() - 1);
-  for (std::size_t id = 1; id < words_.size(); ++id) {
-    if (words_[id] != other.words_[id]) {
-      return fmt::format("word {} is '{}' against '{}'", id, words_[id], other.words_[id]);
-    }
-  }
-  return "";
+  const std::size_t both = std::min(words_.size(), other.words_.size());
+  std::size_t id = 1;
+  while (id < both && words_[id] == other.words_[id]) ++id;
+  if (id == both && size() == other.size()) return "";
+  const auto word = [id](const std::vector<std::string>& words) {
+    return id < words.size() ? "'" + words[id] + "'" : std::string("none");
+  };
+  const std::string counts =
+      size() == other.size() ? "" : fmt::format("{} words against {}: ", size() - 1, other.size() - 1);
+  return fmt::format("{}word {} is {} against {}", counts, id, word(words_), word(other.words_));
 }
 
 }  // namespace lockstep::captioning

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -13,6 +14,8 @@
 
 namespace lockstep::log {
 namespace {
+
+std::atomic<int> quiet_notes = 0;
 
 constexpr std::array<const char*, 5> kNames = {"error", "warn", "note", "info", "debug"};
 
@@ -43,7 +46,12 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-bool is_enabled(Level level) noexcept { return level <= current_level(); }
+bool is_enabled(Level level) noexcept {
+  return level <= current_level() && !(level == Level::kNote && quiet_notes.load() > 0);
+}
+
+QuietNotes::QuietNotes(bool on) noexcept : on_(on) { quiet_notes += on_ ? 1 : 0; }
+QuietNotes::~QuietNotes() { quiet_notes -= on_ ? 1 : 0; }
 
 void write(Level level, std::string_view line) noexcept {
   if (!is_enabled(level)) return;

@@ -101,7 +101,12 @@ BatchProbe::BatchProbe(const Untried& run)
 bool BatchProbe::fits(std::int64_t batch) {
   bool fit = true;
   try {
-    train(trial_size(run_.config, run_.job.device(), run_.job.world_size(), batch));
+    // Their steps may need different memory.
+    for (const std::int64_t stage : {1, 2}) {
+      if (stage == 2 && !run_.config.has_second_stage()) continue;
+      run_.task.begin_epoch({.epoch = 0, .stage = stage});
+      train(trial_size(run_.config, run_.job.device(), run_.job.world_size(), batch));
+    }
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;
     problem_ = text::without_backtrace(error.what());

@@ -16,27 +16,34 @@ namespace {
 
 using Values = std::map<std::string, ConfigValue>;
 
-constexpr std::array<std::string_view, 13> kFreeKeys = {
-    "workers",       "prefetch_factor",    "pin_memory",      "cuda_graph", "log_every_steps",
-    "data.train",    "data.test",          "replicas",        "threads",    "optimizer.zero",
-    "bucket_cap_mb", "persistent_workers", "loader_timeout_s"};
+constexpr std::array<std::string_view, 14> kFreeKeys = {
+    "workers",       "prefetch_factor",    "pin_memory",       "cuda_graph", "log_every_steps",
+    "data.train",    "data.test",          "replicas",         "threads",    "optimizer.zero",
+    "bucket_cap_mb", "persistent_workers", "loader_timeout_s", "folder"};
 
 std::string schedule_type(const Values& values) {
   const auto type = values.find("schedule.type");
   return type == values.end() ? TrainConfig().schedule.type : type->second.yaml;
 }
 
-/// What may change because the schedule does not look at it.
+bool has_stages(const Values& values) {
+  const auto stop = values.find("stop_epoch");
+  return stop != values.end() && stop->second.yaml != "0";
+}
+
+/// What may change because nothing of the run's course looks at it.
 struct Freedom {
   bool length = false;      ///< epochs, max_steps
-  bool evaluations = true;  ///< eval_every_epochs
+  bool evaluations = true;  ///< eval_every_epochs, and by what they are compared
 };
 
-Freedom freedom_of(const std::string& type) {
-  return {.length = !depends_on_length(type), .evaluations = type != "plateau"};
+Freedom freedom_of(const Values& values) {
+  const std::string type = schedule_type(values);
+  return {.length = !depends_on_length(type), .evaluations = type != "plateau" && !has_stages(values)};
 }
 
 bool is_free(const std::string& key, const Freedom& freedom) {
+  if (key == "stop_at.metric") return freedom.evaluations;
   if (key.starts_with("checkpoint.") || key.starts_with("stop_at.")) return true;
   if (key == "epochs" || key == "max_steps") return freedom.length;
   if (key == "eval_every_epochs") return freedom.evaluations;
@@ -56,8 +63,8 @@ std::string settings_text(const std::string& recipe, TrainConfig& config) {
 std::vector<Difference> differences(const std::string& before, const std::string& now) {
   const ConfigTree old_tree = ConfigTree::from_text(before, "the checkpoint's config.yml");
   const ConfigTree new_tree = ConfigTree::from_text(now, "the settings");
-  Freedom freedom = freedom_of(schedule_type(new_tree.values()));
-  freedom.length = freedom.length && freedom_of(schedule_type(old_tree.values())).length;
+  Freedom freedom = freedom_of(new_tree.values());
+  freedom.length = freedom.length && freedom_of(old_tree.values()).length;
   std::vector<Difference> found;
   for (const auto& [key, value] : new_tree.values()) {
     const auto old = old_tree.values().find(key);
@@ -81,7 +88,7 @@ std::map<std::string, std::string> common_settings(const std::string& settings) 
 
 std::string configuration_hash(const std::string& settings) {
   const ConfigTree tree = ConfigTree::from_text(settings, "the settings");
-  const Freedom freedom = freedom_of(schedule_type(tree.values()));
+  const Freedom freedom = freedom_of(tree.values());
   std::string text;
   for (const auto& [key, value] : tree.values()) {
     if (!is_free(key, freedom)) text += fmt::format("{}={}\n", key, value.yaml);

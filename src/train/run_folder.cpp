@@ -140,6 +140,10 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
   make_folder(path_);
   lock_ = lock(path_);
   refuse_file("checkpoints folder", checkpoints());
+  if (!experiment_ && FileSystem::system().exists(path_ / settings_file(true))) {
+    throw UsageError(fmt::format("{} is an experiment's folder: its config.yml is no run's", path_.string()),
+                     fmt::format("--folder {}, or another --run-dir", path_.string()));
+  }
   if (!options.resume && holds_a_run(path_, experiment_)) {
     throw UsageError(fmt::format("{} holds an earlier run", path_.string()),
                      "--resume auto goes on with it; or choose another --run-dir");

@@ -56,7 +56,7 @@ void require_base(const TrainConfig& config) {
     throw UsageError("stages.patience, stages.epochs or stages.lr is set, and there is one stage only (stop_epoch=0)",
                      "stop_epoch: the epochs that the first stage has at most");
   }
-  if (stop == 0 || (stop >= config.epochs && config.stages.patience == 0)) return;
+  if (!config.has_second_stage()) return;
   if (config.data.test.empty() || config.eval_every_epochs == 0) {
     throw UsageError(fmt::format("stop_epoch is {}, and without evaluations the first stage has no best", stop),
                      "set data.test and eval_every_epochs, or stop_epoch=0 for one stage");

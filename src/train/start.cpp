@@ -97,7 +97,8 @@ void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const f
   const RunState run = run_state_of(checkpoint.state("run"));
   if (checkpoint.path().parent_path() == folder) return name_bests(run, folder);
   const std::int64_t step = run.stages.base_step;
-  if (step == 0 || (config.stages.stop_epoch >= config.epochs && config.stages.patience == 0)) return;
+  const bool is_past = run.stages.stage == 2 && !config.stages.roll_back;
+  if (step == 0 || is_past || !config.has_second_stage()) return;
   const fs::path base = step_folder_of(checkpoint.path().parent_path(), step);
   if (!FileSystem::system().exists(base)) {
     throw UsageError(fmt::format("the first stage's best, {}, is not beside {}, and the second stage needs it",

@@ -158,8 +158,11 @@ void Trainer::Impl::set_up() {
 }
 
 void Trainer::Impl::load_data() {
-  train_set_ = task_.make_training_set(config_.data.train);
-  if (!config_.data.test.empty()) test_set_ = task_.make_dataset(config_.data.test);
+  {
+    const log::QuietNotes others(!job_.is_main());  // all see the same files
+    train_set_ = task_.make_training_set(config_.data.train);
+    if (!config_.data.test.empty()) test_set_ = task_.make_dataset(config_.data.test);
+  }
   if (start_.resumed && run_.samples != train_set_->size()) {
     throw UsageError(fmt::format("data.train has {} samples and had {} when the checkpoint was written",
                                  train_set_->size(), run_.samples),
@@ -555,7 +558,9 @@ TrainResult Trainer::Impl::run() {
   if (reporter_) {
     result_.run_dir = reporter_->folder().path();
     if (start_.in_old_folder) reporter_->resume(run_.step, job_.world_size());
-    reporter_->start(info, plan_, start_.settings, run_.stages);
+    train::Plan ahead = plan_;
+    ahead.total_steps = train::last_step(config_, plan_, run_);
+    reporter_->start(info, ahead, start_.settings, run_.stages);
   }
   start_.checkpoint.reset();
   const bool was_complete = finished() && reporter_ && reporter_->has_summary();

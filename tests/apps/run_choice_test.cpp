@@ -66,6 +66,23 @@ TEST_F(ChooseRun, NoneRefusesAFolderThatHoldsARun) {
   EXPECT_THAT(error_of("none", run), HasSubstr("holds an earlier run")) << "its checkpoints are a run too";
 }
 
+TEST_F(ChooseRun, AnExperimentsOwnSettingsAreNoRun) {
+  fs::create_directories(root_ / "x");
+  std::ofstream(root_ / "x/config.yml") << "SOLVER: {}\n";
+  RunRequest wanted = request("none", root_ / "x");
+  wanted.experiment = true;
+  EXPECT_EQ(choose_run(wanted, FileSystem::system()).run_dir, root_ / "x");
+  std::ofstream(root_ / "x/config.resolved.yml") << "epochs: 1\n";
+  EXPECT_THROW((void)choose_run(wanted, FileSystem::system()), UsageError);
+}
+
+TEST_F(ChooseRun, OneFolderIsItselfHoweverItIsWritten) {
+  fs::create_directories(root_ / "a/b");
+  EXPECT_TRUE(is_same_folder(root_ / "a", root_ / "a/b/.."));
+  EXPECT_TRUE(is_same_folder(root_ / "missing", root_ / "missing/"));
+  EXPECT_FALSE(is_same_folder(root_ / "a", root_ / "a/b"));
+}
+
 TEST_F(ChooseRun, ARunThatIsUnderWayIsNamed) {
   const fs::path run = make_run("mine");
   std::ofstream(run / ".lock") << "pid 4711 on elsewhere";

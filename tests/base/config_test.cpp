@@ -147,6 +147,15 @@ TEST(Config, ItsYamlReadsBackEqual) {
   EXPECT_DOUBLE_EQ(again.lr, 6e-4);
 }
 
+TEST(Config, KeysThatAreWantedKeepTheirOrigins) {
+  const ConfigTree tree = ConfigTree::from_text("SOLVER: {MAX_EPOCH: 3}\ndata: {train: x}\n", "x.yml");
+  const ConfigTree capitals = tree.filtered([](const std::string& key) { return key[0] < 'a'; });
+  ASSERT_EQ(capitals.values().size(), 1U);
+  EXPECT_EQ(capitals.values().begin()->first, "SOLVER.MAX_EPOCH");
+  EXPECT_EQ(capitals.values().begin()->second.origin, "x.yml:1");
+  EXPECT_EQ(tree.values().size(), 2U);
+}
+
 TEST(Config, AnAssignmentWithoutEqualsIsAUsageError) {
   ConfigTree tree;
   EXPECT_THROW(tree.set("epochs", "--set"), UsageError);

@@ -255,6 +255,7 @@ TEST(CaptioningFrequencies, ComeBackFromTheirFile) {
     frequencies->save(folder / "df");
     const auto read = std::make_shared<const DocumentFrequencies>(DocumentFrequencies::from_file(folder / "df"));
     EXPECT_EQ(read->images(), 80);
+    EXPECT_EQ(read->source(), frequencies->source());
     EXPECT_EQ(read->table().wide(), step > 1);
     EXPECT_EQ(read->table().bytes(), frequencies->table().bytes());
     const CiderD one(frequencies);
@@ -271,7 +272,7 @@ TEST(CaptioningFrequencies, OfATornOrForeignFileAreRefusedByName) {
   const std::string good = FileSystem::system().read(path);
   EXPECT_THAT(fault_of_file(folder / "none"), HasSubstr("none"));
   for (const std::size_t size :
-       {std::size_t{0}, std::size_t{7}, std::size_t{8}, std::size_t{39}, good.size() / 2, good.size() - 1}) {
+       {std::size_t{0}, std::size_t{7}, std::size_t{8}, std::size_t{47}, good.size() / 2, good.size() - 1}) {
     write_bytes(path, good.substr(0, size));
     EXPECT_THAT(fault_of_file(path), HasSubstr(path.string())) << size;
   }
@@ -283,6 +284,15 @@ TEST(CaptioningFrequencies, OfATornOrForeignFileAreRefusedByName) {
     write_bytes(path, bad);
     EXPECT_THAT(fault_of_file(path), HasSubstr("check sum")) << at;
   }
+}
+
+TEST(CaptioningFrequencies, KnowTheReferencesThatTheyAreOf) {
+  const auto source = [](const References& references) { return DocumentFrequencies::source_of(references); };
+  const References here = {{{1, 2, 0}, {3, 0}}, {{4, 0}}};
+  EXPECT_EQ(DocumentFrequencies::of(here).source(), source(here));
+  EXPECT_NE(source({{{1, 2, 0}, {3, 0}}, {{5, 0}}}), source(here)) << "another word";
+  EXPECT_NE(source({{{1, 2, 0}}, {{3, 0}, {4, 0}}}), source(here)) << "captions of other images";
+  EXPECT_NE(source({{{1, 2}, {0, 3, 0}}, {{4, 0}}}), source(here)) << "cut elsewhere";
 }
 
 TEST(CaptioningFrequencies, WithAnAbsurdHeaderOrTableAreRefused) {
@@ -302,12 +312,12 @@ TEST(CaptioningFrequencies, WithAnAbsurdHeaderOrTableAreRefused) {
   EXPECT_THAT(fault(16, std::string(8, '\xFF')), HasSubstr("frequencies of 18446744073709551615 images"));
   EXPECT_THAT(fault(16, std::string("\x01", 1)), HasSubstr("is in 2 images, and there are 1"));
   EXPECT_THAT(fault(24, std::string("\x07", 1)), HasSubstr("8 n-grams, and its header says 7"));
-  EXPECT_THAT(fault(32, std::string(1, '\xFF')), HasSubstr("n-gram 1 is out of order"));
-  EXPECT_THAT(fault(32, std::string("\0\0\1", 3)), HasSubstr("n-gram 0 is out of order or none"));
-  EXPECT_THAT(fault(32, std::string("\5\0\0\0\1", 5)), HasSubstr("n-gram 0 is out of order or none"));
-  EXPECT_THAT(fault(40, std::string(4, '\0')), HasSubstr("is in 0 images"));
-  write_bytes(path, signed_again(good.substr(0, 24)));
-  EXPECT_THAT(fault_of_file(path), HasSubstr("it ends after 24 bytes"));
+  EXPECT_THAT(fault(40, std::string(1, '\xFF')), HasSubstr("n-gram 1 is out of order"));
+  EXPECT_THAT(fault(40, std::string("\0\0\1", 3)), HasSubstr("n-gram 0 is out of order or none"));
+  EXPECT_THAT(fault(40, std::string("\5\0\0\0\1", 5)), HasSubstr("n-gram 0 is out of order or none"));
+  EXPECT_THAT(fault(48, std::string(4, '\0')), HasSubstr("is in 0 images"));
+  write_bytes(path, signed_again(good.substr(0, 32)));
+  EXPECT_THAT(fault_of_file(path), HasSubstr("it ends after 32 bytes"));
 }
 
 }  // namespace captioning_cider_test

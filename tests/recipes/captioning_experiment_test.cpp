@@ -113,7 +113,7 @@ TEST_F(Experiment, PureTsSettingsMeanTheSameHere) {
   EXPECT_EQ(config.self_critical.samples, 4);
   EXPECT_EQ(config.self_critical.baseline, "samples");
   EXPECT_EQ(config.self_critical.start, "second_stage");
-  EXPECT_EQ(config.stages.stop_epoch, 0) << "9999 of 20 epochs is never";
+  EXPECT_FALSE(config.is_self_critical()) << "9999 of 20 epochs is never";
   EXPECT_EQ(config.sets.max_words, 16);
   EXPECT_EQ(config.sets.vocabulary_size, 9487);
   EXPECT_EQ(config.sets.vocabulary, "./txt/coco_vocabulary.txt");
@@ -185,6 +185,37 @@ TEST_F(Experiment, ReinforcementThatStartsLaterIsASecondStage) {
   EXPECT_FALSE(config.stages.roll_back);
 }
 
+/// Nothing of a file depends on the origin's default of a key that it does not have.
+TEST_F(Experiment, ReinforcementStartsWhereItsEpochIsWhateverTheLengthIs) {
+  EXPECT_EQ(read("TRAIN: {REINFORCEMENT: {START: 40}}\nepochs: 60\n").stages.stop_epoch, 40);
+  EXPECT_EQ(read("TRAIN: {REINFORCEMENT: {START: 25}}\nSOLVER: {MAX_EPOCH: 20}\n").stages.stop_epoch, 25);
+}
+
+TEST_F(Experiment, OneCaptionPerImageNeedsNoSelfCriticalTraining) {
+  const CaptioningConfig config =
+      read("DATA_LOADER: {SEQ_PER_IMG: 1}\nTRAIN: {REINFORCEMENT: {START: 9999}}\ndata: {train: x}\n");
+  EXPECT_EQ(config.sets.captions_per_image, 1);
+  EXPECT_NO_THROW(config.validate());
+}
+
+TEST_F(Experiment, APartOfScheduledSamplingHasTheOriginsOtherDefaults) {
+  const CaptioningConfig config = read("TRAIN: {SCHEDULED_SAMPLING: {START: -1, INC_PROB: 0.1}}\n");
+  EXPECT_EQ(config.scheduled_sampling.start, 0);
+  EXPECT_EQ(config.scheduled_sampling.inc_prob, 0.1);
+  EXPECT_EQ(config.scheduled_sampling.max_prob, 0.25);
+}
+
+TEST_F(Experiment, OneWayToClipLeavesNoneOfTheOther) {
+  const CaptioningConfig own = read("SOLVER: {GRAD_CLIP: 0.1, GRAD_CLIP_TYPE: Clamp}\nclip_norm: 1\n");
+  EXPECT_EQ(own.clip_norm, 1) << "this program's own key wins";
+  EXPECT_EQ(own.clip_value, 0);
+  ConfigTree preset = ConfigTree::from_text("clip_value: 0.1\nschedule: {type: noam, warmup_steps: 10}\n", "preset");
+  std::ofstream(file_) << "SOLVER: {GRAD_CLIP: 0.5, GRAD_CLIP_TYPE: None, LR_POLICY: {TYPE: Fix}}\n";
+  preset.merge(read_experiment(file_));
+  EXPECT_EQ(preset.values().at("clip_value").yaml, "0");
+  EXPECT_EQ(preset.values().at("schedule.warmup_steps").yaml, "0") << "warm-up is Noam's";
+}
+
 TEST_F(Experiment, StepsAndMilestonesAreEpochs) {
   const CaptioningConfig config = read("SOLVER: {LR_POLICY: {TYPE: Step, GAMMA: 0.8, STEP_SIZE: 3}}\n");
   EXPECT_EQ(config.schedule.type, "step");
@@ -214,7 +245,14 @@ TEST_F(Experiment, WhatThereIsNothingForIsNamedWithWhatThereIs) {
   EXPECT_THAT(fault_of("SOLVER: {BIAS_LR_FACTOR: 2}\n"), HasSubstr("it must be 1"));
 }
 
-TEST_F(Experiment, AMissingFileIsNamed) { EXPECT_THROW((void)read_experiment(folder_ / "none/config.yml"), DataError); }
+TEST_F(Experiment, AMissingFileIsNamed) {
+  try {
+    (void)read_experiment(folder_ / "none/config.yml");
+    FAIL() << "no error";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.message(), HasSubstr((folder_ / "none/config.yml").string()));
+  }
+}
 
 }  // namespace captioning_experiment_test
 }  // namespace lockstep::captioning

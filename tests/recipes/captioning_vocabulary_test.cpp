@@ -87,7 +87,8 @@ TEST(Vocabulary, SaysHowAnotherDiffers) {
   const Vocabulary one = Vocabulary::from_text("dog\ncat\n", "");
   EXPECT_EQ(one.difference(one), "");
   EXPECT_EQ(one.difference(Vocabulary::from_text("dog\ncow\n", "")), "word 2 is 'cat' against 'cow'");
-  EXPECT_EQ(one.difference(Vocabulary::from_text("dog\ncat\ncow\n", "")), "2 words against 3");
+  EXPECT_EQ(one.difference(Vocabulary::from_text("dog\ncat\ncow\n", "")),
+            "2 words against 3: word 3 is none against 'cow'");
 }
 
 TEST(Vocabulary, RefusesFilesThatAreNone) {
@@ -96,10 +97,18 @@ TEST(Vocabulary, RefusesFilesThatAreNone) {
             "vocabulary words.txt: line 2 is blank\n  next  a vocabulary has one word a line, and each word once");
   EXPECT_THAT(fault_of_text("a\nb\na\n"),
               HasSubstr("vocabulary words.txt: line 3 is 'a', which stands in line 1 already"));
+  EXPECT_THAT(fault_of_text("a\r\r\nb\n"), HasSubstr("line 1 is 'a?': more than one word"));
   EXPECT_THAT(fault_of_text("a\nbig dog\n"), HasSubstr("line 2 is 'big dog': more than one word"));
   EXPECT_EQ(fault_of_text("a\nb\xff\n"), "vocabulary words.txt: line 2 is no UTF-8");
   EXPECT_THAT(fault_of<DataError>([] { (void)Vocabulary::from_file("/nowhere/words.txt"); }),
               HasSubstr("/nowhere/words.txt"));
+}
+
+TEST(Vocabulary, ShowsNoMoreOfABadFileThanALine) {
+  const std::string line(1'000'000, 'x');
+  EXPECT_THAT(fault_of_text(line + " " + line), HasSubstr("line 1 is '" + line.substr(0, 40) + "...': more than one"));
+  EXPECT_THAT(fault_of_text(line + "\n" + line), HasSubstr("line 2 is '" + line.substr(0, 40) + "...', which stands"));
+  EXPECT_THAT(fault_of_text("a\x1b[2J b"), HasSubstr("line 1 is 'a?[2J b': more than one word"));
 }
 
 TEST(Vocabulary, RefusesCaptionsThatLeaveNoWord) {

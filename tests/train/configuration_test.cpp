@@ -79,6 +79,18 @@ TEST(Configuration, EvaluationsAreFreeUnlessTheLearningRateFollowsThem) {
             (Keys{"eval_every_epochs"}));
 }
 
+TEST(Configuration, EvaluationsThatDecideWhenTheSecondStageBeginsAreNotFree) {
+  const auto staged = [](std::int64_t every, const char* metric) {
+    return settings([&](TrainConfig& config) {
+      config.stages.stop_epoch = 4;
+      config.eval_every_epochs = every;
+      config.stop_at.metric = metric;
+    });
+  };
+  EXPECT_EQ(keys(differences(staged(1, "ap"), staged(2, "ap"))), (Keys{"eval_every_epochs"}));
+  EXPECT_EQ(keys(differences(staged(1, "ap"), staged(1, "loss"))), (Keys{"stop_at.metric"}));
+}
+
 TEST(Configuration, AKeyOfALaterVersionCountsAsEqual) {
   EXPECT_TRUE(differences("recipe: line\nseed: 0\n", settings()).empty());
   EXPECT_EQ(keys(differences("recipe: other\n", settings())), (Keys{"recipe"}));

@@ -114,6 +114,32 @@ TEST(RunFolder, AFolderWithAnEarlierRunIsRefusedUnlessItGoesOn) {
   EXPECT_EQ(error_of(root / "run", {.resume = true}), "no error");
 }
 
+/// The config.yml of an experiment is the user's own.
+TEST(RunFolder, AnExperimentsFolderIsNoEarlierRunUntilItHasTheSettingsOfOne) {
+  const test::TempDir root;
+  FileSystem::system().make_folder(root / "x");
+  write(root / "x/config.yml", "SOLVER: {}\n");
+  EXPECT_THAT(error_of(root / "x"), HasSubstr("holds an earlier run"));
+  {
+    RunFolder folder(root / "x", {.experiment = true});
+    folder.write(folder.settings_file(), "epochs: 1\n");
+  }
+  EXPECT_EQ(read(root / "x/config.yml"), "SOLVER: {}\n");
+  EXPECT_EQ(read(root / "x/config.resolved.yml"), "epochs: 1\n");
+  EXPECT_THAT(error_of(root / "x", {.experiment = true}), HasSubstr("holds an earlier run"));
+  EXPECT_EQ(error_of(root / "x", {.resume = true, .experiment = true}), "no error");
+}
+
+TEST(RunFolder, AnExperimentsCheckpointsAreItsSnapshotsToo) {
+  const test::TempDir root;
+  { const RunFolder folder(root / "x", {.experiment = true}); }
+  FileSystem::system().make_folder(root / "x/checkpoints/step-00000001");
+  EXPECT_TRUE(fs::exists(root / "x/snapshot/step-00000001"));
+  FileSystem::system().make_folder(root / "y/snapshot");
+  { const RunFolder folder(root / "y", {.experiment = true}); }
+  EXPECT_FALSE(fs::is_symlink(root / "y/snapshot")) << "what is there stays";
+}
+
 TEST(RunFolder, GoingOnIsFineInAnEmptyOrAMissingFolder) {
   const test::TempDir root;
   EXPECT_EQ(error_of(root.path(), {.resume = true}), "no error");

@@ -310,7 +310,7 @@ TEST(StagedRun, WithoutAnAverageItRefreshesTheWeights) {
 /// Nothing is learned, so that the second evaluation is no better than the first: stage 2 is epoch 3, at its own rate.
 NoisyRun impatient_run() {
   NoisyRun run = staged_run();
-  run.config.optimizer.lr = 0;
+  run.config.optimizer.lr = 1e-12;
   run.config.ema.decay = 0;
   run.config.stages = {.stop_epoch = 7, .patience = 1, .epochs = 2, .lr = 0.05, .roll_back = false};
   return run;
@@ -333,7 +333,8 @@ TEST(StagedRun, PatienceEndsTheFirstStageAndTheSecondHasItsOwnEpochsAndRate) {
   ASSERT_EQ(log.size(), 1U) << "the second stage does not go back";
   EXPECT_EQ(log[0]["reason"], "patience");
   EXPECT_EQ(log[0]["epoch"], 2);
-  EXPECT_THAT(rates(folder / "run"), ElementsAre(0, 0, 0, 0, 0, 0, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05));
+  EXPECT_THAT(rates(folder / "run"),
+              ElementsAre(1e-12, 1e-12, 1e-12, 1e-12, 1e-12, 1e-12, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05));
 }
 
 TEST(StagedRun, EndedByPatienceAndResumedFromEveryStepItHasOneDigest) {

@@ -20,6 +20,19 @@ enum class Level { kError, kWarn, kNote, kInfo, kDebug };
 /// Writes one line. Thread-safe: yes.
 void write(Level level, std::string_view line) noexcept;
 
+/// While one that is `on` lives, this process writes no notes: what every rank would say is said by the first.
+/// Thread-safe: yes.
+class [[nodiscard]] QuietNotes {
+ public:
+  explicit QuietNotes(bool on) noexcept;
+  ~QuietNotes();
+  QuietNotes(const QuietNotes&) = delete;
+  QuietNotes& operator=(const QuietNotes&) = delete;
+
+ private:
+  bool on_;
+};
+
 template <class... Args>
 void error(fmt::format_string<Args...> format, Args&&... args) {
   write(Level::kError, fmt::format(format, std::forward<Args>(args)...));

@@ -96,6 +96,11 @@ struct TrainConfig {
     return grad_scaler.enabled == "auto" ? amp == "fp16" : grad_scaler.enabled == "true";
   }
 
+  /// A second stage may begin before the run ends.
+  [[nodiscard]] bool has_second_stage() const {
+    return stages.stop_epoch > 0 && (stages.stop_epoch < epochs || stages.patience > 0);
+  }
+
   /// Throws: UsageError naming the first key whose value cannot be.
   virtual void validate() const;
 };

@@ -283,6 +283,8 @@ Result<Coco> parse_coco(std::string_view text, const CocoChoice& choice) {
     if (!rest.is_object()) return Failure{"no JSON object"};
   } catch (const json::parse_error& error) {
     return Failure{fmt::format("byte {}: no JSON", error.byte)};
+  } catch (const json::out_of_range&) {
+    return Failure{"a number that no double holds"};
   } catch (const json::exception& error) {
     return Failure{error.what()};
   }

@@ -174,6 +174,8 @@ Result<ParsedList> parse_array(std::string_view text) {
     const json rest = json::parse(text.begin(), text.end(), each);  // an empty array
   } catch (const json::parse_error& error) {
     return Failure{fmt::format("line {}: no JSON (byte {})", line_of(text, error.byte), error.byte)};
+  } catch (const json::out_of_range&) {
+    return Failure{"a number that no double holds"};
   } catch (const json::exception& error) {
     return Failure{error.what()};
   }
