@@ -92,11 +92,11 @@ class CaptionReader {
   std::int64_t id_of(const std::string& word, const std::string& image) {
     ++words_;
     if (vocabulary_.has(word)) return *vocabulary_.find(word);
-    if (unknown_++ == 0) example_ = word;
+    if (unknown_++ == 0) example_ = shown(word);
     if (const auto unknown = vocabulary_.find(word)) return *unknown;
     if (!training_) return vocabulary_.size();
     throw DataError(fmt::format("{}: a caption of {} has the word '{}', which is not among the {} of the vocabulary",
-                                options_.path, image, word, vocabulary_.size() - 1),
+                                options_.path, shown(image), shown(word), vocabulary_.size() - 1),
                     fmt::format("add it to the vocabulary, or a last line {} for all such words", kUnknownWord));
   }
 

@@ -19,13 +19,17 @@ struct MeteorCounts {
 
   MeteorCounts& operator+=(const MeteorCounts& other);
   /// 10 P R / (R + 9 P) * (1 - 0.5 (chunks / matches)^3) with P = matches / words, R = matches / reference.
+  /// Source: Banerjee and Lavie, METEOR, 2005.
   [[nodiscard]] double score() const;
 };
 
 /// The alignment that has the most matches and of those the fewest chunks. Where words are repeated so often that more
-/// than 256 partial alignments would have to be kept, those with the fewest chunks so far are, and the result may have
-/// more chunks than the best.
-/// Source: Banerjee and Lavie, METEOR, 2005.
+/// than 256 partial alignments, or more than 16 ways on from one of them, would have to be kept, the most promising
+/// are; texts in which more than 4,096 pairs of a word and a repeated one stand against each other are aligned run by
+/// run, the longest first that goes on from each word. Both may give more chunks than the best, and never fewer
+/// matches.
+/// Source: Denkowski and Lavie, Meteor 1.3, 2011, for the fewest chunks among the most matches; Banerjee and Lavie,
+///         METEOR, 2005, whose score this is, take the fewest crosses.
 [[nodiscard]] MeteorCounts align_words(const Ids& hypothesis, const Ids& reference);
 
 /// The alignment with the reference that gives the highest score, the first of equal ones.

@@ -49,16 +49,16 @@ Judgement parse_judgement(std::string_view text, const std::string& where) {
                       .sentence = nlvr_field(line, "sentence", true, where)};
   const std::string label = nlvr_field(line, "label", true, where);
   if (label != "true" && label != "false") {
-    throw DataError(fmt::format("{} has the label '{}', must be true or false", where, label));
+    throw DataError(fmt::format("{} has the label '{}', must be true or false", where, shown(label)));
   }
   judgement.is_true = label == "true";
   const std::string& id = judgement.identifier;
   const auto [end, fault] = std::from_chars(id.data(), id.data() + id.size(), judgement.sentence_number);
   if (fault != std::errc() || end == id.data() + id.size() || *end != '-') {
-    throw DataError(fmt::format("{} has the identifier '{}', must be NUMBER-NUMBER", where, id));
+    throw DataError(fmt::format("{} has the identifier '{}', must be NUMBER-NUMBER", where, shown(id)));
   }
   if (judgement.is_true && words_of(judgement.sentence).empty()) {
-    throw DataError(fmt::format("{} has an empty sentence about {}", where, id));
+    throw DataError(fmt::format("{} has an empty sentence about {}", where, shown(id)));
   }
   return judgement;
 }

@@ -12,6 +12,7 @@
 
 #include "captioning/npz_header.h"
 #include "captioning/npz_zip.h"
+#include "captioning/tokens.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 
@@ -33,7 +34,7 @@ std::int64_t bytes_of_type(const std::string& descr) {
 
 std::string type_problem(const std::string& descr) {
   if (descr.find('O') != std::string::npos) return "it holds Python objects, which are never unpickled";
-  return fmt::format("its type is '{}'; '<f2', '<f4' and '<f8' are read", descr);
+  return fmt::format("its type is '{}'; '<f2', '<f4' and '<f8' are read", shown(descr));
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {

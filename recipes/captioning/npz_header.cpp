@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "captioning/tokens.h"
+
 namespace lockstep::captioning {
 namespace {
 
@@ -97,7 +99,7 @@ std::string read_entry(std::string_view key, NpyWords& words, NpyHeader& header)
     return header.fortran_order || words.take("False") ? "" : "'fortran_order' is neither True nor False";
   }
   if (key == "shape") return read_shape(words, header.shape);
-  return fmt::format("it has an unknown field '{}'", key);
+  return fmt::format("it has an unknown field '{}'", shown(key));
 }
 
 /// All of {'descr': '<f4', 'fortran_order': False, 'shape': (144, 1536), }.
@@ -108,7 +110,7 @@ std::string read_dictionary(std::string_view text, NpyHeader& header) {
   while (!words.take("}")) {
     const auto key = words.text();
     if (!key || !words.take(":")) return fmt::format("its header has no field here: {}", words.next());
-    if (!keys.insert(*key).second) return fmt::format("it has '{}' twice", *key);
+    if (!keys.insert(*key).second) return fmt::format("it has '{}' twice", shown(*key));
     if (std::string problem = read_entry(*key, words, header); !problem.empty()) return problem;
     if (words.take(",")) continue;
     if (words.take("}")) break;

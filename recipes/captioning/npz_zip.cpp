@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "captioning/tokens.h"
+
 namespace lockstep::captioning {
 namespace {
 
@@ -75,7 +77,7 @@ Result<ZipEntryInfo> find_zip_entry(std::string_view directory, std::string_view
                            .size = little(directory, 24, 4),
                            .local = little(directory, 42, 4)};
     } else if (count++ < kNamedMembers) {
-      others += fmt::format("{}{}", others.empty() ? "" : ", ", member);
+      others += fmt::format("{}{}", others.empty() ? "" : ", ", shown(member));
     }
     directory.remove_prefix(size);
   }

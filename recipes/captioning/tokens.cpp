@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <utility>
 
 #include "lockstep/base/error.h"
 
@@ -17,6 +18,9 @@ namespace {
 constexpr std::array<std::string_view, 7> kClitics = {"n't", "'re", "'ve", "'ll", "'s", "'m", "'d"};
 constexpr std::array<std::string_view, 6> kBracketNames = {"-lrb-", "-rrb-", "-lsb-", "-rsb-", "-lcb-", "-rcb-"};
 constexpr std::size_t kShownBytes = 40;  // of what comes before a fault
+/// Characters that typesetters write where others write what stands beside them.
+constexpr std::array<std::pair<std::string_view, char>, 5> kTypeset = {
+    {{"\u00A0", ' '}, {"\u2018", '\''}, {"\u2019", '\''}, {"\u201C", '"'}, {"\u201D", '"'}}};
 constexpr std::string_view kAlwaysOut = ";?!\"`()[]{}";
 constexpr std::string_view kOutBesideLetters = ".,:";
 
@@ -52,6 +56,28 @@ std::size_t utf8_end(std::string_view text) {
   return at;
 }
 
+/// In lower case, with plain spaces and quotes. Of UTF-8.
+std::string plain_text(std::string_view text) {
+  std::string plain;
+  plain.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view character = text.substr(at, character_size(text, at));
+    at += character.size();
+    const char first = character.front();
+    if (character.size() == 1) {
+      plain += first >= 'A' && first <= 'Z' ? static_cast<char>(first + 'a' - 'A') : first;
+      continue;
+    }
+    const auto typeset = std::ranges::find_if(kTypeset, [&](const auto& one) { return one.first == character; });
+    if (typeset != kTypeset.end()) {
+      plain += typeset->second;
+    } else {
+      plain += character;
+    }
+  }
+  return plain;
+}
+
 bool is_digit(std::uint8_t byte) { return byte >= '0' && byte <= '9'; }
 
 bool ends_word(std::string_view text, std::size_t at) {
@@ -83,15 +109,28 @@ void split_piece(std::string_view piece, std::vector<std::string>& words) {
 
 bool is_utf8(std::string_view text) noexcept { return utf8_end(text) == text.size(); }
 
+std::string shown(std::string_view text, std::size_t most) {
+  std::string clean;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t size = std::max<std::size_t>(character_size(text, at), 1);
+    if (at + size > most) return clean + "...";
+    const std::uint8_t first = byte_at(text, at);
+    const bool control = first < 0x20 || first == 0x7F || (first == 0xC2 && byte_at(text, at + 1) < 0xA0);
+    const bool good = !control && character_size(text, at) > 0;
+    clean += good ? text.substr(at, size) : std::string_view("?");
+    at += size;
+  }
+  return clean;
+}
+
 std::vector<std::string> words_of(std::string_view caption) {
   if (const std::size_t end = utf8_end(caption); end < caption.size()) {
     const std::size_t from = end > kShownBytes ? end - kShownBytes : 0;
     throw DataError(fmt::format("a caption is no UTF-8: byte {:#04x} at {} of {}, after \"{}\"", byte_at(caption, end),
-                                end, caption.size(), caption.substr(from, end - from)),
+                                end, caption.size(), shown(caption.substr(from, end - from))),
                     "convert the file of captions to UTF-8");
   }
-  std::string text(caption);
-  for (char& letter : text) letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter + 'a' - 'A') : letter;
+  const std::string text = plain_text(caption);
   std::vector<std::string> words;
   std::vector<std::string> backwards;
   for (std::size_t at = 0; at < text.size();) {

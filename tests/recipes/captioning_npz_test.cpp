@@ -167,6 +167,11 @@ TEST(Npz, RefusesHeadersThatAreNone) {
   EXPECT_EQ(fault_of_header("{'descr': '<f4', 'fortran_order': False}"), "array 'feat': its header has no 'shape'");
   EXPECT_EQ(fault_of_header("{'shape': (2, 3), 'shape': (2, 3)}"), "array 'feat': it has 'shape' twice");
   EXPECT_EQ(fault_of_header("{'size': (2, 3)}"), "array 'feat': it has an unknown field 'size'");
+  const std::string name(60000, 'x');
+  EXPECT_EQ(fault_of_header("{'" + name + "': 1}"),
+            "array 'feat': it has an unknown field '" + name.substr(0, 40) + "...'");
+  EXPECT_EQ(fault_of_header("{'descr': '" + name + "', 'fortran_order': False, 'shape': (2, 3)}"),
+            "array 'feat': its type is '" + name.substr(0, 40) + "...'; '<f2', '<f4' and '<f8' are read");
   EXPECT_EQ(fault_of_header("{'fortran_order': 1}"), "array 'feat': 'fortran_order' is neither True nor False");
   EXPECT_EQ(fault_of_header("__import__('os')"), "array 'feat': its header is no dictionary: __import__('os')");
   EXPECT_EQ(fault_of_header(header_of("<f4", "(2, 3)") + "1"), "array 'feat': its header goes on after its end: 1");
@@ -197,6 +202,8 @@ TEST(Npz, RefusesZipFilesThatLie) {
   EXPECT_TRUE(parse_features(Zip{.content = good, .deflate = true}.bytes()));
   const auto fault = [](const Zip& zip) { return parse_features(zip.bytes()).error(); };
   EXPECT_EQ(fault({.content = good, .name = "features.npy"}), "it has no feat.npy, only features.npy");
+  EXPECT_EQ(fault({.content = good, .name = "\x1b[2J" + std::string(60000, 'x')}),
+            "it has no feat.npy, only ?[2J" + std::string(36, 'x') + "...");
   EXPECT_EQ(fault({.content = good, .method = 12}),
             "feat.npy is packed by method 12; 0 (stored) and 8 (deflate) are read");
   EXPECT_EQ(fault({.content = good, .flags = 1}), "feat.npy is encrypted");

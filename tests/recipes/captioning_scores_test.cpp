@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -26,6 +27,8 @@ namespace captioning_scores_test {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+constexpr int kMostSeconds = 10;  // of what takes less than one: what is wrong takes minutes
 
 WordedCaption worded(std::int64_t index, const std::string& hypothesis, const std::vector<std::string>& references) {
   WordedCaption caption{.index = index, .hypothesis = words_of(hypothesis), .references = {}};
@@ -80,6 +83,24 @@ TEST(CaptioningTokens, SplitWhatIsTackedOnToAWord) {
 TEST(CaptioningTokens, LeaveOtherLettersAsTheyAre) {
   EXPECT_THAT(words_of("Test en FRANÇAIS."), ElementsAre("test", "en", "franÇais"));
   EXPECT_THAT(words_of("テスト"), ElementsAre("テスト"));
+}
+
+TEST(CaptioningTokens, TakeWhatTypesettersWriteForWhatItStandsFor) {
+  EXPECT_THAT(words_of("a\u00A0dog\u00A0"), ElementsAre("a", "dog"));
+  EXPECT_THAT(words_of("The dog\u2019s \u201Cbig\u201D \u2018ball\u2019 isn\u2019t here"),
+              ElementsAre("the", "dog", "'s", "big", "ball", "is", "n't", "here"));
+  EXPECT_THAT(words_of("\u00A0\u201C\u201D\u2018\u2019"), IsEmpty());
+  EXPECT_THAT(words_of("caf\u00E9\u2026 \u201Ax"), ElementsAre("caf\u00E9\u2026", "\u201Ax")) << "others stay";
+}
+
+TEST(CaptioningTokens, OfForeignTextsAreShownInPartAndWithoutControlCharacters) {
+  EXPECT_EQ(shown("a caf\u00E9"), "a caf\u00E9");
+  EXPECT_EQ(shown("a\n\x1b[31m\x7f\u0085z"), "a??[31m??z");
+  EXPECT_EQ(shown("a\xE9z\xC3"), "a?z?");
+  EXPECT_EQ(shown(std::string(40, 'x')), std::string(40, 'x'));
+  EXPECT_EQ(shown(std::string(41, 'x')), std::string(40, 'x') + "...");
+  EXPECT_EQ(shown(std::string(39, 'x') + "\u00E9"), std::string(39, 'x') + "...") << "no half characters";
+  EXPECT_EQ(shown("abc", 2), "ab...");
 }
 
 TEST(CaptioningTokens, JoinedAreTheSameWordsAgain) {
@@ -255,18 +276,50 @@ TEST(CaptioningMeteor, TakesTheAlignmentWithTheFewestChunks) {
   EXPECT_EQ(align_words({5}, {6}).score(), 0);
 }
 
+// The example of Banerjee and Lavie for chunks: "the president then spoke to the audience" against "the president spoke
+// to the audience"; each word of the shorter one is matched, in "the president" and "spoke to the audience".
 TEST(CaptioningMeteor, IsTheFormulaOfThePaper) {
-  // The example of Banerjee and Lavie: P = 5/6, R = 5/6 and one word missing in the middle.
-  const MeteorCounts counts = align_words({1, 2, 3, 4, 5, 7}, {1, 2, 3, 9, 4, 5});
-  const double mean = 10 * (5.0 / 6) * (5.0 / 6) / (5.0 / 6 + 9 * 5.0 / 6);
+  const MeteorCounts counts = align_words({1, 2, 3, 4, 1, 5}, {1, 2, 9, 3, 4, 1, 5});
+  EXPECT_EQ(counts.matches, 6);
   EXPECT_EQ(counts.chunks, 2);
-  EXPECT_NEAR(counts.score(), mean * (1 - 0.5 * 8 / 125), 1e-12);
+  const double mean = 10 * 1 * (6.0 / 7) / (6.0 / 7 + 9 * 1);
+  EXPECT_NEAR(counts.score(), mean * (1 - 0.5 / 27), 1e-12);
+  EXPECT_NEAR(counts.score(), 0.8535, 5e-5);
 }
 
 TEST(CaptioningMeteor, EndsSoonForWordsThatAreRepeatedWithoutEnd) {
-  const MeteorCounts counts = align_words(Ids(24, 1), Ids(24, 1));
-  EXPECT_EQ(counts.matches, 24);
-  EXPECT_EQ(counts.chunks, 1);
+  const auto before = std::chrono::steady_clock::now();
+  for (const auto& [words, places] : {std::pair{24, 24}, {16, 500}, {60, 68}, {500, 500}, {500, 20'000}}) {
+    const MeteorCounts counts =
+        align_words(Ids(static_cast<std::size_t>(words), 1), Ids(static_cast<std::size_t>(places), 1));
+    EXPECT_EQ(counts.matches, words);
+    EXPECT_EQ(counts.chunks, 1) << words << " words, " << places << " places";
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(kMostSeconds));
+}
+
+TEST(CaptioningMeteor, OfManyPlacesThoseAreTriedFirstFromWhichTheCaptionGoesOn) {
+  Ids reference(40, 1);
+  reference.insert(reference.end(), {2, 1, 3});
+  EXPECT_EQ(align_words({1, 2}, reference).chunks, 1);
+  EXPECT_EQ(align_words({1, 3, 1, 2}, reference).chunks, 2);
+}
+
+TEST(CaptioningMeteor, AlignsLongTextsRunByRunWithTheMostMatches) {
+  // Three words in turn, 400 of them, against the same with others between each 30: 13 runs of 30 and the rest.
+  Ids hypothesis;
+  Ids reference;
+  for (std::int64_t i = 0; i < 400; ++i) {
+    if (i > 0 && i % 30 == 0) reference.push_back(1000 + i);
+    hypothesis.push_back(i % 3);
+    reference.push_back(i % 3);
+  }
+  const MeteorCounts counts = align_words(hypothesis, reference);
+  EXPECT_EQ(counts.matches, 400);
+  EXPECT_EQ(counts.chunks, 14);
+  // Fewer places than words: each is used once.
+  EXPECT_EQ(align_words(Ids(2000, 7), Ids(30, 7)).matches, 30);
+  EXPECT_EQ(align_words(Ids(2000, 7), Ids(30, 7)).chunks, 1);
 }
 
 }  // namespace captioning_scores_test
