@@ -15,7 +15,9 @@
 #include "captioning/grammar.h"
 #include "captioning/nlvr.h"
 #include "captioning/scene.h"
+#include "captioning/tokens.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep::captioning {
@@ -24,6 +26,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kScenes = "scenes:";
+// The same as the recipe's options have, whose lines would be said too late to whom opens a set by hand.
+constexpr std::int64_t kMostWords = 1000;
+constexpr std::int64_t kLargestSide = 8192;
+constexpr std::int64_t kLeastSceneSide = 32;
+constexpr std::int64_t kLargestSceneSide = 4096;
+constexpr std::size_t kShownPath = 300;
 
 void check_set(const SetOptions& options) {
   const auto require = [](std::int64_t value, const char* name, std::int64_t least, std::int64_t most) {
@@ -32,10 +40,10 @@ void check_set(const SetOptions& options) {
     }
   };
   if (options.path.empty()) throw UsageError("a set of captions without a path", "a folder, a file, or scenes:COUNT");
-  require(options.max_words, "max_words", 1, 1000);
+  require(options.max_words, "max_words", 1, kMostWords);
   require(options.captions_per_image, "captions_per_image", 1, 1000);
-  require(options.height, "height", 1, 16384);
-  require(options.width, "width", 1, 16384);
+  require(options.height, "height", 1, kLargestSide);
+  require(options.width, "width", 1, kLargestSide);
   require(options.feature_width, "feature_width", 0, 1'000'000);
   if (options.max_features < -1 || options.max_features == 0) {
     throw UsageError(fmt::format("max_features is {}, must be at least 1, or -1 for all", options.max_features));
@@ -48,6 +56,11 @@ std::vector<CaptionedImage> list_scenes(const SetOptions& options) {
     throw UsageError(fmt::format("'{}' is drawn in memory and has no '{}'", options.path, *given),
                      "scenes have neither splits nor folders: use another seed for another set");
   }
+  for (const auto& [name, side] : {std::pair{"data.height", options.height}, {"data.width", options.width}}) {
+    if (side >= kLeastSceneSide && side <= kLargestSceneSide) continue;
+    throw UsageError(
+        fmt::format("{} is {} pixels, must be {} .. {} for scenes", name, side, kLeastSceneSide, kLargestSceneSide));
+  }
   const SceneSet set = parse_scene_set(options.path);
   std::vector<CaptionedImage> images;
   images.reserve(static_cast<std::size_t>(set.count));
@@ -57,18 +70,35 @@ std::vector<CaptionedImage> list_scenes(const SetOptions& options) {
   return images;
 }
 
+/// Whether `path` is there; a name that no file can have is not. Throws: IoError where nobody may look.
+bool is_there(const fs::path& path) {
+  std::error_code fault;
+  const bool found = fs::exists(path, fault);
+  if (fault == std::errc::permission_denied) {
+    throw IoError(fmt::format("cannot look for {}: {}", shown(path.string(), kShownPath), fault.message()),
+                  "give this user the right to enter the folder");
+  }
+  return found;
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code fault;
+  return is_there(path) && fs::is_directory(path, fault);
+}
+
 /// The file of captions that `path` means, and the folder it belongs to.
 fs::path find_caption_file(const fs::path& path) {
-  if (!fs::is_directory(path)) {
-    if (fs::exists(path)) return path;
-    throw DataError(fmt::format("{} is missing", path.string()), "a folder with captions.txt or captions.json");
+  if (!is_folder(path)) {
+    if (is_there(path)) return path;
+    throw DataError(fmt::format("{} is missing", shown(path.string(), kShownPath)),
+                    "a folder with captions.txt or captions.json");
   }
   for (const char* name : {"captions.txt", "captions.json"}) {
-    if (fs::exists(path / name)) return path / name;
+    if (is_there(path / name)) return path / name;
   }
   std::vector<fs::path> nlvr;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    if (entry.path().extension() == ".json" && is_nlvr(entry.path())) nlvr.push_back(entry.path());
+  for (const std::string& name : FileSystem::system().list(path)) {
+    if (name.ends_with(".json") && is_nlvr(path / name)) nlvr.push_back(path / name);
   }
   if (nlvr.size() == 1) return nlvr.front();
   throw DataError(nlvr.empty()
@@ -88,8 +118,7 @@ CaptionTable read_table(const fs::path& file, const SetOptions& options) {
 
 /// `given` below `folder` where it is there, else as it is.
 fs::path below(const fs::path& folder, const std::string& given) {
-  std::error_code fault;
-  return fs::exists(folder / given, fault) ? folder / given : fs::path(given);
+  return is_there(folder / given) ? folder / given : fs::path(given);
 }
 
 /// Only what the list names, in its order, with its files. Whether it names files.
@@ -110,7 +139,7 @@ bool choose_ids(CaptionTable& table, const fs::path& list_file) {
   }
   if (!missing.empty()) {
     throw DataError(fmt::format("{}: {} of {} ids have no captions: the first is {}", list_file.string(),
-                                missing.size(), list.ids.size(), missing.front()),
+                                missing.size(), list.ids.size(), shown(missing.front())),
                     "take them out of the list, or add their captions");
   }
   table.images = std::move(chosen);
@@ -127,14 +156,14 @@ struct FileFolder {
     if (features && !listed) return folder / (image.id + ".npz");
     const fs::path whole = folder / image.file;
     const fs::path alone = folder / fs::path(image.file).filename();
-    return fs::exists(whole) || !fs::exists(alone) ? whole : alone;
+    return is_there(whole) || !is_there(alone) ? whole : alone;
   }
 };
 
 FileFolder folder_of(const SetOptions& options, const fs::path& root, bool listed) {
   if (!options.features.empty()) return {below(root, options.features), true, listed};
   if (!options.images.empty()) return {below(root, options.images), false, listed};
-  return {fs::exists(root / "images") ? root / "images" : root, false, listed};
+  return {is_there(root / "images") ? root / "images" : root, false, listed};
 }
 
 void find_files(std::vector<CaptionedImage>& images, const FileFolder& where, const std::string& set) {
@@ -142,8 +171,8 @@ void find_files(std::vector<CaptionedImage>& images, const FileFolder& where, co
   std::string first;
   for (CaptionedImage& image : images) {
     const fs::path file = where.file_of(image);
-    if (!fs::exists(file) && missing++ == 0) {
-      first = fmt::format("the first is {}, looked for as {}", image.id, file.string());
+    if (!is_there(file) && missing++ == 0) {
+      first = fmt::format("the first is {}, looked for as {}", shown(image.id), shown(file.string(), kShownPath));
     }
     image.file = file.string();
   }

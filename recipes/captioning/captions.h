@@ -32,9 +32,9 @@ struct SetOptions {
   std::string features = {};       ///< folder of ID.npz with `feat` [L, D]: the set has features, no pictures
   std::int64_t feature_width = 0;  ///< D that each must have; 0: that of the first
   std::int64_t max_features = -1;  ///< only the first so many rows; -1: all
-  std::int64_t max_words = 16;     ///< a longer caption is cut
+  std::int64_t max_words = 16;     ///< a longer caption is cut; 1 .. 1000
   std::int64_t captions_per_image = 5;  ///< of a training sample; see CaptionDataset
-  std::int64_t height = 128;            ///< pixels that pictures are scaled to, or scenes drawn with
+  std::int64_t height = 128;  ///< pixels that pictures are scaled to, 1 .. 8192, or scenes drawn with, 32 .. 4096
   std::int64_t width = 128;
   std::int64_t min_word_count = 1;  ///< for Vocabulary::of
 };
@@ -55,7 +55,7 @@ struct SceneSet {
 /// true sentence) is counted and said in a note. The files of pictures and features are looked for, not opened.
 /// Throws: DataError naming the file and the line or id where a caption is empty or no UTF-8, an id stands twice, JSON
 /// is broken, an id has no captions, no picture or no features (all counted, the first named), or nothing is left.
-/// UsageError where options are out of range or exclude each other.
+/// UsageError where options are out of range or exclude each other. IoError where a folder may not be looked into.
 [[nodiscard]] std::vector<CaptionedImage> read_captions(const SetOptions& options);
 
 }  // namespace lockstep::captioning

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is wrong with people's sets of captions: each is an error that names the file and the line, or the id.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "captioning/caption_files.h"
 #include "captioning/dataset.h"
 #include "captioning/generate.h"
 #include "lockstep/base/error.h"
@@ -18,6 +20,7 @@ namespace lockstep::captioning {
 namespace captioning_bad_data_test {
 
 using test::fault_of;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 namespace fs = std::filesystem;
@@ -152,6 +155,7 @@ TEST_F(BadCaptions, AnAbsurdHeaderOfFeaturesIsNamedByFileAndField) {
 TEST_F(BadCaptions, LinesThatAreNoneAreNamed) {
   EXPECT_EQ(fault_of_text("image,caption\n"), at("captions.txt") + ": line 1 has no tab" + kLineHint);
   EXPECT_EQ(fault_of_text("\ta dog\n"), at("captions.txt") + ": line 1 has no file before its tab" + kLineHint);
+  EXPECT_EQ(fault_of_text("#1\ta dog\n"), at("captions.txt") + ": line 1 has no file before its tab" + kLineHint);
   EXPECT_EQ(fault_of_text("a.png#0\ta\na.png#0\tb\n"),
             at("captions.txt") + ": line 2 has the second caption called a.png#0");
   EXPECT_EQ(fault_of_text("x/a.png\ta\ny/a.png\tb\n"),
@@ -167,6 +171,73 @@ TEST_F(BadCaptions, JsonThatIsNoneIsNamedByItsLine) {
   EXPECT_EQ(fault_of_json("[]"), at("captions.json") + " has no list \"images\"" + hint);
   EXPECT_EQ(fault_of_json(R"({"images": []})"), at("captions.json") + " has no pictures with captions");
   EXPECT_THAT(fault_of_json(std::string(100'000, '[')), HasSubstr("is no JSON"));
+}
+
+TEST_F(BadCaptions, ANumberThatNoDoubleHoldsNamesTheFile) {
+  EXPECT_THAT(fault_of_json(R"({"images": [{"id": 1e999}]})"),
+              AllOf(HasSubstr(at("captions.json") + ": "), HasSubstr("number overflow parsing '1e999'")));
+  const std::string huge = fault_of_json("{\"images\": [{\"id\": 1" + std::string(100'000, '0') + ".5}]}");
+  EXPECT_THAT(huge, HasSubstr(at("captions.json") + ": "));
+  EXPECT_LT(huge.size(), 400U);
+  put("ids.json", "{\"a\":\n1e999}");
+  EXPECT_EQ(fault_of<DataError>([&] { (void)read_ids(at("ids.json")); }),
+            at("ids.json") +
+                ": line 2 is no JSON (byte 11)\n  next  ids come one a line, or as a JSON object from ids to paths");
+}
+
+TEST_F(BadCaptions, AListOfIdsHasEachOnceAndNothingButPaths) {
+  const auto fault_of_ids = [&](const std::string& text) {
+    put("ids.json", text);
+    return fault_of<DataError>([&] { (void)read_ids(at("ids.json")); });
+  };
+  EXPECT_EQ(fault_of_ids(R"({"a": "x", "b": "y", "a": "z"})"), at("ids.json") + " has the id a twice");
+  for (const char* value : {"[]", "[\"x\"]", "{}", "{\"b\": \"x\"}", "null", "true", "-1", "1", "1.5"}) {
+    EXPECT_EQ(fault_of_ids(fmt::format(R"({{"z": "x", "a": {}}})", value)),
+              at("ids.json") + ": what stands at the id a is no path");
+  }
+  EXPECT_EQ(fault_of_ids("{}"), at("ids.json") + " holds no ids\n  next  write one id a line");
+  EXPECT_THAT(fault_of_ids("{\"a\": \"x\"}\n{"), HasSubstr("line 2 is no JSON (byte 12)"));
+}
+
+TEST_F(BadCaptions, ANameThatNoFileCanHaveIsAFileThatIsNotThere) {
+  const std::string name(300, 'x');
+  const std::string text = fault_of_text(name + "\ta dog\n");
+  EXPECT_THAT(text, HasSubstr(at("captions.txt") + ": 1 of 1 ids have no picture: the first is " + name.substr(0, 40) +
+                              "..., looked for as "));
+  EXPECT_LT(text.size(), 800U);
+  SetOptions options = set();
+  options.images = name;
+  EXPECT_THAT(fault(options), HasSubstr("1 of 1 ids have no picture"));
+  options = feature_set();
+  EXPECT_THAT(fault(options), HasSubstr("1 of 1 ids have no features"));
+  EXPECT_THAT(fault({.path = at(name)}), HasSubstr("is missing"));
+}
+
+/// The tests' user may look everywhere where it is root: then the rights are those of nobody.
+TEST_F(BadCaptions, AFolderThatMayNotBeEnteredIsAnIoError) {
+  put("shut/captions.txt", "a.png\ta dog\n");
+  fs::permissions(folder_ / "shut", fs::perms::none);
+  const bool root = geteuid() == 0;
+  if (root) {
+    fs::permissions(folder_.path(), fs::perms::all);
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  const std::string refused = fault_of<IoError>([&] { (void)read_captions({.path = at("shut")}); });
+  if (root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  fs::permissions(folder_ / "shut", fs::perms::owner_all);
+  EXPECT_THAT(refused, HasSubstr("cannot look for " + at("shut/captions.txt") + ": Permission denied"));
+}
+
+TEST_F(BadCaptions, AMessageIsNoLongerForAFileOfLongNames) {
+  const std::string name(100'000, 'x');
+  EXPECT_EQ(fault_of_text(name + "\t\n"),
+            at("captions.txt") + ": line 1: the caption of " + name.substr(0, 40) + "... is empty" + kLineHint);
+  EXPECT_THAT(fault_of_text("a\x1b[2J#1\ta\na\x1b[2J#1\tb\n"), HasSubstr("the second caption called a?[2J#1"));
+  EXPECT_LT(fault_of_text("a/" + name + "\ta\nb/" + name + "\tb\n").size(), 500U);
+  fs::remove(folder_ / "captions.txt");
+  EXPECT_LT(fault_of_json("{\"images\": [{\"id\": \"" + name + "\"}]}").size(), 400U);
 }
 
 TEST_F(BadCaptions, EntriesOfJsonThatLackSomethingAreNamed) {
@@ -232,7 +303,12 @@ TEST_F(BadCaptions, OptionsOutOfRangeAreRefused) {
   EXPECT_EQ(usage({.path = "scenes:2", .max_words = 0}), "max_words is 0, must be 1 .. 1000");
   EXPECT_EQ(usage({.path = "scenes:2", .captions_per_image = 0}), "captions_per_image is 0, must be 1 .. 1000");
   EXPECT_EQ(usage({.path = "scenes:2", .max_features = 0}), "max_features is 0, must be at least 1, or -1 for all");
-  EXPECT_EQ(usage({.path = "scenes:2", .width = 99999}), "width is 99999, must be 1 .. 16384");
+  EXPECT_EQ(usage({.path = "scenes:2", .width = 99999}), "width is 99999, must be 1 .. 8192");
+  EXPECT_EQ(usage({.path = "scenes:2", .height = 8193}), "height is 8193, must be 1 .. 8192");
+  EXPECT_EQ(usage({.path = "scenes:2", .max_words = 1001}), "max_words is 1001, must be 1 .. 1000");
+  EXPECT_EQ(usage({.path = "scenes:2", .height = 31}), "data.height is 31 pixels, must be 32 .. 4096 for scenes");
+  EXPECT_EQ(usage({.path = "scenes:2", .width = 4097}), "data.width is 4097 pixels, must be 32 .. 4096 for scenes");
+  EXPECT_EQ(usage({.path = "scenes:2", .height = 32, .width = 4096}), "not thrown");
   put("captions.txt", "a.png\ta\n");
   SetOptions options = set();
   options.split = "train";

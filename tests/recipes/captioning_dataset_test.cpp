@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -222,6 +224,38 @@ TEST_F(CaptionFiles, OfTextBelongTogetherByTheNameBeforeTheNumber) {
   EXPECT_THAT(images[0].captions, ElementsAre("a cat", "the cat"));
   EXPECT_THAT(images[1].captions, ElementsAre("a dog", "a big dog"));
   EXPECT_EQ(images[0].file, (folder_ / "images/b.png").string());
+}
+
+TEST_F(CaptionFiles, HaveAHashInTheirNameWhereNoNumberEndsIt) {
+  put(folder_ / "captions.txt", "img#1.png\tone\nimg#2.png#0\ttwo\nimg#2.png#1\tthree\nc#\tfour\n");
+  put_pictures({"img#1.png", "img#2.png", "c#"});
+  const auto images = read_captions(set());
+  EXPECT_THAT(ids_of(images), ElementsAre("img#1", "img#2", "c#"));
+  EXPECT_THAT(images[1].captions, ElementsAre("two", "three"));
+  EXPECT_EQ(images[0].file, (folder_ / "images/img#1.png").string());
+}
+
+TEST_F(CaptionFiles, AListOfIdsIsReadInTheTimeThatItsLengthTakes) {
+  std::string text = "\xef\xbb\xbf{";
+  for (int i = 0; i < 100'000; ++i)
+    fmt::format_to(std::back_inserter(text), "{}\"{}\": \"{}.png\"", i ? "," : "", i, i);
+  put(folder_ / "ids.json", text + "}");
+  const auto before = std::chrono::steady_clock::now();
+  const IdList list = read_ids(folder_ / "ids.json");
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(3));
+  ASSERT_EQ(list.ids.size(), 100'000U);
+  EXPECT_EQ(list.ids[99'999], "99999");
+  EXPECT_EQ(list.files[99'999], "99999.png");
+}
+
+TEST_F(CaptionFiles, OfIdsMayBeginWithAByteOrderMark) {
+  put(folder_ / "ids.json", "\xef\xbb\xbf{\"b\": \"x\", \"a\": \"y\"}");
+  EXPECT_THAT(read_ids(folder_ / "ids.json").ids, ElementsAre("b", "a"));
+  EXPECT_THAT(read_ids(folder_ / "ids.json").files, ElementsAre("x", "y"));
+  put(folder_ / "ids.txt",
+      "\xef\xbb\xbf"
+      "7\n8\n");
+  EXPECT_THAT(read_ids(folder_ / "ids.txt").ids, ElementsAre("7", "8"));
 }
 
 TEST_F(CaptionFiles, OfCocoHaveTheirImagesNumbersAndLeaveOutThoseWithoutACaption) {
