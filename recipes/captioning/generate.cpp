@@ -87,8 +87,12 @@ class PictureWork {
   void run() {
     const std::int64_t wanted = options_.threads > 0 ? options_.threads : std::thread::hardware_concurrency();
     std::vector<std::thread> helpers;
-    for (std::int64_t i = 1; i < std::min(std::max<std::int64_t>(wanted, 1), options_.count); ++i) {
-      helpers.emplace_back([this] { take_all(); });
+    try {
+      for (std::int64_t i = 1; i < std::min(wanted, options_.count); ++i) {
+        helpers.emplace_back([this] { take_all(); });
+      }
+    } catch (const std::exception&) {
+      // The machine gives no more threads: those that run do the work.
     }
     take_all();
     for (std::thread& helper : helpers) helper.join();
@@ -111,17 +115,15 @@ class PictureWork {
   }
 
   void report() {
-    const std::int64_t done = ++done_;
-    if (!progress_ || done % kReportedEvery != 0) return;
     const std::lock_guard lock(mutex_);
-    progress_(done, options_.count);
+    if (++done_ % kReportedEvery == 0 && progress_) progress_(done_, options_.count);
   }
 
   const GenerateOptions& options_;
   const GenerateProgress& progress_;
   std::atomic<std::int64_t> next_{0};
-  std::atomic<std::int64_t> done_{0};
   std::mutex mutex_;
+  std::int64_t done_ = 0;
   std::exception_ptr error_;
 };
 

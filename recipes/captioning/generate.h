@@ -24,10 +24,11 @@ struct GenerateOptions {
   std::uint64_t seed = 0;
   std::int64_t size = 128;  ///< pixels a side
   CaptionFormat format = CaptionFormat::kText;
-  std::int64_t threads = 0;  ///< 0: one per processor. Changes no byte
+  std::int64_t threads = 0;  ///< 0: one per processor; fewer where the machine gives no more. Changes no byte
 };
 
-/// Called now and then with how many pictures of how many are written; one call at a time, from any thread.
+/// Called now and then with how many pictures of how many are written; one call at a time, from any thread,
+/// and never with fewer than before.
 using GenerateProgress = std::function<void(std::int64_t done, std::int64_t count)>;
 
 /// Writes images/<index>.png and then the captions, kSceneCaptions of each. The same options give the same bytes; a

@@ -3,6 +3,10 @@
 // what is said, and sets on the disk that are read back.
 #include "captioning/generate.h"
 
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -303,6 +307,39 @@ TEST(GenerateCaptioning, TellsItsProgressToTheEnd) {
                               last = done;
                             });
   EXPECT_EQ(last, 40);
+}
+
+TEST(GenerateCaptioning, ItsProgressNeverGoesBack) {
+  const test::TempDir folder;
+  std::int64_t last = 0;
+  generate_captioned_scenes({.out = folder / "set", .count = 800, .size = 32, .threads = 8},
+                            [&](std::int64_t done, std::int64_t) {
+                              EXPECT_GE(done, last);
+                              last = done;
+                            });
+  EXPECT_EQ(last, 800);
+}
+
+/// Threads with stacks of 1 GiB in an address space with room for three.
+TEST(GenerateCaptioning, GoesOnWithTheThreadsThatTheMachineGives) {
+  const auto wanted = generated({.count = 40, .seed = 7, .size = 32, .threads = 1});
+  pthread_attr_t usual;
+  pthread_attr_t large;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&large), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&large, std::size_t{1} << 30), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&large), 0);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit tight = before;
+  tight.rlim_cur = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + (std::size_t{7} << 29);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  const auto given = generated({.count = 40, .seed = 7, .size = 32, .threads = 16});
+  EXPECT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(pthread_setattr_default_np(&usual), 0);
+  EXPECT_EQ(given, wanted);
 }
 
 TEST(GenerateCaptioning, RefusesWhatCannotBe) {
