@@ -64,7 +64,8 @@ at::Tensor sample(Speaker& speaker, std::int64_t max_words) {
     // The word in whose part of 0 .. 1 the number lies.
     const at::Tensor sums = at::cumsum(log_probs.exp(), 1, at::kDouble);
     const at::Tensor wanted = uniform.narrow(1, i, 1) * sums.narrow(1, sums.size(1) - 1, 1);
-    return at::searchsorted(sums, wanted, /*out_int32=*/false, /*right=*/true).squeeze(1);
+    // Where they are no numbers, none lies anywhere: the last word, so that the loss can say so.
+    return at::searchsorted(sums, wanted, /*out_int32=*/false, /*right=*/true).squeeze(1).clamp_max(sums.size(1) - 1);
   });
 }
 

@@ -37,7 +37,8 @@ struct Speaker {
 
 /// Words drawn from the distribution; memory.rows() rows, so repeat the memory for several captions of each picture.
 /// The random numbers are [N, max_words] float64 drawn at the start from libtorch's generator of the device, whatever
-/// the network says: how many are taken does not depend on when captions end.
+/// the network says: how many are taken does not depend on when captions end. Log-probabilities that are no numbers
+/// give words as well, so that it is the loss that is found not to be finite.
 [[nodiscard]] at::Tensor sample(Captioner& model, const Memory& memory, std::int64_t max_words);
 [[nodiscard]] at::Tensor sample(Speaker& speaker, std::int64_t max_words);
 

@@ -27,8 +27,11 @@
 namespace lockstep::captioning {
 namespace captioning_search_test {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::Lt;
 
 using Caption = std::vector<std::int64_t>;
 /// Log-probabilities after what was said of an image so far.
@@ -353,6 +356,21 @@ TEST(CaptioningSearch, SamplingTakesTheSameRandomNumbersWhateverIsSaid) {
     return at::rand({3});
   };
   EXPECT_TRUE(at::equal(after(fixed_table({1, 0})), after(fixed_table({0, 1}))));
+}
+
+TEST(CaptioningSearch, NumbersThatAreNoneGiveWordsAllTheSame) {
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  const double beyond = std::numeric_limits<double>::infinity();
+  for (const std::vector<double>& logs : {std::vector<double>{none, none, none}, {-1, none, -1}, {-1, -1, beyond}}) {
+    const Table table = [&](std::int64_t, const Caption&) { return logs; };
+    TableSpeaker rows(table, 5, 1);
+    Speaker speaker = rows.speaker();
+    for (const Caption& row : rows_of(sample(speaker, 4))) EXPECT_THAT(row, ::testing::Each(AllOf(Ge(0), Lt(3))));
+    for (const Caption& row : greedy_rows(table, 5, 4)) EXPECT_THAT(row, ::testing::Each(AllOf(Ge(0), Lt(3))));
+    for (const Caption& row : beam_rows(table, 5, {.beam = 2, .max_words = 4})) {
+      EXPECT_THAT(row, ::testing::Each(AllOf(Ge(0), Lt(3))));
+    }
+  }
 }
 
 TEST(CaptioningSearch, OneSeedGivesOneSetOfSamples) {
