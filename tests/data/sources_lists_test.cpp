@@ -146,6 +146,9 @@ TEST(JsonList, SaysWhichEntryIsWrongAndWhy) {
   const auto error = [](const std::string& text) { return data::parse_json_list(text).error(); };
   EXPECT_EQ(error("[{\"path\": \"a\"},\n {\"path\": }]"), "line 2: no JSON (byte 27)");
   EXPECT_EQ(error("{\"path\": \"a\"}\n{"), "line 2: no JSON object");
+  const std::string huge = "1" + std::string(5000, '0') + ".5";
+  EXPECT_EQ(error("[{\"path\": \"a\", \"values\": [" + huge + "]}]"), "a number that no double holds");
+  EXPECT_EQ(error("{\"path\": \"a\", \"values\": [" + huge + "]}"), "line 1: no JSON object");
   EXPECT_EQ(error(R"([{"path": "a"}, {"label": 1}])"), "entry 1: an entry needs a text \"path\"");
   EXPECT_EQ(error(R"([{"path": "a", "boxes": [[1, 2, 0, 5]]}])"), "entry 0: box [1,2,0,5] ends before it begins");
   EXPECT_EQ(error(R"([{"path": "a", "boxes": [[1, 2, 3, 5]], "labels": [1, 2]}])"), "entry 0: 2 labels for 1 boxes");
