@@ -8,8 +8,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <unordered_set>
 
+#include "captioning/caption_files.h"
 #include "captioning/npz.h"
+#include "captioning/tokens.h"
+#include "captioning/vocabulary.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::fuzz {
 namespace {
@@ -54,6 +59,24 @@ std::string zip_of(std::string_view content, bool deflated) {
          low_bytes_first(entry.size(), 4) + low_bytes_first(local.size(), 4) + low_bytes_first(0, 2);
 }
 
+void insist_on_whole(const captioning::CaptionTable& table) {
+  std::unordered_set<std::string> ids;
+  for (const captioning::CaptionedImage& image : table.images) {
+    insist(ids.insert(image.id).second && !image.file.empty() && !image.captions.empty());
+    for (const std::string& caption : image.captions) insist(!captioning::words_of(caption).empty());
+  }
+}
+
+/// Bad files are DataErrors whose message does not grow with them; anything else ends the program.
+template <class Read>
+void read_or_refuse(const Read& read) {
+  try {
+    read();
+  } catch (const DataError& refused) {
+    insist(refused.message().size() < 1000 && captioning::is_utf8(refused.message()));
+  }
+}
+
 }  // namespace
 
 void npz(std::string_view bytes) {
@@ -69,6 +92,37 @@ void npz(std::string_view bytes) {
 
 void npy(std::string_view bytes) {
   if (!bytes.empty()) npz(zip_of(bytes.substr(1), (bytes.front() & 1) != 0));
+}
+
+void caption_text(std::string_view bytes) {
+  read_or_refuse([&] {
+    const captioning::CaptionTable table = captioning::parse_caption_text(bytes, "captions.txt");
+    insist(!table.images.empty());
+    insist_on_whole(table);
+  });
+}
+
+void caption_json(std::string_view bytes) {
+  for (const char* split : {"", "train"}) {
+    read_or_refuse([&] { insist_on_whole(captioning::parse_caption_json(bytes, "captions.json", split)); });
+  }
+}
+
+void caption_ids(std::string_view bytes) {
+  read_or_refuse([&] {
+    const captioning::IdList list = captioning::parse_ids(bytes, "ids");
+    insist(!list.ids.empty() && (list.files.empty() || list.files.size() == list.ids.size()));
+    insist(std::unordered_set<std::string>(list.ids.begin(), list.ids.end()).size() == list.ids.size());
+  });
+}
+
+void vocabulary(std::string_view bytes) {
+  read_or_refuse([&] {
+    const auto read = captioning::Vocabulary::from_text(bytes, "words.txt");
+    const std::string text = read.to_text();
+    // What begins with a second byte order mark loses it.
+    insist(text.starts_with("\xef\xbb\xbf") || captioning::Vocabulary::from_text(text, "").difference(read).empty());
+  });
 }
 
 }  // namespace lockstep::fuzz
