@@ -8,6 +8,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/multinomial.h>
+#include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
@@ -42,7 +43,8 @@ nn::LayerNorm layer_norm(std::int64_t width) { return nn::LayerNorm(torch::nn::L
 
 at::Tensor normed(nn::LayerNorm& layer, const at::Tensor& x) {
   constexpr std::int64_t kSmall = 4096;
-  if (x.numel() >= kSmall || !x.device().is_cpu()) return layer->forward(x);
+  if (!x.device().is_cpu()) return layer->forward(x);
+  if (x.numel() >= kSmall) return layer->forward(x.contiguous());
   const at::Tensor rows = x.to(at::kFloat).reshape({-1, layer->weight.size(0)});
   return at::group_norm(rows, 1, layer->weight, layer->bias, layer->options.eps()).view(x.sizes());
 }
@@ -103,7 +105,7 @@ at::Tensor mean_of_rows(const at::Tensor& x_BLC, const at::Tensor& mask) {
 at::Tensor partly_drawn(const at::Tensor& words, const at::Tensor& logits, double probability) {
   const at::NoGradGuard guard;
   const at::Tensor shares = at::softmax(logits.to(at::kFloat), -1).flatten(0, -2);
-  const at::Tensor drawn = at::multinomial(shares, 1).view(words.sizes());
+  const at::Tensor drawn = at::multinomial(at::nan_to_num(shares, /*nan=*/1.0), 1).view(words.sizes());
   const at::Tensor coins = at::rand(words.sizes(), words.options().dtype(at::kFloat));
   return at::where(coins < probability, drawn, words);
 }

@@ -22,8 +22,11 @@ namespace lockstep::captioning {
 /// Xavier's uniform weights as well.
 [[nodiscard]] torch::nn::Embedding embedding(std::int64_t ids, std::int64_t width);
 [[nodiscard]] nn::LayerNorm layer_norm(std::int64_t width);
-/// The layer's output, with gradients of the same bits on any number of threads also where x is small: below the size
-/// from which nn::LayerNorm has a kernel it is libtorch's, whose sums over rows are split among threads.
+/// The layer's output, with gradients of the same bits on any number of threads. nn::LayerNorm's own kernel has them,
+/// but it takes only dense x of some 1,500 numbers and more; libtorch's, which takes the others, splits sums over rows
+/// among threads. So x is made dense, and with fewer than 4,096 numbers goes through group norm in one group, whose
+/// sums are not split.
+/// Shapes: [..., width] of float32 or bfloat16 to the same; small ones come as float32.
 [[nodiscard]] at::Tensor normed(nn::LayerNorm& layer, const at::Tensor& x);
 
 /// One linear layer over two inputs side by side, [x; shared], where `shared` is the same for many x: each half is a
@@ -76,7 +79,8 @@ class FeedForward final : public torch::nn::Module {
 /// The mean over the rows that are there; mask bool [B, L] or undefined. Shapes: [B, L, C] to [B, C].
 [[nodiscard]] at::Tensor mean_of_rows(const at::Tensor& x_BLC, const at::Tensor& mask);
 
-/// `words`, each replaced with the given probability by one that the network draws after the words before it.
+/// `words`, each replaced with the given probability by one that the network draws after the words before it; after
+/// logits that are no numbers by any word, so that it is the loss that is found not to be finite.
 /// Shapes: words int64 [...], logits [..., V]. No gradient.
 [[nodiscard]] at::Tensor partly_drawn(const at::Tensor& words, const at::Tensor& logits, double probability);
 
