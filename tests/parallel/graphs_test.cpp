@@ -18,12 +18,14 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/tensor/random.h"
 #include "parallel/reducer.h"
+#include "support/alone.h"
 #include "support/recomputed.h"
 #include "support/run_ranks.h"
 
 namespace lockstep {
 namespace graphs_test {
 
+using ::lockstep::testing::alone;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -93,11 +95,6 @@ std::string usage_error(const Action& action) {
     return error.message() + " / " + error.hint();
   }
   return "";
-}
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
 }
 
 const DdpOptions kFindsUnused{.find_unused_parameters = true, .first_bucket_bytes = 8, .bucket_bytes = 40};

@@ -16,12 +16,14 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/tensor/random.h"
+#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/tree_model.h"
 
 namespace lockstep {
 namespace replicas_test {
 
+using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::HasSubstr;
@@ -192,11 +194,6 @@ RANKS_TEST(Replicas, ExactOffGivesTheSameMeanUpToRounding, 2) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_TRUE(at::allclose(model.ddp.parameters()[i].grad(), expected[i], 1e-5, 1e-7));
   }
-}
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
 }
 
 TEST(ReplicaTeam, OneRunsAtATimeAndInOrder) {

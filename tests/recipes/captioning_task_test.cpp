@@ -26,6 +26,7 @@
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/trainer.h"
+#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 
@@ -34,14 +35,10 @@ namespace captioning_task_test {
 
 namespace fs = std::filesystem;
 using ::lockstep::test::TempDir;
+using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::HasSubstr;
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 std::string fault_of(const std::function<void(CaptioningConfig&)>& change) {
   CaptioningConfig config;

@@ -22,6 +22,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/train/trainer.h"
+#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 
@@ -30,17 +31,13 @@ namespace detection_task_test {
 
 namespace fs = std::filesystem;
 using ::lockstep::test::TempDir;
+using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 void bind_to(DetectionConfig& config, const ConfigTree& tree, std::vector<std::string>* notes = nullptr) {
   ConfigFields fields;

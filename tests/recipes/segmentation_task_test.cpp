@@ -27,6 +27,7 @@
 #include "segmentation/presets.h"
 #include "segmentation/tally.h"
 #include "segmentation/task.h"
+#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 
@@ -35,17 +36,13 @@ namespace segmentation_task_test {
 
 namespace fs = std::filesystem;
 using ::lockstep::test::TempDir;
+using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 void bind_to(SegmentationConfig& config, const ConfigTree& tree, std::vector<std::string>* notes = nullptr) {
   ConfigFields fields;

@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/tensor/random.h"
+#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
@@ -24,6 +25,7 @@ using ::lockstep::test::digest_of;
 using ::lockstep::test::noisy_config;
 using ::lockstep::test::NoisyTask;
 using ::lockstep::test::TempDir;
+using ::lockstep::testing::alone;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using train::BatchProbe;
@@ -31,11 +33,6 @@ using train::MeasureAnyDevice;
 using train::TaskNet;
 
 constexpr std::int64_t kNoLimit = 1'000'000;
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 /// Memory for `limit` samples in training; for half as many from a forward of each network on, where that is asked for.
 class LimitedTask final : public Task {

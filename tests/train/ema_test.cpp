@@ -8,6 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/optim/ema.h"
 #include "lockstep/train/evaluate.h"
+#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
@@ -21,14 +22,10 @@ using ::lockstep::test::NoisyRun;
 using ::lockstep::test::NoisyTask;
 using ::lockstep::test::TempDir;
 using ::lockstep::test::train;
+using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::HasSubstr;
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 NoisyRun averaged_run() {
   NoisyRun run;

@@ -9,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/interop.h"
 #include "lockstep/checkpoint/safetensors.h"
+#include "support/alone.h"
 #include "support/fault_of.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
@@ -22,14 +23,10 @@ using ::lockstep::test::fault_of;
 using ::lockstep::test::noisy_config;
 using ::lockstep::test::NoisyTask;
 using ::lockstep::test::TempDir;
+using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::HasSubstr;
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 /// One step that hardly moves the parameters: what is saved is what the run started from.
 TrainConfig still_config() {

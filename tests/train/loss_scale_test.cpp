@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/parallel/zero.h"
+#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
@@ -23,6 +24,7 @@ using ::lockstep::test::digest_of;
 using ::lockstep::test::noisy_config;
 using ::lockstep::test::NoisyTask;
 using ::lockstep::test::TempDir;
+using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::ElementsAre;
@@ -30,11 +32,6 @@ using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 /// What is not finite in the first step of each epoch (its second batch), on one replica.
 enum class Poison { kNothing, kOneGradient, kLoss, kAllLosses };

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/optim/make_optimizer.h"
+#include "support/alone.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
 #include "train/optimizer_choice.h"
@@ -16,12 +17,8 @@ using ::lockstep::test::digest_of;
 using ::lockstep::test::NoisyRun;
 using ::lockstep::test::TempDir;
 using ::lockstep::test::train;
+using ::lockstep::testing::alone;
 using ::testing::HasSubstr;
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 NoisyRun short_run(const std::string& type) {
   NoisyRun run;

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "lockstep/optim/adamw.h"
+#include "support/alone.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
 
@@ -20,16 +21,12 @@ using ::lockstep::test::noisy_config;
 using ::lockstep::test::NoisyNet;
 using ::lockstep::test::NoisyTask;
 using ::lockstep::test::TempDir;
+using ::lockstep::testing::alone;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using train::OutOfMemory;
 
 constexpr std::int64_t kMoreThanThereIs = std::int64_t{1} << 46;  // elements: no machine has 256 TiB
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 /// Asks for too much in training or in evaluation, from the n-th forward on.
 class GreedyTask final : public Task {

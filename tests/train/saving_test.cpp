@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
+#include "support/alone.h"
 #include "support/http_server.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
@@ -21,17 +22,13 @@ using ::lockstep::test::digest_of;
 using ::lockstep::test::NoisyRun;
 using ::lockstep::test::TempDir;
 using ::lockstep::test::train;
+using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::RankProcesses;
 using ::lockstep::testing::run_ranks;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 NoisyRun run_with(std::int64_t steps, bool zero, bool sharded) {
   NoisyRun run{.resume = "auto"};

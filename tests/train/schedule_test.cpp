@@ -8,6 +8,7 @@
 #include <set>
 
 #include "lockstep/base/error.h"
+#include "support/alone.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
 
@@ -19,12 +20,8 @@ using ::lockstep::test::digest_of;
 using ::lockstep::test::NoisyRun;
 using ::lockstep::test::TempDir;
 using ::lockstep::test::train;
+using ::lockstep::testing::alone;
 using ::testing::HasSubstr;
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 /// Three steps an epoch. The threshold makes almost every evaluation a bad one.
 NoisyRun plateau_run(std::int64_t steps = 24) {

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/optim/ema.h"
+#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
@@ -23,6 +24,7 @@ using ::lockstep::test::digest_of;
 using ::lockstep::test::NoisyRun;
 using ::lockstep::test::TempDir;
 using ::lockstep::test::train;
+using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::lockstep::train::Evaluated;
@@ -34,11 +36,6 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 constexpr TrainConfig::Stages kThree{.stop_epoch = 3, .ema_restart_decay = 0.9, .ema_decay_step = 0.1};
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
@@ -24,17 +25,13 @@ using ::lockstep::test::NoisyRun;
 using ::lockstep::test::NoisyTask;
 using ::lockstep::test::TempDir;
 using ::lockstep::test::train;
+using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::HasSubstr;
 using train::StopReason;
 using train::StopSignals;
 using train::StopWish;
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 class ManualClock final : public Clock {
  public:

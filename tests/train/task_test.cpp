@@ -23,6 +23,7 @@
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/train/tally.h"
 #include "lockstep/train/trainer.h"
+#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 
@@ -31,17 +32,13 @@ namespace task_test {
 
 namespace fs = std::filesystem;
 using ::lockstep::test::TempDir;
+using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 /// Gathers numbers; the metric is the median, which is no mean of anything that ranks could add up.
 class MedianTally final : public Tally {

@@ -10,11 +10,14 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
 namespace trainer_test {
+
+using ::lockstep::testing::alone;
 
 class LineNet final : public torch::nn::Module {
  public:
@@ -74,11 +77,6 @@ double last_epoch_loss(const std::filesystem::path& run_dir) {
   const std::string log = read(run_dir / "log.jsonl");
   const std::size_t at = log.find("\"loss\": ", log.rfind("\"event\": \"epoch\""));
   return std::stod(log.substr(at + 8));
-}
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
 }
 
 TEST(Trainer, WritesSettingsLogSummaryAndAVerifiedCheckpoint) {

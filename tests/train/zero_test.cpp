@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
@@ -15,13 +16,9 @@ using ::lockstep::test::digest_of;
 using ::lockstep::test::NoisyRun;
 using ::lockstep::test::TempDir;
 using ::lockstep::test::train;
+using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
-
-Job alone() {
-  const char* program = "test";
-  return init(1, &program);
-}
 
 /// A constant learning rate: the number of steps is then no part of the result so far.
 NoisyRun run_with(std::int64_t steps, bool zero) {
