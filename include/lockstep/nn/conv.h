@@ -18,7 +18,7 @@ namespace lockstep::nn {
 /// - from 32 channels on, channels-last: Winograd's F(2x2, 3x3), forward and backward, with 4 products where the direct
 ///   sum has 9. Its rounding in float32 is that of the direct sum, in bfloat16 up to twice it.
 /// Which one runs follows from the shape by a table (src/nn/conv_table.h), never from timing; all else is libtorch's,
-/// bit for bit. No result depends on the number of threads.
+/// bit for bit. What the kernels compute does not depend on the number of threads.
 ///
 /// Shapes: [N, C, H, W] to [N, out, H', W'].
 /// Throws: UsageError for a padding_mode other than zeros, and for a second derivative through a kernel.
