@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "lockstep/base/error.h"
 #include "support/alone.h"
+#include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
 
@@ -21,6 +23,8 @@ using ::lockstep::test::NoisyRun;
 using ::lockstep::test::TempDir;
 using ::lockstep::test::train;
 using ::lockstep::testing::alone;
+using ::lockstep::testing::current_test;
+using ::lockstep::testing::run_ranks;
 using ::testing::HasSubstr;
 
 /// Three steps an epoch. The threshold makes almost every evaluation a bad one.
@@ -101,6 +105,40 @@ TEST(ScheduleRun, HowOftenAPlateauIsEvaluatedIsPartOfTheResult) {
   run.config.eval_every_epochs = 2;
   EXPECT_THROW(train(alone(), folder / "run", run), UsageError);
 }
+
+NoisyRun run_with(const std::string& type) {
+  NoisyRun run = plateau_run(12);
+  run.resume = "none";
+  auto& schedule = run.config.schedule;
+  if (type == "plateau") return run;
+  schedule = {.type = type};
+  if (type == "step") schedule.step_epochs = 1;
+  if (type == "multi_step") schedule.milestones = {"1", "3"};
+  if (type == "noam") {
+    schedule.model_size = 16;
+    schedule.warmup_steps = 4;
+    run.config.optimizer.lr = 1;
+  }
+  return run;
+}
+
+class ScheduleOnRanks : public ::testing::TestWithParam<const char*> {};
+
+/// Two ranks with rates of their own would end with weights that one rank alone does not have.
+TEST_P(ScheduleOnRanks, TwoHaveTheRatesAndTheBitsOfOne) {
+  const TempDir folder;
+  const std::string shared =
+      std::getenv("LOCKSTEP_TEST_SHARED") ? std::getenv("LOCKSTEP_TEST_SHARED") : (folder / "two").string();
+  run_ranks(current_test(), [&](Job& job) { train(job, shared, run_with(GetParam())); },
+            {.world = 2, .env = {{"LOCKSTEP_TEST_SHARED", shared}}});
+  train(alone(), folder / "one", run_with(GetParam()));
+  EXPECT_EQ(logged_rates(shared), logged_rates(folder / "one"));
+  EXPECT_EQ(digest_of(shared), digest_of(folder / "one"));
+  const std::vector<double> rates = logged_rates(shared);
+  EXPECT_EQ(std::set<double>(rates.begin(), rates.end()).size() > 1, std::string(GetParam()) != "constant");
+}
+INSTANTIATE_TEST_SUITE_P(OfEachType, ScheduleOnRanks,
+                         ::testing::Values("constant", "step", "multi_step", "noam", "plateau"));
 
 }  // namespace schedule_test
 }  // namespace lockstep
