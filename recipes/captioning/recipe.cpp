@@ -33,7 +33,7 @@ training with CIDEr-D as its reward.
   --set key=value        any setting; `lockstep inspect config captioning` lists them all
   --nproc-per-node N     processes
 
-Presets: smoke (no data needed, a minute), scenes, nlvr, pure_t, xlan. A SET is a folder with captions.txt or
+Presets: smoke (no data needed, half a minute), scenes, nlvr, pure_t, xlan. A SET is a folder with captions.txt or
 captions.json, a COCO captions file, or scenes:COUNT:SEED.
 
 Example:
