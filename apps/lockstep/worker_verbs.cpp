@@ -61,6 +61,13 @@ std::string recipe_word(const Words& arguments) {
   return "run";
 }
 
+// A recipe's name and nothing else: no recipe has data of its own, and what it says about that is said by one process.
+bool is_bare_recipe(const Words& arguments) {
+  const std::string& what = arguments.front();
+  return arguments.size() == 1 && what.find(':') == std::string::npos && !what.ends_with(".yml") &&
+         !what.ends_with(".yaml");
+}
+
 // A process that was told on its command line which rank it is: nobody launches it, and it launches nobody.
 bool is_rank_by_address(const Words& arguments) {
   Words copy = arguments;
@@ -173,6 +180,7 @@ int cmd_train(int argc, char** argv) {
   const auto count = take_option(arguments, "nproc-per-node");
   const int restarts = restart_budget(take_option(arguments, "max-restarts"));
   if (arguments.empty()) return execute("train", {"--help"});
+  if (is_bare_recipe(arguments)) return execute("train", arguments);
   const ProcessCount processes = processes_for_training(count);
   const fs::path run_dir = choose_run_dir(arguments);
   if (!count) {
