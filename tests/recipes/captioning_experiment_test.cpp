@@ -195,6 +195,7 @@ TEST_F(Experiment, OneCaptionPerImageNeedsNoSelfCriticalTraining) {
   const CaptioningConfig config =
       read("DATA_LOADER: {SEQ_PER_IMG: 1}\nTRAIN: {REINFORCEMENT: {START: 9999}}\ndata: {train: x}\n");
   EXPECT_EQ(config.sets.captions_per_image, 1);
+  EXPECT_EQ(config.self_critical.samples, 5) << "one caption could not be compared with others";
   EXPECT_NO_THROW(config.validate());
 }
 

@@ -13,9 +13,11 @@
 
 #include "captioning/collate.h"
 #include "captioning/presets.h"
+#include "captioning/scores.h"
 #include "captioning/search.h"
 #include "captioning/tally.h"
 #include "captioning/task.h"
+#include "captioning/tokens.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/inspect.h"
@@ -386,6 +388,20 @@ TEST(CaptioningTask, AVocabularyOfAnotherSizeThanWasSaidIsAnError) {
   EXPECT_THROW((void)task.make_training_set("scenes:8:1"), UsageError);
 }
 
+/// Of what a result file says, image after image.
+double cider_d_of(const std::string& result, const CaptionDataset& set) {
+  constexpr std::string_view kBefore = "\"caption\": \"";
+  std::vector<WordedCaption> captions;
+  for (std::size_t at = result.find(kBefore); at != std::string::npos; at = result.find(kBefore, at)) {
+    at += kBefore.size();
+    const auto index = std::ssize(captions);
+    WordedCaption caption{.index = index, .hypothesis = words_of(result.substr(at, result.find('"', at) - at))};
+    for (const std::string& said : set.captions(index).captions) caption.references.push_back(words_of(said));
+    captions.push_back(std::move(caption));
+  }
+  return score_captions(std::move(captions)).cider_d;
+}
+
 TEST(CaptioningTally, DoesNotDependOnBatchesAndScoresEachImageOnce) {
   const CaptioningConfig config = small_config();
   CaptioningTask task(config);
@@ -393,8 +409,9 @@ TEST(CaptioningTally, DoesNotDependOnBatchesAndScoresEachImageOnce) {
   seed_all(2);
   const auto model = task.make_model();
   const Job job = alone();
+  const auto set = std::dynamic_pointer_cast<CaptionDataset>(task.make_dataset("scenes:9:3"));
   const auto evaluated = [&](std::int64_t batch_size) {
-    return evaluate(job, task, *model, task.make_dataset("scenes:9:3"), {.batch_size = batch_size, .workers = 0});
+    return evaluate(job, task, *model, set, {.batch_size = batch_size, .workers = 0});
   };
   const Evaluation one = evaluated(1);
   const Evaluation four = evaluated(4);
@@ -404,6 +421,7 @@ TEST(CaptioningTally, DoesNotDependOnBatchesAndScoresEachImageOnce) {
   EXPECT_EQ(result, four.tally->results(7).at("result_val_7.json"));
   EXPECT_THAT(result, HasSubstr("\"image_id\": "));
   EXPECT_EQ(std::count(result.begin(), result.end(), '{'), 9);
+  EXPECT_NEAR(one.metrics.at(0).value, cider_d_of(result, *set), 1e-9) << "each caption against its own references";
   const TempDir folder;
   EXPECT_EQ(one.tally->draw(folder.path()).size(), 1U);
 }
