@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "common/cli.h"
+#include "lockstep/base/blas.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
@@ -85,6 +86,8 @@ constexpr std::array kKnown = {
     Known{"NCCL_SOCKET_IFNAME", "the network interfaces of NCCL; ^ before one excludes it"},
     Known{"NCCL_TIMEOUT", "serves where LOCKSTEP_TIMEOUT is unset"},
     Known{"OMP_NUM_THREADS", "threads of libtorch where the recipe's `threads` does not say"},
+    Known{"OPENBLAS_CORETYPE",
+          "the kernels of OpenBLAS, by the name of a processor; unset: the best that this one can run"},
     Known{"RANK", "this rank's number"},
     Known{"WORLD_SIZE", "all ranks"},
 };
@@ -100,6 +103,7 @@ bool is_relevant(std::string_view name) {
 Rows machine_rows() {
   const view::CpuInfo cpu = view::cpu_info();
   const GpuReport report = read_gpus();
+  const auto blas = blas::loaded();
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
   std::string gpus = report.problem;
@@ -107,6 +111,7 @@ Rows machine_rows() {
   return {{"lockstep", std::string(kVersion)},
           {"libtorch",
            fmt::format("{}, {}", tensor::libtorch_version(), tensor::has_cuda() ? "with CUDA" : "without CUDA")},
+          {"matrix products", blas ? blas->text() : "no OpenBLAS in this process"},
           {"backends", text::join(built_backends())},
           {"host", host.data()},
           {"processor", fmt::format("{}, {} usable core{}", cpu.name, cpu.cores, cpu.cores == 1 ? "" : "s")},

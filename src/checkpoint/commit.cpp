@@ -141,7 +141,7 @@ class Save {
   SaveWord place(Staging& staging, const std::map<std::string, FileDigest>& digests) {
     try {
       const std::int64_t format = peers_.world_size() == 1 ? kFormatVersion : kShardedFormatVersion;
-      const Manifest manifest{format, meta_, tensor::libtorch_version(), instruction_set(), digests};
+      const Manifest manifest{format, meta_, tensor::libtorch_version(), instruction_set(), blas_kernels(), digests};
       return {.folder = staging.place(manifest, placed_).string()};
     } catch (const std::exception& error) {
       return word_of(error);

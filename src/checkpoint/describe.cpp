@@ -80,8 +80,12 @@ CheckpointDescription describe_file(FileSystem& files, const std::filesystem::pa
 }
 
 std::string platform_difference(const Manifest& manifest) {
-  const std::string now = fmt::format("{}, {}", tensor::libtorch_version(), checkpoint::instruction_set());
-  const std::string then = fmt::format("{}, {}", manifest.libtorch, manifest.instruction_set);
+  std::string now = fmt::format("{}, {}", tensor::libtorch_version(), checkpoint::instruction_set());
+  std::string then = fmt::format("{}, {}", manifest.libtorch, manifest.instruction_set);
+  if (const std::string blas = checkpoint::blas_kernels(); !blas.empty() && !manifest.blas.empty()) {
+    now += ", " + blas;
+    then += ", " + manifest.blas;
+  }
   return now == then ? "" : fmt::format("written with libtorch {}, and this is {}", then, now);
 }
 

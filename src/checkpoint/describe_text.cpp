@@ -41,9 +41,13 @@ std::string state_table(const std::string& name, const std::vector<EntryDescript
 }
 
 nlohmann::ordered_json manifest_json(const Manifest& manifest) {
-  return {{"step", manifest.meta.step},       {"replicas", manifest.meta.replicas},
-          {"threads", manifest.meta.threads}, {"configuration", manifest.meta.configuration_hash},
-          {"libtorch", manifest.libtorch},    {"instruction_set", manifest.instruction_set},
+  return {{"step", manifest.meta.step},
+          {"replicas", manifest.meta.replicas},
+          {"threads", manifest.meta.threads},
+          {"configuration", manifest.meta.configuration_hash},
+          {"libtorch", manifest.libtorch},
+          {"instruction_set", manifest.instruction_set},
+          {"blas", manifest.blas},
           {"format", manifest.format_version}};
 }
 
@@ -55,10 +59,10 @@ std::string to_text(const CheckpointDescription& description) {
     const Manifest& manifest = *description.manifest;
     text += fmt::format(
         "step           {}\nreplicas       {}\nthreads        {} per replica\nconfiguration  {}\n"
-        "libtorch       {}, {}\nformat         {}\n",
+        "libtorch       {}, {}{}\nformat         {}\n",
         text::thousands(manifest.meta.step), manifest.meta.replicas, manifest.meta.threads,
         manifest.meta.configuration_hash.empty() ? "-" : manifest.meta.configuration_hash, manifest.libtorch,
-        manifest.instruction_set, manifest.format_version);
+        manifest.instruction_set, manifest.blas.empty() ? "" : ", " + manifest.blas, manifest.format_version);
   }
   for (const auto& [file, digest] : description.texts) {
     text += fmt::format("text           {} ({})\n", file, text::bytes(digest.bytes));

@@ -44,6 +44,7 @@ std::vector<ValueDifference> diff_meta(const Checkpoint& a, const Checkpoint& b)
   compare("configuration", x.meta.configuration_hash, y.meta.configuration_hash);
   compare("libtorch", x.libtorch, y.libtorch);
   compare("instruction set", x.instruction_set, y.instruction_set);
+  if (!x.blas.empty() && !y.blas.empty()) compare("matrix products", x.blas, y.blas);
   for (const std::string& file : either(a.text_files(), b.text_files())) {
     const auto text_a = a.text(file);
     const auto text_b = b.text(file);

@@ -40,6 +40,7 @@ Manifest fields_of(const nlohmann::json& json) {
   manifest.meta.configuration_hash = json.at("configuration_hash").get<std::string>();
   manifest.libtorch = json.at("libtorch").get<std::string>();
   manifest.instruction_set = json.at("instruction_set").get<std::string>();
+  manifest.blas = json.value("blas", "");
   for (const auto& [name, entry] : json.at("files").items()) {
     manifest.files[name] = {entry.at("bytes").get_ref<const nlohmann::json::number_unsigned_t&>(),
                             entry.at("xxh3_128").get<std::string>()};
@@ -76,6 +77,7 @@ std::string manifest_to_json(const Manifest& manifest) {
   number("threads", manifest.meta.threads);
   words("libtorch", manifest.libtorch);
   words("instruction_set", manifest.instruction_set);
+  if (!manifest.blas.empty()) words("blas", manifest.blas);
   words("configuration_hash", manifest.meta.configuration_hash);
   text += "  \"files\": {";
   std::string_view separator = "\n";

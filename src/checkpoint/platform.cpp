@@ -3,6 +3,8 @@
 
 #include <ATen/Version.h>
 
+#include "lockstep/base/blas.h"
+
 namespace lockstep::checkpoint {
 
 std::string instruction_set() {
@@ -16,6 +18,11 @@ std::string instruction_set() {
     return config.substr(from, config.find('\n', from) - from);
   }();
   return name;
+}
+
+std::string blas_kernels() {
+  const auto library = blas::loaded();
+  return library ? library->version + " " + library->core : "";
 }
 
 }  // namespace lockstep::checkpoint

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On which instruction set a checkpoint was made: digests are promised for one of them only.
+// With which instructions and kernels a checkpoint was made: digests are promised for one set of them only.
 #pragma once
 
 #include <string>
@@ -8,5 +8,8 @@ namespace lockstep::checkpoint {
 
 /// What libtorch's kernels use on this processor: "AVX512", "AVX2", "NEON", "DEFAULT".
 [[nodiscard]] std::string instruction_set();
+
+/// "OpenBLAS 0.3.21 Cooperlake"; empty where the process has no OpenBLAS.
+[[nodiscard]] std::string blas_kernels();
 
 }  // namespace lockstep::checkpoint

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <climits>
 
+#include "lockstep/base/blas.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
@@ -68,6 +69,7 @@ void Gang::start(int local_rank) {
 std::vector<std::string> Gang::environment_of(int local_rank, const RankLog& log) const {
   Place place = spec_.meeting.place;
   place.local_rank = local_rank;
+  static const std::string blas_core = blas::core_for_programs();
   return worker_environment(own_environment(), {.place = place,
                                                 .master_addr = spec_.meeting.master_addr,
                                                 .master_port = spec_.meeting.master_port,
@@ -77,6 +79,7 @@ std::vector<std::string> Gang::environment_of(int local_rank, const RankLog& log
                                                 .run_id = spec_.meeting.run_id,
                                                 .restart_count = spec_.restart_count,
                                                 .max_restarts = spec_.options.max_restarts,
+                                                .blas_core = blas_core,
                                                 .extra = spec_.options.environment});
 }
 

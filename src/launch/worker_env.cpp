@@ -48,6 +48,7 @@ void set_torchrun(Variables& variables, const EnvironmentSpec& spec) {
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   variables["TORCHELASTIC_ERROR_FILE"] = spec.error_file;
   variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  if (!spec.blas_core.empty()) variables.emplace("OPENBLAS_CORETYPE", spec.blas_core);
   if (place.local_world_size > 1) variables.emplace("OMP_NUM_THREADS", "1");
 }
 

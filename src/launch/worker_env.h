@@ -32,6 +32,7 @@ struct EnvironmentSpec {
   std::string run_id;
   int restart_count = 0;
   int max_restarts = 0;
+  std::string blas_core;  ///< OPENBLAS_CORETYPE where nobody has set it; empty: left unset
   std::vector<std::pair<std::string, std::string>> extra;
 };
 

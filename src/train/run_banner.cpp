@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/blas.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/store/store.h"
@@ -94,6 +95,9 @@ view::BannerInfo run_banner(const BannerFacts& facts) {
   if (facts.averaged) {
     info.extra.emplace_back("evaluated", fmt::format("with a moving average of the weights (decay {}, {} warm-ups)",
                                                      facts.config.ema.decay, facts.config.ema.warmups));
+  }
+  if (const auto library = blas::loaded(); library && !facts.job.device().is_cuda()) {
+    info.extra.emplace_back("matrix products", library->text());
   }
   const std::string blocking = launch_blocking_text(facts.job.device());
   if (!blocking.empty()) info.extra.emplace_back("kernels", blocking);

@@ -23,6 +23,7 @@ EnvironmentSpec spec() {
       .run_id = "job",
       .restart_count = 1,
       .max_restarts = 3,
+      .blas_core = {},
       .extra = {}};
 }
 
@@ -76,6 +77,14 @@ TEST(WorkerEnvironment, KeepsTheUsersThreads) {
   auto alone = spec();
   alone.place.local_world_size = 1;
   EXPECT_THAT(worker_environment({}, alone), Each(Not(StartsWith("OMP_NUM_THREADS"))));
+}
+
+TEST(WorkerEnvironment, ChoosesTheKernelsOfOpenBlasWhereTheUserHasNot) {
+  auto known = spec();
+  known.blas_core = "Cooperlake";
+  EXPECT_THAT(worker_environment({}, known), Contains("OPENBLAS_CORETYPE=Cooperlake"));
+  EXPECT_THAT(worker_environment({"OPENBLAS_CORETYPE=Zen"}, known), Contains("OPENBLAS_CORETYPE=Zen"));
+  EXPECT_THAT(worker_environment({}, spec()), Each(Not(StartsWith("OPENBLAS_CORETYPE"))));
 }
 
 TEST(WorkerEnvironment, ExtraVariablesWin) {

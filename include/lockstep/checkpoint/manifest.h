@@ -32,6 +32,7 @@ struct Manifest {
   CheckpointMeta meta;
   std::string libtorch;                     ///< digests are promised for one version and one instruction set
   std::string instruction_set;              ///< "AVX512"
+  std::string blas;                         ///< "OpenBLAS 0.3.21 Cooperlake"; empty: not known
   std::map<std::string, FileDigest> files;  ///< by file name ("model.safetensors")
 
   bool operator==(const Manifest&) const = default;
