@@ -400,7 +400,23 @@ void expect_the_same_bits(const ModelOptions& options, const at::Tensor& data,
   }
 }
 
-TEST(CaptioningModel, GivesTheSameBitsOnAnyNumberOfThreads) {
+/// True where libtorch's products of the sizes of these networks have other bits on two threads than on one.
+bool products_depend_on_threads() {
+  at::manual_seed(1);
+  for (const std::int64_t inner : {12, 16, 30, 64, 256}) {
+    const at::Tensor left = at::randn({240, inner});
+    const at::Tensor right = at::randn({inner, 256});
+    at::set_num_threads(1);
+    const at::Tensor one = left.mm(right);
+    const at::Tensor one_turned = left.t().mm(left);
+    at::set_num_threads(2);
+    if (!left.mm(right).equal(one) || !left.t().mm(left).equal(one_turned)) return true;
+  }
+  return false;
+}
+
+TEST(CaptioningModel, GivesTheSameBitsOnAnyNumberOfThreadsWhereProductsDo) {
+  if (products_depend_on_threads()) GTEST_SKIP() << "products of this OpenBLAS have other bits on other threads";
   for (const ModelType type : kBoth) {
     ModelOptions options = tiny(type);
     options.dim = 64;
