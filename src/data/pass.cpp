@@ -20,7 +20,14 @@ std::optional<BatchTask> Pass::take_task() {
     room_.wait(lock, [this] { return cancelled_ || claimed_ >= end_ || claimed_ < consumed_ + std::ssize(ring_); });
     if (cancelled_ || claimed_ >= end_) return std::nullopt;
   }
-  std::optional<BatchTask> task = feed_->next();
+  std::optional<BatchTask> task;
+  try {
+    task = feed_->next();
+  } catch (...) {
+    // While nobody else may read: the error takes the place of the batch, and no other worker gets that place.
+    end_with(std::current_exception());
+    return std::nullopt;
+  }
   const std::lock_guard lock(mutex_);
   if (task) {
     ++claimed_;

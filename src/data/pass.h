@@ -34,15 +34,12 @@ class Pass {
   /// `depth`: how many batches may be under way or wait; 0: without workers.
   Pass(std::unique_ptr<Feed> feed, std::int64_t first, std::int64_t depth);
 
-  /// The next task, once there is room for its batch; none at the end and after cancel(). Blocks: yes.
-  /// Throws: what the stream throws; the pass ends there.
+  /// The next task, once there is room for its batch; none at the end and after cancel(). An error of the stream stands
+  /// in the place of the batch, and the pass ends there. Blocks: yes.
   std::optional<BatchTask> take_task();
   /// The task without waiting for room, where nobody else takes any.
   std::optional<BatchTask> take_task_alone();
   void hand_over(std::int64_t step, Made made);
-  /// An error of the feed itself: the pass ends with it.
-  void end_with(std::exception_ptr error);
-
   enum class Wait { kReady, kEnded, kTimeout };
   /// Waits until the next batch is there, or it is known that there is none. `limit`: 0 = for ever.
   [[nodiscard]] Wait wait(Seconds limit);
@@ -58,6 +55,8 @@ class Pass {
   [[nodiscard]] std::int64_t consumed() const noexcept { return consumed_; }
 
  private:
+  void end_with(std::exception_ptr error);
+
   std::unique_ptr<Feed> feed_;
   std::mutex feed_mutex_;  ///< held while a task is read, so that steps are read in order
   std::mutex mutex_;

@@ -15,12 +15,7 @@ namespace {
 
 void work_on(Pass& pass, const BatchSource& source, DeviceCopy& copy, Progress& progress) noexcept {
   while (true) {
-    std::optional<BatchTask> task;
-    try {
-      task = pass.take_task();
-    } catch (...) {
-      pass.end_with(std::current_exception());
-    }
+    const std::optional<BatchTask> task = pass.take_task();
     if (!task) return;
     Made made = make(source, *task, pass.cancelled(), progress);
     try {
