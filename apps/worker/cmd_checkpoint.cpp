@@ -56,7 +56,7 @@ int inspect_checkpoint(const Arguments& arguments) {
 }
 
 /// Every problem is on stdout already: the error counts them.
-void throw_damaged(const std::filesystem::path& path, const std::vector<FileCheck>& parts, const char* hint) {
+void throw_damaged(const std::filesystem::path& path, const std::vector<FileCheck>& parts, const std::string& hint) {
   const auto damaged = std::count_if(parts.begin(), parts.end(), [](const FileCheck& c) { return !c.problem.empty(); });
   throw DataError(fmt::format("{}: {} of {} files missing or torn", path.string(), damaged, parts.size()), hint);
 }
@@ -65,6 +65,18 @@ void verify_one_file(const std::string& path) {
   const FileReport report = verify_file(FileSystem::system(), path);
   fmt::print("{}", to_text(report));
   if (!report.ok()) throw_damaged(report.path, report.parts, "get it anew");
+}
+
+/// `whole`: what a run folder means, its newest valid checkpoint. One that is newer and torn is no success.
+void require_newest_whole(const std::string& where, const std::filesystem::path& whole) {
+  FileSystem& files = FileSystem::system();
+  const bool is_run = !files.exists(std::filesystem::path(where) / "manifest.json") && files.exists(where);
+  const auto newest = is_run ? find_newest(files, whole.parent_path()) : std::nullopt;
+  if (!newest || *newest == whole) return;
+  const VerifyReport torn = verify_checkpoint(files, *newest);
+  fmt::print("{}", to_text(torn));
+  throw_damaged(torn.path, torn.files,
+                fmt::format("the newest that is whole is {}: --resume auto goes on from it", whole.string()));
 }
 
 int verify_any(const Arguments& arguments) {
@@ -81,7 +93,9 @@ int verify_any(const Arguments& arguments) {
     verify_one_file(where);
     return 0;
   }
-  const VerifyReport report = verify_checkpoint(FileSystem::system(), resolve_checkpoint(where));
+  const std::filesystem::path path = resolve_checkpoint(where);
+  require_newest_whole(where, path);
+  const VerifyReport report = verify_checkpoint(FileSystem::system(), path);
   fmt::print("{}", to_text(report));
   if (!report.ok()) {
     throw_damaged(report.path, report.files, "take another checkpoint: a run folder alone means its newest valid one");

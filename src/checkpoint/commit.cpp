@@ -37,6 +37,15 @@ bool is_leftover(const std::string& name) {
   return *pid == ::getpid() || (::kill(*pid, 0) != 0 && errno == ESRCH);
 }
 
+void put_back(FileSystem& files, const fs::path& from, const fs::path& to) {
+  try {
+    files.rename(from, to);
+    log::note("{} is put back: a process ended while it was writing it anew", to.string());
+  } catch (const Error& error) {
+    log::warn("{} is still there as {}: {}", to.string(), from.string(), error.message());
+  }
+}
+
 void check_names(const std::map<std::string, StatePart>& parts, const CheckpointTexts& texts) {
   for (const auto& [name, part] : parts) {
     if (!is_plain_word(name)) {
@@ -173,7 +182,14 @@ class Save {
 
 void remove_checkpoint_leftovers(FileSystem& files, const fs::path& folder) {
   for (const std::string& name : files.list(folder)) {
-    if (is_leftover(name)) remove_quietly(files, folder / name);
+    if (!is_leftover(name)) continue;
+    const auto step = checkpoint::parse_old_name(name);
+    // Killed between the two renames of Staging::replace(): the step has no folder but this one.
+    if (step && !files.exists(folder / *step)) {
+      put_back(files, folder / name, folder / *step);
+    } else {
+      remove_quietly(files, folder / name);
+    }
   }
 }
 

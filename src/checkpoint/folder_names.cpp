@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kStep = "step-";
 constexpr std::string_view kBad = ".bad-";
 constexpr std::string_view kTemporary = ".tmp-";
+constexpr std::string_view kOld = ".old";
 constexpr std::string_view kState = ".safetensors";
 constexpr std::string_view kPart = ".part-";
 constexpr std::string_view kOf = "-of-";
@@ -36,6 +37,16 @@ std::string step_name(std::int64_t step) { return fmt::format("{}{:08}", kStep, 
 std::string bad_name(std::int64_t step, std::int64_t n) { return fmt::format("{}{}{}", step_name(step), kBad, n); }
 
 std::string temporary_name(std::string_view name, int pid) { return fmt::format("{}{}-{}", kTemporary, name, pid); }
+
+std::string old_name(std::string_view name, int pid) { return temporary_name(fmt::format("{}{}", name, kOld), pid); }
+
+std::optional<std::string> parse_old_name(std::string_view name) {
+  if (!name.starts_with(kTemporary) || !parse_temporary_pid(name)) return std::nullopt;
+  name = name.substr(kTemporary.size(), name.rfind('-') - kTemporary.size());
+  if (!name.ends_with(kOld)) return std::nullopt;
+  name.remove_suffix(kOld.size());
+  return parse_step_name(name) ? std::optional(std::string(name)) : std::nullopt;
+}
 
 std::optional<StepName> parse_step_name(std::string_view name) {
   if (!name.starts_with(kStep)) return std::nullopt;

@@ -28,6 +28,11 @@ struct StepName {
 /// is not of that kind.
 [[nodiscard]] std::optional<int> parse_temporary_pid(std::string_view name);
 
+/// What a step folder is called while the same step takes its place: ".tmp-step-00001200.old-4711".
+[[nodiscard]] std::string old_name(std::string_view name, int pid);
+/// "step-00001200" of it; none where `name` is no such name.
+[[nodiscard]] std::optional<std::string> parse_old_name(std::string_view name);
+
 /// Letters, digits, '_' and '-': fit for a state or a named checkpoint, and never mistaken for a step folder.
 [[nodiscard]] bool is_plain_word(std::string_view name);
 

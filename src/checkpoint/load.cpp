@@ -112,6 +112,11 @@ Found find(const std::string& where, FileSystem& files, KeptFiles* kept = nullpt
 
 bool has_step_folders(FileSystem& files, const fs::path& folder) { return !list_steps(files, folder).empty(); }
 
+std::optional<fs::path> find_newest(FileSystem& files, const fs::path& folder) {
+  const auto steps = list_steps(files, folder);
+  return steps.empty() ? std::nullopt : std::optional(steps.front().path);
+}
+
 std::optional<fs::path> find_newest_valid(FileSystem& files, const fs::path& folder) {
   const auto newest = look_for_newest(files, folder).whole;
   return newest ? std::optional(newest->path) : std::nullopt;

@@ -115,7 +115,7 @@ bool Staging::take_the_name(const fs::path& target, const Manifest& manifest) {
 }
 
 void Staging::replace(const fs::path& target) {
-  const fs::path aside = folder_ / temporary_name(target.filename().string() + ".old", ::getpid());
+  const fs::path aside = folder_ / old_name(target.filename().string(), ::getpid());
   exchange(files_, path_, target, aside);
   remove_quietly(files_, aside);
 }

@@ -114,9 +114,11 @@ TEST_F(CheckpointCommand, VerifyNamesEveryDamagedFileAndCountsThem) {
   EXPECT_THAT(torn.err, HasSubstr("step-00000020: 2 of 4 files missing or torn\n"));
   // A run has an older one.
   const ProcessResult run = checkpoint({"verify", "run"});
-  EXPECT_EQ(run.code, 0);
-  EXPECT_THAT(run.out, HasSubstr("step-00000010: whole"));
-  EXPECT_THAT(run.err, HasSubstr("step-00000020 is skipped: "));
+  EXPECT_EQ(run.code, 65);
+  EXPECT_THAT(run.out, HasSubstr("step-00000020/model.safetensors is torn: "));
+  EXPECT_THAT(run.err, AllOf(HasSubstr("step-00000020: 2 of 4 files missing or torn\n"),
+                             HasSubstr("the newest that is whole is run/checkpoints/step-00000010")));
+  EXPECT_EQ(checkpoint({"verify", "run/checkpoints/step-00000010"}).code, 0);
 }
 
 TEST_F(CheckpointCommand, DiffAnswersWithItsExitCode) {

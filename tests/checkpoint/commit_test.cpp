@@ -148,6 +148,21 @@ TEST(Commit, WritesAllAgainToNewFilesAfterAnFsyncThatFailed) {
   EXPECT_EQ(failed_syncs, 5) << "two states, the manifest, the step folder and its parent";
 }
 
+TEST(Commit, AStepThatWasBeingReplacedWhenItsProcessDiedIsPutBack) {
+  const test::TempDir run;
+  const fs::path folder = run / "checkpoints";
+  const fs::path step = quick_commit(folder, 10, 1);
+  quick_commit(folder, 20, 2);
+  const std::string aside = checkpoint::old_name("step-00000010", ::getpid());
+  fs::rename(step, folder / aside);  // between the two renames
+  remove_checkpoint_leftovers(good(), folder);
+  EXPECT_THAT(good().list(folder), ElementsAre("step-00000010", "step-00000020"));
+  EXPECT_TRUE(is_of(load_checkpoint(step.string()), 1));
+  fs::copy(step, folder / aside);  // after both
+  remove_checkpoint_leftovers(good(), folder);
+  EXPECT_THAT(good().list(folder), ElementsAre("step-00000010", "step-00000020"));
+}
+
 TEST(Commit, GivesUpOnADiskWhoseFsyncNeverSucceeds) {
   const test::TempDir run;
   quick_commit(run / "checkpoints", 10, 1);

@@ -97,6 +97,9 @@ void name_checkpoint(FileSystem& files, const std::filesystem::path& folder, con
 /// The names that stand for a step folder, sorted.
 [[nodiscard]] std::vector<std::string> checkpoint_names(FileSystem& files, const std::filesystem::path& folder);
 
+/// The step folder of the latest step, whole or not. None where there is none.
+[[nodiscard]] std::optional<std::filesystem::path> find_newest(FileSystem& files, const std::filesystem::path& folder);
+
 /// The newest step folder whose every byte verifies; torn ones are skipped with a note. None where there is none.
 [[nodiscard]] std::optional<std::filesystem::path> find_newest_valid(FileSystem& files,
                                                                      const std::filesystem::path& folder);
