@@ -71,9 +71,9 @@ std::vector<ConfigAlias> of_training() {
           {"criterion"},
           {"postprocessor"},
           {"use_focal_loss"},
-          {"output_dir"},
+          {.from = "output_dir", .instead = "--run-dir FOLDER"},
           {"find_unused_parameters"},
-          {"checkpoint_freq"},
+          {"checkpoint_freq", "checkpoint.every_epochs"},
           {"scaler.*"},
           {"evaluator.*"}};
 }

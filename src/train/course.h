@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
@@ -24,5 +26,15 @@ namespace lockstep::train {
 
 /// `metric` is as good as `value` or better.
 [[nodiscard]] bool reaches(const Metric& metric, double value);
+
+/// Some evaluation has reached the target: the best one tells, also where the target was another when it was made.
+[[nodiscard]] bool has_reached(const TrainConfig::StopAt& target, const std::optional<Metric>& best);
+
+/// A checkpoint is due because `epoch` (from 0) has ended.
+[[nodiscard]] bool is_due_after(const TrainConfig::Checkpoint& options, std::int64_t epoch);
+
+/// An evaluation's metrics move the plateau, where there is one.
+void note_metrics(const ScheduleConfig& config, const std::vector<Metric>& metrics,
+                  std::optional<PlateauState>& plateau);
 
 }  // namespace lockstep::train

@@ -11,10 +11,19 @@
 
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "train/same_outcome.h"
 
 namespace lockstep::train {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// How long a disk takes says nothing of the ranks' health: LOCKSTEP_TIMEOUT does not limit a save. A rank that dies in
+// it is noticed by the group, and the save is given up (CheckpointPeers::abandon).
+constexpr auto kAsLongAsItTakes = std::chrono::milliseconds::max();
+
+}  // namespace
 
 RunSaver::RunSaver(const Job& job, const TrainConfig::Checkpoint& options, fs::path folder)
     : job_(job), options_(options), folder_(std::move(folder)), peers_(no_peers()) {
@@ -24,7 +33,7 @@ RunSaver::RunSaver(const Job& job, const TrainConfig::Checkpoint& options, fs::p
     peers_ = store_peers(job_.store(), {.prefix = fmt::format("lockstep/checkpoint/{}/", savers),
                                         .rank = job_.rank(),
                                         .world_size = job_.world_size(),
-                                        .timeout = job_.timeout()});
+                                        .timeout = kAsLongAsItTakes});
   }
   if (options_.async && writes()) async_ = std::make_unique<AsyncSaver>();
 }
@@ -60,9 +69,18 @@ void RunSaver::reserve(const StateParts& parts) {
 }
 
 void RunSaver::save(const StateParts& parts, const SaveOrder& order) {
-  if (!writes()) return;
+  if (options_.sharded) return save_here(parts, order);
+  if (!options_.async || order.last || !order.may_skip || options_.when_busy != "skip") {
+    return do_on_main(job_, [&] { save_here(parts, order); });
+  }
+  // The others have nothing to wait for: rank 0 leaves out what it would have to wait for.
+  if (job_.is_main()) save_here(parts, order);
+}
+
+/// What this rank does of save().
+void RunSaver::save_here(const StateParts& parts, const SaveOrder& order) {
   if (order.meta.step == last_step_) {
-    finish();
+    finish_here();
     if (job_.is_main()) name_and_prune(last_path(), order.names);
     return;
   }
@@ -74,7 +92,7 @@ void RunSaver::save(const StateParts& parts, const SaveOrder& order) {
   }
   last_step_ = order.meta.step;
   if (!async_ || order.last) {
-    finish();
+    finish_here();
     if (!options_.sharded) return write(parts, order);
     auto written = std::async(std::launch::async, [&] { write(parts, order); });
     try {
@@ -85,7 +103,7 @@ void RunSaver::save(const StateParts& parts, const SaveOrder& order) {
     }
     return written.get();
   }
-  if (options_.sharded) finish();
+  if (options_.sharded) finish_here();
   async_->save(parts, [this, order](const StateParts& copy) { write(copy, order); });
 }
 
@@ -111,6 +129,11 @@ void RunSaver::check() {
 }
 
 void RunSaver::finish() {
+  if (options_.sharded || !options_.async) return finish_here();
+  do_on_main(job_, [this] { finish_here(); });
+}
+
+void RunSaver::finish_here() {
   if (!async_) return;
   if (options_.sharded) wait_for_all([this] { return !async_->is_busy(); });
   async_->wait();

@@ -26,7 +26,8 @@ struct SaveOrder {
   bool last = false;               ///< no step follows: nothing is copied, and save() returns when the disk has it
 };
 
-/// Owned by the training thread, on every rank; ranks that write nothing have nothing to do.
+/// Owned by the training thread, on every rank. Ranks that write nothing wait for the one that does through the store,
+/// so that a slow disk is no dead rank.
 class RunSaver {
  public:
   /// `folder`: the run's "checkpoints", on rank 0. Lifetime: `job`'s store outlives it.
@@ -49,20 +50,23 @@ class RunSaver {
 
   /// Saves `parts`, this rank's, names the checkpoint and prunes. A step that is saved already is only named.
   ///
-  /// Collective: where sharded, in threads of their own. Blocks: for a copy of the state (asynchronous), or until the
-  ///             disk has it; and until the save before has ended.
-  /// Throws: IoError, of this save or the one before.
+  /// Collective: yes; `parts` are looked at on ranks that write only. Blocks: for a copy of the state (asynchronous),
+  /// or
+  ///             until the disk has it; and until the save before has ended. However long the disk takes.
+  /// Throws: IoError, of this save or the one before, on every rank.
   void save(const StateParts& parts, const SaveOrder& order);
 
   /// Throws: what a save in the background has thrown. Never blocks.
   void check();
-  /// Waits for the save under way. Throws: as save().
+  /// Waits for the save under way. Collective: yes. Throws: as save().
   void finish();
 
   /// The last committed checkpoint; rank 0's, after finish().
   [[nodiscard]] std::filesystem::path last_path() const;
 
  private:
+  void save_here(const StateParts& parts, const SaveOrder& order);
+  void finish_here();
   void write(const StateParts& parts, const SaveOrder& order);
   void wait_for_all(const std::function<bool()>& done) const;
   void name_and_prune(const std::filesystem::path& path, const std::vector<std::string>& names);

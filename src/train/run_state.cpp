@@ -2,6 +2,10 @@
 #include "train/run_state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
 
 #include "lockstep/base/error.h"
 
@@ -22,6 +26,23 @@ template double entry(const StateDict&, const std::string&);
 template bool entry(const StateDict&, const std::string&);
 template std::string entry(const StateDict&, const std::string&);
 
+namespace {
+
+/// "5,20". What is no number is left out: the indices are only counted.
+std::set<std::int64_t> indices_of(const std::string& text) {
+  std::set<std::int64_t> indices;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at < end; ++at) {
+    std::int64_t index = 0;
+    const auto read = std::from_chars(at, end, index);
+    if (read.ec == std::errc()) indices.insert(index);
+    at = std::find(read.ptr, end, ',');
+  }
+  return indices;
+}
+
+}  // namespace
+
 StateDict to_state(const RunState& run) {
   StateDict state = {{"step", run.step},       {"epoch", run.epoch},       {"batch", run.batch},
                      {"samples", run.samples}, {"loss.sum", run.loss_sum}, {"loss.count", run.loss_count}};
@@ -29,6 +50,7 @@ StateDict to_state(const RunState& run) {
     state["skipped"] = run.skipped;
     state["epoch_skipped"] = run.epoch_skipped;
   }
+  if (!run.bad_samples.empty()) state["bad_samples"] = fmt::format("{}", fmt::join(run.bad_samples, ","));
   if (run.best) {
     state["best.metric"] = run.best->name;
     state["best.value"] = run.best->value;
@@ -56,6 +78,7 @@ RunState run_state_of(const StateDict& state) {
     run.skipped = entry<std::int64_t>(state, "skipped");
     run.epoch_skipped = entry<std::int64_t>(state, "epoch_skipped");
   }
+  if (state.count("bad_samples") != 0) run.bad_samples = indices_of(entry<std::string>(state, "bad_samples"));
   if (state.count("best.metric") != 0) {
     run.best = Metric{.name = entry<std::string>(state, "best.metric"),
                       .value = entry<double>(state, "best.value"),

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "lockstep/optim/plateau.h"
@@ -22,9 +23,10 @@ struct RunState {
   std::int64_t samples = 0;  ///< of the training set
   double loss_sum = 0;       ///< of the epoch's steps so far
   std::int64_t loss_count = 0;
-  std::int64_t skipped = 0;        ///< steps that were left out since the start of the run: gradients not finite
-  std::int64_t epoch_skipped = 0;  ///< of the epoch's steps so far
-  std::optional<Metric> best;      ///< the best evaluation so far
+  std::int64_t skipped = 0;            ///< steps that were left out since the start of the run: gradients not finite
+  std::int64_t epoch_skipped = 0;      ///< of the epoch's steps so far
+  std::set<std::int64_t> bad_samples;  ///< indices of those left out since the start of the run, on whatever replica
+  std::optional<Metric> best;          ///< the best evaluation so far
   std::int64_t best_step = 0;
   std::optional<PlateauState> plateau;  ///< of schedule.type plateau
   StageState stages;

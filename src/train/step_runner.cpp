@@ -92,10 +92,14 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
     log::note("sync_batchnorm is true, and the network has no lockstep::nn::BatchNorm: it changes nothing");
   }
   // Buffers are spread once a step, below: a step then depends on replica 0's only, which are those that are saved.
-  model_.emplace(
-      net, job_,
-      DdpOptions{
-          .broadcast_buffers = false, .replicas = replicas_, .exact = config_.exact, .grad_norm = norm_is_counted()});
+  constexpr std::int64_t kMiB = 1 << 20;
+  model_.emplace(net, job_,
+                 DdpOptions{.broadcast_buffers = false,
+                            .replicas = replicas_,
+                            .exact = config_.exact,
+                            .first_bucket_bytes = kMiB,
+                            .bucket_bytes = config_.bucket_cap_mb * kMiB,
+                            .grad_norm = norm_is_counted()});
   optimizer_ = make_optimizer();
   if (config_.cuda_graph) record_steps();
 }
@@ -132,10 +136,12 @@ double StepRunner::waited_s() const {
   return sum;
 }
 
-std::int64_t StepRunner::bad_samples() const {
-  std::int64_t count = 0;
-  for (const DataLoader& loader : loaders_) count += std::ssize(loader.bad_samples());
-  return count;
+std::vector<std::int64_t> StepRunner::bad_samples() const {
+  std::vector<std::int64_t> indices;
+  for (const DataLoader& loader : loaders_) {
+    for (const BadSample& bad : loader.bad_samples()) indices.push_back(bad.index);
+  }
+  return indices;
 }
 
 void StepRunner::start_epoch(std::int64_t epoch, std::int64_t first_batch) {

@@ -62,7 +62,7 @@ class StepRunner {
   /// Seconds that this rank's replicas have waited for batches.
   [[nodiscard]] double waited_s() const;
   /// Samples of this rank's replicas that were left out, each once.
-  [[nodiscard]] std::int64_t bad_samples() const;
+  [[nodiscard]] std::vector<std::int64_t> bad_samples() const;
 
   /// Names of the further columns of a loss's row; empty where there is only one part, and before the first step.
   [[nodiscard]] const std::vector<std::string>& loss_names() const { return loss_names_; }

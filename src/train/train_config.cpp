@@ -75,7 +75,9 @@ void TrainConfig::describe(ConfigFields& fields) {
              "how much lower it becomes after an epoch of the second stage that is no better and is undone");
   fields.add("stop_at.metric", &stop_at.metric, "stop once this metric of data.test ...");
   fields.add("stop_at.value", &stop_at.value, "... reaches this value; no metric: train all epochs");
-  fields.add("checkpoint.every_steps", &checkpoint.every_steps, "save every so many steps; 0: at the end only");
+  fields.add("checkpoint.every_steps", &checkpoint.every_steps,
+             "save every so many steps; 0: at a new best and at the end only");
+  fields.add("checkpoint.every_epochs", &checkpoint.every_epochs, "save after every so many epochs too; 0: not");
   fields.add("checkpoint.keep_last", &checkpoint.keep_last, "how many step checkpoints stay");
   fields.add("checkpoint.keep_every", &checkpoint.keep_every,
              "besides, those whose step is a multiple of it stay; 0: none");
@@ -108,6 +110,8 @@ void TrainConfig::validate() const {
   require_setting(eval_every_epochs >= 0, "eval_every_epochs", number(eval_every_epochs), "0 or more");
   require_setting(clip_norm >= 0, "clip_norm", clip_norm, "0 or more");
   require_setting(clip_value >= 0, "clip_value", clip_value, "0 or more");
+  require_setting(checkpoint.every_epochs >= 0, "checkpoint.every_epochs", number(checkpoint.every_epochs),
+                  "0 or more");
   require_setting(checkpoint.every_steps >= 0, "checkpoint.every_steps", number(checkpoint.every_steps), "0 or more");
   require_setting(checkpoint.keep_last > 0, "checkpoint.keep_last", number(checkpoint.keep_last), "at least 1");
   require_setting(checkpoint.keep_every >= 0, "checkpoint.keep_every", number(checkpoint.keep_every), "0 or more");

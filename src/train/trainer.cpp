@@ -40,6 +40,7 @@
 #include "train/run_banner.h"
 #include "train/run_saver.h"
 #include "train/run_state.h"
+#include "train/same_outcome.h"
 #include "train/schedule_choice.h"
 #include "train/share_state.h"
 #include "train/stage_base.h"
@@ -91,10 +92,11 @@ class Trainer::Impl {
   void note_skipped();
   void report(const std::optional<train::LossReading>& reading);
   void end_epoch(std::int64_t epoch, double seconds, std::int64_t images);
+  void note_bad_samples();
   [[nodiscard]] train::LoaderReport loader_report(double seconds);
+  void report_end(bool was_complete);
   void evaluate_test_set();
   std::vector<std::string> note_best(bool counts);
-  void note_plateau();
   void save(const std::vector<std::string>& names, bool may_skip = false);
   void make_room_to_save();
   [[nodiscard]] StateDict run_entries();
@@ -149,6 +151,7 @@ void Trainer::Impl::set_up() {
   keep_freed_memory();
   start_ = train::agree_on_start(job_, config_, options_, reporter_);
   run_ = start_.run;
+  result_.reached_target = train::has_reached(config_.stop_at, run_.best);
   train::require_measurable(config_, job_.device());
   at::set_num_threads(static_cast<int>(config_.threads));
   steps_.emplace(job_, task_, config_);
@@ -364,9 +367,15 @@ train::LoaderReport Trainer::Impl::loader_report(double seconds) {
   const double waited = steps_->waited_s() - std::exchange(waited_s_, steps_->waited_s());
   const at::Tensor share = at::full({1}, seconds > 0 ? waited / seconds : 0, at::kDouble);
   job_.group().all_reduce(share, {.op = ReduceOp::kMax}).wait();
-  const at::Tensor bad = at::full({1}, steps_->bad_samples(), at::kLong);
-  job_.group().all_reduce(bad, {.op = ReduceOp::kSum}).wait();
-  return {.wait = share.item<double>(), .bad_samples = bad.item<std::int64_t>()};
+  note_bad_samples();
+  return {.wait = share.item<double>(), .bad_samples = std::ssize(run_.bad_samples)};
+}
+
+/// Of all ranks, since the run began. Collective: yes.
+void Trainer::Impl::note_bad_samples() {
+  if (config_.bad_samples != "skip") return;
+  for (const auto& found : all_gather_object(job_.group(), steps_->bad_samples()))
+    run_.bad_samples.insert(found.begin(), found.end());
 }
 
 void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t images) {
@@ -375,12 +384,12 @@ void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t i
   const train::LoaderReport loading = loader_report(seconds);
   const bool evaluated = test_set_ && train::is_evaluation_epoch(config_, plan_, run_, epoch);
   if (evaluated) evaluate_test_set();
-  if (evaluated && reporter_) reporter_->results(evaluation_.tally.get(), epoch);
+  if (evaluated) train::do_on_main(job_, [&] { reporter_->results(evaluation_.tally.get(), epoch); });
   // One that there is only because the run ends here does not count: a longer run would not have it.
   const bool whole = run_.batch == plan_.batches_per_epoch;
   const bool counts = evaluated && whole && (epoch + 1) % config_.eval_every_epochs == 0;
   const std::vector<std::string> names = evaluated ? note_best(counts) : std::vector<std::string>{};
-  if (counts) note_plateau();
+  if (counts) train::note_metrics(config_.schedule, result_.metrics, run_.plateau);
   const MemoryUse memory_so_far = train::most_memory_used(job_);
   if (reporter_) {
     reporter_->epoch({.epoch = epoch,
@@ -400,7 +409,8 @@ void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t i
     run_.epoch_skipped = 0;
     loss_->start_mean(0, 0);
   }
-  if (!names.empty() || is_due() || finished()) save(names);
+  if (!names.empty() || is_due() || (whole && train::is_due_after(config_.checkpoint, epoch)) || finished())
+    save(names);
 }
 
 void Trainer::Impl::evaluate_test_set() {
@@ -442,17 +452,6 @@ std::vector<std::string> Trainer::Impl::note_best(bool counts) {
   return {};
 }
 
-void Trainer::Impl::note_plateau() {
-  if (!run_.plateau) return;
-  for (const Metric& metric : result_.metrics) {
-    if (!config_.schedule.metric.empty() && metric.name != config_.schedule.metric) continue;
-    PlateauOptions options = train::plateau_options(config_.schedule);
-    options.lower_is_better = metric.lower_is_better;
-    run_.plateau = after_metric(options, *run_.plateau, metric.value);
-    return;
-  }
-}
-
 StateDict Trainer::Impl::run_entries() {
   run_.loss_sum = loss_->sum();
   run_.loss_count = loss_->count();
@@ -483,12 +482,12 @@ void Trainer::Impl::make_room_to_save() {
 
 void Trainer::Impl::save(const std::vector<std::string>& names, bool may_skip) {
   report(loss_->flush());
+  note_bad_samples();
   // Which ranks take part in a collective must not depend on what only the main rank knows.
   const bool first_time = std::exchange(asked_step_, run_.step) != run_.step;
   if (first_time && !config_.checkpoint.sharded) steps_->optimizer().consolidate_state_dict();
   if (first_time && config_.checkpoint.sharded) steps_->sync_buffers();  // replica 0's are what is saved
-  if (!saver_->writes()) return;
-  const bool already = saver_->last_step() == run_.step;
+  const bool writes = saver_->writes() && saver_->last_step() != run_.step;
   const train::SaveOrder order{.meta = {.step = run_.step,
                                         .replicas = config_.replicas,
                                         .threads = config_.threads,
@@ -497,7 +496,7 @@ void Trainer::Impl::save(const std::vector<std::string>& names, bool may_skip) {
                                .names = names,
                                .may_skip = may_skip,
                                .last = finished()};
-  saver_->save(already ? StateParts{} : state_parts(), order);
+  saver_->save(writes ? state_parts() : StateParts{}, order);
   if (reporter_) reporter_->pause();
 }
 
@@ -545,9 +544,11 @@ std::string Trainer::Impl::keep_bad_batches(const DataError& fault, std::int64_t
 /// Saved already. Whether the job is started again is for all ranks to know: it decides the exit code.
 void Trainer::Impl::leave() {
   result_.stopped_by = train::stop_name(stop_);
-  if (reporter_) reporter_->stopped(result_);
   const auto job = train::slurm_job();
-  if (job_.is_main() && job && train::asks_for_requeue(stop_)) result_.requeued = train::requeue(*job);
+  train::do_on_main(job_, [&] {
+    reporter_->stopped(result_);
+    if (job && train::asks_for_requeue(stop_)) result_.requeued = train::requeue(*job);
+  });
   result_.requeued = broadcast_object(job_.group(), result_.requeued, 0);
 }
 
@@ -575,15 +576,18 @@ TrainResult Trainer::Impl::run() {
   result_.images_per_s = result_.seconds > 0 ? static_cast<double>(images_) / result_.seconds : 0;
   if (stopped()) {
     leave();
-  } else if (was_complete) {
-    log::note("the run is complete: nothing is left to do after step {}", run_.step);
-  } else if (reporter_) {
-    result_.best = run_.best;
-    result_.best_step = run_.best_step;
-    reporter_->finish(result_, job_.world_size(), report_of(task_, evaluation_), evaluation_.tally.get());
+  } else {
+    train::do_on_main(job_, [&] { report_end(was_complete); });
   }
   job_.barrier();
   return result_;
+}
+
+void Trainer::Impl::report_end(bool was_complete) {
+  if (was_complete) return log::note("the run is complete: nothing is left to do after step {}", run_.step);
+  result_.best = run_.best;
+  result_.best_step = run_.best_step;
+  reporter_->finish(result_, job_.world_size(), report_of(task_, evaluation_), evaluation_.tally.get());
 }
 
 Trainer::Trainer(Job job, Task& task, TrainConfig& config, TrainerOptions options)

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ways of saving, none of which changes what is saved: in a thread, by all ranks, of a sharded optimizer.
 #include <gmock/gmock.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "support/alone.h"
@@ -13,6 +16,13 @@
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
 #include "train/run_saver.h"
+
+/// In the place of the C library's: a disk that takes LOCKSTEP_TEST_FSYNC_MS for each fsync.
+extern "C" int fsync(int fd) {
+  static const char* const slow = std::getenv("LOCKSTEP_TEST_FSYNC_MS");
+  if (slow != nullptr) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(slow)));
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace lockstep {
 namespace saving_test {
@@ -97,6 +107,28 @@ TEST_P(DeadRank, DuringAShardedSaveEndsTheOthersAtOnce) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(InAThreadAndNot, DeadRank, ::testing::Bool());
+
+/// By one rank, and sharded.
+class SlowDisk : public ::testing::TestWithParam<bool> {};
+
+/// Seven times 1.2 s a checkpoint, with 6 s for a collective. The first is written in the background, the last is not.
+TEST_P(SlowDisk, ThatTakesLongerThanACollectiveMayEndsNoHealthyRun) {
+  const TempDir folder;
+  run_ranks(current_test(),
+            [](Job& job) {
+              NoisyRun run;
+              run.config.max_steps = 2;
+              run.config.eval_every_epochs = 0;
+              run.config.checkpoint.sharded = GetParam();
+              train(job, variable("LOCKSTEP_TEST_RUN"), run);
+            },
+            {.world = 2,
+             .env = {{"LOCKSTEP_TEST_RUN", (folder / "run").string()},
+                     {"LOCKSTEP_TEST_FSYNC_MS", "1200"},
+                     {"LOCKSTEP_TIMEOUT", "6"}}});
+  EXPECT_TRUE(FileSystem::system().exists(folder / "run/summary.json"));
+}
+INSTANTIATE_TEST_SUITE_P(ByOneRankAndByAll, SlowDisk, ::testing::Bool());
 
 TEST(ShardedSave, InTheMiddleOfAnEpochHasTheBuffersThatOneRankWouldSave) {
   const TempDir folder;

@@ -136,6 +136,34 @@ TEST(Trainer, StopsAtMaxStepsAndAtTheTarget) {
   EXPECT_EQ(result.epochs, 1);
 }
 
+TEST(Trainer, ARunThatReachedItsTargetIsCompleteWhenItIsResumed) {
+  const test::TempDir folder;
+  TrainConfig config = line_config();
+  config.epochs = 50;
+  config.stop_at = {.metric = "near", .value = 0.0};
+  const std::int64_t steps = train(alone(), config, folder / "run").steps;
+  const auto resume = [&] {
+    LineTask task;
+    return Trainer(alone(), task, config, {.recipe = "line", .run_dir = folder / "run", .resume = "auto"}).fit();
+  };
+  EXPECT_EQ(resume().steps, steps);
+  FileSystem::system().remove(folder / "run/summary.json");  // killed after the checkpoint and before its end
+  const TrainResult again = resume();
+  EXPECT_EQ(again.steps, steps);
+  EXPECT_TRUE(again.reached_target);
+}
+
+TEST(Trainer, SavesAfterEveryNthEpochWhereThatIsAsked) {
+  const test::TempDir folder;
+  TrainConfig config = line_config();
+  config.epochs = 5;
+  config.data.test = "";
+  config.checkpoint = {.every_epochs = 2, .keep_last = 100};
+  train(alone(), config, folder / "run");
+  EXPECT_EQ(FileSystem::system().list(folder / "run/checkpoints"),
+            (std::vector<std::string>{"step-00000016", "step-00000032", "step-00000040"}));
+}
+
 TEST(Trainer, ATargetThatTheEvaluationDoesNotHaveIsAnErrorBeforeTheFirstStep) {
   const test::TempDir folder;
   TrainConfig config = line_config();
@@ -196,6 +224,19 @@ TEST(Trainer, ASampleThatCannotBeReadIsAnErrorUnlessBadSamplesAreSkipped) {
   const TrainResult result = Trainer(alone(), task, config, {.recipe = "line", .run_dir = run}).fit();
   EXPECT_EQ(result.steps, 3 * 8);
   EXPECT_NE(read(run / "log.jsonl").find("\"bad_samples\": 2"), std::string::npos) << read(run / "log.jsonl");
+}
+
+TEST(Trainer, AResumedRunKnowsTheBadSamplesOfTheRunBefore) {
+  const test::TempDir folder;
+  TrainConfig config = line_config();
+  config.bad_samples = "skip";
+  config.checkpoint = {.every_epochs = 1, .keep_last = 100};
+  TornTask torn;
+  (void)Trainer(alone(), torn, config, {.recipe = "line", .run_dir = folder / "run"}).fit();
+  const std::string first_epoch = (folder / "run/checkpoints/step-00000008").string();
+  LineTask mended;  // it has no bad sample: what it counts comes from the checkpoint
+  (void)Trainer(alone(), mended, config, {.recipe = "line", .run_dir = folder / "again", .resume = first_epoch}).fit();
+  EXPECT_NE(read(folder / "again/log.jsonl").find("\"bad_samples\": 2"), std::string::npos);
 }
 
 TEST(Trainer, TheLogSaysWhichPartOfAnEpochWasWaitingForData) {

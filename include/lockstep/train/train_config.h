@@ -80,7 +80,8 @@ struct TrainConfig {
   std::int64_t log_every_steps = 10;   ///< 0: never
   std::int64_t eval_every_epochs = 1;  ///< 0: never
   struct Checkpoint {
-    std::int64_t every_steps = 0;  ///< 0: at the end only
+    std::int64_t every_steps = 0;   ///< 0: at a new best and at the end only
+    std::int64_t every_epochs = 0;  ///< besides, after every so many epochs; 0: not
     std::int64_t keep_last = 3;
     std::int64_t keep_every = 0;     ///< besides the last ones, those whose step is a multiple of it; 0: none
     bool async = true;               ///< written by a thread from a copy, while training goes on
