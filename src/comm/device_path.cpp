@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/failure.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {
@@ -22,9 +23,19 @@ class DeviceOperation final : public Operation {
     event_->hold_stream();
     if (const auto finish = std::exchange(finish_, nullptr)) finish();
   }
-  bool is_done() const noexcept override { return event_->is_done() || watch_->failure() != nullptr; }
+  bool is_done() const noexcept override { return watch_->failure() != nullptr || has_ended(); }
 
  private:
+  /// A device that failed says so at once and for ever: the watch gives its verdict, and wait() throws it.
+  bool has_ended() const noexcept {
+    try {
+      return event_->is_done();
+    } catch (const std::exception&) {
+      (void)watch_->look(std::chrono::steady_clock::now());
+      return true;
+    }
+  }
+
   std::shared_ptr<DeviceEvent> event_;
   std::shared_ptr<Operation> meeting_;
   std::shared_ptr<DeviceWatch> watch_;
@@ -91,6 +102,9 @@ void DevicePath::fail(const std::exception_ptr& error) noexcept {
   }
 }
 
-void DevicePath::abort(const std::string& /*reason*/) noexcept { transport_->abort(); }
+void DevicePath::abort(const std::string& reason) noexcept {
+  (void)watch_->note(std::make_exception_ptr(PeerError("the group was aborted: " + reason)));
+  transport_->abort();
+}
 
 }  // namespace lockstep::comm

@@ -31,6 +31,10 @@ class DevicePath {
   /// The Work's wait() makes the current stream wait, not the thread. Throws: what the group has failed with.
   [[nodiscard]] Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output);
 
+  /// Throws: what the group has failed with. What the host has read of the device by now is whole where it does not.
+  /// Blocks: no. Thread-safe: yes.
+  void check() { watch_->check(std::chrono::steady_clock::now()); }
+
   void abort(const std::string& reason) noexcept;
 
  private:

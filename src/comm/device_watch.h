@@ -28,11 +28,11 @@ class DeviceWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// What it asks and tells. Called from the watch's thread.
+  /// What it asks and tells. Called from any thread that looks.
   struct Hooks {
     std::function<std::optional<std::string>()> problem;    ///< the transport's own account
     std::function<void(const Collective&)> check_group;     ///< throws what the group has failed with
-    std::function<void(const std::exception_ptr&)> failed;  ///< once: ends everything that is under way
+    std::function<void(const std::exception_ptr&)> failed;  ///< once, when failure() says it: ends what is under way
   };
 
   /// A collective under way. `meeting`: the comparison of all ranks' calls; none in a world of one.
@@ -54,19 +54,35 @@ class DeviceWatch {
   /// Ends the thread; nothing is watched any more.
   void stop() noexcept;
 
-  /// One look at everything under way. Returns: how many are left.
+  /// One look at everything under way. Returns: how many are left. Thread-safe: yes.
   std::size_t look(Time now);
+
+  /// Looks now, and throws what it has found. Results that were read before it returned are whole. Thread-safe: yes.
+  void check(Time now);
+
+  /// Stores `error` unless there is a failure already. Only then may anything be ended: a rank that reads an unfinished
+  /// result afterwards finds the failure. Returns: whether it is the first. Thread-safe: yes.
+  bool note(const std::exception_ptr& error);
+  /// As note(), and ends what is under way.
+  void fail(const std::exception_ptr& error);
 
   /// What it found; null while all is well.
   [[nodiscard]] std::exception_ptr failure() const;
   [[nodiscard]] std::size_t under_way() const;
 
  private:
+  struct Finding {
+    bool done = false;
+    std::exception_ptr error;
+  };
+  [[nodiscard]] Finding examine(const Entry& entry, Time now) const noexcept;
   [[nodiscard]] std::exception_ptr verdict(const Entry& entry, Time now) const;
+  void forget_ended(std::deque<Entry>& ended);
   void run() noexcept;
 
   const World world_;
   const Hooks hooks_;
+  std::mutex looking_;  ///< held for a whole look; taken before mutex_
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Entry> entries_;

@@ -18,6 +18,7 @@
 #include "comm/operation_queue.h"
 #include "comm/tree_reduce.h"
 #include "lockstep/base/error.h"
+#include "lockstep/comm/group_check.h"
 
 namespace lockstep::comm {
 namespace {
@@ -209,7 +210,25 @@ class Group final : public OwnedGroup {
   using ProcessGroup::split;
   std::shared_ptr<ProcessGroup> split(int color, int key) override;
 
+  void check() override {
+    if (device_ != nullptr) device_->check();
+    if (queue_ != nullptr) queue_->check();
+    std::vector<std::shared_ptr<ProcessGroup>> children;
+    {
+      const std::lock_guard lock(mutex_);
+      if (aborted_) std::rethrow_exception(aborted_);
+      for (const auto& child : children_) children.push_back(child.lock());
+    }
+    for (const auto& child : children) {
+      if (child != nullptr) check_group(*child);
+    }
+  }
+
   void abort(const std::string& reason) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!aborted_) aborted_ = std::make_exception_ptr(PeerError("the group was aborted: " + reason));
+    }
     if (device_ != nullptr) device_->abort(reason);
     if (queue_ != nullptr) queue_->abort(reason);
     const std::lock_guard lock(mutex_);
@@ -334,6 +353,7 @@ class Group final : public OwnedGroup {
   std::mutex mutex_;
   std::map<std::pair<int, bool>, std::shared_ptr<OperationQueue>> channels_;
   std::vector<std::weak_ptr<ProcessGroup>> children_;
+  std::exception_ptr aborted_;  ///< by abort()
 };
 
 std::shared_ptr<ProcessGroup> Group::split(int color, int key) {
@@ -362,3 +382,11 @@ std::shared_ptr<OwnedGroup> make_group(std::unique_ptr<Backend> backend, GroupOp
 }
 
 }  // namespace lockstep::comm
+
+namespace lockstep {
+
+void check_group(ProcessGroup& group) {
+  if (auto* ours = dynamic_cast<comm::OwnedGroup*>(&group)) ours->check();
+}
+
+}  // namespace lockstep

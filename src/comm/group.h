@@ -20,6 +20,9 @@ class OwnedGroup : public ProcessGroup {
  public:
   /// `orderly`: the peers are told that this rank is done; else they find it dead. Never blocks for long, never throws.
   virtual void close(bool orderly) noexcept = 0;
+
+  /// As check_group().
+  virtual void check() = 0;
 };
 
 /// Who forms a part of a group: the ranks of the part, as ranks of the group, in the part's order.

@@ -135,6 +135,15 @@ void OperationQueue::abort(const std::string& reason) noexcept {
   if (!failure_) failure_ = std::make_exception_ptr(PeerError(fmt::format("the group was aborted: {}", reason)));
 }
 
+void OperationQueue::check() {
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(mutex_);
+    failure = failure_;
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
 void OperationQueue::close(bool orderly) noexcept {
   Lock lock(mutex_);
   const bool idle = pending_.empty() && !running_;

@@ -58,6 +58,9 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   /// Fails everything, here and on the peers.
   void abort(const std::string& reason) noexcept;
 
+  /// Throws: what everything fails with from here on, if anything. Blocks: no.
+  void check();
+
   /// Ends the thread; what has not run fails. Waits a bounded time for an operation under way.
   void close(bool orderly) noexcept;
 

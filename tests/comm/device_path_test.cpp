@@ -10,9 +10,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
+#include <stdexcept>
 
+#include "comm/group.h"
 #include "comm/shm/shm_backend.h"
 #include "lockstep/base/error.h"
+#include "lockstep/comm/group_check.h"
 
 namespace lockstep::comm {
 namespace device_path_test {
@@ -24,7 +28,9 @@ using ::testing::HasSubstr;
 struct Device {
   std::atomic<bool> done{true};
   std::atomic<bool> aborted{false};
+  std::atomic<bool> faulty{false};  ///< it is lost: every question ends in an error
   std::atomic<int> holds{0};
+  std::function<void()> on_abort = nullptr;  ///< called before anything ends
   std::vector<Collective> calls;
 };
 
@@ -32,7 +38,10 @@ class FakeEvent final : public DeviceEvent {
  public:
   explicit FakeEvent(Device& device) : device_(device) {}
   void hold_stream() override { ++device_.holds; }
-  bool is_done() override { return device_.done || device_.aborted; }
+  bool is_done() override {
+    if (device_.faulty) throw std::runtime_error("CUDA error: unspecified launch failure");
+    return device_.done || device_.aborted;
+  }
 
  private:
   Device& device_;
@@ -51,7 +60,10 @@ class FakeTransport final : public DeviceTransport {
     return std::make_shared<FakeEvent>(device_);
   }
   std::optional<std::string> problem() override { return std::nullopt; }
-  void abort() noexcept override { device_.aborted = true; }
+  void abort() noexcept override {
+    if (device_.on_abort) device_.on_abort();
+    device_.aborted = true;
+  }
 
  private:
   Device& device_;
@@ -102,6 +114,60 @@ TEST(DevicePath, TakesWhatLiesOnItsDeviceAndItsTransportCanCarry) {
   EXPECT_TRUE(path.takes(all_reduce_of(here), here, here));
   EXPECT_FALSE(path.takes(all_reduce_of(here, ReduceOp::kBitXor), here, here));
   EXPECT_FALSE(path.takes(all_reduce_of(here), here, elsewhere));
+}
+
+/// A world of one on the make-believe device.
+std::shared_ptr<OwnedGroup> group_on(Device& device) {
+  GroupOptions options{.place = {0, 1}, .timeout = milliseconds(60'000)};
+  options.transport = std::make_unique<FakeTransport>(device);
+  return make_group(make_local_backend(), std::move(options));
+}
+
+TEST(DevicePath, AHostThatReadsAResultThatAnAbortCutShortFindsTheFailure) {
+  Device device;
+  device.done = false;
+  const auto group = group_on(device);
+  const at::Tensor sum = at::full({3}, 2.0F);
+  group->all_reduce(sum).wait();  // holds the stream, not the host, which is past it from here on
+  EXPECT_NO_THROW(check_group(*group));
+  std::string found_at_abort;
+  device.on_abort = [&] {
+    try {
+      check_group(*group);
+    } catch (const PeerError& error) {
+      found_at_abort = error.what();
+    }
+  };
+  group->abort("rank 1 is gone");
+  EXPECT_THAT(found_at_abort, HasSubstr("rank 1 is gone")) << "known before what is under way ends with garbage";
+  EXPECT_THROW(check_group(*group), PeerError);
+  device.on_abort = nullptr;
+}
+
+TEST(DevicePath, ADeviceThatFailedEndsInAnErrorAndNotTheProcess) {
+  Device device;
+  device.done = false;
+  auto group = group_on(device);
+  const at::Tensor sum = at::full({3}, 2.0F);
+  Work work = group->all_reduce(sum);
+  device.faulty = true;
+  EXPECT_TRUE(work.is_done());
+  try {
+    work.wait();
+    ADD_FAILURE() << "a result of a device that is lost";
+  } catch (const ResourceError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the GPU of rank 0 failed while all_reduce was under way"));
+    EXPECT_THAT(error.what(), HasSubstr("unspecified launch failure"));
+  }
+  group.reset();  // joins the watch
+  EXPECT_TRUE(device.aborted);
+}
+
+TEST(CheckGroup, OfAGroupThatWasAbortedThrowsTheReason) {
+  const auto group = make_group(make_local_backend(), {.place = {0, 1}, .timeout = milliseconds(60'000)});
+  EXPECT_NO_THROW(check_group(*group));
+  group->abort("picture 7 is broken");
+  EXPECT_THROW(check_group(*group), PeerError);
 }
 
 /// One of two ranks that share memory.

@@ -15,8 +15,12 @@ using ::testing::HasSubstr;
 
 struct FakeEvent final : DeviceEvent {
   void hold_stream() override {}
-  bool is_done() override { return done; }
+  bool is_done() override {
+    if (!fault.empty()) throw std::runtime_error(fault);
+    return done;
+  }
   bool done = false;
+  std::string fault;  ///< of the device, which is lost then
 };
 
 struct FakeMeeting final : Operation {
@@ -36,7 +40,11 @@ class DeviceWatchTest : public ::testing::Test {
                 [this](const Collective&) {
                   if (group_failed) throw PeerError("rank 1 died");
                 },
-            .failed = [this](const std::exception_ptr&) { ++failures; }};
+            .failed =
+                [this](const std::exception_ptr&) {
+                  ++failures;
+                  stored_first = watch.failure() != nullptr;
+                }};
   }
 
   /// An all_reduce that is enqueued at second 0 and has 30 seconds.
@@ -66,7 +74,8 @@ class DeviceWatchTest : public ::testing::Test {
   std::optional<std::string> problem;
   bool group_failed = false;
   int failures = 0;
-  DeviceWatch watch{World{.rank = 0, .size = 4}, hooks()};
+  bool stored_first = false;  ///< at the time of the failure's hook
+  DeviceWatch watch{World{.rank = 3, .size = 4, .hosts = {"a", "a", "b", "b"}}, hooks()};
 };
 
 TEST_F(DeviceWatchTest, ForgetsWhatIsDoneAndKeepsWhatIsNot) {
@@ -134,6 +143,35 @@ TEST_F(DeviceWatchTest, OnlyTheFirstFailureCounts) {
   (void)watch.look(at(1));
   (void)watch.look(at(40));
   EXPECT_EQ(failures, 1);
+}
+
+TEST_F(DeviceWatchTest, TheFailureIsKnownBeforeAnythingIsEnded) {
+  (void)enqueue();
+  problem = "unhandled cuda error";
+  (void)watch.look(at(1));
+  EXPECT_EQ(failures, 1);
+  EXPECT_TRUE(stored_first) << "a rank that reads the unfinished result must find the failure";
+}
+
+TEST_F(DeviceWatchTest, AnErrorOfTheTransportBetweenTwoLooksIsFoundThoughTheOperationIsDoneByThen) {
+  const auto event = enqueue();
+  EXPECT_NO_THROW(watch.check(at(1)));
+  event->done = true;  // ended by the transport, unfinished
+  problem = "unhandled cuda error";
+  EXPECT_THROW(watch.check(at(2)), ResourceError);
+  EXPECT_THROW(watch.check(at(3)), ResourceError) << "and for ever after";
+}
+
+TEST_F(DeviceWatchTest, ADeviceThatFailedIsAVerdictThatNamesRankOperationAndError) {
+  const auto event = enqueue();
+  (void)enqueue();
+  event->fault = "CUDA error: an illegal memory access was encountered";
+  EXPECT_EQ(watch.look(at(1)), 0U) << "nothing of it can be asked again";
+  EXPECT_EQ(failures, 1);
+  EXPECT_THAT(failure<ResourceError>(), HasSubstr("the GPU of rank 3 on b failed while all_reduce was under way"));
+  EXPECT_THAT(failure<ResourceError>(), HasSubstr("(operation 418"));
+  EXPECT_THAT(failure<ResourceError>(), HasSubstr("an illegal memory access was encountered"));
+  EXPECT_THAT(failure<ResourceError>(), HasSubstr("CUDA_LAUNCH_BLOCKING=1"));
 }
 
 }  // namespace device_watch_test
