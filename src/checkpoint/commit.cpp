@@ -118,7 +118,9 @@ class Save {
 
   SaveWord write(const fs::path& folder) {
     try {
-      return {.files = write_content(files_, folder, content_, {peers_.rank(), peers_.world_size()})};
+      SaveWord word{.files = write_content(files_, folder, content_, {peers_.rank(), peers_.world_size()})};
+      if (content_.check) content_.check();
+      return word;
     } catch (const std::exception& error) {
       return word_of(error);
     }
@@ -151,6 +153,7 @@ class Save {
     try {
       const std::int64_t format = peers_.world_size() == 1 ? kFormatVersion : kShardedFormatVersion;
       const Manifest manifest{format, meta_, tensor::libtorch_version(), instruction_set(), blas_kernels(), digests};
+      if (content_.check) content_.check();
       return {.folder = staging.place(manifest, placed_).string()};
     } catch (const std::exception& error) {
       return word_of(error);
@@ -202,7 +205,7 @@ fs::path commit_checkpoint(FileSystem& files, const fs::path& folder, const Chec
 
 fs::path commit_sharded_checkpoint(FileSystem& files, CheckpointPeers& peers, const fs::path& folder,
                                    const CheckpointMeta& meta, const ShardedContent& content) {
-  return Save(files, peers, folder, meta, {content.parts, content.texts}).run();
+  return Save(files, peers, folder, meta, {content.parts, content.texts, content.check}).run();
 }
 
 }  // namespace lockstep

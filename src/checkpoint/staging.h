@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -18,6 +19,7 @@ namespace lockstep::checkpoint {
 struct Content {
   std::map<std::string, StatePart> parts;  ///< by state
   CheckpointTexts texts;
+  std::function<void()> check = nullptr;  ///< as ShardedContent::check
 };
 
 /// Which of how many ranks writes.

@@ -9,8 +9,10 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/group_check.h"
 #include "train/same_outcome.h"
 
 namespace lockstep::train {
@@ -38,9 +40,10 @@ RunSaver::RunSaver(const Job& job, const TrainConfig::Checkpoint& options, fs::p
   if (options_.async && writes()) async_ = std::make_unique<AsyncSaver>();
 }
 
-/// After finish() there is nothing under way; without it the run ends with an error, and its save would wait for ranks
-/// that do not come any more.
+/// After finish() there is nothing under way; without it the run ends with an error. A save under way is dropped: it
+/// would wait for ranks that do not come any more, or keep what the error had spoilt.
 RunSaver::~RunSaver() {
+  dropped_ = true;
   peers_->abandon();
   async_.reset();
 }
@@ -105,11 +108,20 @@ void RunSaver::save_here(const StateParts& parts, const SaveOrder& order) {
   }
   if (options_.sharded) finish_here();
   async_->save(parts, [this, order](const StateParts& copy) { write(copy, order); });
+  check_group(job_.group());  // the copy is there: what an abort cut short is known by now
+}
+
+/// A GPU's sum that an abort cut short looks like any other.
+void RunSaver::check_whole(std::int64_t step) const {
+  check_group(job_.group());
+  if (!dropped_) return;
+  throw PeerError(fmt::format("the checkpoint of step {} is dropped: the run ended with an error while it was written",
+                              text::thousands(step)));
 }
 
 void RunSaver::write(const StateParts& parts, const SaveOrder& order) {
-  const fs::path path =
-      commit_sharded_checkpoint(FileSystem::system(), *peers_, folder_, order.meta, {parts, order.texts});
+  const ShardedContent content{parts, order.texts, [this, &order] { check_whole(order.meta.step); }};
+  const fs::path path = commit_sharded_checkpoint(FileSystem::system(), *peers_, folder_, order.meta, content);
   if (!job_.is_main()) return;
   {
     const std::lock_guard lock(mutex_);

@@ -2,6 +2,7 @@
 // A run's checkpoints: who writes what of them, in which thread, and which stay.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -53,7 +54,8 @@ class RunSaver {
   /// Collective: yes; `parts` are looked at on ranks that write only. Blocks: for a copy of the state (asynchronous),
   /// or
   ///             until the disk has it; and until the save before has ended. However long the disk takes.
-  /// Throws: IoError, of this save or the one before, on every rank.
+  /// Throws: on every rank, IoError of this save or the one before; what the group has failed with, and the state with
+  ///         it: such a checkpoint gets no name.
   void save(const StateParts& parts, const SaveOrder& order);
 
   /// Throws: what a save in the background has thrown. Never blocks.
@@ -68,6 +70,7 @@ class RunSaver {
   void save_here(const StateParts& parts, const SaveOrder& order);
   void finish_here();
   void write(const StateParts& parts, const SaveOrder& order);
+  void check_whole(std::int64_t step) const;
   void wait_for_all(const std::function<bool()>& done) const;
   void name_and_prune(const std::filesystem::path& path, const std::vector<std::string>& names);
 
@@ -79,6 +82,7 @@ class RunSaver {
   std::int64_t skipped_ = 0;
   mutable std::mutex mutex_;
   std::filesystem::path last_path_;
+  std::atomic<bool> dropped_ = false;  ///< the run ends with an error
   std::unique_ptr<AsyncSaver> async_;  ///< the last member: its thread uses the others
 };
 

@@ -145,5 +145,31 @@ TEST(Sharded, SaysWhoseEntryCannotBeSaved) {
   EXPECT_EQ(error, "rank 1: cannot save 'w': the tensor is undefined");
 }
 
+/// A save by one rank whose check() fails at its `failing`-th call. Returns: the error.
+std::string save_checked(const fs::path& folder, int failing) {
+  ShardedContent content = content_of(1, 0, 1);
+  int calls = 0;
+  content.check = [&] {
+    if (++calls == failing) throw PeerError("the group has failed");
+  };
+  try {
+    commit_sharded_checkpoint(good(), *no_peers(), folder, {.step = 1}, content);
+  } catch (const PeerError& error) {
+    return error.message();
+  }
+  return "";
+}
+
+TEST(Sharded, WhatFailsItsCheckAfterWritingOrBeforeTheNameIsNotThere) {
+  for (const int failing : {1, 2}) {
+    const test::TempDir run;
+    EXPECT_EQ(save_checked(run / "checkpoints", failing), "the group has failed");
+    EXPECT_TRUE(good().list(run / "checkpoints").empty()) << failing;
+  }
+  const test::TempDir run;
+  EXPECT_EQ(save_checked(run / "checkpoints", 3), "") << "there are two";
+  EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 1));
+}
+
 }  // namespace sharded_test
 }  // namespace lockstep

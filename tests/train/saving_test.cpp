@@ -197,6 +197,46 @@ TEST(AsyncSave, AnErrorOfTheWriterEndsTheRun) {
   EXPECT_THAT(message, ::testing::AnyOf(HasSubstr("is not saved: "), HasSubstr("cannot list ")));
 }
 
+/// A rank's model, large enough that it is not on the disk at once.
+StateParts large_model() {
+  StateParts parts;
+  parts["model"] = part_of({{"weight", at::full({32 << 20}, 1.0F)}}, 0, 1);
+  return parts;
+}
+
+class FailedGroup : public ::testing::TestWithParam<bool> {};
+
+TEST_P(FailedGroup, LeavesNoCheckpointOfWhatItMayHaveSpoilt) {
+  const TempDir folder;
+  Job job = alone();
+  train::RunSaver saver(job, {.async = GetParam()}, folder / "checkpoints");
+  saver.save(large_model(), {.meta = {.step = 1}, .texts = {}, .names = {}});
+  saver.finish();
+  job.group().abort("the communicator was aborted");
+  const auto save = [&] {
+    saver.save(large_model(), {.meta = {.step = 2}, .texts = {}, .names = {"best"}});
+    saver.finish();
+  };
+  EXPECT_THROW(save(), PeerError);
+  if (GetParam()) {
+    EXPECT_THROW(saver.finish(), PeerError) << "of the thread that wrote it";
+  }
+  EXPECT_THAT(files_of(folder / "checkpoints"), Contains("step-00000001"));
+  EXPECT_THAT(files_of(folder / "checkpoints"), Not(Contains(HasSubstr("00000002"))));
+}
+INSTANTIATE_TEST_SUITE_P(InAThreadAndNot, FailedGroup, ::testing::Bool());
+
+TEST(AsyncSave, IsDroppedAndNotFinishedWhereTheRunEndsWithAnError) {
+  const TempDir folder;
+  try {
+    train::RunSaver saver(alone(), {.async = true}, folder / "checkpoints");
+    saver.save(large_model(), {.meta = {.step = 1}, .texts = {}, .names = {}});
+    throw DataError("picture 7 is broken");
+  } catch (const DataError&) {
+  }
+  EXPECT_THAT(files_of(folder / "checkpoints"), Not(Contains(HasSubstr("00000001"))));
+}
+
 TEST(StartFromAUrl, GoesOnToTheDigestOfTheUnbrokenRun) {
   const TempDir folder;
   const TempDir cache;

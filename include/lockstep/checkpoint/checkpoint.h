@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -48,6 +49,9 @@ std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem
 struct ShardedContent {
   std::map<std::string, StatePart> parts;  ///< by state; the same names on every rank
   CheckpointTexts texts;                   ///< rank 0's
+  /// Throws where what was written may not be kept. Called on every rank once its files are written, and on rank 0
+  /// again before they get their name; may be empty.
+  std::function<void()> check = nullptr;
 };
 
 /// As commit_checkpoint, by all ranks of `peers` together: each writes its parts,
@@ -55,7 +59,7 @@ struct ShardedContent {
 /// states.
 ///
 /// Collective: every rank of `peers`. Blocks: until the disk has all of it.
-/// Throws: on every rank the same error, as commit_checkpoint, where any rank's writing failed; TimeoutError,
+/// Throws: on every rank the same error, as commit_checkpoint, where any rank's writing or check failed; TimeoutError,
 /// PeerError.
 std::filesystem::path commit_sharded_checkpoint(FileSystem& files, CheckpointPeers& peers,
                                                 const std::filesystem::path& folder, const CheckpointMeta& meta,
