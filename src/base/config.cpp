@@ -26,6 +26,13 @@ ConfigValue value_of(const YAML::Node& node, std::string origin) {
   return {node.IsNull() ? "" : node.Scalar(), std::move(origin), false};
 }
 
+/// A value that is given as a whole replaces its parts.
+void erase_parts(std::map<std::string, ConfigValue>& values, const std::string& key) {
+  const std::string prefix = key + ".";
+  auto at = values.lower_bound(prefix);
+  while (at != values.end() && at->first.starts_with(prefix)) at = values.erase(at);
+}
+
 class Flattener {
  public:
   Flattener(std::string name, std::map<std::string, ConfigValue>& values) : name_(std::move(name)), values_(values) {}
@@ -104,11 +111,18 @@ void ConfigTree::set(std::string_view assignment, const std::string& origin) {
   } catch (const YAML::Exception&) {
     node = YAML::Node(text);  // what is no YAML is the plain string that was typed
   }
+  erase_parts(values_, key);
   values_[key] = node.IsSequence() ? value_of(node, origin) : ConfigValue{text, origin, false};
 }
 
 void ConfigTree::merge(const ConfigTree& other) {
-  for (const auto& [key, value] : other.values_) values_[key] = value;
+  for (const auto& [key, value] : other.values_) {
+    for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1)) {
+      values_.erase(key.substr(0, dot));
+    }
+    erase_parts(values_, key);
+    values_[key] = value;
+  }
 }
 
 ConfigTree ConfigTree::filtered(const std::function<bool(const std::string& key)>& wanted) const {

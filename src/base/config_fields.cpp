@@ -39,7 +39,9 @@ void assign_number_or_auto(AutoInt& field, const std::string& yaml) {
 /// Throws: YAML::Exception where it is no list of maps of scalars and lists of scalars.
 void assign_maps(std::vector<ConfigMap>& field, const std::string& yaml) {
   std::vector<ConfigMap> maps;
-  for (const YAML::Node& node : YAML::Load(yaml)) {
+  YAML::Node list = YAML::Load(yaml);
+  if (list.IsMap()) list = YAML::Load("[" + yaml + "]");
+  for (const YAML::Node& node : list) {
     ConfigMap map;
     if (!node.IsMap()) throw YAML::RepresentationException(node.Mark(), "not a map");
     for (const auto& entry : node) {
@@ -70,9 +72,9 @@ YAML::Node node_of_maps(const std::vector<ConfigMap>& maps) {
 // False where the text does not have the target's type.
 bool assign(const ConfigFields::Target& target, const ConfigValue& value) {
   try {
-    const bool is_list = std::holds_alternative<std::vector<std::string>*>(target) ||
-                         std::holds_alternative<std::vector<ConfigMap>*>(target);
-    if (value.is_sequence != is_list) return false;
+    const bool takes_maps = std::holds_alternative<std::vector<ConfigMap>*>(target);
+    const bool is_list = takes_maps || std::holds_alternative<std::vector<std::string>*>(target);
+    if (value.is_sequence != is_list && !(takes_maps && YAML::Load(value.yaml).IsMap())) return false;
     std::visit(
         Overload{[&](std::string* field) { *field = value.yaml; },
                  [&](AutoInt* field) { assign_number_or_auto(*field, value.yaml); },
@@ -90,6 +92,29 @@ void check_choice(const ConfigFields::Field& field, const ConfigValue& value) {
   if (std::find(field.choices.begin(), field.choices.end(), value.yaml) != field.choices.end()) return;
   throw UsageError(fmt::format("{}: {} is '{}'; valid are {}{}", value.origin, field.key, value.yaml,
                                text::join(field.choices), text::did_you_mean(value.yaml, field.choices)));
+}
+
+/// A map in the place of a list of maps has come as dotted keys: here it is one value again.
+std::map<std::string, ConfigValue> with_whole_maps(const ConfigTree& tree,
+                                                   const std::vector<ConfigFields::Field>& fields) {
+  std::map<std::string, ConfigValue> values = tree.values();
+  for (const ConfigFields::Field& field : fields) {
+    if (!std::holds_alternative<std::vector<ConfigMap>*>(field.target)) continue;
+    const std::string prefix = field.key + ".";
+    YAML::Node map(YAML::NodeType::Map);
+    std::string origin;
+    for (auto at = values.lower_bound(prefix); at != values.end() && at->first.starts_with(prefix);) {
+      const auto& [key, value] = *at;
+      map[key.substr(prefix.size())] = value.is_sequence ? YAML::Load(value.yaml) : YAML::Node(value.yaml);
+      origin = value.origin;
+      at = values.erase(at);
+    }
+    if (map.size() == 0 || values.contains(field.key)) continue;
+    YAML::Emitter out;
+    out << YAML::Flow << map;
+    values[field.key] = {out.c_str(), origin, false};
+  }
+  return values;
 }
 
 YAML::Node node_of(const ConfigFields::Target& target) {
@@ -117,7 +142,7 @@ void ConfigFields::add(std::string key, Target target, std::string help, std::ve
 }
 
 void ConfigFields::bind(const ConfigTree& tree) {
-  for (const auto& [key, value] : tree.values()) {
+  for (const auto& [key, value] : with_whole_maps(tree, fields_)) {
     const auto field =
         std::find_if(fields_.begin(), fields_.end(), [&wanted = key](const Field& f) { return f.key == wanted; });
     if (field == fields_.end()) {

@@ -110,6 +110,22 @@ TEST(Config, AListOfMapsIsReadAndWrittenBack) {
   EXPECT_EQ(error_of("groups: a\n"), "x.yml:1: groups is 'a', not a list of maps");
 }
 
+TEST(Config, AMapAloneStandsForAListOfOne) {
+  Settings settings;
+  const ConfigTree file = ConfigTree::from_text("groups: {0: 0, 255: [1, 2]}\n", "x.yml");
+  settings.fields().bind(file);
+  EXPECT_EQ(settings.groups, (std::vector<ConfigMap>{{{"0", "0"}, {"255", std::vector<std::string>{"1", "2"}}}}));
+  ConfigTree both = file;
+  both.set("groups={7: 1}", "--set");
+  settings.fields().bind(both);
+  EXPECT_EQ(settings.groups, (std::vector<ConfigMap>{{{"7", "1"}}})) << "what is typed replaces the file's";
+  ConfigTree other;
+  other.set("groups={7: 1}", "--set");
+  other.merge(file);
+  settings.fields().bind(other);
+  EXPECT_EQ(settings.groups.front().size(), 2U) << "a later map replaces what was typed as a whole";
+}
+
 TEST(Config, AnInvalidChoiceListsTheValidOnes) {
   EXPECT_THAT(error_of("amp: bf61\n"), HasSubstr("valid are none, bf16, fp16 (did you mean 'bf16'?)"));
 }
