@@ -161,6 +161,7 @@ class Profile {
 
 int run(int argc, char** argv) {
   DetectionConfig config;
+  config.num_classes = 8;
   config.data.train = "scenes:64:1";
   config.amp = argc > 1 ? argv[1] : "bf16";
   config.policy = {"0", "0", "0"};

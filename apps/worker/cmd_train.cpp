@@ -155,6 +155,10 @@ int run(TrainArguments& train, Settings& settings) {
   const auto task = settings.recipe().make_task(settings.config());
   const bool experiment = runs_in_experiment(train, settings);
   return with_job(train.join, [&](Job& job) {
+    {
+      const log::QuietNotes others(!job.is_main());  // all see the same files
+      settings.recipe().settle(*task, settings.config());
+    }
     Trainer trainer(job, *task, settings.config(),
                     {.recipe = settings.recipe().name(),
                      .run_dir = train.run_dir,

@@ -68,6 +68,11 @@ class Tuner {
  public:
   Tuner(Job& job, const TuneArguments& arguments) : job_(job), arguments_(arguments) {
     const Timed as_given = open({});
+    for (const auto& field : as_given.settings->fields().fields()) given_[field.key] = value_of(field);
+    as_given.settings->recipe().settle(*as_given.task, as_given.settings->config());
+    for (const auto& field : as_given.settings->fields().fields()) {
+      if (given_[field.key] != value_of(field)) settled_.push_back(field.key + "=" + value_of(field));
+    }
     dataset_ = as_given.task->make_training_set(as_given.settings->config().data.train);
     for (const auto& field : as_given.settings->fields().fields()) given_[field.key] = value_of(field);
     if (given_.at("threads") == "0") given_["threads"] = "1";
@@ -90,7 +95,8 @@ class Tuner {
   Job& job_;
   const TuneArguments& arguments_;
   std::shared_ptr<Dataset> dataset_;
-  TuneValues given_;  ///< of every key
+  TuneValues given_;                  ///< of every key
+  std::vector<std::string> settled_;  ///< what the data have decided, as key=value
   std::map<TuneValues, Timed> ready_;
   std::int64_t pairs_ = 0;
   TimePoint begin_ = SystemClock::instance().now();
@@ -98,6 +104,7 @@ class Tuner {
 
 Timed Tuner::open(const TuneValues& values) const {
   std::vector<std::string> sets = arguments_.sets;
+  sets.insert(sets.end(), settled_.begin(), settled_.end());
   for (const auto& [key, value] : values) sets.push_back(key + "=" + value);
   Timed timed{.settings = std::make_unique<Settings>(arguments_.what, sets)};
   timed.settings->config().validate();

@@ -148,8 +148,8 @@ DetectionConfig::DetectionConfig() {
 
 void DetectionConfig::describe(ConfigFields& fields) {
   TrainConfig::describe(fields);
-  fields.add("num_classes", &num_classes, "labels are 0 .. num_classes - 1");
-  fields.add("class_names", &class_names, "by label, for what a person reads");
+  fields.add("num_classes", &num_classes, "labels are 0 .. num_classes - 1; auto: as many classes as data.train has");
+  fields.add("class_names", &class_names, "by label, for what a person reads; empty: those of data.train");
   fields.add("image_size", &image_size, "pixels of the network's picture, each way");
   fields.add("data.kind", &sets.kind, "auto, coco or voc");
   fields.add("data.train_images", &sets.train_images, "COCO: folder of the pictures; empty: beside the JSON file");
@@ -165,7 +165,13 @@ void DetectionConfig::describe(ConfigFields& fields) {
 void DetectionConfig::validate() const {
   TrainConfig::validate();
   const ModelOptions net = model_options();
-  if (num_classes < 1) throw UsageError(fmt::format("num_classes is {}; it must be at least 1", num_classes));
+  if (!num_classes.is_auto()) {
+    const std::int64_t classes = num_classes;
+    if (classes < 1) throw UsageError(fmt::format("num_classes is {}; it must be at least 1", classes));
+    if (!class_names.empty() && std::ssize(class_names) != classes) {
+      throw UsageError(fmt::format("class_names has {} names for {} classes", class_names.size(), classes));
+    }
+  }
   if (image_size < net.coarsest_stride() || image_size % net.coarsest_stride() != 0) {
     throw UsageError(fmt::format("image_size is {}; it must be a multiple of {}, the network's coarsest stride",
                                  image_size, net.coarsest_stride()));
@@ -175,7 +181,7 @@ void DetectionConfig::validate() const {
 
 ModelOptions DetectionConfig::model_options() const {
   ModelOptions options = model;
-  options.classes = num_classes;
+  options.classes = num_classes.is_auto() ? 0 : num_classes.value();
   options.stem = numbers<2>("model.stem", stem);
   options.stages.clear();
   for (const ConfigMap& stage : stages_of_backbone) options.stages.push_back(stage_of(stage));
@@ -208,7 +214,7 @@ DatasetOptions DetectionConfig::set_options(const std::string& path, bool traini
                      .images = training ? sets.train_images : sets.test_images,
                      .split = training ? sets.train_split : sets.test_split,
                      .strict = sets.strict},
-          .classes = num_classes,
+          .classes = num_classes.is_auto() ? 0 : num_classes.value(),
           .side = image_size};
 }
 

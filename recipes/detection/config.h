@@ -14,9 +14,9 @@
 namespace lockstep::detection {
 
 struct DetectionConfig final : TrainConfig {
-  std::int64_t num_classes = 8;
-  std::vector<std::string> class_names = {};  ///< by label, for what a person reads; empty: the set's own
-  std::int64_t image_size = 160;              ///< pixels of the network's picture, each way
+  AutoInt num_classes = AutoInt::automatic();  ///< auto: as many as the set has; settle() finds it out
+  std::vector<std::string> class_names = {};   ///< by label, for what a person reads; empty: the set's own
+  std::int64_t image_size = 160;               ///< pixels of the network's picture, each way
 
   struct Sets {
     std::string kind = "auto";  ///< of both sets: a layout that open_source() knows

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "detection/dataset_augment.h"
@@ -88,6 +89,14 @@ class Survey {
   [[nodiscard]] std::int64_t crowds() const noexcept { return crowds_; }
   [[nodiscard]] std::int64_t empty() const noexcept { return empty_; }
   [[nodiscard]] const std::string& first() const noexcept { return first_; }
+  /// Classes that no object has which can be learnt, by label.
+  [[nodiscard]] std::vector<std::int64_t> missing() const {
+    std::vector<std::int64_t> labels;
+    for (std::int64_t label = 0; label < classes_; ++label) {
+      if (!learnt_.contains(label)) labels.push_back(label);
+    }
+    return labels;
+  }
 
  private:
   void look(std::int64_t index, std::size_t at, const Object& object, ImageSize size) {
@@ -101,7 +110,10 @@ class Survey {
       return;
     }
     const Box seen = size == ImageSize{} ? object.box : cut(object.box, size);
-    if (has_area(seen)) return;
+    if (has_area(seen)) {
+      learnt_.insert(object.label);
+      return;
+    }
     if (empty_++ == 0) {
       first_ = fmt::format("{}, from ({:g}, {:g}) to ({:g}, {:g})", where(), object.box.x1, object.box.y1,
                            object.box.x2, object.box.y2);
@@ -113,19 +125,33 @@ class Survey {
   std::int64_t crowds_ = 0;
   std::int64_t empty_ = 0;
   std::string first_;
+  std::set<std::int64_t> learnt_;
 };
 
-std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options) {
-  const std::string& path = options.source.path;
-  return names_scenes(path) ? make_scene_source(parse_scenes(path, options.side)) : open_source(options.source);
+/// Such a class is never found: its name may be misspelt, or a parent of the others that nothing is marked with.
+void warn_of_missing_classes(const Survey& survey, const std::vector<std::string>& names, const std::string& path) {
+  constexpr std::size_t kMost = 10;
+  std::vector<std::string> words;
+  for (const std::int64_t label : survey.missing()) {
+    const bool named = label < std::ssize(names);
+    words.push_back(named ? fmt::format("{} ({})", label, names[static_cast<std::size_t>(label)])
+                          : fmt::format("{}", label));
+  }
+  if (words.empty()) return;
+  const std::size_t count = words.size();
+  if (count > kMost) {
+    words.resize(kMost);
+    words.emplace_back("...");
+  }
+  log::warn("{}: no box is of {} {}: {} will never be found", path, count == 1 ? "class" : "the classes",
+            text::join(words), count == 1 ? "it" : "they");
 }
 
 DetectionSet open_checked(const DatasetOptions& options, bool training) {
   const std::shared_ptr<const ImageSource> source = open_pictures(options);
-  const std::int64_t named = std::ssize(source->class_names());
-  const std::int64_t classes = options.classes > 0 ? options.classes : named;
+  const std::int64_t classes = options.classes > 0 ? options.classes : count_classes(*source);
   if (classes == 0) {
-    throw UsageError(fmt::format("{} names no classes", options.source.path), "say how many there are");
+    throw UsageError(fmt::format("{} names no classes", options.source.path), "say how many there are: num_classes=N");
   }
   Survey survey(*source, classes);
   survey.run();
@@ -137,6 +163,7 @@ DetectionSet open_checked(const DatasetOptions& options, bool training) {
     log::note("{}: {} boxes have no area in the picture and count as never found{}", options.source.path,
               survey.empty(), first);
   }
+  if (training) warn_of_missing_classes(survey, source->class_names(), options.source.path);
   DetectionSet set;
   set.class_names = source->class_names();
   set.source = std::make_shared<CheckedSource>(source, training);
@@ -187,6 +214,21 @@ class TestSet final : public Dataset {
 };
 
 }  // namespace
+
+std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options) {
+  if (options.opened) return options.opened;
+  const std::string& path = options.source.path;
+  return names_scenes(path) ? make_scene_source(parse_scenes(path, options.side)) : open_source(options.source);
+}
+
+std::int64_t count_classes(const ImageSource& source) {
+  if (!source.class_names().empty()) return std::ssize(source.class_names());
+  std::int64_t classes = 0;
+  for (std::int64_t i = 0; i < source.size(); ++i) {
+    for (const Object& object : objects_of(source, i)) classes = std::max(classes, object.label + 1);
+  }
+  return classes;
+}
 
 DetectionSet open_training_set(const DatasetOptions& options, const AugmentOptions& augment) {
   DetectionSet set = open_checked(options, true);

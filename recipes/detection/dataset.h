@@ -52,10 +52,19 @@ struct AugmentOptions {
 [[nodiscard]] std::int64_t batch_side(const AugmentOptions& options, const BatchContext& context);
 
 struct DatasetOptions {
-  SourceOptions source;      ///< a path "scenes:200:7" means made-up ones (scene_source.h)
-  std::int64_t classes = 0;  ///< labels have to be below it; 0: as many as the source names
-  std::int64_t side = 160;   ///< pixels of the network's picture in evaluation, each way
+  SourceOptions source;                                 ///< a path "scenes:200:7" means made-up ones (scene_source.h)
+  std::int64_t classes = 0;                             ///< labels have to be below it; 0: as many as the source names
+  std::int64_t side = 160;                              ///< pixels of the network's picture in evaluation, each way
+  std::shared_ptr<const ImageSource> opened = nullptr;  ///< `source`, where it is open already
 };
+
+/// The pictures of a set, as they are.
+/// Throws: as open_source(); UsageError where scenes have no number.
+[[nodiscard]] std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options);
+
+/// How many classes a set has: those that it names, else up to its largest label. 0: it has no object either.
+/// Throws: DataError naming a picture that cannot be read.
+[[nodiscard]] std::int64_t count_classes(const ImageSource& source);
 
 struct DetectionSet {
   std::shared_ptr<Dataset> dataset;
@@ -65,7 +74,8 @@ struct DetectionSet {
 };
 
 /// The pictures of a source, for the loader with collate_of(). Boxes are cut at the picture's border; crowds and boxes
-/// without area are left out, with one note that counts them and names the first. A sample's picture still has its own
+/// without area are left out, with one note that counts them and names the first; a warning names the classes that no
+/// box is of. A sample's picture still has its own
 /// size, in Sample::extra: collate_of() resizes it once.
 /// Throws: DataError naming file and object where a label is not below `classes`, or as open_source(); from get: where
 /// a picture is torn or has another size than its annotations say; UsageError where options do not fit together.

@@ -29,6 +29,9 @@ class DetectionRecipe final : public Recipe {
   [[nodiscard]] std::unique_ptr<Task> make_task(const TrainConfig& config) const override {
     return std::make_unique<DetectionTask>(dynamic_cast<const DetectionConfig&>(config));
   }
+  void settle(Task& task, TrainConfig& config) const override {
+    dynamic_cast<DetectionTask&>(task).settle(dynamic_cast<DetectionConfig&>(config));
+  }
   [[nodiscard]] std::vector<Prediction> predict(Task& task, torch::nn::Module& model,
                                                 const std::vector<std::filesystem::path>& files) const override;
   [[nodiscard]] std::optional<Image> draw(Task& task, torch::nn::Module& model,

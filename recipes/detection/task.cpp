@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <any>
+#include <utility>
 
 #include "detection/tally.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/parallel/replica_team.h"
 
 namespace lockstep::detection {
@@ -29,25 +31,68 @@ void require_same_classes(const std::vector<std::string>& training, const std::v
                   "both sets need the same list of classes");
 }
 
+/// The same where only the model's names are known, which may be a person's own words for the classes: what both lists
+/// have must have one label.
+void require_same_labels(const std::vector<std::string>& model, const std::vector<std::string>& here,
+                         const std::string& path) {
+  for (auto name = here.begin(); name != here.end(); ++name) {
+    const auto known = std::find(model.begin(), model.end(), *name);
+    if (known == model.end() || known - model.begin() == name - here.begin()) continue;
+    throw DataError(fmt::format("{} numbers its classes otherwise than the model: {} is class {} there and {} here",
+                                path, *name, known - model.begin(), name - here.begin()),
+                    fmt::format("the model's classes are {}", text::join(model)));
+  }
+}
+
+/// "8 classes (circle, triangle, ...)"
+std::string counted_names(std::int64_t classes, const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 10;
+  std::vector<std::string> some(names.begin(),
+                                names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
+  if (some.size() < names.size()) some.emplace_back("...");
+  const std::string count = fmt::format("{} {}", classes, classes == 1 ? "class" : "classes");
+  return some.empty() ? count : fmt::format("{} ({})", count, text::join(some));
+}
+
 }  // namespace
 
 std::shared_ptr<Dataset> DetectionTask::make_dataset(const std::string& folder) {
   DetectionSet set = open_test_set(config_.set_options(folder, false));
   require_same_classes(names_of_training_, set.class_names, folder);
+  if (names_of_training_.empty()) require_same_labels(config_.class_names, set.class_names, folder);
   names_of_set_ = set.class_names;
   test_source_ = set.source;
   return set.dataset;
 }
 
 std::shared_ptr<Dataset> DetectionTask::make_training_set(const std::string& folder) {
-  DetectionSet set = open_training_set(config_.set_options(folder, true), config_.augment_options());
+  DatasetOptions options = config_.set_options(folder, true);
+  if (folder == config_.data.train) options.opened = std::exchange(opened_, nullptr);
+  DetectionSet set = open_training_set(options, config_.augment_options());
   names_of_training_ = set.class_names;
   return set.dataset;
+}
+
+void DetectionTask::settle(DetectionConfig& config) {
+  opened_ = open_pictures(config.set_options(config.data.train, true));
+  const std::vector<std::string>& names = opened_->class_names();
+  if (config.num_classes.is_auto()) {
+    config.num_classes = count_classes(*opened_);
+  } else if (!names.empty() && std::ssize(names) != config.num_classes) {
+    throw UsageError(fmt::format("num_classes is {}, and {} has {}", config.num_classes.value(), config.data.train,
+                                 counted_names(std::ssize(names), names)),
+                     "leave num_classes out: it follows the data");
+  }
+  if (config.class_names.empty()) config.class_names = names;
+  config.validate();
 }
 
 Collate DetectionTask::collate() const { return collate_of(config_.augment_options()); }
 
 std::shared_ptr<torch::nn::Module> DetectionTask::make_model() {
+  if (config_.num_classes.is_auto()) {
+    throw UsageError("num_classes is auto, and nobody has looked at the data", "a number, or settle() before");
+  }
   return std::make_shared<Detector>(config_.model_options());
 }
 

@@ -20,6 +20,9 @@ class DetectionTask final : public Task {
   /// A path that open_source() knows, or scenes that are made up: "scenes:200", "scenes:200:7" with a seed.
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
   std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
+  /// Puts the number and names of the classes of data.train into `config` where it has none. `config`: this task's.
+  /// Throws: UsageError naming both where num_classes is another number; DataError where the set cannot be read.
+  void settle(DetectionConfig& config);
   [[nodiscard]] Collate collate() const override;
   std::shared_ptr<torch::nn::Module> make_model() override;
   /// In training with denoising queries of the batch's own objects.
@@ -37,6 +40,7 @@ class DetectionTask final : public Task {
  private:
   const DetectionConfig& config_;
   std::vector<std::string> names_of_training_;
+  std::shared_ptr<const ImageSource> opened_;       ///< data.train, between settle() and make_training_set()
   std::vector<std::string> names_of_set_;           ///< of the last make_dataset()
   std::shared_ptr<const ImageSource> test_source_;  ///< its pictures
 };

@@ -155,6 +155,7 @@ TEST(DetectionAliases, AnUnknownKeyIsStillAnErrorThatNamesFileAndLine) {
 DetectionConfig small_config() {
   DetectionConfig config;
   config.replicas = 4;
+  config.num_classes = 8;
   config.batch_size = 2;
   config.epochs = 3;
   config.image_size = 64;

@@ -46,6 +46,11 @@ class Recipe {
   [[nodiscard]] virtual std::unique_ptr<TrainConfig> make_config() const = 0;
   /// Lifetime: `config` outlives the task, and came from make_config().
   [[nodiscard]] virtual std::unique_ptr<Task> make_task(const TrainConfig& config) const = 0;
+  /// What the data decide, such as the number and names of the classes, becomes a setting where none was given: it is
+  /// saved with the checkpoints, compared when a run goes on, and read by `eval` and `predict`. Called on every rank
+  /// before a run. `task`: of this recipe, and of `config`.
+  /// Throws: UsageError naming both where a setting says otherwise than the data; DataError as make_training_set().
+  virtual void settle(Task& /*task*/, TrainConfig& /*config*/) const {}
   /// A picture with what a trained model sees in it; none where the recipe draws nothing. Throws: DataError naming the
   /// file.
   [[nodiscard]] virtual std::optional<Image> draw(Task& /*task*/, torch::nn::Module& /*model*/,
