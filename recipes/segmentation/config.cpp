@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 
@@ -41,12 +42,48 @@ std::vector<std::int64_t> rates_of(const std::vector<std::string>& texts) {
   return rates;
 }
 
+void require_classes_and_names(const AutoInt& classes, const std::vector<std::string>& names) {
+  if (!classes.is_auto()) {
+    const std::int64_t count = classes;
+    if (count < 2 || count > kMostClasses) {
+      throw UsageError(fmt::format("num_classes is {}; it must be 2 .. {}", count, kMostClasses));
+    }
+    if (!names.empty() && std::ssize(names) != count) {
+      throw UsageError(fmt::format("class_names has {} names for {} classes", names.size(), count));
+    }
+  }
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (std::find(names.begin(), name, *name) == name) continue;
+    throw UsageError(fmt::format("class_names has {} twice", *name));
+  }
+}
+
 /// Something has to pull at the network's weights; LoRM alone does not reach its head.
 void require_a_loss(const LossOptions& loss, bool full) {
   if (loss.segmentation + loss.pseudo + loss.distance_scribble + loss.distance_class > 0) return;
   throw UsageError(full ? "loss.segmentation is 0, and full masks have no other loss"
                         : "loss.segmentation, loss.pseudo, loss.distance_scribble and loss.distance_class are all 0",
                    "give one of them a weight");
+}
+
+std::uint8_t value_of_mask(const std::string& text) {
+  std::int64_t number = -1;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = fault == std::errc() && end == text.data() + text.size();
+  if (whole && number >= 0 && number <= 255) return static_cast<std::uint8_t>(number);
+  throw UsageError(fmt::format("data.mask_values has '{}'; values and class ids are 0 .. 255", text),
+                   "such as data.mask_values='{0: 0, 255: 1}'");
+}
+
+MaskValues values_of_masks(const std::vector<ConfigMap>& maps) {
+  MaskValues values = plain_mask_values();
+  for (const ConfigMap& map : maps) {
+    for (const auto& [value, id] : map) {
+      const auto* text = std::get_if<std::string>(&id);
+      values[value_of_mask(value)] = value_of_mask(text == nullptr ? "a list" : *text);
+    }
+  }
+  return values;
 }
 
 void require_share(const char* key, double value) {
@@ -68,6 +105,8 @@ void describe_sets(ConfigFields& fields, SegmentationConfig::Sets& sets) {
   fields.add("data.train_split", &sets.train_split, "VOC: a list in ImageSets/SegmentationAug or Segmentation");
   fields.add("data.test_split", &sets.test_split, "the same for data.test");
   fields.add("data.masks", &sets.masks, "folder of full masks, in the set's or a path of its own; empty: the layout's");
+  fields.add("data.mask_values", &sets.mask_values,
+             "values of full masks that are no class ids, such as {0: 0, 255: 1}; 255 is none otherwise");
   fields.add("data.scribbles", &sets.scribbles, "folder of scribbles (class ids, 255: none)");
   fields.add("data.pseudo_labels", &sets.pseudo_labels, "folder of pseudo-labels (class ids, 255: none)");
   fields.add("data.distance_scribble", &sets.distance_scribble, "folder of distances to scribbles (255: on one)");
@@ -115,8 +154,9 @@ SegmentationConfig::SegmentationConfig() {
 
 void SegmentationConfig::describe(ConfigFields& fields) {
   TrainConfig::describe(fields);
-  fields.add("num_classes", &num_classes, "labels are 0 .. num_classes - 1; 255 is none");
-  fields.add("class_names", &class_names, "by label, for what a person reads");
+  fields.add("num_classes", &num_classes,
+             "labels are 0 .. num_classes - 1, 255 is none; auto: as many classes as data.train has");
+  fields.add("class_names", &class_names, "by label, for what a person reads; empty: those of data.train");
   describe_sets(fields, sets);
   fields.add("model.type", &model_type, "aspp_lorm, deeplabv2, deeplabv3p or deeplabv3p_lorm",
              {"aspp_lorm", "deeplabv2", "deeplabv3p", "deeplabv3p_lorm"});
@@ -138,16 +178,7 @@ void SegmentationConfig::describe(ConfigFields& fields) {
 
 void SegmentationConfig::validate() const {
   TrainConfig::validate();
-  if (num_classes < 2 || num_classes > kMostClasses) {
-    throw UsageError(fmt::format("num_classes is {}; it must be 2 .. {}", num_classes, kMostClasses));
-  }
-  if (!class_names.empty() && std::ssize(class_names) != num_classes) {
-    throw UsageError(fmt::format("class_names has {} names for {} classes", class_names.size(), num_classes));
-  }
-  for (auto name = class_names.begin(); name != class_names.end(); ++name) {
-    if (std::find(class_names.begin(), name, *name) == name) continue;
-    throw UsageError(fmt::format("class_names has {} twice", *name));
-  }
+  require_classes_and_names(num_classes, class_names);
   if (augment.crop < 1 || augment.crop > kLargestCrop) {
     throw UsageError(fmt::format("augment.crop is {} pixels; it must be 1 .. {}", augment.crop, kLargestCrop));
   }
@@ -175,6 +206,7 @@ void SegmentationConfig::validate() const {
     throw UsageError(fmt::format("model.dropout is {}; it must be 0 or more, and below 1", model.dropout));
   }
   (void)model_options();
+  (void)values_of_masks(sets.mask_values);
   if (!batch_size.is_auto() && batch_size < 2 && !sync_batchnorm) {
     throw UsageError("batch_size is 1: the pooled branch's batch norm needs two pictures",
                      "batch_size=2, or sync_batchnorm=true with several replicas");
@@ -185,7 +217,7 @@ void SegmentationConfig::validate() const {
 
 ModelOptions SegmentationConfig::model_options() const {
   ModelOptions options = model;
-  options.classes = num_classes;
+  options.classes = num_classes.is_auto() ? 0 : num_classes.value();
   options.type = model_type_from_name(model_type);
   if (options.type == ModelType::kAsppLorm && loss.lorm == 0) options.type = ModelType::kDeepLabV2;
   if (options.type == ModelType::kDeepLabV3PlusLorm && loss.lorm == 0) options.type = ModelType::kDeepLabV3Plus;
@@ -227,11 +259,12 @@ SetOptions SegmentationConfig::set_options(const std::string& path, bool trainin
           .split = training ? sets.train_split : sets.test_split,
           .supervision = full() ? Supervision::kFull : Supervision::kScribbles,
           .masks = sets.masks,
+          .mask_values = values_of_masks(sets.mask_values),
           .scribbles = sets.scribbles,
           .pseudo_labels = sets.pseudo_labels,
           .scribble_distances = sets.distance_scribble,
           .class_distances = sets.distance_class,
-          .classes = num_classes,
+          .classes = num_classes.is_auto() ? 0 : num_classes.value(),
           .planes = training ? planes() : Planes{},
           .strict = sets.strict};
 }

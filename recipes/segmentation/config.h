@@ -16,13 +16,14 @@
 namespace lockstep::segmentation {
 
 struct SegmentationConfig final : TrainConfig {
-  std::int64_t num_classes = 21;
-  std::vector<std::string> class_names = {};  ///< by label, for what a person reads
+  AutoInt num_classes = AutoInt::automatic();  ///< auto: as many as the set has; settle() finds it out
+  std::vector<std::string> class_names = {};   ///< by label, for what a person reads; empty: the set's own
 
   struct Sets {
     std::string labels = "scribbles";   ///< what training learns from: scribbles, or masks (every pixel)
     std::string train_split = "train";  ///< VOC: a list in ImageSets
     std::string test_split = "val";
+    std::vector<ConfigMap> mask_values = {};  ///< value of a mask: class id; others are ids themselves
     std::string masks;  ///< folders in that of the set, or paths of their own; empty: the layout's
     std::string scribbles;
     std::string pseudo_labels;

@@ -9,13 +9,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <sstream>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/augment/to_tensor.h"
 #include "segmentation/dataset_augment.h"
+#include "segmentation/label_file.h"
 #include "segmentation/masked_pictures.h"
+#include "segmentation/scene.h"
 #include "segmentation/scene_source.h"
 #include "segmentation/set_folders.h"
 
@@ -25,6 +30,9 @@ namespace {
 constexpr std::int64_t kSurveyed = 1000;  // pictures whose maps are read when a set is opened
 
 void check_set_options(const SetOptions& options) {
+  if (options.classes == 0) {
+    throw UsageError("num_classes is auto, and nobody has looked at the data", "a number, or settle() before");
+  }
   if (options.classes < 2 || options.classes > 255) {
     throw UsageError(fmt::format("a set of {} classes; with the background there are 2 .. 255", options.classes));
   }
@@ -60,13 +68,82 @@ MapMeaning meaning_of(Role role, const std::filesystem::path& folder) {
   return holds_instances(folder) ? MapMeaning::kInstances : MapMeaning::kClasses;
 }
 
-SegmentationSet open_files(const SetOptions& options, const FileListOptions& wanted) {
+/// The first word of each line that is no comment, up to a colon.
+std::vector<std::string> names_in(const std::filesystem::path& file) {
+  std::vector<std::string> names;
+  std::istringstream lines(FileSystem::system().read(file));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#")) continue;
+    line.resize(std::min(line.size(), line.find(':')));
+    line.resize(line.find_last_not_of(" \t\r") + 1);
+    if (!line.empty()) names.push_back(line);
+  }
+  return names;
+}
+
+std::vector<std::string> names_of_classes(const std::filesystem::path& root, MapMeaning meaning) {
+  const std::filesystem::path above = std::filesystem::absolute(root).lexically_normal().parent_path();
+  for (const std::filesystem::path& folder : {root, above}) {
+    for (const char* name : {"classes.txt", "labelmap.txt"}) {
+      if (FileSystem::system().exists(folder / name)) return names_in(folder / name);
+    }
+  }
+  if (meaning == MapMeaning::kInstances) return {"background", "foreground"};
+  return {};
+}
+
+/// Whether the first maps are those whose values may be numbered otherwise.
+bool takes_mask_values(const FileListOptions& wanted, MapMeaning meaning) {
+  return wanted.roles.front() == Role::kMasks && meaning == MapMeaning::kClasses;
+}
+
+std::string class_in_words(std::int64_t id, const std::vector<std::string>& names) {
+  return id < std::ssize(names) ? fmt::format("{} ({})", id, names[static_cast<std::size_t>(id)]) : std::to_string(id);
+}
+
+/// With one class or none there is nothing to learn. Throws: DataError naming the values.
+void require_two_classes(const SeenValues& seen, const SetOptions& options, bool masks) {
+  const auto found = std::ranges::count(seen.classes, true);
+  if (found > 1 || !seen.all) return;
+  const bool ignored =
+      seen.values[kUnlabelled] && (!masks || options.mask_values[kUnlabelled] == kUnlabelled);
+  throw DataError(
+      fmt::format("{}: the labels of all {} pictures hold only the {} {}{}: there is nothing to tell apart",
+                  options.path, seen.looked_at, std::ranges::count(seen.values, true) == 1 ? "value" : "values",
+                  seen.text(), ignored ? ", and 255 means that a pixel has no class" : ""),
+      masks && ignored ? "where 255 is a class, say so: --set data.mask_values='{0: 0, 255: 1}'"
+                       : "labels are class ids, 0, 1, ...; lockstep inspect data shows them");
+}
+
+/// Returns: nothing where every class has a pixel.
+std::string missing_classes(const SeenValues& seen, const SetOptions& options, const std::vector<std::string>& names) {
+  std::vector<std::string> missing;
+  for (std::int64_t id = 0; id < options.classes; ++id) {
+    if (!seen.classes[static_cast<std::size_t>(id)]) missing.push_back(class_in_words(id, names));
+  }
+  if (missing.empty()) return "";
+  return fmt::format("{}: no pixel is of {} {} in the labels of the {} pictures that were looked at, which hold {}",
+                     options.path, missing.size() == 1 ? "class" : "the classes", text::join(missing), seen.looked_at,
+                     seen.text());
+}
+
+void judge_classes(const MaskedPictures& source, const SetOptions& options, bool masks, SegmentationSet& set) {
+  require_two_classes(source.seen(), options, masks);
+  const std::string missing = missing_classes(source.seen(), options, source.class_names());
+  if (missing.empty()) return;
+  log::warn("{}", missing);
+  set.notes.push_back(missing);
+}
+
+SegmentationSet open_files(const SetOptions& options, const FileListOptions& wanted, bool training) {
   FileList list = list_files(options.path, wanted);
   MaskedPicturesOptions pictures{.meanings = {}, .classes = options.classes};
   for (std::size_t i = 0; i < wanted.roles.size(); ++i) {
     pictures.meanings.push_back(meaning_of(wanted.roles[i], list.folders[i]));
   }
-  if (pictures.meanings.front() == MapMeaning::kInstances) pictures.class_names = {"background", "foreground"};
+  const bool masks = takes_mask_values(wanted, pictures.meanings.front());
+  if (masks) pictures.values = options.mask_values;
+  pictures.class_names = names_of_classes(root_of(options.path, wanted.split), pictures.meanings.front());
   const auto source = std::make_shared<MaskedPictures>(std::move(list.samples), std::move(pictures));
   SegmentationSet set;
   set.notes = std::move(list.notes);
@@ -74,6 +151,7 @@ SegmentationSet open_files(const SetOptions& options, const FileListOptions& wan
     set.notes.push_back(fmt::format("{}: {}", options.path, note));
   }
   for (const std::string& note : set.notes) log::note("{}", note);
+  if (training) judge_classes(*source, options, masks, set);
   set.source = source;
   return set;
 }
@@ -163,13 +241,34 @@ Batch padded_batch(std::vector<Sample>& samples) {
 
 }  // namespace
 
+SetClasses classes_of(const SetOptions& options) {
+  if (names_scenes(options.path)) return {{kSceneClasses.begin(), kSceneClasses.end()}, std::ssize(kSceneClasses)};
+  const FileListOptions wanted = files_of_training(options);
+  const FileList list = list_files(options.path, wanted);
+  const MapMeaning meaning = meaning_of(wanted.roles.front(), list.folders.front());
+  SetClasses classes{.names = names_of_classes(root_of(options.path, wanted.split), meaning), .count = 2};
+  if (!classes.names.empty()) {
+    classes.count = std::ssize(classes.names);
+    return classes;
+  }
+  if (options.classes > 0) return {.count = options.classes};
+  const MaskValues values = takes_mask_values(wanted, meaning) ? options.mask_values : plain_mask_values();
+  for (const SampleFiles& sample : list.samples) {
+    for (const std::uint8_t value : read_map(sample.maps.front(), meaning).pixels) {
+      const std::uint8_t id = values[value];
+      if (id != kUnlabelled) classes.count = std::max<std::int64_t>(classes.count, id + 1);
+    }
+  }
+  return classes;
+}
+
 SegmentationSet open_training_set(const SetOptions& options, const AugmentOptions& augment) {
   check_set_options(options);
   SegmentationSet set;
   if (names_scenes(options.path)) {
     set.source = make_scene_source(options, true);
   } else {
-    set = open_files(options, files_of_training(options));
+    set = open_files(options, files_of_training(options), true);
   }
   set.dataset = std::make_shared<TrainingSet>(set.source, augment, options.planes.count());
   return set;
@@ -181,7 +280,7 @@ SegmentationSet open_test_set(const SetOptions& options) {
   if (names_scenes(options.path)) {
     set.source = make_scene_source(options, false);
   } else {
-    set = open_files(options, files_of_test(options));
+    set = open_files(options, files_of_test(options), false);
   }
   set.dataset = std::make_shared<TestSet>(set.source);
   return set;

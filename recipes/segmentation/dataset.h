@@ -14,6 +14,7 @@
 #include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/picture.h"
+#include "segmentation/label_file.h"
 #include "segmentation/planes.h"
 
 namespace lockstep::segmentation {
@@ -37,6 +38,7 @@ struct SetOptions {
   std::string split = {};
   Supervision supervision = Supervision::kFull;  ///< of training sets
   std::string masks = {};                        ///< another folder, relative to `path`, or absolute; so the others
+  MaskValues mask_values = plain_mask_values();  ///< of full masks, but for instances
   std::string scribbles = {};
   std::string pseudo_labels = {};
   std::string scribble_distances = {};
@@ -46,6 +48,18 @@ struct SetOptions {
   bool strict = true;             ///< false: pictures without one of their maps are left out and counted in a note
   std::int64_t scene_side = 128;  ///< pixels of pictures that are drawn in memory, each way
 };
+
+/// What a set says of its classes.
+struct SetClasses {
+  std::vector<std::string> names = {};  ///< by id; empty: it names none
+  std::int64_t count = 0;  ///< of the names, else `SetOptions::classes`, else one more than the largest id, but two
+};
+
+/// The classes of a training set. Names are those of `classes.txt` (a name a line) or `labelmap.txt` (as CVAT writes
+/// it: name:colour:parts:actions) in the set's folder or the one above, background and foreground of a folder
+/// `instances`, and those of scenes. Cost: with neither names nor a number every map of labels is read. Throws:
+/// DataError as open_training_set().
+[[nodiscard]] SetClasses classes_of(const SetOptions& options);
 
 /// What training does to a picture and its maps, all together: scaled, turned, cut, blurred, mirrored.
 struct AugmentOptions {
@@ -75,10 +89,11 @@ struct SegmentationSet {
 /// labelled, pictures of 16 bits (their upper 8 are used), two files of one name (strict = false: the first is used).
 /// Of a larger set, the first such map and the first such picture that were not read when it was opened are noted when
 /// they are met, once each.
-/// Thread-safe: the data set. Throws: DataError naming the file where maps or pictures are missing (all counted), a
-/// name has two files, a list is empty or names a picture twice, a map has another size than its picture, a class id is
-/// unknown, a class map has 16 bits, or a file is torn; what was not read at first throws from get. UsageError where
-/// options are out of range.
+/// A warning and a note name the classes that no pixel is of, and the values that were seen.
+/// Thread-safe: the data set. Throws: DataError naming the values where there is no more than one class in all maps;
+/// DataError naming the file where maps or pictures are missing (all counted), a name has two files, a list is empty or
+/// names a picture twice, a map has another size than its picture, a class id is unknown, a class map has 16 bits, or a
+/// file is torn; what was not read at first throws from get. UsageError where options are out of range.
 [[nodiscard]] SegmentationSet open_training_set(const SetOptions& options, const AugmentOptions& augment);
 
 /// The truth about a picture: Sample::extra of a test set.

@@ -137,6 +137,12 @@ Image read_map(const fs::path& file, MapMeaning meaning) {
   return small_map(bytes, kind, file);
 }
 
+MaskValues plain_mask_values() noexcept {
+  MaskValues values{};
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint8_t>(i);
+  return values;
+}
+
 void require_classes(const Image& map, std::int64_t classes, const fs::path& file) {
   std::array<bool, 256> good{};
   std::fill_n(good.begin(), std::clamp<std::int64_t>(classes, 0, 256), true);

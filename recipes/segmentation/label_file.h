@@ -2,6 +2,7 @@
 // PNG files that hold a number for each pixel, judged as foreign input. No torch header.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
@@ -25,6 +26,11 @@ enum class MapMeaning {
 /// The same as a map of one channel, classes where the meaning is one of classes.
 /// Throws: also DataError naming the file where a map of classes or weights has 16 bits.
 [[nodiscard]] Image read_map(const std::filesystem::path& file, MapMeaning meaning);
+
+/// The class id that each value of a mask stands for.
+using MaskValues = std::array<std::uint8_t, 256>;
+/// Every value is its own class id.
+[[nodiscard]] MaskValues plain_mask_values() noexcept;
 
 /// Throws: DataError naming file, value and pixel where a class is neither below `classes` nor kUnlabelled.
 void require_classes(const Image& map, std::int64_t classes, const std::filesystem::path& file);

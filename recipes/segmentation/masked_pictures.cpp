@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "segmentation/planes.h"
 
 namespace lockstep::segmentation {
@@ -29,12 +30,29 @@ struct Counted {
   }
 };
 
+/// Puts class ids in the place of values.
+void take_values(Image& map, const MaskValues& values, SeenValues* seen) {
+  for (std::uint8_t& pixel : map.pixels) {
+    const std::uint8_t id = values[pixel];
+    if (seen != nullptr) seen->values[pixel] = seen->classes[id] = true;
+    pixel = id;
+  }
+}
+
 }  // namespace
+
+std::string SeenValues::text() const {
+  std::vector<std::string> words;
+  for (std::size_t value = 0; value < values.size(); ++value) {
+    if (values[value]) words.push_back(std::to_string(value));
+  }
+  return text::join(words);
+}
 
 MaskedPictures::MaskedPictures(std::vector<SampleFiles> samples, MaskedPicturesOptions options)
     : samples_(std::move(samples)), options_(std::move(options)), pictures_(ImageFiles::of(picture_paths(samples_))) {}
 
-AnnotatedImage MaskedPictures::read(std::int64_t index) const {
+AnnotatedImage MaskedPictures::read(std::int64_t index, SeenValues* seen) const {
   AnnotatedImage picture = pictures_.get(index);
   const ImageSize size = picture.pixels.size();
   const SampleFiles& files = sample(index);
@@ -47,6 +65,7 @@ AnnotatedImage MaskedPictures::read(std::int64_t index) const {
                       map.image.size.width, map.image.size.height, files.picture.string(), size.width, size.height),
           "both have to have one size: make the map again, or take the picture out of the set");
     }
+    if (i == 0) take_values(map.image, options_.values, seen);
     if (meaning != MapMeaning::kWeights) require_classes(map.image, options_.classes, files.maps[i]);
     picture.maps.push_back(std::move(map));
   }
@@ -84,10 +103,13 @@ std::vector<std::string> MaskedPictures::survey(std::int64_t most) {
   std::int64_t looked_at = 0;
   survey_step_ = (size() + most - 1) / most;
   for (std::int64_t i = 0; i < size(); i += survey_step_, ++looked_at) {
-    const Odd odd = odd_in(read(i), i);
+    const Odd odd = odd_in(read(i, &seen_), i);
     if (!odd.deep.empty()) deep.add(odd.deep);
     for (const std::string& map : odd.unlabelled) unlabelled.add(map);
   }
+  seen_.classes[kUnlabelled] = false;
+  seen_.looked_at = looked_at;
+  seen_.all = survey_step_ == 1;
   std::vector<std::string> notes;
   if (unlabelled.count > 0) {
     notes.push_back(fmt::format("in {} maps of the {} pictures that were looked at no pixel has a class, the first: {}",

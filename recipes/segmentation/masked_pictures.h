@@ -2,6 +2,7 @@
 // Pictures with label maps from files, each map checked when it is read. No torch header.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -19,6 +20,18 @@ struct MaskedPicturesOptions {
   std::vector<MapMeaning> meanings;  ///< of the maps
   std::int64_t classes = 2;
   std::vector<std::string> class_names = {};
+  MaskValues values = plain_mask_values();  ///< of the first map of each picture
+};
+
+/// The values of maps of labels that were looked at.
+struct SeenValues {
+  std::array<bool, 256> values{};   ///< as they stand in the files
+  std::array<bool, 256> classes{};  ///< what they stand for; kUnlabelled is none
+  std::int64_t looked_at = 0;       ///< maps
+  bool all = true;                  ///< there are no others
+
+  /// "0, 1, 255"
+  [[nodiscard]] std::string text() const;
 };
 
 /// Maps of weights are filled with 0 by augmentations, the others with kUnlabelled. Thread-safe: get().
@@ -37,6 +50,8 @@ class MaskedPictures final : public ImageSource {
   /// Reads the maps of at most `most` pictures, evenly spread, and the headers of the pictures. Returns: notes on what
   /// is odd. Throws: as get().
   [[nodiscard]] std::vector<std::string> survey(std::int64_t most);
+  /// In the first maps of those pictures.
+  [[nodiscard]] const SeenValues& seen() const noexcept { return seen_; }
 
  private:
   /// Maps of a picture in which nothing is labelled, by name, and pictures of 16 bits.
@@ -45,7 +60,7 @@ class MaskedPictures final : public ImageSource {
     std::string deep = {};
   };
 
-  [[nodiscard]] AnnotatedImage read(std::int64_t index) const;
+  [[nodiscard]] AnnotatedImage read(std::int64_t index, SeenValues* seen = nullptr) const;
   [[nodiscard]] Odd odd_in(const AnnotatedImage& picture, std::int64_t index) const;
   [[nodiscard]] const SampleFiles& sample(std::int64_t index) const {
     return samples_[static_cast<std::size_t>(index)];
@@ -54,6 +69,7 @@ class MaskedPictures final : public ImageSource {
   std::vector<SampleFiles> samples_;
   MaskedPicturesOptions options_;
   ImageFiles pictures_;
+  SeenValues seen_;
   std::int64_t survey_step_ = 0;  ///< survey() looked at every n-th; 0: at none
   mutable std::atomic<bool> told_unlabelled_{false};
   mutable std::atomic<bool> told_deep_{false};

@@ -31,6 +31,9 @@ class SegmentationRecipe final : public Recipe {
   [[nodiscard]] std::unique_ptr<Task> make_task(const TrainConfig& config) const override {
     return std::make_unique<SegmentationTask>(dynamic_cast<const SegmentationConfig&>(config));
   }
+  void settle(Task& /*task*/, TrainConfig& config) const override {
+    SegmentationTask::settle(dynamic_cast<SegmentationConfig&>(config));
+  }
   [[nodiscard]] std::vector<Prediction> predict(Task& task, torch::nn::Module& model,
                                                 const std::vector<std::filesystem::path>& files) const override;
   [[nodiscard]] std::optional<Image> draw(Task& task, torch::nn::Module& model,

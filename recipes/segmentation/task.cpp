@@ -53,7 +53,26 @@ std::shared_ptr<Dataset> SegmentationTask::make_training_set(const std::string& 
   return dataset;
 }
 
+void SegmentationTask::settle(SegmentationConfig& config) {
+  if (!config.class_names.empty()) {
+    if (config.num_classes.is_auto()) config.num_classes = std::ssize(config.class_names);
+    return config.validate();
+  }
+  const SetClasses set = classes_of(config.set_options(config.data.train, true));
+  if (config.num_classes.is_auto()) config.num_classes = set.count;
+  if (set.count != config.num_classes) {
+    throw UsageError(fmt::format("num_classes is {}, and {} has {} classes ({})", config.num_classes.value(),
+                                 config.data.train, set.count, text::join(set.names)),
+                     "leave num_classes out: it follows the data");
+  }
+  config.class_names = set.names;
+  config.validate();
+}
+
 std::shared_ptr<torch::nn::Module> SegmentationTask::make_model() {
+  if (config_.num_classes.is_auto()) {
+    throw UsageError("num_classes is auto, and nobody has looked at the data", "a number, or settle() before");
+  }
   return std::make_shared<Segmenter>(config_.model_options());
 }
 

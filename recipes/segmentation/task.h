@@ -21,6 +21,9 @@ class SegmentationTask final : public Task {
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
   /// Pictures with the maps that the losses want.
   std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
+  /// Puts the number and names of the classes of data.train into `config` where it has none. `config`: this task's.
+  /// Throws: UsageError naming both where num_classes is another number; DataError where the set cannot be read.
+  static void settle(SegmentationConfig& config);
   [[nodiscard]] Collate collate() const override { return segmentation::collate(); }
   std::shared_ptr<torch::nn::Module> make_model() override;
   /// In training what Segmenter gives; in evaluation "classes", uint8 [B, H, W], each picture looked at alone, as the

@@ -4,6 +4,7 @@
 #include <spng.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 
 #include <gmock/gmock.h>
@@ -62,8 +63,18 @@ class BadSets : public ::testing::Test {
     for (const char* folder : {"images", "masks"}) FileSystem::system().make_folder(folder_ / folder);
     for (const std::string name : {"a", "b", "c", "d"}) {
       write_map({kSize, 3, std::vector<std::uint8_t>(3 * 240, 90)}, picture(name));
-      write_map(gray_map(1), mask(name));
+      write_map(good_mask(), mask(name));
     }
+  }
+  /// With a pixel at least of each class.
+  [[nodiscard]] static Image good_mask() {
+    Image map = gray_map(1);
+    map.pixels.front() = 0;
+    map.pixels.back() = 2;
+    return map;
+  }
+  void write_masks(const Image& map) const {
+    for (const std::string name : {"a", "b", "c", "d"}) write_map(map, mask(name));
   }
   [[nodiscard]] fs::path picture(const std::string& name) const { return folder_ / "images" / (name + ".png"); }
   [[nodiscard]] fs::path mask(const std::string& name) const { return folder_ / "masks" / (name + ".png"); }
@@ -149,6 +160,52 @@ TEST_F(BadSets, APictureOf16BitsIsUsedAndNoted) {
 TEST_F(BadSets, AMapWithoutAnyLabelIsNoted) {
   write_map(gray_map(kUnlabelled), mask("c"));
   EXPECT_THAT(notes(), AllOf(HasSubstr("in 1 maps of the 4"), HasSubstr(mask("c").string())));
+}
+
+/// What drawing programs write: 255 is none, so that such a set would train on nothing.
+TEST_F(BadSets, MasksOf0And255AreNoTwoClassesUnlessSaidSo) {
+  Image map = gray_map(0);
+  for (std::size_t i = 0; i < 50; ++i) map.pixels[i] = 255;
+  write_masks(map);
+  SetOptions two = options();
+  two.classes = 2;
+  const auto open_two = [&] { (void)open_training_set(two, {.crop = 8}); };
+  EXPECT_THAT(fault_of<DataError>(open_two),
+              AllOf(HasSubstr("the labels of all 4 pictures hold only the values 0, 255"),
+                    HasSubstr("255 means that a pixel has no class")));
+  two.mask_values[255] = 1;
+  const SegmentationSet set = open_training_set(two, {.crop = 8});
+  EXPECT_TRUE(set.notes.empty());
+  EXPECT_EQ(set.source->get(0).maps.front().image.pixels[3], 1);
+  EXPECT_EQ(set.source->get(0).maps.front().image.pixels[60], 0);
+  EXPECT_EQ(open_test_set(two).source->get(0).maps.front().image.pixels[3], 1);
+  two.classes = 0;
+  EXPECT_EQ(classes_of(two).count, 2);
+}
+
+TEST_F(BadSets, AMaskOfOneValueHasNothingToLearn) {
+  write_masks(gray_map(0));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("only the value 0"), HasSubstr("nothing to tell apart")));
+}
+
+TEST_F(BadSets, AClassThatNoPixelIsOfIsNamedWithTheValues) {
+  Image map = gray_map(2);
+  map.pixels[7] = 0;
+  map.pixels[8] = kUnlabelled;
+  write_masks(map);
+  EXPECT_THAT(notes(), HasSubstr("no pixel is of class 1 in the labels of the 4 pictures that were looked at, which "
+                                 "hold 0, 2, 255"));
+}
+
+TEST_F(BadSets, ClassesHaveTheNamesOfTheFolder) {
+  EXPECT_EQ(classes_of({.path = folder_.path().string(), .classes = 0}).count, 3);
+  EXPECT_TRUE(classes_of({.path = folder_.path().string(), .classes = 0}).names.empty());
+  std::ofstream(folder_ / "labelmap.txt") << "# label:color_rgb:parts:actions\nground:0,0,0::\nred cell:1,1,1::\n";
+  EXPECT_THAT(classes_of(options()).names, ElementsAre("ground", "red cell"));
+  std::ofstream(folder_ / "classes.txt") << "ground\r\ncell\nplatelet \n\n";
+  EXPECT_THAT(classes_of(options()).names, ElementsAre("ground", "cell", "platelet"));
+  EXPECT_THAT(open_training_set(options(), {.crop = 8}).source->class_names(),
+              ElementsAre("ground", "cell", "platelet"));
 }
 
 /// The files of BadSets, of which opening looks at a and c only.

@@ -65,7 +65,9 @@ class PatchSet : public ::testing::Test {
       const std::string name = "p" + std::to_string(i) + ".png";
       write_map(made.picture, folder_ / "images" / name);
       write_map(made.mask, folder_ / "masks" / name);
-      write_map({size, 1, std::vector<std::uint8_t>(made.mask.pixels.size(), 2)}, folder_ / "scribbles" / name);
+      Image scribbles{size, 1, std::vector<std::uint8_t>(made.mask.pixels.size(), 2)};
+      scribbles.pixels.back() = 0;
+      write_map(scribbles, folder_ / "scribbles" / name);
       write_map(made.mask, folder_ / "pseudo_labels" / name);
       write_map(made.weights, folder_ / "distance_scribble" / name);
       write_map(made.weights, folder_ / "distance_class" / name);

@@ -41,6 +41,7 @@ using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -118,7 +119,11 @@ TEST(SegmentationConfig, NamesTheKeyThatCannotBe) {
   EXPECT_THAT(fault_of([](auto& c) { c.model.backbone.layers = 51; }), HasSubstr("model.layers is 51"));
   EXPECT_THAT(fault_of([](auto& c) { c.model.backbone.output_stride = 4; }), HasSubstr("model.output_stride is 4"));
   EXPECT_THAT(fault_of([](auto& c) { c.num_classes = 256; }), HasSubstr("num_classes is 256"));
-  EXPECT_THAT(fault_of([](auto& c) { c.class_names = {"a"}; }), HasSubstr("1 names for 21 classes"));
+  EXPECT_THAT(fault_of([](auto& c) {
+                c.num_classes = 21;
+                c.class_names = {"a"};
+              }),
+              HasSubstr("1 names for 21 classes"));
   EXPECT_THAT(fault_of([](auto& c) { c.loss.pseudo = -1; }), HasSubstr("loss.pseudo is -1"));
   EXPECT_THAT(fault_of([](auto& c) { c.augment.scale_max = 0.1; }), HasSubstr("augment.scale_max 0.1 is below"));
   EXPECT_THAT(fault_of([](auto& c) { c.eval_scales = {"inf"}; }), HasSubstr("eval.scales has 'inf'"));
@@ -163,6 +168,50 @@ TEST(SegmentationConfig, ReadsOnlyTheMapsThatALossWants) {
   EXPECT_EQ(config.planes().count(), 1);
   EXPECT_EQ(config.loss_options().pseudo, 0);
   EXPECT_EQ(config.loss_options().lorm, 1);
+}
+
+TEST(SegmentationConfig, TakesTheValuesOfMasksFromAFileAndFromTheCommandLine) {
+  SegmentationConfig config;
+  bind_to(config, ConfigTree::from_text("data: {mask_values: {0: 0, 255: 1}}", "a.yml"));
+  EXPECT_EQ(config.set_options("x", true).mask_values[255], 1);
+  EXPECT_EQ(config.set_options("x", true).mask_values[7], 7);
+  ConfigTree tree = ConfigTree::from_text("data: {mask_values: {0: 0, 255: 1}}", "a.yml");
+  tree.set("data.mask_values={128: 1}", "--set");
+  config = SegmentationConfig();
+  bind_to(config, tree);
+  EXPECT_EQ(config.set_options("x", true).mask_values[255], 255) << "what is typed replaces the file's";
+  EXPECT_EQ(config.set_options("x", true).mask_values[128], 1);
+  ConfigFields fields;
+  config.describe(fields);
+  SegmentationConfig again;
+  bind_to(again, ConfigTree::from_text(fields.to_yaml(), "config.yml"));
+  EXPECT_EQ(again.sets.mask_values, config.sets.mask_values);
+  EXPECT_THAT(fault_of([](auto& c) {
+                c.sets.mask_values = {{{"300", "1"}}};
+              }),
+              HasSubstr("data.mask_values has '300'"));
+}
+
+TEST(SegmentationTask, TakesNumberAndNamesOfTheClassesFromTheData) {
+  SegmentationConfig config;
+  config.data.train = "scenes:2:1";
+  SegmentationTask::settle(config);
+  EXPECT_EQ(config.num_classes, 5);
+  EXPECT_THAT(config.class_names, ElementsAre("background", "disc", "square", "triangle", "ring"));
+  config = SegmentationConfig();
+  config.data.train = "scenes:2:1";
+  config.num_classes = 7;
+  try {
+    SegmentationTask::settle(config);
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("num_classes is 7, and scenes:2:1 has 5 classes (background, disc"));
+  }
+  config = SegmentationConfig();
+  config.data.train = "scenes:2:1";
+  config.class_names = {"a", "b", "c"};
+  SegmentationTask::settle(config);
+  EXPECT_EQ(config.num_classes, 3);
 }
 
 /// All that could make two runs differ, small enough for a test.
