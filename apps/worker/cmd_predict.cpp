@@ -11,6 +11,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/contact_sheet.h"
+#include "lockstep/data/sources/image_files.h"
 #include "lockstep/optim/autocast.h"
 #include "worker/commands.h"
 #include "worker/recipes.h"
@@ -36,7 +37,7 @@ bool parse(PredictArguments& predict, const Arguments& arguments) {
   app.add_option("recipe", predict.recipe, "the recipe that trained it")->required();
   app.add_option("--checkpoint", predict.checkpoint, "a step folder, a run folder (its newest valid), or RUN:NAME")
       ->required();
-  app.add_option("files", predict.files, "the files to read")->required();
+  app.add_option("files", predict.files, "the files to read, or folders of pictures")->required();
   app.add_option("--set", predict.sets, "another setting than in training, as key=value; may come again")
       ->allow_extra_args(false);
   app.add_option("--pictures", predict.pictures, "draw what was found into this folder, one PNG a file");
@@ -45,12 +46,36 @@ bool parse(PredictArguments& predict, const Arguments& arguments) {
 }
 
 void print(const Prediction& prediction, bool json) {
+  const std::optional<double>& sure = prediction.confidence;
   if (json) {
-    fmt::print("{{\"file\": {}, \"text\": {}, \"confidence\": {:.4f}}}\n", text::json_quote(prediction.file),
-               text::json_quote(prediction.text), prediction.confidence);
+    fmt::print("{{\"file\": {}, \"text\": {}, \"confidence\": {}}}\n", text::json_quote(prediction.file),
+               text::json_quote(prediction.text), sure ? fmt::format("{:.4f}", *sure) : "null");
   } else {
-    fmt::print("{}  {}  {:.1f} %\n", prediction.file, prediction.text, prediction.confidence * 100);
+    fmt::print("{}  {}{}\n", prediction.file, prediction.text, sure ? fmt::format("  {:.1f} %", *sure * 100) : "");
   }
+}
+
+// Those of the folder itself, or those below where it has none. Throws: DataError where there is none at all.
+std::vector<std::filesystem::path> pictures_in(const std::filesystem::path& folder) {
+  try {
+    return ImageFiles(folder).files();
+  } catch (const DataError&) {
+    return ImageFiles(folder, {.recursive = true}).files();
+  }
+}
+
+// A folder stands for its pictures, sorted.
+std::vector<std::filesystem::path> files_of(const std::vector<std::string>& words) {
+  std::vector<std::filesystem::path> files;
+  for (const std::string& word : words) {
+    if (std::filesystem::is_directory(word)) {
+      const auto pictures = pictures_in(word);
+      files.insert(files.end(), pictures.begin(), pictures.end());
+    } else {
+      files.emplace_back(word);
+    }
+  }
+  return files;
 }
 
 // Where the picture of each file goes. Throws: UsageError where that is one of the files, or that of another.
@@ -85,14 +110,16 @@ int cmd_predict(const Arguments& arguments) {
   PredictArguments predict;
   if (!parse(predict, arguments)) return 0;
   const Recipe& recipe = find_recipe(predict.recipe);
-  const std::vector<std::filesystem::path> files(predict.files.begin(), predict.files.end());
+  const std::vector<std::filesystem::path> files = files_of(predict.files);
   const auto pictures =
       predict.pictures.empty() ? std::vector<std::filesystem::path>{} : picture_paths(files, predict.pictures);
   const Trained trained = load_trained(recipe, predict.checkpoint, predict.sets);
   if (!trained.weights.empty()) log::note("the weights are {}", trained.weights);
   const NoGrad no_grad;
-  for (const Prediction& prediction : recipe.predict(*trained.task, *trained.model, files)) {
-    print(prediction, predict.json);
+  for (const auto& file : files) {  // one by one: each is printed when it was read
+    for (const Prediction& prediction : recipe.predict(*trained.task, *trained.model, {file})) {
+      print(prediction, predict.json);
+    }
   }
   if (!predict.pictures.empty()) draw_all(recipe, trained, files, pictures);
   return 0;

@@ -60,7 +60,9 @@ Prediction read_one(DetectionTask& task, torch::nn::Module& model, const std::fi
     words.push_back(fmt::format("{} {:.2f} at {:.0f}, {:.0f} ({:.0f} x {:.0f} px)", task.class_name(object.label),
                                 object.score, object.box.x, object.box.y, object.box.width, object.box.height));
   }
-  return {file.string(), words.empty() ? "nothing" : text::join(words, "; "), least};
+  if (words.empty())
+    return {file.string(), fmt::format("nothing found with a confidence of {} or more", kConfident), {}};
+  return {file.string(), text::join(words, "; "), least};
 }
 
 std::vector<Prediction> DetectionRecipe::predict(Task& task, torch::nn::Module& model,

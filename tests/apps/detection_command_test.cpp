@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -151,6 +152,16 @@ TEST(DetectionCommand, AClassWithoutABoxIsNamed) {
   const ProcessResult run = lockstep(words, home.path());
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("set: no box is of class 1 (squirrel): it will never be found"));
+  const ProcessResult looked = lockstep({"predict", "detection", "--checkpoint", "run", "set/JPEGImages"}, home.path());
+  EXPECT_EQ(looked.code, 0) << looked.err;
+  EXPECT_EQ(std::ranges::count(looked.out, '\n'), 6) << "a folder stands for its pictures: " << looked.out;
+  EXPECT_THAT(looked.out, AllOf(HasSubstr("000001.png  nothing found"), Not(HasSubstr("%"))));
+  const ProcessResult json =
+      lockstep({"predict", "detection", "--checkpoint", "run", "set/JPEGImages", "--json"}, home.path());
+  EXPECT_THAT(json.out, HasSubstr("\"confidence\": null}"));
+  const ProcessResult empty = lockstep({"predict", "detection", "--checkpoint", "run", "set/ImageSets"}, home.path());
+  EXPECT_EQ(empty.code, 65);
+  EXPECT_THAT(empty.err, HasSubstr("set/ImageSets"));
 }
 
 }  // namespace detection_command_test

@@ -20,8 +20,8 @@ namespace lockstep {
 /// What `predict` says of one file.
 struct Prediction {
   std::string file;
-  std::string text;       ///< what was read in it
-  double confidence = 0;  ///< 0..1
+  std::string text;                  ///< what was read in it
+  std::optional<double> confidence;  ///< 0..1; none where nothing was found
 };
 
 /// Stateless. Everything a run depends on is in its config.
