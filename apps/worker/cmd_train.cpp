@@ -150,11 +150,24 @@ bool runs_in_experiment(TrainArguments& train, const Settings& settings) {
          std::filesystem::weakly_canonical(folder, problem);
 }
 
+// A preset was made for one kind of machine: fp16 that nobody typed becomes bf16 on a processor.
+void use_bf16_on_cpu(const Job& job, const std::string& what, Settings& settings) {
+  TrainConfig& config = settings.config();
+  if (config.amp != "fp16" || !job.device().is_cpu() || what.find(':') == std::string::npos) return;
+  for (const auto& field : settings.fields().fields()) {
+    if (field.key == "amp" && !field.origin.starts_with(what)) return;
+  }
+  config.amp = "bf16";
+  if (!job.is_main()) return;
+  log::note("{} is made for GPUs: amp is bf16 here instead of fp16; --set amp=none computes in float32", what);
+}
+
 int run(TrainArguments& train, Settings& settings) {
   settings.config().validate();
   const auto task = settings.recipe().make_task(settings.config());
   const bool experiment = runs_in_experiment(train, settings);
   return with_job(train.join, [&](Job& job) {
+    use_bf16_on_cpu(job, train.what, settings);
     {
       const log::QuietNotes others(!job.is_main());  // all see the same files
       settings.recipe().settle(*task, settings.config());

@@ -53,6 +53,27 @@ TEST(Commands, DrawTrainOnTwoRanksEvaluateAndPredict) {
   EXPECT_THAT(verify.out, HasSubstr("whole"));
 }
 
+/// The preset was made for three GPUs: what it says of their precision is no reason to fail without one.
+TEST(Commands, APresetForGpusTrainsOnAProcessorAndSaysWhatDiffers) {
+  const TempDir folder;
+  ASSERT_EQ(generate_digits(folder / "train", 16, 1).code, 0);
+  const std::vector<std::string> words = {"train",        "captcha:ultra",
+                                          "--device",     "cpu",
+                                          "--run-dir",    (folder / "run").string(),
+                                          "-u",           "data.train=" + (folder / "train").string(),
+                                          "batch_size=2", "workers=1",
+                                          "max_steps=1"};
+  const ProcessResult run = lockstep(words);
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("captcha:ultra is made for GPUs: amp is bf16 here instead of fp16"));
+  EXPECT_THAT(FileSystem::system().read(folder / "run/config.yml"), HasSubstr("amp: bf16"));
+  std::vector<std::string> typed = words;
+  typed.insert(typed.end(), {"amp=fp16", "--resume", "auto"});
+  const ProcessResult refused = lockstep(typed);
+  EXPECT_EQ(refused.code, 64) << "what a person typed is not changed";
+  EXPECT_THAT(refused.err, HasSubstr("amp=bf16"));
+}
+
 TEST(Commands, RanksThatAreStartedOneByOneMeetByAFile) {
   const TempDir folder;
   ASSERT_EQ(generate_digits(folder / "train", 16, 1).code, 0);
