@@ -145,6 +145,14 @@ std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const Inspe
   return pictures;
 }
 
+/// A folder of splits stands for all of them, unless one was asked for.
+std::vector<std::string> with_splits(const std::string& word, const InspectWords& words) {
+  const bool may_be = !is_recipe(word) && words.type == "auto" && words.split.empty();
+  std::vector<std::string> all = may_be ? split_folders(word) : std::vector<std::string>{};
+  for (std::string& split : all) split = (std::filesystem::path(word) / split).string();
+  return all.empty() ? std::vector<std::string>{word} : all;
+}
+
 /// "sheet.png", "sheet-2.png", ...
 std::filesystem::path sheet_path(const InspectWords& words, std::size_t number) {
   const std::filesystem::path out = words.out;
@@ -186,7 +194,9 @@ int inspect_data(const Arguments& arguments) {
   app.add_option("--type", words.type,
                  "auto, folder, classes, list, coco, voc, masks, tar, packed or idx (default: auto)");
   app.add_option("--images", words.images, "folder of the pictures, for lists and COCO");
-  app.add_option("--split", words.split, "VOC: a list in ImageSets/Main; IDX: the start of the file names");
+  app.add_option("--split", words.split,
+                 "VOC: a list in ImageSets/Main; IDX: the start of the file names; a folder of train, val, ...: one of "
+                 "them (default: all)");
   app.add_option("--augment", words.augment, "a step and its settings, such as 'rotation degrees=20'; may come again")
       ->allow_extra_args(false);
   app.add_option("--out", words.out, "the contact sheet (default: contact_sheet.png)");
@@ -197,7 +207,10 @@ int inspect_data(const Arguments& arguments) {
   app.add_option("--seed", words.seed, "which pictures, and of the random numbers (default: 0)");
   app.add_flag("--json", words.json, "the counts as one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
-  for (std::size_t i = 0; i < words.what.size(); ++i) show(words.what[i], words, i);
+  std::size_t number = 0;
+  for (const std::string& what : words.what) {
+    for (const std::string& word : with_splits(what, words)) show(word, words, number++);
+  }
   return 0;
 }
 

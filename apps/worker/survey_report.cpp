@@ -134,6 +134,16 @@ nlohmann::ordered_json named_counts(const Counts& counts, const std::vector<std:
   return all;
 }
 
+/// 255 is the value of what has no class.
+std::string pixel_table(const Survey& survey, std::vector<std::string> names) {
+  constexpr std::size_t kUnlabelled = 255;
+  if (survey.pixels.contains(kUnlabelled) && names.size() <= kUnlabelled) {
+    for (std::size_t value = names.size(); value < kUnlabelled; ++value) names.push_back(fmt::format("{}", value));
+    names.emplace_back("255 (none)");
+  }
+  return class_table("pixels", survey.pixels, names);
+}
+
 }  // namespace
 
 std::string survey_text(const std::string& name, const Survey& survey, const std::vector<std::string>& class_names) {
@@ -141,7 +151,8 @@ std::string survey_text(const std::string& name, const Survey& survey, const std
   return fmt::format("{}: {} picture{}, {}\n", name, text::thousands(survey.pictures), survey.pictures == 1 ? "" : "s",
                      bad == 0 ? "all readable" : fmt::format("{} unreadable", bad)) +
          size_table(survey) + facts(survey) + class_table("pictures", survey.classes, class_names) +
-         class_table("objects", survey.objects, class_names) + unreadable_list(survey);
+         class_table("objects", survey.objects, class_names) + pixel_table(survey, class_names) +
+         unreadable_list(survey);
 }
 
 std::string survey_json(const std::string& name, const Survey& survey, const std::vector<std::string>& class_names) {
@@ -153,6 +164,7 @@ std::string survey_json(const std::string& name, const Survey& survey, const std
   for (const auto& [channels, count] : survey.channels) all["channels"][fmt::format("{}", channels)] = count;
   all["classes"] = named_counts(survey.classes, class_names);
   all["objects"] = named_counts(survey.objects, class_names);
+  all["pixels"] = named_counts(survey.pixels, class_names);
   all["unlabelled"] = survey.unlabelled;
   all["empty_boxes"] = survey.empty_boxes;
   all["masks"] = survey.masks;

@@ -9,14 +9,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <sstream>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/augment/to_tensor.h"
+#include "lockstep/data/sources/mask_folders.h"
 #include "segmentation/dataset_augment.h"
 #include "segmentation/label_file.h"
 #include "segmentation/masked_pictures.h"
@@ -68,28 +67,10 @@ MapMeaning meaning_of(Role role, const std::filesystem::path& folder) {
   return holds_instances(folder) ? MapMeaning::kInstances : MapMeaning::kClasses;
 }
 
-/// The first word of each line that is no comment, up to a colon.
-std::vector<std::string> names_in(const std::filesystem::path& file) {
-  std::vector<std::string> names;
-  std::istringstream lines(FileSystem::system().read(file));
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("#")) continue;
-    line.resize(std::min(line.size(), line.find(':')));
-    line.resize(line.find_last_not_of(" \t\r") + 1);
-    if (!line.empty()) names.push_back(line);
-  }
-  return names;
-}
-
 std::vector<std::string> names_of_classes(const std::filesystem::path& root, MapMeaning meaning) {
-  const std::filesystem::path above = std::filesystem::absolute(root).lexically_normal().parent_path();
-  for (const std::filesystem::path& folder : {root, above}) {
-    for (const char* name : {"classes.txt", "labelmap.txt"}) {
-      if (FileSystem::system().exists(folder / name)) return names_in(folder / name);
-    }
-  }
-  if (meaning == MapMeaning::kInstances) return {"background", "foreground"};
-  return {};
+  std::vector<std::string> names = mask_class_names(root);
+  if (names.empty() && meaning == MapMeaning::kInstances) names = {"background", "foreground"};
+  return names;
 }
 
 /// Whether the first maps are those whose values may be numbered otherwise.
@@ -105,8 +86,7 @@ std::string class_in_words(std::int64_t id, const std::vector<std::string>& name
 void require_two_classes(const SeenValues& seen, const SetOptions& options, bool masks) {
   const auto found = std::ranges::count(seen.classes, true);
   if (found > 1 || !seen.all) return;
-  const bool ignored =
-      seen.values[kUnlabelled] && (!masks || options.mask_values[kUnlabelled] == kUnlabelled);
+  const bool ignored = seen.values[kUnlabelled] && (!masks || options.mask_values[kUnlabelled] == kUnlabelled);
   throw DataError(
       fmt::format("{}: the labels of all {} pictures hold only the {} {}{}: there is nothing to tell apart",
                   options.path, seen.looked_at, std::ranges::count(seen.values, true) == 1 ? "value" : "values",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/survey.h"
 
+#include <array>
+
 #include "data/codec.h"
 #include "lockstep/base/error.h"
 
@@ -59,6 +61,13 @@ void count_marks(const AnnotatedImage& image, Survey& survey) {
     survey.boxes.push_back(object.box);
     if (object.box.width() <= 0 || object.box.height() <= 0) ++survey.empty_boxes;
     if (object.mask) ++survey.masks;
+  }
+  std::array<std::int64_t, 256> pixels{};
+  for (const LabelMap& map : image.maps) {
+    for (const std::uint8_t value : map.image.pixels) ++pixels[value];
+  }
+  for (std::size_t value = 0; value < pixels.size(); ++value) {
+    if (pixels[value] > 0) survey.pixels[static_cast<std::int64_t>(value)] += pixels[value];
   }
   survey.maps += static_cast<std::int64_t>(image.maps.size());
   survey.captions += static_cast<std::int64_t>(image.captions.size());

@@ -41,6 +41,17 @@ TEST(SurveyReport, ShowsSizesClassesAndWhatCannotBeRead) {
   EXPECT_THAT(text, Not(HasSubstr("without a class")));
 }
 
+TEST(SurveyReport, ShowsWhatMasksHold) {
+  Survey survey = blood();
+  survey.maps = 2;
+  survey.pixels = {{0, 300}, {1, 50}, {255, 50}};
+  const std::string text = survey_text("cells", survey, {"ground", "cell"});
+  EXPECT_THAT(text, ContainsRegex("ground +300 +75.0 %"));
+  EXPECT_THAT(text, ContainsRegex("cell +50 +12.5 %"));
+  EXPECT_THAT(text, ContainsRegex("255 .none. +50 +12.5 %"));
+  EXPECT_EQ(nlohmann::json::parse(survey_json("cells", survey, {"ground"}))["pixels"]["ground"], 300);
+}
+
 TEST(SurveyReport, SaysTheSameAsJson) {
   const auto json = nlohmann::json::parse(survey_json("bccd", blood(), {"RBC"}));
   EXPECT_EQ(json["pictures"], 3);

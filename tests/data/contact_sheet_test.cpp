@@ -42,7 +42,8 @@ TEST(ContactSheet, LaysPicturesInAGridWithTheirMarks) {
   AnnotatedImage marked = gray(0);
   marked.objects = {{.box = {5, 2, 15, 8}, .label = 1}};
   const Image sheet = contact_sheet({gray(0), marked, gray(1)}, {.columns = 2, .cell = 40});
-  EXPECT_EQ(sheet.size, (ImageSize{2 * 46 + 6, 2 * (20 + 18 + 6) + 6}));
+  EXPECT_EQ(sheet.size.width, 2 * 46 + 6);
+  EXPECT_EQ(sheet.size.height, 2 * (20 + 18 + 6) + 6 + (data::Pen(12).width("1") > 0 ? 6 + 18 : 0)) << "and a legend";
   EXPECT_EQ(pixel(sheet, 6, 6), (data::Ink{100, 100, 100}));
   EXPECT_EQ(pixel(sheet, 5, 6), pixel(sheet, 0, 0));
   EXPECT_EQ(pixel(sheet, 52 + 10, 6 + 4), data::ink_of(1));   // the box's corner, twice as large
@@ -69,12 +70,46 @@ TEST(ContactSheet, WritesClassNamesWhereThereIsAFont) {
   EXPECT_NE(named.pixels, other.pixels);
 }
 
+/// Words on a picture cover what a person wants to see.
+TEST(ContactSheet, NamesClassesInALegendAndNotOnThePicture) {
+  if (data::Pen(12).width("RBC") == 0) GTEST_SKIP() << "fonts-dejavu-core is not installed";
+  AnnotatedImage marked = gray(0);
+  marked.label.reset();
+  marked.objects = {{.box = {0, 0, 20, 10}, .label = 1}};
+  const Image sheet = contact_sheet({marked}, {.cell = 200, .class_names = {"WBC", "RBC"}});
+  for (std::int64_t y = 7; y < 105; ++y) {
+    for (std::int64_t x = 7; x < 205; ++x) ASSERT_EQ(pixel(sheet, x, y), (data::Ink{100, 100, 100})) << x << ", " << y;
+  }
+  bool swatch = false;
+  for (std::int64_t y = 106 + 18 + 6; y < sheet.size.height; ++y) {
+    for (std::int64_t x = 6; x < 16; ++x) swatch = swatch || pixel(sheet, x, y) == data::ink_of(1);
+  }
+  EXPECT_TRUE(swatch) << "the colour of its frame is explained";
+  const Image other = contact_sheet({marked}, {.cell = 200, .class_names = {"WBC", "Platelets"}});
+  EXPECT_NE(sheet.pixels, other.pixels);
+}
+
 TEST(ContactSheet, IsWrittenAsAPngThatReadsBack) {
   const test::TempDir folder;
   const Image sheet = contact_sheet({gray(0)});
   write_png(sheet, folder.path() / "sheet.png");
   EXPECT_EQ(read_image(folder.path() / "sheet.png", ColorMode::kRgb).pixels, sheet.pixels);
   EXPECT_THROW((void)contact_sheet({}), UsageError);
+}
+
+class Masked final : public ImageSource {
+ public:
+  [[nodiscard]] std::int64_t size() const override { return 2; }
+  [[nodiscard]] AnnotatedImage get(std::int64_t) const override {
+    AnnotatedImage image = gray(0);
+    image.maps = {{Image{{20, 10}, 1, std::vector<std::uint8_t>(200, 0)}}};
+    image.maps[0].image.pixels[7] = 255;
+    return image;
+  }
+};
+
+TEST(Survey, CountsThePixelsOfMapsByTheirValue) {
+  EXPECT_THAT(survey_source(Masked()).pixels, ElementsAre(Pair(0, 398), Pair(255, 2)));
 }
 
 class Mixed final : public ImageSource {

@@ -269,6 +269,26 @@ TEST(MaskFolders, AreFoundUnderTheNamesOfVocAndOfPlainFolders) {
   }
 }
 
+TEST(OpenSource, TellsAFolderOfSplitsFromAFolderOfClasses) {
+  const test::TempDir root;
+  const std::string picture = data::png_of(view_of(Image{{2, 1}, 3, {1, 2, 3, 4, 5, 6}}));
+  const std::string mask = data::png_of(view_of(Image{{2, 1}, 1, {0, 3}}));
+  for (const char* split : {"train", "val"}) {
+    put(root / "set" / split / "images/a.png", picture);
+    put(root / "set" / split / "masks/a.png", mask);
+  }
+  put(root / "set/classes.txt", "ground\nroad\ncar\nman\n");
+  const std::string set = (root / "set").string();
+  EXPECT_THAT(split_folders(set), ElementsAre("train", "val"));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)open_source({.path = set}); }), HasSubstr("holds splits: train, val"));
+  const auto val = open_source({.path = set, .split = "val"});
+  EXPECT_EQ(val->get(0).maps.size(), 1U);
+  EXPECT_THAT(val->class_names(), ElementsAre("ground", "road", "car", "man"));
+  for (const char* vehicle : {"train", "car"}) put(root / "vehicles" / vehicle / "a.png", picture);
+  EXPECT_TRUE(split_folders((root / "vehicles").string()).empty()) << "a train is also a vehicle";
+  EXPECT_EQ(detect_source((root / "vehicles").string()), SourceKind::kClasses);
+}
+
 TEST(MaskFolders, ReadTheNucleiOfSixteenBits) {
   LOCKSTEP_DATA_OR_SKIP(nuclei, "nuclei");
   const auto source = open_source({.path = (nuclei / "val").string(), .masks = true});

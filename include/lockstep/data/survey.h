@@ -32,6 +32,7 @@ struct Survey {
   std::int64_t empty_boxes = 0;  ///< without area
   std::int64_t masks = 0;        ///< of objects
   std::int64_t maps = 0;
+  std::map<std::int64_t, std::int64_t> pixels;  ///< of the maps, by value
   std::int64_t captions = 0;
   std::vector<UnreadablePicture> unreadable;
 };

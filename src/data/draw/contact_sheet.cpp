@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "data/draw/canvas.h"
 #include "lockstep/base/error.h"
@@ -23,7 +26,8 @@ constexpr Ink kPaper{24, 24, 28};
 constexpr Ink kInk{235, 235, 235};
 constexpr int kLetters = 12;            // pixels
 constexpr std::int64_t kGap = 6;        // pixels between cells
-constexpr std::int64_t kWords = 18;     // pixels below a picture
+constexpr std::int64_t kWords = 18;     // pixels below a picture, and of a line of the legend
+constexpr std::int64_t kSwatch = 10;    // pixels of a colour in the legend
 constexpr float kShareOfMasks = 0.45F;  // of the colour over what a mask covers
 
 /// A picture scaled into its place.
@@ -54,13 +58,53 @@ std::string class_text(std::int64_t label, const ContactSheetOptions& options) {
   return named ? options.class_names[static_cast<std::size_t>(label)] : fmt::format("{}", label);
 }
 
-std::string words_of(const AnnotatedImage& picture, const ContactSheetOptions& options) {
-  if (picture.label) return class_text(*picture.label, options);
-  if (!picture.captions.empty()) return text::join(picture.captions, " / ");
-  if (!picture.objects.empty()) {
-    return fmt::format("{} object{}", picture.objects.size(), picture.objects.size() == 1 ? "" : "s");
+/// A piece of words in a colour of its own.
+struct Word {
+  std::string text;
+  Ink ink = kInk;
+};
+
+/// What a picture shows: its class, its captions, or how many objects of which class, in the colours of their frames.
+std::vector<Word> words_of(const AnnotatedImage& picture, const ContactSheetOptions& options) {
+  if (picture.label) return {{class_text(*picture.label, options)}};
+  if (!picture.captions.empty()) return {{text::join(picture.captions, " / ")}};
+  if (picture.objects.empty()) return {{std::filesystem::path(picture.name).filename().string()}};
+  std::map<std::int64_t, std::int64_t> counts;
+  for (const Object& object : picture.objects) ++counts[object.label];
+  std::vector<Word> words;
+  for (const auto& [label, count] : counts) {
+    const std::string name = options.class_names.empty() && counts.size() == 1 ? (count == 1 ? "object" : "objects")
+                                                                               : class_text(label, options);
+    words.push_back({fmt::format("{} {}  ", count, name), data::ink_of(label)});
   }
-  return std::filesystem::path(picture.name).filename().string();
+  return words;
+}
+
+bool has_masks(const AnnotatedImage& picture) {
+  return std::ranges::any_of(picture.objects, [](const Object& object) { return object.mask.has_value(); });
+}
+
+/// The colours of the sheet: classes of objects and of maps.
+std::vector<Word> legend_of(const std::vector<AnnotatedImage>& pictures, const ContactSheetOptions& options) {
+  std::set<std::int64_t> labels;
+  bool masks = false;
+  for (const AnnotatedImage& picture : pictures) {
+    for (const Object& object : picture.objects) labels.insert(object.label);
+    masks = masks || has_masks(picture);
+    if (has_masks(picture)) continue;
+    for (const LabelMap& map : picture.maps) {
+      for (const std::uint8_t value : map.image.pixels) {
+        if (value != 0 && value != map.fill) labels.insert(value);
+      }
+    }
+  }
+  std::vector<Word> words;
+  for (const std::int64_t label : labels) {
+    const bool only = options.class_names.empty() && labels.size() == 1;
+    words.push_back({only && masks ? "object" : class_text(label, options), data::ink_of(label)});
+  }
+  if (masks) words.push_back({"each mask has a colour of its own", kPaper});
+  return words;
 }
 
 /// Colour wherever the plane has a value for which `ink` gives one.
@@ -75,27 +119,20 @@ void tint_plane(Canvas& canvas, const Cell& cell, const Image& plane, const InkO
   }
 }
 
-void draw_object(Canvas& canvas, const Pen& pen, const Cell& cell, const Object& object, const std::string& name) {
+/// No words: they would cover what the picture shows. The legend and the line below it say which colour is what.
+void draw_object(Canvas& canvas, const Cell& cell, const Object& object) {
   const Ink ink = data::ink_of(object.label);
-  const Box box = cell.box(object.box);
-  canvas.frame(box, ink, 1);
+  canvas.frame(cell.box(object.box), ink, 1);
   for (const Point& point : object.points) {
     if (!point.visible) continue;
     const Box at = cell.box({point.x, point.y, point.x, point.y});
     canvas.fill({static_cast<std::int64_t>(at.x1) - 1, static_cast<std::int64_t>(at.y1) - 1, {3, 3}}, ink);
   }
-  // Small boxes would disappear under their own words.
-  const std::int64_t width = pen.width(name) + 2;
-  if (name.empty() || static_cast<float>(width) > box.width() || box.height() < 2 * kLetters) return;
-  const auto left = static_cast<std::int64_t>(box.x1) + 1;
-  const auto top = static_cast<std::int64_t>(box.y1) + 1;
-  canvas.fill({left, top, {width, kLetters + 2}}, {0, 0, 0});
-  pen.write(canvas, {left + 1, top - 1, {width, kLetters}}, name, ink);
 }
 
-void draw_marks(Canvas& canvas, const Pen& pen, const Cell& cell, const AnnotatedImage& picture,
-                const ContactSheetOptions& options) {
+void draw_marks(Canvas& canvas, const Cell& cell, const AnnotatedImage& picture) {
   for (const LabelMap& map : picture.maps) {
+    if (has_masks(picture)) break;  // the same, object by object
     tint_plane(canvas, cell, map.image, [&](std::uint8_t value) -> std::optional<Ink> {
       return value == 0 || value == map.fill ? std::nullopt : std::optional(data::ink_of(value));
     });
@@ -108,9 +145,51 @@ void draw_marks(Canvas& canvas, const Pen& pen, const Cell& cell, const Annotate
       return value == 0 ? std::nullopt : std::optional(ink);
     });
   }
-  for (const Object& object : picture.objects) {
-    // A number that stands for no name says less than the colour.
-    draw_object(canvas, pen, cell, object, options.class_names.empty() ? "" : class_text(object.label, options));
+  for (const Object& object : picture.objects) draw_object(canvas, cell, object);
+}
+
+/// Words one after another; those that do not fit into the width are left out.
+void write_words(Canvas& canvas, const Pen& pen, Region where, const std::vector<Word>& words) {
+  const std::int64_t right = where.left + where.size.width;
+  for (const Word& word : words) {
+    where.size.width = right - where.left;
+    pen.write(canvas, where, word.text, word.ink);
+    where.left += pen.width(word.text);
+    if (where.left >= right) return;
+  }
+}
+
+/// Where each entry of the legend begins, in lines below each other.
+struct Legend {
+  std::vector<Word> words;
+  std::vector<Region> places;
+  std::int64_t height = 0;
+};
+
+/// Nothing without a font: colours without names explain nothing.
+Legend lay_out(std::vector<Word> words, const Pen& pen, std::int64_t width) {
+  Legend legend{std::move(words), {}, 0};
+  if (legend.words.empty() || pen.width("x") == 0) return {};
+  std::int64_t left = kGap;
+  std::int64_t top = kGap;
+  for (const Word& word : legend.words) {
+    const std::int64_t wide = kSwatch + kGap + pen.width(word.text) + 2 * kGap;
+    if (left > kGap && left + wide > width) {
+      left = kGap;
+      top += kWords;
+    }
+    legend.places.push_back({left, top, {wide, kWords}});
+    left += wide;
+  }
+  legend.height = top + kWords;
+  return legend;
+}
+
+void draw_legend(Canvas& canvas, const Pen& pen, const Legend& legend, std::int64_t top) {
+  for (std::size_t i = 0; i < legend.words.size(); ++i) {
+    const Region& place = legend.places[i];
+    canvas.fill({place.left, top + place.top + 3, {kSwatch, kSwatch}}, legend.words[i].ink);
+    pen.write(canvas, {place.left + kSwatch + kGap, top + place.top, place.size}, legend.words[i].text, kInk);
   }
 }
 
@@ -150,19 +229,22 @@ Image contact_sheet(std::vector<AnnotatedImage> pictures, const ContactSheetOpti
   std::vector<Cell> cells;
   for (AnnotatedImage& picture : pictures) cells.push_back(cell_of(picture, options.cell));
   const Grid grid = grid_of(cells, options);
-  Canvas canvas({grid.columns * (grid.cell.width + kGap) + kGap, grid.rows * (grid.cell.height + kWords + kGap) + kGap},
-                kPaper);
   const Pen pen(kLetters);
+  const ImageSize size{grid.columns * (grid.cell.width + kGap) + kGap,
+                       grid.rows * (grid.cell.height + kWords + kGap) + kGap};
+  const Legend legend = lay_out(legend_of(pictures, options), pen, size.width);
+  Canvas canvas({size.width, size.height + legend.height}, kPaper);
   for (std::size_t i = 0; i < cells.size(); ++i) {
     Cell& cell = cells[i];
     const auto at = static_cast<std::int64_t>(i);
     cell.left = kGap + at % grid.columns * (grid.cell.width + kGap);
     cell.top = kGap + at / grid.columns * (grid.cell.height + kWords + kGap);
     canvas.paste(cell.image, cell.left, cell.top);
-    draw_marks(canvas, pen, cell, pictures[i], options);
-    pen.write(canvas, {cell.left, cell.top + cell.image.size.height, {grid.cell.width, kWords}},
-              words_of(pictures[i], options), kInk);
+    draw_marks(canvas, cell, pictures[i]);
+    write_words(canvas, pen, {cell.left, cell.top + cell.image.size.height, {grid.cell.width, kWords}},
+                words_of(pictures[i], options));
   }
+  draw_legend(canvas, pen, legend, size.height - kGap);
   return canvas.image();
 }
 

@@ -95,7 +95,30 @@ std::vector<Object> instances_of(const data::NumberMap& numbers, const fs::path&
   return objects;
 }
 
+/// Each line that is no comment, up to a colon.
+std::vector<std::string> names_in(const fs::path& file) {
+  std::vector<std::string> names;
+  std::istringstream lines(FileSystem::system().read(file));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#")) continue;
+    line.resize(std::min(line.size(), line.find(':')));
+    line.resize(line.find_last_not_of(" \t\r") + 1);
+    if (!line.empty()) names.push_back(line);
+  }
+  return names;
+}
+
 }  // namespace
+
+std::vector<std::string> mask_class_names(const fs::path& root) {
+  const fs::path whole = fs::absolute(root / "x").lexically_normal().parent_path();  // a slash at its end is no folder
+  for (const fs::path& folder : {whole, whole.parent_path()}) {
+    for (const char* name : {"classes.txt", "labelmap.txt"}) {
+      if (FileSystem::system().exists(folder / name)) return names_in(folder / name);
+    }
+  }
+  return {};
+}
 
 MaskFolders::MaskFolders(const fs::path& pictures, const fs::path& masks, MaskFoldersOptions options)
     : options_(std::move(options)) {

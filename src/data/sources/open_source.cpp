@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
+#include <set>
 #include <utility>
 
 #include "data/sources/files.h"
@@ -83,6 +85,10 @@ SourceKind kind_of_folder(const fs::path& folder) {
       return SourceKind::kIdx;
     }
   }
+  if (const std::vector<std::string> splits = split_folders(folder.string()); !splits.empty()) {
+    throw DataError(fmt::format("{} holds splits: {}", folder.string(), text::join(splits)),
+                    fmt::format("name one of them: {}", (folder / splits.front()).string()));
+  }
   for (const std::string& name : data::folders_in(folder)) {
     if (!data::files_below(folder / name, kPictures).empty()) return SourceKind::kClasses;
   }
@@ -100,6 +106,7 @@ fs::path first_folder(const fs::path& root, const std::vector<const char*>& name
 std::shared_ptr<ImageSource> open_masks(const SourceOptions& options) {
   const fs::path root = options.path;
   MaskFoldersOptions how;
+  how.class_names = mask_class_names(root);
   if (fs::is_directory(root / "JPEGImages")) {
     const fs::path lists = first_folder(root / "ImageSets", {"SegmentationAug", "Segmentation"});
     if (!options.split.empty()) how.list = lists / (options.split + ".txt");
@@ -108,6 +115,7 @@ std::shared_ptr<ImageSource> open_masks(const SourceOptions& options) {
   }
   if (fs::is_directory(root / "masks")) return std::make_shared<MaskFolders>(root / "images", root / "masks", how);
   how.meaning = options.masks ? MaskMeaning::kInstances : MaskMeaning::kForeground;
+  if (options.masks) how.class_names.clear();  // its objects are all of one class
   return std::make_shared<MaskFolders>(root / "images", root / "instances", how);
 }
 
@@ -132,6 +140,20 @@ SourceKind parse_source_kind(std::string_view name) {
                    fmt::format("the types are {}", text::join(names())));
 }
 
+std::vector<std::string> split_folders(const std::string& path) {
+  static const std::set<std::string> kSplits = {"train", "training", "val", "valid",   "validation",
+                                                "test",  "testing",  "dev", "predict", "trainval"};
+  if (!fs::is_directory(path) || fs::is_directory(fs::path(path) / "Annotations")) return {};
+  std::vector<std::string> found;
+  for (const std::string& name : data::folders_in(path)) {
+    if (data::files_below(fs::path(path) / name, kPictures).empty()) continue;
+    if (!kSplits.contains(data::lower_case(name))) return {};
+    found.push_back(name);
+  }
+  const bool learns = std::ranges::any_of(found, [](const auto& name) { return name.starts_with("train"); });
+  return learns && data::files_in(path, kPictures).empty() ? found : std::vector<std::string>{};
+}
+
 SourceKind detect_source(const std::string& path) {
   if (path.find('{') != std::string::npos || path.starts_with("pipe:")) return SourceKind::kTar;
   std::error_code fault;
@@ -141,6 +163,15 @@ SourceKind detect_source(const std::string& path) {
 }
 
 std::shared_ptr<ImageSource> open_source(const SourceOptions& options) {
+  if (options.kind == SourceKind::kAuto && !options.split.empty()) {
+    const std::vector<std::string> splits = split_folders(options.path);
+    if (std::ranges::find(splits, options.split) != splits.end()) {
+      SourceOptions one = options;
+      one.path = (fs::path(options.path) / options.split).string();
+      one.split.clear();
+      return open_source(one);
+    }
+  }
   const SourceKind kind = options.kind == SourceKind::kAuto ? detect_source(options.path) : options.kind;
   switch (kind) {
     case SourceKind::kFolder:

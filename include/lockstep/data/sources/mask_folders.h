@@ -24,6 +24,10 @@ struct MaskFoldersOptions {
   std::vector<std::string> class_names = {};
 };
 
+/// Names of the classes of masks, by id: of `classes.txt` (a name a line) or `labelmap.txt` (as CVAT writes it:
+/// name:colour:parts:actions) in this folder or the one above; none where there is no such file.
+[[nodiscard]] std::vector<std::string> mask_class_names(const std::filesystem::path& root);
+
 /// Pictures (.jpg, .jpeg or .png) with a LabelMap each. Masks are gray or palette PNGs of up to 16 bits.
 class MaskFolders final : public ImageSource {
  public:

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/data/picture.h"
 
@@ -34,15 +35,20 @@ struct SourceOptions {
   std::string path;  ///< a file, a folder, or shards such as "train-{000000..000012}.tar"
   SourceKind kind = SourceKind::kAuto;
   std::filesystem::path images = {};  ///< folder of the pictures; empty: the layout's own, else the file's folder
-  std::string split =
-      {};  ///< VOC: a list in ImageSets; IDX: what the file names begin with; empty: "trainval", "train"
+  /// VOC: a list in ImageSets; IDX: what the file names begin with; a folder of splits: one of them. Empty: "trainval",
+  /// "train"
+  std::string split = {};
   bool recursive = false;  ///< folder: the folders in it, too
   bool masks = false;      ///< COCO: a mask for each object; masks: the objects of an instance map
   bool strict = true;      ///< false: entries without a good picture or box are left out and counted in a note
 };
 
+/// The splits of a folder that holds nothing else, such as train and val, sorted; none where it is no such folder. They
+/// are sets of their own: `path`/train and so on.
+[[nodiscard]] std::vector<std::string> split_folders(const std::string& path);
+
 /// What kAuto finds for this path.
-/// Throws: DataError where nothing is there, or nothing that is known.
+/// Throws: DataError where nothing is there, or nothing that is known, or a folder of splits.
 [[nodiscard]] SourceKind detect_source(const std::string& path);
 
 /// Throws: DataError naming file and place; UsageError for options that do not fit together; IoError.
