@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/device_path.h"
 
+#include <algorithm>
 #include <array>
 #include <functional>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "comm/failure.h"
@@ -10,6 +13,41 @@
 
 namespace lockstep::comm {
 namespace {
+
+constexpr auto kDrainLimit = std::chrono::seconds(10);
+constexpr auto kDrainLook = std::chrono::milliseconds(1);
+
+/// Of a collective whose call is still being enqueued, which may wait for peers: not done until it is.
+class LateEvent final : public DeviceEvent {
+ public:
+  void set(std::shared_ptr<DeviceEvent> event) {
+    const std::lock_guard lock(mutex_);
+    event_ = std::move(event);
+  }
+  /// There will be none.
+  void give_up() {
+    const std::lock_guard lock(mutex_);
+    given_up_ = true;
+  }
+  void hold_stream() override {
+    if (const auto event = get()) event->hold_stream();
+  }
+  bool is_done() override {
+    if (const auto event = get()) return event->is_done();
+    const std::lock_guard lock(mutex_);
+    return given_up_;
+  }
+
+ private:
+  std::shared_ptr<DeviceEvent> get() {
+    const std::lock_guard lock(mutex_);
+    return event_;
+  }
+
+  std::mutex mutex_;
+  std::shared_ptr<DeviceEvent> event_;
+  bool given_up_ = false;
+};
 
 /// A collective that was enqueued. `finish`: what the stream that waits has to do then; may be empty.
 class DeviceOperation final : public Operation {
@@ -55,7 +93,7 @@ DevicePath::DevicePath(std::unique_ptr<DeviceTransport> transport, std::shared_p
   watch_->start();
 }
 
-DevicePath::~DevicePath() { watch_->stop(); }
+DevicePath::~DevicePath() { close(false); }
 
 bool DevicePath::takes(const Collective& collective, const at::Tensor& input, const at::Tensor& output) const {
   const auto here = [&](const at::Tensor& tensor) {
@@ -75,21 +113,50 @@ Work DevicePath::submit(Collective collective, const at::Tensor& input, const at
   collective.on_device = true;
   collective.timeout = timeout_;
   collective.deadline = std::chrono::steady_clock::now() + timeout_;
-  DeviceWatch::Entry entry{.event = transport_->enqueue(collective, from, to), .collective = collective};
-  entry.tensors = {from, to};
-  if (queue_ != nullptr) {
-    auto meeting = std::make_shared<QueuedOperation>(collective, std::array<at::Tensor, 2>{}, nullptr);
-    queue_->submit(meeting);
-    entry.collective.what.sequence = meeting->sequence();
-    entry.meeting = std::move(meeting);
+  const auto event = std::make_shared<LateEvent>();
+  const std::lock_guard order(order_);
+  DeviceWatch::Entry entry{.event = event, .meeting = nullptr, .collective = collective, .tensors = {from, to}};
+  meet(entry);
+  watch_->add(entry);
+  try {
+    event->set(transport_->enqueue(collective, from, to));
+  } catch (...) {
+    event->give_up();
+    watch_->fail(std::current_exception());  // the peers have met us and would wait; an earlier failure stays
+    std::rethrow_exception(watch_->failure());
   }
   std::function<void()> finish;
   if (output.defined() && to.data_ptr() != output.data_ptr()) {
     finish = [output, to] { output.detach().copy_(to); };
   }
-  auto operation = std::make_shared<DeviceOperation>(entry, watch_, std::move(finish));
-  watch_->add(std::move(entry));
-  return Work(std::move(operation));
+  return Work(std::make_shared<DeviceOperation>(entry, watch_, std::move(finish)));
+}
+
+/// Before the transport has the call: it may connect to peers first, and only the meeting knows whom it waits for.
+void DevicePath::meet(DeviceWatch::Entry& entry) {
+  if (queue_ == nullptr) return;
+  auto meeting = std::make_shared<QueuedOperation>(entry.collective, std::array<at::Tensor, 2>{}, nullptr);
+  queue_->submit(meeting);
+  entry.collective.what.sequence = meeting->sequence();
+  {
+    const std::lock_guard lock(mutex_);
+    last_meeting_ = meeting;
+  }
+  entry.meeting = std::move(meeting);
+}
+
+bool DevicePath::is_idle() const {
+  const std::lock_guard lock(mutex_);
+  return watch_->under_way() == 0 && (last_meeting_ == nullptr || last_meeting_->is_done());
+}
+
+void DevicePath::close(bool orderly) noexcept {
+  const auto end = std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(timeout_, kDrainLimit);
+  while (orderly && !is_idle() && watch_->failure() == nullptr && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kDrainLook);
+  }
+  if (!is_idle()) abort("a rank left the job while its own collectives were under way");
+  watch_->stop();
 }
 
 void DevicePath::fail(const std::exception_ptr& error) noexcept {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "comm/device_transport.h"
@@ -28,7 +29,8 @@ class DevicePath {
   /// True for tensors of the transport's device that it can carry. Either tensor may be undefined.
   [[nodiscard]] bool takes(const Collective& collective, const at::Tensor& input, const at::Tensor& output) const;
 
-  /// The Work's wait() makes the current stream wait, not the thread. Throws: what the group has failed with.
+  /// The Work's wait() makes the current stream wait, not the thread.
+  /// Throws: what the group has failed with.
   [[nodiscard]] Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output);
 
   /// Throws: what the group has failed with. What the host has read of the device by now is whole where it does not.
@@ -37,13 +39,22 @@ class DevicePath {
 
   void abort(const std::string& reason) noexcept;
 
+  /// Before the queue is closed. `orderly`: what is under way may end first, under the watch and for a bounded time;
+  /// whatever is left is aborted.
+  void close(bool orderly) noexcept;
+
  private:
+  void meet(DeviceWatch::Entry& entry);
+  [[nodiscard]] bool is_idle() const;
   void fail(const std::exception_ptr& error) noexcept;
 
   const std::unique_ptr<DeviceTransport> transport_;
   const std::shared_ptr<OperationQueue> queue_;
   const std::chrono::milliseconds timeout_;
-  std::shared_ptr<DeviceWatch> watch_;  ///< shared with the operations, which ask it for failures
+  std::mutex order_;                         ///< held while a call is given to the queue and to the transport
+  mutable std::mutex mutex_;                 ///< guards what follows
+  std::shared_ptr<Operation> last_meeting_;  ///< null: there was none
+  std::shared_ptr<DeviceWatch> watch_;       ///< shared with the operations, which ask it for failures
 };
 
 }  // namespace lockstep::comm

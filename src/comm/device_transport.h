@@ -43,7 +43,8 @@ class DeviceTransport {
 
   /// Puts the collective on a stream of its own, behind what the current stream has been given. The tensors are
   /// contiguous and live until the event is done; `collective` has their device addresses.
-  /// Blocks: no. Throws: ResourceError with advice.
+  /// Blocks: never for the device; where it connects first, until the peers do, or until abort().
+  /// Throws: ResourceError with advice.
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> enqueue(const Collective& collective, const at::Tensor& input,
                                                              const at::Tensor& output) = 0;
 

@@ -240,6 +240,7 @@ class Group final : public OwnedGroup {
   void close(bool orderly) noexcept override {
     if (closed_) return;
     closed_ = true;
+    if (device_ != nullptr) device_->close(orderly);
     for (auto& [peer, channel] : channels_) channel->close(orderly);
     if (queue_ != nullptr) queue_->close(orderly);
   }

@@ -11,7 +11,9 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <stdexcept>
+#include <thread>
 
 #include "comm/group.h"
 #include "comm/shm/shm_backend.h"
@@ -28,7 +30,9 @@ using ::testing::HasSubstr;
 struct Device {
   std::atomic<bool> done{true};
   std::atomic<bool> aborted{false};
-  std::atomic<bool> faulty{false};  ///< it is lost: every question ends in an error
+  std::atomic<bool> faulty{false};    ///< it is lost: every question ends in an error
+  std::atomic<bool> connects{false};  ///< a call waits for peers until it is aborted
+  std::atomic<bool> full{false};      ///< a call ends in an error
   std::atomic<int> holds{0};
   std::function<void()> on_abort = nullptr;  ///< called before anything ends
   std::vector<Collective> calls;
@@ -56,6 +60,13 @@ class FakeTransport final : public DeviceTransport {
   std::shared_ptr<DeviceEvent> enqueue(const Collective& collective, const at::Tensor& /*input*/,
                                        const at::Tensor& output) override {
     device_.calls.push_back(collective);
+    if (device_.full) throw ResourceError("a GPU's memory is full");
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (device_.connects && !device_.aborted) {
+      if (std::chrono::steady_clock::now() > end) throw TimeoutError("ncclAllReduce timed out");
+      std::this_thread::yield();
+    }
+    if (device_.connects) throw ResourceError("the communicator was aborted");
     output.mul_(10);
     return std::make_shared<FakeEvent>(device_);
   }
@@ -181,6 +192,7 @@ struct Rank {
     path = std::make_unique<DevicePath>(std::make_unique<FakeTransport>(device), queue, world, timeout);
   }
   ~Rank() {
+    path->close(false);
     queue->close(true);
     path.reset();
   }
@@ -229,6 +241,72 @@ TEST(DevicePath, RanksThatCallDifferentCollectivesBothGetAnErrorThatNamesBoth) {
   EXPECT_THAT(second.failure<UsageError>(), AllOf(HasSubstr("of 12 float32"), HasSubstr("of 13 float32")));
   EXPECT_TRUE(first.is_aborted());
   EXPECT_TRUE(second.is_aborted());
+}
+
+/// What `rank` gets that calls all_reduce() and waits.
+std::string error_of_call(Rank& rank, std::int64_t elements) {
+  try {
+    rank.all_reduce(elements).wait();
+  } catch (const UsageError& error) {
+    return error.what();
+  } catch (const Error& error) {
+    return std::string("another: ") + error.what();
+  }
+  return "no error";
+}
+
+TEST(DevicePath, WhileATransportConnectsAMismatchIsFoundAtOnceAndNamesBoth) {
+  const auto segment = Segment::create(2);
+  Rank first(segment, 0, milliseconds(60'000));
+  Rank second(segment, 1, milliseconds(60'000));
+  first.device.connects = true;
+  second.device.connects = true;
+  auto found = std::async(std::launch::async, [&] { return error_of_call(second, 13); });
+  EXPECT_THAT(error_of_call(first, 12), AllOf(HasSubstr("of 12 float32"), HasSubstr("of 13 float32")));
+  EXPECT_THAT(found.get(), AllOf(HasSubstr("of 12 float32"), HasSubstr("of 13 float32")));
+}
+
+TEST(DevicePath, WhileATransportConnectsARankThatNeverComesIsNamed) {
+  const auto segment = Segment::create(2);
+  Rank first(segment, 0, milliseconds(200));
+  Rank second(segment, 1, milliseconds(200));
+  first.device.connects = true;
+  EXPECT_THAT(error_of_call(first, 12), HasSubstr("waiting for   rank 1"));
+}
+
+TEST(DevicePath, ACallThatFailsAfterThePeersHaveMetItEndsThemToo) {
+  const auto segment = Segment::create(2);
+  Rank first(segment, 0, milliseconds(60'000));
+  Rank second(segment, 1, milliseconds(60'000));
+  first.device.full = true;
+  second.device.done = false;
+  (void)second.all_reduce(12);
+  EXPECT_THAT(error_of_call(first, 12), HasSubstr("memory is full"));
+  EXPECT_THAT(second.failure<PeerError>(), HasSubstr("memory is full"));
+  EXPECT_TRUE(second.is_aborted());
+}
+
+TEST(DevicePath, ClosingInOrderLetsWhatIsUnderWayEnd) {
+  Device device;
+  device.done = false;
+  DevicePath path(std::make_unique<FakeTransport>(device), nullptr, World{}, milliseconds(60'000));
+  const at::Tensor tensor = at::full({3}, 2.0F);
+  (void)path.submit(all_reduce_of(tensor), tensor, tensor);
+  auto closed = std::async(std::launch::async, [&] { path.close(true); });
+  EXPECT_EQ(closed.wait_for(milliseconds(50)), std::future_status::timeout);
+  device.done = true;
+  closed.get();
+  EXPECT_FALSE(device.aborted);
+}
+
+TEST(DevicePath, ClosingWithAnErrorEndsWhatIsUnderWay) {
+  Device device;
+  device.done = false;
+  DevicePath path(std::make_unique<FakeTransport>(device), nullptr, World{}, milliseconds(60'000));
+  const at::Tensor tensor = at::full({3}, 2.0F);
+  (void)path.submit(all_reduce_of(tensor), tensor, tensor);
+  path.close(false);
+  EXPECT_TRUE(device.aborted);
 }
 
 TEST(DevicePath, ARankThatNeverComesIsNamedAndWhatWaitsForItIsAborted) {

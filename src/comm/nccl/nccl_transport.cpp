@@ -18,8 +18,10 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "comm/moves.h"
 #include "comm/nccl/advice.h"
@@ -30,6 +32,9 @@ namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr auto kPoll = std::chrono::microseconds(100);
+// The hosts' comparison and the watch speak first: they know whom a call waits for.
+constexpr auto kSettleGrace = std::chrono::seconds(5);
+constexpr auto kFinalizeLimit = std::chrono::seconds(10);
 
 /// What c10 knows of streams and events of any device.
 c10::impl::VirtualGuardImpl guard_of(const c10::Device& device) { return c10::impl::VirtualGuardImpl(device.type()); }
@@ -132,6 +137,29 @@ ncclUniqueId meet_for_id(const World& world, std::chrono::milliseconds timeout) 
   return id;
 }
 
+/// Calls between here and end() are one. Without end() they are given up by an error, and the group is closed all the
+/// same: an open one would swallow every later call of this thread.
+class CallGroup {
+ public:
+  CallGroup() {
+    const ncclResult_t result = ncclGroupStart();
+    if (result != ncclSuccess) throw nccl_error("ncclGroupStart", ncclGetErrorString(result));
+  }
+  ~CallGroup() {
+    if (open_) (void)ncclGroupEnd();
+  }
+  CallGroup(const CallGroup&) = delete;
+  CallGroup& operator=(const CallGroup&) = delete;
+
+  [[nodiscard]] ncclResult_t end() {
+    open_ = false;
+    return ncclGroupEnd();
+  }
+
+ private:
+  bool open_ = true;
+};
+
 class NcclTransport final : public DeviceTransport {
  public:
   NcclTransport(const World& world, const c10::Device& device, std::chrono::milliseconds timeout)
@@ -143,18 +171,17 @@ class NcclTransport final : public DeviceTransport {
     const ncclUniqueId id = meet_for_id(world, timeout);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    wait_for(ncclCommInitRankConfig(&comm_, world_, id, rank_, &config), "ncclCommInitRank");
+    try {
+      wait_for(ncclCommInitRankConfig(&comm_, world_, id, rank_, &config), "ncclCommInitRank");
+    } catch (...) {
+      NcclTransport::abort();  // no destructor runs
+      throw;
+    }
   }
 
+  /// What was enqueued has ended by now, or was aborted (DevicePath::close): nobody watches any more.
   ~NcclTransport() override {
-    if (comm_ == nullptr || aborted_) return;
-    if (std::uncaught_exceptions() > 0) {
-      NcclTransport::abort();
-      return;
-    }
-    // In order: what was enqueued ends first.
-    if (ncclCommFinalize(comm_) == ncclInProgress) (void)settle(std::chrono::steady_clock::now() + timeout_);
-    (void)ncclCommDestroy(comm_);
+    if (std::uncaught_exceptions() > 0 || !finalize()) NcclTransport::abort();
   }
 
   std::string name() const override { return "nccl"; }
@@ -182,7 +209,8 @@ class NcclTransport final : public DeviceTransport {
   }
 
   std::optional<std::string> problem() override {
-    if (aborted_) return std::nullopt;
+    const std::lock_guard lock(life_);
+    if (aborted_ || comm_ == nullptr) return std::nullopt;
     ncclResult_t state = ncclSuccess;
     if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return "ncclCommGetAsyncError failed";
     if (state == ncclSuccess || state == ncclInProgress) return std::nullopt;
@@ -190,9 +218,10 @@ class NcclTransport final : public DeviceTransport {
   }
 
   void abort() noexcept override {
-    if (aborted_.exchange(true)) return;
+    aborted_ = true;
     const std::lock_guard lock(mutex_);  // a call under way sees aborted_ and ends
-    if (comm_ != nullptr) (void)ncclCommAbort(comm_);
+    const std::lock_guard life(life_);
+    if (const ncclComm_t comm = std::exchange(comm_, nullptr)) (void)ncclCommAbort(comm);
   }
 
  private:
@@ -200,6 +229,18 @@ class NcclTransport final : public DeviceTransport {
   [[nodiscard]] std::string error_text(ncclResult_t result) const {
     const char* last = comm_ == nullptr ? nullptr : ncclGetLastError(comm_);
     return fmt::format("{} {}", ncclGetErrorString(result), last == nullptr ? "" : last);
+  }
+
+  /// In order. Returns: false where the communicator is not finished within a moment and is still there.
+  [[nodiscard]] bool finalize() {
+    const std::lock_guard lock(mutex_);
+    if (aborted_ || comm_ == nullptr) return true;
+    ncclResult_t state = ncclCommFinalize(comm_);
+    if (state == ncclInProgress) state = settle(std::chrono::steady_clock::now() + kFinalizeLimit);
+    if (state != ncclSuccess) return false;
+    const std::lock_guard life(life_);
+    (void)ncclCommDestroy(std::exchange(comm_, nullptr));
+    return true;
   }
 
   /// Until a call of the non-blocking communicator has got through.
@@ -213,7 +254,7 @@ class NcclTransport final : public DeviceTransport {
   }
 
   void wait_for(ncclResult_t result, const char* call) {
-    if (result == ncclInProgress) result = settle(std::chrono::steady_clock::now() + timeout_);
+    if (result == ncclInProgress) result = settle(std::chrono::steady_clock::now() + timeout_ + kSettleGrace);
     if (result == ncclSuccess) return;
     if (aborted_) throw ResourceError("the NCCL communicator was aborted");
     if (result == ncclInProgress) {
@@ -247,7 +288,7 @@ class NcclTransport final : public DeviceTransport {
 
   /// reduce_scatter: parts may differ in length by an element, which NCCL's own does not allow.
   void reduce_parts(const Collective& collective, ncclDataType_t type, ncclRedOp_t op) {
-    check(ncclGroupStart(), "ncclGroupStart");
+    CallGroup group;
     for (int root = 0; root < world_; ++root) {
       const ElementRange part = result_range(collective.what, world_, root);
       if (part.size() == 0) continue;
@@ -256,7 +297,7 @@ class NcclTransport final : public DeviceTransport {
                        cuda_stream()),
             "ncclReduce");
     }
-    wait_for(ncclGroupEnd(), "reduce_scatter");
+    wait_for(group.end(), "reduce_scatter");
   }
 
   void move(const Collective& collective) {
@@ -267,7 +308,7 @@ class NcclTransport final : public DeviceTransport {
       return;
     }
     const MovePlan plan = plan_of(collective, world_);
-    check(ncclGroupStart(), "ncclGroupStart");
+    CallGroup group;
     for (const Move& part : moves_from(plan, rank_)) {
       if (part.to == rank_) continue;
       check(ncclSend(collective.data + part.offset, part.bytes, ncclUint8, part.to, comm_, cuda_stream()), "ncclSend");
@@ -280,7 +321,7 @@ class NcclTransport final : public DeviceTransport {
               "ncclRecv");
       }
     }
-    wait_for(ncclGroupEnd(), name_of(collective.what.kind));
+    wait_for(group.end(), name_of(collective.what.kind));
   }
 
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
@@ -298,7 +339,8 @@ class NcclTransport final : public DeviceTransport {
   const c10::Device device_;
   const std::chrono::milliseconds timeout_;
   const c10::Stream stream_;
-  std::mutex mutex_;
+  std::mutex mutex_;  ///< held by calls, which may wait for peers, and by who ends the communicator
+  std::mutex life_;   ///< taken after mutex_: the communicator is there while it is held
   ncclComm_t comm_ = nullptr;
   std::atomic<bool> aborted_{false};
 };
