@@ -71,7 +71,6 @@ void FlatBackend::reduce(const Collective& collective) {
   meet(collective);
   if (collective.bytes == 0) return;
   const bool for_all = collective.what.kind == Kind::kAllReduce;
-  if (for_all && collective.what.exact == 0 && transport_->sum_in_any_order(collective)) return;
   const ExchangeReduce job = plan_reduction(collective);
   exchange_and_reduce(*transport_, job, collective, scratch_);
   if (for_all && !is_one_pass(collective.bytes)) share_ranges(*transport_, job, collective, collective.output);

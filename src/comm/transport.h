@@ -33,9 +33,6 @@ class Transport {
   virtual void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
                         const Collective& collective) = 0;
 
-  /// Sums `collective` over all ranks in an order of its own, if it can: false where it cannot.
-  virtual bool sum_in_any_order(const Collective& collective) = 0;
-
   [[nodiscard]] virtual std::unique_ptr<Runner> open_channel(int peer, bool sending) = 0;
 
   /// Answers the others' question who died: not this rank, but `suspect`. Blocks: a moment, until they know.

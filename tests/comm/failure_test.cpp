@@ -112,6 +112,27 @@ TEST_P(Failure, OfARankThatThrowsReachesTheOthersWithItsWords) {
   }
 }
 
+/// It lives on, so that no connection breaks.
+TEST_P(Failure, OfARankThatAbortsEndsASumInAnyOrderAtOnce) {
+  RankProcesses ranks(
+      current_test(),
+      [](Job& job) {
+        job.barrier();
+        const std::string key = "over/";
+        if (job.rank() == 1) {
+          job.group().abort("enough");
+          job.store().wait({key + "0", key + "2"}, job.timeout());
+          return;
+        }
+        const at::Tensor tensor = at::ones({1 << 18});
+        EXPECT_THROW(job.group().all_reduce(tensor, {.op = ReduceOp::kMean, .exact = false}).wait(), PeerError);
+        job.store().set(key + std::to_string(job.rank()), "1");
+      },
+      options("200"));
+  const auto ends = ranks.wait();  // within the deadline, far below the timeout
+  for (const RankEnd& end : ends) EXPECT_EQ(end.code, 0) << end.log;
+}
+
 TEST_P(Failure, OfDifferentCallsNamesBothSides) {
   RankProcesses ranks(
       current_test(),

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <signal.h>
@@ -20,7 +19,6 @@
 #include "comm/gloo/roll_call.h"
 #include "comm/gloo/stores.h"
 #include "comm/transport.h"
-#include "comm/tree_reduce.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -218,29 +216,6 @@ class GlooTransport final : public Transport {
       log::debug("gloo: {}", problem.what());
       throw_failure(world_, *watch_, collective, rank);
     }
-  }
-
-  /// Gloo's own all_reduce, for those who do not need the bits.
-  bool sum_in_any_order(const Collective& collective) override {
-    const ReduceOp op = op_of(collective.what);
-    const auto dtype = dtype_of(collective.what);
-    const bool sums = op == ReduceOp::kSum || op == ReduceOp::kMean;
-    if (!sums || (dtype != at::kFloat && dtype != at::kDouble && dtype != at::kHalf)) return false;
-    const NoSigpipe guard;
-    std::vector<at::Tensor> tensors = {at::from_blob(collective.output, {collective.what.numel}, dtype)};
-    try {
-      c10d::AllreduceOptions options;
-      options.timeout = time_left(collective);
-      group_->allreduce(tensors, options)->wait(time_left(collective));
-    } catch (const std::exception& problem) {
-      log::debug("gloo: {}", problem.what());
-      throw_failure(world_, *watch_, collective, (world_.rank + 1) % world_.size);
-    }
-    if (op == ReduceOp::kMean) {
-      tree_reduce({dtype, ReduceOp::kMean, divisor_of(collective.what, world_.size)}, {{collective.output, {0, 1}}},
-                  {collective.output}, collective.what.numel);
-    }
-    return true;
   }
 
  private:
