@@ -12,6 +12,7 @@
 
 #include "launch/failure.h"
 #include "launch/gang.h"
+#include "launch/limits.h"
 #include "launch/log_folder.h"
 #include "launch/program.h"
 #include "launch/rendezvous.h"
@@ -172,6 +173,7 @@ class Agent {
   int finish(const GangResult& result) {
     if (result.start_error != 0) {
       logs_.remove();
+      if (is_shortage(result.start_error)) throw_cannot(fmt::format("start '{}'", path_).c_str(), result.start_error);
       throw UsageError(
           fmt::format("cannot execute '{}' ({})", path_, std::generic_category().message(result.start_error)),
           "check that it is built for this machine and that the interpreter in its first line exists");
@@ -266,10 +268,13 @@ class Agent {
 
 int run_agent(const AgentOptions& options) {
   check(options);
-  std::string path = find_program(options.command[0]);
-  Meeting meeting = meet(options);
-  tell_of_threads(options);
-  return Agent(options, std::move(path), std::move(meeting)).run();
+  return with_shortages_named([&] {
+    std::string path = find_program(options.command[0]);
+    raise_file_limit(options);
+    Meeting meeting = meet(options);
+    tell_of_threads(options);
+    return Agent(options, std::move(path), std::move(meeting)).run();
+  });
 }
 
 }  // namespace lockstep

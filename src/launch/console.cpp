@@ -53,6 +53,11 @@ void Console::drain() noexcept {
   while (!chunks_.empty()) write_front();
 }
 
+void Console::drop() noexcept {
+  chunks_.clear();
+  waiting_bytes_ = 0;
+}
+
 // A pipe that polls writable takes PIPE_BUF bytes without blocking.
 void Console::write_front() noexcept {
   Chunk& chunk = chunks_.front();

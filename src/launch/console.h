@@ -28,6 +28,8 @@ class Console {
   [[nodiscard]] bool is_full() const noexcept;
   /// Writes everything, blocking.
   void drain() noexcept;
+  /// Forgets what waits.
+  void drop() noexcept;
 
   /// stdout and stderr as they are now.
   [[nodiscard]] static MuxOptions describe(ConsoleStyle style);

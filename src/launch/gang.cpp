@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,13 @@ constexpr auto kSecondTermTime = std::chrono::seconds(2);
 constexpr auto kIdleTime = std::chrono::milliseconds(300);
 
 TimePoint now() { return SystemClock::instance().now(); }
+
+// The limit of files was lowered under us, or memory is short: what we watch can still be read, without waiting for it.
+void look_at_all(std::vector<pollfd>& entries) {
+  const timespec nap{0, 10'000'000};
+  ::nanosleep(&nap, nullptr);
+  for (pollfd& entry : entries) entry.revents = entry.fd >= 0 ? entry.events : 0;
+}
 
 std::string signal_name(int number) {
   const char* name = ::sigabbrev_np(number);
@@ -90,13 +98,20 @@ Channel Gang::channel_of(int rank, int stream) const {
 
 GangResult Gang::run() {
   while (is_any_left()) wait_for_event();
-  console_.drain();
+  show_the_rest();
   try {
     if (const auto claim = spec_.meeting.store->try_get(kFailureKey)) result_.claim = parse_claim(*claim);
   } catch (const Error&) {
     // The store of another node is gone: what this node saw must do.
   }
   return result_;
+}
+
+// A pager that does not read must not keep us from obeying: the logs have everything.
+void Gang::show_the_rest() {
+  is_told_to_end_ = false;
+  while (console_.waiting_fd() >= 0 && !is_told_to_end_) wait_for_event();
+  console_.drop();
 }
 
 bool Gang::is_any_left() const {
@@ -120,7 +135,7 @@ void Gang::wait_for_event() {
       entries.push_back({console_.is_full() ? -1 : member.worker->output(stream), POLLIN, 0});
     }
   }
-  ::poll(entries.data(), entries.size(), timeout_ms());
+  if (::poll(entries.data(), entries.size(), timeout_ms()) < 0 && errno != EINTR) look_at_all(entries);
   if (entries[2].revents != 0) console_.write_some();
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const bool has_out = entries[first + 3 * i + 1].revents != 0;
@@ -175,6 +190,7 @@ void Gang::on_times() {
 
 void Gang::on_signals() {
   for (int number = 0; (number = spec_.signals.next()) != 0;) {
+    is_told_to_end_ = is_told_to_end_ || (number != SIGWINCH && number != SIGUSR1 && number != SIGUSR2);
     if (number == SIGWINCH) {
       resize_terminals();
     } else if (number == SIGUSR1 || number == SIGUSR2) {

@@ -40,7 +40,7 @@ struct GangResult {
 
 class Gang {
  public:
-  /// Starts the workers. Throws: IoError; those already started are ended.
+  /// Starts the workers. Throws: IoError, ResourceError; those already started are ended.
   explicit Gang(const GangSpec& spec);
 
   /// Blocks until no process of any worker's tree is left.
@@ -59,6 +59,7 @@ class Gang {
   [[nodiscard]] Channel channel_of(int rank, int stream) const;
 
   void wait_for_event();
+  void show_the_rest();
   [[nodiscard]] bool more_errors_arrive(const Worker& worker) const;
   [[nodiscard]] int timeout_ms() const;
   void on_times();
@@ -87,6 +88,7 @@ class Gang {
   std::unique_ptr<KeyWatcher> watcher_;  // for failures of other nodes
   std::vector<Member> members_;
   bool is_stopping_ = false;
+  bool is_told_to_end_ = false;  // since the last rank left
   std::optional<TimePoint> stop_at_;
   std::optional<TimePoint> stop_again_at_;
   std::optional<TimePoint> give_up_at_;

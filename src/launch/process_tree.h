@@ -23,6 +23,9 @@ class ProcessTree {
   ProcessTree& operator=(const ProcessTree&) = delete;
   ~ProcessTree();
 
+  /// False where there was no memory for it.
+  [[nodiscard]] bool is_usable() const noexcept { return entries_ != nullptr; }
+
   /// Reads /proc anew and marks the descendants of `root`. False where /proc cannot be read.
   bool read(pid_t root) noexcept;
 

@@ -10,12 +10,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <random>
 #include <utility>
 
 #include "launch/failure.h"
+#include "launch/limits.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
@@ -170,6 +172,7 @@ Meeting meet(const AgentOptions& options) {
 
 KeyWatcher::KeyWatcher(const StoreAddress& address, std::vector<std::string> keys)
     : store_(connect_store(address, env::collective_timeout())), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!event_.valid()) throw_cannot("watch the store", errno);
   thread_ = std::thread([this, wanted = std::move(keys)] {
     auto outcome = Found::kStoreIsGone;
     try {

@@ -4,6 +4,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <cerrno>
+
+#include "launch/limits.h"
+
 namespace lockstep::launch {
 
 SignalGuard::SignalGuard() {
@@ -15,6 +19,11 @@ SignalGuard::SignalGuard() {
   if (hangup.sa_handler != SIG_IGN) ::sigaddset(&ours, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &ours, &before_);
   fd_.reset(::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd_.valid()) {
+    const int error = errno;
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);  // signals that nobody reads would be ignored
+    throw_cannot("wait for signals", error);
+  }
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &pipe_before_);

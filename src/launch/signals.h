@@ -12,6 +12,7 @@ namespace lockstep::launch {
 /// fd(), and SIGPIPE is ignored. Belongs to the thread that made it.
 class SignalGuard {
  public:
+  /// Throws: ResourceError where no descriptor is left.
   SignalGuard();
   ~SignalGuard();
   SignalGuard(const SignalGuard&) = delete;

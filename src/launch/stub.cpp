@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -16,6 +15,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstddef>
 #include <cstdint>
 
 #include "launch/process_tree.h"
@@ -33,6 +33,24 @@ void close_between(int first, int last) noexcept {
   if (first > last) return;
   if (::syscall(SYS_close_range, first, last, 0) == 0) return;
   for (int fd = first; fd <= std::min(last, 4096); ++fd) ::close(fd);
+}
+
+// Everything from 3 on.
+template <std::size_t N>
+void close_all_but(int (&kept)[N]) noexcept {
+  std::sort(kept, kept + N);
+  int next = 3;
+  for (const int fd : kept) {
+    if (fd < next) continue;
+    close_between(next, fd - 1);
+    next = fd + 1;
+  }
+  close_between(next, INT_MAX);
+}
+
+void nap() noexcept {
+  const timespec time{0, 1'000'000};
+  ::nanosleep(&time, nullptr);
 }
 
 // Ignored stays ignored over exec, which is how nohup works. Not so what the agent ignores for itself, nor what a shell
@@ -54,7 +72,7 @@ void reset_signals() noexcept {
 
 class Stub {
  public:
-  explicit Stub(const StubPlan& plan) noexcept : plan_(plan) {}
+  explicit Stub(const StubPlan& plan) noexcept : plan_(plan), control_(plan.control) {}
 
   void run() noexcept {
     if (!prepare()) return;
@@ -63,7 +81,7 @@ class Stub {
   }
 
  private:
-  // False where the agent is already gone.
+  // False where the agent is already gone, or the system has too little left: then it was told.
   bool prepare() noexcept {
     sigset_t all;
     ::sigfillset(&all);
@@ -75,31 +93,33 @@ class Stub {
     ::prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0);
     ::prctl(PR_SET_NAME, "lockstep-stub", 0, 0, 0);
     if (::getppid() != plan_.agent) return false;
-    keep_only_our_descriptors();
+    if (!keep_only_our_descriptors()) return report(StubEvent::kExecFailed, errno), false;
+    if (!tree_.is_usable()) return report(StubEvent::kExecFailed, ENOMEM), false;
     sigset_t watched;
     ::sigemptyset(&watched);
     ::sigaddset(&watched, SIGCHLD);
     ::sigaddset(&watched, SIGUSR1);
     signals_ = ::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signals_ < 0) return report(StubEvent::kExecFailed, errno), false;
     return true;
   }
 
-  // The pipes of other workers and the store's sockets must not stay open here.
-  void keep_only_our_descriptors() noexcept {
+  // The pipes of other workers and the store's sockets must not stay open here. They go first: that leaves room for
+  // the copies. False where there is none even so.
+  bool keep_only_our_descriptors() noexcept {
     constexpr int kAboveTheWorkers = 10;
-    const int input = ::fcntl(plan_.input, F_DUPFD_CLOEXEC, kAboveTheWorkers);
-    const int output = ::fcntl(plan_.output, F_DUPFD_CLOEXEC, kAboveTheWorkers);
-    const int errors = ::fcntl(plan_.errors, F_DUPFD_CLOEXEC, kAboveTheWorkers);
-    control_ = ::fcntl(plan_.control, F_DUPFD_CLOEXEC, kAboveTheWorkers);
-    agent_ = plan_.agent_pidfd < 0 ? -1 : ::fcntl(plan_.agent_pidfd, F_DUPFD_CLOEXEC, kAboveTheWorkers);
-    ::dup2(input, 0);
-    ::dup2(output, 1);
-    ::dup2(errors, 2);
-    const int low = agent_ < 0 ? control_ : std::min(control_, agent_);
-    const int high = std::max(control_, agent_);
-    close_between(3, low - 1);
-    close_between(low + 1, high - 1);
-    close_between(high + 1, INT_MAX);
+    int ours[] = {plan_.input, plan_.output, plan_.errors, plan_.control, plan_.agent_pidfd};
+    close_all_but(ours);
+    const auto copy = [](int fd) { return fd < 0 ? -1 : ::fcntl(fd, F_DUPFD_CLOEXEC, kAboveTheWorkers); };
+    int copies[] = {copy(plan_.input), copy(plan_.output), copy(plan_.errors), copy(plan_.control),
+                    copy(plan_.agent_pidfd)};
+    if (copies[0] < 0 || copies[1] < 0 || copies[2] < 0 || copies[3] < 0) return false;
+    for (int fd = 0; fd < 3; ++fd) ::dup2(copies[fd], fd);
+    control_ = copies[3];
+    agent_ = copies[4];
+    int kept[] = {control_, agent_};
+    close_all_but(kept);
+    return true;
   }
 
   bool start_worker() noexcept {
@@ -112,7 +132,9 @@ class Stub {
     ::close(failure[1]);
     // Ours would keep the pipes open after the worker's end.
     const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int fd = 0; fd < 3; ++fd) ::dup2(nothing, fd);
+    for (int fd = 0; fd < 3; ++fd) {
+      if (::dup2(nothing, fd) < 0) ::close(fd);
+    }
     int error = 0;
     ssize_t got = 0;
     do {
@@ -240,7 +262,7 @@ class Stub {
       // Leaves the dead for reap(). Waiting is only safe when somebody was killed: else one was missed, look again.
       ::waitid(P_ALL, 0, &dead, WEXITED | WNOWAIT | (is_any_alive ? 0 : WNOHANG));
       reap();
-      if (!is_any_alive) ::sched_yield();
+      if (!is_any_alive) nap();
     }
   }
 
@@ -251,7 +273,7 @@ class Stub {
 
   const StubPlan& plan_;
   ProcessTree tree_;
-  int control_ = -1;
+  int control_;
   int agent_ = -1;
   int signals_ = -1;
   int worker_pidfd_ = -1;

@@ -9,22 +9,20 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
-#include <system_error>
 #include <utility>
 
-#include "lockstep/base/error.h"
+#include "launch/limits.h"
 
 namespace lockstep::launch {
 namespace {
 
-[[noreturn]] void throw_system(const char* what) {
-  throw IoError(fmt::format("cannot start a worker: {} ({})", what, std::generic_category().message(errno)),
-                "raise the limits of processes or open files (ulimit -u, ulimit -n), or start fewer ranks");
-}
+// A stub that has closed its socket is leaving, unless it is broken.
+constexpr auto kPatience = std::chrono::seconds(15);
 
 struct Ends {
   UniqueFd ours;
@@ -33,7 +31,7 @@ struct Ends {
 
 Ends make_pipe() {
   int fds[2];
-  if (::pipe2(fds, O_CLOEXEC) != 0) throw_system("pipe");
+  if (::pipe2(fds, O_CLOEXEC) != 0) throw_cannot("start a worker: pipe", errno);
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
@@ -76,7 +74,8 @@ std::vector<std::string> shell_command(const WorkerSpec& spec) {
 
 Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
   int sockets[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) throw_system("socketpair");
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
+    throw_cannot("start a worker: socketpair", errno);
   control_.reset(sockets[0]);
   const UniqueFd their_control(sockets[1]);
   Ends output = make_channel(spec.output, STDOUT_FILENO);
@@ -103,7 +102,7 @@ Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
                       .leftover_grace_ms = static_cast<int>(spec.leftover_grace.count())};
   // _Fork, not fork: the handlers that libraries (OpenBLAS) register for fork take locks.
   stub_ = ::_Fork();
-  if (stub_ < 0) throw_system("fork");
+  if (stub_ < 0) throw_cannot("start a worker: fork", errno);
   if (stub_ == 0) {
     run_stub(plan);
     ::_exit(0);
@@ -117,7 +116,23 @@ Worker::~Worker() {
   if (is_gone()) return;
   order(SIGKILL, std::chrono::milliseconds(0));
   control_.reset();  // tells the stub too
-  ::waitpid(stub_, nullptr, 0);
+  reap(kPatience);
+}
+
+// A stub that does not leave in time is killed, and one that the kernel holds is left to it: nothing waits for ever.
+void Worker::reap(std::chrono::milliseconds patience) const noexcept {
+  const auto leaves_within = [this](std::chrono::milliseconds time) {
+    for (auto waited = std::chrono::milliseconds(0);; waited += std::chrono::milliseconds(1)) {
+      const pid_t reaped = ::waitpid(stub_, nullptr, WNOHANG);
+      if (reaped == stub_ || (reaped < 0 && errno != EINTR)) return true;
+      if (waited >= time) return false;
+      const timespec nap{0, 1'000'000};
+      ::nanosleep(&nap, nullptr);
+    }
+  };
+  if (leaves_within(patience)) return;
+  ::kill(stub_, SIGKILL);
+  leaves_within(std::chrono::seconds(1));
 }
 
 std::optional<StubReport> Worker::read_report() {
@@ -128,7 +143,7 @@ std::optional<StubReport> Worker::read_report() {
   } while (got < 0 && errno == EINTR);
   if (got == static_cast<ssize_t>(sizeof report)) return report;
   if (got < 0 && errno == EAGAIN) return std::nullopt;
-  ::waitpid(stub_, nullptr, 0);
+  reap(kPatience);
   control_.reset();
   return std::nullopt;
 }

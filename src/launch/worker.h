@@ -30,7 +30,8 @@ struct WorkerSpec {
 
 class Worker {
  public:
-  /// Forks the stub, which starts the program. Throws: IoError where the system has no more processes or descriptors.
+  /// Forks the stub, which starts the program. Throws: ResourceError where the system has no more processes or
+  /// descriptors.
   explicit Worker(const WorkerSpec& spec);
   /// Kills what is left.
   ~Worker();
@@ -51,6 +52,8 @@ class Worker {
   void abandon() noexcept;
 
  private:
+  void reap(std::chrono::milliseconds patience) const noexcept;
+
   int rank_;
   pid_t stub_ = -1;
   UniqueFd control_;

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/limits.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <new>
+#include <system_error>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr const char* kRaise =
+    "raise the limits of open files, processes or memory (ulimit -n, -u, -v), or start fewer "
+    "ranks";
+
+std::uint64_t count_open() {
+  std::error_code problem;
+  std::filesystem::directory_iterator entries("/proc/self/fd", problem);
+  if (problem) return 3;
+  return static_cast<std::uint64_t>(std::distance(std::filesystem::begin(entries), std::filesystem::end(entries)));
+}
+
+}  // namespace
+
+std::uint64_t files_needed(const AgentOptions& options, std::uint64_t open_now) {
+  constexpr std::uint64_t kOfARank = 5;          // a socket to its stub, two streams, two log files
+  constexpr std::uint64_t kWhileOneStarts = 12;  // the other ends, and the stub's copies of them
+  constexpr std::uint64_t kOwn = 12;             // the store and its client, signals, a watcher, files that are read
+  constexpr std::uint64_t kInTheStore = 3;       // connections of a rank to the store
+  const auto here = static_cast<std::uint64_t>(options.processes);
+  const std::uint64_t served = options.node_rank == 0 ? here * static_cast<std::uint64_t>(options.nodes) : 0;
+  return open_now + kOfARank * here + kWhileOneStarts + kOwn + kInTheStore * served;
+}
+
+std::uint64_t choose_file_limit(const FileLimit& limit, std::uint64_t needed) {
+  constexpr std::uint64_t kPlenty = 65'536;
+  if (limit.hard < needed) {
+    throw ResourceError(fmt::format("{} open files are allowed here, and this launcher needs {}",
+                                    text::thousands(static_cast<std::int64_t>(limit.hard)),
+                                    text::thousands(static_cast<std::int64_t>(needed))),
+                        "raise the hard limit (ulimit -Hn; /etc/security/limits.conf, LimitNOFILE= of a service, "
+                        "--ulimit nofile= of a container), or start fewer ranks");
+  }
+  return std::max(limit.soft, std::min(limit.hard, std::max(kPlenty, needed)));
+}
+
+void raise_file_limit(const AgentOptions& options) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const std::uint64_t wanted =
+      choose_file_limit({.soft = limit.rlim_cur, .hard = limit.rlim_max}, files_needed(options, count_open()));
+  if (wanted == limit.rlim_cur) return;
+  limit.rlim_cur = wanted;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+bool is_shortage(int error) noexcept {
+  return error == EMFILE || error == ENFILE || error == EAGAIN || error == ENOMEM || error == ENOBUFS;
+}
+
+void throw_cannot(const char* what, int error) {
+  const std::string words = fmt::format("cannot {} ({})", what, std::generic_category().message(error));
+  if (is_shortage(error)) throw ResourceError(words, kRaise);
+  throw IoError(words);
+}
+
+int with_shortages_named(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const std::system_error& problem) {
+    if (!is_shortage(problem.code().value())) throw;
+    throw ResourceError(fmt::format("the launcher cannot go on: {}", problem.what()), kRaise);
+  } catch (const std::bad_alloc&) {
+    throw ResourceError("the launcher is out of memory", kRaise);
+  }
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the system must have left for an agent and its ranks: checked before anything starts, so that running out is one
+// error and not a group that half exists.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "lockstep/launch/agent.h"
+
+namespace lockstep::launch {
+
+/// File descriptors that this agent will have open at a time, where `open_now` are open already.
+[[nodiscard]] std::uint64_t files_needed(const AgentOptions& options, std::uint64_t open_now);
+
+struct FileLimit {
+  std::uint64_t soft = 0;
+  std::uint64_t hard = 0;
+};
+
+/// The soft limit to set: the hard one, though no more than 65,536 unless more are needed, because programs that close
+/// or count all possible descriptors are slow with a larger one. Never below what is set. Pure.
+/// Throws: ResourceError where the hard limit is below `needed`.
+[[nodiscard]] std::uint64_t choose_file_limit(const FileLimit& limit, std::uint64_t needed);
+
+/// Raises this process's soft limit of open files, which its workers inherit. Throws: ResourceError.
+void raise_file_limit(const AgentOptions& options);
+
+/// True of the error numbers that say "no more of it": descriptors, processes, threads, memory.
+[[nodiscard]] bool is_shortage(int error) noexcept;
+
+/// Throws: ResourceError with what to raise for a shortage, else IoError.
+[[noreturn]] void throw_cannot(const char* what, int error);
+
+/// Runs `body`; a thread that cannot be started or memory that is not there becomes a ResourceError.
+int with_shortages_named(const std::function<int()>& body);
+
+}  // namespace lockstep::launch

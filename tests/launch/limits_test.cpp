@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launcher where the system has too little: files, processes, memory. It always ends, with a code that is
+// documented, and leaves no process behind.
+#include "launch/limits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "lockstep/base/error.h"
+#include "support/process.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace limits_test {
+
+using launch::choose_file_limit;
+using launch::files_needed;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::chrono::seconds kHang{30};
+
+TEST(FileLimit, IsRaisedToTheHardOneButNotBeyondWhatIsPlenty) {
+  EXPECT_EQ(choose_file_limit({.soft = 20, .hard = 4096}, 60), 4096U);
+  EXPECT_EQ(choose_file_limit({.soft = 1024, .hard = 1'048'576}, 60), 65'536U);
+  EXPECT_EQ(choose_file_limit({.soft = 1024, .hard = 1'048'576}, 100'000), 100'000U);
+  EXPECT_EQ(choose_file_limit({.soft = 200'000, .hard = 1'048'576}, 60), 200'000U) << "never lowered";
+}
+
+TEST(FileLimit, BelowTheNeedIsAnErrorWithBothNumbers) {
+  try {
+    (void)choose_file_limit({.soft = 20, .hard = 24}, 61);
+    FAIL();
+  } catch (const ResourceError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("24 open files are allowed here, and this launcher needs 61"));
+    EXPECT_THAT(error.what(), HasSubstr("ulimit -Hn"));
+  }
+}
+
+TEST(FileLimit, TheNodeThatServesTheStoreNeedsSomeForEveryRankOfTheJob) {
+  const AgentOptions one{.command = {"true"}, .processes = 8};
+  AgentOptions first = one;
+  first.nodes = 4;
+  AgentOptions second = first;
+  second.node_rank = 1;
+  EXPECT_GT(files_needed(first, 4), files_needed(one, 4) + 3 * 8);
+  EXPECT_LT(files_needed(second, 4), files_needed(one, 4));
+}
+
+class Limits : public ::testing::Test {
+ protected:
+  // `setting`: shell words before the launcher starts, such as "ulimit -n 20".
+  [[nodiscard]] test::ProcessOptions under(const std::string& setting, const std::string& script,
+                                           const std::string& before = "") const {
+    const std::string lockstep = std::string(LOCKSTEP_TEST_BIN_DIR) + "/lockstep";
+    return {.command = {"bash", "-c", setting + "; exec " + before + " \"$@\"", "bash", lockstep, "run",
+                        "--nproc-per-node", "2", "--shutdown-timeout", "2", "--", "sh", "-c", script},
+            .environment = {{"MARK", mark_}, {"TMPDIR", folder_.path().string()}, {"LOCKSTEP_LOG", ""}}};
+  }
+
+  // True where the launcher itself can be loaded under the limit.
+  [[nodiscard]] bool can_load(const std::string& setting) const {
+    auto options = under(setting, "true");
+    options.command.resize(5);
+    options.command.emplace_back("--version");
+    return test::run_process(options, kHang).code == 0;
+  }
+
+  [[nodiscard]] bool all_gone() const {
+    return test::eventually([&] { return test::processes_with("MARK=" + mark_).empty(); }, std::chrono::seconds(10));
+  }
+
+  // Two ranks that end by themselves, and two that are told to.
+  void expect_an_end(const std::string& setting, const std::string& before = "") const {
+    SCOPED_TRACE(setting);
+    // 2, 127, 137 and 139: a rank whose shell could not start a program, that could not be loaded, or that the kernel
+    // ended for want of memory.
+    const auto is_documented = AnyOf(0, 2, 69, 127, 137, 139);
+    const auto ended = test::run_process(under(setting, "exit 0", before), kHang);
+    EXPECT_FALSE(ended.timed_out) << ended.err;
+    EXPECT_THAT(ended.code, is_documented) << ended.err;
+    EXPECT_EQ(ended.code == 69, ended.err.find("ulimit") != std::string::npos) << ended.err;
+    EXPECT_THAT(ended.err, Not(HasSubstr("pid 0")));
+    test::Process told(under(setting, "echo up; exec sleep 1000", before));
+    (void)told.wait_for_output("up", kHang);
+    told.signal(SIGTERM);
+    const auto stopped = told.wait(kHang);
+    EXPECT_FALSE(stopped.timed_out) << stopped.err;
+    EXPECT_THAT(stopped.code, AnyOf(143, is_documented)) << stopped.err;
+    EXPECT_TRUE(all_gone());
+  }
+
+  test::TempDir folder_;
+  const std::string mark_ = folder_.path().filename().string();
+};
+
+TEST_F(Limits, OfFilesEndInOneErrorAtTheStart) {
+  for (int files = 8; files <= 80; files += files < 32 ? 1 : 7) {
+    const std::string setting = "ulimit -n " + std::to_string(files);
+    if (can_load(setting)) expect_an_end(setting);
+  }
+  const auto result = test::run_process(under("ulimit -n 22", "exit 0"), kHang);
+  EXPECT_EQ(result.code, 69);
+  EXPECT_THAT(result.err, ::testing::StartsWith("error: 22 open files are allowed here"));
+}
+
+TEST_F(Limits, OfFilesThatAreSoftAreRaised) {
+  const auto result = test::run_process(under("ulimit -S -n 22", "ulimit -n"), kHang);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, Not(HasSubstr(": 22\n")));
+}
+
+TEST_F(Limits, OfMemoryEndInACodeThatIsDocumented) {
+  for (int megabytes = 8; megabytes <= 264; megabytes += megabytes < 40 ? 4 : 32) {
+    const std::string setting = "ulimit -v " + std::to_string(megabytes * 1024);
+    if (can_load(setting)) expect_an_end(setting);
+  }
+}
+
+// The kernel does not hold root to a limit of processes: there, another user runs the launcher.
+TEST_F(Limits, OfProcessesEndInACodeThatIsDocumented) {
+  const bool is_root = ::geteuid() == 0;
+  const std::string user = std::to_string(100'000 + ::getpid());  // nobody else's
+  const std::string before =
+      is_root ? "setpriv --reuid " + user + " --regid " + user + " --clear-groups --inh-caps=-all" : "";
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms::all);
+  for (int more = 1; more <= 9; ++more) {
+    // Others' threads count where the user is ours; so the limit is a little above what is there now.
+    const std::string there =
+        is_root ? "0" : "$(find /proc -maxdepth 3 -path '/proc/[0-9]*/task/*' -user $(id -u) 2>/dev/null | wc -l)";
+    expect_an_end("ulimit -u $((" + there + " + " + std::to_string(more) + "))", before);
+  }
+}
+
+TEST_F(Limits, ALimitThatIsLoweredUnderTheLauncherDoesNotMakeItDeaf) {
+  test::Process agent(under(":", "echo up; exec sleep 1000"));
+  ASSERT_TRUE(agent.wait_for_output("up"));
+  const rlimit few{2, 2};
+  ASSERT_EQ(::prlimit(agent.pid(), RLIMIT_NOFILE, &few, nullptr), 0);
+  agent.signal(SIGTERM);
+  const auto result = agent.wait(kHang);
+  EXPECT_EQ(result.code, 143) << result.err;
+  EXPECT_TRUE(all_gone());
+}
+
+// Its output goes into a pipe that is full and that nobody reads.
+TEST_F(Limits, APagerThatDoesNotReadDoesNotMakeItDeaf) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  auto options = under("exec > /proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(ends[1]),
+                       "head -c 200000 /dev/zero | tr '\\0' x; echo > $TMPDIR/done-$RANK");
+  test::Process agent(options);
+  ASSERT_TRUE(test::eventually([&] {
+    return std::filesystem::exists(folder_ / "done-0") && std::filesystem::exists(folder_ / "done-1") &&
+           test::processes_with("MARK=" + mark_) == std::vector<pid_t>{agent.pid()};
+  }));
+  agent.signal(SIGTERM);
+  const auto result = agent.wait(kHang);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.code, 143) << result.err;
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+}  // namespace limits_test
+}  // namespace lockstep
