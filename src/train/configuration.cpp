@@ -97,4 +97,14 @@ std::string configuration_hash(const std::string& settings) {
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
+EvaluateOptions evaluate_options(const TrainConfig& config) {
+  return {.batch_size = config.batch_size,
+          .workers = config.workers,
+          .prefetch_factor = config.prefetch_factor,
+          .skip_bad_samples = config.bad_samples == "skip",
+          .amp = config.amp,
+          .channels_last = config.channels_last,
+          .replicas = static_cast<int>(config.replicas)};
+}
+
 }  // namespace lockstep::train

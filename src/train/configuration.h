@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/train/evaluate.h"
 #include "lockstep/train/train_config.h"
 
 namespace lockstep::train {
@@ -33,5 +34,8 @@ struct Difference {
 
 /// 16 hexadecimal digits over all settings that differences() looks at.
 [[nodiscard]] std::string configuration_hash(const std::string& settings);
+
+/// How a run with these settings evaluates.
+[[nodiscard]] EvaluateOptions evaluate_options(const TrainConfig& config);
 
 }  // namespace lockstep::train

@@ -415,13 +415,7 @@ void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t i
 
 void Trainer::Impl::evaluate_test_set() {
   steps_->sync_buffers();
-  EvaluateOptions options{.batch_size = config_.batch_size,
-                          .workers = config_.workers,
-                          .prefetch_factor = config_.prefetch_factor,
-                          .skip_bad_samples = config_.bad_samples == "skip",
-                          .amp = config_.amp,
-                          .channels_last = config_.channels_last,
-                          .replicas = static_cast<int>(config_.replicas)};
+  EvaluateOptions options = train::evaluate_options(config_);
   if (reporter_) options.progress = [this](auto done, auto total) { reporter_->evaluating(done, total); };
   evaluating_ = true;
   const Evaluation evaluation = [&] {
