@@ -196,6 +196,21 @@ const fs::path& unbroken() {
 
 std::string digest(const fs::path& run) { return checkpoint_digest(load_checkpoint(run.string())); }
 
+TEST(DetectionTask, ASetThatNumbersTheModelsClassesOtherwiseIsRefused) {
+  DetectionConfig config = small_config();
+  config.class_names = {"triangle", "circle", "cross", "star", "ring", "bar", "crescent", "hourglass"};
+  DetectionTask swapped(config);
+  try {
+    (void)swapped.make_dataset("scenes:2:1");
+    FAIL() << "no error";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("circle is class 1 there and 0 here"));
+  }
+  config.class_names = {"a", "b", "c", "d", "e", "f", "g", "h"};
+  DetectionTask renamed(config);
+  EXPECT_NO_THROW((void)renamed.make_dataset("scenes:2:1")) << "a person's own words for them";
+}
+
 class DetectionWorlds : public ::testing::TestWithParam<int> {};
 
 TEST_P(DetectionWorlds, FourReplicasGiveOneDigestThroughBothStages) {
