@@ -10,6 +10,7 @@
 #include "checkpoint/state_copy.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/signal_guard.h"
+#include "lockstep/tensor/device.h"
 
 namespace lockstep {
 
@@ -68,6 +69,7 @@ class AsyncSaver::Impl {
 
  private:
   void work() {
+    tensor::adopt_device();  // page-locked memory belongs to the current one
     std::unique_lock lock(mutex_);
     for (;;) {
       changed_.wait(lock, [this] { return task_ || leaves_; });

@@ -17,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/signal_guard.h"
 #include "lockstep/comm/tree_sum.h"
+#include "lockstep/tensor/device.h"
 #include "lockstep/tensor/random.h"
 
 namespace lockstep {
@@ -147,6 +148,7 @@ void ReplicaTeam::Impl::run(const std::function<void(Replica&)>& body) {
 }
 
 void ReplicaTeam::Impl::thread_loop(int local) noexcept {
+  tensor::adopt_device();
   at::set_num_threads(options.threads);  // a thread's own: OpenMP would give it as many as there are cores
   Lock lock(mutex_);
   while (true) {

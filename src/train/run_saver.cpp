@@ -13,6 +13,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/group_check.h"
+#include "lockstep/tensor/device.h"
 #include "train/same_outcome.h"
 
 namespace lockstep::train {
@@ -97,7 +98,10 @@ void RunSaver::save_here(const StateParts& parts, const SaveOrder& order) {
   if (!async_ || order.last) {
     finish_here();
     if (!options_.sharded) return write(parts, order);
-    auto written = std::async(std::launch::async, [&] { write(parts, order); });
+    auto written = std::async(std::launch::async, [&] {
+      tensor::adopt_device();
+      write(parts, order);
+    });
     try {
       wait_for_all([&] { return written.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
     } catch (...) {

@@ -12,6 +12,7 @@
 
 #include "checkpoint/states.h"
 #include "lockstep/base/error.h"
+#include "support/fake_cuda.h"
 
 namespace lockstep {
 namespace async_saver_test {
@@ -87,6 +88,15 @@ TEST(AsyncSaver, UsesTheMemoryOfTheSaveBefore) {
   saver.save({{"model", {.entries = {{"conv.weight", other}}, .slices = {}}}}, address_into(second));
   saver.wait();
   EXPECT_NE(first, second) << "a tensor of another shape has memory of its own";
+}
+
+TEST(AsyncSaver, WritesOnTheDeviceOfTheProcess) {
+  const testing::FakeCuda gpus(3);
+  AsyncSaver saver;
+  int found = -1;
+  saver.save(parts_of(1), [&](const StateParts&) { found = testing::FakeCuda::current(); });
+  saver.wait();
+  EXPECT_EQ(found, 3);
 }
 
 TEST(AsyncSaver, ThrowsWhatTheWriterThrewOnce) {

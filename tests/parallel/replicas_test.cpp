@@ -17,6 +17,7 @@
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/tensor/random.h"
 #include "support/alone.h"
+#include "support/fake_cuda.h"
 #include "support/run_ranks.h"
 #include "support/tree_model.h"
 
@@ -26,6 +27,7 @@ namespace replicas_test {
 using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 struct NetImpl : torch::nn::Module {
@@ -268,6 +270,15 @@ TEST(ReplicaTeam, ACollectiveThatOneLeavesOutIsAnErrorNotAHang) {
   } catch (const UsageError& error) {
     EXPECT_THAT(error.message(), HasSubstr("replica 0 waits in a collective"));
   }
+}
+
+TEST(ReplicaTeam, EveryReplicasThreadIsOnTheDeviceOfTheProcess) {
+  const Job job = alone();
+  const testing::FakeCuda gpus(3);
+  ReplicaTeam team(job.group(), {.replicas = 3});
+  std::vector<int> found;
+  team.run([&](Replica&) { found.push_back(testing::FakeCuda::current()); });
+  EXPECT_THAT(found, ElementsAre(3, 3, 3));
 }
 
 TEST(ReplicaTeam, ThisReplicaOutsideOfAStepIsAnError) { EXPECT_THROW((void)this_replica(), UsageError); }
