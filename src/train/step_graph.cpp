@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/step_graph.h"
 
+#include <c10/util/Exception.h>
+
 #include <exception>
 #include <utility>
 
+#include "lockstep/base/error.h"
 #include "lockstep/tensor/random.h"
 
 namespace lockstep {
@@ -37,6 +40,7 @@ at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
   if (warm && !recorded_ && fallback_.empty() && !batch.extra.has_value()) record(batch, seed);
   if (recorded_ && fits(batch)) return replay(batch, seed);
   seed_all(seed);
+  const std::shared_ptr<void> stream = graph_ ? graph_->enter() : nullptr;
   return compute_(batch);
 }
 
@@ -53,12 +57,14 @@ void StepGraph::record(const Batch& batch, std::uint64_t seed) {
   seed_all(seed);  // not while it is recorded: the generator is the graph's then
   try {
     graph_->record([this] { loss_ = compute_(batch_); });
+  } catch (const Error&) {
+    throw;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;  // it has advice of its own
   } catch (const std::exception& error) {
-    fallback_ = "the step could not be recorded: " + first_line(error.what());
-    batch_ = {};
-    loss_ = at::Tensor();
-    drop_gradients();
-    return;
+    // The allocator and the random numbers belong to the broken recording: a step that is computed after it is wrong.
+    throw UsageError("the step cannot be recorded as a CUDA graph: " + first_line(error.what()),
+                     "leave out cuda_graph, or what reads a number back from the GPU in forward and loss");
   }
   for (const auto& item : parameters_) gradients_.push_back(item.second.grad());
   recorded_ = true;

@@ -91,6 +91,9 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
   if (config_.sync_batchnorm && sync_batch_norm(net->net(), job_) == 0 && job_.is_main()) {
     log::note("sync_batchnorm is true, and the network has no lockstep::nn::BatchNorm: it changes nothing");
   }
+  // What it is made on: the model keeps accumulators of gradients.
+  std::unique_ptr<tensor::DeviceGraph> graph = graph_of_steps();
+  const std::shared_ptr<void> stream = graph ? graph->enter() : nullptr;
   // Buffers are spread once a step, below: a step then depends on replica 0's only, which are those that are saved.
   constexpr std::int64_t kMiB = 1 << 20;
   model_.emplace(net, job_,
@@ -101,7 +104,7 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
                             .bucket_bytes = config_.bucket_cap_mb * kMiB,
                             .grad_norm = norm_is_counted()});
   optimizer_ = make_optimizer();
-  if (config_.cuda_graph) record_steps();
+  if (graph) record_steps(std::move(graph));
 }
 
 std::unique_ptr<Optimizer> StepRunner::make_optimizer() {
@@ -113,21 +116,21 @@ std::unique_ptr<Optimizer> StepRunner::make_optimizer() {
                                                    model_->shared_reducer());
 }
 
-void StepRunner::record_steps() {
-  if (const std::string obstacle = graph_obstacle(config_, job_.device(), job_.world_size()); !obstacle.empty()) {
-    if (job_.is_main()) log::note("cuda_graph is true, and steps are computed without one: {}", obstacle);
-    return;
+/// Null where no step is recorded.
+std::unique_ptr<tensor::DeviceGraph> StepRunner::graph_of_steps() const {
+  if (!config_.cuda_graph) return nullptr;
+  std::string obstacle = graph_obstacle(config_, job_.device(), job_.world_size());
+  if (obstacle.empty()) {
+    if (auto graph = tensor::make_device_graph()) return graph;
+    obstacle = "this build of Lockstep has no CUDA";
   }
-  graph_.emplace(named_parameters_of(*model_), [this](const Batch& batch) { return run_batch(batch, 1); });
+  if (job_.is_main()) log::note("cuda_graph is true, and steps are computed without one: {}", obstacle);
+  return nullptr;
 }
 
-at::Tensor StepRunner::run_recorded(const Batch& batch, std::uint64_t seed) {
-  at::Tensor loss = graph_->run(batch, seed);
-  if (!graph_->fallback().empty() && !said_fallback_) {
-    said_fallback_ = true;
-    log::note("cuda_graph is true, and steps are computed without one: {}", graph_->fallback());
-  }
-  return loss;
+void StepRunner::record_steps(std::unique_ptr<tensor::DeviceGraph> graph) {
+  const auto compute = [this](const Batch& batch) { return run_batch(batch, 1); };
+  graph_.emplace(named_parameters_of(*model_), compute, std::move(graph));
 }
 
 double StepRunner::waited_s() const {
@@ -185,7 +188,7 @@ void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
 at::Tensor StepRunner::run_or_keep(Replica& replica, Batch& batch, double share, bool last) {
   const std::uint64_t seed = batch_seed(config_, replica.index(), epoch_ * batches_per_epoch() + batch.step);
   try {
-    return graph_ ? run_recorded(batch, seed) : run_seeded(batch, seed, share, last);
+    return graph_ ? graph_->run(batch, seed) : run_seeded(batch, seed, share, last);
   } catch (const DataError& fault) {
     failed_ = Failed{replica.index(), std::move(batch), fault.message()};
     throw;

@@ -108,8 +108,8 @@ class StepRunner {
   [[nodiscard]] std::filesystem::path remake_and_keep(const Taken& taken, std::size_t local, std::int64_t step,
                                                       const std::filesystem::path& folder);
   at::Tensor run_seeded(const Batch& batch, std::uint64_t seed, double share, bool last);
-  at::Tensor run_recorded(const Batch& batch, std::uint64_t seed);
-  void record_steps();
+  [[nodiscard]] std::unique_ptr<tensor::DeviceGraph> graph_of_steps() const;
+  void record_steps(std::unique_ptr<tensor::DeviceGraph> graph);
   [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer();
   [[nodiscard]] bool norm_is_counted() const;
 
@@ -126,8 +126,7 @@ class StepRunner {
   std::vector<DataLoader> loaders_;        ///< one for each replica of this rank
   std::vector<DataLoader::Epoch> passes_;  ///< theirs, of the epoch under way
   std::optional<StepGraph> graph_;         ///< where steps are recorded
-  bool said_fallback_ = false;
-  bool synced_ = false;  ///< no step has changed the buffers since sync_buffers()
+  bool synced_ = false;                    ///< no step has changed the buffers since sync_buffers()
   std::int64_t epoch_ = 0;
   Taken now_;
   Taken before_;

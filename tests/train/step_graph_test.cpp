@@ -13,6 +13,7 @@
 #include <any>
 #include <stdexcept>
 
+#include "lockstep/base/error.h"
 #include "lockstep/tensor/random.h"
 
 namespace lockstep {
@@ -23,6 +24,8 @@ using ::testing::IsEmpty;
 
 /// What the recording was told, counted.
 struct Calls {
+  bool entered = false;              ///< the recorded stream is the current one
+  std::vector<bool> on_stream = {};  ///< by computation of a step: it was then
   int records = 0;
   int replays = 0;
 };
@@ -32,6 +35,10 @@ class MakeBelieveGraph final : public tensor::DeviceGraph {
  public:
   MakeBelieveGraph(Calls& calls, NamedTensors parameters) : calls_(calls), parameters_(std::move(parameters)) {}
 
+  std::shared_ptr<void> enter() override {
+    calls_.entered = true;
+    return {&calls_, [](Calls* calls) { calls->entered = false; }};
+  }
   void record(const std::function<void()>& work) override {
     ++calls_.records;
     work_ = work;
@@ -159,14 +166,32 @@ TEST(StepGraph, ABatchWithMoreThanTensorsIsComputedAsEver) {
   EXPECT_EQ(calls.replays, 1);
 }
 
-TEST(StepGraph, AStepThatCannotBeRecordedIsComputedAndTheReasonIsKept) {
-  Small plain;
+TEST(StepGraph, AStepThatCannotBeRecordedEndsTheRunWithTheReason) {
   Small broken;
-  StepGraph plainly(plain.parameters(), plain.compute(), nullptr);
   StepGraph graph(broken.parameters(), broken.compute(), std::make_unique<BrokenGraph>());
-  EXPECT_EQ(train(plain, plainly, kSizes), train(broken, graph, kSizes));
-  EXPECT_FALSE(graph.recorded());
-  EXPECT_EQ(graph.fallback(), "the step could not be recorded: operation not permitted when stream is capturing");
+  train(broken, graph, {4, 4, 4});
+  try {
+    (void)graph.run(batch_of(4, 1), 1);
+    ADD_FAILURE() << "a step after a broken recording";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(error.message(),
+              "the step cannot be recorded as a CUDA graph: operation not permitted when stream is capturing");
+    EXPECT_THAT(error.hint(), HasSubstr("cuda_graph"));
+  }
+}
+
+TEST(StepGraph, WhatIsComputedBesideARecordingGoesToItsStream) {
+  Calls calls;
+  Small small;
+  const StepGraph::Compute plain = small.compute();
+  const auto compute = [&](const Batch& batch) {
+    calls.on_stream.push_back(calls.entered);
+    return plain(batch);
+  };
+  StepGraph graph(small.parameters(), compute, std::make_unique<MakeBelieveGraph>(calls, small.parameters()));
+  train(small, graph, {4, 4, 3});
+  EXPECT_EQ(calls.on_stream, (std::vector<bool>{true, true, true}));
+  EXPECT_FALSE(calls.entered) << "the update is the current stream's";
 }
 
 TEST(StepGraph, WithoutCudaTheReasonIsThere) {

@@ -24,8 +24,10 @@ namespace lockstep {
 ///    same memory.
 /// 2. `compute` runs on the host at the recording only. What it reads besides the batch and the weights must stay in
 ///    its memory, and what it decides is decided once.
-/// 3. A batch of another shape or with `extra` is computed as ever. So is everything after a recording that failed; see
-///    fallback().
+/// 3. A batch of another shape or with `extra` is computed as ever, and in a build without CUDA everything; see
+///    fallback(). A recording that fails ends the run: what libtorch had lent to it does not come back.
+/// 4. A DistributedDataParallel keeps nodes of autograd: make it, too, while tensor::make_device_graph()->enter()
+/// lives.
 ///
 /// Owned by the training thread. Lifetime: the parameters' and buffers' memory stays where it is.
 /// Source:  PyTorch's torch.cuda.CUDAGraph, "whole network capture".
@@ -48,6 +50,7 @@ class StepGraph {
 
   /// One step on `batch`, whose tensors are on the device; random numbers come from `seed`.
   /// Returns: the loss, in memory of its own. Blocks: at the recording only.
+  /// Throws: UsageError with the reason where the step cannot be recorded; what `compute` throws.
   at::Tensor run(const Batch& batch, std::uint64_t seed);
 
   /// Steps replay a recording.
