@@ -197,7 +197,8 @@ int cmd_run(int argc, char** argv) {
   app.footer(
       "Options may be spelled with '-' or '_', as torchrun's. A .py file goes through python3.\n"
       "The exit code is the code of the first failure, or 128 + n for signal n; 69 where open files, processes or memory\n"
-      "do not suffice. The limit of open files is raised as far as it may be (ulimit -Hn).\n\n"
+      "do not suffice. The limit of open files is raised as far as it may be (ulimit -Hn). A Lockstep program that an\n"
+      "exception of its own code has ended has 71, and says where it was thrown.\n\n"
       "Examples:\n"
       "  lockstep run --nproc-per-node 2 -- ./train --epochs 3\n"
       "  lockstep run --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --master-port 29500 --nproc-per-node 8 train.py");

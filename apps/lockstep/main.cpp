@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "verbs.h"
@@ -65,5 +66,6 @@ int dispatch(int argc, char** argv) {
 }  // namespace lockstep::apps
 
 int main(int argc, char** argv) {
+  lockstep::fault::this_is_lockstep();
   return lockstep::guarded_main([&] { return lockstep::apps::dispatch(argc, argv); });
 }

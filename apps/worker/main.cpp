@@ -2,10 +2,12 @@
 // lockstep-worker: the half of the command that links libtorch. People type `lockstep`, which executes this.
 #include "common/cli.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "worker/commands.h"
 
 int main(int argc, char** argv) {
   using namespace lockstep;  // NOLINT(google-build-using-namespace): this file's only function
+  fault::this_is_lockstep();
   return guarded_main([&] {
     const std::vector<cli::Verb> verbs = {
         {"train", "trains a recipe", worker::cmd_train},

@@ -3,13 +3,16 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <ctime>
 #include <exception>
 #include <new>
+#include <stdexcept>
+#include <string_view>
 
 #include "base/device_error.h"
+#include "base/place.h"
 #include "lockstep/base/env.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
@@ -30,21 +33,27 @@ void throw_error(const std::string& type, const std::string& message, const std:
   if (type == "IoError") throw IoError(message, hint);
   if (type == "PeerError") throw PeerError(message, hint);
   if (type == "TimeoutError") throw TimeoutError(message, hint);
+  if (type == "ProgramError") throw ProgramError(message, hint);
   throw InternalError(message, hint);
+}
+
+std::string base::error_file_path() {
+  auto path = env::get("LOCKSTEP_ERROR_FILE");
+  if (!path) path = env::get("TORCHELASTIC_ERROR_FILE");
+  return path.value_or("");
 }
 
 namespace {
 
 // torchelastic reads this form; "type" inside extraInfo is ours and vetoes a restart.
 void write_error_file(const char* type, const std::string& text) {
-  auto path = env::get("LOCKSTEP_ERROR_FILE");
-  if (!path) path = env::get("TORCHELASTIC_ERROR_FILE");
-  if (!path) return;
+  const std::string path = base::error_file_path();
+  if (path.empty()) return;
   const std::string json =
       fmt::format("{{\"message\": {{\"message\": {}, \"extraInfo\": {{\"type\": {}, \"timestamp\": \"{}\"}}}}}}\n",
                   text::json_quote(fmt::format("{}: {}", type, text)), text::json_quote(type), std::time(nullptr));
   try {
-    write_file_atomically(FileSystem::system(), *path, json);
+    write_file_atomically(FileSystem::system(), path, json);
   } catch (const std::exception& problem) {
     log::warn("the launcher's error file was not written: {}", problem.what());
   }
@@ -56,32 +65,55 @@ int report(ExitCode code, const char* type, const std::string& text) {
   return static_cast<int>(code);
 }
 
+std::string indented(const std::string& lines) {
+  std::string out;
+  for (const char c : lines) {
+    out += c;
+    if (c == '\n') out += "    ";
+  }
+  return out;
+}
+
 /// What is no Error of ours: libtorch's, the standard library's, the program's own.
-int report_unexpected(const std::exception& error) {
+int report_unknown(const std::exception& error) {
   const bool blocking = base::is_launch_blocking();
-  const std::string hint = base::device_error_hint(error.what(), blocking);
-  // The stack tells something only where the kernel was waited for in the call that started it.
-  const bool show_stack = blocking && !hint.empty();
-  std::string words = show_stack ? error.what() : text::without_backtrace(error.what());
-  words.erase(words.find_last_not_of('\n') + 1);
-  return report(ExitCode::kInternal, "InternalError",
-                fmt::format("unexpected error: {}\n  next  {}", words,
-                            hint.empty() ? "please report this with the command that led to it" : hint));
+  const std::string device_hint = base::device_error_hint(error.what(), blocking);
+  const bool is_ours = std::string_view(fault::type_of_unknown()) == "InternalError";
+  std::string text = fault::headline(error);
+  // Of a kernel's error the stack tells something only where the kernel was waited for in the call that started it.
+  const std::string stack = device_hint.empty() || blocking ? fault::backtrace_text() : "";
+  if (!stack.empty()) text += fmt::format("\n  backtrace\n    {}", indented(stack));
+  const char* hint = is_ours ? "please report this with the command that led to it"
+                             : "the exception is the program's: catch it or mend its cause (a line of Lockstep's above "
+                               "where none of yours stands: please report it)";
+  text += fmt::format("\n  next  {}", device_hint.empty() ? hint : device_hint);
+  return report(is_ours ? ExitCode::kInternal : ExitCode::kProgram, fault::type_of_unknown(), text);
 }
 
 }  // namespace
 
-int guarded_main(const std::function<int()>& body) noexcept {
+int base::report_current_exception() noexcept {
   try {
-    return body();
+    throw;
   } catch (const Error& error) {
     return report(error.code(), error.type(), error.what());
   } catch (const std::bad_alloc&) {
     return report(ExitCode::kResource, "ResourceError", "out of memory\n  next  use a smaller batch_size");
   } catch (const std::exception& error) {
-    return report_unexpected(error);
+    return report_unknown(error);
   } catch (...) {
-    return report(ExitCode::kInternal, "InternalError", "an object that is no std::exception was thrown");
+    return report_unknown(std::runtime_error("an object that is no std::exception"));
+  }
+}
+
+int guarded_main(const std::function<int()>& body) noexcept {
+  try {
+    int code = 0;
+    const auto run = [&] { code = body(); };
+    fault::in_section(nullptr, run);
+    return code;
+  } catch (...) {
+    return base::report_current_exception();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/job.h"
@@ -115,7 +116,7 @@ UsageError mismatch_error(const World& world, const Descriptor& mine, int other,
 std::string typed_text(const std::exception& error) {
   if (const auto* ours = dynamic_cast<const Error*>(&error))
     return fmt::format("{}: {}", ours->type(), ours->message());
-  return text::without_backtrace(error.what());
+  return fmt::format("{}: {}", fault::type_of_unknown(), fault::headline(error));
 }
 
 }  // namespace lockstep::comm

@@ -18,6 +18,7 @@
 #include "comm/select.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
@@ -246,8 +247,10 @@ void remember(const std::shared_ptr<Job::State>& state) {
 }  // namespace
 
 Job init(int argc, const char* const* argv, const InitOptions& options) {
+  fault::install_reports();
   auto state = std::make_shared<Job::State>();
   state->plan = find_world(argc, argv, options);
+  fault::note_rank(state->plan.info.rank);
   const BackendKind wanted = wanted_backend(argc, argv, options);
   state->timeout = options.timeout.value_or(env::collective_timeout());
   state->replicas = check_replicas(options.replicas, state->plan.info.world_size);

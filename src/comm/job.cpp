@@ -9,6 +9,7 @@
 #include "comm/job_state.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep {
@@ -82,7 +83,7 @@ void Job::publish_failure(const std::exception& error) const noexcept {
 
 int run_body(Job& job, const std::function<int(Job&)>& body) {
   try {
-    return body(job);
+    return fault::in_section(nullptr, [&] { return body(job); });
   } catch (const std::exception& error) {
     job.publish_failure(error);
     throw;

@@ -18,6 +18,7 @@
 #include "data/worker_pool.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/tensor/first_batch.h"
@@ -205,6 +206,7 @@ std::optional<Batch> DataLoader::Impl::next(std::int64_t ticket) {
     judge_waiting();
     return std::nullopt;
   }
+  fault::note_batch(position_.epoch, pass_->consumed() - 1);
   if (made->error) {
     note_failure(*made);
     std::rethrow_exception(made->error);

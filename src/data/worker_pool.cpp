@@ -8,6 +8,7 @@
 
 #include "data/device_copy.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/tensor/device.h"
 
 namespace lockstep::data {
@@ -33,7 +34,7 @@ Made make(const BatchSource& source, const BatchTask& task, const std::atomic<bo
           Progress& progress) noexcept {
   Made made;
   try {
-    made.made = make_batch(source, task, cancelled, progress);
+    made.made = fault::in_section("the data set", [&] { return make_batch(source, task, cancelled, progress); });
   } catch (...) {
     made.error = std::current_exception();
     made.failed_index = progress.index.load(std::memory_order_relaxed);

@@ -117,12 +117,14 @@ WorkerError error_of(const FailureClaim& claim) {
 
 namespace {
 
-/// The rank's last words are the error that stands above them already: "error: WORDS" for "TYPE: WORDS".
+/// The rank's last words are the error that stands above them already, or its end: "error: WORDS" for "TYPE: WORDS".
 bool only_repeats(const FailureReport& report) {
   if (!report.error) return false;
   const std::string said = text::join(report.last_lines, "\n");
   const std::string known = report.error->message;
   const std::size_t type_end = known.find(": ");
+  if (said.empty()) return false;
+  if (said == "error: " + known || known.ends_with("\n" + said)) return true;  // a signal has no type
   return type_end != std::string::npos && said == "error" + known.substr(type_end);
 }
 

@@ -15,6 +15,7 @@
 
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/processes.h"
 
@@ -106,6 +107,7 @@ void spawn(int argc, const char* const* argv, const SpawnOptions& options) noexc
     goes_on = processes == 1;
     return goes_on ? 0 : run_ranks(argc, argv, options, processes);
   });
+  if (goes_on) fault::install_reports();
   if (!goes_on) std::exit(code);  // NOLINT(concurrency-mt-unsafe)
 }
 

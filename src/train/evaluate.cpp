@@ -9,6 +9,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/objects.h"
 #include "lockstep/comm/tree_sum.h"
@@ -18,6 +19,8 @@
 
 namespace lockstep {
 namespace {
+
+constexpr const char* kMetrics = "metrics of the evaluation";
 
 // Evaluation mode until it goes out of scope.
 class EvalMode {
@@ -34,7 +37,7 @@ class EvalMode {
 
 Outputs run(const Job& job, Task& task, torch::nn::Module& model, const Batch& batch, Amp amp) {
   const Autocast autocast(job.device().type(), amp);
-  return task.run(model, batch);
+  return fault::in_section("forward of the evaluation", [&] { return task.run(model, batch); });
 }
 
 /// One rank's part of an evaluation.
@@ -54,7 +57,8 @@ class Counter {
     for (DataLoader& loader : loaders_) {
       at::Tensor sum;  // on the device: the host waits at the end only
       each_batch(loader, [&](const Outputs& outputs, const Batch& batch) {
-        const at::Tensor more = task_.count(outputs.begin()->second, batch);
+        const at::Tensor more =
+            fault::in_section(kMetrics, [&] { return task_.count(outputs.begin()->second, batch); });
         sum = sum.defined() ? sum + more : more;
       });
       counts.push_back(sum.defined() ? sum.cpu() : sum);
@@ -65,7 +69,9 @@ class Counter {
   std::vector<Metric> fill(const std::shared_ptr<Dataset>& dataset, Tally& tally) {
     open(dataset);
     for (DataLoader& loader : loaders_) {
-      each_batch(loader, [&](const Outputs& outputs, const Batch& batch) { tally.add(outputs, batch); });
+      each_batch(loader, [&](const Outputs& outputs, const Batch& batch) {
+        fault::in_section(kMetrics, [&] { tally.add(outputs, batch); });
+      });
     }
     return tally.metrics(all_gather_bytes(job_.group(), tally.bytes()));
   }
@@ -137,7 +143,8 @@ Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model, const 
   Counter counter(job, task, model, options);
   result.tally = task.make_tally();
   if (!result.tally) result.counts = counter.count(dataset);
-  result.metrics = result.tally ? counter.fill(dataset, *result.tally) : task.metrics(result.counts);
+  result.metrics = result.tally ? counter.fill(dataset, *result.tally)
+                                : fault::in_section(kMetrics, [&] { return task.metrics(result.counts); });
   result.samples = dataset->size();
   result.seconds = Seconds(SystemClock::instance().now() - begin).count();
   return result;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/store/store.h"
 
 namespace lockstep::train {
@@ -19,7 +20,7 @@ constexpr auto kLongest = std::chrono::hours(24);
 
 nlohmann::json outcome_of(const std::exception& error) {
   const auto* ours = dynamic_cast<const Error*>(&error);
-  if (ours == nullptr) return {{"type", "InternalError"}, {"message", error.what()}, {"hint", ""}};
+  if (ours == nullptr) return {{"type", fault::type_of_unknown()}, {"message", fault::headline(error)}, {"hint", ""}};
   return {{"type", ours->type()}, {"message", ours->message()}, {"hint", ours->hint()}};
 }
 

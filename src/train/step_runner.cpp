@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
 #include "lockstep/nn/optimize.h"
 #include "lockstep/optim/autocast.h"
@@ -79,7 +80,7 @@ void StepRunner::load(const std::shared_ptr<Dataset>& dataset) {
 
 std::shared_ptr<TaskNet> StepRunner::make_net() {
   seed_all(seed_of(config_));
-  auto net = task_.make_model();
+  auto net = fault::in_section("make_model", [&] { return task_.make_model(); });
   if (config_.channels_last) use_channels_last(*net);
   if (config_.fused_layers && job_.device().is_cpu()) optimized_ = nn::optimize(*net);
   net->to(job_.device());
@@ -209,11 +210,11 @@ at::Tensor StepRunner::run_batch(const Batch& batch, double share) {
     const Autocast autocast(job_.device().type(), amp_from_name(config_.amp));
     outputs = model_->forward(batch);
   }
-  const std::vector<LossTerm> terms = task_.loss_terms(outputs, batch);
+  const std::vector<LossTerm> terms = fault::in_section("loss", [&] { return task_.loss_terms(outputs, batch); });
   if (loss_names_.empty()) loss_names_ = train::loss_names(terms);
   require_same_names(loss_names_, train::loss_names(terms));
   const at::Tensor loss = total_loss(terms);
-  scaler_.scale(share == 1 ? loss : loss * share).backward();
+  fault::in_section("backward", [&] { scaler_.scale(share == 1 ? loss : loss * share).backward(); });
   const at::Tensor row = loss_row(loss, terms);
   return share == 1 ? row : row * share;
 }

@@ -15,6 +15,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
@@ -163,8 +164,10 @@ void Trainer::Impl::set_up() {
 void Trainer::Impl::load_data() {
   {
     const log::QuietNotes others(!job_.is_main());  // all see the same files
-    train_set_ = task_.make_training_set(config_.data.train);
-    if (!config_.data.test.empty()) test_set_ = task_.make_dataset(config_.data.test);
+    fault::in_section("make_dataset", [&] {
+      train_set_ = task_.make_training_set(config_.data.train);
+      if (!config_.data.test.empty()) test_set_ = task_.make_dataset(config_.data.test);
+    });
   }
   if (start_.resumed && run_.samples != train_set_->size()) {
     throw UsageError(fmt::format("data.train has {} samples and had {} when the checkpoint was written",
@@ -280,6 +283,7 @@ void Trainer::Impl::report(const std::optional<train::LossReading>& reading) {
 void Trainer::Impl::train_step(std::int64_t epoch) {
   const std::int64_t batches = std::min(config_.accumulate_steps, plan_.batches_per_epoch - run_.batch);
   computed_step_ = run_.step + 1;
+  fault::note_step(computed_step_);
   const auto& losses = steps_->compute_gradients(batches);
   loss_->name_terms(steps_->loss_names());
   report(loss_->add(run_.step + 1, losses, wish_.reason()));
@@ -341,7 +345,7 @@ void Trainer::Impl::begin_stage(std::int64_t epoch) {
 
 void Trainer::Impl::train_epoch(std::int64_t epoch) {
   begin_stage(epoch);
-  task_.begin_epoch({.epoch = epoch, .stage = run_.stages.stage});
+  fault::in_section("begin_epoch", [&] { task_.begin_epoch({.epoch = epoch, .stage = run_.stages.stage}); });
   const TimePoint begin = SystemClock::instance().now();
   std::int64_t images = 0;
   // A run that was stopped after an epoch's last batch goes on with the epoch's end.
@@ -588,6 +592,10 @@ Trainer::Trainer(Job job, Task& task, TrainConfig& config, TrainerOptions option
     : impl_(std::make_unique<Impl>(std::move(job), task, config, std::move(options))) {}
 Trainer::~Trainer() = default;
 
-TrainResult Trainer::fit() { return impl_->fit(); }
+TrainResult Trainer::fit() {
+  TrainResult result = impl_->fit();
+  fault::note_step(-1);  // where it ends with an error, the step is where that happened
+  return result;
+}
 
 }  // namespace lockstep

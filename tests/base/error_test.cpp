@@ -16,7 +16,8 @@ TEST(Error, ItsTypeDecidesTheExitCode) {
   EXPECT_EQ(guarded_main([]() -> int { throw UsageError("wrong"); }), 64);
   EXPECT_EQ(guarded_main([]() -> int { throw DataError("torn"); }), 65);
   EXPECT_EQ(guarded_main([]() -> int { throw std::bad_alloc(); }), 69);
-  EXPECT_EQ(guarded_main([]() -> int { throw std::runtime_error("?"); }), 70);
+  EXPECT_EQ(guarded_main([]() -> int { throw std::runtime_error("?"); }), 71);
+  EXPECT_EQ(guarded_main([]() -> int { throw InternalError("ours"); }), 70);
   EXPECT_EQ(guarded_main([]() -> int { throw IoError("disk"); }), 74);
   EXPECT_EQ(guarded_main([]() -> int { throw PeerError("dead"); }), 75);
   EXPECT_EQ(guarded_main([]() -> int { throw TimeoutError("late"); }), 76);
@@ -30,6 +31,7 @@ TEST(Error, TheHintStandsOnALineOfItsOwn) {
 
 TEST(Error, AnErrorThatCrossedAProcessKeepsItsType) {
   EXPECT_THROW(throw_error("PeerError", "rank 1 died"), PeerError);
+  EXPECT_THROW(throw_error("ProgramError", "your program threw"), ProgramError);
   EXPECT_THROW(throw_error("NoSuchType", "?"), InternalError);
 }
 

@@ -117,5 +117,21 @@ TEST(Failure, TheReportDoesNotRepeatTheErrorAsTheLastLines) {
             "            next  look\n");
 }
 
+TEST(Failure, NorTheEndOfALongOne) {
+  const auto report = [](const std::string& message, const std::vector<std::string>& lines) {
+    return format_report({.end = {.rank = 1, .pid = 42, .wait_status = exited(71)},
+                          .host = "box",
+                          .error = WorkerError{"", message},
+                          .last_lines = lines,
+                          .last_lines_of = "/l/stderr.log"});
+  };
+  const std::string repeated = "last lines";
+  EXPECT_EQ(report("ProgramError: your program threw\n  #0 a\n  #1 b", {"  #0 a", "  #1 b"}).find(repeated),
+            std::string::npos);
+  EXPECT_EQ(report("SIGSEGV (rank 1)\n  #0 a", {"error: SIGSEGV (rank 1)", "  #0 a"}).find(repeated),
+            std::string::npos);
+  EXPECT_NE(report("SIGSEGV (rank 1)\n  #0 a", {"other words"}).find(repeated), std::string::npos);
+}
+
 }  // namespace failure_test
 }  // namespace lockstep::launch

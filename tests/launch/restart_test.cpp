@@ -32,7 +32,8 @@ TEST(Restart, AFullOrReadOnlyDiskVetoes) {
 }
 
 TEST(Restart, OtherErrorsAndForeignProgramsRestart) {
-  for (const char* type : {"", "IoError", "PeerError", "TimeoutError", "ResourceError", "KeyError"}) {
+  for (const char* type :
+       {"", "IoError", "PeerError", "TimeoutError", "ResourceError", "ProgramError", "SIGSEGV", "KeyError"}) {
     EXPECT_TRUE(decide_restart({.error_type = type, .max_restarts = 3}).restart) << type;
   }
 }

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,6 +53,23 @@ TEST(Spawn, ARanksExitCodeBecomesTheProgramsAndItsLogStays) {
   EXPECT_EQ(result.code, 3);
   EXPECT_THAT(result.err, HasSubstr("rank 1 failed first: exit code 3"));
   EXPECT_TRUE(std::filesystem::exists(folder / "attempt_0/rank-1/stdout.log"));
+}
+
+TEST(Spawn, AnExceptionOfARankIsToldWithItsPlaceAndBacktrace) {
+  const auto result = test::run_process(program("2", "throw"));
+  EXPECT_EQ(result.code, 71);
+  EXPECT_THAT(result.err, HasSubstr("rank 1 failed first: exit code 71"));
+  EXPECT_THAT(result.err, HasSubstr("error   ProgramError: your program threw std::out_of_range (rank 1): no label\n"));
+  EXPECT_THAT(result.err, HasSubstr("run_program_of_test"));
+  EXPECT_THAT(result.err, Not(HasSubstr("last lines"))) << "they are the error's own";
+}
+
+TEST(Spawn, ASignalOfARankIsToldWithItsBacktrace) {
+  const auto result = test::run_process(program("2", "segv"));
+  EXPECT_EQ(result.code, 128 + SIGSEGV);
+  EXPECT_THAT(result.err, HasSubstr("rank 1 failed first: killed by signal 11 (SIGSEGV)"));
+  EXPECT_THAT(result.err, HasSubstr("error   SIGSEGV (rank 1): address 0x10\n"));
+  EXPECT_THAT(result.err, HasSubstr("run_program_of_test"));
 }
 
 TEST(Spawn, InARankItReturnsAtOnce) {
@@ -137,6 +155,9 @@ int run_program_of_test(int argc, char** argv) {
   spawn(argc, argv, options);
   std::printf("rank %s of %s, %s\n", variable("RANK"), variable("WORLD_SIZE"), argv[4]);
   if (what == "thread") return wait_for_stop();
+  const bool is_one = std::string(variable("RANK")) == "1";
+  if (what == "throw" && is_one) throw std::out_of_range("no label");
+  if (what == "segv" && is_one) *reinterpret_cast<volatile int*>(0x10) = 1;
   return what == "fail" && std::string(variable("RANK")) == "1" ? 3 : 0;
 }
 

@@ -279,5 +279,76 @@ RANKS_TEST(Trainer, TwoRanksTrainOnHalvesAndOnlyTheMainOneWrites, 2) {
   EXPECT_EQ(result.metrics.size(), 1U);
 }
 
+// ---- an exception of the user's code ----
+
+/// Throws where it is told to.
+class ThrowingTask final : public LineTask {
+ public:
+  explicit ThrowingTask(std::string where) : where_(std::move(where)) {}
+  std::shared_ptr<Dataset> make_dataset(const std::string& folder) override {
+    if (where_ != "the data set") return LineTask::make_dataset(folder);
+    return lockstep::make_dataset(32, [](std::int64_t) -> Sample { throw std::out_of_range("no such label"); });
+  }
+  at::Tensor forward(torch::nn::Module& model, const Batch& batch) override {
+    if (where_ == "forward") throw std::out_of_range("no such label");
+    return LineTask::forward(model, batch);
+  }
+  at::Tensor loss(const at::Tensor& output, const Batch& batch) override {
+    if (where_ == "loss") return at::mse_loss(output.reshape({-1, 3}), batch.target);
+    return LineTask::loss(output, batch);
+  }
+
+ private:
+  std::string where_;
+};
+
+/// What the launcher reads of a program whose task throws there, and its exit code.
+std::pair<int, std::string> end_of_task(const std::string& where) {
+  const test::TempDir folder;
+  ::setenv("LOCKSTEP_ERROR_FILE", (folder / "error.json").c_str(), 1);
+  const int code = guarded_main([&] {
+    ThrowingTask task(where);
+    TrainConfig config = line_config();
+    Trainer(alone(), task, config, {.recipe = "line", .run_dir = folder / "run"}).fit();
+    return 0;
+  });
+  ::unsetenv("LOCKSTEP_ERROR_FILE");
+  return {code, read(folder / "error.json")};
+}
+
+TEST(UserException, IsToldWithStepAndSectionAndItsOwnExitCode) {
+  const auto [code, text] = end_of_task("forward");
+  EXPECT_EQ(code, 71);
+  EXPECT_NE(text.find("ProgramError: your program threw std::out_of_range in forward (rank 0, step 1): no such label"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("#0 lockstep::trainer_test::ThrowingTask::forward("), std::string::npos) << text;
+  EXPECT_EQ(text.find("please report this"), std::string::npos) << text;
+}
+
+TEST(UserException, AShapeMismatchOfLibtorchIsTheProgramsToo) {
+  const auto [code, text] = end_of_task("loss");
+  EXPECT_EQ(code, 71);
+  EXPECT_NE(text.find("your program threw std::runtime_error in loss (rank 0, step 1): shape '[-1, 3]' is invalid"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("ThrowingTask::loss("), std::string::npos) << text;
+}
+
+TEST(UserException, OfALoaderThreadNamesTheDataSet) {
+  const auto [code, text] = end_of_task("the data set");
+  EXPECT_EQ(code, 71);
+  EXPECT_NE(text.find("threw std::out_of_range in the data set (rank 0, step 1): no such label"), std::string::npos)
+      << text;
+}
+
+TEST(UserException, ItReachesTheProgramUnchanged) {
+  const test::TempDir folder;
+  ThrowingTask task("forward");
+  TrainConfig config = line_config();
+  Trainer trainer(alone(), task, config, {.recipe = "line", .run_dir = folder / "run"});
+  EXPECT_THROW(trainer.fit(), std::out_of_range);
+}
+
 }  // namespace trainer_test
 }  // namespace lockstep

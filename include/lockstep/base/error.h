@@ -16,6 +16,7 @@ enum class ExitCode : int {
   kData = 65,      ///< missing or bad file, data, checkpoint; non-finite loss: never restarted
   kResource = 69,  ///< out of memory, or no such device
   kInternal = 70,  ///< our bug: never restarted
+  kProgram = 71,   ///< the program's own exception: restarted within the budget
   kIo = 74,        ///< I/O, maybe transient: restarted within the budget
   kPeer = 75,      ///< another rank died: restarted within the budget
   kTimeout = 76,   ///< somebody is late: restarted within the budget
@@ -54,6 +55,8 @@ LOCKSTEP_ERROR_TYPE(UsageError, ExitCode::kUsage);
 LOCKSTEP_ERROR_TYPE(DataError, ExitCode::kData);
 LOCKSTEP_ERROR_TYPE(ResourceError, ExitCode::kResource);
 LOCKSTEP_ERROR_TYPE(InternalError, ExitCode::kInternal);
+/// An exception of the program that is none of these, where it had to cross a process (fault.h).
+LOCKSTEP_ERROR_TYPE(ProgramError, ExitCode::kProgram);
 LOCKSTEP_ERROR_TYPE(IoError, ExitCode::kIo);
 LOCKSTEP_ERROR_TYPE(PeerError, ExitCode::kPeer);
 LOCKSTEP_ERROR_TYPE(TimeoutError, ExitCode::kTimeout);
@@ -65,7 +68,8 @@ LOCKSTEP_ERROR_TYPE(TimeoutError, ExitCode::kTimeout);
 [[noreturn]] void throw_error(const std::string& type, const std::string& message, const std::string& hint = "");
 
 /// Runs a program's body; an error that leaves it is printed once, written to the launcher's error file (the path in
-/// LOCKSTEP_ERROR_FILE or TORCHELASTIC_ERROR_FILE, in torchelastic's JSON) and becomes the exit code. Never throws.
+/// LOCKSTEP_ERROR_FILE or TORCHELASTIC_ERROR_FILE, in torchelastic's JSON) and becomes the exit code: of an exception
+/// that is no lockstep::Error ExitCode::kProgram, with its type, its place and its backtrace. Never throws.
 [[nodiscard]] int guarded_main(const std::function<int()>& body) noexcept;
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/fault.h"
 #include "lockstep/parallel/communication_hook.h"
 #include "lockstep/parallel/join.h"
 #include "lockstep/parallel/visit_tensors.h"
@@ -190,10 +191,10 @@ class DistributedDataParallel : public Joinable {
     core_.before_forward(state(), module_->is_training());
     using Output = decltype(module_->forward(std::forward<Args>(args)...));
     if constexpr (std::is_void_v<Output>) {
-      module_->forward(std::forward<Args>(args)...);
+      run_module(std::forward<Args>(args)...);
       core_.after_forward({}, false);
     } else {
-      decltype(auto) output = module_->forward(std::forward<Args>(args)...);
+      decltype(auto) output = run_module(std::forward<Args>(args)...);
       std::vector<at::Tensor> tensors;
       const bool complete =
           parallel::visit_tensors(output, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
@@ -252,6 +253,18 @@ class DistributedDataParallel : public Joinable {
   void after_join(int source) override { core_.after_join(state(), source); }
 
  private:
+  /// An exception of it is reported as of the forward.
+  template <class... Args>
+  decltype(auto) run_module(Args&&... args) {
+    using Output = decltype(module_->forward(std::forward<Args>(args)...));
+    const auto forward = [&]() -> Output { return module_->forward(std::forward<Args>(args)...); };
+    if constexpr (std::is_reference_v<Output>) {
+      return static_cast<Output>(*fault::in_section("forward", [&] { return std::addressof(forward()); }));
+    } else {
+      return fault::in_section("forward", forward);
+    }
+  }
+
   [[nodiscard]] parallel::DdpCore::State state() const {
     return {named_parameters_of(*module_), named_buffers_of(*module_)};
   }

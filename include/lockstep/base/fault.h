@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is said of an end that is not Lockstep's own error: an exception of the program, a signal such as SIGSEGV.
+// Where it happened (rank, step, section) is noted here as the program goes, so that the report can name it.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace lockstep::fault {
+
+/// From here on an exception that is no lockstep::Error is a bug of Lockstep: what its own commands call first. Without
+/// it the program is a user's, and the exception is its own (ExitCode::kProgram).
+void this_is_lockstep() noexcept;
+
+/// An exception that nobody catches, and SIGSEGV, SIGABRT, SIGBUS, SIGFPE and SIGILL, are reported from here on: on
+/// stderr and in the launcher's error file, with a backtrace. An uncaught exception then ends the process with
+/// ExitCode::kProgram, a signal as before. Handlers that the program has set stay. What init() and spawn() call.
+void install_reports() noexcept;
+
+/// Which rank this process is; the step that is computed (from 1), or, without one, the loader's batch.
+void note_rank(int rank) noexcept;
+void note_step(std::int64_t step) noexcept;
+void note_batch(std::int64_t epoch, std::int64_t batch) noexcept;
+
+/// An exception of the program as a report has it: "your program threw std::runtime_error in forward (rank 1, step 13):
+/// boom". Of the exception that is being handled, so call it in a catch block.
+[[nodiscard]] std::string headline(const std::exception& error);
+/// Of the exception that is being handled, one line a frame, from where it was thrown; empty where it is not known.
+[[nodiscard]] std::string backtrace_text();
+/// The type under which it is known to the launcher and other ranks: "ProgramError", in Lockstep's own commands
+/// "InternalError".
+[[nodiscard]] const char* type_of_unknown() noexcept;
+
+namespace detail {
+/// Calls run(context) in the section; an exception that leaves it is noted with the place and its backtrace.
+void call(const char* section, void (*run)(void*), void* context);
+}  // namespace detail
+
+/// Runs code of the program; `section` ("forward", "loss", "dataset") lives for the whole program. Exceptions go on
+/// their way unchanged. Returns: what `body` does, by value.
+template <class Body>
+auto in_section(const char* section, Body&& body) -> std::decay_t<decltype(body())> {
+  using Result = std::decay_t<decltype(body())>;
+  if constexpr (std::is_void_v<Result>) {
+    using Function = std::remove_reference_t<Body>;
+    detail::call(
+        section, [](void* context) { (*static_cast<Function*>(context))(); },
+        const_cast<void*>(static_cast<const void*>(&body)));
+  } else {
+    std::optional<Result> result;
+    in_section(section, [&] { result.emplace(body()); });
+    return std::move(*result);
+  }
+}
+
+}  // namespace lockstep::fault

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backtrace of an exception is taken where it is thrown: while a handler is searched for, the stack still stands.
+// A function in between whose personality routine (the Itanium C++ ABI's, called for each frame in that search) looks
+// and catches nothing is told of every exception that will leave it, and costs nothing until then.
+#include "lockstep/base/fault.h"
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string_view>
+#include <typeinfo>
+
+#include "base/place.h"
+#include "base/stack.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+// libstdc++'s own, from <ext/...>: what is set where the program has set nothing.
+namespace __gnu_cxx {
+void __verbose_terminate_handler();
+}
+
+namespace lockstep {
+namespace {
+
+std::atomic<bool> own_program = false;
+std::atomic<std::int64_t> noted_rank = -1;
+std::atomic<std::int64_t> noted_step = -1;
+std::atomic<std::int64_t> noted_epoch = -1;
+std::atomic<std::int64_t> noted_batch = -1;
+thread_local const char* current_section = nullptr;
+thread_local base::Stack thrown_at;
+
+/// An exception on its way, by its innermost section.
+struct Noted {
+  std::exception_ptr exception;
+  base::Place place;
+  base::Stack stack;
+};
+
+/// The last ones. Kept here an exception's memory is no other's, so that it cannot be taken for one.
+class Notes {
+ public:
+  void add(const std::exception_ptr& exception, const base::Stack& stack) noexcept {
+    const std::lock_guard lock(mutex_);
+    for (Noted& each : notes_) {
+      if (each.exception != exception) continue;
+      // Its section is the innermost; the step is the one in which it came to the thread that trains.
+      const char* section = each.place.section;
+      each.place = base::current_place();
+      if (section != nullptr) each.place.section = section;
+      return;
+    }
+    try {
+      notes_.push_back({exception, base::current_place(), stack});
+      if (notes_.size() > kMost) notes_.pop_front();
+    } catch (const std::bad_alloc&) {  // it is then reported without its place
+    }
+  }
+
+  std::optional<Noted> find(const std::exception_ptr& exception) {
+    const std::lock_guard lock(mutex_);
+    for (const Noted& each : notes_) {
+      if (exception && each.exception == exception) return each;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  // Loader threads fail ahead of the batch whose exception comes first.
+  static constexpr std::size_t kMost = 256;
+
+  std::mutex mutex_;
+  std::deque<Noted> notes_;
+};
+
+/// Never destroyed: a thread may end after main().
+Notes& notes() {
+  static auto* const all = new Notes;
+  return *all;
+}
+
+std::string type_name(const std::exception& error) {
+  const char* mangled = typeid(error).name();
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(mangled, nullptr, nullptr, &status), std::free);
+  return status == 0 && name ? name.get() : mangled;
+}
+
+[[noreturn]] void on_terminate() noexcept {
+  static std::atomic<bool> reported = false;
+  if (reported.exchange(true)) ::_exit(static_cast<int>(ExitCode::kProgram));
+  const std::exception_ptr exception = std::current_exception();
+  if (!exception) {
+    constexpr std::string_view kWords = "error: std::terminate was called without an exception\n";
+    (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());
+    std::abort();  // whose report has the backtrace
+  }
+  notes().add(exception, base::capture_stack());
+  int code = static_cast<int>(ExitCode::kProgram);
+  try {
+    std::rethrow_exception(exception);
+  } catch (...) {
+    code = base::report_current_exception();
+  }
+  ::_exit(code);
+}
+
+}  // namespace
+
+// ---- the frame that sees what is thrown through it ----
+
+extern "C" {
+
+__attribute__((visibility("hidden"))) _Unwind_Reason_Code lockstep_watch_personality(int /*version*/,
+                                                                                     _Unwind_Action actions,
+                                                                                     _Unwind_Exception_Class /*kind*/,
+                                                                                     _Unwind_Exception* /*exception*/,
+                                                                                     _Unwind_Context* /*context*/) {
+  if ((actions & _UA_SEARCH_PHASE) != 0) thrown_at = base::capture_stack();
+  return _URC_CONTINUE_UNWIND;
+}
+
+// What .cfi_personality with encoding 0x9b (indirect, relative, four bytes) points to.
+__attribute__((visibility("hidden"), used)) _Unwind_Personality_Fn lockstep_watch_personality_at =
+    lockstep_watch_personality;
+
+__attribute__((visibility("hidden"), noinline)) void lockstep_watch_call(void (*run)(void*), void* context) {
+  asm volatile(".cfi_personality 0x9b, lockstep_watch_personality_at");
+  run(context);
+  asm volatile("" ::: "memory");  // no tail call: this frame has to be there
+}
+}
+
+base::Place base::current_place() noexcept {
+  return {current_section, noted_rank.load(), noted_step.load(), noted_epoch.load(), noted_batch.load()};
+}
+
+void base::add_place(FixedText& text, const Place& place) noexcept {
+  if (place.section != nullptr) text.add(" in ").add(place.section);
+  if (place.rank < 0) return;
+  text.add(" (rank ").add_number(static_cast<std::uint64_t>(place.rank));
+  if (place.step >= 0) {
+    text.add(", step ").add_number(static_cast<std::uint64_t>(place.step));
+  } else if (place.batch >= 0) {
+    text.add(", epoch ").add_number(static_cast<std::uint64_t>(place.epoch));
+    text.add(", batch ").add_number(static_cast<std::uint64_t>(place.batch));
+  }
+  text.add(")");
+}
+
+namespace fault {
+
+void this_is_lockstep() noexcept { own_program = true; }
+const char* type_of_unknown() noexcept { return own_program ? "InternalError" : "ProgramError"; }
+
+void note_rank(int rank) noexcept { noted_rank = rank; }
+void note_step(std::int64_t step) noexcept { noted_step = step; }
+void note_batch(std::int64_t epoch, std::int64_t batch) noexcept {
+  noted_epoch = epoch;
+  noted_batch = batch;
+}
+
+void install_reports() noexcept {
+  static std::atomic<bool> installed = false;
+  if (installed.exchange(true)) return;
+  (void)base::capture_stack();  // loads libgcc, which a signal handler must not
+  if (noted_rank < 0) {
+    const auto rank = env::get("RANK");
+    if (rank && rank->find_first_not_of("0123456789") == std::string::npos) noted_rank = std::atoll(rank->c_str());
+  }
+  const std::terminate_handler handler = std::get_terminate();
+  if (handler == __gnu_cxx::__verbose_terminate_handler || handler == std::abort || handler == nullptr) {
+    std::set_terminate(on_terminate);
+  }
+  base::install_signal_reports(base::error_file_path().c_str());
+}
+
+std::string headline(const std::exception& error) {
+  const auto noted = notes().find(std::current_exception());
+  base::FixedText where;
+  base::add_place(where, noted ? noted->place : base::current_place());
+  const std::string words = text::without_backtrace(error.what());
+  const std::string said = words.substr(0, words.find_last_not_of('\n') + 1);
+  if (own_program) return fmt::format("unexpected error{}: {}", where.c_str(), said);
+  return fmt::format("your program threw {}{}: {}", type_name(error), where.c_str(), said);
+}
+
+std::string backtrace_text() {
+  const auto noted = notes().find(std::current_exception());
+  return noted ? base::to_text(noted->stack) : "";
+}
+
+void detail::call(const char* section, void (*run)(void*), void* context) {
+  const char* const before = current_section;
+  if (section != nullptr) current_section = section;
+  try {
+    lockstep_watch_call(run, context);
+  } catch (...) {
+    notes().add(std::current_exception(), thrown_at);
+    current_section = before;
+    throw;
+  }
+  current_section = before;
+}
+
+}  // namespace fault
+}  // namespace lockstep

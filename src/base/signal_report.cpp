@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is said of SIGSEGV and its like, in the handler itself: no memory is allocated and no lock of this process
+// taken, but for those of the dynamic linker when it is asked which file an address lies in.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/place.h"
+#include "base/stack.h"
+
+namespace lockstep::base {
+namespace {
+
+constexpr std::array kSignals = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
+constexpr std::size_t kStackBytes = std::size_t{128} << 10;
+
+std::array<char, 4096> error_file = {};
+FixedText report;  // too large for a small stack
+
+void write_all(int file, const char* text, std::size_t size) noexcept {
+  while (size > 0) {
+    const ssize_t done = ::write(file, text, size);
+    if (done <= 0) return;
+    text += done;
+    size -= static_cast<std::size_t>(done);
+  }
+}
+
+void write_text(int file, const char* text) noexcept { write_all(file, text, std::strlen(text)); }
+
+const char* name_of(int number) noexcept {
+  const char* name = ::sigabbrev_np(number);
+  return name == nullptr ? "signal" : name;
+}
+
+void add_frames(FixedText& text, const Stack& stack, const void* skipped_up_to) noexcept {
+  int first = 0;
+  // The handler's own frames come first, then the one in which the signal came.
+  for (int i = 0; i < stack.count; ++i) {
+    if (stack.frames[static_cast<std::size_t>(i)] == skipped_up_to) first = i;
+  }
+  for (int i = first; i < stack.count; ++i) {
+    const void* address = stack.frames[static_cast<std::size_t>(i)];
+    const Frame frame = find_frame(i == first ? address : static_cast<const char*>(address) - 1);
+    if (std::strcmp(frame.function, "_start") == 0) return;
+    text.add("\n    #").add_number(static_cast<std::uint64_t>(i - first)).add(" ");
+    text.add(frame.function[0] == '\0' ? "?" : frame.function).add("+0x").add_number(frame.offset, 16);
+    text.add(" (").add(frame.file).add(")");
+    if (std::strcmp(frame.function, "main") == 0) return;
+  }
+}
+
+void write_error_file(const char* signal, const char* text) noexcept {
+  if (error_file[0] == '\0') return;
+  const int file = ::open(error_file.data(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return;
+  write_text(file, R"({"message": {"message": "SIG)");
+  for (const char* at = text; *at != '\0'; ++at) {
+    if (*at == '\n') {
+      write_all(file, "\\n", 2);
+    } else if (*at == '"' || *at == '\\') {
+      write_all(file, "\\", 1);
+      write_all(file, at, 1);
+    } else if (static_cast<unsigned char>(*at) >= 0x20) {
+      write_all(file, at, 1);
+    }
+  }
+  write_text(file, R"(", "extraInfo": {"type": "SIG)");
+  write_text(file, signal);
+  write_text(file, "\"}}}\n");
+  ::close(file);
+}
+
+const void* program_counter([[maybe_unused]] void* context) noexcept {
+#if defined(__x86_64__)
+  return reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.pc);
+#else
+  return nullptr;
+#endif
+}
+
+void on_signal(int number, siginfo_t* info, void* context) noexcept {
+  static std::atomic<bool> reporting = false;
+  if (!reporting.exchange(true)) {
+    report.add(name_of(number));
+    add_place(report, current_place());
+    if (number == SIGSEGV || number == SIGBUS) {
+      report.add(": address 0x").add_number(reinterpret_cast<std::uint64_t>(info->si_addr), 16);
+    }
+    report.add("\n  backtrace (names as the linker has them: c++filt reads them)");
+    // Written in two parts: the walk over a broken stack may itself fail.
+    write_text(STDERR_FILENO, "error: SIG");
+    write_all(STDERR_FILENO, report.c_str(), report.size());
+    const std::size_t head = report.size();
+    add_frames(report, capture_stack(), program_counter(context));
+    write_all(STDERR_FILENO, report.c_str() + head, report.size() - head);
+    write_text(STDERR_FILENO, "\n");
+    write_error_file(name_of(number), report.c_str());
+  }
+  ::signal(number, SIG_DFL);
+  ::raise(number);
+}
+
+}  // namespace
+
+void install_signal_reports(const char* path) noexcept {
+  if (std::strlen(path) < error_file.size()) std::strncpy(error_file.data(), path, error_file.size() - 1);
+  // Of this thread: one that has overrun its stack has no room for a handler.
+  stack_t other{};
+  if (::sigaltstack(nullptr, &other) == 0 && (other.ss_flags & SS_DISABLE) != 0) {
+    other = {};
+    other.ss_sp = std::malloc(kStackBytes);  // NOLINT(cppcoreguidelines-no-malloc): for the life of the process
+    other.ss_size = kStackBytes;
+    if (other.ss_sp != nullptr) ::sigaltstack(&other, nullptr);
+  }
+  for (const int number : kSignals) {
+    struct sigaction action {};
+    if (::sigaction(number, nullptr, &action) != 0) continue;
+    if ((action.sa_flags & SA_SIGINFO) != 0 || action.sa_handler != SIG_DFL) continue;
+    action = {};
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    ::sigaction(number, &action, nullptr);
+  }
+}
+
+}  // namespace lockstep::base

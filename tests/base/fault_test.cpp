@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// How programs end that fail by themselves: the test executes itself as such a program.
+#include "lockstep/base/fault.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "support/process.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+
+// Functions with a name of their own, which the backtrace is to show.
+[[gnu::noinline]] int the_users_forward(int value) {
+  if (value > 0) throw std::out_of_range("no such label: \"7\"");
+  return value;
+}
+
+[[gnu::noinline]] void the_users_broken_pointer(volatile int* pointer) { *pointer = 1; }
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string own_path;
+
+struct End {
+  test::ProcessResult result;
+  std::string error_file;
+};
+
+/// The program `what`, below, with a launcher's error file.
+End run(const std::string& what) {
+  const test::TempDir folder;
+  const std::string file = (folder / "error.json").string();
+  auto result = test::run_process(
+      {.command = {own_path, "program", what}, .environment = {{"LOCKSTEP_ERROR_FILE", file}, {"RANK", "3"}}});
+  return {result, std::filesystem::exists(file) ? FileSystem::system().read(file) : ""};
+}
+
+TEST(Fault, AnExceptionOfTheProgramIsItsOwn) {
+  const End end = run("guarded");
+  EXPECT_EQ(end.result.code, 71);
+  EXPECT_THAT(end.result.err,
+              HasSubstr("error: your program threw std::out_of_range (rank 3): no such label: \"7\"\n"));
+  EXPECT_THAT(end.result.err, Not(HasSubstr("please report this")));
+  EXPECT_THAT(end.error_file, AllOf(HasSubstr(R"("type": "ProgramError")"), HasSubstr("your program threw")));
+}
+
+TEST(Fault, ItIsSaidWhereItWasThrown) {
+  const End end = run("section");
+  EXPECT_EQ(end.result.code, 71);
+  EXPECT_THAT(end.result.err, HasSubstr("threw std::out_of_range in forward (rank 3, step 13): no such label"));
+  EXPECT_THAT(end.result.err, HasSubstr("\n  backtrace\n    #0 lockstep::the_users_forward(int)+0x"));
+  EXPECT_THAT(end.result.err, HasSubstr(" main+0x"));
+}
+
+TEST(Fault, TheInnermostSectionIsTheOneNamedAlsoFromAnotherThread) {
+  EXPECT_THAT(run("thread").result.err, HasSubstr("in dataset (rank 3, epoch 2, batch 5): no such label"));
+}
+
+TEST(Fault, OneThatNobodyCatchesIsReportedToo) {
+  const End end = run("uncaught");
+  EXPECT_EQ(end.result.code, 71);
+  EXPECT_THAT(end.result.err, HasSubstr("error: your program threw std::out_of_range (rank 3): no such label"));
+  EXPECT_THAT(end.result.err, HasSubstr("#0 lockstep::the_users_forward(int)+0x"));
+  EXPECT_THAT(end.result.err, Not(HasSubstr("terminate called")));
+  EXPECT_THAT(end.error_file, HasSubstr("the_users_forward"));
+}
+
+TEST(Fault, AnErrorOfLockstepThatNobodyCatchesKeepsItsCode) {
+  const End end = run("uncaught-error");
+  EXPECT_EQ(end.result.code, 64);
+  EXPECT_THAT(end.result.err, HasSubstr("error: no such key\n  next  try epochs"));
+  EXPECT_THAT(end.error_file, HasSubstr("UsageError"));
+}
+
+TEST(Fault, AnExceptionThatIsCaughtAndAnotherOneAreNotMixedUp) {
+  const End end = run("second");
+  EXPECT_THAT(end.result.err, HasSubstr("threw std::logic_error in loss (rank 3): the second"));
+  EXPECT_THAT(end.result.err, Not(HasSubstr("the_users_forward")));
+}
+
+TEST(Fault, InLockstepsOwnCommandsItIsABugOfLockstep) {
+  const End end = run("ours");
+  EXPECT_EQ(end.result.code, 70);
+  EXPECT_THAT(end.result.err, HasSubstr("error: unexpected error in forward (rank 3): no such label"));
+  EXPECT_THAT(end.result.err, HasSubstr("next  please report this with the command that led to it"));
+  EXPECT_THAT(end.error_file, HasSubstr("InternalError"));
+}
+
+TEST(Fault, ASignalLeavesABacktraceAndItsOwnStatus) {
+  const End end = run("segv");
+  EXPECT_EQ(end.result.code, 128 + SIGSEGV);
+  EXPECT_THAT(end.result.err, HasSubstr("error: SIGSEGV in backward (rank 3, step 13): address 0x10\n"));
+  EXPECT_THAT(end.result.err, HasSubstr("#0 _ZN8lockstep24the_users_broken_pointer"));
+  EXPECT_THAT(end.error_file, HasSubstr(R"({"message": {"message": "SIGSEGV in backward)"));
+  EXPECT_THAT(end.error_file, AllOf(HasSubstr("the_users_broken_pointer"), HasSubstr(R"("type": "SIGSEGV"}}})")));
+}
+
+TEST(Fault, SoDoAnAbortAndAnOverrunStack) {
+  const End abort = run("abort");
+  EXPECT_EQ(abort.result.code, 128 + SIGABRT);
+  EXPECT_THAT(abort.result.err, AllOf(HasSubstr("error: SIGABRT (rank 3)"), HasSubstr("abort"), HasSubstr(" main+0x")));
+  const End deep = run("overrun");
+  EXPECT_EQ(deep.result.code, 128 + SIGSEGV);
+  EXPECT_THAT(deep.result.err, HasSubstr("error: SIGSEGV"));
+}
+
+TEST(Fault, WhatTheProgramHasSetStays) {
+  EXPECT_EQ(run("own-handlers").result.code, 9) << "its terminate handler";
+  EXPECT_EQ(run("own-signal").result.code, 8) << "its signal handler";
+}
+
+TEST(Fault, ASectionGivesWhatItsBodyGives) {
+  EXPECT_EQ(fault::in_section("forward", [] { return std::string("yes"); }), "yes");
+  EXPECT_THROW(fault::in_section("forward", [] { throw DataError("torn"); }), DataError);
+}
+
+[[gnu::noinline]] int overrun(int depth) {
+  volatile char room[4096] = {};
+  room[0] = static_cast<char>(depth);
+  if (depth < 0) return 0;  // never: the stack ends before
+  return overrun(depth + 1) + room[0];
+}
+
+int in_a_thread() {
+  fault::note_batch(2, 5);
+  std::exception_ptr error;
+  std::thread([&] {
+    try {
+      fault::in_section("dataset", [] { (void)the_users_forward(7); });
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }).join();
+  fault::in_section("loader", [&] { std::rethrow_exception(error); });
+  return 0;
+}
+
+int second() {
+  try {
+    fault::in_section("forward", [] { return the_users_forward(7); });
+  } catch (const std::out_of_range&) {
+  }
+  fault::in_section("loss", [] { throw std::logic_error("the second"); });
+  return 0;
+}
+
+}  // namespace
+
+int run_program_of_test(const std::string& what) {
+  if (what == "own-handlers") std::set_terminate([] { ::_exit(9); });
+  if (what == "own-signal") ::signal(SIGSEGV, [](int) { ::_exit(8); });
+  fault::install_reports();
+  const auto guarded = [](auto body) { return guarded_main([&]() -> int { return body(); }); };
+  if (what == "guarded") {
+    return guarded_main([] { return the_users_forward(7); });
+  }
+  if (what == "ours") fault::this_is_lockstep();
+  if (what == "section" || what == "segv") fault::note_step(13);
+  if (what == "section" || what == "ours") {
+    return guarded([] { return fault::in_section("forward", [] { return the_users_forward(7); }); });
+  }
+  if (what == "thread") return guarded(in_a_thread);
+  if (what == "second") return guarded(second);
+  if (what == "uncaught" || what == "own-handlers") return the_users_forward(7);
+  if (what == "uncaught-error") throw UsageError("no such key", "try epochs");
+  if (what == "abort") std::abort();
+  if (what == "overrun") return overrun(0);
+  fault::in_section("backward", [] { the_users_broken_pointer(reinterpret_cast<int*>(0x10)); });
+  return 0;
+}
+
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "program") return lockstep::run_program_of_test(argv[2]);
+  lockstep::own_path = std::filesystem::read_symlink("/proc/self/exe");
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
