@@ -19,6 +19,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/tensor/sharing.h"
 #include "lockstep/tensor/torch_version.h"
 
 namespace lockstep {
@@ -198,6 +199,7 @@ void remove_checkpoint_leftovers(FileSystem& files, const fs::path& folder) {
 
 fs::path commit_checkpoint(FileSystem& files, const fs::path& folder, const CheckpointMeta& meta,
                            const CheckpointStates& states, const CheckpointTexts& texts) {
+  tensor::warn_of_separate_training();
   std::map<std::string, StatePart> parts;
   for (const auto& [name, state] : states) parts[name].entries = state;
   return Save(files, *no_peers(), folder, meta, {std::move(parts), texts}).run();

@@ -19,6 +19,7 @@
 #include "comm/tree_reduce.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group_check.h"
+#include "lockstep/tensor/sharing.h"
 
 namespace lockstep::comm {
 namespace {
@@ -32,6 +33,7 @@ Collective describe(Kind kind, const at::Tensor& tensor) {
   collective.what.dtype = static_cast<std::int8_t>(tensor.scalar_type());
   collective.item_bytes = tensor.element_size();
   collective.bytes = static_cast<std::size_t>(tensor.numel()) * tensor.element_size();
+  tensor::note_reduced(static_cast<std::int64_t>(collective.bytes));
   return collective;
 }
 

@@ -24,6 +24,7 @@
 #include "lockstep/base/version.h"
 #include "lockstep/comm/agreement.h"
 #include "lockstep/tensor/device.h"
+#include "lockstep/tensor/sharing.h"
 #include "lockstep/tensor/torch_version.h"
 
 namespace lockstep {
@@ -257,6 +258,7 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
   state->host = comm::this_host().name;
   state->device = find_device(argc, argv, options, state->plan.info);
   tensor::use_device(state->device);
+  tensor::note_world(state->plan.info.rank, state->plan.info.world_size);
   remember(state);
   Job job(state);
   try {

@@ -23,6 +23,7 @@
 #include "lockstep/base/trace.h"
 #include "lockstep/tensor/first_batch.h"
 #include "lockstep/tensor/memory.h"
+#include "lockstep/tensor/sharing.h"
 
 namespace lockstep {
 namespace {
@@ -204,6 +205,7 @@ std::optional<Batch> DataLoader::Impl::next(std::int64_t ticket) {
   std::optional<data::Made> made = pass_->at_end() ? std::nullopt : timed_wait();
   if (!made) {
     judge_waiting();
+    tensor::warn_of_separate_training();
     return std::nullopt;
   }
   fault::note_batch(position_.epoch, pass_->consumed() - 1);
@@ -215,6 +217,7 @@ std::optional<Batch> DataLoader::Impl::next(std::int64_t ticket) {
   Batch& batch = made->made->batch;
   if (made->copied) data::wait_for_copy(*made->copied, batch);
   tensor::note_first_batch(batch.indices, options.shard.count);
+  if (options.shard.count > 1) tensor::note_shard_batch(options.shuffle);
   return std::move(batch);
 }
 

@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/flat_layout.h"
+#include "lockstep/tensor/sharing.h"
 #include "optim/setup.h"
 
 namespace lockstep {
@@ -256,7 +257,13 @@ FlatOptimizer::~FlatOptimizer() = default;
 FlatOptimizer::FlatOptimizer(FlatOptimizer&&) noexcept = default;
 FlatOptimizer& FlatOptimizer::operator=(FlatOptimizer&&) noexcept = default;
 
-void FlatOptimizer::step(double grad_scale) { impl_->step(grad_scale); }
+void FlatOptimizer::step(double grad_scale) {
+  impl_->step(grad_scale);
+  if (!tensor::watches_sharing()) return;
+  std::int64_t bytes = 0;
+  for (const auto& item : impl_->parameters()) bytes += static_cast<std::int64_t>(item.second.nbytes());
+  tensor::note_step(bytes);
+}
 void FlatOptimizer::set_lr(double lr) { impl_->set_lr(lr); }
 double FlatOptimizer::lr() const noexcept { return impl_->lr(); }
 std::vector<GroupState> FlatOptimizer::groups() const { return impl_->groups(); }

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/tensor/sharing.h"
 #include "parallel/agreement.h"
 #include "parallel/reducer.h"
 
@@ -66,6 +67,7 @@ DdpCore::DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const D
                          (options.replicas == 0 || options.replicas == group.world_size())) {
   require_positive(options.first_bucket_bytes, "first_bucket_bytes");
   require_positive(options.bucket_bytes, "bucket_bytes");
+  if (group.world_size() > 1) tensor::note_wrapper();
   require_equal_models(state.parameters, state.buffers, group);
   if (options.init_sync) {
     copy_from_rank(0, state.parameters, group);

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the ranks of a job train one model or each its own: who forgets the wrapper gets no error, only weights that
+// differ. The parts that see a sign note it here, because none of them knows the others.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::tensor {
+
+/// What this process has done since it joined its job.
+struct SharingSigns {
+  int world = 1;
+  bool wrapped = false;      ///< a DistributedDataParallel over several ranks was made
+  bool divided = false;      ///< a DataLoader has given batches of one of several shards, shuffled
+  std::int64_t batches = 0;  ///< of such loaders
+  std::int64_t stepped = 0;  ///< bytes of parameters that optimizers have changed, over all steps
+  std::int64_t reduced = 0;  ///< bytes that collectives were given
+};
+
+/// Where the ranks share their data and neither gradients nor weights; else "". Pure function.
+[[nodiscard]] std::string separate_training(const SharingSigns& signs);
+
+/// Thread-safe: yes. Each costs one load once it is known that there is nothing to warn of.
+void note_world(int rank, int world) noexcept;
+void note_wrapper() noexcept;
+void note_shard_batch(bool shuffled) noexcept;
+void note_step(std::int64_t parameter_bytes) noexcept;
+void note_reduced(std::int64_t bytes) noexcept;
+/// False: the notes above change nothing any more.
+[[nodiscard]] bool watches_sharing() noexcept;
+
+/// At the end of an epoch and when a checkpoint is saved: warns once, on rank 0, of what separate_training() finds.
+void warn_of_separate_training() noexcept;
+
+}  // namespace lockstep::tensor

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/tensor/sharing.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "lockstep/base/log.h"
+
+namespace lockstep::tensor {
+namespace {
+
+// A mean loss and a count, reduced after each batch, are fewer bytes than this; gradients are more.
+constexpr std::int64_t kFiguresOfABatch = 64;
+// Whoever averages weights by hand does it at least once in so many steps.
+constexpr std::int64_t kStepsApart = 64;
+
+std::atomic<bool> watching = false;
+std::atomic<int> own_rank = 0;
+std::atomic<int> ranks = 1;
+std::atomic<bool> divided = false;
+std::atomic<std::int64_t> batches = 0;
+std::atomic<std::int64_t> stepped = 0;
+std::atomic<std::int64_t> reduced = 0;
+
+}  // namespace
+
+std::string separate_training(const SharingSigns& signs) {
+  if (signs.world == 1 || signs.wrapped || (!signs.divided && signs.stepped == 0) || signs.batches == 0) return "";
+  // An optimizer of libtorch's own is not seen: then it is the batches that tell.
+  const bool apart = signs.stepped > 0 ? signs.reduced < signs.stepped / kStepsApart
+                                       : signs.reduced <= kFiguresOfABatch * signs.batches;
+  if (!apart) return "";
+  return fmt::format(
+      "the {} ranks have read different samples and reduced no gradients: if they train, their weights are no longer "
+      "the same\n  next  wrap the network before training: lockstep::DistributedDataParallel model{{net, job}};",
+      signs.world);
+}
+
+void note_world(int rank, int world) noexcept {
+  own_rank = rank;
+  ranks = world;
+  watching = world > 1;
+}
+
+void note_wrapper() noexcept { watching = false; }
+
+void note_shard_batch(bool shuffled) noexcept {
+  if (!watching.load(std::memory_order_relaxed)) return;
+  if (shuffled) divided = true;
+  batches.fetch_add(1, std::memory_order_relaxed);
+}
+
+void note_step(std::int64_t parameter_bytes) noexcept {
+  if (watching.load(std::memory_order_relaxed)) stepped.fetch_add(parameter_bytes, std::memory_order_relaxed);
+}
+
+void note_reduced(std::int64_t bytes) noexcept {
+  if (watching.load(std::memory_order_relaxed)) reduced.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+bool watches_sharing() noexcept { return watching.load(std::memory_order_relaxed); }
+
+void warn_of_separate_training() noexcept {
+  if (!watches_sharing()) return;
+  try {
+    const std::string words = separate_training({.world = ranks,
+                                                 .wrapped = false,
+                                                 .divided = divided,
+                                                 .batches = batches,
+                                                 .stepped = stepped,
+                                                 .reduced = reduced});
+    if (words.empty() || !watching.exchange(false) || own_rank != 0) return;
+    log::warn("{}", words);
+  } catch (const std::exception& problem) {
+    log::debug("whether the ranks train one model was not judged: {}", problem.what());
+  }
+}
+
+}  // namespace lockstep::tensor
