@@ -93,7 +93,7 @@ class Trainer::Impl {
   void note_skipped();
   void report(const std::optional<train::LossReading>& reading);
   void end_epoch(std::int64_t epoch, double seconds, std::int64_t images);
-  void note_bad_samples();
+  void note_bad_samples();  // of all ranks, since the run began; collective
   [[nodiscard]] train::LoaderReport loader_report(double seconds);
   void report_end(bool was_complete);
   void evaluate_test_set();
@@ -375,7 +375,6 @@ train::LoaderReport Trainer::Impl::loader_report(double seconds) {
   return {.wait = share.item<double>(), .bad_samples = std::ssize(run_.bad_samples)};
 }
 
-/// Of all ranks, since the run began. Collective: yes.
 void Trainer::Impl::note_bad_samples() {
   if (config_.bad_samples != "skip") return;
   for (const auto& found : all_gather_object(job_.group(), steps_->bad_samples()))
