@@ -20,7 +20,7 @@ constexpr std::array kSignals = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
 constexpr std::size_t kStackBytes = std::size_t{128} << 10;
 
 std::array<char, 4096> error_file = {};
-FixedText report;  // too large for a small stack
+FixedText signal_text;  // too large for a small stack
 
 void write_all(int file, const char* text, std::size_t size) noexcept {
   while (size > 0) {
@@ -78,7 +78,8 @@ void write_error_file(const char* signal, const char* text) noexcept {
 
 const void* program_counter([[maybe_unused]] void* context) noexcept {
 #if defined(__x86_64__)
-  return reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+  const auto counter = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
+  return reinterpret_cast<const void*>(counter);  // NOLINT(performance-no-int-to-ptr): a register holds a number
 #elif defined(__aarch64__)
   return reinterpret_cast<const void*>(static_cast<ucontext_t*>(context)->uc_mcontext.pc);
 #else
@@ -89,20 +90,20 @@ const void* program_counter([[maybe_unused]] void* context) noexcept {
 void on_signal(int number, siginfo_t* info, void* context) noexcept {
   static std::atomic<bool> reporting = false;
   if (!reporting.exchange(true)) {
-    report.add(name_of(number));
-    add_place(report, current_place());
+    signal_text.add(name_of(number));
+    add_place(signal_text, current_place());
     if (number == SIGSEGV || number == SIGBUS) {
-      report.add(": address 0x").add_number(reinterpret_cast<std::uint64_t>(info->si_addr), 16);
+      signal_text.add(": address 0x").add_number(reinterpret_cast<std::uint64_t>(info->si_addr), 16);
     }
-    report.add("\n  backtrace (names as the linker has them: c++filt reads them)");
+    signal_text.add("\n  backtrace (names as the linker has them: c++filt reads them)");
     // Written in two parts: the walk over a broken stack may itself fail.
     write_text(STDERR_FILENO, "error: SIG");
-    write_all(STDERR_FILENO, report.c_str(), report.size());
-    const std::size_t head = report.size();
-    add_frames(report, capture_stack(), program_counter(context));
-    write_all(STDERR_FILENO, report.c_str() + head, report.size() - head);
+    write_all(STDERR_FILENO, signal_text.c_str(), signal_text.size());
+    const std::size_t head = signal_text.size();
+    add_frames(signal_text, capture_stack(), program_counter(context));
+    write_all(STDERR_FILENO, signal_text.c_str() + head, signal_text.size() - head);
     write_text(STDERR_FILENO, "\n");
-    write_error_file(name_of(number), report.c_str());
+    write_error_file(name_of(number), signal_text.c_str());
   }
   ::signal(number, SIG_DFL);
   ::raise(number);
