@@ -26,7 +26,7 @@ at::Tensor is_right(const at::Tensor& output, const lockstep::Batch& batch) {
   return output.argmax(1).eq(batch.target);
 }
 
-int train(lockstep::Job& job) {
+int train(lockstep::Job& job, int argc, char** argv) {
   lockstep::FunctionTask task(
       {.model = [] { return Net(); }, .dataset = points, .loss = cross_entropy, .metrics = {{"accuracy", is_right}}});
   lockstep::TrainConfig config;
@@ -35,7 +35,9 @@ int train(lockstep::Job& job) {
   config.optimizer.lr = 1e-2;
   config.checkpoint.every_steps = 20;
   config.data = {.train = "train", .test = "test"};
-  lockstep::Trainer trainer(job, task, config, {.recipe = "points", .run_dir = "runs/points", .resume = "auto"});
+  lockstep::TrainerOptions options{.recipe = "points", .run_dir = "runs/points", .resume = "auto"};
+  if (lockstep::parse_arguments(argc, argv, config, options).help) return 0;  // --set, --resume, FILE.yml, ...
+  lockstep::Trainer trainer(job, task, config, options);
   const lockstep::TrainResult result = trainer.fit();
   job.print("{} after {} steps", lockstep::to_text(result.metrics), result.steps);
   return 0;
@@ -43,5 +45,5 @@ int train(lockstep::Job& job) {
 
 int main(int argc, char** argv) {
   lockstep::spawn(argc, argv, {.processes = 2, .console = lockstep::ConsoleStyle::kMainRaw});
-  return lockstep::run_program(argc, argv, train);
+  return lockstep::run_program(argc, argv, [&](lockstep::Job& job) { return train(job, argc, argv); });
 }

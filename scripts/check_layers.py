@@ -20,6 +20,7 @@ FOLDERS = ("include", "src", "recipes", "apps", "examples")
 TORCH = ("torch/", "ATen/", "c10/", "caffe2/")
 HEAVY = ("torch/torch.h", "torch/all.h", "lockstep/lockstep.h")
 UMBRELLA = "include/lockstep/lockstep.h"
+UMBRELLAS = (UMBRELLA, "include/lockstep/loop.h")
 
 # Folders whose programs and libraries are linked without libtorch.
 TORCH_FREE = tuple(f"{base}/{m}/*" for m in ("base", "store", "flight", "view", "launch")
@@ -73,7 +74,7 @@ class House:
     def owner(file):
         """(module, part): "recipes" and "apps" have parts, the modules have none."""
         parts = file.split("/")
-        if file == UMBRELLA or parts[0] == "examples":
+        if file in UMBRELLAS or parts[0] == "examples":
             return ("user", None)
         if parts[0] in ("recipes", "apps"):
             return (parts[0], parts[1] if len(parts) > 2 else None)
@@ -83,7 +84,7 @@ class House:
         """Why `file` must not include the project's `target`; "" where it may."""
         module, part = self.owner(file)
         to_module, to_part = self.owner(target)
-        if target == UMBRELLA:
+        if target in UMBRELLAS:
             to_module = "user"
         elif to_module == "user":
             return "nothing includes an example"

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program types daily, in one include. Library code includes the narrow headers instead.
+// What a program types daily, in one include. Library code includes the narrow headers instead; a program that wants to
+// compile faster takes lockstep/loop.h and the libtorch headers that it needs.
 #pragma once
+
+#if __cplusplus < 202002L
+#error "Lockstep needs C++20: -std=c++20, or in CMake: target_compile_features(my_program PRIVATE cxx_std_20)"
+#else
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 #include <torch/torch.h>
@@ -25,6 +30,7 @@
 #include "lockstep/data/iterable.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/sampler.h"
+#include "lockstep/data/sources/idx_dataset.h"
 #include "lockstep/data/sources/image_files.h"
 #include "lockstep/data/sources/open_source.h"
 #include "lockstep/data/stream_dataset.h"
@@ -61,8 +67,11 @@
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/zero.h"
+#include "lockstep/train/arguments.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/function_task.h"
 #include "lockstep/train/step_graph.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/trainer.h"
+
+#endif  // C++20

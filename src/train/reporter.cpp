@@ -230,11 +230,12 @@ void Reporter::stopped(const TrainResult& result) {
   bar_.clear();
   folder_.log(
       {{"event", "\"stop\""}, {"step", std::to_string(result.steps)}, {"reason", text::json_quote(result.stopped_by)}});
+  const std::string next = fmt::format("--run-dir {} --resume auto goes on from there", folder_.path().string());
   print(view::summary(
       fmt::format("stopped by {}", result.stopped_by),
       {{"steps", fmt::format("{} of {}", text::thousands(result.steps), text::thousands(plan_.total_steps))},
        {"checkpoint", result.checkpoint.string()},
-       {"next", fmt::format("--run-dir {} --resume auto goes on from there", folder_.path().string())}}));
+       {"next", options_.has_options || options_.has_commands ? next : program_words(next)}}));
 }
 
 void Reporter::finish(const TrainResult& result, std::int64_t world_size, const std::string& text, const Tally* tally) {

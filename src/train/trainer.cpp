@@ -36,6 +36,7 @@
 #include "train/out_of_memory.h"
 #include "train/plan.h"
 #include "train/precision.h"
+#include "train/program_words.h"
 #include "train/reporter.h"
 #include "train/requeue.h"
 #include "train/run_banner.h"
@@ -73,6 +74,7 @@ class Trainer::Impl {
   TrainResult fit();
 
  private:
+  TrainResult fit_or_explain();
   TrainResult run();
   void leave();
   [[nodiscard]] ResourceError out_of_memory(const std::exception& error) const;
@@ -510,7 +512,17 @@ ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
                                      .largest = steps_ ? steps_->memory_holders() : std::vector<train::Holder>{}});
 }
 
+/// What it throws names the options that the program has, or, where it has none, the fields to set.
 TrainResult Trainer::Impl::fit() {
+  try {
+    return fit_or_explain();
+  } catch (const Error& error) {
+    if (!options_.has_options && !options_.has_commands) train::throw_in_program_words(error);
+    throw;
+  }
+}
+
+TrainResult Trainer::Impl::fit_or_explain() {
   try {
     return run();
   } catch (const train::NonFiniteLoss& fault) {

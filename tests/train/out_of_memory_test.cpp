@@ -73,7 +73,7 @@ TEST(OutOfMemory, InTrainingNamesStepBatchAndTensorsAndProposesASmallerBatch) {
     EXPECT_THAT(error.message(), HasSubstr("first.weight (weight) 128 B"));
     EXPECT_THAT(error.message(), HasSubstr("first.weight.exp_avg (optimizer) 128 B"));
     EXPECT_THAT(error.message(), Not(HasSubstr("Exception raised from")));
-    EXPECT_THAT(error.hint(), HasSubstr("--set batch_size=2 --set accumulate_steps=4"));
+    EXPECT_THAT(error.hint(), HasSubstr("TrainConfig::batch_size = 2 TrainConfig::accumulate_steps = 4"));
   }
 }
 

@@ -266,7 +266,7 @@ TEST(Trainer, FloatSixteenOnTheProcessorIsAUsageErrorThatSaysWhatToUse) {
     train(alone(), config, folder / "run");
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_NE(error.hint().find("amp=bf16"), std::string::npos) << error.hint();
+    EXPECT_NE(error.hint().find("amp = bf16"), std::string::npos) << error.hint();
   }
 }
 

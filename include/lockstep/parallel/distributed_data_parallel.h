@@ -209,6 +209,8 @@ class DistributedDataParallel : public Joinable {
 
   /// The inner module: its parameters are the wrapped ones.
   [[nodiscard]] Net& module() const { return *module_; }
+  /// Its own methods and members, as on a libtorch ModuleHolder: model->fc1->weight. Not for forward: call the wrapper.
+  Net* operator->() const { return module_.get(); }
   [[nodiscard]] const std::shared_ptr<Net>& ptr() const { return module_; }
   [[nodiscard]] auto parameters() const { return module_->parameters(); }
   [[nodiscard]] auto named_parameters() const { return module_->named_parameters(); }

@@ -25,6 +25,7 @@ struct TrainerOptions {
   std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) whose weights a fresh run starts from
   std::chrono::duration<double> max_time{0};  ///< then the run saves and leaves; 0: no limit
   bool experiment = false;                    ///< run_dir is an experiment's folder (RunFolderOptions)
+  bool has_options = false;   ///< messages name --resume, --set and so on: parse_arguments() sets it. Else these fields
   bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe: the end of a run proposes them
 };
 

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training loop of one's own needs, and nothing of torch/torch.h: a job, data, the wrapper, AdamW and SGD,
+// checkpoints. Beside it stand the headers of libtorch that the program uses, such as torch/nn/modules/linear.h.
+#pragma once
+
+#if __cplusplus < 202002L
+#error "Lockstep needs C++20: -std=c++20, or in CMake: target_compile_features(my_program PRIVATE cxx_std_20)"
+#else
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/version.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/comm/job.h"
+#include "lockstep/comm/objects.h"
+#include "lockstep/comm/process_group.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/launch/spawn.h"
+#include "lockstep/optim/adamw.h"
+#include "lockstep/optim/autocast.h"
+#include "lockstep/optim/clip.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/schedule.h"
+#include "lockstep/optim/sgd.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+
+#endif  // C++20

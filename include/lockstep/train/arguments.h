@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of a program around the Trainer, with the options that `lockstep train` has.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/train/train_config.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep {
+
+struct ArgumentOptions {
+  std::string description = {};  ///< one line or more of --help
+  bool keep_rest = false;        ///< what is no option here goes to ParsedArguments::rest instead of being an error
+};
+
+struct ParsedArguments {
+  bool help = false;  ///< --help was asked for and printed: the program has nothing to do
+  std::vector<std::string> rest = {};
+};
+
+/// Reads into `config` and `options`, over what the program has set there:
+///
+///   FILE.yml              settings, as `key: value` or nested; may come again
+///   --set KEY=VALUE       one setting; may come again. --KEY VALUE is the same
+///   --run-dir DIR, --resume none|auto|PATH|URL, --init-from FILE, --max-time 90s|45m|1h30m|...
+///   --help                prints these, and every setting with its value and meaning (on rank 0)
+///
+/// --set wins over files, the last one over those before. "-" and "_" are the same in names. What init() reads
+/// (--backend, --device, --dist-url, --rank, --world-size) is left to it. From then on messages of the Trainer name
+/// these options.
+///
+/// Throws:  UsageError naming what is unknown, with the nearest name; DataError where a file is missing.
+/// Example: lockstep::TrainConfig config;  // what the program wants unless it is told otherwise
+///          lockstep::TrainerOptions options{.recipe = "points", .run_dir = "runs/points"};
+///          if (lockstep::parse_arguments(argc, argv, config, options).help) return 0;
+[[nodiscard]] ParsedArguments parse_arguments(int argc, const char* const* argv, TrainConfig& config,
+                                              TrainerOptions& options, const ArgumentOptions& about = {});
+
+}  // namespace lockstep

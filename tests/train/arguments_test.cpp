@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of a program around the Trainer, and what messages say where there is none.
+#include "lockstep/train/arguments.h"
+
+#include <gmock/gmock.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "support/alone.h"
+#include "support/temp_dir.h"
+#include "train/noisy_task.h"
+#include "train/program_words.h"
+
+namespace lockstep {
+namespace arguments_test {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Parsed {
+  TrainConfig config;
+  TrainerOptions options;
+  ParsedArguments arguments;
+};
+
+Parsed parse(std::vector<const char*> words, const ArgumentOptions& about = {}) {
+  words.insert(words.begin(), "build/points");
+  Parsed parsed;
+  parsed.config.epochs = 7;  // the program's own default
+  parsed.options.run_dir = "runs/points";
+  parsed.arguments =
+      parse_arguments(static_cast<int>(words.size()), words.data(), parsed.config, parsed.options, about);
+  return parsed;
+}
+
+std::string error_of(const std::vector<const char*>& words) {
+  try {
+    (void)parse(words);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Arguments, WithoutAnyTheProgramsOwnSettingsStay) {
+  const Parsed parsed = parse({});
+  EXPECT_EQ(parsed.config.epochs, 7);
+  EXPECT_EQ(parsed.options.run_dir, "runs/points");
+  EXPECT_EQ(parsed.options.resume, "none");
+  EXPECT_TRUE(parsed.options.has_options);
+  EXPECT_FALSE(parsed.arguments.help);
+}
+
+TEST(Arguments, AreThoseOfLockstepTrain) {
+  const Parsed parsed = parse({"--set", "optimizer.lr=0.5", "--set=seed=3", "--resume", "auto", "--run_dir", "there",
+                               "--init-from=w.pth", "--max-time", "1h30m", "--batch-size", "16"});
+  EXPECT_EQ(parsed.config.optimizer.lr, 0.5);
+  EXPECT_EQ(parsed.config.seed, 3);
+  EXPECT_EQ(parsed.config.batch_size.value(), 16);
+  EXPECT_EQ(parsed.options.resume, "auto");
+  EXPECT_EQ(parsed.options.run_dir, "there");
+  EXPECT_EQ(parsed.options.init_from, "w.pth");
+  EXPECT_EQ(parsed.options.max_time.count(), 5400);
+}
+
+TEST(Arguments, SetWinsOverFilesAndTheLastFileOverTheFirst) {
+  const test::TempDir folder;
+  const std::string one = (folder / "one.yml").string();
+  const std::string two = (folder / "two.yml").string();
+  write_file_atomically(FileSystem::system(), one, "epochs: 1\nseed: 1\noptimizer:\n  lr: 0.25\n");
+  write_file_atomically(FileSystem::system(), two, "seed: 2\n");
+  const Parsed parsed = parse({"--set", "optimizer.lr=0.5", one.c_str(), two.c_str()});
+  EXPECT_EQ(parsed.config.epochs, 1);
+  EXPECT_EQ(parsed.config.seed, 2);
+  EXPECT_EQ(parsed.config.optimizer.lr, 0.5);
+}
+
+TEST(Arguments, WhatInitReadsIsLeftToIt) {
+  EXPECT_THAT(parse({"--backend", "gloo", "--device=cpu"}).arguments.rest, ElementsAre());
+}
+
+TEST(Arguments, WhatIsUnknownIsAnErrorWithTheNearestOrIsKept) {
+  EXPECT_THAT(error_of({"--resum", "auto"}),
+              HasSubstr("points: unknown argument '--resum' (did you mean '--resume'?)"));
+  EXPECT_THAT(error_of({"--epoch", "3"}), HasSubstr("(did you mean '--epochs'?)"));
+  EXPECT_THAT(error_of({"--set", "epoch=3"}), HasSubstr("epochs"));
+  EXPECT_THAT(error_of({"--resume"}), HasSubstr("--resume has no value"));
+  EXPECT_THAT(error_of({"--max-time", "soon"}), HasSubstr("--max-time"));
+  EXPECT_THAT(parse({"--mine", "3", "--epochs", "2", "--", "--set"}, {.keep_rest = true}).arguments.rest,
+              ElementsAre("--mine", "3", "--set"));
+}
+
+TEST(Arguments, HelpHasOptionsAndEverySettingWithTheProgramsValue) {
+  ::testing::internal::CaptureStdout();
+  EXPECT_TRUE(parse({"--help"}, {.description = "Learns points."}).arguments.help);
+  const std::string text = ::testing::internal::GetCapturedStdout();
+  for (const char* part : {"usage: points [FILE.yml] [OPTIONS]", "Learns points.", "--resume WHERE", "--set KEY=VALUE",
+                           "epochs=7 ", "passes over data.train", "checkpoint.every_steps=0"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(ProgramWords, NameTheFields) {
+  using train::program_words;
+  EXPECT_EQ(program_words("--resume auto goes on with it; or choose another --run-dir"),
+            "TrainerOptions::resume = \"auto\" goes on with it; or choose another TrainerOptions::run_dir");
+  EXPECT_EQ(program_words("take only the weights: --init-from instead of --resume"),
+            "take only the weights: TrainerOptions::init_from instead of TrainerOptions::resume");
+  EXPECT_EQ(program_words("--run-dir runs/a --resume auto goes on from there"),
+            "TrainerOptions::run_dir = \"runs/a\" TrainerOptions::resume = \"auto\" goes on from there");
+  EXPECT_EQ(program_words("--set batch_size=4 --set accumulate_steps=2: as many"),
+            "TrainConfig::batch_size = 4 TrainConfig::accumulate_steps = 2: as many");
+  EXPECT_EQ(program_words("nothing of the kind = 3"), "nothing of the kind = 3");
+}
+
+/// What a second run into the folder of the first one is told.
+std::string told(const TrainerOptions& more) {
+  const test::TempDir folder;
+  for (int run = 0; run < 2; ++run) {
+    test::NoisyTask task;
+    TrainConfig config;
+    config.epochs = 1;
+    config.max_steps = 1;
+    config.data.train = "made up";
+    TrainerOptions options = more;
+    options.run_dir = folder / "run";
+    try {
+      (void)Trainer(testing::alone(), task, config, options).fit();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+  }
+  return "no error";
+}
+
+TEST(ProgramWords, AreTheTrainersWhereTheProgramHasNoOptions) {
+  EXPECT_THAT(told({}), HasSubstr("TrainerOptions::resume = \"auto\" goes on with it"));
+  EXPECT_THAT(told({.has_options = true}), HasSubstr("--resume auto goes on with it"));
+}
+
+}  // namespace arguments_test
+}  // namespace lockstep
