@@ -3,16 +3,20 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_lock.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep {
 
@@ -195,11 +199,32 @@ class PosixFileSystem final : public FileSystem {
   void sync_folder(const fs::path& folder) override {
     const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd.valid()) fail("open", folder, errno);
-    if (::fsync(fd.get()) != 0) fail<SyncError>("fsync", folder, errno);
+    if (::fsync(fd.get()) == 0) return;
+    // Network and FUSE file systems that make names durable by themselves, or not at all: nothing was lost by asking.
+    if (errno != EINVAL && errno != ENOTSUP && errno != ENOSYS) fail<SyncError>("fsync", folder, errno);
+    static std::atomic_flag said;
+    if (said.test_and_set()) return;
+    log::note("the file system of {} has no fsync of folders ({}): after a power cut the newest names may be missing",
+              folder.string(), std::strerror(errno));
   }
 };
 
 }  // namespace
+
+FileLock try_lock_file(int fd, const fs::path& path) {
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == EWOULDBLOCK) return FileLock::kBusy;
+    if (errno != ENOSYS && errno != EOPNOTSUPP && errno != ENOLCK) fail("lock", path, errno);
+    static std::atomic_flag said;
+    if (!said.test_and_set()) {
+      log::note("the file system of {} has no locks ({}): see that no other process works there", path.string(),
+                std::strerror(errno));
+    }
+    return FileLock::kUnsupported;
+  }
+  return FileLock::kTaken;
+}
 
 std::unique_ptr<ReadableFile> FileSystem::open(const fs::path& path) {
   return std::make_unique<ReadWholeFile>(path, read(path));

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 
 #include <cerrno>
 #include <system_error>
@@ -15,6 +14,7 @@
 #include "checkpoint/sha256.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_lock.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/text.h"
 
@@ -34,8 +34,7 @@ class FetchLock {
     const fs::path lock = path.string() + ".lock";
     file_ = UniqueFd(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     if (!file_.valid()) fail(lock);
-    while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK && errno != EINTR) fail(lock);
+    while (try_lock_file(file_.get(), lock) == FileLock::kBusy) {
       std::error_code missing;
       const std::uintmax_t bytes = fs::file_size(part, missing);
       if (options.progress) options.progress({.bytes = missing ? 0 : bytes});

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_lock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "train/run_log.h"
@@ -83,8 +83,7 @@ constexpr auto kPatience = std::chrono::seconds(3);
 
 bool try_lock(const UniqueFd& fd, const fs::path& path) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) fail("lock", path, errno);
+  while (try_lock_file(fd.get(), path) == FileLock::kBusy) {
     if (std::chrono::steady_clock::now() >= end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }

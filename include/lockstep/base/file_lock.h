@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeping other processes away from a folder, where its file system can.
+#pragma once
+
+#include <filesystem>
+
+namespace lockstep {
+
+enum class FileLock {
+  kTaken,
+  kBusy,        ///< another process has it
+  kUnsupported  ///< the file system knows no locks (Lustre without -o flock, some FUSE): nothing keeps others away
+};
+
+/// Tries to take the lock of the open file `fd` for this process alone; it ends when the file is closed. kUnsupported
+/// is noted once in the life of the program. Never blocks.
+/// Throws: IoError naming `path` and the cause.
+[[nodiscard]] FileLock try_lock_file(int fd, const std::filesystem::path& path);
+
+}  // namespace lockstep
