@@ -88,6 +88,7 @@ class Tuner {
   void keep_only(const TuneValues& one, const TuneValues& other);
   double seconds(const TuneValues& values, bool loads);
   StepPair pair(const TuneValues& best, const TuneValues& candidate, bool loads);
+  bool has_same_buckets(const TuneValues& best, const TuneValues& candidate, const TuneKey& key);
   [[nodiscard]] double elapsed() const;
   [[nodiscard]] TuneGain gain(const TuneValues& start, const TuneValues& best);
   void write(const TuneResult& found, const TuneValues& start, const TuneGain& gain) const;
@@ -165,6 +166,13 @@ StepPair Tuner::pair(const TuneValues& best, const TuneValues& candidate, bool l
   return pair;
 }
 
+/// A model whose gradients all fit into either has the same buckets with both.
+bool Tuner::has_same_buckets(const TuneValues& best, const TuneValues& candidate, const TuneKey& key) {
+  if (key.key != "bucket_cap_mb") return false;
+  keep_only(best, candidate);
+  return timer(best).bucket_bytes() == timer(candidate).bucket_bytes();
+}
+
 /// Rank 0's clock, so that all ranks stop at the same point.
 double Tuner::elapsed() const {
   const at::Tensor own = at::full({1}, Seconds(SystemClock::instance().now() - begin_).count(), at::kDouble);
@@ -191,7 +199,10 @@ int Tuner::run() {
                           {.pair = [this](const TuneValues& best, const TuneValues& candidate,
                                           const TuneKey& key) { return pair(best, candidate, key.loads); },
                            .has_time = [this] { return elapsed() < arguments_.budget; },
-                           .tried = [this](const TuneTrial& trial) { job_.print("{}", trial_line(trial)); }});
+                           .tried = [this](const TuneTrial& trial) { job_.print("{}", trial_line(trial)); },
+                           .same = [this](const TuneValues& best, const TuneValues& candidate,
+                                          const TuneKey& key) { return has_same_buckets(best, candidate, key); }});
+  if (!found.same.empty()) job_.print("not timed, as gradients are reduced alike: {}", text::join(found.same));
   if (!found.untried.empty()) job_.print("not tried for want of time: {}", text::join(found.untried));
   const TuneGain gained = found.best == start ? TuneGain{} : gain(start, found.best);
   if (gained.after >= gained.before) found.best = start;

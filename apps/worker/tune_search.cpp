@@ -71,6 +71,10 @@ TuneResult tune(const std::vector<TuneKey>& keys, const TuneValues& start, const
       }
       TuneValues candidate = result.best;
       candidate[key.key] = value;
+      if (measure.same && measure.same(result.best, candidate, key)) {
+        result.same.push_back(key.key + "=" + value);
+        continue;
+      }
       TuneTrial trial{.key = key, .value = value, .verdict = judge(compare(result.best, candidate, key, measure))};
       measure.tried(trial);
       if (trial.verdict.faster) result.best = std::move(candidate);

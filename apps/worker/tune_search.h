@@ -50,12 +50,15 @@ struct TuneMeasure {
   std::function<StepPair(const TuneValues& best, const TuneValues& candidate, const TuneKey& key)> pair;
   std::function<bool()> has_time;
   std::function<void(const TuneTrial& trial)> tried;
+  /// The candidate computes exactly as the best does, so that a difference would be noise; null: never.
+  std::function<bool(const TuneValues& best, const TuneValues& candidate, const TuneKey& key)> same = nullptr;
 };
 
 struct TuneResult {
   TuneValues best;
   std::vector<TuneTrial> trials = {};
   std::vector<std::string> untried = {};  ///< "key=value" for which there was no time
+  std::vector<std::string> same = {};     ///< "key=value" that changes nothing here
 };
 
 /// One key after the other, each value against the best so far; a candidate that is faster becomes the best.

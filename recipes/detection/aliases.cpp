@@ -74,7 +74,7 @@ std::vector<ConfigAlias> of_training() {
           {.from = "output_dir", .instead = "--run-dir FOLDER"},
           {"find_unused_parameters"},
           {"checkpoint_freq", "checkpoint.every_epochs"},
-          {"scaler.*"},
+          {.from = "scaler.*", .instead = "grad_scaler.*"},
           {"evaluator.*"}};
 }
 

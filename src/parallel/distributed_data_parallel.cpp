@@ -148,6 +148,18 @@ void DdpCore::set_sync(bool sync) { reducer_->set_sync(sync); }
 bool DdpCore::sync() const { return reducer_->sync(); }
 double DdpCore::grad_norm() { return reducer_->grad_norm(); }
 
+std::vector<std::int64_t> DdpCore::bucket_bytes() const {
+  std::vector<std::int64_t> found;
+  for (const Bucket& bucket : reducer_->buckets().all()) {
+    std::int64_t bytes = 0;
+    for (const std::size_t member : bucket.members) {
+      bytes += static_cast<std::int64_t>(reducer_->parameters()[member].second.nbytes());
+    }
+    found.push_back(bytes);
+  }
+  return found;
+}
+
 ProcessGroup& DdpCore::group() const { return reducer_->group(); }
 void DdpCore::set_join(std::optional<JoinHandle> handle) { reducer_->set_join(handle); }
 

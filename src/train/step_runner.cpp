@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/step_runner.h"
 
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -96,7 +97,6 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
   std::unique_ptr<tensor::DeviceGraph> graph = graph_of_steps();
   const std::shared_ptr<void> stream = graph ? graph->enter() : nullptr;
   // Buffers are spread once a step, below: a step then depends on replica 0's only, which are those that are saved.
-  constexpr std::int64_t kMiB = 1 << 20;
   model_.emplace(net, job_,
                  DdpOptions{.broadcast_buffers = false,
                             .replicas = replicas_,
@@ -138,6 +138,13 @@ double StepRunner::waited_s() const {
   double sum = 0;  // they wait one after another
   for (const DataLoader& loader : loaders_) sum += loader.waited_s();
   return sum;
+}
+
+double StepRunner::wait_share(double seconds) {
+  const double waited = waited_s() - std::exchange(reported_wait_s_, waited_s());
+  const at::Tensor share = at::full({1}, seconds > 0 ? waited / seconds : 0, at::kDouble);
+  job_.group().all_reduce(share, {.op = ReduceOp::kMax}).wait();
+  return share.item<double>();
 }
 
 std::vector<std::int64_t> StepRunner::bad_samples() const {

@@ -61,7 +61,10 @@ class StepRunner {
 
   /// Seconds that this rank's replicas have waited for batches.
   [[nodiscard]] double waited_s() const;
-  /// Samples of this rank's replicas that were left out, each once.
+  /// The part of the last `seconds` that they waited since the last call: of the rank that waited most.
+  /// Collective: yes.
+  [[nodiscard]] double wait_share(double seconds);
+  /// Indices of the samples of this rank's replicas that were left out, each replica's once.
   [[nodiscard]] std::vector<std::int64_t> bad_samples() const;
 
   /// Names of the further columns of a loss's row; empty where there is only one part, and before the first step.
@@ -76,6 +79,7 @@ class StepRunner {
   /// Images of the last compute_gradients(), over all replicas.
   [[nodiscard]] std::int64_t images() const;
   [[nodiscard]] DistributedDataParallel<TaskNet>& model() { return *model_; }
+  [[nodiscard]] const DistributedDataParallel<TaskNet>& model() const { return *model_; }
   [[nodiscard]] Optimizer& optimizer() { return *optimizer_; }
   [[nodiscard]] GradScaler& scaler() { return scaler_; }
   /// With which the last update()'s loss was scaled; none where it is not.
@@ -132,8 +136,9 @@ class StepRunner {
   Taken before_;
   std::optional<Failed> failed_;
   std::vector<std::string> loss_names_;
-  std::int64_t images_ = 0;    ///< of this rank's replicas
-  std::vector<Holder> batch_;  ///< the tensors of the last one
+  double reported_wait_s_ = 0;  ///< by wait_share()
+  std::int64_t images_ = 0;     ///< of this rank's replicas
+  std::vector<Holder> batch_;   ///< the tensors of the last one
 };
 
 }  // namespace lockstep::train

@@ -65,6 +65,8 @@ class StepTimer::Impl {
     return slowest.item<double>();
   }
 
+  [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const { return steps_.model().bucket_bytes(); }
+
   void rest() {
     steps_.end_epoch();
     loading_ = false;
@@ -98,6 +100,7 @@ StepTimer::StepTimer(StepTimer&&) noexcept = default;
 StepTimer& StepTimer::operator=(StepTimer&&) noexcept = default;
 
 double StepTimer::run(std::int64_t steps) { return impl_->run(steps); }
+std::vector<std::int64_t> StepTimer::bucket_bytes() const { return impl_->bucket_bytes(); }
 void StepTimer::rest() { impl_->rest(); }
 
 }  // namespace lockstep

@@ -3,7 +3,6 @@
 // written in reporter.cpp, the sums before it in plan.cpp.
 #include "lockstep/train/trainer.h"
 
-#include <ATen/ops/full.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -96,7 +95,6 @@ class Trainer::Impl {
   void report(const std::optional<train::LossReading>& reading);
   void end_epoch(std::int64_t epoch, double seconds, std::int64_t images);
   void note_bad_samples();  // of all ranks, since the run began; collective
-  [[nodiscard]] train::LoaderReport loader_report(double seconds);
   void report_end(bool was_complete);
   void evaluate_test_set();
   std::vector<std::string> note_best(bool counts);
@@ -114,8 +112,7 @@ class Trainer::Impl {
     return run_.step >= train::last_step(config_, plan_, run_) || result_.reached_target;
   }
   [[nodiscard]] bool finished() const { return complete() || stopped(); }
-  /// Before its end.
-  [[nodiscard]] bool stopped() const { return stop_ != StopReason::kNone && !complete(); }
+  [[nodiscard]] bool stopped() const { return stop_ != StopReason::kNone && !complete(); }  // before its end
 
   Job job_;
   Task& task_;
@@ -142,7 +139,6 @@ class Trainer::Impl {
   std::int64_t asked_step_ = -1;    ///< at which save() was called last
   bool found_batch_ = false;        // batch_size was auto
   bool evaluating_ = false;
-  double waited_s_ = 0;      // for data, before this epoch
   std::int64_t images_ = 0;  // trained on, over all replicas
 };
 
@@ -368,15 +364,6 @@ void Trainer::Impl::train_epoch(std::int64_t epoch) {
   end_epoch(epoch, Seconds(SystemClock::instance().now() - begin).count(), images);
 }
 
-/// Of the rank that waited most; bad samples of all. Collective: yes.
-train::LoaderReport Trainer::Impl::loader_report(double seconds) {
-  const double waited = steps_->waited_s() - std::exchange(waited_s_, steps_->waited_s());
-  const at::Tensor share = at::full({1}, seconds > 0 ? waited / seconds : 0, at::kDouble);
-  job_.group().all_reduce(share, {.op = ReduceOp::kMax}).wait();
-  note_bad_samples();
-  return {.wait = share.item<double>(), .bad_samples = std::ssize(run_.bad_samples)};
-}
-
 void Trainer::Impl::note_bad_samples() {
   if (config_.bad_samples != "skip") return;
   for (const auto& found : all_gather_object(job_.group(), steps_->bad_samples()))
@@ -386,7 +373,8 @@ void Trainer::Impl::note_bad_samples() {
 void Trainer::Impl::end_epoch(std::int64_t epoch, double seconds, std::int64_t images) {
   result_.seconds += seconds;
   images_ += images;
-  const train::LoaderReport loading = loader_report(seconds);
+  note_bad_samples();
+  const train::LoaderReport loading{.wait = steps_->wait_share(seconds), .bad_samples = std::ssize(run_.bad_samples)};
   const bool evaluated = test_set_ && train::is_evaluation_epoch(config_, plan_, run_, epoch);
   if (evaluated) evaluate_test_set();
   if (evaluated) train::do_on_main(job_, [&] { reporter_->results(evaluation_.tally.get(), epoch); });

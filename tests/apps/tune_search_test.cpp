@@ -22,18 +22,19 @@ struct Machine {
   int pairs_left = 1000;
   int pairs = 0;
   std::vector<std::string> said = {};
+  std::function<bool(const TuneValues&, const TuneValues&, const TuneKey&)> same = nullptr;
 
   TuneResult tune(const std::vector<TuneKey>& keys, const TuneValues& start) {
-    return worker::tune(
-        keys, start,
-        {.pair =
-             [this](const TuneValues& best, const TuneValues& candidate, const TuneKey&) {
-               --pairs_left;
-               const double disturbed = 1 + noise * (pairs++ % 3 - 1);
-               return StepPair{.best = seconds(best), .candidate = seconds(candidate) * disturbed};
-             },
-         .has_time = [this] { return pairs_left > 0; },
-         .tried = [this](const TuneTrial& trial) { said.push_back(trial.key.key + "=" + trial.value); }});
+    return worker::tune(keys, start,
+                        {.pair =
+                             [this](const TuneValues& best, const TuneValues& candidate, const TuneKey&) {
+                               --pairs_left;
+                               const double disturbed = 1 + noise * (pairs++ % 3 - 1);
+                               return StepPair{.best = seconds(best), .candidate = seconds(candidate) * disturbed};
+                             },
+                         .has_time = [this] { return pairs_left > 0; },
+                         .tried = [this](const TuneTrial& trial) { said.push_back(trial.key.key + "=" + trial.value); },
+                         .same = same});
   }
 };
 
@@ -70,6 +71,19 @@ TEST(TuneSearch, DoesNotComeBackToTheStartOfAKey) {
   Machine machine{.seconds = [](const TuneValues& values) { return values.at("workers") == "0" ? 0.5 : 1.0; }};
   EXPECT_EQ(machine.tune({kKeys[2]}, {{"workers", "1"}}).best.at("workers"), "0");
   EXPECT_THAT(machine.said, ElementsAre("workers=0", "workers=2"));
+}
+
+TEST(TuneSearch, DoesNotTimeWhatComputesTheSame) {
+  // The second run of the same work is by chance faster.
+  Machine machine{.seconds = [](const TuneValues& values) { return values.at("threads") == "4" ? 0.5 : 1.0; },
+                  .same =
+                      [](const TuneValues& best, const TuneValues& candidate, const TuneKey& key) {
+                        return key.key == "threads" && best.at("threads") == "1" && candidate.at("threads") == "4";
+                      }};
+  const TuneResult found = machine.tune(kKeys, kStart);
+  EXPECT_EQ(found.best.at("threads"), "1");
+  EXPECT_THAT(found.same, ElementsAre("threads=4"));
+  EXPECT_THAT(machine.said, ElementsAre("layout=last", "threads=2", "workers=0", "workers=1"));
 }
 
 TEST(TuneSearch, LeavesWhatIsNotFasterByMoreThanTwoPercent) {

@@ -11,15 +11,12 @@
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/tensor/random.h"
-#include "parallel/reducer.h"
-#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "train/step_runner.h"
 
 namespace lockstep {
 namespace accumulate_test {
 
-using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 
@@ -72,30 +69,6 @@ std::vector<at::Tensor> first_step(const Job& job, std::int64_t accumulated) {
   for (const at::Tensor& loss : steps.compute_gradients(accumulated)) found.push_back(loss.clone());
   for (const auto& item : named_parameters_of(steps.model())) found.push_back(item.second.grad().clone());
   return found;
-}
-
-/// The buckets of a network of about 5 MiB once their order of arrival is known.
-std::size_t buckets_with(std::int64_t bucket_cap_mb) {
-  PlainTask task;
-  TrainConfig config;
-  config.replicas = 2;
-  config.threads = 1;
-  config.workers = 0;
-  config.fused_layers = false;
-  config.bucket_cap_mb = bucket_cap_mb;
-  train::StepRunner steps(alone(), task, config);
-  steps.load(task.make_dataset(""));
-  const auto net = steps.make_net();
-  for (const char* name : {"a", "b", "c", "d", "e"}) {
-    net->net().register_parameter(name, at::zeros({512, 512}).requires_grad_());
-  }
-  steps.build(net);
-  return steps.model().shared_reducer()->buckets().all().size();
-}
-
-TEST(Buckets, HaveTheSizeThatTheSettingsGive) {
-  EXPECT_GE(buckets_with(1), 5U);
-  EXPECT_EQ(buckets_with(25), 2U) << "the first is of 1 MiB";
 }
 
 class AccumulateWorlds : public ::testing::TestWithParam<int> {};

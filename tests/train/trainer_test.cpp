@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Trainer on a problem of one layer, so that what it writes and decides can be checked in a second.
 #include "lockstep/train/trainer.h"
+#include "lockstep/train/step_timer.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/mse_loss.h>
@@ -277,6 +278,45 @@ RANKS_TEST(Trainer, TwoRanksTrainOnHalvesAndOnlyTheMainOneWrites, 2) {
   EXPECT_EQ(FileSystem::system().exists(folder / "run/summary.json"), job.is_main());
   EXPECT_EQ(result.checkpoint.empty(), !job.is_main());
   EXPECT_EQ(result.metrics.size(), 1U);
+}
+
+// ---- settings that reach what they are for ----
+
+class WideNet final : public torch::nn::Module {
+ public:
+  WideNet() {
+    for (int i = 0; i < 4; ++i) {
+      layers.push_back(register_module("layer" + std::to_string(i), torch::nn::Linear(i == 0 ? 1 : 640, 640)));
+    }
+  }
+  std::vector<torch::nn::Linear> layers;
+};
+
+class WideTask final : public LineTask {
+ public:
+  std::shared_ptr<torch::nn::Module> make_model() override { return std::make_shared<WideNet>(); }
+  at::Tensor forward(torch::nn::Module& model, const Batch& batch) override {
+    at::Tensor x = batch.data;
+    for (auto& layer : dynamic_cast<WideNet&>(model).layers) x = layer(x);
+    return x.mean(1, true);
+  }
+};
+
+RANKS_TEST(TrainerSettings, BucketCapMbDecidesTheBucketsOfGradients, 2) {
+  const auto buckets = [&job](std::int64_t cap) {
+    WideTask task;
+    TrainConfig config = line_config();
+    config.workers = 0;
+    config.bucket_cap_mb = cap;
+    StepTimer timer(job, task, config, task.make_dataset(""));
+    (void)timer.run(1);
+    return timer.bucket_bytes();
+  };
+  // Three layers of 1.6 MB: each closes the first bucket of 1 MiB, and then one of 1 MiB but not one of 25.
+  EXPECT_EQ(buckets(1).size(), 4U);
+  EXPECT_EQ(buckets(3).size(), 3U);
+  EXPECT_EQ(buckets(25).size(), 2U);
+  EXPECT_EQ(buckets(100), buckets(25));
 }
 
 // ---- an exception of the user's code ----

@@ -81,6 +81,7 @@ class DdpCore {
   void set_sync(bool sync);
   [[nodiscard]] bool sync() const;
   [[nodiscard]] double grad_norm();
+  [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;
 
   /// Of Joinable.
   [[nodiscard]] ProcessGroup& group() const;
@@ -243,6 +244,10 @@ class DistributedDataParallel : public Joinable {
   /// Throws:     UsageError where each rank has its part of the gradients only (ZeroOptions::shard_gradients).
   /// Example:    optimizer.step(lockstep::clip_factor(model.grad_norm(), 1.0));
   [[nodiscard]] double grad_norm() { return core_.grad_norm(); }
+
+  /// The bytes of the gradients in each bucket, in the order in which they are reduced: as constructed until the first
+  /// backward, in the order of arrival from then on. Empty where nothing is reduced.
+  [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const { return core_.bucket_bytes(); }
 
   [[nodiscard]] const parallel::Reducer& reducer() const { return core_.reducer(); }
   /// For an optimizer that takes part in the reduction (ZeroOptions::shard_gradients).

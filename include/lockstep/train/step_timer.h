@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "lockstep/comm/job.h"
 #include "lockstep/train/task.h"
@@ -30,6 +31,9 @@ class StepTimer {
   /// The seconds of so many steps, of the slowest rank. The loader goes on from where the last call left it.
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] double run(std::int64_t steps);
+
+  /// Of the buckets in which its gradients are reduced (DistributedDataParallel::bucket_bytes()).
+  [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;
 
   /// Ends loading ahead, which would take time of another timer; the next run() begins anew.
   void rest();
