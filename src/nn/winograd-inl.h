@@ -122,19 +122,43 @@ LOCKSTEP_WINOGRAD_INLINE typename Ops::V pixel(const Winograd& conv, const typen
   return x < 0 || x >= conv.width ? Ops::zero() : Ops::load(row + x * channels);
 }
 
-/// Points of a run's tiles: `points` [16, kTiles, in].
+/// The same less their level, where the row is one of the image.
+template <class Ops, bool kLevel>
+LOCKSTEP_WINOGRAD_INLINE typename Ops::V input_pixel(const Winograd& conv, const typename Ops::Element* row,
+                                                     std::int64_t x, typename Ops::V level) {
+  if (!kLevel) return pixel<Ops>(conv, row, x, conv.in);
+  return x < 0 || x >= conv.width ? Ops::zero() : Ops::sub(Ops::load(row + x * conv.in), level);
+}
+
+/// The level of a vector of channels in row `y`: none outside.
+template <class Ops, bool kLevel>
+LOCKSTEP_WINOGRAD_INLINE typename Ops::V level_of(const Winograd& conv, const float* level, std::int64_t y,
+                                                  std::int64_t channel) {
+  return kLevel && y >= 0 && y < conv.height ? Ops::load_sums(level + channel) : Ops::zero();
+}
+
+/// What a run's points are made of.
 template <class Ops>
-void points_of_run(const Winograd& conv, const typename Ops::Element* x, const Run& run,
-                   const typename Ops::Element* zeros, typename Ops::Element* points) {
+struct Inputs {
+  const typename Ops::Element* x = nullptr;
+  const typename Ops::Element* zeros = nullptr;
+  const float* level = nullptr;
+};
+
+/// Points of a run's tiles: `points` [16, kTiles, in].
+template <class Ops, bool kLevel>
+void points_of_run(const Winograd& conv, const Inputs<Ops>& of, const Run& run, typename Ops::Element* points) {
   using V = typename Ops::V;
   const typename Ops::Element* rows[4];
-  const Rows<typename Ops::Element> all{.images = x, .channels = conv.in, .zeros = zeros};
+  const Rows<typename Ops::Element> all{.images = of.x, .channels = conv.in, .zeros = of.zeros};
   for (int i = 0; i < 4; ++i) rows[i] = row_of(conv, all, run, run.y - 1 + i);
   for (std::int64_t c = 0; c < conv.in; c += Ops::kLanes) {
     V columns[4][4];  // [column][point down]
+    V levels[4];
+    for (int i = 0; i < 4; ++i) levels[i] = level_of<Ops, kLevel>(conv, of.level, run.y - 1 + i, c);
     const auto take = [&](V(&column)[4], std::int64_t at) LOCKSTEP_WINOGRAD_ATTR {
       V down[4];
-      for (int i = 0; i < 4; ++i) down[i] = pixel<Ops>(conv, rows[i] + c, at, conv.in);
+      for (int i = 0; i < 4; ++i) down[i] = input_pixel<Ops, kLevel>(conv, rows[i] + c, at, levels[i]);
       to_points<Ops>(down, column);
     };
     take(columns[0], 2 * run.first - 1);
@@ -160,6 +184,7 @@ template <class Ops>
 struct Results {
   const float* sums = nullptr;
   const float* bias = nullptr;  ///< of the first channel
+  bool bias_by_border = false;
   typename Ops::Element* y = nullptr;
   std::int64_t channel = 0;
   std::int64_t channels = 0;
@@ -167,7 +192,8 @@ struct Results {
 
 /// The four results of a tile from its 16 sums, for one vector of channels.
 template <class Ops>
-LOCKSTEP_WINOGRAD_INLINE void tile_results(const float* sums, typename Ops::V bias, typename Ops::V (&results)[2][2]) {
+LOCKSTEP_WINOGRAD_INLINE void tile_results(const float* sums, const typename Ops::V (&bias)[2][2],
+                                           typename Ops::V (&results)[2][2]) {
   using V = typename Ops::V;
   V half[2][4];
   for (int j = 0; j < 4; ++j) {
@@ -177,8 +203,8 @@ LOCKSTEP_WINOGRAD_INLINE void tile_results(const float* sums, typename Ops::V bi
     half[1][j] = Ops::sub(Ops::sub(m[1], m[2]), m[3]);
   }
   for (int i = 0; i < 2; ++i) {
-    results[i][0] = Ops::add(Ops::add(Ops::add(half[i][0], half[i][1]), half[i][2]), bias);
-    results[i][1] = Ops::add(Ops::sub(Ops::sub(half[i][1], half[i][2]), half[i][3]), bias);
+    results[i][0] = Ops::add(Ops::add(Ops::add(half[i][0], half[i][1]), half[i][2]), bias[i][0]);
+    results[i][1] = Ops::add(Ops::sub(Ops::sub(half[i][1], half[i][2]), half[i][3]), bias[i][1]);
   }
 }
 
@@ -189,7 +215,12 @@ void results_of_run(const Winograd& conv, const Run& run, const Results<Ops>& to
     auto* at = to.y + ((run.image * conv.height + run.y) * conv.width + x) * conv.out + to.channel;
     for (std::int64_t c = 0; c < to.channels; c += Ops::kLanes) {
       typename Ops::V results[2][2];
-      const auto bias = to.bias == nullptr ? Ops::zero() : Ops::load_sums(to.bias + to.channel + c);
+      typename Ops::V bias[2][2];
+      for (std::int64_t i = 0; i < 4; ++i) {
+        const std::int64_t border = to.bias_by_border ? winograd_border(conv, run.y + i / 2, x + i % 2) : 0;
+        bias[i / 2][i % 2] =
+            to.bias == nullptr ? Ops::zero() : Ops::load_sums(to.bias + border * conv.out + to.channel + c);
+      }
       tile_results<Ops>(to.sums + (run.at + t) * kColumns + c, bias, results);
       for (std::int64_t i = 0; i < 2 && run.y + i < conv.height; ++i) {
         Ops::store(results[i][0], at + i * conv.width * conv.out + c);
@@ -224,7 +255,9 @@ void forward(const Winograd& conv, const WinogradImages<typename Ops::Element>& 
   for (std::int64_t first = begin * conv.tile_columns(); first < last; first += kTiles) {
     const std::int64_t stop = std::min(first + kTiles, last);
     for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run) LOCKSTEP_WINOGRAD_ATTR {
-      points_of_run<Ops>(conv, images.x, run, zeros.data(), points.data());
+      const Inputs<Ops> of{.x = images.x, .zeros = zeros.data(), .level = images.level};
+      if (images.level == nullptr) points_of_run<Ops, false>(conv, of, run, points.data());
+      if (images.level != nullptr) points_of_run<Ops, true>(conv, of, run, points.data());
     });
     for (std::int64_t channel = 0; channel < conv.out; channel += kColumns) {
       const std::int64_t channels = std::min(kColumns, conv.out - channel);
@@ -241,9 +274,13 @@ void forward(const Winograd& conv, const WinogradImages<typename Ops::Element>& 
                       .sums_row = kColumns});
       }
       for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run) LOCKSTEP_WINOGRAD_ATTR {
-        results_of_run<Ops>(
-            conv, run,
-            {.sums = sums.data(), .bias = images.bias, .y = images.y, .channel = channel, .channels = channels});
+        results_of_run<Ops>(conv, run,
+                            {.sums = sums.data(),
+                             .bias = images.bias,
+                             .bias_by_border = images.level != nullptr,
+                             .y = images.y,
+                             .channel = channel,
+                             .channels = channels});
       });
     }
   }
@@ -256,20 +293,22 @@ LOCKSTEP_WINOGRAD_INLINE V point_down(V upper, V lower) {
 }
 
 /// Units of a run's groups of tiles, from x: `units` [4 points, groups of kSummedTiles, in].
-template <class Ops, int kPart>
-void units_of_inputs(const Winograd& conv, const typename Ops::Element* x, const Run& run,
-                     const typename Ops::Element* zeros, typename Ops::Unit* units) {
+template <class Ops, int kPart, bool kLevel>
+void units_of_inputs(const Winograd& conv, const Inputs<Ops>& of, const Run& run, typename Ops::Unit* units) {
   using V = typename Ops::V;
   constexpr int kUpper[4] = {0, 1, 2, 1};
   constexpr int kLower[4] = {2, 2, 1, 3};
   constexpr int kGroup = Ops::kGroup;
-  const Rows<typename Ops::Element> all{.images = x, .channels = conv.in, .zeros = zeros};
+  const Rows<typename Ops::Element> all{.images = of.x, .channels = conv.in, .zeros = of.zeros};
   const auto* upper = row_of(conv, all, run, run.y - 1 + kUpper[kPart]);
   const auto* lower = row_of(conv, all, run, run.y - 1 + kLower[kPart]);
   for (std::int64_t c = 0; c < conv.in; c += Ops::kLanes) {
     V columns[2 * kGroup + 2];
+    const V above = level_of<Ops, kLevel>(conv, of.level, run.y - 1 + kUpper[kPart], c);
+    const V below = level_of<Ops, kLevel>(conv, of.level, run.y - 1 + kLower[kPart], c);
     const auto take = [&](std::int64_t at) LOCKSTEP_WINOGRAD_ATTR {
-      return point_down<Ops, kPart>(pixel<Ops>(conv, upper + c, at, conv.in), pixel<Ops>(conv, lower + c, at, conv.in));
+      return point_down<Ops, kPart>(input_pixel<Ops, kLevel>(conv, upper + c, at, above),
+                                    input_pixel<Ops, kLevel>(conv, lower + c, at, below));
     };
     columns[0] = take(2 * run.first * kGroup - 1);
     columns[1] = take(2 * run.first * kGroup);
@@ -342,7 +381,9 @@ void weight_sums_of_part(const Winograd& conv, const WinogradPart<typename Ops::
   for (std::int64_t first = begin * per_row; first < last; first += kGroups) {
     const std::int64_t stop = std::min(first + kGroups, last);
     for_runs(conv, first, stop, per_row, [&](const Run& run) LOCKSTEP_WINOGRAD_ATTR {
-      units_of_inputs<Ops, kPart>(conv, of.x, run, zeros.data(), inputs.data());
+      const Inputs<Ops> from{.x = of.x, .zeros = zeros.data(), .level = of.level};
+      if (of.level == nullptr) units_of_inputs<Ops, kPart, false>(conv, from, run, inputs.data());
+      if (of.level != nullptr) units_of_inputs<Ops, kPart, true>(conv, from, run, inputs.data());
       units_of_gradients<Ops, kPart>(conv, of.dy, run, zeros.data(), gradients.data());
     });
     for (std::int64_t j = 0; j < kPoints; ++j) {

@@ -58,9 +58,18 @@ template <class T>
 struct WinogradImages {
   const T* x = nullptr;         ///< [images, height, width, in]
   const T* packed = nullptr;    ///< of winograd_pack()
-  const float* bias = nullptr;  ///< [out], or null
   T* y = nullptr;               ///< [images, height, width, out]
+  const float* bias = nullptr;  ///< [out], or null; [16, out] with `level`, for each winograd_border() of a result
+  /// [in], or null: what the pixels are less by, so that their sums, which are rounded, are small where the mean is
+  /// large. `bias` gives it back; pixels outside count as 0 before and after.
+  const float* level = nullptr;
 };
+
+/// Which of a pixel's neighbours lie outside: 8 where it is in the first row, 4 in the last, 2 in the first column, 1
+/// in the last.
+[[nodiscard]] constexpr std::int64_t winograd_border(const Winograd& conv, std::int64_t y, std::int64_t x) {
+  return (y == 0 ? 8 : 0) + (y == conv.height - 1 ? 4 : 0) + (x == 0 ? 2 : 0) + (x == conv.width - 1 ? 1 : 0);
+}
 
 /// The images' tile rows from `begin` to `end`. A result's bits depend on no other's.
 void winograd_forward(const Winograd& conv, const WinogradImages<float>& images, std::int64_t begin, std::int64_t end);
@@ -70,9 +79,10 @@ void winograd_forward(const Winograd& conv, const WinogradImages<std::uint16_t>&
 /// What the gradient of the weights is made of, and which part of it.
 template <class T>
 struct WinogradPart {
-  const T* x = nullptr;   ///< [images, height, width, in]
-  const T* dy = nullptr;  ///< [images, height, width, out]
-  std::int64_t part = 0;  ///< 0 to kWinogradParts - 1
+  const T* x = nullptr;          ///< [images, height, width, in]
+  const T* dy = nullptr;         ///< [images, height, width, out]
+  std::int64_t part = 0;         ///< 0 to kWinogradParts - 1
+  const float* level = nullptr;  ///< [in], or null: what x is less by
 };
 
 /// How many tile rows winograd_weight_sums() should take at a time: their x and dy stay in the cache for all parts. By

@@ -6,10 +6,13 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "nn/conv_functions.h"
 #include "nn/winograd.h"
+#include "nn/winograd_level.h"
 
 namespace lockstep::nn {
 namespace {
@@ -44,13 +47,26 @@ at::Tensor images_of(const Winograd& conv, const at::TensorOptions& options) {
                    options.memory_format(at::MemoryFormat::ChannelsLast));
 }
 
+/// What the input's channels are taken less by; empty: by nothing. float32 has digits enough.
+template <class T>
+std::vector<float> level_of(const Winograd& conv, const at::Tensor& input) {
+  if constexpr (std::is_same_v<T, float>) return {};
+  return winograd_level(data_of<std::uint16_t>(input), conv.images * conv.height * conv.width, conv.in);
+}
+
 template <class T>
 at::Tensor run(const Winograd& conv, const at::Tensor& input, const WinogradWeights& weights, const float* bias) {
   const at::Tensor packed = at::empty({kWinogradPoints, conv.in, conv.out}, input.options());
   winograd_pack(conv, weights, data_of<T>(packed));
   at::Tensor out = images_of(conv, input.options());
-  const WinogradImages<T> images{
-      .x = data_of<T>(input), .packed = data_of<T>(packed), .bias = bias, .y = data_of<T>(out)};
+  const std::vector<float> level = level_of<T>(conv, input);
+  WinogradImages<T> images{.x = data_of<T>(input), .packed = data_of<T>(packed), .y = data_of<T>(out), .bias = bias};
+  std::vector<float> level_bias;
+  if (!level.empty()) {
+    level_bias = winograd_level_bias(conv, weights, level, bias);
+    images.bias = level_bias.data();
+    images.level = level.data();
+  }
   at::parallel_for(0, conv.tile_rows(), 1,
                    [&](std::int64_t begin, std::int64_t end) { winograd_forward(conv, images, begin, end); });
   return out;
@@ -62,31 +78,55 @@ at::Tensor run(const Winograd& conv, const at::Tensor& input, const WinogradWeig
 }
 
 template <class T>
-void sum_weights(const Winograd& conv, const at::Tensor& input, const at::Tensor& grad, const at::Tensor& sums) {
+void sum_weights(const Winograd& conv, const WinogradPart<T>& all, const at::Tensor& sums) {
   const std::int64_t rows = winograd_summed_rows(conv, sizeof(T));
   at::parallel_for(0, kWinogradParts, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = 0; row < conv.tile_rows(); row += rows) {
       const std::int64_t stop = std::min(row + rows, conv.tile_rows());
       for (std::int64_t part = begin; part < end; ++part) {
         float* to = sums.data_ptr<float>() + part * (kWinogradPoints / kWinogradParts) * conv.point_size();
-        winograd_weight_sums(conv, WinogradPart<T>{data_of<T>(input), data_of<T>(grad), part}, row, stop, to);
+        WinogradPart<T> of = all;
+        of.part = part;
+        winograd_weight_sums(conv, of, row, stop, to);
       }
     }
   });
 }
 
+/// The level's part of the gradient of the weights: images are summed apart and added in order.
+void add_level(const Winograd& conv, const std::vector<float>& level, const at::Tensor& grad,
+               const WinogradWeights& gradient) {
+  const auto size = static_cast<std::size_t>(9 * conv.out);
+  std::vector<double> of_images(static_cast<std::size_t>(conv.images) * size);
+  at::parallel_for(0, conv.images, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      winograd_add_tap_sums(conv, data_of<std::uint16_t>(grad) + i * conv.height * conv.width * conv.out,
+                            of_images.data() + static_cast<std::size_t>(i) * size);
+    }
+  });
+  std::vector<double> sums(size);
+  for (std::size_t at = 0; at < of_images.size(); ++at) sums[at % size] += of_images[at];
+  winograd_add_level(conv, level, sums, gradient);
+}
+
 /// Of `weight`'s layout.
+template <class T>
 at::Tensor weight_gradient(const Winograd& conv, const at::Tensor& input, const at::Tensor& grad,
                            const at::Tensor& weight) {
   const at::Tensor sums = at::empty({kWinogradPoints, conv.in, conv.out}, weight.options());
-  if (grad.scalar_type() == at::kFloat) {
-    sum_weights<float>(conv, input, grad, sums);
-  } else {
-    sum_weights<std::uint16_t>(conv, input, grad, sums);
-  }
+  const std::vector<float> level = level_of<T>(conv, input);
+  sum_weights<T>(
+      conv, {.x = data_of<T>(input), .dy = data_of<T>(grad), .level = level.empty() ? nullptr : level.data()}, sums);
   at::Tensor gradient = at::empty_like(weight);
   winograd_unpack(conv, sums.data_ptr<float>(), weights_of(gradient));
+  if (!level.empty()) add_level(conv, level, grad, weights_of(gradient));
   return gradient;
+}
+
+at::Tensor weight_gradient(const Winograd& conv, const at::Tensor& input, const at::Tensor& grad,
+                           const at::Tensor& weight) {
+  if (grad.scalar_type() == at::kFloat) return weight_gradient<float>(conv, input, grad, weight);
+  return weight_gradient<std::uint16_t>(conv, input, grad, weight);
 }
 
 template <class T>

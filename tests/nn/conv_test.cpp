@@ -11,7 +11,9 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <iostream>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -145,6 +147,99 @@ TEST_P(WinogradTest, InBfloat16TheErrorIsThatOfItsRounding) {
 INSTANTIATE_TEST_SUITE_P(Shapes, WinogradTest,
                          testing::Values(Case{8, 32, 32, 16, 16}, Case{9, 48, 32, 15, 17}, Case{3, 32, 80, 27, 26},
                                          Case{70, 64, 96, 5, 6}, Case{1, 32, 64, 31, 70}, Case{1, 32, 32, 7, 300}));
+
+/// libtorch's direct convolution of the same numbers in bfloat16.
+Pass direct_pass_of(const Conv2d& layer, const at::Tensor& images, const at::Tensor& grad) {
+  const at::Tensor x = images.detach().clone().requires_grad_();
+  const at::Tensor weight = layer->weight.detach().to(at::kBFloat16).requires_grad_();
+  const at::Tensor bias = layer->bias.detach().to(at::kBFloat16).requires_grad_();
+  const at::Tensor out = at::conv2d(x, weight, bias, 1, 1);
+  out.backward(grad);
+  return {.out = out, .images = x.grad(), .weight = weight.grad(), .bias = bias.grad()};
+}
+
+/// The norm of the difference beside the norm.
+double error_of(const at::Tensor& found, const at::Tensor& exact) {
+  return ((found.to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
+}
+
+/// Of a convolution whose inputs have that mean (their deviation is 1) and whose weights are numbers of bfloat16: the
+/// direct one rounds nothing but its results.
+struct Means {
+  double input, grad;
+};
+
+class WinogradMeanTest : public testing::TestWithParam<Means> {};
+
+void PrintTo(const Means& means, std::ostream* out) {
+  *out << "an input of mean " << means.input << " and a gradient of mean " << means.grad;
+}
+
+TEST_P(WinogradMeanTest, InBfloat16TheErrorIsAtMostThreeTimesTheDirectOne) {
+  if (!conv_processor().bfloat16_vectors || conv_processor().bfloat16_tiles) {
+    GTEST_SKIP() << "this processor leaves bfloat16 to libtorch: it has no vector products of it, or has matrix units";
+  }
+  for (const Case c : {Case{8, 64, 64, 30, 40}, Case{70, 64, 96, 5, 6}}) {
+    Conv2d layer = layer_of(c);
+    layer->weight.set_data(layer->weight.detach().to(at::kBFloat16).to(at::kFloat));
+    layer->bias.set_data(layer->bias.detach().to(at::kBFloat16).to(at::kFloat));
+    const at::Tensor images = (images_of(c) + GetParam().input).to(at::kBFloat16);
+    const at::Tensor grad =
+        (at::randn({c.images, c.out, c.height, c.width}) + GetParam().grad).contiguous(kChannelsLast).to(at::kBFloat16);
+    const Pass exact = exact_pass_of(layer, images, grad);
+    const Pass direct = direct_pass_of(layer, images, grad);
+    const InBfloat16 autocast;
+    const Pass found = pass_of(layer, images, grad);
+    EXPECT_THAT(found.out.grad_fn()->name(), HasSubstr("WinogradConvolution"));
+    const auto compare = [&](const std::string& what, at::Tensor Pass::*result) {
+      const double ours = error_of(found.*result, exact.*result);
+      const double theirs = error_of(direct.*result, exact.*result);
+      std::cout << testing::PrintToString(GetParam()) << ", " << testing::PrintToString(c) << ", " << what << ": "
+                << ours << " / " << theirs << " = " << ours / theirs << "\n";
+      EXPECT_LT(ours, 3 * theirs) << what;
+    };
+    compare("forward", &Pass::out);
+    compare("gradient of the input", &Pass::images);
+    compare("gradient of the weights", &Pass::weight);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Means, WinogradMeanTest,
+                         testing::Values(Means{0, 0}, Means{0.9, 0}, Means{10, 0}, Means{-10, 0}, Means{10, 10}));
+
+TEST(Conv, AtALargeMeanWhatIsNoNumberIsNoneWhereItsPixelsAre) {
+  const Case c{4, 32, 32, 24, 24};
+  Conv2d layer = layer_of(c);
+  at::Tensor images = images_of(c) + 10;
+  images[1][5].fill_(std::numeric_limits<float>::quiet_NaN());
+  images[2][6][10][10] = std::numeric_limits<float>::infinity();
+  const InBfloat16 autocast;
+  const at::Tensor finite = layer->forward(images.to(at::kBFloat16)).isfinite();
+  EXPECT_FALSE(finite[1].any().item<bool>());
+  EXPECT_FALSE(finite[2].slice(1, 9, 12).slice(2, 9, 12).any().item<bool>());
+  EXPECT_TRUE(finite[0].all().item<bool>());
+  EXPECT_TRUE(finite[3].all().item<bool>());
+}
+
+TEST(Conv, WinogradInBfloat16AtALargeMeanHasTheSameBitsOnAnyNumberOfThreads) {
+  const Case c{5, 32, 48, 25, 26};
+  Conv2d layer = layer_of(c);
+  const at::Tensor images = (images_of(c) + 10).to(at::kBFloat16);
+  const at::Tensor grad = at::randn({c.images, c.out, c.height, c.width});
+  const InBfloat16 autocast;
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const Pass one = pass_of(layer, images, grad);
+  at::set_num_threads(3);
+  const Pass more = pass_of(layer, images, grad);
+  at::set_num_threads(threads);
+  if (one.out.grad_fn()->name().find("WinogradConvolution") == std::string::npos) {
+    GTEST_SKIP() << "this processor leaves bfloat16 to libtorch";
+  }
+  EXPECT_TRUE(at::equal(one.out, more.out));
+  EXPECT_TRUE(at::equal(one.images, more.images));
+  EXPECT_TRUE(at::equal(one.weight, more.weight));
+}
 
 TEST(Conv, WinogradHasTheSameBitsOnAnyNumberOfThreads) {
   const Case c{5, 32, 48, 25, 26};
