@@ -182,7 +182,8 @@ int run(TrainArguments& train, Settings& settings) {
                      .has_commands = true});
     const TrainResult result = trainer.fit();
     const bool done = result.stopped_by.empty() || result.requeued;
-    return static_cast<int>(done ? ExitCode::kDone : ExitCode::kTerminated);
+    if (done) return static_cast<int>(ExitCode::kDone);
+    return static_cast<int>(result.stopped_by == "SIGINT" ? ExitCode::kInterrupted : ExitCode::kTerminated);
   });
 }
 

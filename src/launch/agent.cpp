@@ -237,7 +237,8 @@ class Agent {
     if (!first) return;
     const WorkerEnd& end = result.ends[*first];
     if (leaves_by_request(end)) {
-      fmt::print(stderr, "lockstep: rank {} left with exit code 143: it was asked to end\n", end.rank);
+      fmt::print(stderr, "lockstep: rank {} left with exit code {}: it was asked to end\n", end.rank,
+                 exit_code(end.wait_status));
       return;
     }
     const auto folder = folder_of(end.rank);

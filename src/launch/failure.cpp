@@ -44,7 +44,9 @@ int exit_code(int wait_status) {
 bool has_failed(const WorkerEnd& end) { return exit_code(end.wait_status) != 0; }
 
 bool leaves_by_request(const WorkerEnd& end) {
-  return WIFEXITED(end.wait_status) && WEXITSTATUS(end.wait_status) == static_cast<int>(ExitCode::kTerminated);
+  if (!WIFEXITED(end.wait_status)) return false;
+  const int code = WEXITSTATUS(end.wait_status);
+  return code == static_cast<int>(ExitCode::kTerminated) || code == static_cast<int>(ExitCode::kInterrupted);
 }
 
 bool is_consequence(const WorkerEnd& end) {

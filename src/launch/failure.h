@@ -31,10 +31,10 @@ inline constexpr const char* kFailureKey = "lockstep/failure/first";
 
 [[nodiscard]] bool has_failed(const WorkerEnd& end);
 
-/// It exited with 143: it was asked to save and leave, and did.
+/// It exited with 143 or 130: it was asked to save and leave, and did.
 [[nodiscard]] bool leaves_by_request(const WorkerEnd& end);
 
-/// Another's end came first: it exited with 75 (a peer died) or 143, or the agent had told it to stop.
+/// Another's end came first: it exited with 75 (a peer died), 143 or 130, or the agent had told it to stop.
 [[nodiscard]] bool is_consequence(const WorkerEnd& end);
 
 /// Index into `ends` (in the order in which they came) of the failure to blame; none where nobody failed. The claim

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 
 #include "lockstep/base/clock.h"
@@ -11,15 +12,24 @@
 namespace lockstep::train {
 
 /// In the order of precedence, the last first: a run that was told to end does not ask to be started again.
-enum class StopReason { kNone, kTimeLimit, kUserSignal, kTerminated };
-inline constexpr int kStopReasons = 3;  ///< without kNone
+enum class StopReason { kNone, kTimeLimit, kUserSignal, kInterrupted, kTerminated };
+inline constexpr int kStopReasons = 4;  ///< without kNone
 
-/// "--max-time", "SIGUSR1", "SIGTERM".
+/// "--max-time", "SIGUSR1", "SIGINT", "SIGTERM".
 [[nodiscard]] std::string stop_name(StopReason reason);
 
-/// While it lives, SIGTERM and SIGUSR1 are noted instead of ending the process; a second SIGTERM, a second or more
-/// later, ends it. A handler
-/// that the program has set itself stays.
+/// A SIGINT or SIGTERM, as its handler sees it.
+struct StopSignal {
+  std::int64_t ms = 0;         ///< of CLOCK_MONOTONIC
+  bool from_terminal = false;  ///< somebody pressed Ctrl-C, no process has sent it
+};
+
+/// `now` asks again and does not only repeat `first`: a launcher passes on what the terminal, or a scheduler, has told
+/// each process already, within a second; a terminal never says the same thing twice.
+[[nodiscard]] bool asks_again(const StopSignal& first, const StopSignal& now) noexcept;
+
+/// While it lives, SIGINT, SIGTERM and SIGUSR1 are noted instead of ending the process; a SIGINT or SIGTERM that asks
+/// again ends it. A handler that the program has set itself stays.
 class StopSignals {
  public:
   StopSignals();

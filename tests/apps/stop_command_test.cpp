@@ -75,6 +75,18 @@ TEST_F(StopCommand, OneProcessWithoutALauncherDoesTheSame) {
   EXPECT_TRUE(has_checkpoint());
 }
 
+TEST_F(StopCommand, CtrlCSavesSaysHowToGoOnAndEndsWith130) {
+  for (const std::vector<std::string>& how : {std::vector<std::string>{"--nproc-per-node", "2"}, {}}) {
+    const ProcessResult result = stop_with(SIGINT, how);
+    EXPECT_EQ(result.code, 130) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("stopped by SIGINT"));
+    EXPECT_THAT(result.out, HasSubstr("--run-dir run --resume auto goes on from there"));
+    EXPECT_THAT(result.err, Not(HasSubstr("error")));
+    EXPECT_TRUE(has_checkpoint());
+    std::filesystem::remove_all(folder_ / "run");
+  }
+}
+
 TEST_F(StopCommand, EndsWithZeroOnlyWhereSlurmTookTheJobAgain) {
   std::filesystem::create_directory(folder_ / "bin");
   write_file_atomically(FileSystem::system(), folder_ / "bin/scontrol", "#!/bin/sh\nexit 0\n");

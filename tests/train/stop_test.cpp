@@ -87,6 +87,22 @@ TEST(StopSignals, TakeTwoSigtermsAtOnceForOneWish) {
   EXPECT_EQ(StopSignals::seen(), StopReason::kTerminated);
 }
 
+TEST(StopSignals, TakeACtrlCOfTheTerminalAndTheLaunchersForOneWishAndTwoOfTheTerminalForTwo) {
+  using train::asks_again;
+  EXPECT_FALSE(asks_again({.ms = 5, .from_terminal = true}, {.ms = 900, .from_terminal = false}));
+  EXPECT_FALSE(asks_again({.ms = 5, .from_terminal = false}, {.ms = 900, .from_terminal = true}));
+  EXPECT_TRUE(asks_again({.ms = 5, .from_terminal = true}, {.ms = 105, .from_terminal = true}));
+  EXPECT_TRUE(asks_again({.ms = 5, .from_terminal = false}, {.ms = 1005, .from_terminal = false}));
+}
+
+TEST(StopSignals, NoteACtrlCAndWhatComesWithItForOneWish) {
+  const StopSignals signals;
+  ::raise(SIGINT);
+  ::raise(SIGINT);
+  ::raise(SIGTERM);
+  EXPECT_EQ(StopSignals::seen(), StopReason::kInterrupted);
+}
+
 TEST(StopSignalsDeathTest, ASigtermASecondAfterTheFirstEndsTheProcess) {
   EXPECT_EXIT(
       {
@@ -112,6 +128,14 @@ NoisyRun kicked(const Kick& kick, int rank) {
     if (number == kick.number && rank == kick.rank) ::kill(::getpid(), kick.signal);
   };
   return run;
+}
+
+TEST(Stop, ByCtrlCLeavesACheckpointAndAsksSlurmForNothing) {
+  const TempDir folder;
+  const TrainResult stopped = train(alone(), folder / "run", kicked({.signal = SIGINT, .number = 5}, 0));
+  EXPECT_EQ(stopped.stopped_by, "SIGINT");
+  EXPECT_EQ(load_checkpoint((folder / "run").string()).step(), stopped.steps);
+  EXPECT_FALSE(train::asks_for_requeue(StopReason::kInterrupted));
 }
 
 TEST(Stop, AtAnyMomentLeavesACheckpointFromWhichTheRunGoesOnToTheSameDigest) {

@@ -38,7 +38,7 @@ struct TrainResult {
   double seconds = 0;           ///< of the training steps, without evaluation and saving
   double images_per_s = 0;      ///< over all ranks
   bool reached_target = false;  ///< stop_at was met
-  std::string stopped_by;       ///< "SIGTERM", "SIGUSR1" or "--max-time": the run saved and left; empty: it is complete
+  std::string stopped_by;       ///< "SIGINT", "SIGTERM", "SIGUSR1" or "--max-time": it saved and left; empty: complete
   bool requeued = false;        ///< Slurm was asked to start the job again
   std::vector<Metric> metrics;  ///< of the last evaluation; empty where there was none
   std::optional<Metric> best;   ///< of all evaluations (main rank)
