@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -16,25 +15,23 @@
 #include "lockstep/base/text.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/processes.h"
+#include "node_options.h"
 #include "verbs.h"
+#include "worker_verbs.h"
 
 namespace lockstep::apps {
 namespace {
 
 struct RunOptions {
   std::string processes = "1";
-  std::string nodes = "1";
-  int node_rank = 0;
-  std::string master_addr = "127.0.0.1";
-  std::uint16_t master_port = 0;
-  std::string endpoint;
-  std::string run_id;
+  NodeOptions node;
   std::string role = "default";
   int max_restarts = 0;
   double shutdown_timeout = 10;
   std::string log_dir;
   bool is_standalone = false;
   bool is_module = false;
+  bool is_quiet = false;
   bool no_python = false;
   std::string ignored;
 };
@@ -54,12 +51,12 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_option("--nproc-per-node", options.processes,
                  "ranks on this node: a number, or auto (visible GPUs, else CPUs), gpu, cpu")
       ->capture_default_str();
-  app.add_option("--nnodes", options.nodes, "nodes of the job")->capture_default_str();
-  app.add_option("--node-rank", options.node_rank, "this node's number from 0")->capture_default_str();
-  app.add_option("--master-addr", options.master_addr, "address of node 0")->capture_default_str();
-  app.add_option("--master-port", options.master_port, "port on node 0; one node: any free port by default");
-  app.add_option("--rdzv-endpoint", options.endpoint, "HOST:PORT, the same as --master-addr and --master-port");
-  app.add_option("--rdzv-id,--run-id", options.run_id, "name of the job, the same on every node");
+  app.add_option("--nnodes", options.node.nodes, "nodes of the job")->capture_default_str();
+  app.add_option("--node-rank", options.node.node_rank, "this node's number from 0")->capture_default_str();
+  app.add_option("--master-addr", options.node.master_addr, "address of node 0")->capture_default_str();
+  app.add_option("--master-port", options.node.master_port, "port on node 0; one node: any free port by default");
+  app.add_option("--rdzv-endpoint", options.node.endpoint, "HOST:PORT, the same as --master-addr and --master-port");
+  app.add_option("--rdzv-id,--run-id", options.node.run_id, "name of the job, the same on every node");
   app.add_flag("--standalone", options.is_standalone, "one node, any free port (the default)");
   app.add_option("--max-restarts", options.max_restarts, "how often a failed group starts again")
       ->capture_default_str();
@@ -68,6 +65,7 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_option("--log-dir", options.log_dir, "folder for attempt_<n>/rank-<r>/{stdout.log,stderr.log}");
   app.add_option("--role", options.role, "ROLE_NAME of the workers")->capture_default_str();
   app.add_flag("-m,--module", options.is_module, "PROGRAM is a Python module (python3 -m)");
+  app.add_flag("--quiet", options.is_quiet, "warnings and errors only, here and of Lockstep in the program");
   app.add_flag("--no-python", options.no_python, "PROGRAM is executed as it is, also a .py file");
   for (const auto& [name, why] : kUnneeded) {
     app.add_option(name, options.ignored, fmt::format("accepted and not needed: {}", why));
@@ -103,33 +101,6 @@ Split split(const CLI::App& app, int argc, char** argv) {
   return parts;
 }
 
-int count_nodes(const std::string& text) {
-  // torchrun's MIN:MAX asks for elasticity; the same number twice does not.
-  const auto colon = text.find(':');
-  const std::string first = text.substr(0, colon);
-  if (colon != std::string::npos && text.substr(colon + 1) != first) {
-    throw UsageError(fmt::format("--nnodes is '{}', a range", text), "give one number: the number of nodes is fixed");
-  }
-  int count = 0;
-  const auto parsed = std::from_chars(first.data(), first.data() + first.size(), count);
-  if (parsed.ec != std::errc{} || parsed.ptr != first.data() + first.size() || count < 1) {
-    throw UsageError(fmt::format("--nnodes is '{}'", text), "give a number from 1");
-  }
-  return count;
-}
-
-void apply_endpoint(const RunOptions& given, AgentOptions& options) {
-  if (given.endpoint.empty()) return;
-  const auto colon = given.endpoint.rfind(':');
-  options.master_addr = given.endpoint.substr(0, colon);
-  if (colon == std::string::npos) return;
-  const std::string port = given.endpoint.substr(colon + 1);
-  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), options.master_port);
-  if (parsed.ec != std::errc{} || parsed.ptr != port.data() + port.size()) {
-    throw UsageError(fmt::format("--rdzv-endpoint is '{}'", given.endpoint), "give HOST:PORT");
-  }
-}
-
 bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
@@ -159,24 +130,17 @@ AgentOptions agent_options(const RunOptions& given, std::vector<std::string> pro
   if (processes.reason != "as asked") log::note("{} ranks: {}", processes.count, processes.reason);
   AgentOptions options{.command = command_of(given, std::move(program)),
                        .processes = processes.count,
-                       .nodes = count_nodes(given.nodes),
-                       .node_rank = given.node_rank,
-                       .master_addr = given.master_addr,
-                       .master_port = given.master_port,
-                       .run_id = given.run_id,
                        .role = given.role,
                        .max_restarts = given.max_restarts,
                        .shutdown_timeout = std::chrono::milliseconds(std::llround(given.shutdown_timeout * 1000)),
                        .log_dir = given.log_dir};
-  apply_endpoint(given, options);
+  apply(given.node, options);
   if (given.is_standalone) {
     if (options.nodes > 1)
-      throw UsageError("--standalone with --nnodes " + given.nodes, "--standalone is for one node");
+      throw UsageError("--standalone with --nnodes " + given.node.nodes, "--standalone is for one node");
     options.master_addr = "127.0.0.1";
     options.master_port = 0;
   }
-  // torchrun's default, so that its users' scripts for several nodes work without the option.
-  if (options.nodes > 1 && options.master_port == 0) options.master_port = 29500;
   return options;
 }
 
@@ -196,7 +160,8 @@ int cmd_run(int argc, char** argv) {
       "lockstep run");
   app.footer(
       "Options may be spelled with '-' or '_', as torchrun's. A .py file goes through python3.\n"
-      "The exit code is the code of the first failure, or 128 + n for signal n; 69 where open files, processes or memory\n"
+      "The exit code is the code of the first failure, or 128 + n for signal n; 69 where open files, processes or "
+      "memory\n"
       "do not suffice. The limit of open files is raised as far as it may be (ulimit -Hn). A Lockstep program that an\n"
       "exception of its own code has ended has 71, and says where it was thrown.\n\n"
       "Examples:\n"
@@ -212,6 +177,7 @@ int cmd_run(int argc, char** argv) {
   } catch (const CLI::ParseError& problem) {
     throw UsageError(problem.what(), "lockstep run --help lists the options");
   }
+  if (given.is_quiet) be_quiet();
   tell_of_unneeded(app);
   return run_agent(agent_options(given, std::move(parts.program)));
 }

@@ -34,7 +34,9 @@ constexpr std::array kVerbs = {
 std::string help() {
   std::string out = "Distributed data-parallel training for C++.\n\nUsage: lockstep VERB [OPTIONS]\n\n";
   for (const auto& verb : kVerbs) out += fmt::format("  {:<12}{}\n", verb.name, verb.summary);
-  out += "\n  lockstep VERB --help   what a verb takes\n  lockstep --version\n\n";
+  out +=
+      "\n  lockstep VERB --help   what a verb takes\n  lockstep VERB --quiet  warnings and errors only\n  lockstep "
+      "--version\n\n";
   out += "Example: lockstep run --nproc-per-node 2 -- ./train --epochs 3\n";
   return out;
 }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -19,6 +20,7 @@
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/processes.h"
 #include "lockstep/launch/spawn.h"
+#include "node_options.h"
 #include "run_choice.h"
 
 namespace lockstep::apps {
@@ -45,6 +47,15 @@ int execute(const std::string& verb, const Words& arguments) {
   ::execv(words[0], words.data());
   throw ResourceError(fmt::format("cannot execute {}: {}", command[0], std::strerror(errno)),
                       "build it, or install both programs in one folder");
+}
+
+// Every verb has it, and takes it away before its own options are read.
+void obey_quiet(Words& arguments) {
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  const auto found = std::find(arguments.begin(), end, "--quiet");
+  if (found == end) return;
+  arguments.erase(found);
+  be_quiet();
 }
 
 bool asks_for_help(const Words& arguments) {
@@ -113,6 +124,13 @@ fs::path choose_run_dir(Words& arguments) {
   return choice.run_dir;
 }
 
+// Rank 0 alone decides which folder the run is in and writes it; on the other nodes the words stay as they were typed.
+fs::path logs_of_another_node(const Words& arguments) {
+  Words copy = arguments;
+  const auto run_dir = take_option(copy, "run-dir");
+  return run_dir ? fs::path(*run_dir) / "logs" : fs::path();
+}
+
 ProcessCount processes_for_training(const std::optional<std::string>& given) {
   if (given) return resolve_process_count(*given);
   const int gpus = count_gpus();
@@ -139,15 +157,18 @@ struct Launch {
   int processes = 1;
   int max_restarts = 0;
   fs::path log_dir = {};
+  NodeOptions node = {};
 };
 
 int launch(const std::string& verb, const Words& arguments, const Launch& how) {
-  return run_agent({.command = worker_command(verb, arguments),
-                    .processes = how.processes,
-                    .max_restarts = how.max_restarts,
-                    .shutdown_timeout = kTimeToSave,
-                    .log_dir = how.log_dir,
-                    .console = ConsoleStyle::kMainRaw});
+  AgentOptions options{.command = worker_command(verb, arguments),
+                       .processes = how.processes,
+                       .max_restarts = how.max_restarts,
+                       .shutdown_timeout = kTimeToSave,
+                       .log_dir = how.log_dir,
+                       .console = ConsoleStyle::kMainRaw};
+  apply(how.node, options);
+  return run_agent(options);
 }
 
 }  // namespace
@@ -174,28 +195,39 @@ std::optional<std::string> take_option(Words& arguments, const std::string& name
   return value;
 }
 
+void be_quiet() {
+  ::setenv("LOCKSTEP_QUIET", "1", 1);   // NOLINT(concurrency-mt-unsafe): the command has no other thread yet
+  ::setenv("LOCKSTEP_LOG", "warn", 0);  // NOLINT(concurrency-mt-unsafe)
+}
+
 int cmd_train(int argc, char** argv) {
   Words arguments(argv + 1, argv + argc);
+  obey_quiet(arguments);
   if (is_rank() || is_rank_by_address(arguments) || asks_for_help(arguments)) return execute("train", arguments);
   const auto count = take_option(arguments, "nproc-per-node");
-  const int restarts = restart_budget(take_option(arguments, "max-restarts"));
+  Launch how{.max_restarts = restart_budget(take_option(arguments, "max-restarts")),
+             .node = take_node_options(arguments)};
+  AgentOptions nodes;
+  apply(how.node, nodes);
   if (arguments.empty()) return execute("train", {"--help"});
   if (is_bare_recipe(arguments)) return execute("train", arguments);
   const ProcessCount processes = processes_for_training(count);
-  const fs::path run_dir = choose_run_dir(arguments);
+  how.processes = processes.count;
+  const bool is_main_node = nodes.node_rank == 0;
+  how.log_dir = is_main_node ? choose_run_dir(arguments) / "logs" : logs_of_another_node(arguments);
   if (!count) {
-    log::note("{}: training with {} {}; --nproc-per-node N takes another number", processes.reason, processes.count,
-              processes.count == 1 ? "process" : "processes");
+    log::note("{}: training with {} {}{}; --nproc-per-node N takes another number", processes.reason, processes.count,
+              processes.count == 1 ? "process" : "processes", nodes.nodes > 1 ? " on this node" : "");
   }
-  if (processes.count == 1) return execute("train", arguments);
-  require_usable(run_dir);
-  return launch("train", arguments,
-                {.processes = processes.count, .max_restarts = restarts, .log_dir = run_dir / "logs"});
+  if (processes.count == 1 && nodes.nodes == 1) return execute("train", arguments);
+  if (is_main_node) require_usable(how.log_dir.parent_path());
+  return launch("train", arguments, how);
 }
 
 int cmd_worker(int argc, char** argv) {
   const std::string verb = argv[0];
   Words arguments(argv + 1, argv + argc);
+  obey_quiet(arguments);
   if (is_rank() || is_rank_by_address(arguments) || asks_for_help(arguments)) return execute(verb, arguments);
   const auto count = take_option(arguments, "nproc-per-node");
   const int processes = count ? resolve_process_count(*count).count : 1;

@@ -2,13 +2,17 @@
 // `lockstep inspect sampler|data|config|env|gpu`: which samples a rank reads, what a set holds, every setting of a
 // recipe with its origin, and the machine.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "common/cli.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/view/table.h"
+#include "lockstep/view/terminal.h"
 #include "worker/commands.h"
 #include "worker/inspect_data.h"
 #include "worker/inspect_machine.h"
@@ -52,27 +56,57 @@ int sampler(const Arguments& arguments) {
   return 0;
 }
 
+// As JSON has it: numbers and words for on and off bare, everything else quoted.
+std::string json_value(const ConfigFields::Target& target) {
+  if (const auto* list = std::get_if<std::vector<std::string>*>(&target)) {
+    std::vector<std::string> quoted;
+    for (const std::string& word : **list) quoted.push_back(text::json_quote(word));
+    return "[" + text::join(quoted) + "]";
+  }
+  const std::string text = ConfigFields::value_text(target);
+  if (const auto* number = std::get_if<double*>(&target))
+    return std::isfinite(**number) ? fmt::format("{}", **number) : "null";
+  const bool is_auto = std::holds_alternative<AutoInt*>(target);
+  const bool is_number = std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const bool is_bare = std::holds_alternative<bool*>(target) || std::holds_alternative<std::int64_t*>(target);
+  return is_bare || (is_auto && is_number) ? text : text::json_quote(text);
+}
+
+void print_json(const ConfigFields& fields) {
+  for (const auto& field : fields.fields()) {
+    fmt::print("{{\"key\": {}, \"value\": {}, \"origin\": {}, \"meaning\": {}}}\n", text::json_quote(field.key),
+               json_value(field.target), text::json_quote(field.origin), text::json_quote(field.help));
+  }
+}
+
 int config(const Arguments& arguments) {
   std::string what;
   std::vector<std::string> sets;
+  bool json = false;
   CLI::App app;
   cli::prepare(app, {.name = "lockstep inspect config",
                      .description = "Shows every setting of a recipe, its value and where that comes from.",
                      .example = "  lockstep inspect config captcha:digits --set epochs=3"});
   app.add_option("recipe", what, "RECIPE, RECIPE:PRESET or FILE.yml")->required();
   app.add_option("--set", sets, "a setting, as key=value; may come again")->allow_extra_args(false);
+  app.add_flag("--json", json, "an object a line: key, value, origin, meaning");
   if (!cli::parse(app, arguments)) return 0;
   const Settings settings(what, sets);
+  if (json) {
+    print_json(settings.fields());
+    return 0;
+  }
   std::vector<std::vector<std::string>> rows;
   for (const auto& field : settings.fields().fields()) {
     rows.push_back({field.key, ConfigFields::value_text(field.target), field.origin, field.help});
   }
   using view::Align;
-  fmt::print("{}", view::render_table({{.title = "key", .align = Align::kLeft},
-                                       {.title = "value", .align = Align::kLeft},
-                                       {.title = "origin", .align = Align::kLeft},
-                                       {.title = "meaning", .align = Align::kLeft}},
-                                      rows));
+  fmt::print("{}", view::fit_lines(view::render_table({{.title = "key", .align = Align::kLeft},
+                                                       {.title = "value", .align = Align::kLeft},
+                                                       {.title = "origin", .align = Align::kLeft},
+                                                       {.title = "meaning", .align = Align::kLeft}},
+                                                      rows),
+                                   STDOUT_FILENO));
   return 0;
 }
 

@@ -99,6 +99,27 @@ std::string recipe_lines() {
   return lines;
 }
 
+// Those that `lockstep` has read and taken away: they are here for the help.
+struct LaunchArguments {
+  bool quiet = false;
+  std::string processes;
+  std::string restarts;
+  std::string nodes[6];
+};
+
+void add_launch_options(CLI::App& app, LaunchArguments& launch) {
+  app.add_option("--nproc-per-node", launch.processes, "ranks on this machine: N, auto, gpu or cpu");
+  app.add_option("--max-restarts", launch.restarts,
+                 "how often ranks that died start again, from the last checkpoint (default: 3)");
+  app.add_flag("--quiet", launch.quiet, "warnings and errors only; log.jsonl and summary.json have the rest");
+  app.add_option("--nnodes", launch.nodes[0], "machines of the run: the same command on each (default: 1)");
+  app.add_option("--node-rank", launch.nodes[1], "this machine's number from 0");
+  app.add_option("--master-addr", launch.nodes[2], "address of machine 0");
+  app.add_option("--master-port", launch.nodes[3], "port on machine 0 (default: 29500)");
+  app.add_option("--rdzv-endpoint", launch.nodes[4], "HOST:PORT, the same as --master-addr and --master-port");
+  app.add_option("--rdzv-id,--run-id", launch.nodes[5], "name of the job, the same on every machine");
+}
+
 bool parse(TrainArguments& train, const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep train",
@@ -107,13 +128,13 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
                                     recipe_lines() + "\n",
                      .example = "  lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9\n"
                                 "  lockstep train captcha:digits --nproc-per-node 2 --set data.train=data/train\n"
+                                "on two machines, with --node-rank 1 on the second:\n"
+                                "  lockstep train captcha:digits --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 "
+                                "--set data.train=data/train\n"
                                 "a setting may be typed as an option as well: --epochs 5 is --set epochs=5"});
   app.add_option("recipe", train.what, "RECIPE, RECIPE:PRESET or FILE.yml (whose key `recipe` names one)")->required();
-  std::string processes;  // `lockstep` has read it; here it is for the help
-  app.add_option("--nproc-per-node", processes, "ranks on this machine: N, auto, gpu or cpu");
-  std::string restarts;
-  app.add_option("--max-restarts", restarts,
-                 "how often ranks that died start again, from the last checkpoint (default: 3)");
+  LaunchArguments launch;
+  add_launch_options(app, launch);
   app.add_option("--set", train.sets, "a setting, as key=value; may come again")->allow_extra_args(false);
   std::vector<std::string> updates;  // have become --set; here for the help
   app.add_option("-u,--update", updates, "the same, several at once: -u epochs=5 seed=1");

@@ -42,8 +42,8 @@ bool parse(TuneArguments& tune, const Arguments& arguments) {
       app,
       {.name = "lockstep tune",
        .description = "Times steps of a recipe, one setting changed at a time: channels_last, fused_layers, threads, "
-                      "bucket_cap_mb, workers and prefetch_factor. Writes the fastest into a file for `lockstep "
-                      "train`. Ctrl-C leaves without a file.",
+                      "bucket_cap_mb, workers and prefetch_factor. Writes what is faster into a file for "
+                      "`lockstep train`, and none where nothing is. Ctrl-C leaves without a file.",
        .example = "  lockstep tune captcha --nproc-per-node 2 --set data.train=data/train\n"
                   "  lockstep train tuned.yml --nproc-per-node 2"});
   app.add_option("recipe", tune.what, "RECIPE, RECIPE:PRESET or FILE.yml (whose key `recipe` names one)")->required();
@@ -206,14 +206,17 @@ int Tuner::run() {
   if (!found.untried.empty()) job_.print("not tried for want of time: {}", text::join(found.untried));
   const TuneGain gained = found.best == start ? TuneGain{} : gain(start, found.best);
   if (gained.after >= gained.before) found.best = start;
-  if (job_.is_main()) write(found, start, gained);
+  if (found.best == start) {
+    job_.print("nothing that was tried is faster: the settings stay as they are, and no file is written");
+  } else if (job_.is_main()) {
+    write(found, start, gained);
+  }
   return 0;
 }
 
 void Tuner::write(const TuneResult& found, const TuneValues& start, const TuneGain& gain) const {
-  const std::string gained = found.best == start ? "the settings stay as they were: nothing that was tried is faster"
-                                                 : fmt::format("{:.1f} ms a step before, {:.1f} ms with these settings",
-                                                               1e3 * gain.before, 1e3 * gain.after);
+  const std::string gained =
+      fmt::format("{:.1f} ms a step before, {:.1f} ms with these settings", 1e3 * gain.before, 1e3 * gain.after);
   const view::CpuInfo cpu = view::cpu_info();
   std::vector<std::string> head = {
       fmt::format("by lockstep tune {} on {}, {} {}, processes: {}", arguments_.what, cpu.name, cpu.cores,

@@ -24,6 +24,7 @@
 #include "lockstep/view/banner.h"
 #include "lockstep/view/table.h"
 #include "lockstep/view/terminal.h"
+#include "worker/variables.h"
 
 namespace lockstep::worker {
 namespace {
@@ -56,50 +57,6 @@ std::vector<std::string> gpu_row(const GpuState& gpu) {
           or_dash(gpu.megahertz, "MHz"), processes.empty() ? "-" : text::join(processes)};
 }
 
-struct Known {
-  std::string_view name;
-  std::string_view meaning;
-};
-
-// The variables that people set, or should know to be set; whole families by their prefix below.
-constexpr std::array kKnown = {
-    Known{"CUDA_LAUNCH_BLOCKING", "1: the host waits for every kernel; for finding errors, slow"},
-    Known{"CUDA_VISIBLE_DEVICES", "the GPUs that this process sees, and their order"},
-    Known{"GLOO_SOCKET_IFNAME", "the one network interface of gloo"},
-    Known{"LOCAL_RANK", "this rank's number on its host: its GPU"},
-    Known{"LOCAL_WORLD_SIZE", "ranks on this host"},
-    Known{"LOCKSTEP_BACKEND", "as --backend"},
-    Known{"LOCKSTEP_DEVICE", "as --device"},
-    Known{"LOCKSTEP_HOST_ID", "ranks with the same one are taken to share memory"},
-    Known{"LOCKSTEP_LOG", "level of the log"},
-    Known{"LOCKSTEP_SHARE_GPUS", "1: several ranks may use one GPU, for tests"},
-    Known{"LOCKSTEP_TIMEOUT", "seconds that a collective may take (default 300)"},
-    Known{"MASTER_ADDR", "host of rank 0"},
-    Known{"MASTER_PORT", "port on it at which ranks meet"},
-    Known{"NCCL_BUFFSIZE", "bytes of NCCL's buffer for each pair of GPUs"},
-    Known{"NCCL_DEBUG", "INFO or WARN: how much NCCL prints"},
-    Known{"NCCL_IB_DISABLE", "1: no InfiniBand, plain sockets"},
-    Known{"NCCL_IB_HCA", "the InfiniBand cards to use"},
-    Known{"NCCL_NET_GDR_LEVEL", "0: network cards do not write into GPU memory"},
-    Known{"NCCL_P2P_DISABLE", "1: GPUs do not reach each other's memory, they go through the host's"},
-    Known{"NCCL_SHM_DISABLE", "1: no /dev/shm between GPUs of a host"},
-    Known{"NCCL_SOCKET_IFNAME", "the network interfaces of NCCL; ^ before one excludes it"},
-    Known{"NCCL_TIMEOUT", "serves where LOCKSTEP_TIMEOUT is unset"},
-    Known{"OMP_NUM_THREADS", "threads of libtorch where the recipe's `threads` does not say"},
-    Known{"OPENBLAS_CORETYPE",
-          "the kernels of OpenBLAS, by the name of a processor; unset: the best that this one can run"},
-    Known{"RANK", "this rank's number"},
-    Known{"WORLD_SIZE", "all ranks"},
-};
-
-constexpr std::array<std::string_view, 9> kFamilies = {"CUDA_", "GLOO_",  "LOCKSTEP_", "MKL_",     "NCCL_",
-                                                       "OMP_",  "SLURM_", "TORCH_",    "OPENBLAS_"};
-
-bool is_relevant(std::string_view name) {
-  const auto is_family = [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; };
-  return !meaning_of(std::string(name)).empty() || std::any_of(kFamilies.begin(), kFamilies.end(), is_family);
-}
-
 Rows machine_rows() {
   const view::CpuInfo cpu = view::cpu_info();
   const GpuReport report = read_gpus();
@@ -120,6 +77,13 @@ Rows machine_rows() {
           {"--nproc-per-node", resolve_process_count("auto").reason}};
 }
 
+/// Only PATH and its like are so long, and they would push the meanings off the page.
+Rows shortened(Rows rows) {
+  constexpr int kWidest = 40;
+  for (auto& row : rows) row[1] = view::fit(row[1], kWidest);
+  return rows;
+}
+
 void print_pairs(const Rows& rows) {
   std::size_t width = 0;
   for (const auto& row : rows) width = std::max(width, row.front().size());
@@ -138,23 +102,6 @@ std::string gpu_text(const GpuReport& report) {
        column("memory", Align::kRight), column("heat", Align::kRight), column("power", Align::kRight),
        column("clock", Align::kRight), column("processes", Align::kLeft)},
       rows);
-}
-
-std::string meaning_of(const std::string& variable) {
-  const auto found =
-      std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& known) { return known.name == variable; });
-  return found == kKnown.end() ? "" : std::string(found->meaning);
-}
-
-std::vector<std::pair<std::string, std::string>> relevant_variables(const std::vector<std::string>& environment) {
-  std::vector<std::pair<std::string, std::string>> variables;
-  for (const std::string& entry : environment) {
-    const auto equals = entry.find('=');
-    if (equals == std::string::npos || !is_relevant(entry.substr(0, equals))) continue;
-    variables.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
-  }
-  std::sort(variables.begin(), variables.end());
-  return variables;
 }
 
 int inspect_gpu(const Arguments& arguments) {
@@ -179,21 +126,22 @@ int inspect_gpu(const Arguments& arguments) {
 
 int inspect_env(const Arguments& arguments) {
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep inspect env",
-                     .description = "Shows what was detected on this machine, and every variable that a run obeys.",
-                     .example = "  NCCL_SOCKET_IFNAME=eth0 lockstep inspect env"});
+  cli::prepare(
+      app, {.name = "lockstep inspect env",
+            .description = "Shows what was detected on this machine, and every variable that a run obeys; '-' is one "
+                           "that is not set.",
+            .example = "  NCCL_SOCKET_IFNAME=eth0 lockstep inspect env"});
   if (!cli::parse(app, arguments)) return 0;
   print_pairs(machine_rows());
   Rows rows;
-  for (const auto& [name, value] : relevant_variables(env::all())) rows.push_back({name, value, meaning_of(name)});
-  if (rows.empty()) {
-    fmt::print("\nno variable is set that a run obeys\n");
-    return 0;
+  for (const Variable& variable : all_variables(env::all())) {
+    rows.push_back({variable.name, variable.value.value_or("-"), variable.meaning});
   }
-  fmt::print("\n{}", view::render_table({{.title = "variable", .align = Align::kLeft},
-                                         {.title = "value", .align = Align::kLeft},
-                                         {.title = "what it does", .align = Align::kLeft}},
-                                        rows));
+  fmt::print("\n{}", view::fit_lines(view::render_table({{.title = "variable", .align = Align::kLeft},
+                                                         {.title = "value", .align = Align::kLeft},
+                                                         {.title = "what it does", .align = Align::kLeft}},
+                                                        shortened(std::move(rows))),
+                                     STDOUT_FILENO));
   return 0;
 }
 

@@ -17,11 +17,4 @@ int inspect_env(const Arguments& arguments);
 /// The table of `lockstep inspect gpu`; where there is none, one line with the reason. Pure function.
 [[nodiscard]] std::string gpu_text(const GpuReport& report);
 
-/// What the variable does, for those that Lockstep or a library below it obeys; empty: nothing is known of it.
-[[nodiscard]] std::string meaning_of(const std::string& variable);
-
-/// Name and value of each that matters to a run, by name. Pure function of "NAME=value" entries.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> relevant_variables(
-    const std::vector<std::string>& environment);
-
 }  // namespace lockstep::worker

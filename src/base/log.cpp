@@ -3,6 +3,7 @@
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -32,6 +33,21 @@ Level current_level() noexcept {
   return level;
 }
 
+// A terminal that takes colours, unless its user wants none (no-color.org). Lines for a file or the launcher stay
+// plain.
+bool is_coloured() {
+  static const bool yes =
+      ::isatty(STDERR_FILENO) == 1 && !env::get("NO_COLOR") && env::get("TERM").value_or("dumb") != "dumb";
+  return yes;
+}
+
+// What the eye must find among the lines of a run: errors in red, warnings in yellow.
+std::string name_of(Level level) {
+  const std::string name = std::string(kNames[static_cast<std::size_t>(level)]) + ":";
+  if (level > Level::kWarn || !is_coloured()) return name;
+  return fmt::format("\033[{}m{}\033[0m", level == Level::kError ? "1;31" : "33", name);
+}
+
 // One sink for the process; the line arrives finished, so the pattern is the bare message.
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
@@ -56,7 +72,7 @@ QuietNotes::~QuietNotes() { quiet_notes -= on_ ? 1 : 0; }
 void write(Level level, std::string_view line) noexcept {
   if (!is_enabled(level)) return;
   try {
-    logger().info("{}: {}", kNames[static_cast<std::size_t>(level)], line);
+    logger().info("{} {}", name_of(level), line);
   } catch (...) {  // a log line is never worth the run
   }
 }

@@ -158,7 +158,14 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
       best_distance = distance;
     }
   }
-  return best;
+  if (!best.empty()) return best;
+  // A word that was not finished: "--nproc" for "--nproc-per-node".
+  constexpr std::size_t kEnough = 4;
+  const auto goes_on = [&](const std::string& candidate) {
+    return word.size() >= kEnough && candidate.starts_with(word);
+  };
+  const auto found = std::find_if(candidates.begin(), candidates.end(), goes_on);
+  return found == candidates.end() ? "" : *found;
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {

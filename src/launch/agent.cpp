@@ -21,6 +21,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/restart.h"
+#include "lockstep/view/terminal.h"
 
 namespace lockstep {
 namespace {
@@ -253,7 +254,10 @@ class Agent {
       report.last_lines = lines;
       report.last_lines_of = (folder / "stdout.log").string();
     }
-    fmt::print(stderr, "{}", format_report(report));
+    const std::string text = format_report(report);
+    const auto head = std::min(text.find('\n'), text.size());
+    fmt::print(stderr, "{}{}", view::paint(text.substr(0, head), view::Color::kRed, view::use_color(STDERR_FILENO)),
+               text.substr(head));
   }
 
   const AgentOptions& options_;

@@ -92,8 +92,8 @@ std::vector<std::string> Gang::environment_of(int local_rank, const RankLog& log
 }
 
 Channel Gang::channel_of(int rank, int stream) const {
-  const bool is_raw = spec_.options.console == ConsoleStyle::kMainRaw && rank == 0;
-  return is_raw && mux_options_.is_terminal[stream] ? Channel::kTerminal : Channel::kPipe;
+  // So that it draws its progress bar; with prefixed lines that is kept below the lines of all.
+  return rank == 0 && mux_options_.is_terminal[stream] ? Channel::kTerminal : Channel::kPipe;
 }
 
 GangResult Gang::run() {

@@ -52,14 +52,23 @@ bool LineMux::is_shown(const Source& source) const {
 }
 
 // An error that all ranks agree on, or that one has and the others point to, is not worth a copy from each: the agent
-// reports the first failure at the end, and the logs have them all.
+// reports the first failure at the end, and the logs have them all. Rank 0's own are shown where it speaks for all.
 bool LineMux::is_repeated_error(const Source& source, std::string_view line) {
-  if (options_.style != ConsoleStyle::kMainRaw || source.first == 0) return false;
+  if (options_.style == ConsoleStyle::kMainRaw && source.first == 0) return false;
   const bool begins = line.starts_with("error: ");
+  const bool is_hidden = begins && !is_new_error(source.first, line);
   const bool goes_on = in_error_.count(source) != 0 && line.starts_with("  ");
-  if (begins) in_error_.insert(source);
-  if (!begins && !goes_on) in_error_.erase(source);
-  return begins || goes_on;
+  if (is_hidden) in_error_.insert(source);
+  if (!is_hidden && !goes_on) in_error_.erase(source);
+  return is_hidden || goes_on;
+}
+
+// Not yet printed for another rank. What one rank says twice is shown twice.
+bool LineMux::is_new_error(int rank, std::string_view line) {
+  if (options_.style == ConsoleStyle::kMainRaw) return false;
+  constexpr std::size_t kMany = 1000;
+  if (shown_errors_.size() >= kMany) shown_errors_.clear();
+  return shown_errors_.emplace(line, rank).first->second == rank;
 }
 
 void LineMux::feed(int rank, int stream, std::string_view bytes) {

@@ -48,12 +48,14 @@ class LineMux {
   void show_live(const Source& source, std::string text);
   [[nodiscard]] bool is_shown(const Source& source) const;
   [[nodiscard]] bool is_repeated_error(const Source& source, std::string_view line);
+  [[nodiscard]] bool is_new_error(int rank, std::string_view line);
   [[nodiscard]] std::string prefix(int rank) const;
 
   MuxOptions options_;
   Sink sink_;
   std::map<Source, std::string> partial_;
-  std::set<Source> in_error_;  ///< whose last line was part of an error that is not shown
+  std::set<Source> in_error_;                             ///< whose last line was part of an error that is not shown
+  std::map<std::string, int, std::less<>> shown_errors_;  ///< the first line of each, and the rank that it is from
   Source last_fed_{-1, 0};
   Live live_;
 };

@@ -84,6 +84,24 @@ void RankLog::write(int stream, std::string_view bytes) {
   }
 }
 
+namespace {
+
+// A rank that had a terminal may have coloured its words.
+std::string without_colours(std::string_view line) {
+  std::string plain;
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    const auto end = line.substr(at).starts_with("\033[") ? line.find_first_not_of("0123456789;", at + 2) : line.npos;
+    if (end != line.npos && (line[end] == 'm' || line[end] == 'K')) {
+      at = end;
+    } else {
+      plain += line[at];
+    }
+  }
+  return plain;
+}
+
+}  // namespace
+
 std::vector<std::string> last_lines(const fs::path& file, std::size_t count) {
   constexpr std::streamoff kEnough = 64 << 10;
   std::ifstream in(file, std::ios::binary | std::ios::ate);
@@ -91,7 +109,7 @@ std::vector<std::string> last_lines(const fs::path& file, std::size_t count) {
   const std::streamoff size = in.tellg();
   in.seekg(size > kEnough ? size - kEnough : 0);
   std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.emplace_back(last_piece(line));
+  for (std::string line; std::getline(in, line);) lines.push_back(without_colours(last_piece(line)));
   if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
   return lines;
 }

@@ -11,6 +11,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/tally.h"
+#include "lockstep/view/terminal.h"
 
 namespace lockstep::train {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 using Entries = std::vector<std::pair<std::string, std::string>>;  // of a line in log.jsonl
 
 void print(const std::string& text) {
+  if (view::is_quiet()) return;  // log.jsonl and summary.json have it
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
@@ -135,12 +137,18 @@ void Reporter::evaluating(std::int64_t done, std::int64_t total) {
 void Reporter::print_header(const EpochReport& report) {
   const std::vector<Metric> metrics = in_table(report.metrics);
   metric_columns_ = metrics.size();
-  std::vector<view::Column> columns = {{"epoch", 9},    {"step", 7}, {"loss", 8}, {"lr", 9},
-                                       {"images/s", 9}, {"wait", 6}, {"time", 8}, {"memory", 8}};
-  if (report.memory.reserved) columns.push_back({"reserved", 8});
-  if (report.skipped) columns.push_back({"skipped", 7});
-  for (const Metric& metric : metrics) columns.push_back({metric.name == "loss" ? "test loss" : metric.name, 8});
-  table_.emplace(std::move(columns));
+  const auto column = [](std::string title, int width, int leave_out) {
+    return view::Column{.title = std::move(title), .width = width, .leave_out = leave_out};
+  };
+  // On a narrow terminal the last of these go first; log.jsonl has them all.
+  std::vector<view::Column> columns = {column("epoch", 9, 0), column("step", 7, 3),     column("loss", 8, 0),
+                                       column("lr", 9, 2),    column("images/s", 9, 1), column("wait", 6, 5),
+                                       column("time", 8, 4),  column("memory", 8, 6)};
+  if (report.memory.reserved) columns.push_back(column("reserved", 8, 8));
+  if (report.skipped) columns.push_back(column("skipped", 7, 7));
+  for (const Metric& metric : metrics)
+    columns.push_back(column(metric.name == "loss" ? "test loss" : metric.name, 8, 0));
+  table_.emplace(std::move(columns), view::is_terminal(STDOUT_FILENO) ? view::terminal_width(STDOUT_FILENO) : 0);
   print(table_->header());
 }
 

@@ -109,6 +109,7 @@ ProgressOptions ProgressBar::for_stderr() {
   ProgressOptions options;
   options.live = is_terminal(STDERR_FILENO);
   options.width = terminal_width(STDERR_FILENO);
+  if (is_quiet()) options.write = [](std::string_view) {};
   return options;
 }
 
@@ -133,7 +134,10 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::update(const ProgressState& state) {
   const Seconds every = options_.live ? options_.draw_every : options_.line_every;
-  if (last_ && clock_.now() - *last_ < every) return;
+  if (last_ && clock_.now() - *last_ < every) {
+    unshown_ = state;
+    return;
+  }
   draw(state);
 }
 
@@ -145,11 +149,18 @@ void ProgressBar::finish(const ProgressState& state) {
 }
 
 void ProgressBar::message(std::string_view line) {
-  clear();
+  wipe();
   options_.write(std::string(line) + "\n");
 }
 
 void ProgressBar::clear() {
+  // A log that ends in the middle reads as if the loop had. Where it has no line at all, the loop was short.
+  if (!options_.live && unshown_ && unshown_->label == shown_label_) draw(*unshown_);
+  unshown_.reset();
+  wipe();
+}
+
+void ProgressBar::wipe() {
   if (!drawn_) return;
   options_.write("\r\033[K");
   drawn_ = false;
@@ -158,7 +169,9 @@ void ProgressBar::clear() {
 
 void ProgressBar::draw(const ProgressState& state) {
   last_ = clock_.now();
+  unshown_.reset();
   if (!options_.live) {
+    shown_label_ = state.label;
     options_.write(render_line(state) + "\n");
     return;
   }

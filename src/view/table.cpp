@@ -20,17 +20,35 @@ std::string without_trailing_spaces(std::string line) {
 
 }  // namespace
 
-Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {
+Table::Table(std::vector<Column> columns, int width) : columns_(std::move(columns)), is_shown_(columns_.size(), true) {
   for (Column& column : columns_) column.width = std::max(column.width, display_width(column.title));
+  while (width > 0 && this->width() > width) {
+    std::size_t least = 0;
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const int now = is_shown_[least] ? columns_[least].leave_out : 0;
+      if (is_shown_[i] && columns_[i].leave_out > now) least = i;
+    }
+    if (!is_shown_[least] || columns_[least].leave_out == 0) break;
+    is_shown_[least] = false;
+  }
+}
+
+int Table::width() const {
+  int sum = 0;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    if (is_shown_[i]) sum += columns_[i].width + (sum > 0 ? static_cast<int>(kColumnGap.size()) : 0);
+  }
+  return sum;
 }
 
 std::string Table::header() const {
   std::vector<std::string> titles;
   std::string rule;
-  for (const Column& column : columns_) {
-    titles.push_back(column.title);
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    titles.push_back(columns_[i].title);
+    if (!is_shown_[i]) continue;
     if (!rule.empty()) rule += kColumnGap;
-    rule += std::string(static_cast<std::size_t>(column.width), '-');
+    rule += std::string(static_cast<std::size_t>(columns_[i].width), '-');
   }
   return row(titles) + rule + "\n";
 }
@@ -40,9 +58,12 @@ std::string Table::row(const std::vector<std::string>& cells) const {
     throw UsageError(fmt::format("a row of {} cells in a table of {} columns", cells.size(), columns_.size()));
   }
   std::string line;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (i > 0) line += kColumnGap;
+  bool is_first = true;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    if (!is_shown_[i]) continue;
+    if (!is_first) line += kColumnGap;
     line += pad(cells[i], columns_[i].width, columns_[i].align);
+    is_first = false;
   }
   return without_trailing_spaces(std::move(line)) + "\n";
 }

@@ -109,6 +109,8 @@ int terminal_width(int fd) noexcept {
 
 bool use_color(int fd) { return is_terminal(fd) && !env::get("NO_COLOR") && env::get("TERM").value_or("") != "dumb"; }
 
+bool is_quiet() { return env::get("LOCKSTEP_QUIET").value_or("0") != "0"; }
+
 std::string paint(std::string_view text, Color color, bool enabled) {
   if (!enabled || color == Color::kNone) return std::string(text);
   return fmt::format("\033[{}m{}\033[0m", code_of(color), text);
@@ -136,6 +138,21 @@ std::string fit(std::string_view text, int width) {
     bytes += glyph.bytes;
   }
   return std::string(text.substr(0, bytes)) + std::string(kEllipsis);
+}
+
+std::string fit_lines(std::string_view text, int fd) {
+  return is_terminal(fd) ? fit_lines_to(text, terminal_width(fd)) : std::string(text);
+}
+
+std::string fit_lines_to(std::string_view text, int width) {
+  std::string out;
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    out += fit(text.substr(0, end), width);
+    if (end < text.size()) out += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
 }
 
 std::string pad(std::string_view text, int width, Align align) {

@@ -4,12 +4,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+
+#include "worker/variables.h"
+
 namespace lockstep::worker {
 namespace inspect_machine_test {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
-using ::testing::Pair;
 
 TEST(InspectGpu, ShowsEachGpuWithUnitsAndTheRanksOnIt) {
   GpuReport report;
@@ -34,15 +42,61 @@ TEST(InspectGpu, SaysInALineWhyThereIsNone) {
   EXPECT_EQ(gpu_text({.problem = "no NVIDIA driver was found"}), "no GPU: no NVIDIA driver was found\n");
 }
 
-TEST(InspectEnv, PicksTheVariablesThatARunObeysByName) {
-  const auto variables =
-      relevant_variables({"PATH=/bin", "RANK=1", "NCCL_DEBUG=INFO", "HOME=/", "CUDA_HOME=", "noise"});
-  EXPECT_THAT(variables, ::testing::ElementsAre(Pair("CUDA_HOME", ""), Pair("NCCL_DEBUG", "INFO"), Pair("RANK", "1")));
+std::map<std::string, Variable> by_name(const std::vector<std::string>& environment) {
+  std::map<std::string, Variable> found;
+  for (const Variable& variable : all_variables(environment)) found[variable.name] = variable;
+  return found;
 }
 
-TEST(InspectEnv, KnowsWhatTheUsualOnesDo) {
-  EXPECT_THAT(meaning_of("CUDA_LAUNCH_BLOCKING"), HasSubstr("waits for every kernel"));
-  EXPECT_EQ(meaning_of("NCCL_ALGO"), "");
+TEST(InspectEnv, ListsWhatIsReadAndWhatIsSetOfTheLibraries) {
+  const auto variables = by_name({"RANK=1", "NCCL_DEBUG=INFO", "NCCL_ALGO=Ring", "CUDA_HOME=", "noise"});
+  EXPECT_EQ(variables.at("RANK").value, "1");
+  EXPECT_EQ(variables.at("WORLD_SIZE").value, std::nullopt) << "listed though it is not set";
+  EXPECT_EQ(variables.at("CUDA_HOME").value, "");
+  EXPECT_EQ(variables.at("NCCL_ALGO").meaning, "") << "set, and of a library";
+  EXPECT_FALSE(variables.contains("noise"));
+  EXPECT_THAT(variables.at("CUDA_LAUNCH_BLOCKING").meaning, HasSubstr("waits for every kernel"));
+}
+
+TEST(InspectEnv, ShowsNoToken) {
+  const auto variables = by_name({"LOCKSTEP_TOKEN=sesame", "LOCKSTEP_STORE_TOKEN=sesame"});
+  EXPECT_EQ(variables.at("LOCKSTEP_TOKEN").value, "(set, not shown)");
+  EXPECT_EQ(variables.at("LOCKSTEP_STORE_TOKEN").value, "(set, not shown)");
+}
+
+// The names that a source which reads the environment has in quotes: those given to a reading function, and those that
+// look like a variable and stand in a table of them.
+std::set<std::string> names_read_in(const std::string& source) {
+  static const std::regex direct(R"re((?:get|get_int|getenv|positive_seconds)\(\s*"([A-Z][A-Z0-9_]*)")re");
+  static const std::regex table(R"re("([A-Z][A-Z0-9]*_[A-Z0-9_]*)")re");
+  static const std::regex reads(R"re(env::get|getenv\(|environment, ")re");
+  std::set<std::string> names;
+  if (!std::regex_search(source, reads)) return names;
+  for (const std::regex& pattern : {direct, table}) {
+    for (std::sregex_iterator at(source.begin(), source.end(), pattern), end; at != end; ++at) names.insert((*at)[1]);
+  }
+  return names;
+}
+
+TEST(InspectEnv, TheSourcesReadNoVariableThatTheListLacks) {
+  EXPECT_THAT(names_read_in("const auto x = env::get(\"NEW\"); for (auto n : {\"A_TABLE\", \"no\"}) env::get(n);"),
+              ::testing::ElementsAre("A_TABLE", "NEW"));
+  const auto listed = by_name({});
+  std::set<std::string> read;
+  for (const char* folder : {"src", "include", "apps", "recipes"}) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / folder)) {
+      const auto end = entry.path().extension();
+      if (end != ".cpp" && end != ".h") continue;
+      std::ifstream in(entry.path(), std::ios::binary);
+      for (const auto& name : names_read_in({std::istreambuf_iterator<char>(in), {}})) {
+        read.insert(name);
+        EXPECT_TRUE(listed.contains(name))
+            << name << " of " << entry.path() << " belongs into apps/worker/variables.cpp";
+      }
+    }
+  }
+  EXPECT_THAT(read, ::testing::IsSupersetOf({"RANK", "LOCKSTEP_TIMEOUT", "SLURM_STEP_NODELIST", "NO_COLOR"}));
 }
 
 }  // namespace inspect_machine_test

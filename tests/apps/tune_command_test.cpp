@@ -17,7 +17,7 @@ std::vector<std::string> tune_words(const std::filesystem::path& data, const std
           "batch_size=4", "--budget",      budget};
 }
 
-TEST(TuneCommand, WritesAFileThatTrainTakes) {
+TEST(TuneCommand, WritesAFileThatTrainTakesWhereSomethingIsFaster) {
   const TempDir folder;
   ASSERT_EQ(generate_digits(folder / "train", 40, 1).code, 0);
   auto words = tune_words(folder / "train", "4");
@@ -26,6 +26,10 @@ TEST(TuneCommand, WritesAFileThatTrainTakes) {
   ASSERT_EQ(tune.code, 0) << tune.err;
   EXPECT_THAT(tune.out, ::testing::ContainsRegex("captcha:conv3 on 2 processes: [0-9.]+ ms a step as it is"));
   EXPECT_THAT(tune.out, ::testing::ContainsRegex("channels_last=false +[0-9.]+ ms  [0-9.]+ x the time .* taken"));
+  if (tune.out.find("nothing that was tried is faster") != std::string::npos) {
+    EXPECT_FALSE(FileSystem::system().exists(folder / "tuned.yml"));
+    return;
+  }
   EXPECT_THAT(tune.out, HasSubstr("lockstep train tuned.yml --nproc-per-node 2"));
   const std::string yaml = FileSystem::system().read(folder / "tuned.yml");
   EXPECT_THAT(yaml, HasSubstr("data.charset: 0-9\n"));
@@ -39,6 +43,16 @@ TEST(TuneCommand, WritesAFileThatTrainTakes) {
       lockstep({"train", "tuned.yml", "--run-dir", "run", "--set", "max_steps=1", "--set", "epochs=1"}, folder.path());
   EXPECT_EQ(train.code, 0) << train.err;
   EXPECT_THAT(FileSystem::system().read(folder / "run/config.yml"), HasSubstr("batch_size: 4\n"));
+}
+
+TEST(TuneCommand, WhereNothingIsFasterNoFileIsWritten) {
+  const TempDir folder;
+  ASSERT_EQ(generate_digits(folder / "train", 8, 1).code, 0);
+  const ProcessResult tune = lockstep(tune_words(folder / "train", "0.001"), folder.path());  // no time for a trial
+  ASSERT_EQ(tune.code, 0) << tune.err;
+  EXPECT_THAT(tune.out, HasSubstr("nothing that was tried is faster: the settings stay as they are, and no file"));
+  EXPECT_THAT(tune.out, ::testing::Not(HasSubstr("lockstep train tuned.yml")));
+  EXPECT_FALSE(FileSystem::system().exists(folder / "tuned.yml"));
 }
 
 TEST(TuneCommand, WithoutDataItIsAUsageErrorAndWritesNothing) {

@@ -44,6 +44,8 @@ TEST(Text, ThousandsAreSeparated) {
 TEST(Text, TheNearestSpellingIsSuggestedAndAFarOneIsNot) {
   EXPECT_EQ(nearest("batchsize", {"epochs", "batch_size", "seed"}), "batch_size");
   EXPECT_EQ(nearest("qqqqqq", {"epochs", "batch_size", "seed"}), "");
+  EXPECT_EQ(nearest("--nproc", {"--seed", "--nproc-per-node"}), "--nproc-per-node") << "what was not typed to its end";
+  EXPECT_EQ(nearest("a", {"amplitude"}), "") << "a letter says too little";
   EXPECT_EQ(did_you_mean("ephocs", {"epochs"}), " (did you mean 'epochs'?)");
 }
 

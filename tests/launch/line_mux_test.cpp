@@ -92,6 +92,18 @@ TEST(LineMux, MainRawLeavesTheOthersErrorsToTheReport) {
   EXPECT_EQ(screen.take(), "[1]: warning: slow disk\n[1]: note: after it\nerror: no such image\n  next  look\n");
 }
 
+TEST(LineMux, AnErrorThatEveryRankHasIsPrintedOnce) {
+  Screen screen({.style = ConsoleStyle::kPrefix});
+  screen.mux.feed(1, 1, "error: no such image\n  next  look\nbye\n");
+  screen.mux.feed(0, 1, "error: no such image\n  next  look\nbye\n");
+  screen.mux.feed(2, 1, "error: another\n  next  look\n");
+  EXPECT_EQ(screen.take(),
+            "[1]: error: no such image\n[1]:   next  look\n[1]: bye\n[0]: bye\n"
+            "[2]: error: another\n[2]:   next  look\n");
+  screen.mux.feed(1, 1, "error: no such image\n");
+  EXPECT_EQ(screen.take(), "[1]: error: no such image\n") << "what one rank says twice is shown twice";
+}
+
 TEST(LineMux, MainRawRestoresTheBarAfterAnothersLine) {
   Screen screen({.style = ConsoleStyle::kMainRaw, .is_terminal = {true, true}, .width = 20});
   screen.mux.feed(0, 1, "title\n\r\033[32m10%\033[0m");

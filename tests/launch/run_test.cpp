@@ -232,6 +232,33 @@ TEST_F(Run, KillingAStubEndsItsWorkerAndTheJob) {
   EXPECT_TRUE(all_gone());
 }
 
+// `script` gives the launcher a terminal.
+TEST_F(Run, OnATerminalRankZeroHasOneToDrawItsBarOn) {
+  auto options = command({"--nproc-per-node", "2", "--", "sh", (folder_ / "bar.sh").string()});
+  std::ofstream(folder_ / "bar.sh") << "[ -t 2 ] || { echo rank $RANK has none; exit 0; }\n"
+                                       "printf '\\r10%%' >&2; printf '\\r100%%\\n' >&2; echo 'error: red' >&2\n";
+  std::string words;
+  for (const auto& word : options.command) words += word + " ";
+  options.command = {"script", "-qec", words, "/dev/null"};
+  const auto result = test::run_process(options);
+  EXPECT_EQ(result.code, 0) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("[0]: 100%\r\n"));
+  EXPECT_THAT(result.out, HasSubstr("[1]: rank 1 has none\r\n"));
+}
+
+// An error of the command itself, as a person sees it.
+TEST(Command, ColoursItsErrorsOnATerminalUnlessToldNotTo) {
+  const auto on_terminal = [](const std::string& no_color, const std::string& term) {
+    return test::run_process({.command = {"script", "-qec", kLockstep + " rnu", "/dev/null"},
+                              .environment = {{"NO_COLOR", no_color}, {"TERM", term}, {"LOCKSTEP_LOG", ""}}})
+        .out;
+  };
+  EXPECT_THAT(on_terminal("", "xterm"), StartsWith("\033[1;31merror:\033[0m unknown verb"));
+  EXPECT_THAT(on_terminal("1", "xterm"), StartsWith("error: unknown verb"));
+  EXPECT_THAT(on_terminal("", "dumb"), StartsWith("error: unknown verb"));
+  EXPECT_THAT(test::run_process({.command = {kLockstep, "rnu"}}).err, StartsWith("error: unknown verb"));
+}
+
 TEST_F(Run, KeepsALogPerRankWhereAsked) {
   const auto result = run({"--nproc-per-node=2", "--log_dir=" + (folder_ / "logs").string(), "sh", "-c",
                            "echo out $RANK; printf 'err %s' $RANK >&2"});

@@ -123,6 +123,25 @@ TEST_F(ProgressBarTest, WritesPlainLinesRarelyAndAlwaysTheLast) {
   EXPECT_THAT(written_, ElementsAre("step 1\n", "step 3\n", "step 4\n"));
 }
 
+TEST_F(ProgressBarTest, ThePlainLinesOfALoopDoNotEndInItsMiddle) {
+  {
+    ProgressBar bar(options(false), clock_);
+    bar.update({.label = "writing", .step = 1, .steps = 9});
+    for (int step = 2; step <= 9; ++step) bar.update({.label = "writing", .step = step, .steps = 9});
+    bar.clear();
+    EXPECT_THAT(written_, ElementsAre("writing  step 1/9\n", "writing  step 9/9\n"));
+    bar.clear();
+    bar.update({.label = "a loop too short for a line", .step = 1});
+    bar.clear();
+    EXPECT_THAT(written_, ElementsAre("writing  step 1/9\n", "writing  step 9/9\n"));
+    clock_.advance(10);
+    bar.update({.label = "again", .step = 1});
+    bar.update({.label = "again", .step = 2});
+  }
+  EXPECT_EQ(written_.back(), "again  step 2\n") << "the destructor ends it too";
+  EXPECT_EQ(written_.size(), 4U);
+}
+
 TEST_F(ProgressBarTest, RedrawsOneLineOnATerminal) {
   ProgressBar bar(options(true), clock_);
   bar.update({.step = 1});

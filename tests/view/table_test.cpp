@@ -15,6 +15,17 @@ TEST(Table, AlignsRowsThatComeOneByOne) {
   EXPECT_EQ(table.row({"2/150", "0.0998", ""}), "  2/150    0.0998\n");
 }
 
+TEST(Table, LeavesOutTheLeastImportantColumnsWhereItIsTooWide) {
+  const std::vector<Column> columns = {{"epoch", 7},
+                                       {.title = "lr", .width = 9, .leave_out = 1},
+                                       {"loss", 8},
+                                       {.title = "memory", .width = 8, .leave_out = 2}};
+  EXPECT_EQ(Table(columns, 38).row({"1/150", "6e-4", "0.1042", "2 GB"}), "  1/150       6e-4    0.1042      2 GB\n");
+  EXPECT_EQ(Table(columns, 37).header(), "  epoch         lr      loss\n-------  ---------  --------\n");
+  EXPECT_EQ(Table(columns, 20).row({"1/150", "6e-4", "0.1042", "2 GB"}), "  1/150    0.1042\n");
+  EXPECT_EQ(Table(columns, 3).row({"1/150", "6e-4", "0.1042", "2 GB"}), "  1/150    0.1042\n") << "the rest stays";
+}
+
 TEST(Table, RefusesARowOfAnotherLength) { EXPECT_THROW((void)Table({{"a"}}).row({"1", "2"}), UsageError); }
 
 TEST(Table, IsAsWideAsItsWidestCellInColumnsNotBytes) {

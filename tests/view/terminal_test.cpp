@@ -10,6 +10,11 @@
 namespace lockstep::view {
 namespace terminal_test {
 
+TEST(FitLines, CutsEachLineOnItsOwn) {
+  EXPECT_EQ(fit_lines_to("a long line\nshort\n\n验证码验证码", 6), "a lon…\nshort\n\n验证…");
+  EXPECT_EQ(fit_lines_to("", 6), "");
+}
+
 TEST(DisplayWidth, CountsColumnsNotBytes) {
   EXPECT_EQ(display_width(""), 0);
   EXPECT_EQ(display_width("loss"), 4);

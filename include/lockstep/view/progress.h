@@ -63,7 +63,7 @@ struct ProgressOptions {
 /// Thread-safe: no; one loop owns it.
 class ProgressBar {
  public:
-  /// Live exactly where stderr is a terminal, with its width.
+  /// Live exactly where stderr is a terminal, with its width; silent where LOCKSTEP_QUIET is set.
   [[nodiscard]] static ProgressOptions for_stderr();
 
   ProgressBar(ProgressOptions options, const Clock& clock);
@@ -77,16 +77,20 @@ class ProgressBar {
   void finish(const ProgressState& state);
   /// Prints `line` above the bar.
   void message(std::string_view line);
-  /// Takes the bar away (live), so that other output can follow; the next update draws it again.
+  /// The loop ended, or other output follows: takes the bar away (live), or writes the last state where the lines so
+  /// far (not live) ended before it. The next update shows the bar again. The destructor does the same.
   void clear();
 
  private:
   void draw(const ProgressState& state);
+  void wipe();
 
   ProgressOptions options_;
   const Clock& clock_;
   std::optional<TimePoint> last_;
   bool drawn_ = false;
+  std::optional<ProgressState> unshown_;  // of the last update, where it was not yet time
+  std::string shown_label_;
 };
 
 }  // namespace lockstep::view

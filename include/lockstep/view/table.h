@@ -15,21 +15,27 @@ struct Column {
   std::string title;
   int width = 0;  ///< at least this; the title's width where that is more
   Align align = Align::kRight;
+  int leave_out = 0;  ///< where the table is too wide, columns with the highest number go first; 0: it stays
 };
 
 /// Rows under a header. The texts have no trailing spaces and end with a line end.
 /// Example: Table table({{"epoch", 9}, {"loss", 8}}); print(table.header()); print(table.row({"1/150", "0.1042"}));
 class Table {
  public:
-  explicit Table(std::vector<Column> columns);
+  /// `width`: columns of the terminal; 0: any number, nothing is left out.
+  explicit Table(std::vector<Column> columns, int width = 0);
 
   /// Titles and a rule below them.
   [[nodiscard]] std::string header() const;
   /// Throws: UsageError where the number of cells is not that of the columns.
+  /// `cells`: one for every column, also for those that are left out.
   [[nodiscard]] std::string row(const std::vector<std::string>& cells) const;
 
  private:
+  [[nodiscard]] int width() const;
+
   std::vector<Column> columns_;
+  std::vector<bool> is_shown_;
 };
 
 /// Header and rows at once, each column as wide as its widest cell.

@@ -15,6 +15,9 @@ namespace lockstep::view {
 /// Whether to colour what goes to `fd`: a terminal, NO_COLOR unset, TERM not "dumb".
 [[nodiscard]] bool use_color(int fd);
 
+/// LOCKSTEP_QUIET is set, as by --quiet: no banner, no progress, no table.
+[[nodiscard]] bool is_quiet();
+
 enum class Color { kNone, kRed, kGreen, kYellow, kCyan, kBold, kDim };
 
 /// `text` in `color`, or as it is where `enabled` is false.
@@ -26,6 +29,12 @@ enum class Color { kNone, kRed, kGreen, kYellow, kCyan, kBold, kDim };
 
 /// The longest start of `text` that fits `width` columns, cut between letters; "…" ends it where something was cut.
 [[nodiscard]] std::string fit(std::string_view text, int width);
+
+/// Every line of `text` cut to the terminal behind `fd`; whole where that is none, for other programs to read.
+[[nodiscard]] std::string fit_lines(std::string_view text, int fd);
+
+/// Every line of `text` cut to `width` columns.
+[[nodiscard]] std::string fit_lines_to(std::string_view text, int width);
 
 enum class Align { kLeft, kRight };
 

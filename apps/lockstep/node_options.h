@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which node of a job this is and where the nodes meet: the same words for `lockstep run` and `lockstep train`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/launch/agent.h"
+
+namespace lockstep::apps {
+
+struct NodeOptions {
+  std::string nodes = "1";
+  int node_rank = 0;
+  std::string master_addr = "127.0.0.1";
+  std::uint16_t master_port = 0;
+  std::string endpoint = {};  ///< HOST:PORT, over master_addr and master_port
+  std::string run_id = {};
+};
+
+/// Takes --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint and --rdzv-id or --run-id out of
+/// `arguments`. Throws: UsageError where a value is missing or no number.
+[[nodiscard]] NodeOptions take_node_options(std::vector<std::string>& arguments);
+
+/// Sets the agent's nodes, their meeting and the job's name. Throws: UsageError.
+void apply(const NodeOptions& given, AgentOptions& options);
+
+}  // namespace lockstep::apps

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep train` on several machines, which here are several launchers on the loopback of one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "apps/command.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/store/store.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::test {
+namespace nodes_command_test {
+
+using ::testing::HasSubstr;
+
+class TrainOnNodes : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(generate_digits(folder_ / "train", 24, 1).code, 0); }
+
+  // Relative folders: `place` is the machine's working directory. Each has a host id of its own, so that they are two
+  // hosts.
+  [[nodiscard]] ProcessOptions node(int rank, const std::string& place, const std::vector<std::string>& more) const {
+    FileSystem::system().make_folder(folder_ / place);
+    auto words = train_words(folder_ / "train", "run");
+    words.insert(words.end(), {"--nnodes", "2", "--node-rank", std::to_string(rank), "--master-addr", "127.0.0.1",
+                               "--master_port=" + std::to_string(port_)});
+    words.insert(words.end(), more.begin(), more.end());
+    auto options = lockstep_command(words, folder_ / place);
+    options.environment.emplace_back("LOCKSTEP_HOST_ID", "machine-" + place);
+    return options;
+  }
+
+  TempDir folder_;
+  const std::uint16_t port_ = [] { return StoreServer({.host = "127.0.0.1", .port = 0, .token = "t"}).port(); }();
+};
+
+TEST_F(TrainOnNodes, IsOneRunWhoseFolderIsRankZeros) {
+  Process second(node(1, "b", {"--nproc-per-node", "2"}));
+  const ProcessResult of_first = run_process(node(0, "a", {}), std::chrono::seconds(240));
+  const ProcessResult of_second = second.wait(std::chrono::seconds(240));
+  ASSERT_EQ(of_first.code, 0) << of_first.err;
+  ASSERT_EQ(of_second.code, 0) << of_second.err;
+  EXPECT_THAT(of_first.out, HasSubstr("4 x 3 replicas = 12"));
+  EXPECT_THAT(of_first.err, HasSubstr("training with 1 process on this node"));
+  const std::string summary = FileSystem::system().read(folder_ / "a/run/summary.json");
+  EXPECT_THAT(summary, HasSubstr("\"world_size\": 3"));
+  EXPECT_TRUE(FileSystem::system().exists(folder_ / "a/run/logs/attempt_0/rank-0/stdout.log"));
+  EXPECT_TRUE(FileSystem::system().exists(folder_ / "b/run/logs/attempt_0/rank-2/stdout.log"));
+  EXPECT_FALSE(FileSystem::system().exists(folder_ / "b/run/checkpoints")) << "rank 0 alone writes the run";
+}
+
+// On a shared disk the folder that rank 0 has begun by then is no earlier run.
+TEST_F(TrainOnNodes, TheSecondMachineMayFindTheFolderThatTheFirstHasBegun) {
+  Process first(node(0, "a", {}));
+  ASSERT_TRUE(eventually([&] { return FileSystem::system().exists(folder_ / "a/run/.lock"); }));
+  FileSystem::system().make_folder(folder_ / "b/run/checkpoints");
+  const ProcessResult of_second = run_process(node(1, "b", {}), std::chrono::seconds(240));
+  EXPECT_EQ(of_second.code, 0) << of_second.err;
+  EXPECT_EQ(first.wait(std::chrono::seconds(240)).code, 0);
+}
+
+TEST_F(TrainOnNodes, AWrongPlaceIsOneErrorBeforeARankStarts) {
+  const ProcessResult rank = lockstep({"train", "captcha:conv3", "--nnodes", "2", "--node-rank", "two"});
+  EXPECT_EQ(rank.code, 64);
+  EXPECT_THAT(rank.err, HasSubstr("--node-rank is 'two'"));
+  const ProcessResult nodes = lockstep({"train", "captcha:conv3", "--nnodes", "1:4"});
+  EXPECT_EQ(nodes.code, 64);
+  EXPECT_THAT(nodes.err, HasSubstr("--nnodes is '1:4', a range"));
+}
+
+TEST_F(TrainOnNodes, QuietLeavesWarningsAndErrors) {
+  auto words = train_words(folder_ / "train", folder_ / "quiet");
+  words.insert(words.end(), {"--nproc-per-node", "2", "--quiet"});
+  const ProcessResult train = lockstep(words);
+  EXPECT_EQ(train.code, 0) << train.err;
+  EXPECT_EQ(train.out, "");
+  EXPECT_EQ(train.err, "");
+  EXPECT_TRUE(FileSystem::system().exists(folder_ / "quiet/summary.json"));
+  words.insert(words.end(), {"--set", "batch_size=-1"});
+  EXPECT_THAT(lockstep(words).err, HasSubstr("error: "));
+  const ProcessResult run =
+      lockstep({"run", "--nproc-per-node", "2", "--quiet", "--", "sh", "-c", "echo $LOCKSTEP_LOG"});
+  EXPECT_THAT(run.out, ::testing::AnyOf("[0]: warn\n[1]: warn\n", "[1]: warn\n[0]: warn\n"))
+      << "only what the program says";
+  EXPECT_EQ(run.err, "");
+}
+
+TEST_F(TrainOnNodes, ThatNprocIsTheStartOfAnotherOptionIsSaid) {
+  for (const std::string verb : {"train", "run"}) {
+    const ProcessResult result = verb == "run" ? lockstep({"run", "--nproc", "2", "true"})
+                                               : lockstep({"train", "captcha:conv3", "--nproc", "2"});
+    EXPECT_EQ(result.code, 64);
+    EXPECT_THAT(result.err, HasSubstr("did you mean '--nproc-per-node'?")) << verb;
+  }
+}
+
+}  // namespace nodes_command_test
+}  // namespace lockstep::test
