@@ -3,10 +3,14 @@
 #include "lockstep/base/blas.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 
 #include "lockstep/base/env.h"
@@ -76,6 +80,27 @@ bool set_up_again(const std::string& core) {
   return true;
 }
 
+/// The core type that the system's OpenBLAS takes; empty where there is none. In a child, since a launcher that lives
+/// as long as its ranks has no use for 36 MB of kernels. The C library lets a child load libraries after a fork.
+std::string ask_in_a_child() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return "";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    void* library = dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_LOCAL);
+    const std::string core = library == nullptr ? "" : core_of(library);
+    (void)!::write(ends[1], core.data(), core.size());
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::array<char, 64> core{};
+  const ssize_t size = child < 0 ? -1 : ::read(ends[0], core.data(), core.size());  // all of it, or the end
+  ::close(ends[0]);
+  while (child > 0 && ::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return size > 0 ? std::string(core.data(), static_cast<std::size_t>(size)) : "";
+}
+
 }  // namespace
 
 CpuFeatures cpu_features() {
@@ -124,11 +149,10 @@ bool choose_kernels() {
 
 std::string core_for_programs() {
   if (env::get(kVariable) || kind_of(cpu_features()) == Kind::kOlder) return "";
-  void* library = dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_LOCAL);  // stays: OpenBLAS does not like to be unloaded
-  if (library == nullptr) return "";
-  const std::string core = core_of(library);
+  const std::string own = core_of(RTLD_DEFAULT);
   // Where this process has chosen already, the name says what was chosen.
-  if (!chosen().detected.empty()) return core;
+  if (!chosen().detected.empty()) return own;
+  const std::string core = own.empty() ? ask_in_a_child() : own;
   return core.empty() ? "" : better_core(core, cpu_features());
 }
 

@@ -132,7 +132,7 @@ TEST(AutoBatch, OnTheCpuItIsAUsageErrorThatSaysWhatToSet) {
     FAIL() << "no error";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.message(), HasSubstr("measures the memory of a GPU, and the device is the CPU"));
-    EXPECT_THAT(error.hint(), HasSubstr("--set batch_size=64"));
+    EXPECT_THAT(error.hint(), HasSubstr("TrainConfig::batch_size = 64"));
   }
   EXPECT_FALSE(FileSystem::system().exists(folder / "run/config.yml"));
 }

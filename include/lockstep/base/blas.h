@@ -43,9 +43,9 @@ struct Library {
 /// kernels. Thread-safe: no; no other thread may multiply meanwhile.
 bool choose_kernels();
 
-/// What a launcher sets OPENBLAS_CORETYPE to for the programs it starts; empty: nothing. Asks the system's OpenBLAS, in
-/// this process. Empty where the variable is set already.
-/// Cost: 2 ms where the library is in the cache of files; none on processors without AVX2.
+/// What a launcher sets OPENBLAS_CORETYPE to for the programs it starts; empty: nothing. Asks this process's OpenBLAS,
+/// or where it has none the system's, in a child. Empty where the variable is set already. Blocks: for the child. Cost:
+/// some milliseconds where the library is in the cache of files; none without AVX2.
 [[nodiscard]] std::string core_for_programs();
 
 }  // namespace lockstep::blas
