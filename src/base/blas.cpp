@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,9 +95,14 @@ std::string ask_in_a_child() {
     ::_exit(0);
   }
   ::close(ends[1]);
+  // Where memory is short, OpenBLAS tries for ever.
+  constexpr int kPatienceMs = 2000;
+  pollfd answer{ends[0], POLLIN, 0};
+  const bool answered = child > 0 && ::poll(&answer, 1, kPatienceMs) > 0;
   std::array<char, 64> core{};
-  const ssize_t size = child < 0 ? -1 : ::read(ends[0], core.data(), core.size());  // all of it, or the end
+  const ssize_t size = answered ? ::read(ends[0], core.data(), core.size()) : -1;  // all of it, or the end
   ::close(ends[0]);
+  if (child > 0 && !answered) ::kill(child, SIGKILL);
   while (child > 0 && ::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
   return size > 0 ? std::string(core.data(), static_cast<std::size_t>(size)) : "";
@@ -149,7 +156,7 @@ bool choose_kernels() {
 
 std::string core_for_programs() {
   if (env::get(kVariable) || kind_of(cpu_features()) == Kind::kOlder) return "";
-  const std::string own = core_of(RTLD_DEFAULT);
+  std::string own = core_of(RTLD_DEFAULT);
   // Where this process has chosen already, the name says what was chosen.
   if (!chosen().detected.empty()) return own;
   const std::string core = own.empty() ? ask_in_a_child() : own;

@@ -43,7 +43,7 @@ bool is_coloured() {
 
 // What the eye must find among the lines of a run: errors in red, warnings in yellow.
 std::string name_of(Level level) {
-  const std::string name = std::string(kNames[static_cast<std::size_t>(level)]) + ":";
+  std::string name = std::string(kNames[static_cast<std::size_t>(level)]) + ":";
   if (level > Level::kWarn || !is_coloured()) return name;
   return fmt::format("\033[{}m{}\033[0m", level == Level::kError ? "1;31" : "33", name);
 }
