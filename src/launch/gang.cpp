@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <utility>
 
 #include "lockstep/base/blas.h"
 #include "lockstep/base/error.h"
@@ -25,6 +26,8 @@ constexpr auto kKillTime = std::chrono::seconds(15);
 // A rank of a training run takes SIGTERM as the wish that it saves and leaves with the others. Where one has failed
 // they cannot, and notice it in their next collective; one that is in none is told twice.
 constexpr auto kSecondTermTime = std::chrono::seconds(2);
+// For a reader of our output that is only slow, once we were told to end.
+constexpr auto kReaderTime = std::chrono::seconds(2);
 constexpr auto kIdleTime = std::chrono::milliseconds(300);
 
 TimePoint now() { return SystemClock::instance().now(); }
@@ -109,8 +112,10 @@ GangResult Gang::run() {
 
 // A pager that does not read must not keep us from obeying: the logs have everything.
 void Gang::show_the_rest() {
-  is_told_to_end_ = false;
-  while (console_.waiting_fd() >= 0 && !is_told_to_end_) wait_for_event();
+  // Told before the ranks were gone, it gives the reader a moment; told now, none.
+  if (std::exchange(is_told_to_end_, false)) drop_at_ = now() + kReaderTime;
+  const auto is_late = [this] { return drop_at_ && now() >= *drop_at_; };
+  while (console_.waiting_fd() >= 0 && !is_told_to_end_ && !is_late()) wait_for_event();
   console_.drop();
 }
 
@@ -164,6 +169,7 @@ int Gang::timeout_ms() const {
   if (stop_at_) next = std::min(next, *stop_at_);
   if (stop_again_at_) next = std::min(next, *stop_again_at_);
   if (give_up_at_) next = std::min(next, *give_up_at_);
+  if (drop_at_) next = std::min(next, *drop_at_);
   if (next == TimePoint::max()) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));

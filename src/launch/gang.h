@@ -88,7 +88,8 @@ class Gang {
   std::unique_ptr<KeyWatcher> watcher_;  // for failures of other nodes
   std::vector<Member> members_;
   bool is_stopping_ = false;
-  bool is_told_to_end_ = false;  // since the last rank left
+  std::optional<TimePoint> drop_at_;  // what nobody has read by then is not shown
+  bool is_told_to_end_ = false;       // since the last rank left
   std::optional<TimePoint> stop_at_;
   std::optional<TimePoint> stop_again_at_;
   std::optional<TimePoint> give_up_at_;
