@@ -72,6 +72,7 @@ void Gang::start(int local_rank) {
                     .takes_input = rank == 0,
                     .output = channel_of(rank, 0),
                     .errors = channel_of(rank, 1),
+                    .prefix_columns = prefix_columns(),
                     .leftover_grace = std::min(spec_.options.shutdown_timeout, std::chrono::milliseconds(2000))};
   member.worker = std::make_unique<Worker>(worker);
   members_.push_back(std::move(member));
@@ -98,6 +99,9 @@ Channel Gang::channel_of(int rank, int stream) const {
   // So that it draws its progress bar; with prefixed lines that is kept below the lines of all.
   return rank == 0 && mux_options_.is_terminal[stream] ? Channel::kTerminal : Channel::kPipe;
 }
+
+// Of "[0]: ", which stands before every line of rank 0, the one rank that has a terminal.
+int Gang::prefix_columns() const { return spec_.options.console == ConsoleStyle::kPrefix ? 5 : 0; }
 
 GangResult Gang::run() {
   while (is_any_left()) wait_for_event();
@@ -216,7 +220,7 @@ void Gang::resize_terminals() {
     for (int stream = 0; stream < 2; ++stream) {
       winsize size{};
       if (channel_of(member.worker->rank(), stream) != Channel::kTerminal) continue;
-      if (::ioctl(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, TIOCGWINSZ, &size) != 0) continue;
+      if (!read_size(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, prefix_columns(), size)) continue;
       ::ioctl(member.worker->output(stream), TIOCSWINSZ, &size);
     }
   }

@@ -58,6 +58,8 @@ class Gang {
   [[nodiscard]] std::vector<std::string> environment_of(int local_rank, const RankLog& log) const;
   [[nodiscard]] Channel channel_of(int rank, int stream) const;
 
+  [[nodiscard]] int prefix_columns() const;
+
   void wait_for_event();
   void show_the_rest();
   [[nodiscard]] bool more_errors_arrive(const Worker& worker) const;

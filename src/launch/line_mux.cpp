@@ -43,6 +43,19 @@ std::string_view last_piece(std::string_view line) {
   return start == std::string_view::npos ? line : line.substr(start + 1);
 }
 
+std::string without_colours(std::string_view line) {
+  std::string plain;
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    const auto end = line.substr(at).starts_with("\033[") ? line.find_first_not_of("0123456789;", at + 2) : line.npos;
+    if (end != line.npos && (line[end] == 'm' || line[end] == 'K')) {
+      at = end;
+    } else {
+      plain += line[at];
+    }
+  }
+  return plain;
+}
+
 std::string LineMux::prefix(int rank) const {
   return options_.style == ConsoleStyle::kMainRaw && rank == 0 ? "" : fmt::format("[{}]: ", rank);
 }
@@ -55,9 +68,9 @@ bool LineMux::is_shown(const Source& source) const {
 // reports the first failure at the end, and the logs have them all. Rank 0's own are shown where it speaks for all.
 bool LineMux::is_repeated_error(const Source& source, std::string_view line) {
   if (options_.style == ConsoleStyle::kMainRaw && source.first == 0) return false;
-  const bool begins = line.starts_with("error: ");
-  const bool is_hidden = begins && !is_new_error(source.first, line);
-  const bool goes_on = in_error_.count(source) != 0 && line.starts_with("  ");
+  const std::string plain = without_colours(line);
+  const bool is_hidden = plain.starts_with("error: ") && !is_new_error(source.first, plain);
+  const bool goes_on = in_error_.count(source) != 0 && plain.starts_with("  ");
   if (is_hidden) in_error_.insert(source);
   if (!is_hidden && !goes_on) in_error_.erase(source);
   return is_hidden || goes_on;

@@ -63,4 +63,7 @@ class LineMux {
 /// What a terminal shows of a line that carriage returns overwrote: the last piece that is not empty.
 [[nodiscard]] std::string_view last_piece(std::string_view line);
 
+/// `line` without the colours of a rank that had a terminal.
+[[nodiscard]] std::string without_colours(std::string_view line);
+
 }  // namespace lockstep::launch

@@ -84,24 +84,6 @@ void RankLog::write(int stream, std::string_view bytes) {
   }
 }
 
-namespace {
-
-// A rank that had a terminal may have coloured its words.
-std::string without_colours(std::string_view line) {
-  std::string plain;
-  for (std::size_t at = 0; at < line.size(); ++at) {
-    const auto end = line.substr(at).starts_with("\033[") ? line.find_first_not_of("0123456789;", at + 2) : line.npos;
-    if (end != line.npos && (line[end] == 'm' || line[end] == 'K')) {
-      at = end;
-    } else {
-      plain += line[at];
-    }
-  }
-  return plain;
-}
-
-}  // namespace
-
 std::vector<std::string> last_lines(const fs::path& file, std::size_t count) {
   constexpr std::streamoff kEnough = 64 << 10;
   std::ifstream in(file, std::ios::binary | std::ios::ate);

@@ -35,8 +35,8 @@ Ends make_pipe() {
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-// A terminal for the worker whose bytes reach us unchanged; ours is as wide.
-Ends make_terminal(int ours) {
+// A terminal for the worker whose bytes reach us unchanged.
+Ends make_terminal(int ours, int prefix_columns) {
   UniqueFd main(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   char name[64];
   if (!main.valid() || ::grantpt(main.get()) != 0 || ::unlockpt(main.get()) != 0 ||
@@ -51,11 +51,13 @@ Ends make_terminal(int ours) {
   modes.c_lflag &= ~static_cast<tcflag_t>(ECHO);
   ::tcsetattr(side.get(), TCSANOW, &modes);
   winsize size{};
-  if (::ioctl(ours, TIOCGWINSZ, &size) == 0) ::ioctl(main.get(), TIOCSWINSZ, &size);
+  if (read_size(ours, prefix_columns, size)) ::ioctl(main.get(), TIOCSWINSZ, &size);
   return {std::move(main), std::move(side)};
 }
 
-Ends make_channel(Channel kind, int ours) { return kind == Channel::kTerminal ? make_terminal(ours) : make_pipe(); }
+Ends make_channel(Channel kind, int ours, int prefix_columns) {
+  return kind == Channel::kTerminal ? make_terminal(ours, prefix_columns) : make_pipe();
+}
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> all;
@@ -72,14 +74,20 @@ std::vector<std::string> shell_command(const WorkerSpec& spec) {
 
 }  // namespace
 
+bool read_size(int ours, int prefix_columns, winsize& size) noexcept {
+  if (::ioctl(ours, TIOCGWINSZ, &size) != 0) return false;
+  if (size.ws_col > prefix_columns) size.ws_col = static_cast<unsigned short>(size.ws_col - prefix_columns);
+  return true;
+}
+
 Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
   int sockets[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
     throw_cannot("start a worker: socketpair", errno);
   control_.reset(sockets[0]);
   const UniqueFd their_control(sockets[1]);
-  Ends output = make_channel(spec.output, STDOUT_FILENO);
-  Ends errors = make_channel(spec.errors, STDERR_FILENO);
+  Ends output = make_channel(spec.output, STDOUT_FILENO, spec.prefix_columns);
+  Ends errors = make_channel(spec.errors, STDERR_FILENO, spec.prefix_columns);
   const UniqueFd input(spec.takes_input ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
                                         : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const UniqueFd nothing(input.valid() ? -1 : ::open("/dev/null", O_RDONLY | O_CLOEXEC));

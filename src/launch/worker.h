@@ -2,6 +2,7 @@
 // One worker process as the agent sees it: the sockets and pipes to its stub and to itself.
 #pragma once
 
+#include <sys/ioctl.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -14,6 +15,9 @@
 
 namespace lockstep::launch {
 
+/// The size that a worker's terminal should have: ours less the columns of the prefix. False where `ours` is none.
+[[nodiscard]] bool read_size(int ours, int prefix_columns, winsize& size) noexcept;
+
 /// Which kind of channel a worker's output goes through.
 enum class Channel { kPipe, kTerminal };
 
@@ -25,6 +29,7 @@ struct WorkerSpec {
   bool takes_input = false;  ///< our stdin; others get /dev/null
   Channel output = Channel::kPipe;
   Channel errors = Channel::kPipe;
+  int prefix_columns = 0;  ///< a terminal of the worker is so much narrower than ours
   std::chrono::milliseconds leftover_grace{2000};
 };
 

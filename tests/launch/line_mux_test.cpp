@@ -104,6 +104,13 @@ TEST(LineMux, AnErrorThatEveryRankHasIsPrintedOnce) {
   EXPECT_EQ(screen.take(), "[1]: error: no such image\n") << "what one rank says twice is shown twice";
 }
 
+TEST(LineMux, AnErrorInColourIsTheSameError) {
+  Screen screen({.style = ConsoleStyle::kPrefix, .is_terminal = {true, true}, .width = 60});
+  screen.mux.feed(0, 1, "\033[1;31merror:\033[0m no such image\n  next  look\n");
+  screen.mux.feed(1, 1, "error: no such image\n  next  look\n");
+  EXPECT_EQ(screen.take(), "[0]: \033[1;31merror:\033[0m no such image\n[0]:   next  look\n");
+}
+
 TEST(LineMux, MainRawRestoresTheBarAfterAnothersLine) {
   Screen screen({.style = ConsoleStyle::kMainRaw, .is_terminal = {true, true}, .width = 20});
   screen.mux.feed(0, 1, "title\n\r\033[32m10%\033[0m");

@@ -235,14 +235,16 @@ TEST_F(Run, KillingAStubEndsItsWorkerAndTheJob) {
 // `script` gives the launcher a terminal.
 TEST_F(Run, OnATerminalRankZeroHasOneToDrawItsBarOn) {
   auto options = command({"--nproc-per-node", "2", "--", "sh", (folder_ / "bar.sh").string()});
-  std::ofstream(folder_ / "bar.sh") << "[ -t 2 ] || { echo rank $RANK has none; exit 0; }\n"
-                                       "printf '\\r10%%' >&2; printf '\\r100%%\\n' >&2; echo 'error: red' >&2\n";
+  std::ofstream(folder_ / "bar.sh")
+      << "[ -t 2 ] || { echo rank $RANK has none; exit 0; }\n"
+         "echo wide $(stty size <&2); printf '\\r10%%' >&2; printf '\\r100%%\\n' >&2; echo 'error: red' >&2\n";
   std::string words;
   for (const auto& word : options.command) words += word + " ";
-  options.command = {"script", "-qec", words, "/dev/null"};
+  options.command = {"script", "-qec", "stty cols 77; " + words, "/dev/null"};
   const auto result = test::run_process(options);
   EXPECT_EQ(result.code, 0) << result.out;
   EXPECT_THAT(result.out, HasSubstr("[0]: 100%\r\n"));
+  EXPECT_THAT(result.out, MatchesRegex("(.|\n)*wide [0-9]+ 72(.|\n)*")) << "its prefix takes five columns of 77";
   EXPECT_THAT(result.out, HasSubstr("[1]: rank 1 has none\r\n"));
 }
 
