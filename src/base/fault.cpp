@@ -34,7 +34,7 @@ namespace {
 
 std::atomic<bool> own_program = false;
 std::atomic<std::int64_t> noted_rank = -1;
-std::atomic<std::int64_t> noted_step = -1;
+std::atomic<std::int64_t> step_now = -1;
 std::atomic<std::int64_t> noted_epoch = -1;
 std::atomic<std::int64_t> noted_batch = -1;
 thread_local const char* current_section = nullptr;
@@ -142,7 +142,7 @@ __attribute__((visibility("hidden"), noinline)) void lockstep_watch_call(void (*
 }
 
 base::Place base::current_place() noexcept {
-  return {current_section, noted_rank.load(), noted_step.load(), noted_epoch.load(), noted_batch.load()};
+  return {current_section, noted_rank.load(), step_now.load(), noted_epoch.load(), noted_batch.load()};
 }
 
 void base::add_place(FixedText& text, const Place& place) noexcept {
@@ -164,7 +164,8 @@ void this_is_lockstep() noexcept { own_program = true; }
 const char* type_of_unknown() noexcept { return own_program ? "InternalError" : "ProgramError"; }
 
 void note_rank(int rank) noexcept { noted_rank = rank; }
-void note_step(std::int64_t step) noexcept { noted_step = step; }
+void note_step(std::int64_t step) noexcept { step_now = step; }
+std::int64_t noted_step() noexcept { return step_now; }
 void note_batch(std::int64_t epoch, std::int64_t batch) noexcept {
   noted_epoch = epoch;
   noted_batch = batch;

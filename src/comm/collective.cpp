@@ -90,7 +90,9 @@ std::string call_text(const Descriptor& what) {
 }
 
 std::string context_text(const Collective& collective, int world) {
-  return fmt::format("operation {}, {}, world {}", collective.what.sequence, text::bytes(collective.bytes), world);
+  const std::string step = collective.step < 0 ? "" : fmt::format("step {}, ", collective.step);
+  return fmt::format("{}operation {}, {}, world {}", step, collective.what.sequence, text::bytes(collective.bytes),
+                     world);
 }
 
 std::string dtype_name(c10::ScalarType dtype) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/fault.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/replicas.h"
 
@@ -62,8 +63,9 @@ struct Collective {
   Counts counts = nullptr;
   std::chrono::steady_clock::time_point deadline = {};
   std::chrono::milliseconds timeout{0};
-  bool caller_waits = false;  ///< it runs in a thread that has nothing else to do
-  bool on_device = false;     ///< data and output are a device's: hosts only compare what they called
+  bool caller_waits = false;                ///< it runs in a thread that has nothing else to do
+  std::int64_t step = fault::noted_step();  ///< of the training, in which it was called; -1: not known
+  bool on_device = false;                   ///< data and output are a device's: hosts only compare what they called
 };
 
 [[nodiscard]] inline bool is_reduction(Kind kind) { return kind <= Kind::kReduceScatter; }

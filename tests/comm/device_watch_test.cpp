@@ -162,14 +162,16 @@ TEST_F(DeviceWatchTest, AnErrorOfTheTransportBetweenTwoLooksIsFoundThoughTheOper
   EXPECT_THROW(watch.check(at(3)), ResourceError) << "and for ever after";
 }
 
-TEST_F(DeviceWatchTest, ADeviceThatFailedIsAVerdictThatNamesRankOperationAndError) {
+TEST_F(DeviceWatchTest, ADeviceThatFailedIsAVerdictThatNamesRankStepOperationAndError) {
+  fault::note_step(13);
   const auto event = enqueue();
+  fault::note_step(-1);
   (void)enqueue();
   event->fault = "CUDA error: an illegal memory access was encountered";
   EXPECT_EQ(watch.look(at(1)), 0U) << "nothing of it can be asked again";
   EXPECT_EQ(failures, 1);
   EXPECT_THAT(failure<ResourceError>(), HasSubstr("the GPU of rank 3 on b failed while all_reduce was under way"));
-  EXPECT_THAT(failure<ResourceError>(), HasSubstr("(operation 418"));
+  EXPECT_THAT(failure<ResourceError>(), HasSubstr("(step 13, operation 418"));
   EXPECT_THAT(failure<ResourceError>(), HasSubstr("an illegal memory access was encountered"));
   EXPECT_THAT(failure<ResourceError>(), HasSubstr("CUDA_LAUNCH_BLOCKING=1"));
 }

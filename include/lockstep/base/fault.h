@@ -25,6 +25,8 @@ void install_reports() noexcept;
 void note_rank(int rank) noexcept;
 void note_step(std::int64_t step) noexcept;
 void note_batch(std::int64_t epoch, std::int64_t batch) noexcept;
+/// The step that was noted last; -1 outside of a step.
+[[nodiscard]] std::int64_t noted_step() noexcept;
 
 /// An exception of the program as a report has it: "your program threw std::runtime_error in forward (rank 1, step 13):
 /// boom". Of the exception that is being handled, so call it in a catch block.
