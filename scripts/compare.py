@@ -10,13 +10,34 @@ example:
 """
 import argparse
 import json
+import os
+import pathlib
+import re
 import shlex
 import statistics
 import subprocess
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def equal_kernels() -> dict[str, str]:
+    """The environment in which both sides multiply with the kernels that Lockstep's programs choose for themselves.
+
+    OpenBLAS takes a processor younger than itself for an old one; a peer would then be several times slower for that.
+    """
+    for preset in ("release", "test"):
+        program = ROOT / "build" / preset / "bin/lockstep"
+        if "OPENBLAS_CORETYPE" in os.environ or not program.exists():
+            continue
+        told = subprocess.run([program, "inspect", "env"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        core = re.search(r"^matrix products .*, (\w+) kernels", told, re.MULTILINE)
+        return os.environ | ({"OPENBLAS_CORETYPE": core[1]} if core else {})
+    return dict(os.environ)
+
 
 def figures(command: str, key: str) -> list[float]:
-    run = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    run = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
+                         env=equal_kernels())
     return [json.loads(line)[key] for line in run.stdout.splitlines() if line.startswith("{")]
 
 
