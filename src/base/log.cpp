@@ -12,6 +12,7 @@
 #include <string>
 
 #include "lockstep/base/env.h"
+#include "lockstep/base/printable.h"
 
 namespace lockstep::log {
 namespace {
@@ -72,7 +73,7 @@ QuietNotes::~QuietNotes() { quiet_notes -= on_ ? 1 : 0; }
 void write(Level level, std::string_view line) noexcept {
   if (!is_enabled(level)) return;
   try {
-    logger().info("{} {}", name_of(level), line);
+    logger().info("{} {}", name_of(level), text::printable(text::without_secrets(line)));
   } catch (...) {  // a log line is never worth the run
   }
 }

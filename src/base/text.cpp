@@ -11,6 +11,8 @@
 #include <optional>
 #include <system_error>
 
+#include "base/utf8.h"
+
 namespace lockstep::text {
 namespace {
 
@@ -27,21 +29,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row.back();
-}
-
-// The length of the UTF-8 sequence that starts at `at`, or 0 where there is none.
-std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto lead = static_cast<unsigned char>(text[at]);
-  const std::size_t length = lead < 0x80                   ? 1
-                             : lead >= 0xF0 && lead < 0xF5 ? 4
-                             : lead >= 0xE0                ? 3
-                             : lead >= 0xC2                ? 2
-                                                           : 0;
-  if (length == 0 || lead >= 0xF5 || at + length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((static_cast<unsigned char>(text[at + i]) & 0xC0U) != 0x80U) return 0;
-  }
-  return length;
 }
 
 }  // namespace
@@ -184,7 +171,7 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 std::string json_quote(std::string_view value) {
   std::string out = "\"";
   for (std::size_t at = 0; at < value.size();) {
-    const std::size_t length = utf8_length(value, at);
+    const std::size_t length = letter_at(value, at).bytes;
     const char c = value[at];
     if (length == 0) {
       out += "\\ufffd";
