@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/store/store.h"
+#include "store/handshake.h"
 #include "store/socket.h"
 #include "store/table.h"
 #include "store/wire.h"
@@ -29,10 +30,46 @@ using store::Verb;
 
 // A server answers at once; one that is silent for so long is stopped or cut off.
 constexpr auto kAnswerLimit = std::chrono::seconds(60);
+// What accepts a connection and is silent for so long is tried again.
+constexpr auto kDoorLimit = std::chrono::seconds(10);
 constexpr auto kFirstPause = std::chrono::milliseconds(10);
 constexpr auto kLongestPause = std::chrono::milliseconds(500);
 
 TimePoint now() { return SystemClock::instance().now(); }
+
+/// A socket, or why there is none; `is_reached`: somebody listens there.
+struct Opened {
+  Result<Socket> socket;
+  bool is_reached = false;
+};
+
+/// Questions and answers before the store is open.
+struct Exchange {
+  Socket& socket;
+  const TimePoint deadline;
+  Outcome outcome = Outcome::kDone;
+  bool was_refused = false;
+
+  // The one field of a good answer.
+  std::optional<std::string> ask(FrameWriter& question) {
+    std::string body;
+    outcome = socket.send(question.take(), deadline);
+    if (outcome == Outcome::kDone) outcome = socket.receive(body, deadline, store::kMaxHelloBytes);
+    if (outcome != Outcome::kDone) return std::nullopt;
+    FrameReader answer(body);
+    const auto status = static_cast<Status>(answer.byte());
+    was_refused = status == Status::kRefused;
+    std::string field = answer.string();
+    if (status != Status::kOk || !answer.complete()) return std::nullopt;
+    return field;
+  }
+
+  [[nodiscard]] std::string problem() const {
+    if (outcome == Outcome::kLate) return "it accepts connections and says nothing";
+    if (outcome == Outcome::kGone) return "it accepts connections and closes them";
+    return "it does not answer as a Lockstep store of this version";
+  }
+};
 
 class Client final : public Store {
  public:
@@ -123,13 +160,22 @@ class Client final : public Store {
         return socket;
       }
     }
-    auto opened = open(address_, now() + kAnswerLimit);
-    if (!opened) throw_gone();
-    auto socket = std::make_shared<Socket>(std::move(*opened));
+    auto socket = std::make_shared<Socket>(open_another());
     std::lock_guard lock(mutex_);
     if (is_shut_down_) throw_gone();
     busy_.insert(socket);
     return socket;
+  }
+
+  // A server that is there and closes the connection has too many strangers at its door: another try gets in.
+  Socket open_another() {
+    const auto deadline = now() + kAnswerLimit;
+    for (auto pause = kFirstPause;; pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause)) {
+      auto opened = open(address_, deadline);
+      if (opened.socket) return std::move(*opened.socket);
+      if (!opened.is_reached || now() + pause >= deadline) throw_gone();
+      std::this_thread::sleep_for(pause);
+    }
   }
 
   void give_back(const SocketPtr& socket, bool is_good) {
@@ -163,19 +209,24 @@ class Client final : public Store {
   }
 
  public:
-  // Connects and shows the token. Throws UsageError for a wrong one.
-  static Result<Socket> open(const StoreAddress& address, TimePoint deadline) {
+  // Connects, and both sides prove that they know the token. Throws UsageError where one does not.
+  static Opened open(const StoreAddress& address, TimePoint deadline) {
     auto socket = Socket::connect(address.host, address.port, deadline);
-    if (!socket) return socket;
-    std::string body;
-    auto outcome = socket->send(FrameWriter(Verb::kHello).string(store::kMagic).string(address.token).take(), deadline);
-    if (outcome == Outcome::kDone) outcome = socket->receive(body, deadline);
-    if (outcome != Outcome::kDone) return Failure{"it accepts connections and does not answer as a Lockstep store"};
-    if (static_cast<Status>(body[0]) != Status::kOk) {
-      throw UsageError(fmt::format("the store at {}:{} refused our token", address.host, address.port),
-                       "give every node the same LOCKSTEP_TOKEN, and check that no other job uses this port");
-    }
-    return socket;
+    if (!socket) return {std::move(socket), false};
+    deadline = std::min<TimePoint>(deadline, now() + kDoorLimit);
+    Exchange exchange{*socket, deadline};
+    store::Nonces nonces{.client = store::make_nonce(), .server = {}};
+    const auto hello = exchange.ask(FrameWriter(Verb::kHello).string(store::kMagic).string(nonces.client));
+    nonces.server = hello.value_or("");
+    if (nonces.server.size() != store::kNonceBytes) return {Failure{exchange.problem()}, true};
+    const auto proof =
+        exchange.ask(FrameWriter(Verb::kProve).string(store::prove(address.token, store::Side::kClient, nonces)));
+    if (!proof && !exchange.was_refused) return {Failure{exchange.problem()}, true};
+    if (proof && store::is_proof(*proof, address.token, store::Side::kServer, nonces)) return {std::move(socket), true};
+    throw UsageError(fmt::format("the store at {}:{} {}", address.host, address.port,
+                                 proof ? "does not know our token: it is not our job's" : "refused our token"),
+                     "give every node the same token (--token-file or LOCKSTEP_TOKEN), and check that no other job "
+                     "uses this port");
   }
 
  private:
@@ -193,12 +244,16 @@ std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::m
                                                                       std::chrono::hours(24 * 365));
   std::chrono::milliseconds pause = kFirstPause;
   for (;;) {
-    auto socket = Client::open(address, std::max(deadline, now() + kFirstPause));
-    if (socket) return std::make_shared<Client>(address, std::move(*socket));
+    auto opened = Client::open(address, std::max(deadline, now() + kFirstPause));
+    if (opened.socket) return std::make_shared<Client>(address, std::move(*opened.socket));
     if (now() + pause >= deadline) {
-      throw TimeoutError(fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
-                                     text::duration(Seconds(timeout).count()), socket.error()),
-                         "check that the launcher of node 0 runs, and that its address and port can be reached");
+      throw TimeoutError(
+          fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
+                      text::duration(Seconds(timeout).count()), opened.socket.error()),
+          opened.is_reached
+              ? "something listens there: see what the launcher of node 0 says of connections that it turned away, "
+                "and check that no other program uses the port"
+              : "check that the launcher of node 0 runs, and that its address and port can be reached");
     }
     std::this_thread::sleep_for(pause);
     pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause);

@@ -3,16 +3,22 @@
 // may send anything and die at any moment; only its own connection ends.
 #include <fmt/format.h>
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <asio.hpp>
 #include <thread>
 #include <unordered_set>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/signal_guard.h"
+#include "lockstep/store/rare_warning.h"
 #include "lockstep/store/store.h"
+#include "store/handshake.h"
+#include "store/strangers.h"
 #include "store/table.h"
 #include "store/wire.h"
 
@@ -25,31 +31,40 @@ using store::FrameWriter;
 using store::Status;
 using store::Verb;
 
-constexpr auto kHelloLimit = std::chrono::seconds(10);
+// A rank answers within milliseconds; a stranger that says nothing is gone after this.
+constexpr auto kProofLimit = std::chrono::seconds(5);
 constexpr auto kLongestWait = std::chrono::hours(24 * 365);
-
-// Takes the same time wherever the first difference is, so that an answer's delay tells nothing about the token.
-bool equal_in_constant_time(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned>(static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]));
-  }
-  return difference == 0;
-}
 
 class Connection;
 using ConnectionPtr = std::shared_ptr<Connection>;
 
 // What the connections share. Owned by the server's thread.
 struct State {
-  std::string token;
+  State(asio::io_context& io, std::string secret, store::Strangers::Limits limits)
+      : token(std::move(secret)), strangers(limits), warning_timer(io) {}
+
+  const std::string token;
   store::Table table;
   std::unordered_set<ConnectionPtr> connections;
   // A waiting client is listed under one key that it misses; when that comes, under the next.
   std::unordered_map<std::string, std::vector<ConnectionPtr>> waiting_for;
+  // Those of `connections` that have not proved that they know the token.
+  store::Strangers strangers;
+  std::unordered_map<store::Strangers::Id, ConnectionPtr> stranger_of;
+  store::Strangers::Id arrivals = 0;
+  RareWarning turned_away;
+  asio::steady_timer warning_timer;
 
   void key_changed(const std::string& key);
+  void arrived(const ConnectionPtr& connection, const std::string& address);
+  // False where there is no stranger.
+  bool close_one_stranger();
+  void left(store::Strangers::Id id) {
+    strangers.remove(id);
+    stranger_of.erase(id);
+  }
+  void note_turned_away(const std::string& address);
+  void warn(std::size_t count, const std::string& address) const;
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
@@ -57,15 +72,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(tcp::socket socket, State& state)
       : socket_(std::move(socket)), timer_(socket_.get_executor()), state_(state) {}
 
-  void start() {
+  void start(store::Strangers::Id id, std::string address) {
+    id_ = id;
+    address_ = std::move(address);
     std::error_code ignored;
     socket_.set_option(tcp::no_delay(true), ignored);
     socket_.set_option(asio::socket_base::keep_alive(true), ignored);
-    timer_.expires_after(kHelloLimit);
+    timer_.expires_after(kProofLimit);
     timer_.async_wait([self = shared_from_this()](std::error_code problem) {
-      if (!problem && !self->is_known_) self->close();
+      if (!problem && !self->is_known_) self->turn_away();
     });
     read_header();
+  }
+
+  // Of a connection that has not proved that it knows the token.
+  void turn_away() {
+    state_.note_turned_away(address_);
+    close();
   }
 
   // Answers the wait, or lists it under the next key that is missing.
@@ -87,6 +110,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close() {
     const auto self = shared_from_this();
     unlist();
+    state_.left(id_);
     state_.connections.erase(self);
     timer_.cancel();
     std::error_code ignored;
@@ -112,7 +136,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const std::uint32_t length = store::read_length(header_);
     const std::uint32_t limit = is_known_ ? store::kMaxFrameBytes : store::kMaxHelloBytes;
     // A request while one is waiting would be out of turn: a client waits for each answer.
-    if (length == 0 || length > limit || !wait_keys_.empty()) return close();
+    if (length == 0 || length > limit || !wait_keys_.empty()) return is_known_ ? close() : turn_away();
     body_.resize(length);
     asio::async_read(socket_, asio::buffer(body_), [self = shared_from_this()](std::error_code problem, std::size_t) {
       if (problem) return self->close();
@@ -125,7 +149,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     FrameReader request(body_);
     const auto verb = static_cast<Verb>(request.byte());
     if (!is_known_) {
-      handle_hello(verb, request);
+      shake_hands(verb, request);
     } else if (verb == Verb::kGet || verb == Verb::kWait) {
       handle_wait(verb, request);
     } else {
@@ -138,14 +162,27 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
   }
 
-  void handle_hello(Verb verb, FrameReader& request) {
-    const std::string magic = request.string();
-    const std::string token = request.string();
-    if (verb != Verb::kHello || !request.complete() || magic != store::kMagic) return close();
-    if (!equal_in_constant_time(token, state_.token)) return refuse(Status::kRefused, "wrong token");
+  void shake_hands(Verb verb, FrameReader& request) {
+    if (nonces_.server.empty()) {
+      const std::string magic = request.string();
+      nonces_.client = request.string();
+      if (verb != Verb::kHello || !request.complete() || magic != store::kMagic ||
+          nonces_.client.size() != store::kNonceBytes) {
+        return turn_away();
+      }
+      nonces_.server = store::make_nonce();
+      return send(FrameWriter(Status::kOk).string(nonces_.server).take());
+    }
+    const std::string proof = request.string();
+    if (verb != Verb::kProve || !request.complete()) return turn_away();
+    if (!store::is_proof(proof, state_.token, store::Side::kClient, nonces_)) {
+      state_.note_turned_away(address_);
+      return refuse(Status::kRefused, "wrong token");
+    }
     is_known_ = true;
     timer_.cancel();
-    send(FrameWriter(Status::kOk).take());
+    state_.left(id_);
+    send(FrameWriter(Status::kOk).string(store::prove(state_.token, store::Side::kServer, nonces_)).take());
   }
 
   void handle_wait(Verb verb, FrameReader& request) {
@@ -229,8 +266,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   tcp::socket socket_;
-  asio::steady_timer timer_;  // for the hello, then for the wait
+  asio::steady_timer timer_;  // for the handshake, then for the wait
   State& state_;
+  store::Strangers::Id id_ = 0;
+  std::string address_;
+  store::Nonces nonces_;
   bool is_known_ = false;
   bool closes_after_send_ = false;
   bool wants_value_ = false;
@@ -249,6 +289,59 @@ void State::key_changed(const std::string& key) {
     waiting_for.erase(found);
     for (const auto& client : clients) client->go_on_waiting();
   }
+}
+
+void State::arrived(const ConnectionPtr& connection, const std::string& address) {
+  const auto id = ++arrivals;
+  connections.insert(connection);
+  stranger_of[id] = connection;
+  connection->start(id, address);
+  if (const auto goes = strangers.add(id, address)) {
+    const ConnectionPtr gone = stranger_of[*goes];
+    gone->turn_away();
+  }
+}
+
+bool State::close_one_stranger() {
+  const auto goes = strangers.give_up_one();
+  if (!goes) return false;
+  const ConnectionPtr gone = stranger_of[*goes];
+  gone->turn_away();
+  return true;
+}
+
+void State::note_turned_away(const std::string& address) {
+  if (const auto count = turned_away.add(SystemClock::instance().now())) return warn(*count, address);
+  warning_timer.expires_at(*turned_away.next());  // what comes until then is counted
+  warning_timer.async_wait([this, address](std::error_code problem) {
+    if (problem) return;
+    if (const auto count = turned_away.due(SystemClock::instance().now())) warn(*count, address);
+  });
+}
+
+void State::warn(std::size_t count, const std::string& address) const {
+  log::warn(
+      "{} did not prove that {} the job's token, and {} turned away (the last came from {}): strangers, or nodes "
+      "that were given another token",
+      count == 1 ? "a connection to the store" : fmt::format("{} connections to the store", count),
+      count == 1 ? "it knows" : "they know", count == 1 ? "was" : "were", address);
+}
+
+// The rest of the process needs descriptors too, and strangers must not be able to take them.
+store::Strangers::Limits use_file_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return store::stranger_limits(0);
+  constexpr rlim_t kPlenty = 65'536;
+  const rlim_t wanted = std::max(limit.rlim_cur, std::min(limit.rlim_max, kPlenty));
+  const rlimit raised{wanted, limit.rlim_max};
+  if (wanted != limit.rlim_cur && ::setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  return store::stranger_limits(limit.rlim_cur);
+}
+
+std::string address_of(const tcp::socket& socket) {
+  std::error_code problem;
+  const auto endpoint = socket.remote_endpoint(problem);
+  return problem ? "an unknown address" : endpoint.address().to_string();
 }
 
 tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) {
@@ -281,8 +374,10 @@ tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) 
 class StoreServer::Impl {
  public:
   explicit Impl(const Options& options)
-      : acceptor_(listen(io_, options)), retry_(io_), port_(acceptor_.local_endpoint().port()) {
-    state_.token = options.token;
+      : state_(io_, options.token, use_file_limit()),
+        acceptor_(listen(io_, options)),
+        retry_(io_),
+        port_(acceptor_.local_endpoint().port()) {
     accept();
     const SignalGuard guard;
     thread_ = std::thread([this] { run(); });
@@ -309,10 +404,9 @@ class StoreServer::Impl {
   void accept() {
     acceptor_.async_accept([this](std::error_code problem, tcp::socket socket) {
       if (problem == asio::error::operation_aborted) return;
-      if (problem) return accept_after_a_pause();
-      const auto connection = std::make_shared<Connection>(std::move(socket), state_);
-      state_.connections.insert(connection);
-      connection->start();
+      if (problem) return state_.close_one_stranger() ? accept() : accept_after_a_pause();
+      const std::string address = address_of(socket);
+      state_.arrived(std::make_shared<Connection>(std::move(socket), state_), address);
       accept();
     });
   }

@@ -14,8 +14,6 @@
 #include <system_error>
 #include <utility>
 
-#include "store/wire.h"
-
 namespace lockstep::store {
 namespace {
 
@@ -97,11 +95,11 @@ Outcome Socket::send(const std::string& frame, TimePoint deadline) {
   return Outcome::kDone;
 }
 
-Outcome Socket::receive(std::string& body, TimePoint deadline) {
+Outcome Socket::receive(std::string& body, TimePoint deadline, std::uint32_t limit) {
   char header[kHeaderBytes];
   if (const auto outcome = receive_bytes(header, sizeof header, deadline); outcome != Outcome::kDone) return outcome;
   const std::uint32_t length = read_length(header);
-  if (length == 0 || length > kMaxFrameBytes) return Outcome::kGone;
+  if (length == 0 || length > limit) return Outcome::kGone;
   std::string bytes(length, '\0');
   const auto outcome = receive_bytes(bytes.data(), bytes.size(), deadline);
   if (outcome == Outcome::kDone) body = std::move(bytes);

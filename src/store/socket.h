@@ -9,6 +9,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/result.h"
+#include "store/wire.h"
 
 namespace lockstep::store {
 
@@ -21,8 +22,8 @@ class Socket {
   static Result<Socket> connect(const std::string& host, std::uint16_t port, TimePoint deadline);
 
   Outcome send(const std::string& frame, TimePoint deadline);
-  /// `body` is only set when done. A frame larger than the wire allows counts as gone.
-  Outcome receive(std::string& body, TimePoint deadline);
+  /// `body` is only set when done. A frame larger than `limit` counts as gone.
+  Outcome receive(std::string& body, TimePoint deadline, std::uint32_t limit = kMaxFrameBytes);
 
   /// Wakes a thread inside send() or receive(), which then says kGone. From any thread.
   void shut_down() const noexcept;

@@ -11,13 +11,13 @@
 
 namespace lockstep::store {
 
-inline constexpr std::string_view kMagic = "lockstep-store/1";
+inline constexpr std::string_view kMagic = "lockstep-store/2";
 inline constexpr std::size_t kHeaderBytes = 4;
 inline constexpr std::uint32_t kMaxFrameBytes = 64U << 20U;
-// Before the token was shown a stranger may make the server hold this much, and no more.
-inline constexpr std::uint32_t kMaxHelloBytes = 4096;
+// Before the token was proved a stranger may make the server hold this much, and no more.
+inline constexpr std::uint32_t kMaxHelloBytes = 256;
 
-enum class Verb : std::uint8_t { kHello = 1, kSet, kTryGet, kGet, kAdd, kCompareSet, kWait, kRemove };
+enum class Verb : std::uint8_t { kHello = 1, kSet, kTryGet, kGet, kAdd, kCompareSet, kWait, kRemove, kProve };
 enum class Status : std::uint8_t { kOk = 0, kAbsent, kTimeout, kRefused, kBadRequest };
 
 /// Builds a frame: the length comes first, everything is little-endian.

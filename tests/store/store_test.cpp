@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "store/handshake.h"
 #include "store/wire.h"
 
 namespace lockstep {
@@ -48,7 +50,7 @@ class Server {
       std::make_unique<StoreServer>(StoreServer::Options{.host = "127.0.0.1", .port = 0, .token = token_});
 };
 
-// A stranger's raw connection.
+// A raw connection: of a stranger, or of who shakes hands by hand.
 class RawClient {
  public:
   explicit RawClient(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -58,22 +60,80 @@ class RawClient {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   }
-  void send(const std::string& bytes) { (void)!::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  explicit RawClient(UniqueFd fd) : fd_(std::move(fd)) {}
+  void send(const std::string& bytes) const { (void)!::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
   // Everything until the server closes.
-  std::string read_all() {
+  std::string read_all() const {
     std::string all;
     char chunk[256];
     for (ssize_t got; (got = ::recv(fd_.get(), chunk, sizeof chunk, 0)) > 0;)
       all.append(chunk, static_cast<std::size_t>(got));
     return all;
   }
+  // The body of the next frame; "" where there is none.
+  std::string read_frame() const {
+    char header[store::kHeaderBytes];
+    if (::recv(fd_.get(), header, sizeof header, MSG_WAITALL) != sizeof header) return "";
+    std::string body(store::read_length(header), '\0');
+    return ::recv(fd_.get(), body.data(), body.size(), MSG_WAITALL) == static_cast<ssize_t>(body.size()) ? body : "";
+  }
+  bool is_closed_within(milliseconds limit) const {
+    pollfd entry{fd_.get(), POLLIN, 0};
+    char byte;
+    return ::poll(&entry, 1, static_cast<int>(limit.count())) == 1 && ::recv(fd_.get(), &byte, 1, 0) <= 0;
+  }
+  // What a rank does; true where the server knows the token as well.
+  bool shake_hands(const std::string& token) const {
+    store::Nonces both{.client = store::make_nonce(), .server = {}};
+    send(hello(both.client));
+    both.server = answer(read_frame());
+    send(proof(store::prove(token, store::Side::kClient, both)));
+    return store::is_proof(answer(read_frame()), token, store::Side::kServer, both);
+  }
+
+  static std::string hello(const std::string& nonce) {
+    return store::FrameWriter(store::Verb::kHello).string(store::kMagic).string(nonce).take();
+  }
+  static std::string proof(const std::string& bytes) {
+    return store::FrameWriter(store::Verb::kProve).string(bytes).take();
+  }
+  // The one field of an answer.
+  static std::string answer(const std::string& body) {
+    store::FrameReader reader(body);
+    return reader.byte() == static_cast<std::uint8_t>(store::Status::kOk) ? reader.string() : "";
+  }
 
  private:
   UniqueFd fd_;
 };
 
-std::string hello(const std::string& token) {
-  return store::FrameWriter(store::Verb::kHello).string(store::kMagic).string(token).take();
+// Listens where a rank looks for the store, and knows no token.
+class RogueServer {
+ public:
+  RogueServer() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(fd_.get(), 8), 0);
+    ::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+  }
+  std::uint16_t port() const { return port_; }
+  RawClient accept() const { return RawClient(UniqueFd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC))); }
+
+ private:
+  UniqueFd fd_;
+  std::uint16_t port_ = 0;
+};
+
+std::string ok(const std::string& field) { return store::FrameWriter(store::Status::kOk).string(field).take(); }
+
+std::size_t count_of(const std::string& text, const std::string& word) {
+  std::size_t count = 0;
+  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
 }
 
 // Both kinds keep the same promises.
@@ -254,24 +314,123 @@ TEST(StoreServer, ClientsThatSendGarbageOrDieDisturbNobody) {
   EXPECT_EQ(unknown.read_all(), "");
 
   RawClient oversize(port);
-  oversize.send(hello(server.address().token));
+  EXPECT_TRUE(oversize.shake_hands(server.address().token));
   oversize.send("\xff\xff\xff\xff");
-  EXPECT_EQ(oversize.read_all(), store::FrameWriter(store::Status::kOk).take());
+  EXPECT_EQ(oversize.read_all(), "");
 
   RawClient malformed(port);
-  malformed.send(hello(server.address().token));
+  EXPECT_TRUE(malformed.shake_hands(server.address().token));
   malformed.send(std::string("\x02\0\0\0\x63zz", 6));
   EXPECT_THAT(malformed.read_all(), HasSubstr("malformed"));
 
   {
     RawClient torn(port), torn_later(port), waits_and_dies(port);
     torn.send("\x10");
-    torn_later.send(hello(server.address().token) + std::string("\x40\0\0\0\x02half", 9));
-    waits_and_dies.send(hello(server.address().token) +
-                        store::FrameWriter(store::Verb::kGet).number(60000).string("key").take());
+    EXPECT_TRUE(torn_later.shake_hands(server.address().token));
+    torn_later.send(std::string("\x40\0\0\0\x02half", 9));
+    EXPECT_TRUE(waits_and_dies.shake_hands(server.address().token));
+    waits_and_dies.send(store::FrameWriter(store::Verb::kGet).number(60000).string("key").take());
   }
   server.client()->set("key", "value");
   EXPECT_EQ(waiting.get(), "value");
+}
+
+TEST(StoreServer, TellsAStrangerNothing) {
+  Server server;
+  const auto port = server.address().port;
+  for (const std::string& words :
+       {RawClient::proof("x"), RawClient::hello("short"), RawClient::hello(store::make_nonce()) + RawClient::hello("x"),
+        RawClient::hello(std::string(300, 'x')),
+        store::FrameWriter(store::Verb::kHello).string("lockstep-store/1").string(server.address().token).take()}) {
+    const RawClient stranger(port);
+    stranger.send(words);
+    const std::string said = stranger.read_all();
+    EXPECT_LE(said.size(), ok(store::make_nonce()).size()) << "at most a random number";
+  }
+}
+
+TEST(StoreServer, AHandshakeThatWasOverheardOpensNothing) {
+  Server server;
+  const RawClient first(server.address().port);
+  const std::string nonce = store::make_nonce();
+  first.send(RawClient::hello(nonce));
+  const store::Nonces nonces{nonce, RawClient::answer(first.read_frame())};
+  const std::string overheard = RawClient::proof(store::prove(server.address().token, store::Side::kClient, nonces));
+  first.send(overheard);
+  EXPECT_EQ(RawClient::answer(first.read_frame()).size(), 32U);
+
+  const RawClient again(server.address().port);
+  again.send(RawClient::hello(nonce) + overheard);
+  (void)again.read_frame();
+  EXPECT_THAT(again.read_all(), HasSubstr("wrong token"));
+}
+
+TEST(StoreServer, ClosesTheOldestStrangersAndKeepsWhoIsKnown) {
+  Server server;
+  const auto known = server.client();
+  std::vector<std::unique_ptr<RawClient>> strangers;
+  for (int i = 0; i < 600; ++i) {
+    strangers.push_back(std::make_unique<RawClient>(server.address().port));
+    if (i % 50 == 0) server.client()->set("rank/" + std::to_string(i), "1");
+  }
+  EXPECT_TRUE(strangers[0]->is_closed_within(seconds(3)));
+  EXPECT_EQ(known->get("rank/550", kLong), "1");
+}
+
+TEST(StoreServer, WarnsOfManyStrangersInOneLine) {
+  ::testing::internal::CaptureStderr();
+  {
+    Server server;
+    for (int i = 0; i < 100; ++i) {
+      const RawClient stranger(server.address().port);
+      stranger.send("GET / HTTP/1.1\r\n\r\n");
+      EXPECT_EQ(stranger.read_all(), "");
+    }
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("warn: a connection to the store did not prove that it knows the job's token"));
+  EXPECT_THAT(said, HasSubstr("the last came from 127.0.0.1"));
+  EXPECT_LE(count_of(said, "warn:"), 3U) << "a second has one line";
+}
+
+TEST(StoreClient, NeverSendsTheToken) {
+  const RogueServer rogue;
+  const std::string token = make_token();
+  auto client = std::async(std::launch::async, [&] {
+    (void)connect_store({.host = "127.0.0.1", .port = rogue.port(), .token = token}, kLong);
+  });
+  const RawClient connection = rogue.accept();
+  std::string heard = connection.read_frame();
+  connection.send(ok(store::make_nonce()));
+  heard += connection.read_frame();
+  EXPECT_THAT(heard, ::testing::Not(HasSubstr(token)));
+  // Its own proof, sent back, is none of the server's.
+  connection.send(ok(heard.substr(heard.size() - 32)));
+  EXPECT_THAT(message_of<UsageError>([&] { client.get(); }), HasSubstr("does not know our token"));
+}
+
+TEST(StoreClient, ComesAgainWhereTheServerHadNoRoom) {
+  const RogueServer door;
+  const std::string token = make_token();
+  auto client = std::async(std::launch::async, [&] {
+    return connect_store({.host = "127.0.0.1", .port = door.port(), .token = token}, kLong);
+  });
+  { const RawClient turned_away = door.accept(); }
+  const RawClient second = door.accept();
+  const std::string body = second.read_frame();
+  const store::Nonces nonces{body.substr(body.size() - 32), store::make_nonce()};
+  second.send(ok(nonces.server));
+  (void)second.read_frame();
+  second.send(ok(store::prove(token, store::Side::kServer, nonces)));
+  EXPECT_NE(client.get(), nullptr);
+}
+
+TEST(StoreClient, SaysThatSomethingElseListensThere) {
+  const RogueServer rogue;
+  const auto message = message_of<TimeoutError>(
+      [&] { (void)connect_store({.host = "127.0.0.1", .port = rogue.port(), .token = "t"}, milliseconds(50)); });
+  EXPECT_THAT(message, HasSubstr("it accepts connections and says nothing"));
+  EXPECT_THAT(message, HasSubstr("something listens there"));
 }
 
 TEST(StoreClient, KeepsTryingUntilTheServerListens) {

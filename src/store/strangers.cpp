@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/strangers.h"
+
+#include <algorithm>
+
+namespace lockstep::store {
+
+std::optional<Strangers::Id> Strangers::add(Id id, const std::string& address) {
+  all_[id] = address;
+  if (++of_address_[address] > limits_.of_an_address) return take_oldest(address);
+  if (all_.size() <= limits_.in_all) return std::nullopt;
+  const auto most = std::max_element(of_address_.begin(), of_address_.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return take_oldest(most->second > 1 ? most->first : "");
+}
+
+void Strangers::remove(Id id) {
+  const auto found = all_.find(id);
+  if (found == all_.end()) return;
+  const auto count = of_address_.find(found->second);
+  if (--count->second == 0) of_address_.erase(count);
+  all_.erase(found);
+}
+
+std::optional<Strangers::Id> Strangers::give_up_one() { return take_oldest(""); }
+
+std::optional<Strangers::Id> Strangers::take_oldest(const std::string& address) {
+  const auto found = std::find_if(all_.begin(), all_.end(),
+                                  [&](const auto& stranger) { return address.empty() || stranger.second == address; });
+  if (found == all_.end()) return std::nullopt;
+  const Id id = found->first;
+  remove(id);
+  return id;
+}
+
+Strangers::Limits stranger_limits(std::uint64_t open_files) {
+  const std::size_t in_all = std::clamp<std::size_t>(open_files / 8, 4, 512);
+  return {.of_an_address = in_all / 4 * 3, .in_all = in_all};
+}
+
+}  // namespace lockstep::store

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections that have not proved that they know the token: how many may stay, and which has to go for a new one. They
+// keep no rank out: the oldest goes, and a rank is known a moment after it came. Knows no sockets; pure bookkeeping.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+namespace lockstep::store {
+
+class Strangers {
+ public:
+  using Id = std::uint64_t;  ///< grows with each arrival
+
+  struct Limits {
+    std::size_t of_an_address = 64;
+    std::size_t in_all = 256;
+  };
+
+  explicit Strangers(Limits limits) : limits_(limits) {}
+
+  /// Who has to go for this one; already removed here.
+  [[nodiscard]] std::optional<Id> add(Id id, const std::string& address);
+  /// It is known now, or gone; fine where it is neither.
+  void remove(Id id);
+  /// Who goes where descriptors run out; already removed here. None where there is no stranger.
+  [[nodiscard]] std::optional<Id> give_up_one();
+
+  [[nodiscard]] std::size_t size() const { return all_.size(); }
+
+ private:
+  // The oldest; of `address` only, unless that is empty.
+  std::optional<Id> take_oldest(const std::string& address);
+
+  Limits limits_;
+  std::map<Id, std::string> all_;  // whence they came
+  std::unordered_map<std::string, std::size_t> of_address_;
+};
+
+/// So few that a process with `open_files` allowed keeps most of them for its own work.
+[[nodiscard]] Strangers::Limits stranger_limits(std::uint64_t open_files);
+
+}  // namespace lockstep::store
