@@ -12,6 +12,7 @@ example:
 """
 import argparse
 import os
+import secrets
 import shutil
 import subprocess
 import time
@@ -71,6 +72,7 @@ def can_make_hosts() -> bool:
 def train_on_hosts(given, settings, hosts: int, per_host: int, run_dir) -> None:
     """Each host starts its own part of the ranks, as on real machines."""
     lockstep = str(given.bin / "lockstep")
+    token = secrets.token_hex(32)
     with Hosts(hosts) as network:
         agents = []
         for node, name in enumerate(network.names):
@@ -78,7 +80,7 @@ def train_on_hosts(given, settings, hosts: int, per_host: int, run_dir) -> None:
                      "--nproc-per-node", str(per_host), "--master-addr", network.address(0), "--master-port", "29501",
                      "--rdzv-id", network.tag, lockstep, "train", str(settings), "--run-dir", str(run_dir)]
             log = (given.work / f"host-{node}.log").open("w")
-            agents.append(subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=runs.environment()))
+            agents.append(subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=runs.environment(LOCKSTEP_TOKEN=token)))
         codes = [agent.wait() for agent in agents]
     if any(codes):
         raise SystemExit(f"the hosts ended with {codes}: see host-*.log in {given.work}")

@@ -33,6 +33,7 @@ struct RunOptions {
   bool is_module = false;
   bool is_quiet = false;
   bool no_python = false;
+  std::string new_token;  // the file; empty: printed
   std::string ignored;
 };
 
@@ -57,6 +58,12 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_option("--master-port", options.node.master_port, "port on node 0; one node: any free port by default");
   app.add_option("--rdzv-endpoint", options.node.endpoint, "HOST:PORT, the same as --master-addr and --master-port");
   app.add_option("--rdzv-id,--run-id", options.node.run_id, "name of the job, the same on every node");
+  app.add_option("--token-file", options.node.token_file,
+                 "the secret of a run over several nodes: a file of yours with mode 0600, the same on every node "
+                 "(or LOCKSTEP_TOKEN)");
+  app.add_option("--new-token", options.new_token, "print a new secret, or write it into FILE, and end")
+      ->expected(0, 1)
+      ->type_name("FILE");
   app.add_flag("--standalone", options.is_standalone, "one node, any free port (the default)");
   app.add_option("--max-restarts", options.max_restarts, "how often a failed group starts again")
       ->capture_default_str();
@@ -166,7 +173,9 @@ int cmd_run(int argc, char** argv) {
       "exception of its own code has ended has 71, and says where it was thrown.\n\n"
       "Examples:\n"
       "  lockstep run --nproc-per-node 2 -- ./train --epochs 3\n"
-      "  lockstep run --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 --master-port 29500 --nproc-per-node 8 train.py");
+      "  lockstep run --new-token job.token    (then copy it to the other node)\n"
+      "  lockstep run --nnodes 2 --node-rank 0 --token-file job.token --master-addr 10.0.0.1 --nproc-per-node 8 "
+      "train.py");
   add_options(app, given);
   Split parts = split(app, argc, argv);
   std::reverse(parts.own.begin(), parts.own.end());  // as CLI11 takes them
@@ -178,8 +187,11 @@ int cmd_run(int argc, char** argv) {
     throw UsageError(problem.what(), "lockstep run --help lists the options");
   }
   if (given.is_quiet) be_quiet();
+  if (app.get_option("--new-token")->count() > 0) return make_new_token(given.new_token);
   tell_of_unneeded(app);
-  return run_agent(agent_options(given, std::move(parts.program)));
+  const AgentOptions options = agent_options(given, std::move(parts.program));
+  require_token(options, {argv, argv + argc});
+  return run_agent(options);
 }
 
 }  // namespace lockstep::apps

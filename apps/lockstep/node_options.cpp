@@ -3,10 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
+#include <string_view>
 
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/store/secret.h"
+#include "lockstep/store/store.h"
 #include "worker_verbs.h"
 
 namespace lockstep::apps {
@@ -53,6 +59,24 @@ void apply_endpoint(const NodeOptions& given, AgentOptions& options) {
   }
 }
 
+// As a shell takes it.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%^";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+// `typed` for another node, with the token file.
+std::string command_of_node(std::vector<std::string> typed, int node) {
+  (void)take_option(typed, "node-rank");
+  typed.insert(typed.begin() + 1, {"--node-rank", std::to_string(node), "--token-file", "job.token"});
+  std::string command = "lockstep";
+  for (const std::string& word : typed) command += " " + quoted(word);
+  return command;
+}
+
 }  // namespace
 
 NodeOptions take_node_options(std::vector<std::string>& arguments) {
@@ -64,6 +88,7 @@ NodeOptions take_node_options(std::vector<std::string>& arguments) {
   take_text(arguments, "rdzv-endpoint", options.endpoint);
   take_text(arguments, "rdzv-id", options.run_id);
   take_text(arguments, "run-id", options.run_id);
+  take_text(arguments, "token-file", options.token_file);
   return options;
 }
 
@@ -73,9 +98,35 @@ void apply(const NodeOptions& given, AgentOptions& options) {
   options.master_addr = given.master_addr;
   options.master_port = given.master_port;
   options.run_id = given.run_id;
+  if (!given.token_file.empty()) options.token = read_token_file(given.token_file);
   apply_endpoint(given, options);
   // torchrun's default, so that its users' scripts for several nodes work without the option.
   if (options.nodes > 1 && options.master_port == 0) options.master_port = 29500;
+}
+
+int make_new_token(const std::string& file) {
+  if (file.empty()) {
+    fmt::print("{}\n", make_token());
+    return 0;
+  }
+  write_token_file(file);
+  log::note("{} holds a new token: copy it to every node of the run, and name it there by --token-file", file);
+  return 0;
+}
+
+void require_token(const AgentOptions& options, const std::vector<std::string>& typed) {
+  if (options.nodes == 1 || !options.token.empty() || env::get("LOCKSTEP_TOKEN")) return;
+  std::string commands =
+      "make one, copy the file to every node, and start there\n          lockstep run --new-token job.token";
+  for (int node = 0; node < std::min(options.nodes, 2); ++node) {
+    commands += fmt::format("\n  node {}  {}", node, command_of_node(typed, node));
+  }
+  if (options.nodes > 2) commands += fmt::format("\n          and so on, up to node {}", options.nodes - 1);
+  throw UsageError(
+      fmt::format("a run over {} nodes needs a secret, and none is given: whoever reaches {}:{} could join it "
+                  "(--rdzv-id is a name that anybody can read)",
+                  options.nodes, options.master_addr, options.master_port),
+      commands + "\n          or set LOCKSTEP_TOKEN to the same secret on every node");
 }
 
 }  // namespace lockstep::apps

@@ -17,13 +17,22 @@ struct NodeOptions {
   std::uint16_t master_port = 0;
   std::string endpoint = {};  ///< HOST:PORT, over master_addr and master_port
   std::string run_id = {};
+  std::string token_file = {};  ///< holds the secret of a run over several nodes
 };
 
-/// Takes --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint and --rdzv-id or --run-id out of
-/// `arguments`. Throws: UsageError where a value is missing or no number.
+/// Takes --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint, --rdzv-id or --run-id and
+/// --token-file out of `arguments`. Throws: UsageError where a value is missing or no number.
 [[nodiscard]] NodeOptions take_node_options(std::vector<std::string>& arguments);
 
-/// Sets the agent's nodes, their meeting and the job's name. Throws: UsageError.
+/// Sets the agent's nodes, their meeting, its secret and the job's name. Throws: UsageError; DataError for a token file
+/// that is missing.
 void apply(const NodeOptions& given, AgentOptions& options);
+
+/// `lockstep run --new-token [FILE]`: prints a token, or writes it into a new file. Returns: the exit code.
+int make_new_token(const std::string& file);
+
+/// Throws: UsageError where several nodes would meet without a secret, with the commands that give them one. `typed`:
+/// the command line behind "lockstep".
+void require_token(const AgentOptions& options, const std::vector<std::string>& typed);
 
 }  // namespace lockstep::apps

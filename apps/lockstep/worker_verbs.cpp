@@ -202,6 +202,7 @@ void be_quiet() {
 
 int cmd_train(int argc, char** argv) {
   Words arguments(argv + 1, argv + argc);
+  const Words typed(argv, argv + argc);
   obey_quiet(arguments);
   if (is_rank() || is_rank_by_address(arguments) || asks_for_help(arguments)) return execute("train", arguments);
   const auto count = take_option(arguments, "nproc-per-node");
@@ -210,6 +211,7 @@ int cmd_train(int argc, char** argv) {
   AgentOptions nodes;
   apply(how.node, nodes);
   if (arguments.empty()) return execute("train", {"--help"});
+  require_token(nodes, typed);
   if (is_bare_recipe(arguments)) return execute("train", arguments);
   const ProcessCount processes = processes_for_training(count);
   how.processes = processes.count;

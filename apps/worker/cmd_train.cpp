@@ -104,7 +104,7 @@ struct LaunchArguments {
   bool quiet = false;
   std::string processes;
   std::string restarts;
-  std::string nodes[6];
+  std::string nodes[7];
 };
 
 void add_launch_options(CLI::App& app, LaunchArguments& launch) {
@@ -118,6 +118,9 @@ void add_launch_options(CLI::App& app, LaunchArguments& launch) {
   app.add_option("--master-port", launch.nodes[3], "port on machine 0 (default: 29500)");
   app.add_option("--rdzv-endpoint", launch.nodes[4], "HOST:PORT, the same as --master-addr and --master-port");
   app.add_option("--rdzv-id,--run-id", launch.nodes[5], "name of the job, the same on every machine");
+  app.add_option(
+      "--token-file", launch.nodes[6],
+      "the secret of a run over several machines, the same on each: lockstep run --new-token FILE makes one");
 }
 
 bool parse(TrainArguments& train, const Arguments& arguments) {
@@ -129,7 +132,8 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
                      .example = "  lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9\n"
                                 "  lockstep train captcha:digits --nproc-per-node 2 --set data.train=data/train\n"
                                 "on two machines, with --node-rank 1 on the second:\n"
-                                "  lockstep train captcha:digits --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 "
+                                "  lockstep train captcha:digits --nnodes 2 --node-rank 0 --token-file job.token "
+                                "--master-addr 10.0.0.1 "
                                 "--set data.train=data/train\n"
                                 "a setting may be typed as an option as well: --epochs 5 is --set epochs=5"});
   app.add_option("recipe", train.what, "RECIPE, RECIPE:PRESET or FILE.yml (whose key `recipe` names one)")->required();

@@ -139,6 +139,15 @@ void set_master(WorldPlan& plan, const Environment& environment) {
   }
 }
 
+/// True where the launcher has said that all ranks are on one host: they need no address that others reach.
+bool is_one_host(const RankInfo& info, const Environment& environment) {
+  for (const Names& names : {kTorchrun, kSlurm, kOpenMpi, kPmi}) {
+    if (info.source == names.source)
+      return find(environment, names.local_world) && info.local_world_size == info.world_size;
+  }
+  return false;
+}
+
 void choose_store(WorldPlan& plan, const Environment& environment) {
   if (const auto address = find(environment, "LOCKSTEP_STORE")) return set_agent_store(plan, *address, environment);
   if (plan.info.world_size == 1) return;
@@ -149,6 +158,7 @@ void choose_store(WorldPlan& plan, const Environment& environment) {
     plan.info.source = "torchrun's variables and store";
   } else {
     plan.store = StoreKind::kRankZero;
+    if (is_one_host(plan.info, environment)) plan.host = "127.0.0.1";
     plan.token = find(environment, "LOCKSTEP_TOKEN").value_or("");
   }
 }

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/job.h"
 
@@ -37,7 +38,8 @@ std::optional<FailureRecord> first_failure(const World& world) noexcept {
     }
     if (!text) return std::nullopt;
     const auto json = nlohmann::json::parse(*text);
-    return FailureRecord{json.value("rank", -1), json.value("host", ""), json.value("what", "")};
+    return FailureRecord{json.value("rank", -1), text::printable_line(json.value("host", "")),
+                         text::printable(json.value("what", ""))};
   } catch (const std::exception& problem) {
     log::debug("the record of the first failure could not be read: {}", problem.what());
     return std::nullopt;

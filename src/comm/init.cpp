@@ -20,9 +20,11 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/comm/agreement.h"
+#include "lockstep/store/secret.h"
 #include "lockstep/tensor/device.h"
 #include "lockstep/tensor/sharing.h"
 #include "lockstep/tensor/torch_version.h"
@@ -130,6 +132,18 @@ void open_file_store(Job::State& state) {
   state.store = connect_store({state.plan.host, state.plan.port, state.plan.token}, state.timeout);
 }
 
+/// A store that other machines reach is open to those who know a secret.
+void require_secret_beyond_loopback(const WorldPlan& plan) {
+  if (is_loopback(plan.host)) return;
+  if (!plan.token.empty()) return require_secret(plan.token, "LOCKSTEP_TOKEN");
+  throw UsageError(
+      fmt::format("the ranks meet at {}:{}, which other machines may reach, and LOCKSTEP_TOKEN, the secret that keeps "
+                  "strangers out, is not set",
+                  plan.host, plan.port),
+      "set it to the same on every rank (export LOCKSTEP_TOKEN=$(lockstep run --new-token) before srun or mpirun), or "
+      "start the ranks with lockstep run --token-file FILE");
+}
+
 void open_store(Job::State& state) {
   const WorldPlan& plan = state.plan;
   switch (plan.store) {
@@ -143,6 +157,7 @@ void open_store(Job::State& state) {
       open_file_store(state);
       return;
     case StoreKind::kRankZero:
+      require_secret_beyond_loopback(plan);
       if (plan.info.rank == 0) serve_store(state);
       break;
     case StoreKind::kAgent:
@@ -205,7 +220,7 @@ std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& pr
     } catch (const TimeoutError&) {
       throw_missing(state, prefix);
     }
-    const auto lines = lines_of(theirs);
+    const auto lines = lines_of(text::printable(theirs));
     const auto own = lines_of(mine);
     if (lines[2] != own[2] || lines[3] != own[3]) {
       throw UsageError(fmt::format("rank {} runs Lockstep {} with {} replicas, rank {} runs {} with {}", rank, lines[2],

@@ -42,6 +42,10 @@ void check(const AgentOptions& options) {
   if (options.nodes > 1 && options.master_port == 0) {
     throw UsageError("several nodes need a port where they meet", "give the same --master-port on every node");
   }
+  if (options.nodes > 1 && options.token.empty() && !env::get("LOCKSTEP_TOKEN")) {
+    throw UsageError(fmt::format("a run over {} nodes needs a secret, and none is given", options.nodes),
+                     "set LOCKSTEP_TOKEN to the same on every node: lockstep run --new-token prints one");
+  }
 }
 
 void tell_of_threads(const AgentOptions& options) {
@@ -217,7 +221,8 @@ class Agent {
   int remote_code(const GangResult& result) {
     if (!result.claim) return static_cast<int>(ExitCode::kPeer);
     try {
-      return std::stoi(meeting_.store->get(kFailureCodeKey, options_.shutdown_timeout + kAnswerTime));
+      const int code = std::stoi(meeting_.store->get(kFailureCodeKey, options_.shutdown_timeout + kAnswerTime));
+      return code > 0 && code < 256 ? code : static_cast<int>(ExitCode::kPeer);
     } catch (const std::exception&) {
       return static_cast<int>(ExitCode::kPeer);
     }

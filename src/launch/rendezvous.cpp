@@ -13,7 +13,9 @@
 #include <cerrno>
 #include <charconv>
 #include <fstream>
+#include <optional>
 #include <random>
+#include <string_view>
 #include <utility>
 
 #include "launch/failure.h"
@@ -22,7 +24,9 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
+#include "lockstep/store/secret.h"
 
 namespace lockstep::launch {
 namespace {
@@ -46,11 +50,9 @@ bool is_free(const std::string& host, std::uint16_t port) {
 
 std::string token_of(const AgentOptions& options) {
   if (options.nodes == 1) return make_token();
-  if (const auto token = env::get("LOCKSTEP_TOKEN")) return *token;
-  if (options.node_rank == 0) {
-    log::note("LOCKSTEP_TOKEN is unset: the run id opens the store; on a shared network set it on every node");
-  }
-  return options.run_id.empty() ? "none" : options.run_id;
+  const std::string token = !options.token.empty() ? options.token : env::get("LOCKSTEP_TOKEN").value_or("");
+  require_secret(token, options.token.empty() ? "LOCKSTEP_TOKEN" : "the token of this run");
+  return token;
 }
 
 void meet_alone(const AgentOptions& options, Meeting& meeting) {
@@ -82,6 +84,35 @@ void warn_of_loopback(const std::string& host) {
   }
 }
 
+// The number that `text` starts with and goes on behind; none where there is no such number from 1 to `most`.
+std::optional<int> take_number(std::string_view& text, int most) {
+  int number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem != std::errc() || number < 1 || number > most) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+struct NodeSize {
+  int processes = 0;
+  int nodes = 0;
+};
+
+// What agree_on_places() has set, "PROCESSES NODES"; anything else comes from another program.
+NodeSize parse_node(const std::string& said, int node) {
+  constexpr int kMost = 1'000'000;
+  std::string_view rest = said;
+  const auto processes = take_number(rest, kMost);
+  if (processes && rest.starts_with(' ')) {
+    rest.remove_prefix(1);
+    const auto nodes = take_number(rest, kMost);
+    if (nodes && rest.empty()) return {*processes, *nodes};
+  }
+  throw PeerError(fmt::format("node {} said '{}' of its ranks, which is no number of ranks and nodes", node,
+                              text::printable_line(said.substr(0, 40))),
+                  "start the same version of Lockstep on every node");
+}
+
 // Each node says how many ranks it has; their sum is the world.
 Place agree_on_places(const AgentOptions& options, Store& store) {
   const std::string mine = make_token();
@@ -108,9 +139,7 @@ Place agree_on_places(const AgentOptions& options, Store& store) {
                                      text::duration(Seconds(env::collective_timeout()).count())),
                          fmt::format("start the same command there with --node-rank {}", node));
     }
-    const auto space = said.find(' ');
-    const int processes = std::stoi(said.substr(0, space));
-    const int nodes = std::stoi(said.substr(space));
+    const auto [processes, nodes] = parse_node(said, node);
     if (nodes != options.nodes) {
       throw UsageError(fmt::format("node {} was started with --nnodes {}, node {} with {}", node, nodes,
                                    options.node_rank, options.nodes));
@@ -133,8 +162,13 @@ void meet_others(const AgentOptions& options, Meeting& meeting) {
     meeting.store->set("lockstep/agent/master_port", std::to_string(find_free_port(options.master_addr)));
   }
   meeting.place = agree_on_places(options, *meeting.store);
-  const auto port = meeting.store->get("lockstep/agent/master_port", env::collective_timeout());
-  meeting.master_port = static_cast<std::uint16_t>(std::stoi(port));
+  const std::string said = meeting.store->get("lockstep/agent/master_port", env::collective_timeout());
+  std::string_view rest = said;
+  const auto port = take_number(rest, 65'535);
+  if (!port || !rest.empty()) {
+    throw PeerError(fmt::format("node 0 said '{}' for its port", text::printable_line(said.substr(0, 40))));
+  }
+  meeting.master_port = static_cast<std::uint16_t>(*port);
 }
 
 }  // namespace

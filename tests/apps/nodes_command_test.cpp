@@ -27,10 +27,12 @@ class TrainOnNodes : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     auto options = lockstep_command(words, folder_ / place);
     options.environment.emplace_back("LOCKSTEP_HOST_ID", "machine-" + place);
+    options.environment.emplace_back("LOCKSTEP_TOKEN", token_);
     return options;
   }
 
   TempDir folder_;
+  const std::string token_ = make_token();
   const std::uint16_t port_ = [] { return StoreServer({.host = "127.0.0.1", .port = 0, .token = "t"}).port(); }();
 };
 
@@ -66,6 +68,16 @@ TEST_F(TrainOnNodes, AWrongPlaceIsOneErrorBeforeARankStarts) {
   const ProcessResult nodes = lockstep({"train", "captcha:conv3", "--nnodes", "1:4"});
   EXPECT_EQ(nodes.code, 64);
   EXPECT_THAT(nodes.err, HasSubstr("--nnodes is '1:4', a range"));
+}
+
+TEST_F(TrainOnNodes, ASecretIsDemandedBeforeAnythingIsMade) {
+  auto options = node(0, "a", {});
+  options.environment.back().second = "";
+  const ProcessResult result = run_process(options);
+  EXPECT_EQ(result.code, 64);
+  EXPECT_THAT(result.err, HasSubstr("a run over 2 nodes needs a secret"));
+  EXPECT_THAT(result.err, HasSubstr("node 1  lockstep train --node-rank 1 --token-file job.token captcha:conv3"));
+  EXPECT_FALSE(FileSystem::system().exists(folder_ / "a/run"));
 }
 
 TEST_F(TrainOnNodes, QuietLeavesWarningsAndErrors) {

@@ -74,6 +74,21 @@ TEST(Discovery, LetsRankZeroServeWhenStartedByHand) {
   EXPECT_EQ(plan.info.local_rank, 1);
 }
 
+TEST(Discovery, ServesOnTheLoopbackWhereTheLauncherSaysThatAllRanksAreHere) {
+  Environment torchrun = {
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "box"}, {"MASTER_PORT", "4001"}};
+  EXPECT_EQ(discover_world(torchrun).host, "127.0.0.1");
+  torchrun["LOCAL_WORLD_SIZE"] = "1";
+  EXPECT_EQ(discover_world(torchrun).host, "box");
+  torchrun.erase("LOCAL_WORLD_SIZE");
+  EXPECT_EQ(discover_world(torchrun).host, "box") << "nobody has said so";
+  const Environment slurm = {{"SLURM_PROCID", "2"},         {"SLURM_NTASKS", "4"},
+                             {"SLURM_LOCALID", "2"},        {"SLURM_STEP_TASKS_PER_NODE", "4"},
+                             {"SLURM_STEP_NODELIST", "n1"}, {"SLURM_JOB_ID", "123"},
+                             {"SLURM_STEP_ID", "0"}};
+  EXPECT_EQ(discover_world(slurm).host, "127.0.0.1");
+}
+
 TEST(Discovery, NamesWhatAHalfSetEnvironmentLacks) {
   EXPECT_THAT(usage_error({{"RANK", "0"}}), HasSubstr("WORLD_SIZE is missing"));
   EXPECT_THAT(usage_error({{"WORLD_SIZE", "2"}}), HasSubstr("RANK is missing"));

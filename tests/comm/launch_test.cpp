@@ -47,6 +47,22 @@ TEST(Launch, ByHandLetsRankZeroServe) {
   run_ranks(current_test(), check_sum, {.world = 3, .env = {{"LOCKSTEP_TOKEN", "by hand"}}, .by_hand = true});
 }
 
+TEST(Launch, BeyondThisMachineNeedsASecret) {
+  if (env::get("LOCKSTEP_TEST_BODY") == current_test()) run_ranks(current_test(), check_sum, {});
+  const auto start = [](const std::string& more) {
+    return run_shell(
+        fmt::format("LOCKSTEP_TEST_BODY={0} RANK=0 WORLD_SIZE=2 MASTER_ADDR=192.0.2.1 MASTER_PORT=4321 {1} "
+                    "{2} --gtest_filter={0}; echo code $?",
+                    current_test(), more, this_program()));
+  };
+  const Output without = start("LOCKSTEP_TOKEN=");
+  EXPECT_THAT(without.text, HasSubstr("code 64"));
+  EXPECT_THAT(without.text, HasSubstr("the ranks meet at 192.0.2.1:4321, which other machines may reach"));
+  const Output weak = start("LOCKSTEP_TOKEN=sesame");
+  EXPECT_THAT(weak.text, HasSubstr("code 64"));
+  EXPECT_THAT(weak.text, HasSubstr("LOCKSTEP_TOKEN holds 6 characters"));
+}
+
 TEST(Launch, ChoosesGlooWhereRanksShareNoMemory) {
   run_ranks(current_test(),
             [](Job& job) {
@@ -144,7 +160,7 @@ TEST(Launch, AcrossNetworkNamespacesChoosesGloo) {
   const auto run_both = [&](const std::string& more) {
     const std::string common = fmt::format(
         "LOCKSTEP_TEST_BODY={} WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=4321 LOCKSTEP_TIMEOUT=60 "
-        "OMP_NUM_THREADS=1 {}",
+        "LOCKSTEP_TOKEN=between-the-namespaces OMP_NUM_THREADS=1 {}",
         current_test(), more);
     return run_shell(fmt::format(
         "ip netns exec lsa{0} env {1} RANK=0 {2} --gtest_filter={3} & first=$!; "

@@ -70,6 +70,14 @@ TEST(Failure, AClaimSurvivesTheStore) {
   for (const char* bad : {"", "[]", "{", "{\"rank\":\"x\"}", "{\"host\":\"h\"}"}) EXPECT_FALSE(parse_claim(bad)) << bad;
 }
 
+TEST(Failure, AClaimSteersNoTerminalAndShowsNoSecret) {
+  const auto claim = parse_claim(
+      R"({"rank": 1, "host": "\u001b[2Jhost\n", "what": "\u001b]0;owned\u0007 of https://ann:s3cret@h/x?token=t"})");
+  ASSERT_TRUE(claim.has_value());
+  EXPECT_EQ(claim->host, "\\x1b[2Jhost\\n");
+  EXPECT_EQ(claim->what, "\\x1b]0;owned\\x07 of https://***@h/x?token=***");
+}
+
 TEST(Failure, ReadsErrorFilesOfOursAndOfTorchelastic) {
   const test::TempDir folder;
   const auto read = [&](const std::string& text) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep run` as a user has it: real processes, shell scripts as workers. Every test marks its processes by a
-// variable of their environment, so that it can show that none is left.
+// `lockstep run` on one node.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -9,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "launch/run_fixture.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/store/store.h"
 #include "support/process.h"
@@ -27,59 +27,6 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-const std::string kLockstep = std::string(LOCKSTEP_TEST_BIN_DIR) + "/lockstep";
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-class Run : public ::testing::Test {
- protected:
-  // `arguments` after "lockstep run"; workers see MARK in their environment and the folder's path in DIR.
-  test::ProcessOptions command(const std::vector<std::string>& arguments) const {
-    std::vector<std::string> all = {kLockstep, "run"};
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    return {.command = all,
-            .environment = {{"MARK", mark_},
-                            {"DIR", folder_.path().string()},
-                            {"TMPDIR", folder_.path().string()},
-                            {"OMP_NUM_THREADS", ""},
-                            {"LOCKSTEP_LOG", ""}}};
-  }
-
-  ProcessResult run(const std::vector<std::string>& arguments) const { return test::run_process(command(arguments)); }
-
-  // Two ranks of a shell script.
-  ProcessResult run_script(const std::string& script) const {
-    return run({"--nproc-per-node", "2", "--", "sh", "-c", script});
-  }
-
-  [[nodiscard]] pid_t pid_of(int rank) const {
-    return std::stoi(read_file(folder_ / ("ready-" + std::to_string(rank))));
-  }
-
-  [[nodiscard]] std::vector<pid_t> alive() const { return test::processes_with("MARK=" + mark_); }
-  [[nodiscard]] bool all_gone() const {
-    return eventually([&] { return alive().empty(); }, std::chrono::seconds(20));
-  }
-
-  // Until `count` ranks have made their file "ready-<rank>" in DIR.
-  bool ready(int count) const {
-    return eventually([&] {
-      int found = 0;
-      for (int rank = 0; rank < count; ++rank) found += fs::exists(folder_ / ("ready-" + std::to_string(rank))) ? 1 : 0;
-      return found == count;
-    });
-  }
-
-  test::TempDir folder_;
-  const std::string mark_ = folder_.path().filename().string();
-};
-
-// Says that it is ready and who it is; the rename makes the file appear with its text.
-constexpr const char* kReady = "echo $$ > $DIR/tmp-$RANK; mv $DIR/tmp-$RANK $DIR/ready-$RANK; ";
 
 TEST_F(Run, GivesEveryRankItsPlaceAndItsPrefix) {
   const auto result = run_script("echo I am $RANK $LOCAL_RANK of $WORLD_SIZE $LOCAL_WORLD_SIZE; echo oops $RANK >&2");
@@ -388,9 +335,25 @@ TEST_F(Run, ABusyPortIsAnErrorThatNamesIt) {
   const auto alone = run({"--master-port", port, "true"});
   EXPECT_EQ(alone.code, 64);
   EXPECT_THAT(alone.err, HasSubstr("127.0.0.1:" + port));
-  const auto of_two = run({"--nnodes", "2", "--node-rank", "0", "--master-port", port, "true"});
+  auto options = command({"--nnodes", "2", "--node-rank", "0", "--master-port", port, "true"});
+  options.environment.emplace_back("LOCKSTEP_TOKEN", make_token());
+  const auto of_two = test::run_process(options);
   EXPECT_EQ(of_two.code, 64);
   EXPECT_THAT(of_two.err, HasSubstr("127.0.0.1:" + port));
+}
+
+TEST_F(Run, ANewTokenIsPrintedOrWritten) {
+  const auto printed = run({"--new-token"});
+  EXPECT_EQ(printed.code, 0);
+  EXPECT_THAT(printed.out, MatchesRegex("[0-9a-f]{64}\n"));
+  EXPECT_EQ(printed.err, "");
+  const auto file = folder_ / "job.token";
+  EXPECT_EQ(run({"--new-token", file.string()}).code, 0);
+  EXPECT_EQ(fs::status(file).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_THAT(read_file(file), MatchesRegex("[0-9a-f]{64}\n"));
+  const auto again = run({"--new_token=" + file.string()});
+  EXPECT_EQ(again.code, 64);
+  EXPECT_THAT(again.err, HasSubstr("exists already"));
 }
 
 TEST_F(Run, AGivenPortIsTheWorkersPort) {
@@ -415,94 +378,6 @@ TEST_F(Run, TheOutputOfALeftReaderDoesNotStopTheRanks) {
       kLockstep};
   EXPECT_EQ(test::run_process(options).out, "[0]: line 0\n");
   EXPECT_TRUE(fs::exists(folder_ / "end"));
-}
-
-class TwoNodes : public Run {
- protected:
-  std::unique_ptr<Process> node(int rank, const std::string& script, const std::string& processes = "1") const {
-    return std::make_unique<Process>(
-        command({"--nnodes", "2", "--node-rank", std::to_string(rank), "--master-addr", "127.0.0.1", "--master-port",
-                 std::to_string(port_), "--nproc-per-node", processes, "--", "sh", "-c", script}));
-  }
-
-  const std::uint16_t port_ = [] { return StoreServer({.host = "127.0.0.1", .port = 0, .token = "t"}).port(); }();
-};
-
-TEST_F(TwoNodes, AgreeOnTheWorld) {
-  const std::string script = "echo $RANK $WORLD_SIZE $LOCAL_RANK $GROUP_RANK $MASTER_ADDR:$MASTER_PORT $LOCKSTEP_STORE";
-  auto second = node(1, script, "2");
-  auto first = node(0, script);
-  const auto of_first = first->wait();
-  const auto of_second = second->wait();
-  EXPECT_EQ(of_first.code, 0) << of_first.err;
-  EXPECT_EQ(of_second.code, 0) << of_second.err;
-  const std::string store = " 127.0.0.1:" + std::to_string(port_) + "\n";
-  EXPECT_THAT(of_first.out, AllOf(StartsWith("[0]: 0 3 0 0 127.0.0.1:"), EndsWith(store)));
-  EXPECT_THAT(of_second.out, AllOf(HasSubstr("[2]: 2 3 1 1 127.0.0.1:"), EndsWith(store)));
-  const auto master = of_first.out.substr(13);
-  EXPECT_THAT(of_second.out, HasSubstr(master)) << "one master port, which is not the store's";
-  EXPECT_THAT(master, Not(HasSubstr(std::to_string(port_) + " 127")));
-}
-
-TEST_F(TwoNodes, AFailureOnOneStopsTheOther) {
-  auto first = node(0, "sleep 1000");
-  auto second = node(1, "exit 9");
-  const auto of_second = second->wait();
-  const auto of_first = first->wait();
-  EXPECT_EQ(of_second.code, 9);
-  EXPECT_EQ(of_first.code, 9);
-  EXPECT_THAT(of_first.err, HasSubstr("rank 1 on "));
-  EXPECT_THAT(of_first.err, HasSubstr("failed first: exit code 9"));
-  EXPECT_TRUE(alive().empty());
-}
-
-TEST_F(TwoNodes, AFailureReachesANodeWhoseRanksAreDone) {
-  auto first = node(0, "until [ -e $DIR/done ]; do sleep 0.01; done; kill -9 $$");
-  auto second = node(1, "echo > $DIR/done");
-  EXPECT_EQ(first->wait().code, 137);
-  const auto of_second = second->wait();
-  EXPECT_EQ(of_second.code, 137);
-  EXPECT_THAT(of_second.err, HasSubstr("killed by signal 9 (SIGKILL)"));
-}
-
-TEST_F(TwoNodes, TheDeathOfNodeZerosAgentEndsTheOther) {
-  auto first = node(0, std::string(kReady) + "sleep 1000");
-  auto second = node(1, std::string(kReady) + "sleep 1000");
-  ASSERT_TRUE(ready(2));
-  first->signal(SIGKILL);
-  const auto of_second = second->wait();
-  EXPECT_EQ(of_second.code, 75);
-  EXPECT_THAT(of_second.err, HasSubstr("the agent of node 0"));
-  EXPECT_TRUE(all_gone());
-}
-
-TEST_F(TwoNodes, ATokenThatDiffersIsRefused) {
-  auto options = command({"--nnodes", "2", "--node-rank", "0", "--master-port", std::to_string(port_), "true"});
-  Process first(options);
-  options.command[5] = "1";
-  options.environment.emplace_back("LOCKSTEP_TOKEN", "another");
-  const auto result = test::run_process(options);
-  EXPECT_EQ(result.code, 64);
-  EXPECT_THAT(result.err, HasSubstr("LOCKSTEP_TOKEN"));
-}
-
-TEST_F(TwoNodes, AMissingNodeIsATimeoutThatNamesIt) {
-  auto options = command({"--nnodes", "2", "--node-rank", "0", "--master-port", std::to_string(port_), "true"});
-  options.environment.emplace_back("LOCKSTEP_TIMEOUT", "0.3");
-  const auto alone = test::run_process(options);
-  EXPECT_EQ(alone.code, 76);
-  EXPECT_THAT(alone.err, HasSubstr("node 1 of 2 did not join within 0.3 s"));
-}
-
-TEST_F(TwoNodes, OfOneRankAreAnError) {
-  const StoreServer server({.host = "127.0.0.1", .port = 0, .token = "none"});
-  auto options = command({"--nnodes", "3", "--node-rank", "1", "--master-port", std::to_string(server.port()), "true"});
-  const Process first(options);
-  const auto store = connect_store({.host = "127.0.0.1", .port = server.port(), .token = "none"}, test::kPatience);
-  (void)store->get("lockstep/agent/identity/1", test::kPatience);
-  const auto second = test::run_process(options);
-  EXPECT_EQ(second.code, 64);
-  EXPECT_THAT(second.err, HasSubstr("two agents have --node-rank 1"));
 }
 
 TEST(Command, LoadsNoLibtorch) {

@@ -28,7 +28,9 @@ struct AgentOptions {
   // Where the nodes meet. One node: port 0 is any free port. Several: the store of node 0 listens there.
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 0;
-  std::string run_id = {};  ///< the same on every node; empty: "none", or random on one node
+  std::string token =
+      {};  ///< several nodes: the secret that lets them meet; empty: LOCKSTEP_TOKEN, which they need then
+  std::string run_id = {};  ///< a name, no secret: the same on every node; empty: "none", or random on one node
   std::string role = "default";
 
   // How failures end.
@@ -46,7 +48,8 @@ struct AgentOptions {
 /// Blocks:      until all workers ended. Call it from one thread, which outlives it; SIGINT, SIGTERM and SIGHUP to this
 ///              process stop the workers.
 /// Thread-safe: no: one at a time.
-/// Throws:      UsageError where the program is not found or the port is busy, before any worker starts; IoError where
+/// Throws:      UsageError where the program is not found, the port is busy or several nodes have no token, before any
+///              worker starts; IoError where
 ///              log files or processes cannot be made; TimeoutError where node 0 does not answer.
 /// Example:     return run_agent({.command = {"./train"}, .processes = 2});
 [[nodiscard]] int run_agent(const AgentOptions& options);

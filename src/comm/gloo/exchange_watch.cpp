@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string>
@@ -57,7 +58,7 @@ void ExchangeWatch::State::look(std::unique_lock<std::mutex>& lock) {
       log::debug("the store was not asked for an alarm: {}", problem.what());
     }
     lock.lock();
-    if (heard && !heard->empty()) alarm = std::stoi(*heard);
+    if (heard && !heard->empty()) alarm = std::atoi(heard->c_str());  // of what is no number: rank 0
   }
   if (!alarm) return;
   for (const auto& [number, exchange] : exchanges) exchange.interrupt();

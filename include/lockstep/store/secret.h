@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The secret that opens the store of a run over several hosts: who may read it, what is one, and where none is needed.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace lockstep {
+
+/// Throws: UsageError naming `where` (a file, a variable) for what is too short to be a secret, or no line of printable
+/// ASCII.
+void require_secret(const std::string& token, const std::string& where);
+
+/// The token in a file, without the line's end. Throws: UsageError where it is no regular file, not this user's, open
+/// to others, or holds no secret; DataError where it is missing.
+[[nodiscard]] std::string read_token_file(const std::filesystem::path& file);
+
+/// Writes a new token into a new file that this user alone may read. Throws: UsageError where there is one; IoError.
+void write_token_file(const std::filesystem::path& file);
+
+/// True where only processes of this machine reach `host`: a loopback address, or a name of nothing else.
+[[nodiscard]] bool is_loopback(const std::string& host);
+
+}  // namespace lockstep
