@@ -2,63 +2,33 @@
 #include "comm/shm/connect.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
+#include "comm/shm/door.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/log.h"
+#include "lockstep/store/store.h"
 
 namespace lockstep::comm {
 namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
-constexpr auto kListenLook = std::chrono::milliseconds(50);
-constexpr std::size_t kNonce = 64;
+constexpr auto kDoorLook = std::chrono::milliseconds(50);
+constexpr auto kFirstPause = std::chrono::milliseconds(10);
+constexpr auto kLongestPause = std::chrono::milliseconds(500);
 constexpr const char* kAgreed = "yes";
-
-/// The first words of a connecting rank.
-struct Hello {
-  char nonce[kNonce] = {};
-  std::int32_t rank = 0;
-};
 
 ResourceError system_error(const char* verb) {
   return ResourceError(fmt::format("{} of the ranks' socket failed: {}", verb, std::strerror(errno)));
 }
 
-/// An abstract address: it lives in the network namespace and leaves no file, whenever its owner is killed.
-sockaddr_un abstract_address(const std::string& name, socklen_t& size) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return address;
-}
-
-void check_same_user(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) throw system_error("SO_PEERCRED");
-  if (peer.uid != geteuid()) {
-    throw ResourceError(
-        fmt::format("the process at the other end runs as user {}, this one as {}", peer.uid, geteuid()));
-  }
-}
-
-bool wait_readable(int socket, std::chrono::milliseconds limit) {
-  pollfd entry{socket, POLLIN, 0};
-  return poll(&entry, 1, static_cast<int>(limit.count())) > 0;
-}
-
-void set_receive_limit(int socket, std::chrono::milliseconds limit) {
+void set_limit(int socket, std::chrono::milliseconds limit) {
   const timeval time{limit.count() / 1000, limit.count() % 1000 * 1000};
-  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
+  for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) setsockopt(socket, SOL_SOCKET, option, &time, sizeof(time));
 }
 
 void send_descriptor(int socket, int fd) {
@@ -78,6 +48,7 @@ void send_descriptor(int socket, int fd) {
   if (sendmsg(socket, &message, MSG_NOSIGNAL) != 1) throw system_error("sendmsg");
 }
 
+/// None where rank 0 closed the socket.
 UniqueFd receive_descriptor(int socket) {
   char byte = 0;
   iovec data{&byte, 1};
@@ -87,7 +58,9 @@ UniqueFd receive_descriptor(int socket) {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) throw system_error("recvmsg");
+  const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (got == 0 || (got < 0 && errno == ECONNRESET)) return UniqueFd();
+  if (got != 1) throw system_error("recvmsg");
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) throw ResourceError("rank 0 passed no shared memory");
   int fd = -1;
@@ -101,54 +74,32 @@ std::string vote_key(const World& world, int rank) { return fmt::format("{}shm/v
 class Host {
  public:
   Host(const World& world, std::chrono::milliseconds timeout)
-      : world_(world), end_(std::chrono::steady_clock::now() + timeout), nonce_(make_token().substr(0, kNonce)) {}
+      : world_(world),
+        end_(std::chrono::steady_clock::now() + timeout),
+        nonce_(make_token().substr(0, kNonceLetters)),
+        door_(nonce_, world.size) {}
 
   ShmConnection serve() {
     ShmConnection connection;
     connection.segment = Segment::create(world_.size);
-    listen_and_publish();
+    world_.store->set(world_.prefix + "shm/address", door_.name() + " " + nonce_);
+    SteadyTime next_check = std::chrono::steady_clock::now() + kDoorLook;
     while (static_cast<int>(connection.peers.size()) < world_.size - 1) {
-      if (wait_readable(listener_.get(), kListenLook)) {
-        accept_one(connection);
-      } else {
-        check_missing(connection);
-      }
+      door_.look(kDoorLook, [&](int rank, UniqueFd socket) { enter(connection, rank, std::move(socket)); });
+      if (std::chrono::steady_clock::now() < next_check) continue;
+      check_missing(connection);
+      next_check = std::chrono::steady_clock::now() + kDoorLook;
     }
     return connection;
   }
 
  private:
-  void listen_and_publish() {
-    const std::string name = "lockstep-" + make_token().substr(0, 32);
-    socklen_t size = 0;
-    const sockaddr_un address = abstract_address(name, size);
-    listener_.reset(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!listener_.valid() || bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
-        listen(listener_.get(), world_.size) != 0) {
-      throw system_error("bind");
+  void enter(ShmConnection& connection, int rank, UniqueFd socket) const {
+    if (rank < 1 || rank >= world_.size || has(connection, rank)) {
+      throw ResourceError(fmt::format("it says that it is rank {}", rank));
     }
-    world_.store->set(world_.prefix + "shm/address", name + " " + nonce_);
-  }
-
-  // A stranger is turned away without harm to the job: the name of the socket is no secret on the machine.
-  void accept_one(ShmConnection& connection) {
-    UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!socket.valid()) return;
-    try {
-      check_same_user(socket.get());
-      set_receive_limit(socket.get(), std::chrono::seconds(2));
-      Hello hello;
-      if (recv(socket.get(), &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello)) throw system_error("recv");
-      if (std::memcmp(hello.nonce, nonce_.data(), kNonce) != 0)
-        throw ResourceError("it does not know the job's secret");
-      if (hello.rank < 1 || hello.rank >= world_.size || has(connection, hello.rank)) {
-        throw ResourceError(fmt::format("it says that it is rank {}", hello.rank));
-      }
-      send_descriptor(socket.get(), connection.segment->fd());
-      connection.peers.push_back({hello.rank, std::move(socket)});
-    } catch (const std::exception& problem) {
-      log::warn("a connection to the ranks' socket was refused: {}", problem.what());
-    }
+    send_descriptor(socket.get(), connection.segment->fd());
+    connection.peers.push_back({rank, std::move(socket)});
   }
 
   static bool has(const ShmConnection& connection, int rank) {
@@ -176,29 +127,56 @@ class Host {
   const World& world_;
   const SteadyTime end_;
   const std::string nonce_;
-  UniqueFd listener_;
+  Door door_;
 };
 
-ShmConnection join(const World& world, std::chrono::milliseconds timeout) {
+struct DoorAddress {
+  std::string name;
+  std::string nonce;
+};
+
+DoorAddress find_door(const World& world, std::chrono::milliseconds timeout) {
   const std::string told = world.store->get(world.prefix + "shm/address", timeout);
   const auto space = told.find(' ');
   if (space == std::string::npos) throw ResourceError(told);
+  DoorAddress door{told.substr(0, space), told.substr(space + 1)};
+  if (door.nonce.size() != kNonceLetters) throw ResourceError("rank 0's address of the shared memory is torn");
+  return door;
+}
+
+UniqueFd knock(const World& world, const DoorAddress& door, std::chrono::milliseconds timeout) {
   socklen_t size = 0;
-  const sockaddr_un address = abstract_address(told.substr(0, space), size);
+  const sockaddr_un address = abstract_address(door.name, size);
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.valid() || connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    throw system_error("connect");
-  }
+  if (!socket.valid()) throw system_error("connect");
+  set_limit(socket.get(), timeout);
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) throw system_error("connect");
   check_same_user(socket.get());
   Hello hello;
   hello.rank = world.rank;
-  std::memcpy(hello.nonce, told.data() + space + 1, std::min(kNonce, told.size() - space - 1));
-  if (send(socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) throw system_error("send");
-  set_receive_limit(socket.get(), timeout);
-  ShmConnection connection;
-  connection.segment = Segment::open(receive_descriptor(socket.get()), world.size, world.rank);
-  connection.peers.push_back({0, std::move(socket)});
-  return connection;
+  std::memcpy(hello.nonce, door.nonce.data(), kNonceLetters);
+  if (send(socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello) && errno != EPIPE) {
+    throw system_error("send");
+  }
+  return socket;
+}
+
+ShmConnection join(const World& world, std::chrono::milliseconds timeout) {
+  const SteadyTime end = std::chrono::steady_clock::now() + timeout;
+  const DoorAddress door = find_door(world, timeout);
+  // Strangers may have pushed this rank out before it was heard: then it comes again.
+  for (auto pause = kFirstPause;; pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause)) {
+    UniqueFd socket = knock(world, door, timeout);
+    UniqueFd segment = receive_descriptor(socket.get());
+    if (segment.valid()) {
+      ShmConnection connection;
+      connection.segment = Segment::open(std::move(segment), world.size, world.rank);
+      connection.peers.push_back({0, std::move(socket)});
+      return connection;
+    }
+    if (std::chrono::steady_clock::now() + pause >= end) throw ResourceError("rank 0 closed the ranks' socket");
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 /// The other ranks' votes; throws the first reason against.

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rank 0's listening socket, and what a connecting rank says there. Its name is no secret on the machine: strangers may
+// connect, and be silent, as many as they like. Nobody is waited for, so that they cannot delay a rank.
+#pragma once
+
+#include <sys/un.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <string>
+
+#include "lockstep/base/file_system.h"
+#include "lockstep/store/rare_warning.h"
+
+namespace lockstep::comm {
+
+inline constexpr std::size_t kNonceLetters = 64;
+
+/// The first words of a connecting rank.
+struct Hello {
+  char nonce[kNonceLetters] = {};
+  std::int32_t rank = 0;
+};
+
+/// An abstract address: it lives in the network namespace and leaves no file, whenever its owner is killed. `size` gets
+/// its length. Throws: ResourceError where the name does not fit.
+[[nodiscard]] sockaddr_un abstract_address(const std::string& name, socklen_t& size);
+
+/// Throws: ResourceError where another user is at the other end.
+void check_same_user(int socket);
+
+class Door {
+ public:
+  /// Opens it. Throws: ResourceError.
+  Door(std::string nonce, int world);
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+  /// Waits up to `limit` for anybody, and gives the rank and the socket of each who has shown the nonce to `enter`,
+  /// which throws where that rank may not.
+  using Enter = std::function<void(int rank, UniqueFd socket)>;
+  void look(std::chrono::milliseconds limit, const Enter& enter);
+
+ private:
+  struct Guest {
+    UniqueFd socket;
+    TimePoint since;
+    Hello hello;
+    std::size_t heard = 0;  ///< bytes of the hello
+  };
+  using Guests = std::list<Guest>;
+
+  void accept_all(TimePoint now, const Enter& enter);
+  void drop_late(TimePoint now);
+  void hear(Guests::iterator guest, const Enter& enter);
+  void turn_away(Guests::iterator guest, const std::string& why);
+  void warn(const std::string& why);
+
+  const std::string nonce_;
+  const std::string name_;
+  UniqueFd listener_;
+  Guests guests_;  // the oldest first
+  RareWarning refused_;
+};
+
+}  // namespace lockstep::comm
