@@ -7,12 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <memory>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_system.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::comm {
@@ -130,26 +128,6 @@ std::string own_address() {
     if (std::string(text).rfind("127.", 0) != 0 && text[0] != '\0') return text;
   }
   return kLoopback;
-}
-
-void publish_address(const std::filesystem::path& file, const WorldPlan& plan) {
-  write_file_atomically(FileSystem::system(), file, fmt::format("{} {} {}\n", plan.host, plan.port, plan.token));
-  // The token in it is the key to the job.
-  std::filesystem::permissions(file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-}
-
-std::optional<WorldPlan> read_address(const std::filesystem::path& file, WorldPlan plan) {
-  std::error_code problem;
-  if (!std::filesystem::exists(file, problem)) return std::nullopt;
-  const std::string text = FileSystem::system().read(file);
-  const auto first = text.find(' ');
-  const auto second = text.find(' ', first + 1);
-  if (first == std::string::npos || second == std::string::npos || text.back() != '\n') return std::nullopt;
-  plan.host = text.substr(0, first);
-  const char* end = text.data() + second;
-  if (std::from_chars(text.data() + first + 1, end, plan.port).ptr != end) return std::nullopt;
-  plan.token = text.substr(second + 1, text.size() - second - 2);
-  return plan;
 }
 
 }  // namespace lockstep::comm

@@ -3,7 +3,6 @@
 // function that turns one into the variables that discover_world() reads.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -25,11 +24,5 @@ struct DistArguments {
 
 /// An address of this host that others reach: what its name stands for, unless that is the loopback only.
 [[nodiscard]] std::string own_address();
-
-/// Rank 0 of a file:// world: writes where its store is, whole or not at all.
-void publish_address(const std::filesystem::path& file, const WorldPlan& plan);
-
-/// The other ranks of a file:// world: what rank 0 has written; none while there is nothing.
-[[nodiscard]] std::optional<WorldPlan> read_address(const std::filesystem::path& file, WorldPlan plan);
 
 }  // namespace lockstep::comm

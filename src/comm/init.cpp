@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "comm/address_file.h"
 #include "comm/device_choice.h"
 #include "comm/dist_url.h"
 #include "comm/form.h"
@@ -103,14 +104,14 @@ void serve_store(Job::State& state) {
 /// Until the file names a store that answers: it may still be the one of a job that was killed.
 std::shared_ptr<Store> connect_through_file(const Job::State& state) {
   const auto end = std::chrono::steady_clock::now() + state.timeout;
-  std::string problem = "rank 0 has not written it";
+  std::string problem;
   while (std::chrono::steady_clock::now() < end) {
-    if (const auto plan = comm::read_address(state.plan.file, state.plan)) {
-      try {
-        return connect_store({plan->host, plan->port, plan->token}, kFileTrial);
-      } catch (const Error& error) {
-        problem = error.message();
-      }
+    const auto address = comm::read_address(state.plan.file);
+    try {
+      if (address) return connect_store(*address, kFileTrial);
+      problem = address.error();
+    } catch (const Error& error) {
+      problem = error.message();
     }
     std::this_thread::sleep_for(kFilePoll);
   }
@@ -128,8 +129,9 @@ void open_file_store(Job::State& state) {
   if (state.plan.host.empty()) state.plan.host = comm::own_address();
   state.plan.token = make_token();
   serve_store(state);
-  comm::publish_address(state.plan.file, state.plan);
-  state.store = connect_store({state.plan.host, state.plan.port, state.plan.token}, state.timeout);
+  const StoreAddress address{.host = state.plan.host, .port = state.plan.port, .token = state.plan.token};
+  comm::publish_address(state.plan.file, address);
+  state.store = connect_store(address, state.timeout);
 }
 
 /// A store that other machines reach is open to those who know a secret.

@@ -2,7 +2,14 @@
 #include "comm/dist_url.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <fstream>
+#include <thread>
+
+#include "comm/address_file.h"
 #include "lockstep/base/error.h"
 #include "support/temp_dir.h"
 
@@ -57,20 +64,78 @@ TEST(DistUrl, ThatSaysTooLittleIsAnErrorThatSaysWhat) {
   EXPECT_THAT(words({.url = "tcp://h:1?size=2", .rank = "0", .world_size = "2"}), HasSubstr("knows no 'size'"));
 }
 
-TEST(DistUrl, FileIsReadAsItWasWritten) {
-  const test::TempDir folder;
-  const auto file = folder.path() / "job";
-  EXPECT_FALSE(read_address(file, {}).has_value());
-  WorldPlan plan;
-  plan.host = "10.0.0.7";
-  plan.port = 4711;
-  plan.token = "abc";
-  publish_address(file, plan);
-  const auto read = read_address(file, {});
-  ASSERT_TRUE(read.has_value());
+class AddressFile : public ::testing::Test {
+ protected:
+  static constexpr const char* kText = "10.0.0.7 4711 abc\n";
+
+  std::string problem_of(const std::string& content, std::filesystem::perms mode) const {
+    std::filesystem::remove(file_);
+    std::ofstream(file_) << content;
+    std::filesystem::permissions(file_, mode);
+    const auto read = read_address(file_);
+    return read ? "none" : read.error();
+  }
+
+  const test::TempDir folder_;
+  const std::filesystem::path file_ = folder_.path() / "job";
+  const StoreAddress address_{.host = "10.0.0.7", .port = 4711, .token = "abc"};
+};
+
+TEST_F(AddressFile, IsReadAsItWasWritten) {
+  EXPECT_EQ(read_address(file_).error(), "rank 0 has not written it");
+  publish_address(file_, address_);
+  const auto read = read_address(file_);
+  ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->host, "10.0.0.7");
   EXPECT_EQ(read->port, 4711);
   EXPECT_EQ(read->token, "abc");
+}
+
+// Whoever reads the token while the file is being written is in the job.
+TEST_F(AddressFile, IsAtNoMomentOpenToOthers) {
+  std::atomic<bool> is_done = false;
+  std::atomic<int> seen_open = 0;
+  std::thread looker([&] {
+    while (!is_done) {
+      std::error_code gone;
+      for (std::filesystem::directory_iterator it(folder_.path(), gone), end; !gone && it != end; it.increment(gone)) {
+        const auto mode = it->status(gone).permissions();
+        constexpr auto kOthers = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
+        if (!gone && (mode & kOthers) != std::filesystem::perms::none) ++seen_open;
+      }
+    }
+  });
+  const mode_t before = ::umask(0);
+  for (int i = 0; i < 30; ++i) publish_address(file_, address_);
+  ::umask(before);
+  is_done = true;
+  looker.join();
+  EXPECT_EQ(seen_open, 0);
+}
+
+TEST_F(AddressFile, OfAnotherIsNoWordOfRankZero) {
+  using std::filesystem::perms;
+  EXPECT_EQ(problem_of(kText, perms::owner_read | perms::owner_write), "none");
+  EXPECT_THAT(problem_of(kText, perms::owner_all | perms::group_read), HasSubstr("its mode is 0740"));
+  EXPECT_THAT(problem_of(kText, perms::owner_read | perms::others_write), HasSubstr("others may read or change it"));
+  std::filesystem::remove(file_);
+  std::filesystem::create_symlink(folder_ / "elsewhere", file_);
+  EXPECT_EQ(read_address(file_).error(), "it is a symbolic link");
+  std::filesystem::remove(file_);
+  ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
+  EXPECT_EQ(read_address(file_).error(), "it is no regular file") << "and nobody waits for its writer";
+  std::filesystem::remove(file_);
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  publish_address(file_, address_);
+  ASSERT_EQ(::chown(file_.c_str(), 4711, 4711), 0);
+  EXPECT_THAT(read_address(file_).error(), HasSubstr("belongs to user 4711"));
+}
+
+TEST_F(AddressFile, WithAnythingElseIsNoAddress) {
+  for (const std::string_view text : {"", "\n", " \n", "  \n", "h 1 t", "h 0 t\n", "h 65536 t\n", "h -1 t\n", "h x t\n",
+                                      "h 1 \n", " 1 t\n", "h 1 t t\n", "h 1 \x1b[0m\n", "h\x1b 1 t\n", "h  1\n"}) {
+    EXPECT_FALSE(parse_address(text).ok()) << text;
+  }
 }
 
 }  // namespace dist_url_test
