@@ -105,7 +105,7 @@ constexpr auto kPatience = std::chrono::seconds(3);
 // Shared, so that two who only look do not see each other; given back at once.
 void require_free(const fs::path& folder) {
   const fs::path path = folder / ".lock";
-  const UniqueFd lock(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd lock = try_open_regular_file(path);
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (std::chrono::steady_clock::now() < end) {
     if (!lock.valid() || ::flock(lock.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
@@ -119,7 +119,7 @@ void require_free(const fs::path& folder) {
 
 void require_writable(const fs::path& folder) {
   const fs::path path = folder / ".lock";
-  const UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  const UniqueFd lock = try_open_regular_file(path, O_RDWR | O_CREAT);
   if (!lock.valid()) throw IoError(fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
 }
 

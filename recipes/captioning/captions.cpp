@@ -98,7 +98,9 @@ fs::path find_caption_file(const fs::path& path) {
   }
   std::vector<fs::path> nlvr;
   for (const std::string& name : FileSystem::system().list(path)) {
-    if (name.ends_with(".json") && is_nlvr(path / name)) nlvr.push_back(path / name);
+    std::error_code broken_link;
+    const bool is_json = name.ends_with(".json") && fs::is_regular_file(path / name, broken_link);
+    if (is_json && is_nlvr(path / name)) nlvr.push_back(path / name);
   }
   if (nlvr.size() == 1) return nlvr.front();
   throw DataError(nlvr.empty()

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -90,10 +89,10 @@ std::unordered_set<std::int64_t> test_sentences(const std::vector<Judgement>& ju
 }  // namespace
 
 bool is_nlvr(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::string start(4096, '\0');
-  in.read(start.data(), static_cast<std::streamsize>(start.size()));
-  start.resize(static_cast<std::size_t>(in.gcount()));
+  constexpr std::uint64_t kEnough = 4096;
+  const auto in = FileSystem::system().open(file);
+  std::string start(static_cast<std::size_t>(std::min(kEnough, in->size())), '\0');
+  in->read(0, start.data(), start.size());
   start = start.substr(0, start.find('\n'));
   return start.find("\"sentence\"") != std::string::npos && start.find("\"identifier\"") != std::string::npos;
 }

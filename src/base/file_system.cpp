@@ -46,10 +46,42 @@ void check(const std::error_code& code, std::string_view verb, const fs::path& p
   if (code) fail(verb, path, code.value());
 }
 
+/// What stands there, where it is no regular file; nullptr where it is one.
+const char* special_kind(mode_t mode) {
+  switch (mode & S_IFMT) {
+    case S_IFREG:
+      return nullptr;
+    case S_IFIFO:
+      return "a named pipe";
+    case S_IFSOCK:
+      return "a socket";
+    case S_IFCHR:
+    case S_IFBLK:
+      return "a device";
+    case S_IFDIR:
+      return "a folder";
+    default:
+      return "a special file";
+  }
+}
+
+/// A shell's <(COMMAND), and what was piped into the program.
+bool is_own_descriptor(const std::string& path) {
+  return path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/") || path == "/dev/stdin";
+}
+
+void require_regular(const fs::path& path, mode_t mode) {
+  const char* kind = special_kind(mode);
+  if (kind == nullptr) return;
+  const bool is_piped = S_ISFIFO(mode) && is_own_descriptor(path.string());
+  throw DataError(fmt::format("{} is {}, not a regular file", path.string(), is_piped ? "a pipe" : kind),
+                  is_piped ? "write the command's output to a file first, and name that file" : "name a regular file");
+}
+
 class PosixFile final : public WritableFile {
  public:
   explicit PosixFile(const fs::path& path)
-      : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+      : path_(path), fd_(try_open_regular_file(path, O_WRONLY | O_CREAT | O_TRUNC)) {
     if (!fd_.valid()) fail("create", path_, errno);
   }
 
@@ -78,21 +110,11 @@ class PosixFile final : public WritableFile {
   throw DataError(fmt::format("{} ends before byte {}: it became shorter while it was read", path.string(), end));
 }
 
-UniqueFd open_for_reading(const fs::path& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid() && (errno == ENOENT || errno == ENOTDIR)) {
-    throw DataError(fmt::format("{} does not exist", path.string()));
-  }
-  if (!fd.valid()) fail("open", path, errno);
-  return fd;
-}
-
 class PosixReadableFile final : public ReadableFile {
  public:
-  explicit PosixReadableFile(const fs::path& path) : path_(path), fd_(open_for_reading(path)) {
+  explicit PosixReadableFile(const fs::path& path) : path_(path), fd_(open_regular_file(path)) {
     struct stat status {};
     if (::fstat(fd_.get(), &status) != 0) fail("stat", path_, errno);
-    if (S_ISDIR(status.st_mode)) fail("read", path_, EISDIR);
     size_ = static_cast<std::uint64_t>(std::max<off_t>(status.st_size, 0));
   }
 
@@ -140,7 +162,7 @@ class PosixFileSystem final : public FileSystem {
   std::unique_ptr<WritableFile> create(const fs::path& path) override { return std::make_unique<PosixFile>(path); }
 
   std::string read(const fs::path& path) override {
-    const UniqueFd fd = open_for_reading(path);
+    const UniqueFd fd = open_regular_file(path);
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0) fail("stat", path, errno);
     // One byte more than there should be: then the end of the file is found without growing.
@@ -185,6 +207,12 @@ class PosixFileSystem final : public FileSystem {
   }
 
   void rename(const fs::path& from, const fs::path& to) override {
+    struct stat status {};
+    // What somebody reads from or writes to must not become a file (as root, /dev/null for the whole machine).
+    if (::lstat(to.c_str(), &status) == 0 && !S_ISDIR(status.st_mode) && !S_ISLNK(status.st_mode)) {
+      const char* kind = special_kind(status.st_mode);
+      if (kind != nullptr) throw IoError(fmt::format("cannot replace {}: it is {}", to.string(), kind));
+    }
     std::error_code code;
     fs::rename(from, to, code);
     check(code, "rename to", to);
@@ -210,6 +238,37 @@ class PosixFileSystem final : public FileSystem {
 };
 
 }  // namespace
+
+UniqueFd try_open_regular_file(const fs::path& path, int flags, unsigned mode) {
+  const int wanted = flags | O_CLOEXEC | O_NOCTTY;
+  struct stat status {};
+  UniqueFd fd(::open(path.c_str(), wanted | O_NONBLOCK, mode));
+  if (!fd.valid()) {
+    const int code = errno;
+    const bool there = ::stat(path.c_str(), &status) == 0;
+    // A pipe without a reader, a socket and a folder fail by themselves, in words that do not say what they are.
+    if (there && (code == ENXIO || code == EISDIR || code == ENODEV)) require_regular(path, status.st_mode);
+    errno = code;
+    // Somebody else has a lease on the file, which he gives back when asked: that is worth waiting for.
+    if (!there || code != EWOULDBLOCK || !S_ISREG(status.st_mode)) return fd;
+    fd.reset(::open(path.c_str(), wanted, mode));
+    if (!fd.valid()) return fd;
+  }
+  if (::fstat(fd.get(), &status) != 0) return UniqueFd();
+  require_regular(path, status.st_mode);
+  const int now = ::fcntl(fd.get(), F_GETFL);
+  if (now < 0 || ::fcntl(fd.get(), F_SETFL, now & ~O_NONBLOCK) < 0) return UniqueFd();
+  return fd;
+}
+
+UniqueFd open_regular_file(const fs::path& path, int flags, unsigned mode) {
+  UniqueFd fd = try_open_regular_file(path, flags, mode);
+  if (!fd.valid() && (errno == ENOENT || errno == ENOTDIR)) {
+    throw DataError(fmt::format("{} does not exist", path.string()));
+  }
+  if (!fd.valid()) fail("open", path, errno);
+  return fd;
+}
 
 FileLock try_lock_file(int fd, const fs::path& path) {
   while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {

@@ -57,7 +57,7 @@ void add_frames(FixedText& text, const Stack& stack, const void* skipped_up_to) 
 
 void write_error_file(const char* signal, const char* text) noexcept {
   if (error_file[0] == '\0') return;
-  const int file = ::open(error_file.data(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int file = ::open(error_file.data(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644);
   if (file < 0) return;
   write_text(file, R"({"message": {"message": "SIG)");
   for (const char* at = text; *at != '\0'; ++at) {

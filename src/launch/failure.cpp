@@ -107,6 +107,8 @@ std::optional<FailureClaim> parse_claim(const std::string& text) {
 }
 
 std::optional<WorkerError> read_error_file(const std::filesystem::path& file) {
+  std::error_code missing;
+  if (!std::filesystem::is_regular_file(file, missing)) return std::nullopt;
   std::ifstream in(file, std::ios::binary);
   if (!in) return std::nullopt;
   const Json json = Json::parse(std::string(std::istreambuf_iterator<char>(in), {}), nullptr, false);

@@ -66,7 +66,7 @@ void LogFolder::remove() const noexcept {
 RankLog::RankLog(fs::path folder) : folder_(std::move(folder)) {
   FileSystem::system().make_folder(folder_);
   for (int stream = 0; stream < 2; ++stream) {
-    files_[stream].reset(::open(file(stream).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    files_[stream] = try_open_regular_file(file(stream), O_WRONLY | O_CREAT | O_APPEND);
     if (!files_[stream].valid())
       throw IoError(fmt::format("cannot write {} ({})", file(stream).string(), words(errno)));
   }
@@ -86,6 +86,8 @@ void RankLog::write(int stream, std::string_view bytes) {
 
 std::vector<std::string> last_lines(const fs::path& file, std::size_t count) {
   constexpr std::streamoff kEnough = 64 << 10;
+  std::error_code missing;
+  if (!fs::is_regular_file(file, missing)) return {};
   std::ifstream in(file, std::ios::binary | std::ios::ate);
   if (!in) return {};
   const std::streamoff size = in.tellg();

@@ -37,7 +37,7 @@ constexpr const char* kMakeWritable = "make it writable, or choose another --run
 }
 
 UniqueFd open_file(const fs::path& path, int flags) {
-  UniqueFd fd(::open(path.c_str(), flags | O_CREAT | O_CLOEXEC, 0644));
+  UniqueFd fd = try_open_regular_file(path, flags | O_CREAT);
   if (!fd.valid()) fail("open", path, errno);
   return fd;
 }

@@ -2,14 +2,19 @@
 #include "lockstep/base/file_system.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_lock.h"
+#include "support/fault_of.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -49,6 +54,66 @@ TEST(FileSystem, AMissingFileIsADataErrorThatNamesIt) {
   } catch (const DataError& error) {
     EXPECT_NE(error.message().find("none.txt"), std::string::npos);
   }
+}
+
+/// Whatever is no regular file, and what it is called. `listener` keeps the socket open.
+std::vector<std::pair<std::string, std::string>> special_files(const test::TempDir& folder, UniqueFd& listener) {
+  EXPECT_EQ(::mkfifo((folder / "fifo").c_str(), 0644), 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  (folder / "socket").string().copy(address.sun_path, sizeof address.sun_path - 1);
+  listener.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  std::filesystem::create_symlink("/dev/zero", folder / "zero");
+  FileSystem::system().make_folder(folder / "folder");
+  return {{"fifo", "a named pipe"}, {"socket", "a socket"}, {"zero", "a device"}, {"folder", "a folder"}};
+}
+
+// A named pipe would otherwise be waited for, and a device read until the memory is full.
+TEST(FileSystem, WhatIsNoRegularFileIsRefusedByNameAtOnce) {
+  const test::TempDir folder;
+  UniqueFd listener;
+  FileSystem& files = FileSystem::system();
+  for (const auto& [name, kind] : special_files(folder, listener)) {
+    const std::filesystem::path path = folder / name;
+    const std::string refusal =
+        fmt::format("{} is {}, not a regular file\n  next  name a regular file", path.string(), kind);
+    EXPECT_EQ(test::fault_of<DataError>([&] { (void)files.read(path); }), refusal);
+    EXPECT_EQ(test::fault_of<DataError>([&] { (void)files.open(path); }), refusal);
+    EXPECT_EQ(test::fault_of<DataError>([&] { (void)files.create(path); }), refusal);
+    EXPECT_EQ(test::fault_of<DataError>([&] { (void)open_regular_file(path, O_RDWR | O_CREAT); }), refusal);
+  }
+}
+
+TEST(FileSystem, APipeOfTheShellIsRefusedWithWhatToDo) {
+  int ends[2] = {};
+  ASSERT_EQ(::pipe(ends), 0);
+  const UniqueFd reader(ends[0]);
+  const UniqueFd writer(ends[1]);
+  const std::string path = fmt::format("/dev/fd/{}", reader.get());
+  EXPECT_EQ(
+      test::fault_of<DataError>([&] { (void)FileSystem::system().read(path); }),
+      path + " is a pipe, not a regular file\n  next  write the command's output to a file first, and name that file");
+}
+
+TEST(FileSystem, ARegularFileIsOpenedToBlockAndLinksAreFollowed) {
+  const test::TempDir folder;
+  write_file_atomically(FileSystem::system(), folder / "a.txt", "hello");
+  std::filesystem::create_symlink("a.txt", folder / "link");
+  EXPECT_EQ(FileSystem::system().read(folder / "link"), "hello");
+  const UniqueFd fd = open_regular_file(folder / "a.txt", O_WRONLY | O_APPEND);
+  EXPECT_EQ(::fcntl(fd.get(), F_GETFL) & (O_NONBLOCK | O_APPEND), O_APPEND);
+  EXPECT_EQ(::fcntl(fd.get(), F_GETFD), FD_CLOEXEC);
+  EXPECT_FALSE(try_open_regular_file(folder / "none").valid());
+  EXPECT_EQ(errno, ENOENT);
+}
+
+TEST(FileSystem, APipeIsNotReplacedByAFile) {
+  const test::TempDir folder;
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0644), 0);
+  EXPECT_EQ(test::fault_of<IoError>([&] { write_file_atomically(FileSystem::system(), folder / "fifo", "x"); }),
+            fmt::format("cannot replace {}: it is a named pipe", (folder / "fifo").string()));
+  EXPECT_EQ(FileSystem::system().list(folder.path()), std::vector<std::string>{"fifo"});
 }
 
 TEST(FileSystem, AFailedReplacementLeavesTheOldFileAndNoTemporary) {
@@ -102,7 +167,7 @@ TEST(FileSystem, ReadsPartsOfAFileAndNotPastItsEnd) {
   EXPECT_EQ(part, "llo");
   EXPECT_THROW(file->read(3, part.data(), part.size()), DataError);
   EXPECT_THROW((void)files.open(folder / "none.txt"), DataError);
-  EXPECT_THROW((void)files.open(folder.path()), IoError);
+  EXPECT_THROW((void)files.open(folder.path()), DataError);
 }
 
 }  // namespace file_system_test

@@ -42,6 +42,15 @@ class UniqueFd {
   int fd_ = -1;
 };
 
+/// Opens what has to be a regular file: a named pipe, a socket, a device or a folder is refused by its name, at once
+/// and without waiting for whoever is at the other end of a pipe. A link counts as what it leads to. `flags`: those of
+/// open(2) (0 is O_RDONLY), to which close-on-exec is added; a file that is made gets `mode`. An invalid descriptor,
+/// and errno, where the file cannot be opened. Throws: DataError where it is no regular file.
+[[nodiscard]] UniqueFd try_open_regular_file(const std::filesystem::path& path, int flags = 0, unsigned mode = 0644);
+
+/// The same. Throws: DataError also where it is missing; IoError where it cannot be opened.
+[[nodiscard]] UniqueFd open_regular_file(const std::filesystem::path& path, int flags = 0, unsigned mode = 0644);
+
 /// A file that is being written. Closed by its destructor, without fsync.
 class WritableFile {
  public:
@@ -68,19 +77,19 @@ class ReadableFile {
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
-  /// Makes or truncates a file. Throws: IoError.
+  /// Makes or truncates a file. Throws: IoError; DataError where something stands there that is no regular file.
   virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;
-  /// The whole file. Throws: DataError where it is missing, IoError where it cannot be read.
+  /// The whole file. Throws: DataError where it is missing or no regular file, IoError where it cannot be read.
   virtual std::string read(const std::filesystem::path& path) = 0;
   /// For large files: read piece by piece into memory of one's own. What a file system does not do itself is done with
-  /// read(). Throws: DataError where it is missing, IoError where it cannot be read.
+  /// read(). Throws: as read().
   virtual std::unique_ptr<ReadableFile> open(const std::filesystem::path& path);
   virtual bool exists(const std::filesystem::path& path) = 0;
   /// Names of a folder's entries, sorted; empty where the folder is missing.
   virtual std::vector<std::string> list(const std::filesystem::path& folder) = 0;
   /// With parents; fine where it exists. Throws: IoError.
   virtual void make_folder(const std::filesystem::path& folder) = 0;
-  /// Throws: IoError (also where `to` is a folder with entries).
+  /// Throws: IoError (also where `to` is a folder with entries, a named pipe, a socket or a device).
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
   /// A file, or a folder with all in it; fine where it is missing. Throws: IoError.
   virtual void remove(const std::filesystem::path& path) = 0;

@@ -31,12 +31,7 @@ int wait_for(pid_t child) {
 
 }  // namespace
 
-ByteStream ByteStream::open_file(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid() && (errno == ENOENT || errno == ENOTDIR)) throw DataError(fmt::format("{} does not exist", path));
-  if (!fd.valid()) throw cannot("open", path, errno);
-  return {path, std::move(fd), -1};
-}
+ByteStream ByteStream::open_file(const std::string& path) { return {path, open_regular_file(path), -1}; }
 
 ByteStream ByteStream::run_command(const std::string& command) {
   std::string name = "pipe:" + command;

@@ -14,7 +14,7 @@ namespace lockstep::data {
 /// Thread-safe: no.
 class ByteStream {
  public:
-  /// Throws: DataError where the file is missing; IoError.
+  /// Throws: DataError where the file is missing or no regular file; IoError.
   static ByteStream open_file(const std::string& path);
   /// `/bin/sh -c command`, reading nothing. Throws: IoError.
   static ByteStream run_command(const std::string& command);

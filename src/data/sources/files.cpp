@@ -24,6 +24,13 @@ EncodedImage encoded_file(const fs::path& path) {
   return encoded_bytes(FileSystem::system().read(path), path.string());
 }
 
+std::string first_bytes(const fs::path& path, std::size_t most) {
+  const auto file = FileSystem::system().open(path);
+  std::string bytes(static_cast<std::size_t>(std::min<std::uint64_t>(most, file->size())), '\0');
+  file->read(0, bytes.data(), bytes.size());
+  return bytes;
+}
+
 AnnotatedImage picture_of(const fs::path& path, std::int64_t index) {
   AnnotatedImage picture;
   picture.pixels = encoded_file(path);

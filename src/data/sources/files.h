@@ -11,8 +11,11 @@
 namespace lockstep::data {
 
 /// The bytes of a picture's file, not yet decoded.
-/// Throws: DataError where it is missing; IoError.
+/// Throws: DataError where it is missing or no regular file; IoError.
 [[nodiscard]] EncodedImage encoded_file(const std::filesystem::path& path);
+
+/// The file's first bytes, at most `most`. Throws: as encoded_file().
+[[nodiscard]] std::string first_bytes(const std::filesystem::path& path, std::size_t most);
 
 /// A picture from its file, with `index` as its id.
 [[nodiscard]] AnnotatedImage picture_of(const std::filesystem::path& path, std::int64_t index);

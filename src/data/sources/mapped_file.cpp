@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sources/mapped_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,15 +17,11 @@ namespace lockstep::data {
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   // Closed again: the mapping stays, and a set of a thousand shards is no thousand open files.
-  const UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid() && (errno == ENOENT || errno == ENOTDIR)) {
-    throw DataError(fmt::format("{} does not exist", path_.string()));
-  }
+  const UniqueFd fd = open_regular_file(path_);
   struct stat status {};
-  if (!fd.valid() || ::fstat(fd.get(), &status) != 0) {
+  if (::fstat(fd.get(), &status) != 0) {
     throw IoError(fmt::format("cannot open {}: {}", path_.string(), std::strerror(errno)));
   }
-  if (!S_ISREG(status.st_mode)) throw DataError(fmt::format("{} is no file", path_.string()));
   inode_ = status.st_ino;
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;

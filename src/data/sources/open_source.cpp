@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <set>
 #include <utility>
 
@@ -54,10 +53,7 @@ SourceKind kind_of_file(const fs::path& path) {
   const std::string extension = data::lower_case(path.extension().string());
   if (extension == ".csv" || extension == ".jsonl" || extension == ".ndjson") return SourceKind::kList;
   if (extension == ".tar") return SourceKind::kTar;
-  std::ifstream file(path, std::ios::binary);
-  std::string start(64, '\0');
-  file.read(start.data(), std::ssize(start));
-  start.resize(static_cast<std::size_t>(file.gcount()));
+  const std::string start = data::first_bytes(path, 64);
   if (start.starts_with(data::kPackedMagic)) return SourceKind::kPacked;
   if (extension == ".json") {
     const std::size_t first = start.find_first_not_of(" \t\r\n");
