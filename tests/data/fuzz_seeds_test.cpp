@@ -56,6 +56,15 @@ TEST(FuzzSeeds, AreReadOrRefusedWhateverChanges) {
   run(kData / "fuzz_seeds/packed", fuzz::packed);
 }
 
+// What attacked once is a seed of the fuzzer, too.
+TEST(FuzzSeeds, OfAttacksAreReadOrRefusedWhateverChanges) {
+  run(kData / "fuzz_hostile/images", fuzz::images);
+  run(kData / "fuzz_hostile/tar", fuzz::tar);
+  run(kData / "fuzz_hostile/voc", fuzz::voc);
+  run(kData / "fuzz_hostile/coco", fuzz::coco);
+  run(kData / "fuzz_hostile/lists", fuzz::lists);
+}
+
 // Otherwise the fuzzer would never get past the first check.
 TEST(FuzzSeeds, AreGoodAsTheyAre) {
   for (const std::string& seed : seeds_in(kData / "fuzz_seeds/tar")) EXPECT_TRUE(data::parse_tar(seed).ok());

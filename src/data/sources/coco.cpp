@@ -8,6 +8,7 @@
 
 #include "data/sources/coco_json.h"
 #include "data/sources/files.h"
+#include "data/sources/packed_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
@@ -67,6 +68,10 @@ AnnotatedImage CocoImages::get(std::int64_t index) const {
   if (stated && size != image.size) {
     throw DataError(fmt::format("{} is {} x {} pixels, and {} says {} x {}", picture.name, size.width, size.height,
                                 path_.string(), image.size.width, image.size.height));
+  }
+  if (image.outlines.size() * static_cast<std::uint64_t>(size.width * size.height) > data::kMaxMaskBytes) {
+    throw DataError(fmt::format("{}: the {} objects of image {} have masks of more than 1 GiB", path_.string(),
+                                image.outlines.size(), image.id));
   }
   for (std::size_t i = 0; i < image.outlines.size(); ++i) {
     Result<std::optional<Image>> mask = data::draw_outline(image.outlines[i], size);

@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "data/codec.h"
+#include "data/sources/numbers.h"
 
 namespace lockstep::data {
 namespace {
@@ -31,8 +32,6 @@ struct Annotation {
 };
 
 constexpr std::int64_t kMaxNamedId = 100'000;
-constexpr double kMaxCoordinate = 1e6;  // pixels, beyond the largest picture: floats still tell 0.1 of them apart
-constexpr double kMaxArea = 1e12;
 
 std::optional<std::int64_t> integer(const json& object, const char* key) {
   const auto at = object.find(key);
@@ -56,8 +55,9 @@ std::string read_box(const json& from, Object& object) {
   const auto box = at == from.end() ? std::nullopt : numbers(*at);
   if (!box || box->size() != 4) return "no \"bbox\" of 4 numbers";
   const auto& side = *box;
-  const auto far = [](double value) { return !(std::abs(value) <= kMaxCoordinate); };
-  if (std::ranges::any_of(side, far)) return fmt::format("a box of [{}]", fmt::join(side, ", "));
+  const bool near =
+      std::ranges::all_of(side, is_coordinate) && is_coordinate(side[0] + side[2]) && is_coordinate(side[1] + side[3]);
+  if (!near) return fmt::format("a box of [{}]", fmt::join(side, ", "));
   if (!(side[2] >= 0 && side[3] >= 0)) return fmt::format("a box of {} x {} pixels", side[2], side[3]);
   object.box = {static_cast<float>(side[0]), static_cast<float>(side[1]), static_cast<float>(side[0] + side[2]),
                 static_cast<float>(side[1] + side[3])};
@@ -69,6 +69,9 @@ std::string read_points(const json& from, Object& object) {
   if (at == from.end()) return "";
   const auto points = numbers(*at);
   if (!points || points->size() % 3 != 0) return "\"keypoints\" that are not x, y, v each";
+  if (const auto far = std::ranges::find_if_not(*points, is_coordinate); far != points->end()) {
+    return fmt::format("a keypoint with the number {}", *far);
+  }
   for (std::size_t i = 0; i < points->size(); i += 3) {
     const auto& value = *points;
     object.points.push_back({static_cast<float>(value[i]), static_cast<float>(value[i + 1]), value[i + 2] > 0});
@@ -208,7 +211,7 @@ class CocoBuilder {
     to.object.crowd = integer(from, "iscrowd").value_or(0) != 0;
     const auto area = from.find("area");
     const double covered = area != from.end() && area->is_number() ? area->get<double>() : to.object.box.area();
-    if (!(covered >= 0 && covered <= kMaxArea)) return fmt::format("an area of {} pixels", covered);
+    if (!is_area(covered)) return fmt::format("an area of {} pixels", covered);
     to.object.area = static_cast<float>(covered);
     annotations_.push_back(std::move(to));
     return "";

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/sources/list_parse.h"
+#include "data/sources/numbers.h"
 
 namespace lockstep::data {
 namespace {
@@ -75,6 +76,7 @@ class ListBuilder {
     if (!values->is_array()) return "\"values\" is no list";
     for (const json& value : *values) {
       if (!value.is_number()) return "\"values\" holds what is no number";
+      if (!fits_float(value.get<double>())) return fmt::format("a value of {}", value.dump());
       entry.values.push_back(value.get<float>());
     }
     return "";
@@ -88,6 +90,9 @@ class ListBuilder {
       const bool four = box.is_array() && box.size() == 4 &&
                         std::ranges::all_of(box, [](const json& side) { return side.is_number(); });
       if (!four) return "a box is no list of 4 numbers";
+      if (!std::ranges::all_of(box, [](const json& side) { return is_coordinate(side.get<double>()); })) {
+        return fmt::format("a box of {}", box.dump());
+      }
       Object marked;
       marked.box = {box[0].get<float>(), box[1].get<float>(), box[2].get<float>(), box[3].get<float>()};
       if (!(marked.box.x2 >= marked.box.x1 && marked.box.y2 >= marked.box.y1)) {

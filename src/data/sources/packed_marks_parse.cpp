@@ -4,6 +4,7 @@
 
 #include "data/codec.h"
 #include "data/sources/byte_order.h"
+#include "data/sources/numbers.h"
 #include "data/sources/packed_parse.h"
 
 namespace lockstep::data {
@@ -100,6 +101,7 @@ class MarksReader {
       point.y = reader_.get<float>();
       point.visible = reader_.get<std::uint8_t>() != 0;
     }
+    if (good()) why_ = object_fault(object);
     if (reader_.get<std::uint8_t>() != 0 && good()) object.mask = read_mask();
     return object;
   }

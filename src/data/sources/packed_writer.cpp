@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "data/sources/numbers.h"
 #include "data/sources/packed_parse.h"
 #include "data/sources/shrink.h"
 #include "lockstep/base/error.h"
@@ -112,6 +113,10 @@ PackedSample PackedWriter::prepare(AnnotatedImage picture) const {
     if (options_.max_side > 0) data::shrink(picture, options_.max_side, options_.color);
   } else {
     (void)picture.pixels.size();  // a file whose header is bad is told now, not in training
+  }
+  for (const Object& object : picture.objects) {
+    const std::string fault = data::object_fault(object);
+    if (!fault.empty()) throw DataError(fmt::format("an object of {} has {}", picture.name, fault));
   }
   PackedSample sample;
   sample.marks = data::packed_marks(picture);

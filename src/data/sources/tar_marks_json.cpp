@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "data/sources/numbers.h"
 #include "data/sources/packed_parse.h"
 #include "data/sources/rle.h"
 
@@ -24,10 +26,18 @@ Result<std::int64_t> class_number(std::string_view text) {
   return label;
 }
 
-bool all_numbers(const json& list, std::size_t count) {
-  if (!list.is_array() || list.size() != count) return false;
-  return std::all_of(list.begin(), list.end(), [](const json& value) { return value.is_number(); });
+/// The numbers of a list; none where there are others than `count`, or something else is among them.
+std::optional<std::vector<double>> numbers(const json& list, std::size_t count) {
+  if (!list.is_array() || list.size() != count) return std::nullopt;
+  std::vector<double> all;
+  for (const json& value : list) {
+    if (!value.is_number()) return std::nullopt;
+    all.push_back(value.get<double>());
+  }
+  return all;
 }
+
+std::string far_away(const char* what, const json& list) { return fmt::format("{} {}", what, list.dump()); }
 
 /// The objects of Lockstep's own JSON; what other programs write under other names is not looked at.
 class ObjectReader {
@@ -35,22 +45,26 @@ class ObjectReader {
   explicit ObjectReader(ImageSize size) : size_(size) {}
 
   Result<Object> read(const json& from) {
-    if (!from.is_object() || !from.contains("box") || !all_numbers(from["box"], 4))
-      return Failure{"an object without a box"};
+    const auto box = from.is_object() && from.contains("box") ? numbers(from["box"], 4) : std::nullopt;
+    if (!box) return Failure{"an object without a box"};
+    if (!std::ranges::all_of(*box, is_coordinate)) return Failure{far_away("a box of", from["box"])};
     Object object;
-    const json& box = from["box"];
-    object.box = {box[0].get<float>(), box[1].get<float>(), box[2].get<float>(), box[3].get<float>()};
+    const auto side = [&](std::size_t i) { return static_cast<float>((*box)[i]); };
+    object.box = {side(0), side(1), side(2), side(3)};
     const json& label = from.value("label", json(0));
     const json& crowd = from.value("crowd", json(false));
     const json& area = from.value("area", json(object.box.area()));
     if (!label.is_number_integer() || !crowd.is_boolean() || !area.is_number())
       return Failure{"an object of wrong types"};
+    if (!is_area(area.get<double>())) return Failure{fmt::format("an area of {} pixels", area.dump())};
     object.label = label.get<std::int64_t>();
     object.crowd = crowd.get<bool>();
     object.area = area.get<float>();
-    for (const json& point : from.value("points", json::array())) {
-      if (!all_numbers(point, 3)) return Failure{"a point that is not x, y and whether it is visible"};
-      object.points.push_back({point[0].get<float>(), point[1].get<float>(), point[2].get<float>() != 0});
+    for (const json& one : from.value("points", json::array())) {
+      const auto point = numbers(one, 3);
+      if (!point) return Failure{"a point that is not x, y and whether it is visible"};
+      if (!std::ranges::all_of(*point, is_coordinate)) return Failure{far_away("a point of", one)};
+      object.points.push_back({static_cast<float>((*point)[0]), static_cast<float>((*point)[1]), (*point)[2] != 0});
     }
     if (from.contains("mask")) {
       Result<Image> mask = read_mask(from["mask"]);
@@ -74,29 +88,33 @@ class ObjectReader {
   std::uint64_t bytes_ = 0;
 };
 
-void read_texts(const json& from, AnnotatedImage& picture) {
+// "" where all is good.
+std::string read_texts(const json& from, AnnotatedImage& picture) {
   if (from.contains("label") && from["label"].is_number_integer() && !picture.label)
     picture.label = from["label"].get<std::int64_t>();
   if (from.contains("id") && from["id"].is_number_integer()) picture.id = from["id"].get<std::int64_t>();
   if (from.contains("values") && from["values"].is_array()) {
     for (const json& value : from["values"]) {
-      if (value.is_number()) picture.values.push_back(value.get<float>());
+      if (!value.is_number()) continue;
+      if (!fits_float(value.get<double>())) return fmt::format("a value of {}", value.dump());
+      picture.values.push_back(value.get<float>());
     }
   }
-  if (!picture.captions.empty()) return;  // a .txt said it
+  if (!picture.captions.empty()) return "";  // a .txt said it
   if (from.contains("caption") && from["caption"].is_string())
     picture.captions.push_back(from["caption"].get<std::string>());
-  if (!from.contains("captions") || !from["captions"].is_array()) return;
+  if (!from.contains("captions") || !from["captions"].is_array()) return "";
   for (const json& caption : from["captions"]) {
     if (caption.is_string()) picture.captions.push_back(caption.get<std::string>());
   }
+  return "";
 }
 
 Result<bool> read_json(std::string_view text, AnnotatedImage& picture) {
   const json from = json::parse(text.begin(), text.end(), nullptr, false);
   if (from.is_discarded()) return Failure{".json is no JSON"};
   if (!from.is_object()) return true;
-  read_texts(from, picture);
+  if (const std::string why = read_texts(from, picture); !why.empty()) return Failure{".json: " + why};
   if (!from.contains("objects") || !from["objects"].is_array()) return true;
   const bool masks = std::any_of(from["objects"].begin(), from["objects"].end(),
                                  [](const json& object) { return object.is_object() && object.contains("mask"); });

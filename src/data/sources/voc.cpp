@@ -89,8 +89,10 @@ class VocReader {
         if (set_.left_out++ == 0) set_.first_left_out = fault.message();
       }
     }
-    if (set_.entries.empty())
-      throw DataError(fmt::format("no good picture in split '{}' of {}", options_.split, root_.string()));
+    if (set_.entries.empty()) {
+      throw DataError(fmt::format("no good picture in split '{}' of {}; the first: {}", options_.split, root_.string(),
+                                  set_.first_left_out));
+    }
     if (set_.left_out > 0) {
       log::note("{}: {} of {} pictures left out; the first: {}", root_.string(), set_.left_out, names.size(),
                 set_.first_left_out);

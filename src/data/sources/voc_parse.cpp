@@ -9,6 +9,7 @@
 #include <pugixml.hpp>
 
 #include "data/codec.h"
+#include "data/sources/numbers.h"
 
 namespace lockstep::data {
 namespace {
@@ -50,7 +51,9 @@ Result<VocObject> read_object(const pugi::xml_node& node, ImageSize size) {
   const auto x2 = number(corners, "xmax");
   const auto y2 = number(corners, "ymax");
   if (!x1 || !y1 || !x2 || !y2) return Failure{"has no bndbox of four numbers"};
-  if (*x2 < *x1 || *y2 < *y1) return Failure{fmt::format("has a box from ({}, {}) to ({}, {})", *x1, *y1, *x2, *y2)};
+  const auto far = [](double value) { return !is_coordinate(value); };
+  if (far(*x1) || far(*y1) || far(*x2) || far(*y2) || *x2 < *x1 || *y2 < *y1)
+    return Failure{fmt::format("has a box from ({}, {}) to ({}, {})", *x1, *y1, *x2, *y2)};
   object.box = box_of(*x1, *y1, *x2, *y2, size);
   object.difficult = trimmed(node.child_value("difficult")) == "1";
   return object;
