@@ -3,10 +3,10 @@
 #include "lockstep/base/config.h"
 
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 
+#include "base/yaml_text.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 
@@ -14,6 +14,7 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kInclude = "__include__";
+constexpr int kMostFiles = 1000;
 
 std::string flow_text(const YAML::Node& node) {
   YAML::Emitter out;
@@ -44,47 +45,68 @@ class Flattener {
       if (entry.second.IsMap()) {
         add(entry.second, prefix + key + ".");
       } else {
-        values_[prefix + key] = value_of(entry.second, fmt::format("{}:{}", name_, entry.first.Mark().line + 1));
+        put(prefix + key, value_of(entry.second, fmt::format("{}:{}", name_, entry.first.Mark().line + 1)));
       }
     }
   }
 
  private:
+  /// "a.b" and "a: {b: ...}" are one key.
+  void put(const std::string& key, ConfigValue value) {
+    const auto [before, is_new] = values_.emplace(key, value);
+    if (is_new) return;
+    throw UsageError(
+        fmt::format("{}: the key '{}' stands twice, first at {}", value.origin, key, before->second.origin),
+        "remove one of them");
+  }
+
   std::string name_;
   std::map<std::string, ConfigValue>& values_;
 };
 
 YAML::Node parse(std::string_view yaml, const std::string& name) {
   try {
-    YAML::Node root = YAML::Load(std::string(yaml));
+    YAML::Node root = base::load_yaml(yaml);
     if (root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
     if (!root.IsMap()) throw UsageError(fmt::format("{} is no map of settings", name));
     return root;
   } catch (const YAML::Exception& problem) {
-    throw UsageError(fmt::format("{}:{}: no valid YAML: {}", name, problem.mark.line + 1, problem.msg));
+    throw UsageError(
+        fmt::format("{}:{}:{}: no valid YAML: {}", name, problem.mark.line + 1, problem.mark.column + 1, problem.msg));
   }
 }
 
-ConfigTree load(const std::filesystem::path& path, std::vector<std::filesystem::path>& open) {
+/// The files that are being read, each included by the one before it, and how many were read in all.
+struct Including {
+  std::vector<std::filesystem::path> open;
+  int files = 0;
+};
+
+ConfigTree load(const std::filesystem::path& path, Including& including) {
   const auto canonical = std::filesystem::weakly_canonical(path);
-  if (std::find(open.begin(), open.end(), canonical) != open.end()) {
+  if (std::find(including.open.begin(), including.open.end(), canonical) != including.open.end()) {
     throw UsageError(fmt::format("{} includes itself", path.string()));
   }
-  open.push_back(canonical);
+  if (++including.files > kMostFiles) {
+    throw UsageError(
+        fmt::format("{} and what it includes are more than {} files, each counted as often as it is included",
+                    including.open.front().string(), kMostFiles));
+  }
+  including.open.push_back(canonical);
   const std::string text = FileSystem::system().read(path);
   ConfigTree tree;
   const YAML::Node includes = parse(text, path.string())[kInclude];
-  for (const auto& include : includes) tree.merge(load(path.parent_path() / include.as<std::string>(), open));
+  for (const auto& include : includes) tree.merge(load(path.parent_path() / include.as<std::string>(), including));
   tree.merge(ConfigTree::from_text(text, path.string()));
-  open.pop_back();
+  including.open.pop_back();
   return tree;
 }
 
 }  // namespace
 
 ConfigTree ConfigTree::from_file(const std::filesystem::path& path) {
-  std::vector<std::filesystem::path> open;
-  return load(path, open);
+  Including including;
+  return load(path, including);
 }
 
 ConfigTree ConfigTree::from_text(std::string_view yaml, const std::string& name) {
@@ -107,7 +129,7 @@ void ConfigTree::set(std::string_view assignment, const std::string& origin) {
   const std::string text(assignment.substr(equals + 1));
   YAML::Node node;
   try {
-    node = YAML::Load(text);
+    node = base::load_yaml(text);
   } catch (const YAML::Exception&) {
     node = YAML::Node(text);  // what is no YAML is the plain string that was typed
   }

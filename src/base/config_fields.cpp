@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // ConfigFields: dotted keys into the fields of a struct, and back to YAML.
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 
+#include "base/yaml_text.h"
 #include "lockstep/base/config.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -32,15 +32,15 @@ void assign_number_or_auto(AutoInt& field, const std::string& yaml) {
   if (yaml == kAuto) {
     field = AutoInt::automatic();
   } else {
-    field = YAML::Load(yaml).as<std::int64_t>();
+    field = base::load_yaml(yaml).as<std::int64_t>();
   }
 }
 
 /// Throws: YAML::Exception where it is no list of maps of scalars and lists of scalars.
 void assign_maps(std::vector<ConfigMap>& field, const std::string& yaml) {
   std::vector<ConfigMap> maps;
-  YAML::Node list = YAML::Load(yaml);
-  if (list.IsMap()) list = YAML::Load("[" + yaml + "]");
+  YAML::Node list = base::load_yaml(yaml);
+  if (list.IsMap()) list = base::load_yaml("[" + yaml + "]");
   for (const YAML::Node& node : list) {
     ConfigMap map;
     if (!node.IsMap()) throw YAML::RepresentationException(node.Mark(), "not a map");
@@ -74,13 +74,14 @@ bool assign(const ConfigFields::Target& target, const ConfigValue& value) {
   try {
     const bool takes_maps = std::holds_alternative<std::vector<ConfigMap>*>(target);
     const bool is_list = takes_maps || std::holds_alternative<std::vector<std::string>*>(target);
-    if (value.is_sequence != is_list && !(takes_maps && YAML::Load(value.yaml).IsMap())) return false;
-    std::visit(
-        Overload{[&](std::string* field) { *field = value.yaml; },
-                 [&](AutoInt* field) { assign_number_or_auto(*field, value.yaml); },
-                 [&](std::vector<ConfigMap>* field) { assign_maps(*field, value.yaml); },
-                 [&](auto* field) { *field = YAML::Load(value.yaml).as<std::remove_pointer_t<decltype(field)>>(); }},
-        target);
+    if (value.is_sequence != is_list && !(takes_maps && base::load_yaml(value.yaml).IsMap())) return false;
+    std::visit(Overload{[&](std::string* field) { *field = value.yaml; },
+                        [&](AutoInt* field) { assign_number_or_auto(*field, value.yaml); },
+                        [&](std::vector<ConfigMap>* field) { assign_maps(*field, value.yaml); },
+                        [&](auto* field) {
+                          *field = base::load_yaml(value.yaml).as<std::remove_pointer_t<decltype(field)>>();
+                        }},
+               target);
     return true;
   } catch (const YAML::Exception&) {
     return false;
@@ -105,7 +106,7 @@ std::map<std::string, ConfigValue> with_whole_maps(const ConfigTree& tree,
     std::string origin;
     for (auto at = values.lower_bound(prefix); at != values.end() && at->first.starts_with(prefix);) {
       const auto& [key, value] = *at;
-      map[key.substr(prefix.size())] = value.is_sequence ? YAML::Load(value.yaml) : YAML::Node(value.yaml);
+      map[key.substr(prefix.size())] = value.is_sequence ? base::load_yaml(value.yaml) : YAML::Node(value.yaml);
       origin = value.origin;
       at = values.erase(at);
     }

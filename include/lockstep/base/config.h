@@ -47,6 +47,11 @@ struct ConfigValue {
   bool is_sequence = false;
 };
 
+/// What is wrong with a YAML text, with line and column; "" where it can be read. Every text is read within bounds: one
+/// document of at most 4 MiB, 64 levels and 100,000 values with its aliases written out, no alias inside what it means,
+/// no key twice in a map.
+[[nodiscard]] std::string yaml_problem(std::string_view yaml);
+
 /// Dotted keys ("optimizer.lr") to values, in key order. Later merges win; maps merge, lists replace.
 class ConfigTree {
  public:

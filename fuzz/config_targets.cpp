@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config_targets.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/config.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::fuzz {
+namespace {
+
+constexpr std::size_t kMostBound = 20;  // more only take time
+
+/// Settings of every type.
+struct FuzzedSettings {
+  std::int64_t epochs = 1;
+  double lr = 0.1;
+  bool shuffle = true;
+  std::string amp = "none";
+  std::vector<std::string> tags;
+  AutoInt batch{8};
+  std::vector<ConfigMap> groups;
+
+  ConfigFields fields() {
+    ConfigFields list;
+    list.add("epochs", &epochs, "passes");
+    list.add("optimizer.lr", &lr, "rate");
+    list.add("data.shuffle", &shuffle, "order");
+    list.add("amp", &amp, "precision");
+    list.add("tags", &tags, "words");
+    list.add("batch", &batch, "samples");
+    list.add("groups", &groups, "maps");
+    return list;
+  }
+};
+
+void bind_one_by_one(const ConfigTree& tree) {
+  if (tree.values().size() > kMostBound) return;
+  for (const auto& [key, value] : tree.values()) {
+    FuzzedSettings settings;
+    ConfigFields fields = settings.fields();
+    try {
+      fields.bind(tree.filtered([&wanted = key](const std::string& name) { return name == wanted; }));
+    } catch (const UsageError&) {  // an unknown key, or a value of another type
+      continue;
+    }
+    (void)ConfigTree::from_text(fields.to_yaml(), "written again");
+  }
+}
+
+}  // namespace
+
+void yaml(std::string_view bytes) {
+  const bool is_sound = yaml_problem(bytes).empty();
+  try {
+    const ConfigTree tree = ConfigTree::from_text(bytes, "fuzz");
+    if (!is_sound) std::abort();
+    bind_one_by_one(tree);
+  } catch (const UsageError&) {  // no settings
+  }
+  ConfigTree tree;
+  tree.set("groups=" + std::string(bytes), "fuzz");
+  bind_one_by_one(tree);
+}
+
+}  // namespace lockstep::fuzz

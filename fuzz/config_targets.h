@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fuzzer's function for settings, which come inside checkpoints too.
+#pragma once
+
+#include <string_view>
+
+namespace lockstep::fuzz {
+
+void yaml(std::string_view bytes);  ///< settings, bound to fields of every type, and written again
+
+}  // namespace lockstep::fuzz

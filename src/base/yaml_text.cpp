@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/yaml_text.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/config.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kKeyIsText = "write the key as a plain text";
+
+[[noreturn]] void refuse_yaml(const YAML::Mark& mark, const std::string& why) {
+  throw YAML::ParserException(mark, why);
+}
+
+/// Of a value with everything below it, aliases written out.
+struct YamlExtent {
+  std::uint64_t values = 1;
+  std::uint64_t leaves = 1;
+  std::uint64_t bytes = 0;  ///< of its texts, and of the keys in front of each
+  int height = 1;
+};
+
+/// A list or a map that is still open.
+struct YamlLevel {
+  bool is_map = false;
+  YAML::anchor_t anchor = 0;
+  YamlExtent extent = {};
+  std::map<std::string, int> keys = {};         ///< by name: the line of each
+  std::optional<std::uint64_t> key_bytes = {};  ///< of the key whose value comes next
+};
+
+/// Hears the parser's events and builds nothing.
+class YamlMeter : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ == 1) return;
+    refuse_yaml(mark, "a second document begins, and one is read: remove the line '---', or what follows it");
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { take_scalar(mark, anchor, "null"); }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& value) override {
+    take_scalar(mark, anchor, value);
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override;
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(mark, anchor, false);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(mark, anchor, true);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  [[nodiscard]] bool key_is_next() const { return !open_.empty() && open_.back().is_map && !open_.back().key_bytes; }
+  void count_value(const YAML::Mark& mark);
+  void take_scalar(const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& value);
+  void take_key(const YAML::Mark& mark, const std::string& key);
+  void open(const YAML::Mark& mark, YAML::anchor_t anchor, bool is_map);
+  void close();
+  void add(const YamlExtent& value);
+
+  int documents_ = 0;
+  std::uint64_t written_ = 0;
+  std::vector<YamlLevel> open_;
+  std::map<YAML::anchor_t, YamlExtent> anchors_;  ///< of whole values
+  YAML::Mark last_;                               ///< of the last event that has a place
+};
+
+void YamlMeter::count_value(const YAML::Mark& mark) {
+  last_ = mark;
+  if (++written_ > base::kYamlMostValues) {
+    refuse_yaml(mark, fmt::format("more than {} values are no settings", base::kYamlMostValues));
+  }
+}
+
+void YamlMeter::take_key(const YAML::Mark& mark, const std::string& key) {
+  YamlLevel& map = open_.back();
+  const auto [first, is_new] = map.keys.emplace(key, mark.line + 1);
+  if (!is_new) {
+    refuse_yaml(mark, fmt::format("the key '{}' stands twice in one map, first in line {}: remove one of them", key,
+                                  first->second));
+  }
+  map.key_bytes = key.size() + 1;
+}
+
+void YamlMeter::take_scalar(const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& value) {
+  count_value(mark);
+  const YamlExtent extent{.bytes = value.size()};
+  if (anchor != 0) anchors_[anchor] = extent;
+  if (key_is_next()) return take_key(mark, value);
+  add(extent);
+}
+
+void YamlMeter::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
+  count_value(mark);
+  if (key_is_next()) refuse_yaml(mark, fmt::format("a key that is an alias: {}", kKeyIsText));
+  const auto meant = anchors_.find(anchor);
+  if (meant == anchors_.end()) {  // the parser knows the name, so its value is not at its end
+    refuse_yaml(mark, "the alias stands in what it means, which has no end: write the value out");
+  }
+  add(meant->second);
+}
+
+void YamlMeter::open(const YAML::Mark& mark, YAML::anchor_t anchor, bool is_map) {
+  count_value(mark);
+  if (key_is_next()) refuse_yaml(mark, fmt::format("a key that is a list or a map: {}", kKeyIsText));
+  if (open_.size() >= static_cast<std::size_t>(base::kYamlMostDepth)) {
+    refuse_yaml(mark, fmt::format("values nested more than {} deep", base::kYamlMostDepth));
+  }
+  open_.push_back({.is_map = is_map, .anchor = anchor});
+}
+
+void YamlMeter::close() {
+  const YamlLevel level = std::move(open_.back());
+  open_.pop_back();
+  if (level.anchor != 0) anchors_[level.anchor] = level.extent;
+  add(level.extent);
+}
+
+/// To the level that is open, whose bounds are those of the whole text: it is no larger than that.
+void YamlMeter::add(const YamlExtent& value) {
+  if (open_.empty()) return;
+  YamlLevel& level = open_.back();
+  YamlExtent& sum = level.extent;
+  sum.values += value.values;
+  sum.leaves += value.leaves;
+  sum.bytes += value.bytes + level.key_bytes.value_or(1) * value.leaves;
+  sum.height = std::max(sum.height, value.height + 1);
+  level.key_bytes.reset();
+  if (sum.values > base::kYamlMostValues) {
+    refuse_yaml(last_, fmt::format("more than {} values once its aliases are written out", base::kYamlMostValues));
+  }
+  if (sum.bytes > base::kYamlMostExpandedBytes) {
+    refuse_yaml(last_, fmt::format("more than {} bytes once its aliases are written out and each value bears its keys",
+                                   base::kYamlMostExpandedBytes));
+  }
+  if (static_cast<int>(open_.size()) + sum.height - 1 > base::kYamlMostDepth + 1) {
+    refuse_yaml(last_,
+                fmt::format("values nested more than {} deep once its aliases are written out", base::kYamlMostDepth));
+  }
+}
+
+void measure_yaml(const std::string& text) {
+  if (text.size() > base::kYamlMostBytes) {
+    refuse_yaml({}, fmt::format("{} are no settings; at most {} are read", text::bytes(text.size()),
+                                text::bytes(base::kYamlMostBytes)));
+  }
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  YamlMeter meter;
+  while (parser.HandleNextDocument(meter)) {
+  }
+}
+
+}  // namespace
+
+YAML::Node base::load_yaml(std::string_view text) {
+  const std::string whole(text);
+  measure_yaml(whole);
+  return YAML::Load(whole);
+}
+
+std::string yaml_problem(std::string_view yaml) {
+  try {
+    measure_yaml(std::string(yaml));
+    return "";
+  } catch (const YAML::Exception& problem) {
+    return fmt::format("line {}, column {}: {}", problem.mark.line + 1, problem.mark.column + 1, problem.msg);
+  }
+}
+
+}  // namespace lockstep

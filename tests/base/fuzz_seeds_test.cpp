@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fuzzer's function over its seeds, and over each seed cut short and changed: what scripts/fuzz does at length.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+
+#include "fuzz/config_targets.h"
+#include "lockstep/base/config.h"
+#include "lockstep/base/file_system.h"
+
+namespace lockstep {
+namespace base_fuzz_seeds_test {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> seeds() {
+  std::vector<std::string> texts;
+  for (const auto& entry : fs::directory_iterator(LOCKSTEP_TEST_SOURCE_DIR "/tests/base/fuzz_seeds/yaml")) {
+    texts.push_back(FileSystem::system().read(entry.path()));
+  }
+  return texts;
+}
+
+TEST(BaseFuzzSeeds, AreReadOrRefusedWhateverChanges) {
+  std::mt19937 random(1);
+  for (const std::string& seed : seeds()) {
+    fuzz::yaml(seed);
+    for (std::size_t size = 0; size < seed.size(); ++size) fuzz::yaml(std::string_view(seed).substr(0, size));
+    for (int i = 0; i < 100; ++i) {
+      std::string changed = seed;
+      for (std::uint32_t n = 1 + random() % 4; n > 0; --n) {
+        changed[random() % changed.size()] = static_cast<char>(random());
+      }
+      fuzz::yaml(changed);
+    }
+  }
+}
+
+// All but the settings are attacks.
+TEST(BaseFuzzSeeds, OneIsRight) {
+  int right = 0;
+  for (const std::string& seed : seeds()) right += yaml_problem(seed).empty() ? 1 : 0;
+  EXPECT_EQ(right, 1);
+}
+
+}  // namespace base_fuzz_seeds_test
+}  // namespace lockstep
