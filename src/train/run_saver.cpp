@@ -132,6 +132,8 @@ void RunSaver::write(const StateParts& parts, const SaveOrder& order) {
     last_path_ = path;
   }
   name_and_prune(path, order.names);
+  const std::lock_guard lock(mutex_);
+  saved_.push_back({.step = order.meta.step, .path = path, .names = order.names});
 }
 
 void RunSaver::name_and_prune(const fs::path& path, const std::vector<std::string>& names) {
@@ -153,6 +155,11 @@ void RunSaver::finish_here() {
   if (!async_) return;
   if (options_.sharded) wait_for_all([this] { return !async_->is_busy(); });
   async_->wait();
+}
+
+std::vector<SaveResult> RunSaver::take_saved() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(saved_, {});
 }
 
 fs::path RunSaver::last_path() const {

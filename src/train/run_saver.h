@@ -14,6 +14,7 @@
 #include "lockstep/checkpoint/async_saver.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/comm/job.h"
+#include "lockstep/train/run_sink.h"
 #include "lockstep/train/train_config.h"
 
 namespace lockstep::train {
@@ -63,6 +64,9 @@ class RunSaver {
   /// Waits for the save under way. Collective: yes. Throws: as save().
   void finish();
 
+  /// The checkpoints that have become durable since the last call; rank 0's. Never blocks.
+  [[nodiscard]] std::vector<SaveResult> take_saved();
+
   /// The last committed checkpoint; rank 0's, after finish().
   [[nodiscard]] std::filesystem::path last_path() const;
 
@@ -82,6 +86,7 @@ class RunSaver {
   std::int64_t skipped_ = 0;
   mutable std::mutex mutex_;
   std::filesystem::path last_path_;
+  std::vector<SaveResult> saved_;      ///< that take_saved() has not returned
   std::atomic<bool> dropped_ = false;  ///< the run ends with an error
   std::unique_ptr<AsyncSaver> async_;  ///< the last member: its thread uses the others
 };

@@ -123,17 +123,17 @@ void fetch_start(TrainerOptions& options) {
 
 /// The main rank's part: where it writes, what it goes on from, and what it tells the others.
 StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options, Start& start,
-                   std::optional<Reporter>& reporter) {
+                   std::optional<RunFolder>& folder) {
   StateDict told;
   fetch_start(options);
   const RunPlace place = place_of(job, options);
-  reporter.emplace(config, options, place);
-  remove_checkpoint_leftovers(FileSystem::system(), reporter->folder().checkpoints());
+  folder.emplace(place.path, RunFolderOptions{.resume = place.resume, .experiment = options.experiment});
+  remove_checkpoint_leftovers(FileSystem::system(), folder->checkpoints());
   start.in_old_folder = place.resume;
   start.checkpoint = find_start(options, place);
   // A run that was killed before its first checkpoint begins again as it had begun, on whatever number of ranks.
   const BegunWith begun =
-      place.resume && !start.checkpoint ? begun_with(place.path / reporter->folder().settings_file()) : BegunWith{};
+      place.resume && !start.checkpoint ? begun_with(place.path / folder->settings_file()) : BegunWith{};
   if (config.replicas == 0) config.replicas = begun.replicas;
   if (config.threads == 0) config.threads = begun.threads;
   if (config.batch_size.is_auto()) {
@@ -142,14 +142,14 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   told["replicas"] = config.replicas;
   told["threads"] = config.threads;
   told["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
-  told["run_dir"] = reporter->folder().path().string();
+  told["run_dir"] = folder->path().string();
   if (!start.checkpoint) return told;
   if (config.replicas == 0) config.replicas = start.checkpoint->manifest().meta.replicas;
   if (config.replicas == start.checkpoint->manifest().meta.replicas) take_total_batch(config);
   compare(*start.checkpoint, config, settings_text(options.recipe, config));
-  bring_base(*start.checkpoint, config, reporter->folder().checkpoints());
+  bring_base(*start.checkpoint, config, folder->checkpoints());
   told.merge(start.checkpoint->state("run"));
-  told["saved_here"] = start.checkpoint->path().parent_path() == reporter->folder().checkpoints();
+  told["saved_here"] = start.checkpoint->path().parent_path() == folder->checkpoints();
   told["replicas"] = start.checkpoint->manifest().meta.replicas;
   told["threads"] = start.checkpoint->manifest().meta.threads;
   return told;
@@ -161,10 +161,10 @@ std::string counted(std::int64_t count, const char* one, const char* many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
-Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& options, std::optional<Reporter>& reporter) {
+Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& options, std::optional<RunFolder>& folder) {
   Start start;
   StateDict shared;
-  do_on_main(job, [&] { shared = find_out(job, config, options, start, reporter); });
+  do_on_main(job, [&] { shared = find_out(job, config, options, start, folder); });
   shared = share_state(shared, job.group());
   start.resumed = shared.count("step") != 0;
   if (start.resumed) start.run = run_state_of(shared);
@@ -175,7 +175,7 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   start.run_dir = entry<std::string>(shared, "run_dir");
   decide(job, config, shared);
   start.settings = settings_text(options.recipe, config);
-  if (config.checkpoint.sharded) require_shared_folder(job, reporter ? reporter->folder().checkpoints() : "");
+  if (config.checkpoint.sharded) require_shared_folder(job, folder ? folder->checkpoints() : "");
   if (job.world_size() > 1) lockstep::require_same_settings(job.group(), common_settings(start.settings));
   return start;
 }

@@ -7,8 +7,8 @@
 
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/comm/job.h"
+#include "lockstep/train/run_folder.h"
 #include "lockstep/train/trainer.h"
-#include "train/reporter.h"
 #include "train/run_state.h"
 
 namespace lockstep::train {
@@ -30,7 +30,7 @@ struct Start {
 /// Throws: UsageError (a folder in use, other settings than the checkpoint's, fewer replicas than ranks), DataError (no
 /// checkpoint verifies), IoError.
 [[nodiscard]] Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& options,
-                                   std::optional<Reporter>& reporter);
+                                   std::optional<RunFolder>& folder);
 
 /// "1 process", "3 processes".
 [[nodiscard]] std::string counted(std::int64_t count, const char* one, const char* many);

@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "lockstep/comm/job.h"
+#include "lockstep/train/run_sink.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
+#include "lockstep/train/train_result.h"
 
 namespace lockstep {
 
@@ -25,26 +27,10 @@ struct TrainerOptions {
   std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) whose weights a fresh run starts from
   std::chrono::duration<double> max_time{0};  ///< then the run saves and leaves; 0: no limit
   bool experiment = false;                    ///< run_dir is an experiment's folder (RunFolderOptions)
-  bool has_options = false;   ///< messages name --resume, --set and so on: parse_arguments() sets it. Else these fields
+  bool has_options = false;  ///< messages name --resume, --set and so on: parse_arguments() sets it. Else these fields
+  /// Hear of the run beside the Trainer's own: on every rank, in this order.
+  std::vector<std::shared_ptr<RunSink>> sinks;
   bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe: the end of a run proposes them
-};
-
-struct TrainResult {
-  std::int64_t steps = 0;   ///< optimizer steps
-  std::int64_t epochs = 0;  ///< begun
-  std::optional<std::int64_t>
-      skipped_steps;  ///< of them, left out for gradients that are not finite; none: the loss is not scaled
-  std::int64_t replicas = 0;
-  double seconds = 0;           ///< of the training steps, without evaluation and saving
-  double images_per_s = 0;      ///< over all ranks
-  bool reached_target = false;  ///< stop_at was met
-  std::string stopped_by;       ///< "SIGINT", "SIGTERM", "SIGUSR1" or "--max-time": it saved and left; empty: complete
-  bool requeued = false;        ///< Slurm was asked to start the job again
-  std::vector<Metric> metrics;  ///< of the last evaluation; empty where there was none
-  std::optional<Metric> best;   ///< of all evaluations (main rank)
-  std::int64_t best_step = 0;   ///< whose checkpoint is the run's `best`
-  std::filesystem::path run_dir;
-  std::filesystem::path checkpoint;  ///< the last one (main rank)
 };
 
 /// On CPUs the result has the same bits on any number of ranks up to config.replicas, with any number of loader

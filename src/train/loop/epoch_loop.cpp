@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/epoch_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/fault.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/objects.h"
+#include "train/course.h"
+#include "train/loss_scale.h"
+#include "train/out_of_memory.h"
+#include "train/stages.h"
+
+namespace lockstep::train {
+namespace {
+
+double seconds_since(TimePoint begin) { return Seconds(SystemClock::instance().now() - begin).count(); }
+
+std::string reason_of(StageMove move, std::int64_t epoch, const TrainConfig::Stages& options) {
+  if (move == StageMove::kRollBack) return "no_better";
+  return epoch >= options.stop_epoch ? "stop_epoch" : "patience";
+}
+
+}  // namespace
+
+EpochLoop::EpochLoop(const LoopParts& parts)
+    : job_(parts.job),
+      task_(parts.task),
+      plan_(*parts.run.plan),
+      state_(parts.run.state),
+      learner_(*parts.run.learner),
+      saver_(*parts.run.saver),
+      sinks_(parts.sinks),
+      wish_(parts.wish),
+      late_(learner_, sinks_),
+      evaluations_(plan_, learner_, sinks_, state_),
+      saves_(job_, plan_, learner_, saver_) {}
+
+bool EpochLoop::complete() const {
+  return state_.step >= last_step(plan_.config, plan_.sums, state_) || evaluations_.reached_target();
+}
+
+StopReason EpochLoop::stopped_by() const { return complete() ? StopReason::kNone : late_.stop(); }
+
+void EpochLoop::run() {
+  late_.restart_rate();
+  while (state_.epoch < plan_.config.epochs && !finished()) {
+    counted_.epochs = state_.epoch + 1;
+    train_epoch();
+  }
+  saver_.finish();
+  tell_saved();
+}
+
+void EpochLoop::train_epoch() {
+  begin_stage();
+  fault::in_section("begin_epoch", [&] { task_.begin_epoch({.epoch = state_.epoch, .stage = state_.stages.stage}); });
+  epoch_ = {.begin = SystemClock::instance().now()};
+  const std::int64_t batches = plan_.sums.batches_per_epoch;
+  // A run that was stopped after an epoch's last batch resumes with the epoch's end.
+  if (state_.batch < batches) learner_.steps().start_epoch(state_.epoch, state_.batch);
+  while (state_.batch < batches && !finished()) {
+    train_step();
+    // The epoch's last step is saved after the evaluation, which may change what is saved.
+    if (saves_.is_due(state_) && state_.batch < batches && !finished()) save({.may_skip = true});
+  }
+  late_.flush();
+  learner_.steps().end_epoch();
+  epoch_.seconds = seconds_since(epoch_.begin);
+  counted_.seconds += epoch_.seconds;
+  images_ += epoch_.images;
+  if (stopped_by() != StopReason::kNone) return save({});
+  end_epoch();
+}
+
+void EpochLoop::train_step() {
+  const TrainConfig& config = plan_.config;
+  StepRunner& steps = learner_.steps();
+  const std::int64_t batches = std::min(config.accumulate_steps, plan_.sums.batches_per_epoch - state_.batch);
+  computed_step_ = state_.step + 1;
+  fault::note_step(computed_step_);
+  const auto& losses = steps.compute_gradients(batches);
+  learner_.loss().name_terms(steps.loss_names());
+  late_.tell(learner_.loss().add(computed_step_, losses, wish_.reason()));
+  saver_.check();
+  tell_saved();
+  const bool stepped = learner_.update(learning_rate(config, plan_.sums, state_));
+  ++state_.step;
+  saves_.make_room(state_);
+  if (!stepped) note_left_out();
+  state_.batch += batches;
+  epoch_.images += steps.images();
+  late_.expect({.epoch = state_.epoch,
+                .step_in_epoch = (state_.batch + config.accumulate_steps - 1) / config.accumulate_steps,
+                .step = state_.step,
+                .images = steps.images(),
+                .lr = steps.optimizer().lr(),
+                .loss_scale = steps.loss_scale(),
+                .skipped = state_.skipped});
+}
+
+/// The step that was just done has left the weights as they were.
+void EpochLoop::note_left_out() {
+  learner_.loss().left_out();
+  ++state_.skipped;
+  ++state_.epoch_skipped;
+  const double scale = learner_.steps().scaler().get_scale();
+  require_useful_scale(scale, state_.step);
+  if (std::exchange(said_left_out_, true) || !job_.is_main()) return;
+  log::note(
+      "step {} was left out: a gradient was not finite with the loss scaled by {:g}; now by {:g}. Further ones "
+      "are counted",
+      text::thousands(state_.step), *learner_.steps().loss_scale(), scale);
+}
+
+/// Before an epoch's first batch: the second stage begins, or goes back to where it began. What decided it is the same
+/// on every rank.
+void EpochLoop::begin_stage() {
+  if (state_.batch > 0) return;
+  const std::int64_t epoch = state_.epoch;
+  const TrainConfig& config = plan_.config;
+  const StageMove move = next_move(config.stages, state_.stages, epoch);
+  if (move == StageMove::kNone) return;
+  saver_.finish();
+  learner_.go_back_to(plan_.checkpoints(), state_.stages.base_step);
+  make_move(config.stages, move, epoch, state_.best, state_.stages);
+  learner_.set_decay(state_.stages.decay);
+  sinks_.stage({.rolled_back = move == StageMove::kRollBack,
+                .reason = reason_of(move, epoch, config.stages),
+                .epoch = epoch,
+                .step = state_.step,
+                .decay = learner_.has_average() ? std::optional(state_.stages.decay) : std::nullopt,
+                .from_step = state_.stages.base_step,
+                .epochs = last_epoch(config, state_.stages),
+                .total_steps = last_step(config, plan_.sums, state_)});
+}
+
+/// Those of all ranks, since the run began. Collective: yes.
+void EpochLoop::note_bad_samples() {
+  if (plan_.config.bad_samples != "skip") return;
+  for (const auto& found : all_gather_object(job_.group(), learner_.steps().bad_samples()))
+    state_.bad_samples.insert(found.begin(), found.end());
+}
+
+void EpochLoop::end_epoch() {
+  const std::int64_t epoch = state_.epoch;
+  StepRunner& steps = learner_.steps();
+  note_bad_samples();
+  EpochResult result{.epoch = epoch,
+                     .step = state_.step,
+                     .seconds = epoch_.seconds,
+                     .images_per_s = epoch_.seconds > 0 ? static_cast<double>(epoch_.images) / epoch_.seconds : 0,
+                     .data_wait = steps.wait_share(epoch_.seconds),
+                     .bad_samples = std::ssize(state_.bad_samples),
+                     .lr = steps.optimizer().lr(),
+                     .loss = learner_.loss().mean()};
+  const bool evaluated = evaluations_.is_due(state_, epoch);
+  const std::vector<std::string> names = evaluated ? evaluations_.evaluate(state_, epoch) : std::vector<std::string>{};
+  if (evaluated) result.metrics = evaluations_.metrics();
+  result.memory = most_memory_used(job_);
+  if (plan_.config.scales_loss()) result.skipped = state_.epoch_skipped;
+  sinks_.epoch(result);
+  late_.restart_rate();
+  const bool whole = state_.batch == plan_.sums.batches_per_epoch;
+  if (whole) {
+    state_.epoch = epoch + 1;
+    state_.batch = 0;
+    state_.epoch_skipped = 0;
+    learner_.loss().start_mean(0, 0);
+  }
+  const bool due = saves_.is_due(state_) || (whole && is_due_after(plan_.config.checkpoint, epoch));
+  if (!names.empty() || due || finished()) save({.names = names});
+}
+
+void EpochLoop::save(const SaveReason& reason) {
+  late_.flush();  // which may bring a wish to leave
+  note_bad_samples();
+  saves_.save(state_, {.names = reason.names, .may_skip = reason.may_skip, .last = finished()});
+  late_.restart_rate();
+}
+
+void EpochLoop::tell_saved() {
+  for (const SaveResult& saved : saver_.take_saved()) sinks_.save(saved);
+}
+
+TrainResult EpochLoop::result() const {
+  TrainResult result = counted_;
+  result.steps = state_.step;
+  result.replicas = plan_.config.replicas;
+  if (plan_.config.scales_loss()) result.skipped_steps = state_.skipped;
+  result.images_per_s = result.seconds > 0 ? static_cast<double>(images_) / result.seconds : 0;
+  result.reached_target = evaluations_.reached_target();
+  result.metrics = evaluations_.metrics();
+  result.run_dir = plan_.run_dir;
+  return result;
+}
+
+std::string EpochLoop::where() const {
+  return evaluations_.under_way() ? fmt::format("the evaluation after step {}", state_.step)
+                                  : fmt::format("step {}", state_.step + 1);
+}
+
+}  // namespace lockstep::train

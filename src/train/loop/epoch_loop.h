@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// EpochLoop: the order of things in a run. Steps, evaluations and saves come here one after the other; how each is done
+// stands in Learner, EvaluationPoints and SavePoints, and what is decided in course.h and stages.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "train/loop/evaluation_points.h"
+#include "train/loop/late_steps.h"
+#include "train/loop/learner.h"
+#include "train/loop/save_points.h"
+#include "train/report/run_sinks.h"
+#include "train/setup/run_setup.h"
+#include "train/stop.h"
+
+namespace lockstep::train {
+
+/// What the loop works with. Lifetime: outlives it.
+struct LoopParts {
+  const Job& job;
+  Task& task;
+  ReadyRun& run;
+  RunSinks& sinks;
+  const StopWish& wish;
+};
+
+/// Owned by the training thread. Every rank has one, and all come to the same decisions at the same step: what they
+/// decide by is RunPlan, RunState and what collectives have combined.
+class EpochLoop {
+ public:
+  explicit EpochLoop(const LoopParts& parts);
+
+  /// Trains until the run is complete or has to leave, and saves its last step. Collective: yes. Throws: as
+  /// Trainer::fit().
+  void run();
+
+  /// The run has come to its end: all steps, or its target.
+  [[nodiscard]] bool complete() const;
+  /// Why it leaves before that; kNone: it does not.
+  [[nodiscard]] StopReason stopped_by() const;
+  /// What is counted and measured so far.
+  [[nodiscard]] TrainResult result() const;
+  [[nodiscard]] const Evaluation& evaluation() const { return evaluations_.last(); }
+
+  /// "step 12": for the report of an error.
+  [[nodiscard]] std::string where() const;
+  /// The step whose gradients were computed last.
+  [[nodiscard]] std::int64_t computed_step() const { return computed_step_; }
+
+ private:
+  void train_epoch();
+  void train_step();
+  void note_left_out();
+  void begin_stage();
+  void end_epoch();
+  void note_bad_samples();
+  void save(const SaveReason& reason);
+  void tell_saved();
+  [[nodiscard]] bool finished() const { return complete() || stopped_by() != StopReason::kNone; }
+
+  /// What an epoch's steps have come to so far, in this process.
+  struct Tally {
+    TimePoint begin;
+    double seconds = 0;
+    std::int64_t images = 0;
+  };
+
+  const Job& job_;
+  Task& task_;
+  const RunPlan& plan_;
+  RunState& state_;
+  Learner& learner_;
+  RunSaver& saver_;
+  RunSinks& sinks_;
+  const StopWish& wish_;
+  LateSteps late_;
+  EvaluationPoints evaluations_;
+  SavePoints saves_;
+  Tally epoch_;
+  TrainResult counted_;
+  std::int64_t images_ = 0;  ///< trained on, over all replicas
+  std::int64_t computed_step_ = 0;
+  bool said_left_out_ = false;
+};
+
+}  // namespace lockstep::train

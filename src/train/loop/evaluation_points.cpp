@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/evaluation_points.h"
+
+#include "train/configuration.h"
+#include "train/course.h"
+#include "train/stages.h"
+
+namespace lockstep::train {
+
+EvaluationPoints::EvaluationPoints(const RunPlan& plan, Learner& learner, RunSinks& sinks, const RunState& run)
+    : plan_(plan), learner_(learner), sinks_(sinks), reached_target_(has_reached(plan.config.stop_at, run.best)) {}
+
+bool EvaluationPoints::is_due(const RunState& run, std::int64_t epoch) const {
+  return plan_.test_set != nullptr && is_evaluation_epoch(plan_.config, plan_.sums, run, epoch);
+}
+
+std::vector<std::string> EvaluationPoints::evaluate(RunState& run, std::int64_t epoch) {
+  EvaluateOptions options = evaluate_options(plan_.config);
+  options.progress = [this](auto done, auto total) { sinks_.evaluating({.done = done, .total = total}); };
+  under_way_ = true;
+  last_ = learner_.evaluate(plan_.test_set, options);
+  under_way_ = false;
+  for (const Metric& metric : last_.metrics) {
+    if (metric.name == plan_.config.stop_at.metric && reaches(metric, plan_.config.stop_at.value))
+      reached_target_ = true;
+  }
+  sinks_.evaluation({.epoch = epoch, .step = run.step, .metrics = last_.metrics, .tally = last_.tally});
+  // One that there is only because the run ends here does not count: a longer run would not have it.
+  const bool whole = run.batch == plan_.sums.batches_per_epoch;
+  const bool counts = whole && (epoch + 1) % plan_.config.eval_every_epochs == 0;
+  std::vector<std::string> names = note_best(run, counts);
+  if (counts) note_metrics(plan_.config.schedule, last_.metrics, run.plateau);
+  return names;
+}
+
+/// By the metric of stop_at, else the task's first.
+std::vector<std::string> EvaluationPoints::note_best(RunState& run, bool counts) {
+  const TrainConfig& config = plan_.config;
+  for (const Metric& metric : last_.metrics) {
+    if (!config.stop_at.metric.empty() && metric.name != config.stop_at.metric) continue;
+    const bool best = is_better(metric, run.best);
+    auto names = note_evaluation(config.stages, run.stages,
+                                 {.metric = metric, .step = run.step, .best = best, .counts = counts});
+    if (best) run.best = metric;
+    if (best) run.best_step = run.step;
+    return names;
+  }
+  return {};
+}
+
+}  // namespace lockstep::train

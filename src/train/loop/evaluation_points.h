@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// When a run is evaluated, and what follows: the metrics, the best so far, the target.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/train/evaluate.h"
+#include "train/loop/learner.h"
+#include "train/report/run_sinks.h"
+#include "train/run_state.h"
+#include "train/setup/run_plan.h"
+
+namespace lockstep::train {
+
+/// Owned by the training thread. Lifetime: all that it is given outlives it.
+class EvaluationPoints {
+ public:
+  /// `run`: where the run stands; an earlier part of it may have reached the target.
+  EvaluationPoints(const RunPlan& plan, Learner& learner, RunSinks& sinks, const RunState& run);
+
+  /// The end of `epoch` is evaluated.
+  [[nodiscard]] bool is_due(const RunState& run, std::int64_t epoch) const;
+
+  /// Evaluates, tells it, and notes in `run` what it has brought.
+  /// Returns: the names that the step has earned. Collective: yes.
+  [[nodiscard]] std::vector<std::string> evaluate(RunState& run, std::int64_t epoch);
+
+  /// Of the last evaluation; empty before the first.
+  [[nodiscard]] const std::vector<Metric>& metrics() const { return last_.metrics; }
+  [[nodiscard]] const Evaluation& last() const { return last_; }
+  [[nodiscard]] bool reached_target() const { return reached_target_; }
+  /// True while evaluate() has not returned: for the report of an error.
+  [[nodiscard]] bool under_way() const { return under_way_; }
+
+ private:
+  [[nodiscard]] std::vector<std::string> note_best(RunState& run, bool counts);
+
+  const RunPlan& plan_;
+  Learner& learner_;
+  RunSinks& sinks_;
+  Evaluation last_;
+  bool reached_target_;
+  bool under_way_ = false;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/late_steps.h"
+
+#include <cmath>
+
+#include "lockstep/base/clock.h"
+
+namespace lockstep::train {
+
+LateSteps::LateSteps(Learner& learner, RunSinks& sinks)
+    : learner_(learner), sinks_(sinks), rate_(SystemClock::instance()) {}
+
+void LateSteps::tell(const std::optional<LossReading>& reading) {
+  if (reading && reading->stop != StopReason::kNone) stop_ = reading->stop;
+  if (!reading || !waiting_) return;
+  StepResult step = std::move(*waiting_);
+  waiting_.reset();
+  if (std::isfinite(reading->loss)) step.loss = reading->loss;
+  for (std::size_t i = 0; i < reading->terms.size(); ++i) {
+    step.terms.emplace_back(learner_.steps().loss_names().at(i), reading->terms[i]);
+  }
+  rate_.add(step.images);
+  step.images_per_s = rate_.rate();
+  sinks_.step(step);
+}
+
+void LateSteps::flush() { tell(learner_.loss().flush()); }
+
+}  // namespace lockstep::train

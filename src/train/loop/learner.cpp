@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/learner.h"
+
+#include <utility>
+
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "train/init_from.h"
+#include "train/share_state.h"
+#include "train/stage_base.h"
+
+namespace lockstep::train {
+
+Learner::Learner(const Job& job, Task& task, const TrainConfig& config)
+    : job_(job), task_(task), config_(config), steps_(job, task, config) {}
+
+void Learner::build(const Start& start, const std::filesystem::path& init_from) {
+  steps_.build(make_net(start, init_from));
+  if (start.resumed) restore(start);
+  build_average(start);
+  loss_.emplace(job_.group(), steps_.block(), static_cast<int>(config_.replicas));
+  loss_->start_mean(start.run.loss_sum, start.run.loss_count);
+}
+
+/// Rank 0's weights are everybody's once it is wrapped.
+std::shared_ptr<TaskNet> Learner::make_net(const Start& start, const std::filesystem::path& init_from) {
+  auto net = steps_.make_net();
+  if (start.checkpoint) {
+    task_.check_model_state(start.checkpoint->state("model"));
+    load_model_state_dict(net->net(), start.checkpoint->state("model"));
+  } else if (!init_from.empty() && job_.is_main()) {
+    NamedTensors model = named_parameters_of(net->net());
+    for (auto& buffer : named_buffers_of(net->net())) model.push_back(std::move(buffer));
+    start_from_weights(task_, model, init_from);
+  }
+  return net;
+}
+
+void Learner::restore(const Start& start) {
+  const auto shared = [&](const char* state) {
+    return share_state(start.checkpoint ? start.checkpoint->state(state) : StateDict{}, job_.group());
+  };
+  steps_.optimizer().load_state_dict(shared("optimizer"));
+  if (steps_.scaler().is_enabled()) steps_.scaler().load_state_dict(shared("scaler"));
+}
+
+/// With the weights that the next step finds, the same on every rank.
+void Learner::begin_average() {
+  steps_.sync_buffers();
+  average_.emplace(steps_.model().module().net(),
+                   EMAOptions{.decay = config_.ema.decay, .warmups = config_.ema.warmups});
+}
+
+void Learner::build_average(const Start& start) {
+  if (config_.ema.decay <= 0) return;
+  begin_average();
+  if (!start.resumed) return;
+  if (start.run.stages.stage == 2) average_->set_decay(start.run.stages.decay);
+  const bool has_average = start.checkpoint && start.checkpoint->has("ema");
+  const StateDict average = share_state(has_average ? start.checkpoint->state("ema") : StateDict{}, job_.group());
+  if (!average.empty()) return average_->load_state_dict(average);
+  if (job_.is_main()) log::note("the checkpoint holds no moving average: it begins with the model's weights");
+}
+
+bool Learner::update(double lr) {
+  if (!steps_.update(lr)) return false;
+  if (!average_) return true;
+  steps_.sync_buffers();  // replica 0's, so that all ranks have the same average
+  average_->update();
+  return true;
+}
+
+Evaluation Learner::evaluate(const std::shared_ptr<Dataset>& set, const EvaluateOptions& options) {
+  steps_.sync_buffers();
+  std::optional<EMA::Swapped> averaged;
+  if (average_) averaged.emplace(average_->swap_in());
+  return lockstep::evaluate(job_, task_, steps_.model().module().net(), set, options);
+}
+
+void Learner::go_back_to(const std::filesystem::path& folder, std::int64_t step) {
+  if (!load_base(job_, folder, step, steps_, average_ ? &*average_ : nullptr)) begin_average();
+}
+
+void Learner::set_decay(double decay) {
+  if (average_) average_->set_decay(decay);
+}
+
+StateParts Learner::state_parts(const SaveShare& share) {
+  const auto [rank, world] = share;
+  StateParts parts;
+  parts["model"] = part_of(steps_.model().state_dict(), rank, world);
+  parts["optimizer"] = world > 1 ? steps_.optimizer().state_part(rank, world)
+                                 : StatePart{.entries = steps_.optimizer().state_dict(), .slices = {}};
+  if (average_) parts["ema"] = part_of(average_->state_dict(), rank, world);
+  if (steps_.scaler().is_enabled()) parts["scaler"] = part_of(steps_.scaler().state_dict(), rank, world);
+  return parts;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/save_points.h"
+
+#include <utility>
+
+#include "train/configuration.h"
+
+namespace lockstep::train {
+
+bool SavePoints::is_due(const RunState& run) const {
+  const std::int64_t every = plan_.config.checkpoint.every_steps;
+  return every > 0 && run.step % every == 0;
+}
+
+void SavePoints::make_room(const RunState& run) {
+  if (std::exchange(made_room_, true)) return;
+  // A state that is sharded and gathered on rank 0 is there only then.
+  const bool gathered = plan_.config.optimizer.zero && !plan_.config.checkpoint.sharded;
+  if (plan_.config.checkpoint.every_steps > 0 && saver_.writes() && !gathered) saver_.reserve(parts(run));
+}
+
+StateParts SavePoints::parts(const RunState& run) {
+  const bool sharded = plan_.config.checkpoint.sharded;
+  const SaveShare share{.rank = sharded ? job_.rank() : 0, .world = sharded ? job_.world_size() : 1};
+  StateParts parts = learner_.state_parts(share);
+  StateDict state = to_state(run);
+  state["recipe"] = plan_.recipe;
+  parts["run"] = part_of(state, share.rank, share.world);
+  return parts;
+}
+
+void SavePoints::save(RunState& run, const SaveReason& reason) {
+  const bool sharded = plan_.config.checkpoint.sharded;
+  run.loss_sum = learner_.loss().sum();
+  run.loss_count = learner_.loss().count();
+  // Which ranks take part in a collective must not depend on what only rank 0 knows.
+  const bool first_time = std::exchange(asked_step_, run.step) != run.step;
+  if (first_time && !sharded) learner_.steps().optimizer().consolidate_state_dict();
+  if (first_time && sharded) learner_.steps().sync_buffers();  // replica 0's are what is saved
+  const bool writes = saver_.writes() && saver_.last_step() != run.step;
+  const SaveOrder order{.meta = {.step = run.step,
+                                 .replicas = plan_.config.replicas,
+                                 .threads = plan_.config.threads,
+                                 .configuration_hash = configuration_hash(plan_.settings)},
+                        .texts = {{"config.yml", plan_.settings}},
+                        .names = reason.names,
+                        .may_skip = reason.may_skip,
+                        .last = reason.last};
+  saver_.save(writes ? parts(run) : StateParts{}, order);
+}
+
+}  // namespace lockstep::train

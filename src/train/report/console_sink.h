@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person at the terminal sees: banner, bar, table of epochs, summary.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lockstep/train/run_sink.h"
+#include "lockstep/train/trainer.h"
+#include "lockstep/view/progress.h"
+#include "lockstep/view/table.h"
+
+namespace lockstep::train {
+
+/// Rank 0's. Prints nothing but the bar's end where LOCKSTEP_QUIET is set.
+class ConsoleSink final : public RunSink {
+ public:
+  /// Lifetime: `config` and `options` outlive it.
+  ConsoleSink(const TrainConfig& config, const TrainerOptions& options);
+
+  void on_start(const RunStart& event) override;
+  void on_step(const StepResult& event) override;
+  void on_evaluating(const EvaluationProgress& event) override;
+  void on_epoch(const EpochResult& event) override;
+  void on_stage(const StageChange& event) override;
+  void on_end(const RunEnd& event) override;
+
+ private:
+  void print_header(const EpochResult& event);
+  void print_row(const EpochResult& event);
+  void print_stopped(const RunEnd& event);
+  void print_complete(const RunEnd& event);
+
+  const TrainConfig& config_;
+  const TrainerOptions& options_;
+  RunStart run_;  ///< with what is known of its end by now
+  view::ProgressBar bar_;
+  std::optional<view::Table> table_;
+  std::size_t metric_columns_ = 0;
+};
+
+}  // namespace lockstep::train

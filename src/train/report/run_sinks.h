@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// All who hear of a run, called in one order.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/train/run_sink.h"
+
+namespace lockstep::train {
+
+/// The Trainer's own sinks, which rank 0 has, and the program's, which every rank has. Owned by the training thread.
+class RunSinks {
+ public:
+  /// Lifetime: `job` outlives it.
+  RunSinks(const Job& job, std::vector<std::shared_ptr<RunSink>> own, std::vector<std::shared_ptr<RunSink>> users)
+      : job_(job), own_(std::move(own)), users_(std::move(users)) {}
+
+  void step(const StepResult& event);
+  void evaluating(const EvaluationProgress& event);
+  void epoch(const EpochResult& event);
+  void stage(const StageChange& event);
+  void save(const SaveResult& event);
+  void start(const RunStart& event);
+
+  /// Rank 0's sinks write files that a disk may take long for: the others wait, and have its error as their own.
+  /// Collective: yes.
+  void evaluation(const EvaluationResult& event);
+  /// `finish` completes the event on rank 0 before its sinks see it. Collective: yes.
+  void end(RunEnd event, const std::function<void(RunEnd&)>& finish);
+
+ private:
+  const Job& job_;
+  std::vector<std::shared_ptr<RunSink>> own_;
+  std::vector<std::shared_ptr<RunSink>> users_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/setup/run_setup.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
+#include "lockstep/base/log.h"
+#include "lockstep/tensor/memory.h"
+#include "train/auto_batch.h"
+#include "train/configuration.h"
+#include "train/init_from.h"
+#include "train/loss_scale.h"
+#include "train/metric_check.h"
+#include "train/precision.h"
+#include "train/program_words.h"
+#include "train/run_banner.h"
+#include "train/schedule_choice.h"
+#include "train/start.h"
+
+namespace lockstep::train {
+namespace {
+
+class RunSetup {
+ public:
+  RunSetup(const RunInputs& given, ReadyRun& run)
+      : job_(given.job), task_(given.task), config_(given.config), options_(given.options), run_(run) {}
+
+  void run() {
+    check_settings();
+    find_start();
+    run_.learner.emplace(job_, task_, config_);
+    open_data();
+    make_plan();
+    run_.learner->build(start_, options_.init_from);
+    open_saver();
+    require_metrics(job_, task_, config_, test_set_, steps().model().module().net());
+    run_.banner = banner();
+  }
+
+ private:
+  void check_settings() {
+    config_.validate();
+    require_one_start(options_);
+    require_amp(config_, job_.device());
+    use_tf32(config_);
+    keep_freed_memory();
+  }
+
+  void find_start() {
+    start_ = agree_on_start(job_, config_, options_, run_.folder);
+    run_.run_dir = start_.run_dir;
+    run_.state = start_.run;
+    require_measurable(config_, job_.device());
+    at::set_num_threads(static_cast<int>(config_.threads));
+  }
+
+  void open_data() {
+    const log::QuietNotes others(!job_.is_main());  // all see the same files
+    fault::in_section("make_dataset", [&] {
+      train_set_ = task_.make_training_set(config_.data.train);
+      if (!config_.data.test.empty()) test_set_ = task_.make_dataset(config_.data.test);
+    });
+    if (start_.resumed && run_.state.samples != train_set_->size()) {
+      throw UsageError(fmt::format("data.train has {} samples and had {} when the checkpoint was written",
+                                   train_set_->size(), run_.state.samples),
+                       "go on with the same samples, or take only the weights: --init-from instead of --resume");
+    }
+    run_.state.samples = train_set_->size();
+  }
+
+  void make_plan() {
+    if (config_.batch_size.is_auto()) find_batch();
+    steps().load(train_set_);
+    const Plan sums = train::make_plan(config_, steps().batches_per_epoch(), config_.replicas);
+    if (sums.total_steps == 0) {
+      throw UsageError(fmt::format("{} samples make no full batch of {} on each of {} replicas", train_set_->size(),
+                                   config_.batch_size.value(), config_.replicas),
+                       "a smaller batch_size, or drop_last=false");
+    }
+    if (config_.schedule.type == "plateau" && !run_.state.plateau) run_.state.plateau = PlateauState{.lr = sums.lr};
+    run_.plan.emplace(RunPlan{.config = config_,
+                              .recipe = options_.recipe,
+                              .settings = start_.settings,
+                              .run_dir = start_.run_dir,
+                              .train_set = train_set_,
+                              .test_set = test_set_,
+                              .sums = sums,
+                              .folder_has_run = start_.in_old_folder,
+                              .world_size = job_.world_size()});
+  }
+
+  /// From here on the settings hold the number: a run that resumes has to have it.
+  void find_batch() {
+    if (job_.is_main()) log::note("batch_size is auto: looking for the largest that fits into memory");
+    const auto make_net = [this] { return steps().make_net(); };
+    config_.batch_size =
+        find_batch_size({.job = job_, .task = task_, .config = config_, .dataset = train_set_, .make_net = make_net});
+    start_.settings = settings_text(options_.recipe, config_);
+    found_batch_ = true;
+  }
+
+  void open_saver() {
+    run_.saver = std::make_unique<RunSaver>(job_, config_.checkpoint,
+                                            run_.folder ? run_.folder->checkpoints() : std::filesystem::path());
+    if (start_.saved_here) {
+      run_.saver->start_at(run_.state.step, start_.checkpoint ? start_.checkpoint->path() : "");
+    }
+  }
+
+  [[nodiscard]] view::BannerInfo banner() {
+    return run_banner({.job = job_,
+                       .config = config_,
+                       .recipe = options_.recipe,
+                       .model = task_.model_name(),
+                       .steps = steps(),
+                       .plan = run_.plan->sums,
+                       .train_samples = train_set_->size(),
+                       .test_samples = test_set_ ? test_set_->size() : 0,
+                       .run_folder = run_.folder ? run_.folder->path() : std::filesystem::path(),
+                       .found_batch = found_batch_,
+                       .averaged = run_.learner->has_average(),
+                       .start = start_});
+  }
+
+  [[nodiscard]] StepRunner& steps() { return run_.learner->steps(); }
+
+  Job& job_;
+  Task& task_;
+  TrainConfig& config_;
+  TrainerOptions& options_;
+  ReadyRun& run_;
+  Start start_;  ///< its checkpoint's memory goes with it
+  std::shared_ptr<Dataset> train_set_;
+  std::shared_ptr<Dataset> test_set_;
+  bool found_batch_ = false;
+};
+
+}  // namespace
+
+void set_up_run(const RunInputs& given, ReadyRun& run) { RunSetup(given, run).run(); }
+
+}  // namespace lockstep::train
