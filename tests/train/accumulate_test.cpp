@@ -12,7 +12,7 @@
 
 #include "lockstep/tensor/random.h"
 #include "support/run_ranks.h"
-#include "train/step_runner.h"
+#include "train/step/step_runner.h"
 
 namespace lockstep {
 namespace accumulate_test {

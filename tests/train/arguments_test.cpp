@@ -9,7 +9,7 @@
 #include "support/alone.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
-#include "train/program_words.h"
+#include "train/settings/program_words.h"
 
 namespace lockstep {
 namespace arguments_test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `batch_size: auto` where the memory is made up: a task that runs out of it above a number of samples.
-#include "train/auto_batch.h"
+#include "train/setup/auto_batch.h"
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/batch_search.h"
+#include "train/setup/batch_search.h"
 
 #include <gtest/gtest.h>
 

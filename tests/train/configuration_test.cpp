@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/configuration.h"
+#include "train/settings/configuration.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "train/run_state.h"
+#include "train/plan/run_state.h"
 
 namespace lockstep::train {
 namespace configuration_test {

@@ -12,7 +12,7 @@
 #include "lockstep/train/trainer.h"
 #include "support/gpu.h"
 #include "support/temp_dir.h"
-#include "train/auto_batch.h"
+#include "train/setup/auto_batch.h"
 
 namespace lockstep {
 namespace {

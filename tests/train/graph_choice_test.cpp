@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/graph_choice.h"
+#include "train/settings/graph_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

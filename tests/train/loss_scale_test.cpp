@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs with a scaled loss, forced on in float32 on CPUs: what is skipped, on whom, and what a checkpoint keeps of it.
-#include "train/loss_scale.h"
+#include "train/step/loss_scale.h"
 
 #include <gmock/gmock.h>
 

@@ -7,7 +7,7 @@
 #include "support/alone.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
-#include "train/optimizer_choice.h"
+#include "train/settings/optimizer_choice.h"
 
 namespace lockstep {
 namespace optimizer_test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/out_of_memory.h"
+#include "train/step/out_of_memory.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>

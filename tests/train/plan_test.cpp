@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/plan.h"
+#include "train/plan/plan.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "train/schedule_choice.h"
+#include "train/settings/schedule_choice.h"
 
 namespace lockstep::train {
 namespace plan_test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/precision.h"
+#include "train/settings/precision.h"
 
 #include <ATen/Context.h>
 #include <gtest/gtest.h>

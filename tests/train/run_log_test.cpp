@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/run_log.h"
+#include "train/report/run_log.h"
 
 #include <gtest/gtest.h>
 

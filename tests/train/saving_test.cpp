@@ -14,8 +14,8 @@
 #include "support/http_server.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
+#include "train/loop/run_saver.h"
 #include "train/noisy_task.h"
-#include "train/run_saver.h"
 
 /// In the place of the C library's: a disk that takes LOCKSTEP_TEST_FSYNC_MS for each fsync.
 extern "C" int fsync(int fd) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/share_state.h"
+#include "train/ranks/share_state.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>

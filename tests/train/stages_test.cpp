@@ -14,7 +14,7 @@
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
-#include "train/stages.h"
+#include "train/plan/stages.h"
 
 namespace lockstep {
 namespace stages_test {

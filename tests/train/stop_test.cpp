@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that is asked to leave saves and leaves, all ranks at one step, and goes on as if nothing had been.
-#include "train/stop.h"
+#include "train/plan/stop.h"
 
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -13,8 +13,8 @@
 #include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
+#include "train/loop/requeue.h"
 #include "train/noisy_task.h"
-#include "train/requeue.h"
 
 namespace lockstep {
 namespace stop_test {

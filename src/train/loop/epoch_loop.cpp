@@ -11,10 +11,10 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/objects.h"
-#include "train/course.h"
-#include "train/loss_scale.h"
-#include "train/out_of_memory.h"
-#include "train/stages.h"
+#include "train/plan/decisions.h"
+#include "train/plan/stages.h"
+#include "train/step/loss_scale.h"
+#include "train/step/out_of_memory.h"
 
 namespace lockstep::train {
 namespace {

@@ -9,10 +9,10 @@
 #include "train/loop/evaluation_points.h"
 #include "train/loop/late_steps.h"
 #include "train/loop/learner.h"
+#include "train/loop/ready_run.h"
 #include "train/loop/save_points.h"
+#include "train/plan/stop.h"
 #include "train/report/run_sinks.h"
-#include "train/setup/run_setup.h"
-#include "train/stop.h"
 
 namespace lockstep::train {
 

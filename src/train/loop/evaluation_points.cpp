@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/evaluation_points.h"
 
-#include "train/configuration.h"
-#include "train/course.h"
-#include "train/stages.h"
+#include "train/plan/decisions.h"
+#include "train/plan/stages.h"
 
 namespace lockstep::train {
+namespace {
+
+EvaluateOptions evaluate_options(const TrainConfig& config) {
+  return {.batch_size = config.batch_size,
+          .workers = config.workers,
+          .prefetch_factor = config.prefetch_factor,
+          .skip_bad_samples = config.bad_samples == "skip",
+          .amp = config.amp,
+          .channels_last = config.channels_last,
+          .replicas = static_cast<int>(config.replicas)};
+}
+
+}  // namespace
 
 EvaluationPoints::EvaluationPoints(const RunPlan& plan, Learner& learner, RunSinks& sinks, const RunState& run)
     : plan_(plan), learner_(learner), sinks_(sinks), reached_target_(has_reached(plan.config.stop_at, run.best)) {}

@@ -8,9 +8,9 @@
 
 #include "lockstep/train/evaluate.h"
 #include "train/loop/learner.h"
+#include "train/plan/run_plan.h"
+#include "train/plan/run_state.h"
 #include "train/report/run_sinks.h"
-#include "train/run_state.h"
-#include "train/setup/run_plan.h"
 
 namespace lockstep::train {
 

@@ -6,8 +6,8 @@
 
 #include "lockstep/view/progress.h"
 #include "train/loop/learner.h"
-#include "train/loss_meter.h"
 #include "train/report/run_sinks.h"
+#include "train/step/loss_meter.h"
 
 namespace lockstep::train {
 

@@ -5,9 +5,9 @@
 
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/checkpoint.h"
-#include "train/init_from.h"
-#include "train/share_state.h"
-#include "train/stage_base.h"
+#include "train/ranks/share_state.h"
+#include "train/resume/init_from.h"
+#include "train/resume/stage_base.h"
 
 namespace lockstep::train {
 

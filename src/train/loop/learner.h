@@ -14,9 +14,9 @@
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
-#include "train/loss_meter.h"
-#include "train/start.h"
-#include "train/step_runner.h"
+#include "train/resume/start.h"
+#include "train/step/loss_meter.h"
+#include "train/step/step_runner.h"
 
 namespace lockstep::train {
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "train/configuration.h"
+#include "train/settings/configuration.h"
 
 namespace lockstep::train {
 

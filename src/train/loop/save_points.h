@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "train/loop/learner.h"
-#include "train/run_saver.h"
-#include "train/run_state.h"
-#include "train/setup/run_plan.h"
+#include "train/loop/run_saver.h"
+#include "train/plan/run_plan.h"
+#include "train/plan/run_state.h"
 
 namespace lockstep::train {
 

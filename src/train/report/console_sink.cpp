@@ -11,7 +11,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/view/banner.h"
 #include "lockstep/view/terminal.h"
-#include "train/program_words.h"
+#include "train/settings/program_words.h"
 
 namespace lockstep::train {
 namespace {

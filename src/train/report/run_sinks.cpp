@@ -2,7 +2,7 @@
 #include "train/report/run_sinks.h"
 
 #include "lockstep/base/fault.h"
-#include "train/same_outcome.h"
+#include "train/ranks/same_outcome.h"
 
 namespace lockstep::train {
 namespace {

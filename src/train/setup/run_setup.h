@@ -2,16 +2,8 @@
 // RunSetup: settings, data and checkpoint become a plan, a state and what learns.
 #pragma once
 
-#include <memory>
-#include <optional>
-
-#include "lockstep/train/run_folder.h"
 #include "lockstep/train/trainer.h"
-#include "lockstep/view/banner.h"
-#include "train/loop/learner.h"
-#include "train/run_saver.h"
-#include "train/run_state.h"
-#include "train/setup/run_plan.h"
+#include "train/loop/ready_run.h"
 
 namespace lockstep::train {
 
@@ -21,18 +13,6 @@ struct RunInputs {
   Task& task;
   TrainConfig& config;  ///< replicas, threads and a batch_size that is auto become what they turn out to be
   TrainerOptions& options;
-};
-
-/// A run that is ready for its next step. What an error leaves behind in the middle of the set-up is what is there
-/// already: the report of an error asks for it.
-struct ReadyRun {
-  std::optional<RunFolder> folder;  ///< rank 0's
-  std::filesystem::path run_dir;    ///< that folder's path, on every rank
-  std::optional<Learner> learner;
-  std::optional<RunPlan> plan;
-  RunState state;
-  std::unique_ptr<RunSaver> saver;
-  view::BannerInfo banner;  ///< whole on rank 0 only
 };
 
 /// In this order: settings, run folder and checkpoint, data, batch size, network, saver.

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// ReadyRun: what the set-up hands to the loop.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "lockstep/train/run_folder.h"
+#include "lockstep/view/banner.h"
+#include "train/loop/learner.h"
+#include "train/plan/run_plan.h"
+#include "train/loop/run_saver.h"
+#include "train/plan/run_state.h"
+
+namespace lockstep::train {
+
+/// A run that is ready for its next step. What an error leaves behind in the middle of the set-up is what is there
+/// already: the report of an error asks for it.
+struct ReadyRun {
+  std::optional<RunFolder> folder;  ///< rank 0's
+  std::filesystem::path run_dir;    ///< that folder's path, on every rank
+  std::optional<Learner> learner;
+  std::optional<RunPlan> plan;
+  RunState state;
+  std::unique_ptr<RunSaver> saver;
+  view::BannerInfo banner;  ///< whole on rank 0 only
+};
+
+}  // namespace lockstep::train

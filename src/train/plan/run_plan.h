@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// RunPlan: what a run amounts to, as it is decided before the first step. Nothing in it changes afterwards.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/train/train_config.h"
+#include "train/plan/plan.h"
+
+namespace lockstep::train {
+
+/// The same on every rank, but for what says otherwise.
+struct RunPlan {
+  const TrainConfig& config;  ///< as decided: replicas, threads and batch_size are numbers
+  std::string recipe;
+  std::string settings;  ///< of config and recipe, as YAML: config.yml of the run folder and of each checkpoint
+  std::filesystem::path run_dir;
+  std::shared_ptr<Dataset> train_set;
+  std::shared_ptr<Dataset> test_set;  ///< null: nothing is evaluated
+  Plan sums;                          ///< steps, learning rate, schedule
+  bool folder_has_run =
+      false;  ///< rank 0's: the run folder may hold more than the checkpoint that the run resumes from
+  int world_size = 1;
+
+  [[nodiscard]] std::filesystem::path checkpoints() const { return run_dir / "checkpoints"; }
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/plan/run_state.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::train {
+
+template <class T>
+T entry(const StateDict& state, const std::string& name) {
+  const auto found = state.find(name);
+  if (found != state.end()) {
+    if (const auto* value = std::get_if<T>(&found->second)) return *value;
+  }
+  throw DataError(fmt::format("the checkpoint's state 'run' has no proper entry '{}'", name),
+                  "only checkpoints of the Trainer can be resumed; --init-from takes the weights of any");
+}
+
+template std::int64_t entry(const StateDict&, const std::string&);
+template double entry(const StateDict&, const std::string&);
+template bool entry(const StateDict&, const std::string&);
+template std::string entry(const StateDict&, const std::string&);
+
+namespace {
+
+/// "5,20". What is no number is left out: the indices are only counted.
+std::set<std::int64_t> indices_of(const std::string& text) {
+  std::set<std::int64_t> indices;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at < end; ++at) {
+    std::int64_t index = 0;
+    const auto read = std::from_chars(at, end, index);
+    if (read.ec == std::errc()) indices.insert(index);
+    at = std::find(read.ptr, end, ',');
+  }
+  return indices;
+}
+
+}  // namespace
+
+StateDict to_state(const RunState& run) {
+  StateDict state = {{"step", run.step},       {"epoch", run.epoch},       {"batch", run.batch},
+                     {"samples", run.samples}, {"loss.sum", run.loss_sum}, {"loss.count", run.loss_count}};
+  if (run.skipped > 0) {
+    state["skipped"] = run.skipped;
+    state["epoch_skipped"] = run.epoch_skipped;
+  }
+  if (!run.bad_samples.empty()) state["bad_samples"] = fmt::format("{}", fmt::join(run.bad_samples, ","));
+  if (run.best) {
+    state["best.metric"] = run.best->name;
+    state["best.value"] = run.best->value;
+    state["best.lower_is_better"] = run.best->lower_is_better;
+    state["best.step"] = run.best_step;
+  }
+  if (run.plateau) {
+    state["plateau.lr"] = run.plateau->lr;
+    state["plateau.bad"] = run.plateau->bad;
+    state["plateau.cooldown"] = run.plateau->cooldown;
+    if (run.plateau->best) state["plateau.best"] = *run.plateau->best;
+  }
+  add_stages(run.stages, state);
+  return state;
+}
+
+RunState run_state_of(const StateDict& state) {
+  RunState run{.step = entry<std::int64_t>(state, "step"),
+               .epoch = entry<std::int64_t>(state, "epoch"),
+               .batch = entry<std::int64_t>(state, "batch"),
+               .samples = entry<std::int64_t>(state, "samples"),
+               .loss_sum = entry<double>(state, "loss.sum"),
+               .loss_count = entry<std::int64_t>(state, "loss.count")};
+  if (state.count("skipped") != 0) {
+    run.skipped = entry<std::int64_t>(state, "skipped");
+    run.epoch_skipped = entry<std::int64_t>(state, "epoch_skipped");
+  }
+  if (state.count("bad_samples") != 0) run.bad_samples = indices_of(entry<std::string>(state, "bad_samples"));
+  if (state.count("best.metric") != 0) {
+    run.best = Metric{.name = entry<std::string>(state, "best.metric"),
+                      .value = entry<double>(state, "best.value"),
+                      .lower_is_better = entry<bool>(state, "best.lower_is_better")};
+    run.best_step = entry<std::int64_t>(state, "best.step");
+  }
+  if (state.count("plateau.lr") != 0) {
+    run.plateau = PlateauState{.lr = entry<double>(state, "plateau.lr"),
+                               .bad = entry<std::int64_t>(state, "plateau.bad"),
+                               .cooldown = entry<std::int64_t>(state, "plateau.cooldown")};
+    if (state.count("plateau.best") != 0) run.plateau->best = entry<double>(state, "plateau.best");
+  }
+  run.stages = stages_of(state);
+  return run;
+}
+
+bool is_better(const Metric& metric, const std::optional<Metric>& best) {
+  if (!best || best->name != metric.name) return true;
+  return metric.lower_is_better ? metric.value < best->value : metric.value > best->value;
+}
+
+}  // namespace lockstep::train

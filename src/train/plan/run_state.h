@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run is besides its tensors: where it stands and what it has reached. Saved as the state "run"; nothing in it
+// depends on the time, the host, a path or the world size.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "lockstep/optim/plateau.h"
+#include "lockstep/tensor/state_dict.h"
+#include "lockstep/train/task.h"
+#include "train/plan/stages.h"
+
+namespace lockstep::train {
+
+/// Random numbers are not here: those of a batch are a function of the seed, the replica and the batch's number.
+struct RunState {
+  std::int64_t step = 0;     ///< optimizer steps done
+  std::int64_t epoch = 0;    ///< of the next batch
+  std::int64_t batch = 0;    ///< the next batch of that epoch, on every replica
+  std::int64_t samples = 0;  ///< of the training set
+  double loss_sum = 0;       ///< of the epoch's steps so far
+  std::int64_t loss_count = 0;
+  std::int64_t skipped = 0;            ///< steps that were left out since the start of the run: gradients not finite
+  std::int64_t epoch_skipped = 0;      ///< of the epoch's steps so far
+  std::set<std::int64_t> bad_samples;  ///< indices of those left out since the start of the run, on whatever replica
+  std::optional<Metric> best;          ///< the best evaluation so far
+  std::int64_t best_step = 0;
+  std::optional<PlateauState> plateau;  ///< of schedule.type plateau
+  StageState stages;
+};
+
+[[nodiscard]] StateDict to_state(const RunState& run);
+
+/// Throws: DataError naming the entry that is missing or of another type.
+[[nodiscard]] RunState run_state_of(const StateDict& state);
+
+/// True where `metric` is better than the best so far (a metric of another name starts anew).
+[[nodiscard]] bool is_better(const Metric& metric, const std::optional<Metric>& best);
+
+/// An entry of a state that a checkpoint must hold. Throws: DataError naming it.
+template <class T>
+[[nodiscard]] T entry(const StateDict& state, const std::string& name);
+
+}  // namespace lockstep::train

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run in two stages: from stop_epoch on, all ranks go on from the first stage's best, with a moving average whose
+// decay is searched for. The decisions only, as pure functions; trainer.cpp carries them out.
+//
+// Source: the solver of D-FINE and DEIM (fit()). There the file of the best was read while it was being written, the
+// new decay took no effect, and nothing of it was in the state.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/tensor/state_dict.h"
+#include "lockstep/train/task.h"
+#include "lockstep/train/train_config.h"
+
+namespace lockstep::train {
+
+/// Where a run stands between its stages; part of RunState. All ranks have the same.
+struct StageState {
+  std::int64_t stage = 1;
+  std::int64_t base_step = 0;    ///< of the first stage's best so far, which the second begins with; 0: none yet
+  std::optional<Metric> rival;   ///< stage 2: what the next evaluation has to beat; none: whatever comes is better
+  double decay = 0;              ///< stage 2: of the average
+  bool roll_back = false;        ///< stage 2: the last epoch was no better: the next one begins with the base again
+  std::int64_t no_better = 0;    ///< stage 1: evaluations since its best
+  std::int64_t begin_epoch = 0;  ///< stage 2: its first epoch
+};
+
+/// What an evaluation has brought.
+struct Evaluated {
+  Metric metric;
+  std::int64_t step = 0;
+  bool best = false;   ///< better than all before, of both stages
+  bool counts = true;  ///< false: it is there only because the run ends here; a longer run would not have it
+};
+
+/// Notes it in `state`. Returns: the names that the step's checkpoint gets: best, best_stg1, best_stg2.
+[[nodiscard]] std::vector<std::string> note_evaluation(const TrainConfig::Stages& options, StageState& state,
+                                                       const Evaluated& evaluated);
+
+/// What happens before the first batch of an epoch.
+enum class StageMove {
+  kNone,
+  kRefresh,   ///< the second stage begins
+  kRollBack,  ///< it goes back to where it began
+};
+[[nodiscard]] StageMove next_move(const TrainConfig::Stages& options, const StageState& state, std::int64_t epoch);
+
+/// `state` after `move` before `epoch`, to which the caller has loaded the base. `best`: the run's so far.
+void make_move(const TrainConfig::Stages& options, StageMove move, std::int64_t epoch,
+               const std::optional<Metric>& best, StageState& state);
+
+/// Epochs of the run as far as it is known: the second stage may end it before `epochs`.
+[[nodiscard]] std::int64_t last_epoch(const TrainConfig& config, const StageState& state);
+
+/// Entries "stages.*" of the state "run"; none for a run in one stage.
+void add_stages(const StageState& stages, StateDict& state);
+/// Throws: DataError naming the entry that is missing or of another type.
+[[nodiscard]] StageState stages_of(const StateDict& state);
+
+}  // namespace lockstep::train

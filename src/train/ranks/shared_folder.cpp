@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/ranks/shared_folder.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/objects.h"
+#include "lockstep/store/store.h"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A file whose content no other run can have written. Its name is that of a leftover, should we die here.
+class Probe {
+ public:
+  explicit Probe(const fs::path& folder)
+      : path_(folder / fmt::format(".tmp-probe-{}", ::getpid())), content_(make_token()) {
+    FileSystem::system().make_folder(folder);
+    FileSystem::system().create(path_)->append(content_.data(), content_.size());
+  }
+  ~Probe() {
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+  }
+  Probe(const Probe&) = delete;
+  Probe& operator=(const Probe&) = delete;
+
+  [[nodiscard]] std::string path() const { return fs::absolute(path_).string(); }
+  [[nodiscard]] const std::string& content() const { return content_; }
+
+ private:
+  fs::path path_;
+  std::string content_;
+};
+
+bool sees(const fs::path& path, const std::string& content) {
+  try {
+    return FileSystem::system().read(path) == content;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void require_shared_folder(const Job& job, const fs::path& folder) {
+  if (job.world_size() == 1) return;
+  std::optional<Probe> probe;
+  nlohmann::json told;
+  if (job.is_main()) {
+    try {
+      probe.emplace(folder);
+      told = {{"path", probe->path()}, {"content", probe->content()}};
+    } catch (const IoError& error) {
+      told = {{"problem", error.message()}};
+    }
+  }
+  told = broadcast_object(job.group(), told, 0);
+  if (told.contains("problem")) {
+    throw IoError(told["problem"].get<std::string>(), "see that the run folder can be written");
+  }
+  const nlohmann::json mine = {{"host", job.host()}, {"sees", sees(told["path"].get<std::string>(), told["content"])}};
+  std::vector<std::string> blind;
+  int rank = 0;
+  for (const nlohmann::json& other : all_gather_object(job.group(), mine)) {
+    if (!other["sees"].get<bool>())
+      blind.push_back(fmt::format("rank {} on {}", rank, other["host"].get<std::string>()));
+    ++rank;
+  }
+  if (blind.empty()) return;
+  throw UsageError(fmt::format("checkpoint.sharded is set, and what rank 0 writes in {} is not there for {}",
+                               fs::path(told["path"].get<std::string>()).parent_path().string(), text::join(blind)),
+                   "a --run-dir on a disk that all hosts share, or --set checkpoint.sharded=false");
+}
+
+}  // namespace lockstep::train

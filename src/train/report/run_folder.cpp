@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/run_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_lock.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "train/report/run_log.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLogName = "log.jsonl";
+constexpr const char* kOtherFolder = "choose another --run-dir";
+constexpr const char* kFreeSpace = "free space on that disk; --resume auto then goes on with the run";
+constexpr const char* kMakeWritable = "make it writable, or choose another --run-dir";
+
+[[noreturn]] void fail(std::string_view verb, const fs::path& path, int code) {
+  throw IoError(fmt::format("cannot {} {}: {}", verb, path.string(), std::strerror(code)),
+                code == ENOSPC || code == EDQUOT ? kFreeSpace : kMakeWritable);
+}
+
+UniqueFd open_file(const fs::path& path, int flags) {
+  UniqueFd fd = try_open_regular_file(path, flags | O_CREAT);
+  if (!fd.valid()) fail("open", path, errno);
+  return fd;
+}
+
+// Appends all of `text`, or leaves the file as it was.
+void append(const UniqueFd& fd, const fs::path& path, std::string_view text) {
+  const off_t before = ::lseek(fd.get(), 0, SEEK_END);
+  // One write(2) where the disk lets us: a reader, or a kill, never sees half a line.
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int code = errno;
+      (void)!::ftruncate(fd.get(), before);
+      fail("write", path, code);
+    }
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void refuse_file(std::string_view what, const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) return;
+  throw UsageError(fmt::format("the {} {} is a file", what, path.string()), kOtherFolder);
+}
+
+void make_folder(const fs::path& path) {
+  refuse_file("run folder", path);
+  std::error_code problem;
+  fs::create_directories(path, problem);
+  if (problem) fail("make folder", path, problem.value());
+}
+
+// "pid 4711 on host", for the error of the next one who wants the folder.
+std::string own_name() {
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("pid {} on {}", ::getpid(), host);
+}
+
+// Ranks that are being killed may need a moment until they are gone, and a killed run is often started again at once.
+constexpr auto kPatience = std::chrono::seconds(3);
+
+bool try_lock(const UniqueFd& fd, const fs::path& path) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (try_lock_file(fd.get(), path) == FileLock::kBusy) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+UniqueFd lock(const fs::path& folder) {
+  const fs::path path = folder / ".lock";
+  UniqueFd fd = open_file(path, O_RDWR);
+  if (!try_lock(fd, path)) {
+    const std::string holder = FileSystem::system().read(path);
+    throw UsageError(fmt::format("another process{} is training in {}",
+                                 holder.empty() ? "" : fmt::format(" ({})", holder), folder.string()),
+                     "wait for its end, or choose another --run-dir");
+  }
+  if (::ftruncate(fd.get(), 0) != 0) fail("write", path, errno);
+  append(fd, path, own_name());
+  return fd;
+}
+
+// As write_file_atomically names them: "<file>.tmp-<pid>".
+bool is_temporary(const std::string& name) {
+  constexpr std::string_view kMark = ".tmp-";
+  const auto at = name.rfind(kMark);
+  return at != std::string::npos && at + kMark.size() < name.size() &&
+         name.find_first_not_of("0123456789", at + kMark.size()) == std::string::npos;
+}
+
+// Only who holds the lock writes here, so what is half written is of a dead one.
+void remove_half_written(const fs::path& folder) {
+  for (const std::string& name : FileSystem::system().list(folder)) {
+    if (is_temporary(name)) FileSystem::system().remove(folder / name);
+  }
+}
+
+// A rank that was killed while it told of its error, in logs/attempt_<n>/rank-<r>. This attempt's ranks may be writing
+// theirs: what bears the pid of a process that lives is left alone.
+void remove_half_written_errors(const fs::path& logs) {
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (fs::recursive_directory_iterator it(logs, ignored), end; !ignored && it != end; it.increment(ignored)) {
+    const std::string name = it->path().filename().string();
+    const auto pid = std::strtol(name.substr(name.rfind('-') + 1).c_str(), nullptr, 10);
+    if (is_temporary(name) && pid > 0 && ::kill(static_cast<pid_t>(pid), 0) != 0) found.push_back(it->path());
+  }
+  for (const fs::path& path : found) FileSystem::system().remove(path);
+}
+
+}  // namespace
+
+RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
+    : path_(std::move(path)), experiment_(options.experiment) {
+  make_folder(path_);
+  lock_ = lock(path_);
+  refuse_file("checkpoints folder", checkpoints());
+  if (!experiment_ && FileSystem::system().exists(path_ / settings_file(true))) {
+    throw UsageError(fmt::format("{} is an experiment's folder: its config.yml is no run's", path_.string()),
+                     fmt::format("--folder {}, or another --run-dir", path_.string()));
+  }
+  if (!options.resume && holds_a_run(path_, experiment_)) {
+    throw UsageError(fmt::format("{} holds an earlier run", path_.string()),
+                     "--resume auto goes on with it; or choose another --run-dir");
+  }
+  remove_half_written(path_);
+  remove_half_written_errors(path_ / "logs");
+  if (experiment_) link_snapshots();
+  open_log();
+}
+
+/// Who is used to `snapshot` finds the checkpoints there.
+void RunFolder::link_snapshots() const {
+  std::error_code problem;
+  const fs::path link = path_ / "snapshot";
+  if (fs::symlink_status(link, problem).type() != fs::file_type::not_found) return;
+  fs::create_directory_symlink("checkpoints", link, problem);
+  if (problem) log::note("{} is not made: {}; see {}", link.string(), problem.message(), checkpoints().string());
+}
+
+void RunFolder::open_log() { log_ = open_file(path_ / kLogName, O_WRONLY | O_APPEND); }
+
+void RunFolder::write(const std::string& name, std::string_view content) {
+  try {
+    write_file_atomically(FileSystem::system(), path_ / name, content);
+  } catch (const IoError& error) {
+    throw IoError(fmt::format("{} is not written: {}", (path_ / name).string(), error.message()),
+                  error.hint().empty() ? kMakeWritable : kFreeSpace);
+  }
+}
+
+void RunFolder::log(const std::vector<std::pair<std::string, std::string>>& entries) {
+  std::string line = "{";
+  for (const auto& [key, value] : entries) {
+    line += fmt::format("{}{}: {}", line.size() > 1 ? ", " : "", text::json_quote(key), value);
+  }
+  line += "}\n";
+  append(log_, path_ / kLogName, line);
+}
+
+void RunFolder::drop_log_after(std::int64_t step) {
+  const std::string before = FileSystem::system().read(path_ / kLogName);
+  const train::KeptLog kept = train::keep_log_up_to(before, step);
+  if (kept.text == before) return;
+  if (kept.damaged > 0) {
+    log::note("{}: {} {} no JSON object, as a kill leaves it, and dropped", (path_ / kLogName).string(), kept.damaged,
+              kept.damaged == 1 ? "line is" : "lines are");
+  }
+  write(kLogName, kept.text);
+  open_log();  // the old descriptor is of the file that was replaced
+}
+
+fs::path RunFolder::default_path(const std::string& recipe) {
+  return fs::path("runs") / fmt::format("{}-{}", recipe, time_stamp());
+}
+
+bool RunFolder::holds_a_run(const fs::path& path, bool experiment) {
+  return FileSystem::system().exists(path / settings_file(experiment)) ||
+         FileSystem::system().exists(path / "checkpoints");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resume/stage_base.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "train/ranks/same_outcome.h"
+#include "train/ranks/share_state.h"
+
+namespace lockstep::train {
+
+namespace fs = std::filesystem;
+
+fs::path step_folder_of(const fs::path& folder, std::int64_t step) { return folder / fmt::format("step-{:08}", step); }
+
+void copy_checkpoint(FileSystem& files, const fs::path& from, const fs::path& folder, const std::string& name) {
+  const Checkpoint checkpoint = read_checkpoint(from.string(), files);
+  CheckpointStates states;
+  for (const std::string& state : checkpoint.names()) states[state] = checkpoint.state(state);
+  CheckpointTexts texts;
+  for (const std::string& file : checkpoint.text_files()) texts[file] = checkpoint.text(file).value();
+  const fs::path copy = commit_checkpoint(files, folder, checkpoint.manifest().meta, states, texts);
+  name_checkpoint(files, folder, name, copy);
+}
+
+bool load_base(const Job& job, const fs::path& folder, std::int64_t step, StepRunner& steps, EMA* ema) {
+  if (step == 0) {
+    throw UsageError("the second stage begins, and no evaluation of the first one is known",
+                     "set data.test, or stop_epoch=0 for one stage");
+  }
+  std::optional<Checkpoint> base;
+  do_on_main(job, [&] { base = read_checkpoint(step_folder_of(folder, step).string()); });
+  const auto shared = [&](const std::string& name) {
+    return share_state(base && base->has(name) ? base->state(name) : StateDict{}, job.group());
+  };
+  steps.load_weights(shared("model"));
+  steps.optimizer().load_state_dict(shared("optimizer"));
+  if (steps.scaler().is_enabled()) steps.scaler().load_state_dict(shared("scaler"));
+  if (ema == nullptr) return true;
+  const StateDict average = shared("ema");
+  if (!average.empty()) ema->load_state_dict(average);
+  return !average.empty();
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resume/start.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/fetch_checkpoint.h"
+#include "lockstep/comm/agreement.h"
+#include "train/ranks/same_outcome.h"
+#include "train/ranks/share_state.h"
+#include "train/ranks/shared_folder.h"
+#include "train/resume/resume.h"
+#include "train/resume/stage_base.h"
+#include "train/settings/configuration.h"
+
+namespace lockstep::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std::string& settings) {
+  const CheckpointMeta& meta = checkpoint.manifest().meta;
+  if (config.replicas != 0 && config.replicas != meta.replicas) {
+    throw UsageError(fmt::format("replicas is {} and the checkpoint's is {}", config.replicas, meta.replicas),
+                     "leave it out: the result depends on it");
+  }
+  if (config.threads != 0 && config.threads != meta.threads) {
+    log::warn("threads is {} and was {}: the result will not have the bits of the run before", config.threads,
+              meta.threads);
+  }
+  require_same_settings(checkpoint, settings);
+  warn_of_another_platform(checkpoint);
+}
+
+/// Where a group that the agent started again goes on: from what the one before has saved, if anything.
+RunPlace place_of(const Job& job, TrainerOptions& options) {
+  const bool again = job.rank_info().restart_count > 0 && !options.run_dir.empty();
+  const bool saved = again && has_step_folders(FileSystem::system(), options.run_dir / "checkpoints");
+  if (again && (saved || options.resume == "none")) options.resume = "auto";
+  RunPlace place = choose_place(options);
+  place.resume = place.resume || again;
+  return place;
+}
+
+/// That of the run which goes on; 0: there is none, and it will be found.
+void take_batch_size(TrainConfig& config, std::int64_t known) {
+  if (known <= 0) return;
+  config.batch_size = known;
+  log::note("batch_size is auto: {}, as the run began with", known);
+}
+
+/// batch_size, where it is given as a total.
+void take_total_batch(TrainConfig& config) {
+  if (config.total_batch_size == 0 || config.replicas == 0) return;
+  const std::int64_t parts = config.replicas * config.accumulate_steps;
+  if (config.total_batch_size % parts != 0) {
+    throw UsageError(
+        fmt::format("total_batch_size is {}, which {} x {} accumulated batches do not divide", config.total_batch_size,
+                    counted(config.replicas, "replica", "replicas"), config.accumulate_steps),
+        fmt::format("a multiple of {}, or batch_size instead", parts));
+  }
+  config.batch_size = config.total_batch_size / parts;
+}
+
+void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
+  config.replicas = entry<std::int64_t>(shared, "replicas");
+  if (config.threads == 0) config.threads = entry<std::int64_t>(shared, "threads");
+  const auto batch_size = entry<std::int64_t>(shared, "batch_size");
+  if (config.batch_size.is_auto() && batch_size > 0) config.batch_size = batch_size;
+  if (config.replicas == 0) config.replicas = job.world_size();
+  if (config.threads == 0) config.threads = 1;
+  take_total_batch(config);
+  if (config.replicas < job.world_size()) {
+    throw UsageError(fmt::format("{} on {}: each needs one", counted(config.replicas, "replica", "replicas"),
+                                 counted(job.world_size(), "process", "processes")),
+                     fmt::format("start at most {}", counted(config.replicas, "process", "processes")));
+  }
+  job.set_replicas(static_cast<int>(config.replicas));
+}
+
+/// The names that the checkpoint's own run has earned; a kill may have come between its commit and theirs, and what has
+/// no name is pruned.
+void name_bests(const RunState& run, const fs::path& folder) {
+  FileSystem& files = FileSystem::system();
+  const auto name = [&](const char* as, std::int64_t step) {
+    const fs::path path = step_folder_of(folder, step);
+    if (step > 0 && files.exists(path / "manifest.json")) name_checkpoint(files, folder, as, path);
+  };
+  if (run.best) name("best", run.best_step);
+  name("best_stg1", run.stages.base_step);
+}
+
+/// A run that goes on in another folder takes along what its second stage begins with.
+void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const fs::path& folder) {
+  const RunState run = run_state_of(checkpoint.state("run"));
+  if (checkpoint.path().parent_path() == folder) return name_bests(run, folder);
+  const std::int64_t step = run.stages.base_step;
+  const bool is_past = run.stages.stage == 2 && !config.stages.roll_back;
+  if (step == 0 || is_past || !config.has_second_stage()) return;
+  const fs::path base = step_folder_of(checkpoint.path().parent_path(), step);
+  if (!FileSystem::system().exists(base)) {
+    throw UsageError(fmt::format("the first stage's best, {}, is not beside {}, and the second stage needs it",
+                                 base.filename().string(), checkpoint.path().string()),
+                     "resume from the run's own folder, or take only the weights: --init-from");
+  }
+  copy_checkpoint(FileSystem::system(), base, folder, "best_stg1");
+  if (run.best_step == step) name_checkpoint(FileSystem::system(), folder, "best", step_folder_of(folder, step));
+}
+
+/// A URL becomes the path of what was fetched.
+void fetch_start(TrainerOptions& options) {
+  if (is_url(options.resume)) {
+    log::note("fetching {}", options.resume);
+    options.resume = fetch_checkpoint(options.resume).string();
+  }
+  if (is_url(options.init_from.string())) {
+    log::note("fetching {}", options.init_from.string());
+    options.init_from = fetch(options.init_from.string());
+  }
+}
+
+/// The main rank's part: where it writes, what it goes on from, and what it tells the others.
+StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options, Start& start,
+                   std::optional<RunFolder>& folder) {
+  StateDict told;
+  fetch_start(options);
+  const RunPlace place = place_of(job, options);
+  folder.emplace(place.path, RunFolderOptions{.resume = place.resume, .experiment = options.experiment});
+  remove_checkpoint_leftovers(FileSystem::system(), folder->checkpoints());
+  start.in_old_folder = place.resume;
+  start.checkpoint = find_start(options, place);
+  // A run that was killed before its first checkpoint begins again as it had begun, on whatever number of ranks.
+  const BegunWith begun =
+      place.resume && !start.checkpoint ? begun_with(place.path / folder->settings_file()) : BegunWith{};
+  if (config.replicas == 0) config.replicas = begun.replicas;
+  if (config.threads == 0) config.threads = begun.threads;
+  if (config.batch_size.is_auto()) {
+    take_batch_size(config, start.checkpoint ? batch_size_of(*start.checkpoint) : begun.batch_size);
+  }
+  told["replicas"] = config.replicas;
+  told["threads"] = config.threads;
+  told["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
+  told["run_dir"] = folder->path().string();
+  if (!start.checkpoint) return told;
+  if (config.replicas == 0) config.replicas = start.checkpoint->manifest().meta.replicas;
+  if (config.replicas == start.checkpoint->manifest().meta.replicas) take_total_batch(config);
+  compare(*start.checkpoint, config, settings_text(options.recipe, config));
+  bring_base(*start.checkpoint, config, folder->checkpoints());
+  told.merge(start.checkpoint->state("run"));
+  told["saved_here"] = start.checkpoint->path().parent_path() == folder->checkpoints();
+  told["replicas"] = start.checkpoint->manifest().meta.replicas;
+  told["threads"] = start.checkpoint->manifest().meta.threads;
+  return told;
+}
+
+}  // namespace
+
+std::string counted(std::int64_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& options, std::optional<RunFolder>& folder) {
+  Start start;
+  StateDict shared;
+  do_on_main(job, [&] { shared = find_out(job, config, options, start, folder); });
+  shared = share_state(shared, job.group());
+  start.resumed = shared.count("step") != 0;
+  if (start.resumed) start.run = run_state_of(shared);
+  // A run that had one stage until now: its best is the first stage's.
+  StageState& stages = start.run.stages;
+  if (config.stages.stop_epoch > 0 && stages.base_step == 0 && start.run.best) stages.base_step = start.run.best_step;
+  if (start.resumed) start.saved_here = entry<bool>(shared, "saved_here");
+  start.run_dir = entry<std::string>(shared, "run_dir");
+  decide(job, config, shared);
+  start.settings = settings_text(options.recipe, config);
+  if (config.checkpoint.sharded) require_shared_folder(job, folder ? folder->checkpoints() : "");
+  if (job.world_size() > 1) lockstep::require_same_settings(job.group(), common_settings(start.settings));
+  return start;
+}
+
+}  // namespace lockstep::train

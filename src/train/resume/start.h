@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks must know before data are read: where the run stands, how wide it is, where it is written.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/comm/job.h"
+#include "lockstep/train/run_folder.h"
+#include "lockstep/train/trainer.h"
+#include "train/plan/run_state.h"
+
+namespace lockstep::train {
+
+struct Start {
+  bool resumed = false;
+  RunState run;                          ///< where it stands; all zero for a fresh run
+  std::string settings;                  ///< as YAML, with what was decided
+  std::optional<Checkpoint> checkpoint;  ///< the main rank's: what it goes on from
+  std::string run_dir;                   ///< the run folder, on every rank
+  bool saved_here = false;               ///< that checkpoint lies in the run's folder
+  bool in_old_folder = false;            ///< the main rank's: the run folder may hold more than the checkpoint knows
+};
+
+/// Opens the run folder on the main rank, finds the checkpoint and tells all ranks; sets config.replicas,
+/// config.threads, a config.batch_size that is auto where the run has one, and job.replicas().
+///
+/// Collective: yes.  Blocks: yes.
+/// Throws: UsageError (a folder in use, other settings than the checkpoint's, fewer replicas than ranks), DataError (no
+/// checkpoint verifies), IoError.
+[[nodiscard]] Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& options,
+                                   std::optional<RunFolder>& folder);
+
+/// "1 process", "3 processes".
+[[nodiscard]] std::string counted(std::int64_t count, const char* one, const char* many);
+
+}  // namespace lockstep::train

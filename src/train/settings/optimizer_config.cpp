@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/optimizer_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "lockstep/base/error.h"
+#include "train/settings/numbers.h"
+#include "train/settings/optimizer_choice.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> type_names() {
+  std::vector<std::string> names = optimizer_types();
+  for (std::string& name : names) {
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  }
+  return names;
+}
+
+}  // namespace
+
+void OptimizerConfig::describe(ConfigFields& fields) {
+  const std::vector<std::string> flag = {"auto", "true", "false"};
+  fields.add("optimizer.type", &type, "the optimizer; its own keys are auto unless set", type_names());
+  fields.add("optimizer.lr", &lr, "learning rate after warm-up");
+  fields.add("optimizer.weight_decay", &weight_decay, "weight decay; adamw, lamb and lion decouple it");
+  fields.add("optimizer.lr_scaling", &lr_scaling, "none; replicas: lr x replicas; batch: lr x total batch / 256",
+             {"none", "replicas", "batch"});
+  fields.add("optimizer.zero", &zero,
+             "ZeRO-1: each process keeps only its part of the optimizer's state; the result is the same");
+  fields.add("optimizer.betas", &betas, "adamw, adam, lamb, lion: two numbers");
+  fields.add("optimizer.eps", &eps, "adamw, adam, rmsprop, adagrad, lamb: added to the divisor");
+  fields.add("optimizer.amsgrad", &amsgrad, "adamw, adam: divide by the largest second moment so far", flag);
+  fields.add("optimizer.momentum", &momentum, "sgd, rmsprop, lars");
+  fields.add("optimizer.dampening", &dampening, "sgd: of what a gradient adds to the momentum");
+  fields.add("optimizer.nesterov", &nesterov, "sgd: momentum as Nesterov's", flag);
+  fields.add("optimizer.alpha", &alpha, "rmsprop: how much of the mean square stays");
+  fields.add("optimizer.centered", &centered, "rmsprop: divide by the standard deviation", flag);
+  fields.add("optimizer.lr_decay", &lr_decay, "adagrad: how fast the learning rate falls");
+  fields.add("optimizer.initial_accumulator_value", &initial_accumulator_value, "adagrad: the first sum of squares");
+  fields.add("optimizer.trust", &trust, "lars: how much of its norm a parameter may move");
+  fields.add("optimizer.groups", &groups,
+             "maps of params (a regular expression over names) and the lr, weight_decay, ... of what it finds");
+}
+
+void OptimizerConfig::validate() const {
+  train::require_setting(lr > 0, "optimizer.lr", lr, "above 0");
+  train::require_setting(weight_decay >= 0, "optimizer.weight_decay", weight_decay, "0 or more");
+  const OptimizerOptions options = train::optimizer_options(*this);
+  try {
+    OptimizerOptions common = options;
+    common.groups.clear();  // which parameters they find is not known before there is a model
+    // One without parameters knows what its type has, and within which bounds.
+    (void)make_optimizer(type, NamedTensors{}, common);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("optimizer.type is {}: {}", type, error.message()), error.hint());
+  }
+  for (const ParameterGroup& group : options.groups) train::require_group(type, options, group);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/setup/auto_batch.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/tensor/random.h"
+#include "train/setup/batch_search.h"
+
+namespace lockstep::train {
+namespace {
+
+std::atomic<bool> any_device{false};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): for tests
+
+/// Puts the generators of the CPU and of `device` back at its end.
+class KeepRandomState {
+ public:
+  explicit KeepRandomState(const c10::Device& device) : cpu_(random_state()) {
+    if (device.is_cuda()) generator_ = at::globalContext().defaultGenerator(device);
+    if (!generator_) return;
+    const std::lock_guard lock(generator_->mutex());
+    device_ = generator_->get_state();
+  }
+  ~KeepRandomState() {
+    set_random_state(cpu_);
+    if (!generator_) return;
+    const std::lock_guard lock(generator_->mutex());
+    generator_->set_state(device_);
+  }
+  KeepRandomState(const KeepRandomState&) = delete;
+  KeepRandomState& operator=(const KeepRandomState&) = delete;
+
+ private:
+  at::Tensor cpu_;
+  std::optional<at::Generator> generator_;
+  at::Tensor device_;
+};
+
+/// The first collective on a GPU takes memory for good, for NCCL's buffers: before it is measured what is left.
+void connect_device(const Job& job) {
+  if (job.world_size() == 1 || !job.device().is_cuda()) return;
+  job.group().all_reduce(at::zeros({1}, job.device())).wait();
+}
+
+std::int64_t smallest_of_all(const Job& job, std::int64_t mine) {
+  const at::Tensor smallest = at::full({1}, mine, at::kLong);
+  job.group().all_reduce(smallest, {.op = ReduceOp::kMin}).wait();
+  return smallest.item<std::int64_t>();
+}
+
+ResourceError nothing_fits(const Untried& run, const std::string& problem) {
+  const std::string where = problem.empty() ? "on another rank" : fmt::format("on {}", run.job.device().str());
+  const std::string words = problem.empty() ? "" : ": " + problem.substr(0, problem.find('\n'));
+  return ResourceError(fmt::format("batch_size is auto, and not even a batch of 1 fits into memory {}{}", where, words),
+                       "amp=bf16, optimizer.zero=true on several processes, or a smaller model");
+}
+
+}  // namespace
+
+MeasureAnyDevice::MeasureAnyDevice() { any_device = true; }
+MeasureAnyDevice::~MeasureAnyDevice() { any_device = false; }
+
+void require_measurable(const TrainConfig& config, const c10::Device& device) {
+  if (!config.batch_size.is_auto() || device.is_cuda() || any_device) return;
+  throw UsageError("batch_size is auto: that measures the memory of a GPU, and the device is the CPU",
+                   "give a number: --set batch_size=64");
+}
+
+std::int64_t find_batch_size(const Untried& run) {
+  const KeepRandomState keep(run.job.device());
+  const DistributedSampler part(run.dataset->size(), {0, run.config.replicas});
+  const std::int64_t most = std::min(part.size(), kLargestAutoBatch);
+  if (most == 0) return 1;  // there is no sample: said where the plan is made
+  connect_device(run.job);
+  BatchProbe probe(run);
+  const std::int64_t mine = largest_batch(most, [&probe](std::int64_t batch) { return probe.fits(batch); });
+  const std::int64_t found = smallest_of_all(run.job, mine);
+  if (found == 0) throw nothing_fits(run, mine == 0 ? probe.problem() : "");
+  return found;
+}
+
+}  // namespace lockstep::train

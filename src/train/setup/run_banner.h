@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run says of itself before its first step.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/train/train_config.h"
+#include "lockstep/view/banner.h"
+#include "train/plan/plan.h"
+#include "train/resume/start.h"
+#include "train/step/step_runner.h"
+
+namespace lockstep::train {
+
+/// What the banner tells of.
+struct BannerFacts {
+  const Job& job;
+  const TrainConfig& config;
+  std::string recipe;
+  std::string model;
+  StepRunner& steps;
+  const Plan& plan;
+  std::int64_t train_samples = 0;
+  std::int64_t test_samples = 0;
+  std::filesystem::path run_folder;
+  bool found_batch = false;  ///< batch_size was auto
+  bool averaged = false;     ///< evaluated with a moving average
+  const Start& start;
+};
+
+/// Every rank tells rank 0 of its device, which alone has the whole banner. Collective: yes.
+[[nodiscard]] view::BannerInfo run_banner(const BannerFacts& facts);
+
+}  // namespace lockstep::train

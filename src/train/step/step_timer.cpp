@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/step_timer.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/tensor/memory.h"
+#include "train/step/step_runner.h"
+
+namespace lockstep {
+namespace {
+
+/// The process's: a timer's threads are its own only while it runs.
+class ThreadCount {
+ public:
+  explicit ThreadCount(std::int64_t count) : before_(at::get_num_threads()) {
+    at::set_num_threads(static_cast<int>(count));
+  }
+  ~ThreadCount() { at::set_num_threads(before_); }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int before_;
+};
+
+/// What a run decides at its start.
+TrainConfig decided(const Job& job, TrainConfig config) {
+  if (config.replicas == 0) config.replicas = job.world_size();
+  if (config.threads == 0) config.threads = 1;
+  if (config.batch_size.is_auto()) {
+    throw UsageError("batch_size is auto, and steps are timed for one size", "--set batch_size=NUMBER");
+  }
+  return config;
+}
+
+}  // namespace
+
+class StepTimer::Impl {
+ public:
+  Impl(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& dataset)
+      : job_(job), config_(decided(job, config)), steps_(job, task, config_) {
+    const ThreadCount threads(config_.threads);
+    keep_freed_memory();
+    steps_.load(dataset);
+    if (steps_.batches_per_epoch() == 0) {
+      throw UsageError("the samples make no full batch", "a smaller batch_size, or drop_last=false");
+    }
+    steps_.build(steps_.make_net());
+  }
+
+  double run(std::int64_t count) {
+    const ThreadCount threads(config_.threads);
+    job_.barrier();
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::int64_t i = 0; i < count; ++i) step();
+    const std::chrono::duration<double> own = std::chrono::steady_clock::now() - begin;
+    const at::Tensor slowest = at::full({1}, own.count(), at::kDouble);
+    job_.group().all_reduce(slowest, {.op = ReduceOp::kMax}).wait();
+    return slowest.item<double>();
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const { return steps_.model().bucket_bytes(); }
+
+  void rest() {
+    steps_.end_epoch();
+    loading_ = false;
+  }
+
+ private:
+  void step() {
+    const std::int64_t batches = std::min(config_.accumulate_steps, steps_.batches_per_epoch());
+    if (!loading_ || batch_ + batches > steps_.batches_per_epoch()) {
+      steps_.start_epoch(epoch_++, 0);
+      loading_ = true;
+      batch_ = 0;
+    }
+    for (const at::Tensor& loss : steps_.compute_gradients(batches)) (void)loss.item();  // a GPU is waited for
+    (void)steps_.update(0);
+    batch_ += batches;
+  }
+
+  Job job_;
+  const TrainConfig config_;
+  train::StepRunner steps_;
+  bool loading_ = false;
+  std::int64_t epoch_ = 0;
+  std::int64_t batch_ = 0;
+};
+
+StepTimer::StepTimer(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& dataset)
+    : impl_(std::make_unique<Impl>(job, task, config, dataset)) {}
+StepTimer::~StepTimer() = default;
+StepTimer::StepTimer(StepTimer&&) noexcept = default;
+StepTimer& StepTimer::operator=(StepTimer&&) noexcept = default;
+
+double StepTimer::run(std::int64_t steps) { return impl_->run(steps); }
+std::vector<std::int64_t> StepTimer::bucket_bytes() const { return impl_->bucket_bytes(); }
+void StepTimer::rest() { impl_->rest(); }
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/task/loss_terms.h"
+
+#include <ATen/ops/cat.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::train {
+namespace {
+
+std::vector<std::string> missing(const std::vector<std::string>& from, const std::vector<std::string>& of) {
+  std::vector<std::string> names;
+  for (const std::string& name : of) {
+    if (std::find(from.begin(), from.end(), name) == from.end()) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+at::Tensor total_loss(const std::vector<LossTerm>& terms) {
+  if (terms.empty()) throw UsageError("the task gives no loss", "loss_terms() has to give at least one");
+  at::Tensor total = terms.front().value;
+  for (std::size_t i = 1; i < terms.size(); ++i) total = total + terms[i].value;
+  return total;
+}
+
+at::Tensor loss_row(const at::Tensor& total, const std::vector<LossTerm>& terms) {
+  std::vector<at::Tensor> values = {total.detach().reshape({1})};
+  for (const LossTerm& term : terms) {
+    if (terms.size() > 1) values.push_back(term.value.detach().to(total.scalar_type()).reshape({1}));
+  }
+  return values.size() == 1 ? values.front() : at::cat(values);
+}
+
+std::vector<std::string> loss_names(const std::vector<LossTerm>& terms) {
+  std::vector<std::string> names;
+  for (const LossTerm& term : terms) {
+    if (terms.size() > 1) names.push_back(term.name);
+  }
+  return names;
+}
+
+void require_same_names(const std::vector<std::string>& before, const std::vector<std::string>& now) {
+  if (before == now) return;
+  const std::vector<std::string> gone = missing(now, before);
+  const std::vector<std::string> come = missing(before, now);
+  std::string what = "their order differs";
+  if (!gone.empty()) what = fmt::format("this one lacks {}", text::join(gone));
+  if (!come.empty()) what = fmt::format("this one has also {}", text::join(come));
+  throw UsageError(fmt::format("the parts of the loss are not those of the first batch: {}", what),
+                   "loss_terms() has to give the same names for every batch, with a value of 0 where there is nothing");
+}
+
+}  // namespace lockstep::train
