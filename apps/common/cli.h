@@ -45,6 +45,10 @@ struct SettingOptions {
 [[nodiscard]] std::vector<std::string> take_settings(const CLI::App& app, const std::vector<std::string>& arguments,
                                                      const SettingOptions& options);
 
+inline constexpr const char* kAllowOutside =
+    "lists and annotations may name files outside of their folder: by .., or absolute";
+inline constexpr const char* kMaxPixels = "larger pictures are refused (default: 178956970)";
+
 /// A verb of a program: what it is called, one line about it, and what runs it (arguments after the verb).
 struct Verb {
   const char* name;

@@ -8,6 +8,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/decode.h"
 #include "lockstep/data/sources/open_source.h"
 #include "lockstep/data/sources/pack.h"
 #include "lockstep/view/progress.h"
@@ -25,6 +26,8 @@ struct PackWords {
   std::string check;
   std::string format = "packed";
   std::string shard_size;
+  std::int64_t max_pixels = 0;
+  bool allow_outside = false;
   bool gray = false;
   bool lenient = false;
 };
@@ -90,12 +93,14 @@ int pack(const PackWords& words, PackOptions options) {
     throw UsageError("lockstep pack takes an input and --out", "lockstep pack data/train --out train.pack");
   }
   const TimePoint begin = SystemClock::instance().now();
+  if (words.max_pixels != 0) set_max_pixels(words.max_pixels);
   const auto source = open_source({.path = words.input,
                                    .kind = parse_source_kind(words.type),
                                    .images = words.images,
                                    .split = words.split,
                                    .recursive = true,
                                    .masks = true,
+                                   .allow_outside = words.allow_outside,
                                    .strict = !words.lenient});
   options.out = words.out;
   options.format = parse_format(words.format);
@@ -135,6 +140,8 @@ int cmd_pack(const Arguments& arguments) {
   app.add_option("--workers", options.workers, "threads that decode (default: 1)");
   app.add_flag("--skip-bad", options.skip_bad, "leave unreadable pictures out, and list them");
   app.add_flag("--lenient", words.lenient, "leave entries with bad boxes or unknown pictures out, and count them");
+  app.add_flag("--allow-outside", words.allow_outside, cli::kAllowOutside);
+  app.add_option("--max-pixels", words.max_pixels, cli::kMaxPixels)->check(CLI::PositiveNumber);
   app.add_option("--check", words.check, "compare every sample of a packed file with its hash, and end");
   if (!cli::parse(app, arguments)) return 0;
   return words.check.empty() ? pack(words, options) : check_file(words.check);

@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/augment/augmentations.h"
 #include "lockstep/data/contact_sheet.h"
+#include "lockstep/data/decode.h"
 #include "lockstep/data/sources/open_source.h"
 #include "lockstep/view/progress.h"
 #include "worker/recipes.h"
@@ -34,6 +35,8 @@ struct InspectWords {
   std::int64_t cell = 224;
   std::int64_t epoch = 0;
   std::uint64_t seed = 0;
+  std::int64_t max_pixels = 0;
+  bool allow_outside = false;
   bool json = false;
 };
 
@@ -80,17 +83,22 @@ std::shared_ptr<ImageSource> open_path(const std::string& path, const InspectWor
                       .split = words.split,
                       .recursive = true,
                       .masks = true,
+                      .allow_outside = words.allow_outside,
                       .strict = false});
 }
 
-Opened open(const std::string& word, const InspectWords& words) {
+Opened open(const std::string& word, InspectWords words) {
   Opened opened{.name = word};
+  if (words.max_pixels != 0) set_max_pixels(words.max_pixels);
   if (!is_recipe(word)) {
     opened.source = open_path(word, words);
     return opened;
   }
   opened.settings = std::make_unique<Settings>(word, words.sets);
-  const std::string& path = opened.settings->config().data.train;
+  if (words.max_pixels != 0) set_max_pixels(words.max_pixels);
+  const TrainConfig::Data& data = opened.settings->config().data;
+  const std::string& path = data.train;
+  words.allow_outside = words.allow_outside || data.allow_outside;
   if (path.empty()) {
     throw UsageError(fmt::format("{} names no training data", word), "--set data.train=FOLDER");
   }
@@ -205,6 +213,8 @@ int inspect_data(const Arguments& arguments) {
   app.add_option("--cell", words.cell, "pixels of a picture's longer side (default: 224)")->check(CLI::Range(16, 2048));
   app.add_option("--epoch", words.epoch, "whose random numbers (default: 0)");
   app.add_option("--seed", words.seed, "which pictures, and of the random numbers (default: 0)");
+  app.add_flag("--allow-outside", words.allow_outside, cli::kAllowOutside);
+  app.add_option("--max-pixels", words.max_pixels, cli::kMaxPixels)->check(CLI::PositiveNumber);
   app.add_flag("--json", words.json, "the counts as one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
   std::size_t number = 0;

@@ -8,6 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/decode.h"
 #include "worker/recipes.h"
 
 namespace lockstep::worker {
@@ -66,6 +67,7 @@ Settings::Settings(const std::string& what, const std::vector<std::string>& sets
   std::vector<std::string> notes;
   fields_.bind(with_aliases(source.tree, recipe_->aliases(), notes));
   for (const std::string& note : notes) log::note("{}", note);
+  set_max_pixels(config_->data.max_pixels);  // a recipe may look at its data before there is a Trainer
 }
 
 const Recipe& recipe_of(const std::string& what) { return *open_source(what).recipe; }

@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/data/decode.h"
 #include "lockstep/optim/ema.h"
 #include "lockstep/tensor/named_tensors.h"
 
@@ -42,6 +43,7 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const 
   std::vector<std::string> notes;
   fields.bind(with_aliases(over, recipe.aliases(), notes));
   trained.config->validate();
+  set_max_pixels(trained.config->data.max_pixels);
   at::set_num_threads(static_cast<int>(trained.config->threads));
   trained.task = recipe.make_task(*trained.config);
   trained.task->check_model_state(opened.state("model"));

@@ -19,6 +19,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
+#include "lockstep/data/sources/inside.h"
 
 namespace lockstep::captioning {
 namespace {
@@ -153,19 +154,25 @@ struct FileFolder {
   fs::path folder;
   bool features = false;
   bool listed = false;  ///< the list of ids says which file
+  fs::path from = {};   ///< what names the files
+  bool allow_outside = false;
 
   [[nodiscard]] fs::path file_of(const CaptionedImage& image) const {
-    if (features && !listed) return folder / (image.id + ".npz");
-    const fs::path whole = folder / image.file;
+    if (features && !listed) return inside(image.id + ".npz");
     const fs::path alone = folder / fs::path(image.file).filename();
-    return is_there(whole) || !is_there(alone) ? whole : alone;
+    return is_there(folder / image.file) || !is_there(alone) ? inside(image.file) : alone;
+  }
+
+ private:
+  [[nodiscard]] fs::path inside(const std::string& name) const {
+    return folder / name_inside(folder, name, from, allow_outside);
   }
 };
 
-FileFolder folder_of(const SetOptions& options, const fs::path& root, bool listed) {
-  if (!options.features.empty()) return {below(root, options.features), true, listed};
-  if (!options.images.empty()) return {below(root, options.images), false, listed};
-  return {is_there(root / "images") ? root / "images" : root, false, listed};
+fs::path folder_of(const SetOptions& options, const fs::path& root) {
+  if (!options.features.empty()) return below(root, options.features);
+  if (!options.images.empty()) return below(root, options.images);
+  return is_there(root / "images") ? root / "images" : root;
 }
 
 void find_files(std::vector<CaptionedImage>& images, const FileFolder& where, const std::string& set) {
@@ -190,7 +197,12 @@ std::vector<CaptionedImage> list_files(const SetOptions& options) {
   CaptionTable table = read_table(file, options);
   const bool listed = !options.ids.empty() && choose_ids(table, below(root, options.ids));
   if (table.images.empty()) throw DataError(fmt::format("{} has no pictures with captions", file.string()));
-  find_files(table.images, folder_of(options, root, listed), file.string());
+  const FileFolder where{.folder = folder_of(options, root),
+                         .features = !options.features.empty(),
+                         .listed = listed,
+                         .from = listed ? below(root, options.ids) : file,
+                         .allow_outside = options.allow_outside};
+  find_files(table.images, where, file.string());
   for (const std::string& note : table.notes) log::note("{}", note);
   return std::move(table.images);
 }

@@ -30,6 +30,7 @@ struct SetOptions {
   std::string ids = {};
   std::string images = {};         ///< folder of pictures, relative to path's folder or absolute; empty: images/ or it
   std::string features = {};       ///< folder of ID.npz with `feat` [L, D]: the set has features, no pictures
+  bool allow_outside = false;      ///< names of files may lead out of these folders (name_inside())
   std::int64_t feature_width = 0;  ///< D that each must have; 0: that of the first
   std::int64_t max_features = -1;  ///< only the first so many rows; -1: all
   std::int64_t max_words = 16;     ///< a longer caption is cut; 1 .. 1000

@@ -142,6 +142,7 @@ SetOptions CaptioningConfig::set_options(const std::string& path, bool training)
           .ids = training ? sets.train_ids : sets.test_ids,
           .images = sets.images,
           .features = own_features ? sets.test_features : sets.features,
+          .allow_outside = data.allow_outside,
           .feature_width = model.feature_width,
           .max_features = sets.max_features,
           .max_words = sets.max_words,

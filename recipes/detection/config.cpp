@@ -213,6 +213,7 @@ DatasetOptions DetectionConfig::set_options(const std::string& path, bool traini
                      .kind = parse_source_kind(sets.kind),
                      .images = training ? sets.train_images : sets.test_images,
                      .split = training ? sets.train_split : sets.test_split,
+                     .allow_outside = data.allow_outside,
                      .strict = sets.strict},
           .classes = num_classes.is_auto() ? 0 : num_classes.value(),
           .side = image_size};

@@ -12,8 +12,14 @@ namespace lockstep::data {
 /// A larger side is refused before memory is asked for.
 inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 
-/// The size, or the Failure that names it. Units: pixels.
-[[nodiscard]] Result<ImageSize> checked_size(std::int64_t width, std::int64_t height);
+/// The size that the header of a file of so many bytes states, or the Failure that names it: a side or the whole is too
+/// large (max_pixels()), or out of proportion to the file. Units: pixels.
+[[nodiscard]] Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::size_t file_bytes);
+
+/// Whether inflating `packed` bytes can give so many: deflate makes at most 1032 bytes of one.
+[[nodiscard]] constexpr bool can_inflate_to(std::uint64_t bytes, std::size_t packed) noexcept {
+  return bytes / 1032 <= packed;
+}
 
 [[nodiscard]] bool is_png(std::string_view bytes) noexcept;
 [[nodiscard]] bool is_jpeg(std::string_view bytes) noexcept;

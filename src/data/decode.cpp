@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
 
@@ -15,14 +16,42 @@
 namespace lockstep {
 namespace data {
 
-Result<ImageSize> checked_size(std::int64_t width, std::int64_t height) {
+namespace {
+
+std::atomic<std::int64_t> most_pixels = kDefaultMaxPixels;
+
+// A photo has about a byte for 4 pixels, a drawing for 50. Less than a byte for 100 is an empty mask, or a trap.
+constexpr std::int64_t kPixelsAByte = 100;
+constexpr std::int64_t kShareOfEmpty = 4;  // of max_pixels(), that such a file gets
+
+}  // namespace
+
+Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::size_t file_bytes) {
   if (width > kMaxSide || height > kMaxSide) {
     return Failure{fmt::format("{} x {} pixels, more than {} a side", width, height, kMaxSide)};
+  }
+  const std::int64_t most = max_pixels();
+  if (width * height > most) {
+    return Failure{fmt::format("{} x {} pixels, more than the {} of data.max_pixels", width, height, most)};
+  }
+  const auto bytes = static_cast<std::int64_t>(file_bytes);
+  if (width * height > most / kShareOfEmpty && width * height / kPixelsAByte > bytes) {
+    return Failure{
+        fmt::format("{} x {} pixels from {} bytes are out of proportion: of such a file at most {}, a quarter of "
+                    "data.max_pixels",
+                    width, height, bytes, most / kShareOfEmpty)};
   }
   return ImageSize{width, height};
 }
 
 }  // namespace data
+
+void set_max_pixels(std::int64_t pixels) {
+  if (pixels < 1) throw UsageError(fmt::format("data.max_pixels is {}, must be at least 1", pixels));
+  data::most_pixels = pixels;
+}
+
+std::int64_t max_pixels() noexcept { return data::most_pixels; }
 
 Result<Image> decode_image(std::string_view bytes, ColorMode mode) {
   if (bytes.empty()) return Failure{"empty file (0 bytes)"};

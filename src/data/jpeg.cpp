@@ -187,7 +187,16 @@ Box place_of(const Region& region, const Region& in, std::int64_t shrink) {
 
 Result<ImageSize> read_size(Decoder& decoder, Plan& plan) {
   if (!run(read_header, decoder, plan)) return decoder.failure();
-  return checked_size(decoder.info.image_width, decoder.info.image_height);
+  return checked_size(decoder.info.image_width, decoder.info.image_height, plan.bytes.size());
+}
+
+/// Every block of 8 x 8 pixels takes at least a bit of a Huffman code: a file that has not even these is refused before
+/// memory is asked for. Small ones may show by themselves where they end.
+bool can_hold(std::string_view bytes, ImageSize size, bool arithmetic) {
+  constexpr std::int64_t kSmall = std::int64_t{1} << 20;  // pixels
+  constexpr std::int64_t kMostPixelsAByte = 8 * 64;
+  const std::int64_t pixels = size.width * size.height;
+  return arithmetic || pixels <= kSmall || pixels / kMostPixelsAByte <= static_cast<std::int64_t>(bytes.size());
 }
 
 Result<ImagePart> decode(std::string_view bytes, ColorMode mode, const Region* region, ImageSize wanted) {
@@ -196,6 +205,9 @@ Result<ImagePart> decode(std::string_view bytes, ColorMode mode, const Region* r
   Plan plan{.bytes = bytes};
   const Result<ImageSize> size = read_size(decoder, plan);
   if (!size) return Failure{size.error()};
+  if (!can_hold(bytes, size.value(), decoder.info.arith_code != FALSE)) {
+    return Failure{fmt::format("truncated JPEG: its header claims {} x {} pixels", size->width, size->height)};
+  }
   const J_COLOR_SPACE colors = decoder.info.jpeg_color_space;
   if (colors == JCS_CMYK || colors == JCS_YCCK) return Failure{"a CMYK JPEG; only gray and RGB ones are read"};
   const Region whole{0, 0, size.value()};

@@ -40,12 +40,11 @@ int read_pixels(spng_ctx* context, spng_format format, std::vector<std::uint8_t>
   return spng_decode_chunks(context);
 }
 
-/// Inflating makes at most 1032 bytes of one: a header that claims more is refused before memory is asked for.
+/// A header that claims more than its file can hold is refused before memory is asked for.
 bool can_hold(std::string_view bytes, const spng_ihdr& header) {
-  constexpr std::uint64_t kMostInflation = 1032;
   constexpr std::array<std::uint64_t, 7> kSamples = {1, 1, 3, 1, 2, 1, 4};  // a pixel, by colour type
   const std::uint64_t row_bits = header.width * kSamples[header.color_type % kSamples.size()] * header.bit_depth;
-  return header.height * (1 + row_bits / 8) / kMostInflation <= bytes.size();
+  return can_inflate_to(header.height * (1 + row_bits / 8), bytes.size());
 }
 
 }  // namespace
@@ -57,7 +56,7 @@ Result<ImageSize> png_size(std::string_view bytes) {
   if (!context) return Failure{"no memory to decode it"};
   spng_ihdr header{};
   if (const int code = read_header(context.get(), bytes, &header); code != 0) return failure(code);
-  return checked_size(header.width, header.height);
+  return checked_size(header.width, header.height, bytes.size());
 }
 
 Result<Image> decode_png(std::string_view bytes, ColorMode mode) {
@@ -66,7 +65,7 @@ Result<Image> decode_png(std::string_view bytes, ColorMode mode) {
   if (!context) return Failure{"no memory to decode it"};
   spng_ihdr header{};
   if (const int code = read_header(context.get(), bytes, &header); code != 0) return failure(code);
-  if (const auto size = checked_size(header.width, header.height); !size) return Failure{size.error()};
+  if (const auto size = checked_size(header.width, header.height, bytes.size()); !size) return Failure{size.error()};
   if (!can_hold(bytes, header)) {
     return Failure{fmt::format("damaged PNG: its header claims {} x {} pixels", header.width, header.height)};
   }

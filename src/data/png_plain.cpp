@@ -18,10 +18,9 @@ namespace {
 using Bytes = std::basic_string_view<unsigned char>;
 
 constexpr std::size_t kSignature = 8;
-constexpr std::size_t kHeader = 13;         // bytes of IHDR's content
-constexpr std::size_t kAround = 12;         // length, type and checksum of a chunk
-constexpr std::size_t kReadAhead = 8;       // bytes after the last row that undo_paeth() may read
-constexpr std::uint64_t kMostTimes = 1032;  // deflate makes a byte of input into no more than this
+constexpr std::size_t kHeader = 13;    // bytes of IHDR's content
+constexpr std::size_t kAround = 12;    // length, type and checksum of a chunk
+constexpr std::size_t kReadAhead = 8;  // bytes after the last row that undo_paeth() may read
 
 std::uint32_t number(const unsigned char* at) {
   return std::uint32_t{at[0]} << 24 | std::uint32_t{at[1]} << 16 | std::uint32_t{at[2]} << 8 | at[3];
@@ -73,13 +72,14 @@ struct Layout {
   [[nodiscard]] std::size_t filtered_bytes() const { return static_cast<std::size_t>(height) * (1 + row_bytes()); }
 };
 
-std::optional<Layout> plain_layout(const Chunk& header) {
+std::optional<Layout> plain_layout(const Chunk& header, std::size_t file_bytes) {
   if (header.type != type_of("IHDR") || header.content.size() != kHeader) return std::nullopt;
   const unsigned char* at = header.content.data();
   const bool plain = at[8] == 8 && at[10] == 0 && at[11] == 0 && at[12] == 0;
   const int channels = at[9] == 0 ? 1 : at[9] == 2 ? 3 : at[9] == 6 ? 4 : 0;
   const Layout layout{number(at), number(at + 4), channels};
-  const bool sized = layout.width > 0 && layout.height > 0 && layout.width <= kMaxSide && layout.height <= kMaxSide;
+  const bool sized =
+      layout.width > 0 && layout.height > 0 && checked_size(layout.width, layout.height, file_bytes).ok();
   return plain && channels != 0 && sized ? std::optional(layout) : std::nullopt;
 }
 
@@ -109,7 +109,7 @@ std::optional<Bytes> packed_pixels(Bytes rest) {
 }
 
 bool inflate_rows(Bytes packed, std::size_t bytes) {
-  if (bytes > packed.size() * kMostTimes) return false;  // before memory is asked for
+  if (!can_inflate_to(bytes, packed.size())) return false;  // before memory is asked for
   Tools& with = tools();
   with.rows.resize(std::max(with.rows.size(), bytes + kReadAhead));
   std::size_t used = 0;
@@ -206,7 +206,7 @@ std::optional<Image> decode_plain_png(std::string_view bytes, ColorMode mode) {
   Bytes rest(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   rest.remove_prefix(std::min(kSignature, rest.size()));
   const std::optional<Chunk> header = next_chunk(rest);
-  const std::optional<Layout> layout = header ? plain_layout(*header) : std::nullopt;
+  const std::optional<Layout> layout = header ? plain_layout(*header, bytes.size()) : std::nullopt;
   if (!layout) return std::nullopt;
   const std::optional<Bytes> packed = packed_pixels(rest);
   if (!packed || !inflate_rows(*packed, layout->filtered_bytes())) return std::nullopt;

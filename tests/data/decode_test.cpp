@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include "data/codec.h"
 #include "data/hash.h"
+#include "data/sources/png_write.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "support/temp_dir.h"
@@ -105,12 +106,55 @@ TEST(Decode, LeavesDamagedPngsToTheJudge) {
 
 TEST(Decode, RefusesAPngWhoseHeaderClaimsMoreThanItsBytesCanHold) {
   std::string bytes = bytes_of("rgb.png");
-  bytes[18] = bytes[22] = '\x30';  // 12,288 pixels and more each way
+  bytes[18] = bytes[22] = '\x18';  // 6,144 pixels and more each way
   const auto crc = static_cast<std::uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(bytes.data()) + 12, 17));
   for (std::size_t i = 0; i < 4; ++i) bytes[29 + i] = static_cast<char>(crc >> (24 - 8 * i));
   const Result<Image> image = decode_image(bytes, ColorMode::kRgb);
   ASSERT_FALSE(image.ok());
-  EXPECT_NE(image.error().find("its header claims 12"), std::string::npos) << image.error();
+  EXPECT_NE(image.error().find("its header claims 61"), std::string::npos) << image.error();
+}
+
+/// The limit that a test sets ends with it.
+struct PixelLimit {
+  explicit PixelLimit(std::int64_t pixels) { set_max_pixels(pixels); }
+  ~PixelLimit() { set_max_pixels(kDefaultMaxPixels); }
+  PixelLimit(const PixelLimit&) = delete;
+  PixelLimit& operator=(const PixelLimit&) = delete;
+};
+
+std::string hostile(const std::string& name) {
+  return FileSystem::system().read(golden("..") / "fuzz_hostile/images" / name);
+}
+
+std::string fault_of_bytes(const std::string& bytes) {
+  const Result<Image> image = decode_image(bytes, ColorMode::kRgb);
+  return image ? "decoded" : image.error();
+}
+
+TEST(Decode, RefusesWhatClaimsMorePixelsThanTheLimitBeforeMemoryIsAskedFor) {
+  EXPECT_EQ(fault_of_bytes(hostile("progressive.jpg")),
+            "16384 x 16384 pixels, more than the 178956970 of data.max_pixels");
+  EXPECT_EQ(fault_of_bytes(hostile("bits.png")), "16384 x 16384 pixels, more than the 178956970 of data.max_pixels");
+  EXPECT_EQ(fault_of_bytes(hostile("baseline.jpg")), "truncated JPEG: its header claims 6000 x 6000 pixels")
+      << "in the limit, but every block takes a bit";
+  EXPECT_EQ(data::decode_numbers(hostile("deep.png")).error(), "damaged PNG: its header claims 6000 x 6000 pixels");
+  const PixelLimit limit(23 * 17 - 1);
+  for (const char* name : {"rgb.png", "rgb_420.jpg"}) {
+    EXPECT_EQ(fault_of_bytes(bytes_of(name)), "23 x 17 pixels, more than the 390 of data.max_pixels") << name;
+    EXPECT_FALSE(image_size(bytes_of(name)).ok()) << name;
+  }
+}
+
+TEST(Decode, GivesAPictureOutOfProportionToItsFileAQuarterOfTheLimit) {
+  EXPECT_TRUE(data::checked_size(6000, 7000, 10).ok()) << "an empty mask of an aerial picture";
+  EXPECT_EQ(data::checked_size(7000, 7000, 1000).error(),
+            "7000 x 7000 pixels from 1000 bytes are out of proportion: of such a file at most 44739242, a quarter of "
+            "data.max_pixels");
+  EXPECT_TRUE(data::checked_size(7000, 7000, 490'000).ok());
+  EXPECT_TRUE(data::checked_size(13'000, 13'000, 20'000'000).ok());
+  const PixelLimit limit(1'000'000'000);
+  EXPECT_TRUE(data::checked_size(15'000, 15'000, 1000).ok()) << "who raises the limit raises both";
+  EXPECT_THROW(set_max_pixels(0), UsageError);
 }
 
 TEST(Decode, RefusesAPngCutAtAnyLength) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data that a stranger wrote: numbers no picture has.
+// Data that a stranger wrote: names that lead out of the folder, special files, numbers no picture has.
+#include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -14,6 +17,8 @@
 #include "data/sources/voc_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/data/sources/inside.h"
+#include "lockstep/data/sources/open_source.h"
 #include "lockstep/data/sources/packed.h"
 #include "lockstep/data/sources/tar_shards.h"
 #include "support/fault_of.h"
@@ -22,7 +27,9 @@
 namespace lockstep {
 namespace sources_hostile_test {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 using test::fault_of;
 
@@ -31,7 +38,119 @@ namespace fs = std::filesystem;
 const fs::path kTests = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data";
 const fs::path kHostile = kTests / "fuzz_hostile";
 
+void put(const fs::path& file, const std::string& text) {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << text;
+}
+
 std::string read(const fs::path& file) { return FileSystem::system().read(file); }
+
+TEST(NameInside, LeavesPlainNamesAloneAndTakesDotsOut) {
+  EXPECT_EQ(name_inside("data", "a/b.png", "list.csv", false), "a/b.png");
+  EXPECT_EQ(name_inside("data", "a..b.png", "list.csv", false), "a..b.png");
+  EXPECT_EQ(name_inside("data", "a/../b.png", "list.csv", false), "b.png");
+  EXPECT_EQ(name_inside("", "./a/./../b.png", "list.csv", false), "b.png");
+  EXPECT_EQ(name_inside("data/", fs::absolute("data/x/../b.png").string(), "list.csv", false),
+            fs::absolute("data/b.png").string());
+}
+
+TEST(NameInside, RefusesWhatLeadsOutUnlessItMay) {
+  for (const std::string name : {"../b.png", "a/../../b.png", "..", "/etc/passwd", "a/../../data/b.png"}) {
+    EXPECT_THAT(fault_of<DataError>([&] { (void)name_inside("data", name, "list.csv", false); }),
+                AllOf(StartsWith("list.csv names '" + name + "', which lies outside of data"),
+                      HasSubstr("data.allow_outside=true")));
+    EXPECT_EQ(name_inside("data", name, "list.csv", true), name);
+  }
+  const std::string beside = fs::absolute("data-other/b.png").string();
+  EXPECT_THAT(fault_of<DataError>([&] { (void)name_inside("data", beside, "list.csv", false); }), HasSubstr("outside"));
+}
+
+// open(2) would end the name there.
+TEST(NameInside, RefusesAZeroByte) {
+  const std::string name("../x\0/../data/b.png", 19);
+  EXPECT_THAT(fault_of<DataError>([&] { (void)name_inside("data", name, "list.csv", true); }), HasSubstr("zero byte"));
+}
+
+TEST(NameInside, TakesTheRealNameOfAFolderThatWasNamedByALink) {
+  const test::TempDir root;
+  fs::create_directory(root / "real");
+  fs::create_directory_symlink("real", root / "link");
+  const std::string file = (fs::canonical(root / "real") / "b.png").string();
+  EXPECT_EQ(name_inside(root / "link", file, "list.csv", false), file);
+}
+
+/// A folder "data" with a picture, and a secret beside it.
+class HostileNames : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"secret.png", "secret.jpg", "data/good.png", "voc/JPEGImages/good.png"}) {
+      fs::create_directories((root_ / name).parent_path());
+      fs::copy_file(kTests / "golden/rgb.png", root_ / name);
+    }
+    put(root_ / "secret.xml", "<annotation></annotation>");
+  }
+
+  /// What opening says; "open" where it does not complain.
+  std::string opened(const fs::path& path, SourceKind kind, bool allow_outside = false) const {
+    try {
+      const auto source = open_source({.path = (root_ / path).string(), .kind = kind, .allow_outside = allow_outside});
+      (void)source->get(0).pixels.size();
+      return "open";
+    } catch (const DataError& fault) {
+      return fault.message();
+    }
+  }
+
+  test::TempDir root_;
+};
+
+TEST_F(HostileNames, OfListsAndCocoStayInTheFolder) {
+  for (const std::string& name : {std::string("../secret.png"), (root_ / "secret.png").string()}) {
+    put(root_ / "data/list.csv", "path\n" + name + "\n");
+    put(root_ / "data/list.jsonl", fmt::format(R"({{"path": "{}"}})", name));
+    put(root_ / "data/coco.json",
+        fmt::format(R"({{"images": [{{"id": 1, "file_name": "{}"}}], "annotations": [], "categories": []}})", name));
+    for (const auto& [file, kind] : {std::pair("data/list.csv", SourceKind::kList),
+                                     {"data/list.jsonl", SourceKind::kList},
+                                     {"data/coco.json", SourceKind::kCoco}}) {
+      EXPECT_THAT(opened(file, kind), AllOf(HasSubstr(file), HasSubstr("outside"))) << name;
+      EXPECT_EQ(opened(file, kind, true), "open") << file << " " << name;
+    }
+  }
+  put(root_ / "data/list.csv", fmt::format("path\nx/../good.png\n{}\n", (root_ / "data/good.png").string()));
+  EXPECT_EQ(opened("data/list.csv", SourceKind::kList), "open");
+}
+
+TEST_F(HostileNames, OfVocAndOfListsOfMasksStayInTheFolder) {
+  fs::create_directories(root_ / "voc/Annotations");
+  put(root_ / "voc/ImageSets/Main/trainval.txt", "../../secret\n");
+  EXPECT_THAT(opened("voc", SourceKind::kVoc), AllOf(HasSubstr("trainval.txt"), HasSubstr("outside")));
+  EXPECT_EQ(opened("voc", SourceKind::kVoc, true), "open");
+  fs::create_directories(root_ / "voc/SegmentationClass");
+  put(root_ / "voc/ImageSets/Segmentation/trainval.txt", "../../secret\n");
+  EXPECT_THAT(fault_of<DataError>([&] {
+                (void)open_source({.path = (root_ / "voc").string(), .kind = SourceKind::kMasks, .split = "trainval"});
+              }),
+              AllOf(HasSubstr("trainval.txt"), HasSubstr("outside")));
+}
+
+TEST_F(HostileNames, ALinkInTheFolderIsItsOwnersChoice) {
+  fs::create_symlink(root_ / "secret.png", root_ / "data/link.png");
+  put(root_ / "data/list.csv", "path\nlink.png\n");
+  EXPECT_EQ(opened("data/list.csv", SourceKind::kList), "open");
+}
+
+TEST_F(HostileNames, OfPipesAreRefusedAtOnceWhateverTheyStandFor) {
+  ASSERT_EQ(::mkfifo((root_ / "data/fifo").c_str(), 0644), 0);
+  put(root_ / "data/list.csv", "path\nfifo\n");
+  EXPECT_THAT(opened("data/list.csv", SourceKind::kList), HasSubstr("data/fifo is a named pipe, not a regular file"));
+  for (const SourceKind kind : {SourceKind::kList, SourceKind::kCoco, SourceKind::kTar, SourceKind::kPacked,
+                                SourceKind::kIdx, SourceKind::kAuto}) {
+    EXPECT_THAT(opened("data/fifo", kind), HasSubstr("data/fifo is a named pipe, not a regular file"))
+        << source_kind_name(kind);
+  }
+  EXPECT_THAT(fault_of<DataError>([&] { TarStream((root_ / "data/fifo").string()); }), HasSubstr("is a named pipe"));
+}
 
 TEST(HostileNumbers, AreNoCoordinatesAreasOrFloats) {
   const double infinite = std::numeric_limits<double>::infinity();

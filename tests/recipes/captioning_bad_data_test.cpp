@@ -92,6 +92,24 @@ TEST_F(BadCaptions, IdsWithoutFeaturesOrPicturesAreCountedAndTheFirstIsNamed) {
                               at("images/1.jpg") + hint);
 }
 
+TEST_F(BadCaptions, FilesThatLeadOutOfTheirFolderAreRefusedUnlessTheyMay) {
+  put("secret.png", "");
+  put("images/inside.png", "");
+  put("captions.txt", "../secret.png\ta dog\n");
+  SetOptions options = set();
+  EXPECT_THAT(fault(options), AllOf(HasSubstr(at("captions.txt") + " names '../secret.png', which lies outside of"),
+                                    HasSubstr("data.allow_outside=true")));
+  options.allow_outside = true;
+  EXPECT_EQ(fault(options), "not thrown");
+  options.allow_outside = false;
+  put("captions.txt", "images/../inside.png\ta dog\n");
+  EXPECT_EQ(fault(options), "not thrown");
+  put("captions.txt", "1.jpg\ta\n");
+  put("ids.txt", R"({"1": "/etc/hostname"})");
+  options.ids = "ids.txt";
+  EXPECT_THAT(fault(options), AllOf(HasSubstr(at("ids.txt")), HasSubstr("lies outside of")));
+}
+
 TEST_F(BadCaptions, IdsWithoutCaptionsAreCountedAndTheFirstIsNamed) {
   put("captions.txt", "1.jpg\ta\n");
   put("ids.txt", "1\n9\n8\n");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/decode.h"
 
 namespace lockstep {
 namespace train_config_test {
@@ -20,6 +21,11 @@ TrainConfig with(const std::string& assignment) {
 }
 
 TEST(TrainConfig, ItsDefaultsAreValidOnceThereIsData) { EXPECT_NO_THROW(with("epochs=2").validate()); }
+
+TEST(TrainConfig, DataOfStrangersIsBoundedByDefault) {
+  EXPECT_EQ(TrainConfig().data.max_pixels, kDefaultMaxPixels);
+  EXPECT_FALSE(TrainConfig().data.allow_outside);
+}
 
 TEST(TrainConfig, WithoutDataItIsAUsageErrorThatSaysWhatToSet) {
   try {
@@ -51,6 +57,8 @@ TEST(TrainConfig, ValuesThatCannotBeAreNamed) {
                             "schedule.factor=1",
                             "optimizer.eps=small",
                             "schedule.milestones=[1,x]",
+                            "data.max_pixels=0",
+                            "loader_timeout_s=-1",
                             "ema.decay=1",
                             "ema.warmups=-1"}) {
     const TrainConfig config = with(wrong);

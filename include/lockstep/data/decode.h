@@ -32,8 +32,17 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
+/// Pillow's limit against files that are made to fill the memory.
+inline constexpr std::int64_t kDefaultMaxPixels = 178'956'970;
+
+/// Pictures of more pixels are refused, by their header, before memory is asked for; so are those of more than a
+/// quarter of it whose file has less than a byte for 100 of their pixels. Of the whole process; the setting
+/// data.max_pixels. Throws: UsageError below 1. Thread-safe: yes.
+void set_max_pixels(std::int64_t pixels);
+[[nodiscard]] std::int64_t max_pixels() noexcept;
+
 /// Decodes the bytes of a PNG or JPEG file, told apart by their first bytes.
-/// Thread-safe: yes. Cost: at most 16,384 pixels a side, else a Failure.
+/// Thread-safe: yes. Cost: at most 16,384 pixels a side and max_pixels() in all, else a Failure.
 [[nodiscard]] Result<Image> decode_image(std::string_view bytes, ColorMode mode);
 
 /// The size that the header of a PNG or JPEG file states. Thread-safe: yes. Cost: no pixel is decoded; sizes as above.

@@ -50,7 +50,9 @@ struct TrainConfig {
   } ema;
   struct Data {
     std::string train;
-    std::string test;  ///< empty: no evaluation
+    std::string test;            ///< empty: no evaluation
+    bool allow_outside = false;  ///< lists and annotations may name files outside of their folder (name_inside())
+    std::int64_t max_pixels = 178'956'970;  ///< of a picture; more are refused before memory is asked for
   } data;
   /// A second stage that begins with the first one's best. With `roll_back` the average's decay is then searched for:
   /// an epoch that is no better than the stage so far is undone, and the decay lowered. A task may do something else in

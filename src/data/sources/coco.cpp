@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
+#include "lockstep/data/sources/inside.h"
 
 namespace lockstep {
 namespace fs = std::filesystem;
@@ -23,6 +24,9 @@ CocoImages::CocoImages(const fs::path& annotations, const CocoOptions& options)
       data::parse_coco(FileSystem::system().read(annotations),
                        {.masks = options.masks, .remap = options.remap, .strict = options.strict});
   if (!parsed) throw DataError(fmt::format("cannot read {}: {}", path_.string(), parsed.error()));
+  for (data::CocoImage& image : parsed->images) {
+    image.file = name_inside(options_.images, image.file, path_, options.allow_outside);
+  }
   std::string first_missing;
   const auto missing = std::erase_if(parsed->images, [&](const data::CocoImage& image) {
     const bool gone = !FileSystem::system().exists(options_.images / image.file);

@@ -7,18 +7,20 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/sources/image_files.h"
+#include "lockstep/data/sources/inside.h"
 
 namespace lockstep {
 
 namespace fs = std::filesystem;
 
-ImageList::ImageList(const fs::path& list, const fs::path& images)
+ImageList::ImageList(const fs::path& list, const fs::path& images, bool allow_outside)
     : folder_(images.empty() ? list.parent_path() : images) {
   const std::string text = FileSystem::system().read(list);
   Result<data::ParsedList> parsed =
       data::lower_case(list.extension().string()) == ".csv" ? data::parse_csv_list(text) : data::parse_json_list(text);
   if (!parsed) throw DataError(fmt::format("cannot read the list {}: {}", list.string(), parsed.error()));
   if (parsed->entries.empty()) throw DataError(fmt::format("the list {} names no picture", list.string()));
+  for (data::ListEntry& entry : parsed->entries) entry.path = name_inside(folder_, entry.path, list, allow_outside);
   list_ = std::make_shared<const data::ParsedList>(std::move(parsed).value());
 }
 

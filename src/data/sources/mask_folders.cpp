@@ -13,18 +13,21 @@
 #include "data/sources/png_write.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/data/sources/inside.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> listed_masks(const fs::path& folder, const fs::path& list) {
-  std::istringstream lines(FileSystem::system().read(list));
+std::vector<fs::path> listed_masks(const fs::path& folder, const MaskFoldersOptions& options) {
+  std::istringstream lines(FileSystem::system().read(options.list));
   std::vector<fs::path> masks;
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
-    if (std::string name; words >> name) masks.push_back(folder / (name + ".png"));
+    if (std::string name; words >> name) {
+      masks.push_back(folder / (name_inside(folder, name, options.list, options.allow_outside) + ".png"));
+    }
   }
   return masks;
 }
@@ -124,7 +127,7 @@ MaskFolders::MaskFolders(const fs::path& pictures, const fs::path& masks, MaskFo
     : options_(std::move(options)) {
   data::require_folder(pictures);
   data::require_folder(masks);
-  masks_ = options_.list.empty() ? data::files_in(masks, {".png"}) : listed_masks(masks, options_.list);
+  masks_ = options_.list.empty() ? data::files_in(masks, {".png"}) : listed_masks(masks, options_);
   if (masks_.empty()) throw DataError(fmt::format("{} holds no PNG mask", masks.string()));
   for (const fs::path& mask : masks_) pictures_.push_back(picture_of_mask(pictures, mask));
 }

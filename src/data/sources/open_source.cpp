@@ -103,6 +103,7 @@ std::shared_ptr<ImageSource> open_masks(const SourceOptions& options) {
   const fs::path root = options.path;
   MaskFoldersOptions how;
   how.class_names = mask_class_names(root);
+  how.allow_outside = options.allow_outside;
   if (fs::is_directory(root / "JPEGImages")) {
     const fs::path lists = first_folder(root / "ImageSets", {"SegmentationAug", "Segmentation"});
     if (!options.split.empty()) how.list = lists / (options.split + ".txt");
@@ -175,17 +176,19 @@ std::shared_ptr<ImageSource> open_source(const SourceOptions& options) {
     case SourceKind::kClasses:
       return std::make_shared<ClassFolders>(options.path);
     case SourceKind::kList:
-      return std::make_shared<ImageList>(options.path, options.images);
+      return std::make_shared<ImageList>(options.path, options.images, options.allow_outside);
     case SourceKind::kTar:
       return open_shards(options);
     case SourceKind::kCoco: {
       const fs::path file =
           fs::is_directory(options.path) ? fs::path(options.path) / kCocoFile : fs::path(options.path);
-      return std::make_shared<CocoImages>(
-          file, CocoOptions{.images = options.images, .masks = options.masks, .strict = options.strict});
+      return std::make_shared<CocoImages>(file, CocoOptions{.images = options.images,
+                                                            .masks = options.masks,
+                                                            .strict = options.strict,
+                                                            .allow_outside = options.allow_outside});
     }
     case SourceKind::kVoc: {
-      VocOptions voc{.strict = options.strict};
+      VocOptions voc{.strict = options.strict, .allow_outside = options.allow_outside};
       if (!options.split.empty()) voc.split = options.split;
       return std::make_shared<VocImages>(options.path, voc);
     }

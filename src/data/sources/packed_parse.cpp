@@ -19,7 +19,8 @@ std::string entry_fault(const PackedEntry& entry, std::uint64_t index_at) {
     return "reaches outside";
   }
   if (entry.encoded > 1) return fmt::format("is of kind {}", entry.encoded);
-  const bool sides = entry.width >= 1 && entry.height >= 1 && entry.width <= kMaxSide && entry.height <= kMaxSide;
+  const bool sides = entry.width >= 1 && entry.height >= 1 && entry.width <= kMaxSide && entry.height <= kMaxSide &&
+                     std::int64_t{entry.width} * entry.height <= max_pixels();
   const bool channels = entry.encoded == 1 || entry.channels == 1 || entry.channels == 3;
   if (!sides || !channels) {
     return fmt::format("has {} x {} pixels of {} channels", entry.width, entry.height, entry.channels);

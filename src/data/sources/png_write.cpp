@@ -79,12 +79,15 @@ Result<NumberMap> decode_numbers(std::string_view bytes) {
   if (const int code = spng_set_png_buffer(context.get(), bytes.data(), bytes.size()); code != 0) return failure(code);
   spng_ihdr header{};
   if (const int code = spng_get_ihdr(context.get(), &header); code != 0) return failure(code);
-  if (const auto size = checked_size(header.width, header.height); !size) return Failure{size.error()};
+  if (const auto size = checked_size(header.width, header.height, bytes.size()); !size) return Failure{size.error()};
   if (header.color_type != SPNG_COLOR_TYPE_GRAYSCALE && header.color_type != SPNG_COLOR_TYPE_INDEXED) {
     return Failure{"a map has one channel, and this PNG has more"};
   }
   std::size_t size = 0;
   if (const int code = spng_decoded_image_size(context.get(), SPNG_FMT_PNG, &size); code != 0) return failure(code);
+  if (!can_inflate_to(size, bytes.size())) {
+    return Failure{fmt::format("damaged PNG: its header claims {} x {} pixels", header.width, header.height)};
+  }
   std::vector<std::uint8_t> raw(size);
   // RAW: 16-bit numbers in the file's order, and palettes and small depths as they are stored.
   if (const int code = spng_decode_image(context.get(), raw.data(), size, SPNG_FMT_RAW, 0); code != 0)

@@ -14,6 +14,7 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/sources/inside.h"
 
 namespace lockstep {
 
@@ -43,8 +44,8 @@ VocPicture read_voc(const fs::path& path) {
   return std::move(picture).value();
 }
 
-std::vector<std::string> names_of_split(const fs::path& root, const std::string& split) {
-  const fs::path path = root / "ImageSets" / "Main" / (split + ".txt");
+std::vector<std::string> names_of_split(const fs::path& root, const VocOptions& options) {
+  const fs::path path = root / "ImageSets" / "Main" / (options.split + ".txt");
   if (!FileSystem::system().exists(path)) {
     std::vector<std::string> splits;
     for (const std::string& name : FileSystem::system().list(path.parent_path()))
@@ -59,6 +60,7 @@ std::vector<std::string> names_of_split(const fs::path& root, const std::string&
     if (std::string name; words >> name) names.push_back(std::move(name));
   }
   if (names.empty()) throw DataError(fmt::format("{} names no picture", path.string()));
+  for (std::string& name : names) name = name_inside(root / "JPEGImages", name, path, options.allow_outside);
   return names;
 }
 
@@ -78,7 +80,7 @@ class VocReader {
 
   VocSet read() {
     require_folder(root_ / "Annotations");
-    const std::vector<std::string> names = names_of_split(root_, options_.split);
+    const std::vector<std::string> names = names_of_split(root_, options_);
     set_.classes = options_.class_names.empty() ? all_classes() : options_.class_names;
     for (std::size_t i = 0; i < set_.classes.size(); ++i) labels_[set_.classes[i]] = static_cast<std::int64_t>(i);
     for (const std::string& name : names) {

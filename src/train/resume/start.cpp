@@ -7,6 +7,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/fetch_checkpoint.h"
 #include "lockstep/comm/agreement.h"
+#include "lockstep/data/decode.h"
 #include "train/ranks/same_outcome.h"
 #include "train/ranks/share_state.h"
 #include "train/ranks/shared_folder.h"
@@ -174,6 +175,7 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   if (start.resumed) start.saved_here = entry<bool>(shared, "saved_here");
   start.run_dir = entry<std::string>(shared, "run_dir");
   decide(job, config, shared);
+  set_max_pixels(config.data.max_pixels);
   start.settings = settings_text(options.recipe, config);
   if (config.checkpoint.sharded) require_shared_folder(job, folder ? folder->checkpoints() : "");
   if (job.world_size() > 1) lockstep::require_same_settings(job.group(), common_settings(start.settings));

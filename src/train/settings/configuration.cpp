@@ -16,10 +16,11 @@ namespace {
 
 using Values = std::map<std::string, ConfigValue>;
 
-constexpr std::array<std::string_view, 14> kFreeKeys = {
-    "workers",       "prefetch_factor",    "pin_memory",       "cuda_graph", "log_every_steps",
-    "data.train",    "data.test",          "replicas",         "threads",    "optimizer.zero",
-    "bucket_cap_mb", "persistent_workers", "loader_timeout_s", "folder"};
+constexpr std::array<std::string_view, 16> kFreeKeys = {
+    "workers",          "prefetch_factor", "pin_memory",         "cuda_graph",
+    "log_every_steps",  "data.train",      "data.test",          "replicas",
+    "threads",          "optimizer.zero",  "bucket_cap_mb",      "persistent_workers",
+    "loader_timeout_s", "folder",          "data.allow_outside", "data.max_pixels"};
 
 std::string schedule_type(const Values& values) {
   const auto type = values.find("schedule.type");

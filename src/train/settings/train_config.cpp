@@ -32,6 +32,16 @@ void require_base(const TrainConfig& config) {
   }
 }
 
+void describe_data(ConfigFields& fields, TrainConfig::Data& data) {
+  fields.add("data.train", &data.train, "folder of the training samples");
+  fields.add("data.test", &data.test, "folder of the held-out samples; empty: no evaluation");
+  fields.add("data.allow_outside", &data.allow_outside,
+             "lists and annotations may name files outside of their folder: by .., or absolute");
+  fields.add(
+      "data.max_pixels", &data.max_pixels,
+      "of a picture; larger ones are refused, and ones of a quarter of it that are out of proportion to their file");
+}
+
 }  // namespace
 
 void TrainConfig::describe(ConfigFields& fields) {
@@ -77,8 +87,7 @@ void TrainConfig::describe(ConfigFields& fields) {
              "lockstep::nn::BatchNorm takes its statistics over the batches of all replicas");
   fields.add("log_every_steps", &log_every_steps, "a line in log.jsonl every so many steps; 0: never");
   fields.add("eval_every_epochs", &eval_every_epochs, "evaluate data.test every so many epochs; 0: never");
-  fields.add("data.train", &data.train, "folder of the training samples");
-  fields.add("data.test", &data.test, "folder of the held-out samples; empty: no evaluation");
+  describe_data(fields, data);
   optimizer.describe(fields);
   schedule.describe(fields);
   fields.add("clip_norm", &clip_norm, "largest norm of all gradients; 0: no clipping");
@@ -127,6 +136,7 @@ void TrainConfig::validate() const {
   require_setting(workers >= 0, "workers", number(workers), "0 or more");
   require_setting(prefetch_factor > 0, "prefetch_factor", number(prefetch_factor), "at least 1");
   require_setting(loader_timeout_s >= 0, "loader_timeout_s", loader_timeout_s, "0 or more");
+  require_setting(data.max_pixels >= 1, "data.max_pixels", number(data.max_pixels), "at least 1");
   require_setting(bucket_cap_mb > 0 && bucket_cap_mb <= 1'000'000, "bucket_cap_mb", number(bucket_cap_mb),
                   "1 to 1,000,000");
   require_setting(log_every_steps >= 0, "log_every_steps", number(log_every_steps), "0 or more");

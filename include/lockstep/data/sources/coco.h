@@ -19,7 +19,8 @@ struct CocoOptions {
   std::filesystem::path images = {};  ///< the pictures' folder; empty: the JSON file's
   bool masks = false;                 ///< draw every object's mask, as pycocotools does
   bool remap = true;                  ///< labels 0 .. n - 1 in the order of the category ids; false: the ids themselves
-  bool strict = true;  ///< false: missing pictures and bad annotations are left out and counted in a note
+  bool strict = true;          ///< false: missing pictures and bad annotations are left out and counted in a note
+  bool allow_outside = false;  ///< pictures may lie outside of `images` (name_inside())
 };
 
 /// The pictures in the file's order, each with its annotations in the file's order. Boxes [x, y, w, h] become corners;

@@ -72,9 +72,10 @@ class ClassFolders final : public ImageSource {
 /// `values` of 0 and 1), "caption" or "captions", "boxes" ([x1, y1, x2, y2] each), "values".
 class ImageList final : public ImageSource {
  public:
-  /// `images`: the folder that paths are relative to; empty: the list's own.
+  /// `images`: the folder that paths are relative to and stay in (name_inside()); empty: the list's own.
   /// Throws: DataError naming file and line; IoError. Whether the files are there shows when they are read.
-  explicit ImageList(const std::filesystem::path& list, const std::filesystem::path& images = {});
+  explicit ImageList(const std::filesystem::path& list, const std::filesystem::path& images = {},
+                     bool allow_outside = false);
 
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;

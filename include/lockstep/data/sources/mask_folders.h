@@ -22,6 +22,7 @@ struct MaskFoldersOptions {
   MaskMeaning meaning = MaskMeaning::kClasses;
   std::filesystem::path list = {};  ///< a text file with a name a line; empty: every mask of the folder
   std::vector<std::string> class_names = {};
+  bool allow_outside = false;  ///< names of the list may lead out of the masks' folder (name_inside())
 };
 
 /// Names of the classes of masks, by id: of `classes.txt` (a name a line) or `labelmap.txt` (as CVAT writes it:

@@ -38,9 +38,10 @@ struct SourceOptions {
   /// VOC: a list in ImageSets; IDX: what the file names begin with; a folder of splits: one of them. Empty: "trainval",
   /// "train"
   std::string split = {};
-  bool recursive = false;  ///< folder: the folders in it, too
-  bool masks = false;      ///< COCO: a mask for each object; masks: the objects of an instance map
-  bool strict = true;      ///< false: entries without a good picture or box are left out and counted in a note
+  bool recursive = false;      ///< folder: the folders in it, too
+  bool masks = false;          ///< COCO: a mask for each object; masks: the objects of an instance map
+  bool allow_outside = false;  ///< lists, COCO, VOC: names may lead out of the folder (name_inside())
+  bool strict = true;          ///< false: entries without a good picture or box are left out and counted in a note
 };
 
 /// The splits of a folder that holds nothing else, such as train and val, sorted; none where it is no such folder. They

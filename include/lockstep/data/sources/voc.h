@@ -20,6 +20,7 @@ struct VocOptions {
   bool difficult_is_crowd = false;  ///< objects marked as difficult become crowds, which evaluation passes over
   bool drop_empty_boxes = false;    ///< leave boxes without area out, and count them
   bool strict = true;               ///< false: names without a good picture or XML are left out and counted
+  bool allow_outside = false;       ///< names may lead out of `root` (name_inside())
   std::vector<std::string> class_names = {};  ///< empty: all that Annotations holds, sorted, whatever the split
 };
 

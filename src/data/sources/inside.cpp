@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/sources/inside.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool begins_with(const fs::path& path, const fs::path& folder) {
+  const auto [at, unused] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+  return at == folder.end();
+}
+
+/// Both as they are written, or the folder as it is without links: the file may have been named that way.
+bool is_in(const fs::path& file, const fs::path& folder) {
+  const fs::path written = fs::absolute(folder / "x").lexically_normal().parent_path();  // "data/" is "data"
+  if (begins_with(file, written)) return true;
+  std::error_code fault;
+  const fs::path real = fs::canonical(folder, fault);
+  return !fault && begins_with(file, real);
+}
+
+}  // namespace
+
+std::string name_inside(const fs::path& folder, const std::string& name, const fs::path& from, bool allow_outside) {
+  // The system reads a name up to its first zero byte, and so another one than was looked at.
+  if (name.find('\0') != std::string::npos) {
+    throw DataError(fmt::format("{} names a file with a zero byte: '{}'", from.string(), name));
+  }
+  const fs::path path = name;
+  if (allow_outside || (name.find("..") == std::string::npos && !path.is_absolute())) return name;
+  // What is opened is what was looked at: the system would take "link/.." for the folder above the link's end.
+  const fs::path plain = path.lexically_normal();
+  if (plain.is_absolute() ? is_in(plain, folder) : *plain.begin() != "..") return plain.string();
+  throw DataError(fmt::format("{} names '{}', which lies outside of {}", from.string(), name,
+                              folder.empty() ? "its folder" : folder.string()),
+                  "name the folder that holds all the files, or let the data name any file of yours: --set "
+                  "data.allow_outside=true (pack, inspect data: --allow-outside)");
+}
+
+}  // namespace lockstep
