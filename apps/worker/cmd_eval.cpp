@@ -69,6 +69,7 @@ int run(Job& job, const EvalArguments& eval) {
                           .workers = trained.config->workers,
                           .prefetch_factor = trained.config->prefetch_factor,
                           .amp = trained.config->amp,
+                          .loader_timeout_s = trained.config->loader_timeout_s,
                           .channels_last = trained.config->channels_last};
   if (job.is_main()) {
     options.progress = [&](auto done, auto total) {

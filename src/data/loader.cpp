@@ -259,7 +259,8 @@ TimeoutError DataLoader::Impl::too_slow() const {
   }
   return TimeoutError(fmt::format("batch {} of epoch {} did not come within {:.1f} s: {}", step, position_.epoch,
                                   options.timeout_s, who),
-                      "look at that sample, or raise timeout_s");
+                      "look at that sample and the disk it lies on, or raise the limit: timeout_s, the setting "
+                      "loader_timeout_s of a recipe (0: wait for ever)");
 }
 
 void DataLoader::Impl::note_failure(const data::Made& made) const {

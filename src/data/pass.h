@@ -41,7 +41,8 @@ class Pass {
   std::optional<BatchTask> take_task_alone();
   void hand_over(std::int64_t step, Made made);
   enum class Wait { kReady, kEnded, kTimeout };
-  /// Waits until the next batch is there, or it is known that there is none. `limit`: 0 = for ever.
+  /// Waits until the next batch is there, or it is known that there is none. `limit`: 0 = for ever. Time in which the
+  /// whole process was stopped (Ctrl-Z, Slurm's suspend) does not count.
   [[nodiscard]] Wait wait(Seconds limit);
   /// What wait() has found; once a kReady.
   [[nodiscard]] Made take();

@@ -27,6 +27,12 @@ TEST(TrainConfig, DataOfStrangersIsBoundedByDefault) {
   EXPECT_FALSE(TrainConfig().data.allow_outside);
 }
 
+// The rank whose disk hangs is to name the sample before the others give that rank up.
+TEST(TrainConfig, ABatchIsWaitedForLessLongThanACollective) {
+  EXPECT_GT(TrainConfig().loader_timeout_s, 0);
+  EXPECT_LT(TrainConfig().loader_timeout_s, 300);
+}
+
 TEST(TrainConfig, WithoutDataItIsAUsageErrorThatSaysWhatToSet) {
   try {
     TrainConfig().validate();

@@ -21,6 +21,7 @@ struct EvaluateOptions {
   std::int64_t batch_size = 64;
   std::int64_t workers = 2;
   std::int64_t prefetch_factor = 2;
+  double loader_timeout_s = 0;    ///< seconds that it waits for a batch; 0: for ever. Needs workers
   bool skip_bad_samples = false;  ///< leave out what cannot be read; Evaluation::samples counts it all the same
   std::string amp = "none";       ///< none, bf16
   bool channels_last = true;      ///< images in memory as [N, H, W, C]

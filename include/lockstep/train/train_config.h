@@ -72,10 +72,12 @@ struct TrainConfig {
   } stop_at;
 
   // ---- how fast, and what is written ----
-  std::int64_t workers = 2;            ///< loader threads per replica; 0: load in the training thread
-  std::int64_t prefetch_factor = 2;    ///< batches ahead per worker
-  bool persistent_workers = true;      ///< loader threads live for the whole run; false: for an epoch
-  double loader_timeout_s = 0;         ///< seconds that a step waits for its batch; 0: for ever
+  std::int64_t workers = 2;          ///< loader threads per replica; 0: load in the training thread
+  std::int64_t prefetch_factor = 2;  ///< batches ahead per worker
+  bool persistent_workers = true;    ///< loader threads live for the whole run; false: for an epoch
+  /// Seconds that a step waits for its batch; 0: for ever. Below LOCKSTEP_TIMEOUT's 300, so that the rank whose sample
+  /// hangs names it before the others give that rank up.
+  double loader_timeout_s = 240;
   std::int64_t bucket_cap_mb = 25;     ///< gradients are reduced in buckets of so many MiB, the first of at most one
   bool cuda_graph = false;             ///< steps as CUDA graphs, where that can be (StepGraph)
   bool pin_memory = false;             ///< page-locked batches for copies to a GPU; without one it changes nothing

@@ -11,6 +11,7 @@ EvaluateOptions evaluate_options(const TrainConfig& config) {
   return {.batch_size = config.batch_size,
           .workers = config.workers,
           .prefetch_factor = config.prefetch_factor,
+          .loader_timeout_s = config.loader_timeout_s,
           .skip_bad_samples = config.bad_samples == "skip",
           .amp = config.amp,
           .channels_last = config.channels_last,

@@ -84,6 +84,7 @@ class Counter {
             .shard = {replica, replicas_},
             .remainder = Remainder::kKeep,
             .bad_samples = options_.skip_bad_samples ? BadSamples::kSkip : BadSamples::kError,
+            .timeout_s = options_.loader_timeout_s,
             .collate = task_.collate()};
   }
 
