@@ -3,6 +3,7 @@
 // manifest itself is noticed too. No torch here: it reads foreign bytes.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -12,14 +13,18 @@
 namespace lockstep::checkpoint {
 
 inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr std::uint64_t kMaxManifestBytes = 16U << 20U;
 inline constexpr std::int64_t kFormatVersion = 1;
 inline constexpr std::int64_t kShardedFormatVersion = 2;  ///< its states lie in parts
+
+/// What no run can have, with its key and range ("its threads is -1; 1 to 4096 make sense"); "" where all makes sense.
+[[nodiscard]] std::string manifest_problem(const Manifest& manifest);
 
 /// The same text for the same manifest.
 [[nodiscard]] std::string manifest_to_json(const Manifest& manifest);
 
-/// Fails where the seal does not fit the text, a field is missing or of a wrong type, a file name leaves the folder, or
-/// the format is newer than this program.
+/// Fails where the seal does not fit the text, a field is missing or of a wrong type, a file name leaves the folder, a
+/// value makes no sense (manifest_problem), or the format is newer than this program.
 [[nodiscard]] Result<Manifest> manifest_from_json(std::string_view text);
 
 }  // namespace lockstep::checkpoint

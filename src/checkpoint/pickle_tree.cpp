@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "checkpoint/scalar_json.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::checkpoint {
@@ -46,6 +47,7 @@ bool TreeMeter::check_keys(const PickleNode& dict) {
   for (std::size_t i = 0; i < dict.items.size(); i += 2) {
     const PickleNode& key = pickle_.nodes[dict.items[i]];
     if (key.kind == PickleKind::kText) {
+      if (!quote_json(key.text)) return stop(fmt::format("key {} is no UTF-8", text::json_quote(key.text)));
       if (!texts.insert(key.text).second) return stop(fmt::format("key {} stands twice", text::json_quote(key.text)));
     } else if (key.kind == PickleKind::kInt) {
       if (!numbers.insert(key.integer).second) return stop(fmt::format("key {} stands twice", key.integer));

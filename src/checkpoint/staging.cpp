@@ -11,6 +11,7 @@
 #include "checkpoint/manifest_json.h"
 #include "checkpoint/part_file.h"
 #include "checkpoint/remove_quietly.h"
+#include "checkpoint/text_check.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/inspect.h"
@@ -68,7 +69,13 @@ std::map<std::string, FileDigest> write_content(FileSystem& files, const fs::pat
     const std::string file = state_file_name(state, share.rank + 1, share.world_size);
     digests[file] = write_part(files, folder / file, part);
   }
-  for (const auto& [file, text] : content.texts) digests[file] = write_text_file(files, folder / file, text);
+  for (const auto& [file, text] : content.texts) {
+    if (const std::string why = text_problem(file, text); !why.empty()) {
+      throw UsageError(fmt::format("the text {} of a checkpoint could not be read again: {}", file, why),
+                       "give it what its ending says, or another ending, such as .txt");
+    }
+    digests[file] = write_text_file(files, folder / file, text);
+  }
   return digests;
 }
 
@@ -88,6 +95,10 @@ Staging::Staging(FileSystem& files, const fs::path& folder, std::int64_t step)
 Staging::~Staging() { remove_quietly(files_, path_); }
 
 fs::path Staging::place(const Manifest& manifest, bool& placed) {
+  if (const std::string why = manifest_problem(manifest); !why.empty()) {
+    throw UsageError(fmt::format("a checkpoint with this manifest could not be read again: {}", why),
+                     "give commit_checkpoint() what the run really has");
+  }
   (void)write_text_file(files_, path_ / kManifestName, manifest_to_json(manifest));
   files_.sync_folder(path_);
   fs::path target = folder_ / step_name(manifest.meta.step);

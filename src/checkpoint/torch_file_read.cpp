@@ -12,6 +12,7 @@
 
 #include "checkpoint/pickle_parse.h"
 #include "checkpoint/read_file.h"
+#include "checkpoint/torch_file_bytes.h"
 #include "checkpoint/torch_types.h"
 #include "checkpoint/zip_parse.h"
 #include "lockstep/base/error.h"
@@ -99,9 +100,8 @@ FileBytes TorchArchive::read(const ZipMember& member) {
   // Shares the file's buffer: no copy where nothing is packed.
   if (!member.deflated) return {{bytes_.data, bytes_.data.get() + member.offset}, member.stored};
   inflated_ += member.bytes;
-  if (inflated_ / kInflateRatio > bytes_.size + kInflateSlack / kInflateRatio) {
-    throw error(fmt::format("it unpacks from {} to more than {}", text::bytes(bytes_.size), text::bytes(inflated_)),
-                kResave);
+  if (const std::string problem = unpacked_problem(bytes_.size, inflated_); !problem.empty()) {
+    throw error(problem, kResave);
   }
   auto unpacked = inflate_member(bytes_.view(), member, member.bytes);
   if (!unpacked) throw error(unpacked.error(), "get it anew: it is damaged");
@@ -237,12 +237,21 @@ const TorchValue* TorchValue::find(std::string_view key) const {
   return nullptr;
 }
 
-TorchValue read_torch_file(FileSystem& files, const fs::path& path) {
-  TorchArchive archive(read_file(files, path), path.string());
+std::string checkpoint::unpacked_problem(std::uint64_t file_bytes, std::uint64_t unpacked_bytes) {
+  if (unpacked_bytes / kInflateRatio <= file_bytes + kInflateSlack / kInflateRatio) return "";
+  return fmt::format("it unpacks from {} to {} or more", text::bytes(file_bytes), text::bytes(unpacked_bytes));
+}
+
+TorchValue checkpoint::torch_file_of(const FileBytes& file, const std::string& name) {
+  TorchArchive archive(file, name);
   const FileBytes bytes = archive.read(*archive.find("data.pkl"));
   const auto pickle = parse_pickle(bytes.view());
   if (!pickle) throw archive.error(pickle.error(), kStateDictsOnly);
   return TorchTree(archive, *pickle).value(pickle->root);
+}
+
+TorchValue read_torch_file(FileSystem& files, const fs::path& path) {
+  return torch_file_of(read_file(files, path), path.string());
 }
 
 }  // namespace lockstep

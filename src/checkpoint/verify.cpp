@@ -7,6 +7,7 @@
 #include "checkpoint/kept_files.h"
 #include "checkpoint/manifest_json.h"
 #include "checkpoint/read_file.h"
+#include "checkpoint/text_check.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/inspect.h"
@@ -25,11 +26,23 @@ std::string VerifyReport::problem() const {
 
 namespace {
 
-FileDigest read_or_hash(FileSystem& files, const fs::path& path, KeptFiles* kept) {
-  if (kept == nullptr) return hash_file(files, path);
-  FileDigest digest;
-  kept->files[path.filename().string()] = read_file(files, path, &digest);
-  return digest;
+/// What is wrong with one file of a checkpoint: bytes other than those that were written, or a text that cannot be
+/// read.
+std::string check_file(FileSystem& files, const fs::path& path, const FileDigest& expected, KeptFiles* kept) {
+  const std::string name = path.filename().string();
+  const bool is_text = is_read_text(name);
+  if (!is_text && kept == nullptr) return compare(hash_file(files, path), expected);
+  if (is_text && expected.bytes > kMostTextBytes) {
+    return fmt::format("has {}; texts of at most {} are read", text::bytes(expected.bytes),
+                       text::bytes(kMostTextBytes));
+  }
+  if (is_text && files.open(path)->size() != expected.bytes) return compare(hash_file(files, path), expected);
+  FileDigest found;
+  const FileBytes bytes = read_file(files, path, &found);
+  if (kept != nullptr) kept->files[name] = bytes;
+  if (std::string problem = compare(found, expected); !problem.empty() || !is_text) return problem;
+  const std::string problem = text_problem(name, bytes.view());
+  return problem.empty() ? "" : fmt::format("has the bytes that were written, but cannot be read: {}", problem);
 }
 
 }  // namespace
@@ -49,7 +62,7 @@ VerifyReport checkpoint::verify_and_keep(FileSystem& files, const fs::path& step
     const fs::path path = step_folder / name;
     std::string problem;
     try {
-      problem = compare(read_or_hash(files, path, kept), digest);
+      problem = check_file(files, path, digest, kept);
       if (!problem.empty()) problem = path.string() + " " + problem;
     } catch (const DataError& missing) {
       problem = missing.message();

@@ -9,6 +9,7 @@
 
 #include "checkpoint/little_endian.h"
 #include "checkpoint/zip_layout.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -81,8 +82,8 @@ Result<ZipDirectory> find_directory(std::string_view file) {
 }
 
 bool is_safe_name(std::string_view name) {
-  if (name.empty() || name.front() == '/' || name.find_first_of(std::string_view("\\\0:", 3)) != name.npos)
-    return false;
+  const auto is_refused = [](unsigned char c) { return c < 0x20 || c == 0x7F || c == '\\' || c == ':'; };
+  if (name.empty() || name.front() == '/' || std::any_of(name.begin(), name.end(), is_refused)) return false;
   for (std::size_t at = 0; at <= name.size();) {
     const std::size_t slash = std::min(name.find('/', at), name.size());
     if (name.substr(at, slash - at) == "..") return false;
@@ -137,7 +138,9 @@ Result<ZipEntry> read_entry(std::string_view directory) {
   member.bytes = number_at(directory, 24, 4);
   member.header = number_at(directory, 42, 4);
   member.deflated = entry.method == kZipDeflated;
-  if (!is_safe_name(member.name)) return zip_failure(fmt::format("a member has the name '{}'", member.name));
+  if (!is_safe_name(member.name)) {
+    return zip_failure(fmt::format("a member has the name {}", text::json_quote(member.name)));
+  }
   if (!widen(directory.substr(kZipEntryBytes + name, extra), {&member.bytes, &member.stored, &member.header})) {
     return zip_failure(fmt::format("'{}' lacks its 64-bit sizes", member.name));
   }

@@ -146,8 +146,9 @@ TEST(VerifyFile, NamesTheMemberThatIsTorn) {
   const test::TempDir folder;
   const std::string whole = files().read(golden("state_dict.pth"));
   write(folder / "x.pth", whole);
-  EXPECT_THAT(to_text(verify_file(files(), folder / "x.pth")),
-              HasSubstr("x.pth: whole (1.2 kB; a CRC-32 of each of 4 members)"));
+  EXPECT_THAT(
+      to_text(verify_file(files(), folder / "x.pth")),
+      HasSubstr("x.pth: whole (1.2 kB; a CRC-32 of each of 4 members; it holds tensors and plain values only)"));
   const std::size_t weight = whole.find(std::string("\x80\x3f", 2));  // 1.0f
   write(folder / "x.pth", flipped(whole, weight));
   const FileReport report = verify_file(files(), folder / "x.pth");
@@ -157,6 +158,83 @@ TEST(VerifyFile, NamesTheMemberThatIsTorn) {
   EXPECT_THAT(to_text(verify_file(files(), folder / "x.npz")), HasSubstr("x.npz: 'a.npy': its bytes"));
   write(folder / "x.pth", whole.substr(0, 500));
   EXPECT_THAT(to_text(verify_file(files(), folder / "x.pth")), HasSubstr("cut short"));
+}
+
+/// What verify and inspect say of a file with these bytes; they agree on whether it is taken.
+std::string verdict(const std::string& bytes, const std::string& name = "x.pth") {
+  const test::TempDir folder;
+  write(folder / name, bytes);
+  const FileReport report = verify_file(files(), folder / name);
+  bool is_taken = true;
+  try {
+    (void)describe_file(files(), folder / name);
+  } catch (const DataError&) {
+    is_taken = false;
+  }
+  EXPECT_EQ(report.ok(), is_taken);
+  return to_text(report);
+}
+
+std::string torch_zip(const std::string& pickle, const std::string& storage = std::string(24, 'x')) {
+  return test::zip_of({{"x/data.pkl", pickle}, {"x/data/0", storage}});
+}
+
+TEST(VerifyFile, ReadsATorchFileAsInspectDoes) {
+  const std::string call = test::pickle_of(test::pickled_name("os", "system") + "(" + test::pickled_text("id") + "tR");
+  EXPECT_THAT(verdict(torch_zip(call)), HasSubstr("x.pth: GLOBAL at byte 2: the name \"os.system\" is none"));
+  EXPECT_THAT(verdict(torch_zip(test::pickle_of(test::pickled_tensor({})))), HasSubstr("whole"));
+  EXPECT_THAT(verdict(torch_zip(test::pickle_of(test::pickled_tensor({.key = "7"})))),
+              HasSubstr("storage '7' is missing"));
+  EXPECT_THAT(verdict(torch_zip(test::pickle_of(test::pickled_tensor({})), "short")), HasSubstr("storage '0' has 5"));
+  EXPECT_THAT(verdict(torch_zip("")), HasSubstr("cut short"));
+  EXPECT_THAT(verdict(test::zip_of({{"x/other", "1"}})), HasSubstr("without data.pkl is no torch file"));
+}
+
+TEST(VerifyFile, RefusesAZipFileThatHoldsNothing) {
+  for (const char* name : {"x.pth", "x.pt", "x.npz", "x.zip"}) {
+    const test::TempDir folder;
+    write(folder / name, test::zip_of({}));
+    EXPECT_THAT(to_text(verify_file(files(), folder / name)), HasSubstr("a zip file that holds nothing")) << name;
+  }
+}
+
+TEST(VerifyFile, RefusesAKeyThatIsNoUtf8) {
+  const auto with_key = [](const std::string& key) {
+    return torch_zip(test::pickle_of("}" + test::pickled_text(key) + test::pickled_tensor({}) + "s"));
+  };
+  EXPECT_THAT(verdict(with_key("gr\xc3\xbcn")), HasSubstr("whole"));
+  for (const char* key : {"gr\xfcn", "\xed\xa0\x80", "\xc0\xaf", "a\xc3"}) {
+    EXPECT_THAT(verdict(with_key(key)), HasSubstr("is no UTF-8")) << key;
+  }
+}
+
+// 300 MB of zeros in 300 kB, four times.
+TEST(VerifyFile, DoesNotUnpackWhatIsFarLargerThanTheFile) {
+  const test::TempDir folder;
+  write(folder / "bomb.py", R"(
+import zipfile
+with zipfile.ZipFile("x.pth", "w", zipfile.ZIP_DEFLATED) as file:
+    file.writestr("x/data.pkl", b"\x80\x02}.")
+    for i in range(4):
+        with file.open(f"x/data/{i}", "w", force_zip64=True) as member:
+            for _ in range(300):
+                member.write(bytes(1000000))
+)");
+  ASSERT_EQ(testing::run_shell("cd " + folder.path().string() + " && /usr/bin/python3 bomb.py").code, 0);
+  EXPECT_THAT(to_text(verify_file(files(), folder / "x.pth")), HasSubstr("it unpacks from 1.2 MB to"));
+}
+
+TEST(VerifyFile, ReadsEveryPartOfAnIndex) {
+  const test::TempDir folder;
+  write_safetensors(files(), folder / "a.safetensors", {{"a", at::ones({3})}});
+  const auto index = [&](const std::string& name, const std::string& part) {
+    write(folder / "m.safetensors.index.json", R"({"weight_map": {")" + name + R"(": ")" + part + R"("}})");
+    return to_text(verify_file(files(), folder / "m.safetensors.index.json"));
+  };
+  EXPECT_THAT(index("a", "a.safetensors"), HasSubstr("whole"));
+  EXPECT_THAT(index("b", "a.safetensors"), HasSubstr("'b' is said to be in a.safetensors and is not"));
+  EXPECT_THAT(index("a", "../a.safetensors"), HasSubstr("no name of a file beside it"));
+  EXPECT_THAT(index("a", "gone.safetensors"), HasSubstr("gone.safetensors"));
 }
 
 TEST(VerifyFile, SaysWhatSafetensorsCannotProve) {

@@ -216,7 +216,7 @@ TEST(Manifest, IsRefusedWhereItsSealFitsButItsFieldsDoNot) {
   EXPECT_FALSE(sealed(R"("format_version": 1,)" + rest + R"("files": [1],)").ok());
   EXPECT_FALSE(sealed(R"("format_version": 1.0,)" + rest + R"("files": {},)").ok());
   for (const char* bytes : {"1.5", "1e39", "-1"}) {
-    const std::string files = fmt::format(R"("files": {{"a.txt": {{"bytes": {}, "xxh3_128": ""}}}},)", bytes);
+    const std::string files = fmt::format(R"("files": {{"a.txt": {{"bytes": {}, "xxh3_128": "{:032}"}}}},)", bytes, 0);
     EXPECT_FALSE(sealed(R"("format_version": 1,)" + rest + files).ok()) << bytes;
   }
   for (const char* name : {"../x", "/etc/passwd", ".", "", "a/b"}) {
@@ -235,6 +235,96 @@ TEST(Manifest, IsRefusedWhereItsSealFitsButItsFieldsDoNot) {
   }
   EXPECT_FALSE(sealed(std::string(100'000, '[')).ok());
   EXPECT_FALSE(checkpoint::manifest_from_json("").ok());
+}
+
+std::string sealed_refusal(const std::string& body) {
+  const auto manifest = checkpoint::manifest_from_json(body + "  \"manifest_xxh3_128\": \"" +
+                                                       checkpoint::digest_of(body).xxh3_128 + "\"\n}\n");
+  return manifest ? "taken" : manifest.error();
+}
+
+/// Of a sealed manifest in which `key` has this value.
+std::string refusal_of_value(const std::string& key, const std::string& value) {
+  std::map<std::string, std::string> fields = {{"step", "1"},
+                                               {"replicas", "1"},
+                                               {"threads", "1"},
+                                               {"libtorch", "\"\""},
+                                               {"instruction_set", "\"\""},
+                                               {"configuration_hash", "\"\""},
+                                               {"bytes", "1"},
+                                               {"xxh3_128", fmt::format("\"{:032}\"", 0)}};
+  fields.at(key) = value;
+  std::string body = "{\n\"format_version\": 1,";
+  for (const char* plain : {"step", "replicas", "threads", "libtorch", "instruction_set", "configuration_hash"}) {
+    body += fmt::format("\"{}\": {},", plain, fields.at(plain));
+  }
+  return sealed_refusal(body + fmt::format(R"("files": {{"a.txt": {{"bytes": {}, "xxh3_128": {}}}}},)",
+                                           fields.at("bytes"), fields.at("xxh3_128")));
+}
+
+TEST(Manifest, IsRefusedByKeyWhereASealedValueMakesNoSense) {
+  EXPECT_EQ(refusal_of_value("step", "1"), "taken");
+  EXPECT_EQ(refusal_of_value("step", "-5"), "its step is -5; 0 to 1000000000000000 make sense");
+  EXPECT_EQ(refusal_of_value("replicas", "0"), "its replicas is 0; 1 to 1000000 make sense");
+  EXPECT_THAT(refusal_of_value("replicas", "4294967298"), HasSubstr("its replicas is 4294967298"));
+  EXPECT_EQ(refusal_of_value("threads", "-1"), "its threads is -1; 1 to 4096 make sense");
+  EXPECT_THAT(refusal_of_value("threads", "1000000000"), HasSubstr("its threads is 1000000000"));
+  EXPECT_THAT(refusal_of_value("bytes", "18446744073709551615"), HasSubstr("its bytes of \"a.txt\" is 184467440737"));
+  for (const char* hash : {R"("")", R"("0123")", R"("../../../../../../../../../../etc/")"}) {
+    EXPECT_THAT(refusal_of_value("xxh3_128", hash), HasSubstr("no hash of 32 hexadecimal digits")) << hash;
+  }
+  EXPECT_THAT(refusal_of_value("libtorch", R"("1.13\u001b[2J")"), HasSubstr("its libtorch has characters other than"));
+  EXPECT_THAT(refusal_of_value("instruction_set", '"' + std::string(300, 'A') + '"'), HasSubstr("has 300 bytes"));
+}
+
+// Each of them names as many others: to look for all of all would take hours.
+TEST(Manifest, OfManyPartsIsReadAtOnce) {
+  std::string files;
+  for (int part = 1; part <= 50'000; ++part) {
+    files += fmt::format(R"("m.part-{}-of-50000.safetensors": {{"bytes": 1, "xxh3_128": "{:032}"}},)", part, 0);
+  }
+  files.back() = '}';
+  EXPECT_EQ(sealed_refusal("{\n\"format_version\": 2,\"step\": 1, \"replicas\": 1, \"threads\": 1, \"libtorch\": \"\","
+                           "\"instruction_set\": \"\", \"configuration_hash\": \"\", \"files\": {" +
+                           files + ","),
+            "taken");
+}
+
+TEST_F(Load, DoesNotWriteAManifestThatItWouldNotRead) {
+  EXPECT_THROW(commit_checkpoint(quick(), folder_, {.step = 3, .replicas = 0}, test::states_of(3)), UsageError);
+  EXPECT_THROW(commit_checkpoint(quick(), folder_, {.step = -3}, test::states_of(3)), UsageError);
+  EXPECT_FALSE(files().exists(folder_ / "step-00000003"));
+}
+
+TEST_F(Load, VerifyReadsTheTextsThatItCallsWhole) {
+  const auto verdict = [&](const std::string& name, const std::string& text) {
+    const test::TempDir run;
+    // Sealed as a whole one is, by whoever wants to do harm.
+    const fs::path step = commit_checkpoint(quick(), run.path(), {.step = 1}, test::states_of(1), {{name, "{}"}});
+    checkpoint::ContentHash hash;
+    hash.add(text.data(), text.size());
+    Manifest manifest = verify_checkpoint(files(), step).manifest;
+    manifest.files.at(name) = hash.digest();
+    write_file_atomically(files(), step / name, text);
+    write_file_atomically(files(), step / "manifest.json", checkpoint::manifest_to_json(manifest));
+    return verify_checkpoint(files(), step).problem();
+  };
+  EXPECT_THAT(verdict("config.yml", "x: &x {<<: *x}\n"),
+              HasSubstr("config.yml has the bytes that were written, but cannot be read: line 1, column 12: "));
+  EXPECT_THAT(verdict("config.yml", "seed: 1\nseed: 2\n"), HasSubstr("'seed' stands twice"));
+  EXPECT_THAT(verdict("other.yaml", "a: [1\n"), HasSubstr("line "));
+  EXPECT_THAT(verdict("other.json", "{"), HasSubstr("no JSON"));
+  EXPECT_EQ(verdict("config.yml", "seed: 1\n"), "");
+  EXPECT_EQ(verdict("other.yaml", "- a list\n"), "");
+  EXPECT_EQ(verdict("other.json", "[1]"), "");
+  EXPECT_EQ(verdict("notes.txt", "{"), "");
+}
+
+TEST_F(Load, DoesNotWriteATextThatItWouldNotRead) {
+  for (const auto& [name, text] : {std::pair("config.yml", "a: 1\na: 2\n"), std::pair("notes.json", "{")}) {
+    EXPECT_THROW(commit_checkpoint(quick(), folder_, {.step = 3}, test::states_of(3), {{name, text}}), UsageError);
+  }
+  EXPECT_FALSE(files().exists(folder_ / "step-00000003"));
 }
 
 TEST_F(Load, DescribesWhatIsInside) {

@@ -22,8 +22,9 @@ struct FileReport {
   [[nodiscard]] bool ok() const;
 };
 
-/// Checks a zip file (.pth, .pt, .npz, .zip) member by member with their CRC-32, and a .safetensors file by the rules
-/// of its header: that format has no checksum, so flipped bits of a tensor are not noticed.
+/// Checks a zip file (.pth, .pt, .npz, .zip) member by member with their CRC-32, a torch file besides by reading it as
+/// read_torch_file() does (nothing is executed), and a .safetensors file or an index of several by the rules of its
+/// header: that format has no checksum, so flipped bits of a tensor are not noticed.
 /// Throws: DataError where the file is missing or of another format; IoError. Damage is in the report, not thrown.
 [[nodiscard]] FileReport verify_file(FileSystem& files, const std::filesystem::path& path);
 

@@ -22,7 +22,10 @@ header = json.dumps({
     "c": {"dtype": "I64", "shape": [0, 4], "data_offsets": [19, 19]},
 }).encode()
 pathlib.Path("safetensors/three.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(19))
-pathlib.Path("manifest/one.json").write_text("""{
+# A key that is no UTF-8, and a zip file that holds nothing.
+pathlib.Path("pickle/latin_key.pkl").write_bytes(b"\x80\x02}X\x04\x00\x00\x00gr\xfcnK\x01s.")
+zipfile.ZipFile("zip/empty.zip", "w").close()
+MANIFEST = """{
   "format_version": 1,
   "step": 1200,
   "replicas": 2,
@@ -34,4 +37,7 @@ pathlib.Path("manifest/one.json").write_text("""{
     "config.yml": {"bytes": 563, "xxh3_128": "00112233445566778899aabbccddeeff"},
     "model.safetensors": {"bytes": 76294016, "xxh3_128": "ffeeddccbbaa99887766554433221100"}
   },
-""")
+"""
+pathlib.Path("manifest/one.json").write_text(MANIFEST)
+absurd = MANIFEST.replace('"step": 1200', '"step": -5').replace('"replicas": 2', '"replicas": 0')
+pathlib.Path("manifest/absurd.json").write_text(absurd.replace('"threads": 1', '"threads": 1000000000'))

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The texts beside a checkpoint's states that programs read: they are written, and called whole, only where they can
+// be.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace lockstep::checkpoint {
+
+inline constexpr std::size_t kMostTextBytes = 64U << 20U;
+
+/// Whether the file's name promises a grammar: .yml, .yaml, .json.
+[[nodiscard]] bool is_read_text(std::string_view file);
+
+/// What whoever reads the text would stumble over; "" where nothing, and for texts of other names.
+[[nodiscard]] std::string text_problem(std::string_view file, std::string_view text);
+
+}  // namespace lockstep::checkpoint
