@@ -46,6 +46,12 @@ bool is_of_scheme(char c) noexcept {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '+' || c == '-' || c == '.';
 }
 
+/// That a scheme ends at `mark`: "x://", and what became of a URL that was taken for a path, "https:/".
+bool is_mark(std::string_view words, std::size_t mark) {
+  if (words.substr(mark).starts_with("://")) return is_of_scheme(words[mark - 1]);
+  return words.substr(0, mark).ends_with("http") || words.substr(0, mark).ends_with("https");
+}
+
 /// Where the URL ends whose "://" ends at `at`: before a space, a quote, and the punctuation of the sentence around it.
 std::size_t url_end(std::string_view words, std::size_t at) {
   const auto stops = [](char c) {
@@ -108,12 +114,12 @@ std::string printable(std::string_view words) { return escaped(words, false); }
 std::string printable_line(std::string_view words) { return escaped(words, true); }
 
 std::string without_secrets(std::string_view words) {
-  constexpr std::string_view kMark = "://";
   std::string out;
   for (std::size_t at = 0; at < words.size();) {
-    const auto mark = words.find(kMark, at);
-    const bool is_url = mark != std::string_view::npos && mark > at && is_of_scheme(words[mark - 1]);
-    const std::size_t rest = mark == std::string_view::npos ? words.size() : mark + kMark.size();
+    const auto mark = words.find(":/", at);
+    const bool is_url = mark != std::string_view::npos && mark > at && is_mark(words, mark);
+    const std::size_t rest =
+        mark == std::string_view::npos ? words.size() : std::min(words.find_first_not_of('/', mark + 1), words.size());
     out += words.substr(at, rest - at);
     at = rest;
     if (!is_url) continue;

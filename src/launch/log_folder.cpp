@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -65,8 +66,12 @@ void LogFolder::remove() const noexcept {
 
 RankLog::RankLog(fs::path folder) : folder_(std::move(folder)) {
   FileSystem::system().make_folder(folder_);
+  // What a program prints may be meant for its user alone: a password in an address, the lines of a data set.
+  if (::chmod(folder_.c_str(), 0700) != 0) {
+    throw IoError(fmt::format("cannot keep {} to this user ({})", folder_.string(), words(errno)));
+  }
   for (int stream = 0; stream < 2; ++stream) {
-    files_[stream] = try_open_regular_file(file(stream), O_WRONLY | O_CREAT | O_APPEND);
+    files_[stream] = try_open_regular_file(file(stream), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
     if (!files_[stream].valid())
       throw IoError(fmt::format("cannot write {} ({})", file(stream).string(), words(errno)));
   }

@@ -32,7 +32,7 @@ class LogFolder {
 /// One rank's two log files.
 class RankLog {
  public:
-  /// Makes the folder and both files. Throws: IoError.
+  /// Makes the folder and both files, for this user alone. Throws: IoError.
   explicit RankLog(std::filesystem::path folder);
 
   /// stream: 0 stdout, 1 stderr. A failing disk is told once, and the rank goes on.

@@ -54,6 +54,12 @@ TEST(WithoutSecrets, HidesUserPasswordAndTheValuesOfAQuery) {
       << "of every scheme, each of several";
 }
 
+TEST(WithoutSecrets, HidesThoseOfAUrlThatWasTakenForAPath) {
+  EXPECT_EQ(without_secrets("/tmp/https:/ann:s3cret@host/x is missing"), "/tmp/https:/***@host/x is missing");
+  EXPECT_EQ(without_secrets("https:///ann:s3cret@host/x"), "https:///***@host/x");
+  EXPECT_EQ(without_secrets("C:/a@b ends with https://"), "C:/a@b ends with https://");
+}
+
 TEST(WithoutSecrets, HidesAPasswordThatNoUrlMayHave) {
   EXPECT_EQ(without_secrets("https://ann:a@b@host/x"), "https://***@host/x");
   EXPECT_EQ(without_secrets("https://ann:se/cr?et@host/x"), "https://***@host/x");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <iterator>
@@ -354,6 +355,18 @@ TEST_F(Run, ANewTokenIsPrintedOrWritten) {
   const auto again = run({"--new_token=" + file.string()});
   EXPECT_EQ(again.code, 64);
   EXPECT_THAT(again.err, HasSubstr("exists already"));
+}
+
+TEST_F(Run, TheRanksLogsAreTheirUsersAlone) {
+  const mode_t before = ::umask(0);
+  const auto result = run({"--log-dir", (folder_ / "logs").string(), "sh", "-c", "echo out; exit 3"});
+  ::umask(before);
+  EXPECT_EQ(result.code, 3);
+  const fs::path rank = folder_ / "logs/attempt_0/rank-0";
+  EXPECT_EQ(fs::status(rank).permissions(), fs::perms::owner_all);
+  for (const char* name : {"stdout.log", "stderr.log"}) {
+    EXPECT_EQ(fs::status(rank / name).permissions(), fs::perms::owner_read | fs::perms::owner_write) << name;
+  }
 }
 
 TEST_F(Run, AGivenPortIsTheWorkersPort) {
