@@ -68,8 +68,8 @@ int run(Job& job, const EvalArguments& eval) {
   EvaluateOptions options{.batch_size = eval.batch_size > 0 ? eval.batch_size : trained.config->batch_size,
                           .workers = trained.config->workers,
                           .prefetch_factor = trained.config->prefetch_factor,
-                          .amp = trained.config->amp,
                           .loader_timeout_s = trained.config->loader_timeout_s,
+                          .amp = trained.config->amp,
                           .channels_last = trained.config->channels_last};
   if (job.is_main()) {
     options.progress = [&](auto done, auto total) {
