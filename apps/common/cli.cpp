@@ -8,12 +8,11 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::cli {
 namespace {
-
-void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 std::string hint(const CLI::App& app) { return app.get_name() + " --help"; }
 
@@ -39,7 +38,34 @@ bool is_bool(const std::string& word) {
   return word == "true" || word == "false" || word == "True" || word == "False" || word == "1" || word == "0";
 }
 
+void write(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
 }  // namespace
+
+void print(std::string_view text) { write(text::printable(text)); }
+
+void print_json(std::string_view json) {
+  std::string out;
+  for (std::size_t at = 0; at < json.size();) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(json[at + i]); };
+    const std::size_t length = byte(0) < 0x80 ? 1 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : 4;
+    const std::string_view letter = json.substr(at, length);
+    at += letter.size();
+    if (text::printable(letter) == letter) {
+      out += letter;
+      continue;
+    }
+    // Control characters of ASCII that JSON lets stand, C1, and marks of the direction of writing: two or three bytes.
+    const auto tail = [&](std::size_t i) { return static_cast<unsigned>(letter[i]) & 0x3FU; };
+    const unsigned code = letter.size() == 1   ? static_cast<unsigned char>(letter[0])
+                          : letter.size() == 2 ? (static_cast<unsigned>(letter[0]) & 0x1FU) << 6U | tail(1)
+                          : letter.size() == 3
+                              ? (static_cast<unsigned>(letter[0]) & 0x0FU) << 12U | tail(1) << 6U | tail(2)
+                              : 0xFFFDU;
+    out += fmt::format("\\u{:04x}", code);
+  }
+  write(out);
+}
 
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;

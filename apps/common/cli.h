@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::cli {
@@ -44,6 +45,12 @@ struct SettingOptions {
 /// words do.
 [[nodiscard]] std::vector<std::string> take_settings(const CLI::App& app, const std::vector<std::string>& arguments,
                                                      const SettingOptions& options);
+
+/// Writes to stdout what may hold words of files (names of classes, captions, keys): as they are, but for what would
+/// steer a terminal (text::printable()).
+void print(std::string_view text);
+/// The same for JSON, which stays JSON: such characters as "\u009b".
+void print_json(std::string_view json);
 
 inline constexpr const char* kAllowOutside =
     "lists and annotations may name files outside of their folder: by .., or absolute";

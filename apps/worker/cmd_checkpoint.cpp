@@ -51,7 +51,7 @@ int inspect_checkpoint(const Arguments& arguments) {
   }
   const auto description =
       is_other_file(where) ? describe_file(FileSystem::system(), where) : describe_checkpoint(load_checkpoint(where));
-  fmt::print("{}", json ? to_json(description) : to_text(description));
+  json ? cli::print_json(to_json(description)) : cli::print(to_text(description));
   return 0;
 }
 
@@ -63,7 +63,7 @@ void throw_damaged(const std::filesystem::path& path, const std::vector<FileChec
 
 void verify_one_file(const std::string& path) {
   const FileReport report = verify_file(FileSystem::system(), path);
-  fmt::print("{}", to_text(report));
+  cli::print(to_text(report));
   if (!report.ok()) throw_damaged(report.path, report.parts, "get it anew");
 }
 
@@ -74,7 +74,7 @@ void require_newest_whole(const std::string& where, const std::filesystem::path&
   const auto newest = is_run ? find_newest(files, whole.parent_path()) : std::nullopt;
   if (!newest || *newest == whole) return;
   const VerifyReport torn = verify_checkpoint(files, *newest);
-  fmt::print("{}", to_text(torn));
+  cli::print(to_text(torn));
   throw_damaged(torn.path, torn.files,
                 fmt::format("the newest that is whole is {}: --resume auto goes on from it", whole.string()));
 }
@@ -96,7 +96,7 @@ int verify_any(const Arguments& arguments) {
   const std::filesystem::path path = resolve_checkpoint(where);
   require_newest_whole(where, path);
   const VerifyReport report = verify_checkpoint(FileSystem::system(), path);
-  fmt::print("{}", to_text(report));
+  cli::print(to_text(report));
   if (!report.ok()) {
     throw_damaged(report.path, report.files, "take another checkpoint: a run folder alone means its newest valid one");
   }
@@ -121,7 +121,7 @@ int diff_two(const Arguments& arguments) {
       ->capture_default_str();
   if (!cli::parse(app, arguments)) return 0;
   const CheckpointDiff difference = diff_checkpoints(load_checkpoint(a), load_checkpoint(b));
-  fmt::print("{}", json ? to_json(difference) : to_text(difference, limit));
+  json ? cli::print_json(to_json(difference)) : cli::print(to_text(difference, limit));
   return difference.equal() ? 0 : kDiffer;
 }
 

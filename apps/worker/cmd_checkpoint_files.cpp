@@ -79,7 +79,7 @@ int cmd_checkpoint_import(const Arguments& arguments) {
   FileSystem& files = FileSystem::system();
   const ImportedStates imported = import_states(read_any_file(files, from), from);
   const fs::path folder = commit_checkpoint(files, fs::path(to) / "checkpoints", {.step = step}, imported.states);
-  fmt::print("{}", import_text(imported, folder));
+  cli::print(import_text(imported, folder));
   return 0;
 }
 

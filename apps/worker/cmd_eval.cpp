@@ -6,6 +6,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/view/banner.h"
@@ -86,7 +87,7 @@ int run(Job& job, const EvalArguments& eval) {
         text::json_quote(eval.recipe), text::json_quote(trained.path), text::json_quote(eval.data), evaluation.samples,
         evaluation.seconds, to_json(evaluation.metrics))));
   } else {
-    job.print(std::string_view(describe(trained, evaluation, eval.data)));
+    job.print(std::string_view(text::printable(describe(trained, evaluation, eval.data))));
   }
   return 0;
 }

@@ -74,8 +74,9 @@ std::string json_value(const ConfigFields::Target& target) {
 
 void print_json(const ConfigFields& fields) {
   for (const auto& field : fields.fields()) {
-    fmt::print("{{\"key\": {}, \"value\": {}, \"origin\": {}, \"meaning\": {}}}\n", text::json_quote(field.key),
-               json_value(field.target), text::json_quote(field.origin), text::json_quote(field.help));
+    cli::print_json(fmt::format("{{\"key\": {}, \"value\": {}, \"origin\": {}, \"meaning\": {}}}\n",
+                                text::json_quote(field.key), json_value(field.target), text::json_quote(field.origin),
+                                text::json_quote(field.help)));
   }
 }
 

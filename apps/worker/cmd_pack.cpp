@@ -85,7 +85,7 @@ void print_report(const PackReport& report, const std::string& out, double secon
              text::duration(seconds));
   if (report.bad.empty()) return;
   fmt::print("{} left out:\n", report.bad.size());
-  for (const std::string& why : report.bad) fmt::print("  {}\n", why);
+  for (const std::string& why : report.bad) cli::print(fmt::format("  {}\n", why));
 }
 
 int pack(const PackWords& words, PackOptions options) {

@@ -48,10 +48,12 @@ bool parse(PredictArguments& predict, const Arguments& arguments) {
 void print(const Prediction& prediction, bool json) {
   const std::optional<double>& sure = prediction.confidence;
   if (json) {
-    fmt::print("{{\"file\": {}, \"text\": {}, \"confidence\": {}}}\n", text::json_quote(prediction.file),
-               text::json_quote(prediction.text), sure ? fmt::format("{:.4f}", *sure) : "null");
+    cli::print_json(fmt::format("{{\"file\": {}, \"text\": {}, \"confidence\": {}}}\n",
+                                text::json_quote(prediction.file), text::json_quote(prediction.text),
+                                sure ? fmt::format("{:.4f}", *sure) : "null"));
   } else {
-    fmt::print("{}  {}{}\n", prediction.file, prediction.text, sure ? fmt::format("  {:.1f} %", *sure * 100) : "");
+    const std::string percent = sure ? fmt::format("  {:.1f} %", *sure * 100) : "";
+    cli::print(fmt::format("{}  {}{}\n", prediction.file, prediction.text, percent));
   }
 }
 

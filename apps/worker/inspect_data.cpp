@@ -172,8 +172,11 @@ void show(const std::string& word, const InspectWords& words, std::size_t number
   const Opened opened = open(word, words);
   const std::vector<std::string>& names = opened.source->class_names();
   const Survey survey = survey_with_progress(*opened.source, word);
-  fmt::print("{}{}", words.json ? survey_json(opened.name, survey, names) : survey_text(opened.name, survey, names),
-             words.json ? "\n" : "");
+  if (words.json) {
+    cli::print_json(survey_json(opened.name, survey, names) + "\n");
+  } else {
+    cli::print(survey_text(opened.name, survey, names));
+  }
   if (words.samples <= 0) return;
   std::vector<AnnotatedImage> pictures = some_pictures(*opened.source, words);
   if (pictures.empty()) throw DataError(fmt::format("{}: none of the pictures can be read", opened.name));

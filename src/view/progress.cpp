@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/view/terminal.h"
 
@@ -172,11 +173,11 @@ void ProgressBar::draw(const ProgressState& state) {
   unshown_.reset();
   if (!options_.live) {
     shown_label_ = state.label;
-    options_.write(render_line(state) + "\n");
+    options_.write(text::printable_line(render_line(state)) + "\n");
     return;
   }
   // One column stays free: some terminals wrap as soon as the last one is written.
-  options_.write(fmt::format("\r{}\033[K", render_bar(state, options_.width - 1)));
+  options_.write(fmt::format("\r{}\033[K", text::printable_line(render_bar(state, options_.width - 1))));
   drawn_ = true;
 }
 

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 
 namespace lockstep::view {
 namespace {
@@ -62,7 +63,7 @@ std::string Table::row(const std::vector<std::string>& cells) const {
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     if (!is_shown_[i]) continue;
     if (!is_first) line += kColumnGap;
-    line += pad(cells[i], columns_[i].width, columns_[i].align);
+    line += pad(text::printable_line(cells[i]), columns_[i].width, columns_[i].align);
     is_first = false;
   }
   return without_trailing_spaces(std::move(line)) + "\n";
@@ -71,7 +72,7 @@ std::string Table::row(const std::vector<std::string>& cells) const {
 std::string render_table(std::vector<Column> columns, const std::vector<std::vector<std::string>>& rows) {
   for (const auto& row : rows) {
     for (std::size_t i = 0; i < std::min(row.size(), columns.size()); ++i) {
-      columns[i].width = std::max(columns[i].width, display_width(row[i]));
+      columns[i].width = std::max(columns[i].width, display_width(text::printable_line(row[i])));
     }
   }
   const Table table(std::move(columns));

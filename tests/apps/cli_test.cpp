@@ -48,6 +48,18 @@ TEST(Cli, ValuesKeepTheirUnderscores) {
               ElementsAre("batch_size=2", "max_steps=3"));
 }
 
+TEST(Cli, WhatItPrintsSteersNoTerminal) {
+  testing::internal::CaptureStdout();
+  print("Größe\t\x1b[31mred\x07\n");
+  std::fflush(stdout);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "Größe\t\\x1b[31mred\\x07\n");
+  testing::internal::CaptureStdout();
+  print_json("{\"Größe 验\": \"\x7f \xc2\x9b \xe2\x80\xae 👍\"}\n");
+  std::fflush(stdout);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "{\"Größe 验\": \"\\u007f \\u009b \\u202e 👍\"}\n")
+      << "it stays JSON of the same text";
+}
+
 TEST(Cli, AnUnknownOptionSuggestsTheNearest) {
   EXPECT_THAT(error_of({"--batchsize", "3"}),
               HasSubstr("unknown argument '--batchsize' (did you mean '--batch-size'?)"));

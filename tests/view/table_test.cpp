@@ -33,6 +33,11 @@ TEST(Table, IsAsWideAsItsWidestCellInColumnsNotBytes) {
             "名        n\n------  ---\n验证码    1\nabc     100\n");
 }
 
+TEST(Table, ACellSteersNoTerminalAndStaysInItsRow) {
+  EXPECT_EQ(render_table({{"class", 0, Align::kLeft}, {"n"}}, {{"\x1b[31mcat\n", "1"}}),
+            "class          n\n-------------  -\n\\x1b[31mcat\\n  1\n");
+}
+
 TEST(Confusions, ListsTheMostFrequentFirst) {
   EXPECT_EQ(render_confusions({{"1", "I", 1}, {"0", "O", 12}, {"5", "S", 1}, {"2", "Z", 0}}, 2),
             "predicted O where 0 stood: 12 times\npredicted I where 1 stood: 1 time\nand 1 more kinds\n");

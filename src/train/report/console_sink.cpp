@@ -8,6 +8,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/view/banner.h"
 #include "lockstep/view/terminal.h"
@@ -18,7 +19,8 @@ namespace {
 
 void print(const std::string& text) {
   if (view::is_quiet()) return;  // log.jsonl and summary.json have it
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  const std::string words = text::printable(text);  // metrics bear names that stand in files
+  std::fwrite(words.data(), 1, words.size(), stdout);
   std::fflush(stdout);
 }
 
