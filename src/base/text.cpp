@@ -171,10 +171,12 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 std::string json_quote(std::string_view value) {
   std::string out = "\"";
   for (std::size_t at = 0; at < value.size();) {
-    const std::size_t length = letter_at(value, at).bytes;
+    const auto [length, code] = letter_at(value, at);
     const char c = value[at];
     if (length == 0) {
       out += "\\ufffd";
+    } else if (code >= 0x7F && code < 0xA0) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(code));  // JSON lets it stand, a terminal obeys it
     } else if (length > 1) {
       out += value.substr(at, length);
     } else if (c == '"' || c == '\\') {

@@ -58,6 +58,7 @@ TEST(Text, AnErrorOfLibtorchLosesItsStack) {
 TEST(Text, JsonStringsEscapeControlsAndReplaceBrokenUtf8) {
   EXPECT_EQ(json_quote("a\"b\\c\n"), R"("a\"b\\c\n")");
   EXPECT_EQ(json_quote("验证"), "\"验证\"");
+  EXPECT_EQ(json_quote("\x1b[m \x7f \xc2\x9b"), R"("\u001b[m \u007f \u009b")") << "for terminals, too";
   EXPECT_EQ(json_quote(std::string("\x01\xff", 2)), "\"\\u0001\\ufffd\"");
 }
 
