@@ -43,6 +43,7 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const 
   std::vector<std::string> notes;
   fields.bind(with_aliases(over, recipe.aliases(), notes));
   trained.config->validate();
+  if (trained.config->threads == 0) trained.config->threads = opened.manifest().meta.threads;
   set_max_pixels(trained.config->data.max_pixels);
   at::set_num_threads(static_cast<int>(trained.config->threads));
   trained.task = recipe.make_task(*trained.config);

@@ -43,6 +43,12 @@ TEST(Commands, DrawTrainOnTwoRanksEvaluateAndPredict) {
   EXPECT_EQ(eval.code, 0) << eval.err;
   EXPECT_THAT(eval.out, HasSubstr("\"samples\": 6"));
   EXPECT_THAT(eval.out, HasSubstr("\"char_accuracy\": "));
+  const auto with_threads = [&](const char* setting) {
+    return lockstep({"eval", "captcha", "--checkpoint", run, "--data", (folder / "test").string(), "--set", setting});
+  };
+  const ProcessResult default_threads = with_threads("threads=0");  // the checkpoint's, as in training
+  EXPECT_EQ(default_threads.code, 0) << default_threads.err;
+  EXPECT_EQ(with_threads("threads=-1").code, 64);
 
   const ProcessResult predict = lockstep({"predict", "captcha", "--checkpoint", run, first_image(folder / "test")});
   EXPECT_EQ(predict.code, 0) << predict.err;

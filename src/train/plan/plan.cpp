@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/plan/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "lockstep/base/error.h"
 #include "train/settings/schedule_choice.h"
 
 namespace lockstep::train {
@@ -31,6 +34,13 @@ Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::i
   plan.schedule = make_schedule(
       config.schedule, {.lr = plan.lr, .steps_per_epoch = plan.steps_per_epoch, .total_steps = plan.total_steps});
   return plan;
+}
+
+void require_steps(const Plan& plan, const TrainConfig& config, std::int64_t samples) {
+  if (plan.total_steps > 0) return;
+  throw UsageError(fmt::format("{} samples make no full batch of {} on each of {} replicas", samples,
+                               config.batch_size.value(), config.replicas),
+                   "a smaller batch_size, or drop_last=false");
 }
 
 }  // namespace lockstep::train

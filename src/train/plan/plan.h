@@ -22,4 +22,7 @@ struct Plan {
 /// `batches_per_epoch`: of one replica.
 [[nodiscard]] Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas);
 
+/// Throws: UsageError where the samples make no batch.
+void require_steps(const Plan& plan, const TrainConfig& config, std::int64_t samples);
+
 }  // namespace lockstep::train

@@ -28,6 +28,9 @@ template std::string entry(const StateDict&, const std::string&);
 
 namespace {
 
+constexpr std::int64_t kMostCount = 1'000'000'000'000'000;
+constexpr const char* kOnlyWeights = "take another checkpoint, or only its weights: --init-from instead of --resume";
+
 /// "5,20". What is no number is left out: the indices are only counted.
 std::set<std::int64_t> indices_of(const std::string& text) {
   std::set<std::int64_t> indices;
@@ -42,6 +45,15 @@ std::set<std::int64_t> indices_of(const std::string& text) {
 }
 
 }  // namespace
+
+std::int64_t count_entry(const StateDict& state, const std::string& name) {
+  const auto count = entry<std::int64_t>(state, name);
+  // Whoever made the checkpoint may have sealed anything.
+  if (count >= 0 && count <= kMostCount) return count;
+  throw DataError(
+      fmt::format("the checkpoint's state 'run' says {} is {}; 0 to {} make sense", name, count, kMostCount),
+      kOnlyWeights);
+}
 
 StateDict to_state(const RunState& run) {
   StateDict state = {{"step", run.step},       {"epoch", run.epoch},       {"batch", run.batch},
@@ -68,31 +80,38 @@ StateDict to_state(const RunState& run) {
 }
 
 RunState run_state_of(const StateDict& state) {
-  RunState run{.step = entry<std::int64_t>(state, "step"),
-               .epoch = entry<std::int64_t>(state, "epoch"),
-               .batch = entry<std::int64_t>(state, "batch"),
-               .samples = entry<std::int64_t>(state, "samples"),
+  RunState run{.step = count_entry(state, "step"),
+               .epoch = count_entry(state, "epoch"),
+               .batch = count_entry(state, "batch"),
+               .samples = count_entry(state, "samples"),
                .loss_sum = entry<double>(state, "loss.sum"),
-               .loss_count = entry<std::int64_t>(state, "loss.count")};
+               .loss_count = count_entry(state, "loss.count")};
   if (state.count("skipped") != 0) {
-    run.skipped = entry<std::int64_t>(state, "skipped");
-    run.epoch_skipped = entry<std::int64_t>(state, "epoch_skipped");
+    run.skipped = count_entry(state, "skipped");
+    run.epoch_skipped = count_entry(state, "epoch_skipped");
   }
   if (state.count("bad_samples") != 0) run.bad_samples = indices_of(entry<std::string>(state, "bad_samples"));
   if (state.count("best.metric") != 0) {
     run.best = Metric{.name = entry<std::string>(state, "best.metric"),
                       .value = entry<double>(state, "best.value"),
                       .lower_is_better = entry<bool>(state, "best.lower_is_better")};
-    run.best_step = entry<std::int64_t>(state, "best.step");
+    run.best_step = count_entry(state, "best.step");
   }
   if (state.count("plateau.lr") != 0) {
     run.plateau = PlateauState{.lr = entry<double>(state, "plateau.lr"),
-                               .bad = entry<std::int64_t>(state, "plateau.bad"),
-                               .cooldown = entry<std::int64_t>(state, "plateau.cooldown")};
+                               .bad = count_entry(state, "plateau.bad"),
+                               .cooldown = count_entry(state, "plateau.cooldown")};
     if (state.count("plateau.best") != 0) run.plateau->best = entry<double>(state, "plateau.best");
   }
   run.stages = stages_of(state);
   return run;
+}
+
+void require_place(const RunState& run, std::int64_t batches_per_epoch) {
+  if (run.batch <= batches_per_epoch) return;
+  throw DataError(fmt::format("the checkpoint's state 'run' says batch is {}, and an epoch has {} batches", run.batch,
+                              batches_per_epoch),
+                  kOnlyWeights);
 }
 
 bool is_better(const Metric& metric, const std::optional<Metric>& best) {

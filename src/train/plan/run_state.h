@@ -34,8 +34,11 @@ struct RunState {
 
 [[nodiscard]] StateDict to_state(const RunState& run);
 
-/// Throws: DataError naming the entry that is missing or of another type.
+/// Throws: DataError naming the entry that is missing, of another type, or a count that no run can have.
 [[nodiscard]] RunState run_state_of(const StateDict& state);
+
+/// Throws: DataError where the run stands behind the last batch of its epoch.
+void require_place(const RunState& run, std::int64_t batches_per_epoch);
 
 /// True where `metric` is better than the best so far (a metric of another name starts anew).
 [[nodiscard]] bool is_better(const Metric& metric, const std::optional<Metric>& best);
@@ -43,5 +46,8 @@ struct RunState {
 /// An entry of a state that a checkpoint must hold. Throws: DataError naming it.
 template <class T>
 [[nodiscard]] T entry(const StateDict& state, const std::string& name);
+
+/// An entry that counts something. Throws: DataError naming it where it is missing, below 0 or absurd.
+[[nodiscard]] std::int64_t count_entry(const StateDict& state, const std::string& name);
 
 }  // namespace lockstep::train

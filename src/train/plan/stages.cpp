@@ -67,13 +67,18 @@ void add_stages(const StageState& stages, StateDict& state) {
 StageState stages_of(const StateDict& state) {
   StageState stages;
   if (state.count("stages.stage") == 0) return stages;
-  stages.stage = entry<std::int64_t>(state, "stages.stage");
-  stages.base_step = entry<std::int64_t>(state, "stages.base_step");
+  stages.stage = count_entry(state, "stages.stage");
+  if (stages.stage != 1 && stages.stage != 2) {
+    throw DataError(
+        fmt::format("the checkpoint's state 'run' says stages.stage is {}; 1 and 2 make sense", stages.stage),
+        "take another checkpoint, or only its weights: --init-from instead of --resume");
+  }
+  stages.base_step = count_entry(state, "stages.base_step");
   stages.decay = entry<double>(state, "stages.decay");
   stages.roll_back = entry<bool>(state, "stages.roll_back");
   // Older checkpoints lack these.
-  if (state.count("stages.no_better") != 0) stages.no_better = entry<std::int64_t>(state, "stages.no_better");
-  if (state.count("stages.begin_epoch") != 0) stages.begin_epoch = entry<std::int64_t>(state, "stages.begin_epoch");
+  if (state.count("stages.no_better") != 0) stages.no_better = count_entry(state, "stages.no_better");
+  if (state.count("stages.begin_epoch") != 0) stages.begin_epoch = count_entry(state, "stages.begin_epoch");
   if (state.count("stages.rival.metric") == 0) return stages;
   stages.rival = Metric{.name = entry<std::string>(state, "stages.rival.metric"),
                         .value = entry<double>(state, "stages.rival.value"),

@@ -18,7 +18,7 @@ namespace lockstep::train {
 namespace {
 
 void print(const std::string& text) {
-  if (view::is_quiet()) return;  // log.jsonl and summary.json have it
+  if (view::is_quiet()) return;                     // log.jsonl and summary.json have it
   const std::string words = text::printable(text);  // metrics bear names that stand in files
   std::fwrite(words.data(), 1, words.size(), stdout);
   std::fflush(stdout);

@@ -74,11 +74,8 @@ class RunSetup {
     if (config_.batch_size.is_auto()) find_batch();
     steps().load(train_set_);
     const Plan sums = train::make_plan(config_, steps().batches_per_epoch(), config_.replicas);
-    if (sums.total_steps == 0) {
-      throw UsageError(fmt::format("{} samples make no full batch of {} on each of {} replicas", train_set_->size(),
-                                   config_.batch_size.value(), config_.replicas),
-                       "a smaller batch_size, or drop_last=false");
-    }
+    require_steps(sums, config_, train_set_->size());
+    require_place(run_.state, sums.batches_per_epoch);
     if (config_.schedule.type == "plateau" && !run_.state.plateau) run_.state.plateau = PlateauState{.lr = sums.lr};
     run_.plan.emplace(RunPlan{.config = config_,
                               .recipe = options_.recipe,
