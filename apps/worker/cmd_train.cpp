@@ -25,6 +25,7 @@ struct TrainArguments {
   std::string run_dir;
   std::string resume = "none";
   std::string init_from;
+  std::string rescue;
   double max_time = 0;  // seconds
   JoinArguments join;
 };
@@ -151,6 +152,9 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
                  "a checkpoint, or a .pth or .safetensors file or its URL (FILE:STATE), whose weights the model starts "
                  "from, where they fit; "
                  "with --resume auto only where there is no checkpoint yet");
+  app.add_option(
+      "--rescue", train.rescue,
+      "where the run is saved when its folder is removed or its disk cannot be written to; it then ends with 74");
   std::string max_time;
   app.add_option("--max-time", max_time,
                  "save and leave with 143 after this time: 90s, 45m, 1h30m, 2d, HH:MM:SS or D-HH:MM:SS");
@@ -203,6 +207,7 @@ int run(TrainArguments& train, Settings& settings) {
                      .resume = train.resume,
                      .init_from = train.init_from,
                      .max_time = Seconds(train.max_time),
+                     .rescue = train.rescue,
                      .experiment = experiment,
                      .has_commands = true});
     const TrainResult result = trainer.fit();

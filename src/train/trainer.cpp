@@ -17,6 +17,7 @@
 #include "lockstep/view/banner.h"
 #include "train/loop/epoch_loop.h"
 #include "train/loop/requeue.h"
+#include "train/loop/rescue.h"
 #include "train/plan/decisions.h"
 #include "train/plan/stages.h"
 #include "train/plan/stop.h"
@@ -41,7 +42,8 @@ class Trainer::Impl {
         task_(task),
         config_(config),
         options_(std::move(options)),
-        wish_(SystemClock::instance(), options_.max_time) {}
+        wish_(SystemClock::instance(), options_.max_time),
+        trouble_(!options_.rescue.empty()) {}
 
   TrainResult fit();
 
@@ -61,6 +63,7 @@ class Trainer::Impl {
   TrainConfig& config_;
   TrainerOptions options_;
   train::StopWish wish_;
+  train::DiskTrouble trouble_;
   train::ReadyRun run_;
   std::optional<train::RunSinks> sinks_;
   std::optional<train::EpochLoop> loop_;
@@ -92,12 +95,14 @@ TrainResult Trainer::Impl::fit_or_explain() {
 
 TrainResult Trainer::Impl::run() {
   train::set_up_run({.job = job_, .task = task_, .config = config_, .options = options_}, run_);
-  sinks_.emplace(job_, own_sinks(), options_.sinks);
-  loop_.emplace(train::LoopParts{.job = job_, .task = task_, .run = run_, .sinks = *sinks_, .wish = wish_});
+  sinks_.emplace(train::SinkOwners{.job = job_, .trouble = trouble_}, own_sinks(), options_.sinks);
+  loop_.emplace(
+      train::LoopParts{.job = job_, .task = task_, .run = run_, .sinks = *sinks_, .wish = wish_, .trouble = trouble_});
   const bool was_complete =
       run_.folder && loop_->complete() && FileSystem::system().exists(run_.folder->path() / "summary.json");
   sinks_->start(start_event());
   loop_->run();
+  train::rescue_run(job_, run_, trouble_, options_.rescue);
   result_ = loop_->result();
   result_.checkpoint = run_.saver->last_path();
   const RunEnd end{.result = result_,

@@ -36,6 +36,10 @@ class RunFolder {
   }
   [[nodiscard]] std::string settings_file() const { return settings_file(experiment_); }
 
+  /// The folder is still the one that was opened: what is written to a removed one is lost without an error. Cost: a
+  /// system call. Throws: IoError where its path names nothing, or another folder.
+  void require_there() const;
+
   /// Replaces a file whole or not at all. Throws: IoError.
   void write(const std::string& name, std::string_view content);
 
@@ -60,6 +64,7 @@ class RunFolder {
 
   std::filesystem::path path_;
   bool experiment_;
+  std::pair<std::uint64_t, std::uint64_t> identity_;  ///< device and inode
   UniqueFd lock_;
   UniqueFd log_;
 };

@@ -26,7 +26,10 @@ struct TrainerOptions {
       "none";  ///< none; auto: run_dir's newest valid checkpoint, if any; or a checkpoint's path or URL
   std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) whose weights a fresh run starts from
   std::chrono::duration<double> max_time{0};  ///< then the run saves and leaves; 0: no limit
-  bool experiment = false;                    ///< run_dir is an experiment's folder (RunFolderOptions)
+  /// Where the run is saved, on all ranks at one step, when its folder is removed or its disk refuses to be written to;
+  /// it then ends with that IoError. Empty: it ends at once.
+  std::filesystem::path rescue;
+  bool experiment = false;   ///< run_dir is an experiment's folder (RunFolderOptions)
   bool has_options = false;  ///< messages name --resume, --set and so on: parse_arguments() sets it. Else these fields
   /// Hear of the run beside the Trainer's own: on every rank, in this order.
   std::vector<std::shared_ptr<RunSink>> sinks;

@@ -37,6 +37,7 @@ EpochLoop::EpochLoop(const LoopParts& parts)
       saver_(*parts.run.saver),
       sinks_(parts.sinks),
       wish_(parts.wish),
+      trouble_(parts.trouble),
       late_(learner_, sinks_),
       evaluations_(plan_, learner_, sinks_, state_),
       saves_(job_, plan_, learner_, saver_) {}
@@ -53,7 +54,7 @@ void EpochLoop::run() {
     counted_.epochs = state_.epoch + 1;
     train_epoch();
   }
-  saver_.finish();
+  trouble_.guard([this] { saver_.finish(); });
   tell_saved();
 }
 
@@ -74,6 +75,7 @@ void EpochLoop::train_epoch() {
   epoch_.seconds = seconds_since(epoch_.begin);
   counted_.seconds += epoch_.seconds;
   images_ += epoch_.images;
+  if (stopped_by() == StopReason::kDisk) return;  // it is saved elsewhere
   if (stopped_by() != StopReason::kNone) return save({});
   end_epoch();
 }
@@ -86,8 +88,8 @@ void EpochLoop::train_step() {
   fault::note_step(computed_step_);
   const auto& losses = steps.compute_gradients(batches);
   learner_.loss().name_terms(steps.loss_names());
-  late_.tell(learner_.loss().add(computed_step_, losses, wish_.reason()));
-  saver_.check();
+  late_.tell(learner_.loss().add(computed_step_, losses, wish()));
+  trouble_.guard([this] { saver_.check(); });
   tell_saved();
   const bool stepped = learner_.update(learning_rate(config, plan_.sums, state_));
   ++state_.step;
@@ -180,7 +182,8 @@ void EpochLoop::end_epoch() {
 void EpochLoop::save(const SaveReason& reason) {
   late_.flush();  // which may bring a wish to leave
   note_bad_samples();
-  saves_.save(state_, {.names = reason.names, .may_skip = reason.may_skip, .last = finished()});
+  trouble_.guard(
+      [&] { saves_.save(state_, {.names = reason.names, .may_skip = reason.may_skip, .last = finished()}); });
   late_.restart_rate();
 }
 

@@ -12,6 +12,7 @@
 #include "train/loop/ready_run.h"
 #include "train/loop/save_points.h"
 #include "train/plan/stop.h"
+#include "train/report/disk_trouble.h"
 #include "train/report/run_sinks.h"
 
 namespace lockstep::train {
@@ -23,6 +24,7 @@ struct LoopParts {
   ReadyRun& run;
   RunSinks& sinks;
   const StopWish& wish;
+  DiskTrouble& trouble;
 };
 
 /// Owned by the training thread. Every rank has one, and all come to the same decisions at the same step: what they
@@ -57,6 +59,7 @@ class EpochLoop {
   void note_bad_samples();
   void save(const SaveReason& reason);
   void tell_saved();
+  [[nodiscard]] StopReason wish() const { return trouble_.any() ? StopReason::kDisk : wish_.reason(); }
   [[nodiscard]] bool finished() const { return complete() || stopped_by() != StopReason::kNone; }
 
   /// What an epoch's steps have come to so far, in this process.
@@ -74,6 +77,7 @@ class EpochLoop {
   RunSaver& saver_;
   RunSinks& sinks_;
   const StopWish& wish_;
+  DiskTrouble& trouble_;
   LateSteps late_;
   EvaluationPoints evaluations_;
   SavePoints saves_;

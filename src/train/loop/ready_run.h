@@ -9,8 +9,8 @@
 #include "lockstep/train/run_folder.h"
 #include "lockstep/view/banner.h"
 #include "train/loop/learner.h"
-#include "train/plan/run_plan.h"
 #include "train/loop/run_saver.h"
+#include "train/plan/run_plan.h"
 #include "train/plan/run_state.h"
 
 namespace lockstep::train {

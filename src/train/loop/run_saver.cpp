@@ -83,6 +83,7 @@ void RunSaver::save(const StateParts& parts, const SaveOrder& order) {
 
 /// What this rank does of save().
 void RunSaver::save_here(const StateParts& parts, const SaveOrder& order) {
+  if (check_ && job_.is_main() && !options_.sharded) check_();
   if (order.meta.step == last_step_) {
     finish_here();
     if (job_.is_main()) name_and_prune(last_path(), order.names);
@@ -118,6 +119,7 @@ void RunSaver::save_here(const StateParts& parts, const SaveOrder& order) {
 /// A GPU's sum that an abort cut short looks like any other.
 void RunSaver::check_whole(std::int64_t step) const {
   check_group(job_.group());
+  if (check_ && job_.is_main()) check_();
   if (!dropped_) return;
   throw PeerError(fmt::format("the checkpoint of step {} is dropped: the run ended with an error while it was written",
                               text::thousands(step)));

@@ -38,6 +38,9 @@ class RunSaver {
   RunSaver(const RunSaver&) = delete;
   RunSaver& operator=(const RunSaver&) = delete;
 
+  /// Called on rank 0 before it writes: throws what keeps the save from being worth anything, on every rank.
+  void require_before_writing(std::function<void()> check) { check_ = std::move(check); }
+
   /// This rank writes a part, or all.
   [[nodiscard]] bool writes() const { return options_.sharded || job_.is_main(); }
 
@@ -86,7 +89,8 @@ class RunSaver {
   std::int64_t skipped_ = 0;
   mutable std::mutex mutex_;
   std::filesystem::path last_path_;
-  std::vector<SaveResult> saved_;      ///< that take_saved() has not returned
+  std::vector<SaveResult> saved_;  ///< that take_saved() has not returned
+  std::function<void()> check_;
   std::atomic<bool> dropped_ = false;  ///< the run ends with an error
   std::unique_ptr<AsyncSaver> async_;  ///< the last member: its thread uses the others
 };

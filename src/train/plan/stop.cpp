@@ -71,6 +71,7 @@ std::string stop_name(StopReason reason) {
       return "SIGINT";
     case StopReason::kTerminated:
       return "SIGTERM";
+    case StopReason::kDisk:
     case StopReason::kNone:
       break;
   }

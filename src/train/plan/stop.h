@@ -11,11 +11,12 @@
 
 namespace lockstep::train {
 
-/// In the order of precedence, the last first: a run that was told to end does not ask to be started again.
-enum class StopReason { kNone, kTimeLimit, kUserSignal, kInterrupted, kTerminated };
-inline constexpr int kStopReasons = 4;  ///< without kNone
+/// In the order of precedence, the last first: a run that was told to end does not ask to be started again, and
+/// one whose disk fails (disk_trouble.h) ends with that error.
+enum class StopReason { kNone, kTimeLimit, kUserSignal, kInterrupted, kTerminated, kDisk };
+inline constexpr int kStopReasons = 5;  ///< without kNone
 
-/// "--max-time", "SIGUSR1", "SIGINT", "SIGTERM".
+/// "--max-time", "SIGUSR1", "SIGINT", "SIGTERM"; "" for kNone and kDisk.
 [[nodiscard]] std::string stop_name(StopReason reason);
 
 /// A SIGINT or SIGTERM, as its handler sees it.

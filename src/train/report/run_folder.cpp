@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -56,6 +58,13 @@ void append(const UniqueFd& fd, const fs::path& path, std::string_view text) {
     }
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+// Device and inode; none where nothing is there, or nobody can look.
+std::optional<std::pair<std::uint64_t, std::uint64_t>> identity_of(const fs::path& folder) {
+  struct stat found {};
+  if (::stat(folder.c_str(), &found) != 0) return std::nullopt;
+  return std::pair<std::uint64_t, std::uint64_t>(found.st_dev, found.st_ino);
 }
 
 void refuse_file(std::string_view what, const fs::path& path) {
@@ -138,6 +147,7 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
     : path_(std::move(path)), experiment_(options.experiment) {
   make_folder(path_);
   lock_ = lock(path_);
+  identity_ = identity_of(path_).value_or(identity_);
   refuse_file("checkpoints folder", checkpoints());
   if (!experiment_ && FileSystem::system().exists(path_ / settings_file(true))) {
     throw UsageError(fmt::format("{} is an experiment's folder: its config.yml is no run's", path_.string()),
@@ -164,6 +174,14 @@ void RunFolder::link_snapshots() const {
 
 void RunFolder::open_log() { log_ = open_file(path_ / kLogName, O_WRONLY | O_APPEND); }
 
+void RunFolder::require_there() const {
+  const auto found = identity_of(path_);
+  if (found == identity_) return;
+  throw IoError(fmt::format("the run folder {} {} while the run was training in it: what is written there is lost",
+                            path_.string(), found ? "was replaced" : "was removed"),
+                "start again; --rescue DIR saves such a run in another folder");
+}
+
 void RunFolder::write(const std::string& name, std::string_view content) {
   try {
     write_file_atomically(FileSystem::system(), path_ / name, content);
@@ -179,6 +197,7 @@ void RunFolder::log(const std::vector<std::pair<std::string, std::string>>& entr
     line += fmt::format("{}{}: {}", line.size() > 1 ? ", " : "", text::json_quote(key), value);
   }
   line += "}\n";
+  require_there();
   append(log_, path_ / kLogName, line);
 }
 

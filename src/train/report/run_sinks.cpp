@@ -28,7 +28,7 @@ void RunSinks::start(const RunStart& event) {
 }
 
 void RunSinks::step(const StepResult& event) {
-  tell(own_, &RunSink::on_step, event);
+  trouble_.guard([&] { tell(own_, &RunSink::on_step, event); });
   tell_users(users_, "on_step of a sink", &RunSink::on_step, event);
 }
 
@@ -38,22 +38,22 @@ void RunSinks::evaluating(const EvaluationProgress& event) {
 }
 
 void RunSinks::epoch(const EpochResult& event) {
-  tell(own_, &RunSink::on_epoch, event);
+  trouble_.guard([&] { tell(own_, &RunSink::on_epoch, event); });
   tell_users(users_, "on_epoch of a sink", &RunSink::on_epoch, event);
 }
 
 void RunSinks::stage(const StageChange& event) {
-  tell(own_, &RunSink::on_stage, event);
+  trouble_.guard([&] { tell(own_, &RunSink::on_stage, event); });
   tell_users(users_, "on_stage of a sink", &RunSink::on_stage, event);
 }
 
 void RunSinks::save(const SaveResult& event) {
-  tell(own_, &RunSink::on_save, event);
+  trouble_.guard([&] { tell(own_, &RunSink::on_save, event); });
   tell_users(users_, "on_save of a sink", &RunSink::on_save, event);
 }
 
 void RunSinks::evaluation(const EvaluationResult& event) {
-  do_on_main(job_, [&] { tell(own_, &RunSink::on_evaluation, event); });
+  do_on_main(job_, [&] { trouble_.guard([&] { tell(own_, &RunSink::on_evaluation, event); }); });
   tell_users(users_, "on_evaluation of a sink", &RunSink::on_evaluation, event);
 }
 

@@ -8,15 +8,22 @@
 
 #include "lockstep/comm/job.h"
 #include "lockstep/train/run_sink.h"
+#include "train/report/disk_trouble.h"
 
 namespace lockstep::train {
+
+/// Lifetime: outlives the sinks.
+struct SinkOwners {
+  const Job& job;
+  DiskTrouble& trouble;  ///< takes what the own sinks' disk refuses while the run trains
+};
 
 /// The Trainer's own sinks, which rank 0 has, and the program's, which every rank has. Owned by the training thread.
 class RunSinks {
  public:
-  /// Lifetime: `job` outlives it.
-  RunSinks(const Job& job, std::vector<std::shared_ptr<RunSink>> own, std::vector<std::shared_ptr<RunSink>> users)
-      : job_(job), own_(std::move(own)), users_(std::move(users)) {}
+  RunSinks(const SinkOwners& owners, std::vector<std::shared_ptr<RunSink>> own,
+           std::vector<std::shared_ptr<RunSink>> users)
+      : job_(owners.job), trouble_(owners.trouble), own_(std::move(own)), users_(std::move(users)) {}
 
   void step(const StepResult& event);
   void evaluating(const EvaluationProgress& event);
@@ -33,6 +40,7 @@ class RunSinks {
 
  private:
   const Job& job_;
+  DiskTrouble& trouble_;
   std::vector<std::shared_ptr<RunSink>> own_;
   std::vector<std::shared_ptr<RunSink>> users_;
 };

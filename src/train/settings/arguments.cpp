@@ -30,6 +30,7 @@ constexpr std::array kOptions = {
     OptionHelp{"resume", "WHERE",
                "none; auto: the run folder's newest checkpoint, if any; or a checkpoint's path or URL"},
     OptionHelp{"init-from", "FILE", "a checkpoint, .pth or .safetensors file whose weights a fresh run starts from"},
+    OptionHelp{"rescue", "DIR", "where the run is saved when its own folder is lost or cannot be written to"},
     OptionHelp{"max-time", "TIME", "save and leave after 90s, 45m, 1h30m, 2d, HH:MM:SS"}};
 
 // What init() reads.
@@ -114,6 +115,7 @@ class Parser {
     if (name == "run-dir") options_->run_dir = value;
     if (name == "resume") options_->resume = value;
     if (name == "init-from") options_->init_from = value;
+    if (name == "rescue") options_->rescue = value;
     if (name != "max-time") return;
     const auto seconds = text::parse_duration(value);
     if (!seconds) throw UsageError("--max-time: " + seconds.error());

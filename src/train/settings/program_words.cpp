@@ -15,7 +15,8 @@ struct Words {
 
 constexpr std::array kWords = {
     Words{"--resume", "TrainerOptions::resume"}, Words{"--run-dir", "TrainerOptions::run_dir"},
-    Words{"--init-from", "TrainerOptions::init_from"}, Words{"--max-time", "TrainerOptions::max_time"}};
+    Words{"--init-from", "TrainerOptions::init_from"}, Words{"--max-time", "TrainerOptions::max_time"},
+    Words{"--rescue", "TrainerOptions::rescue"}};
 
 // The end of a value, which no quotes hold together.
 constexpr const char* kEnds = " ,;:)\n";

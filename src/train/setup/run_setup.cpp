@@ -8,6 +8,7 @@
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
 #include "lockstep/tensor/memory.h"
+#include "train/loop/rescue.h"
 #include "train/resume/init_from.h"
 #include "train/resume/start.h"
 #include "train/settings/configuration.h"
@@ -52,6 +53,7 @@ class RunSetup {
     start_ = agree_on_start(job_, config_, options_, run_.folder);
     run_.run_dir = start_.run_dir;
     run_.state = start_.run;
+    require_rescue(job_, options_.rescue, run_.run_dir);
     require_measurable(config_, job_.device());
     at::set_num_threads(static_cast<int>(config_.threads));
   }
@@ -101,6 +103,7 @@ class RunSetup {
   void open_saver() {
     run_.saver = std::make_unique<RunSaver>(job_, config_.checkpoint,
                                             run_.folder ? run_.folder->checkpoints() : std::filesystem::path());
+    if (run_.folder) run_.saver->require_before_writing([&folder = *run_.folder] { folder.require_there(); });
     if (start_.saved_here) {
       run_.saver->start_at(run_.state.step, start_.checkpoint ? start_.checkpoint->path() : "");
     }

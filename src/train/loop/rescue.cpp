@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/loop/rescue.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
+#include "lockstep/comm/objects.h"
+#include "train/loop/save_points.h"
+#include "train/ranks/same_outcome.h"
+
+namespace lockstep::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool lies_in(const fs::path& inner, const fs::path& outer) {
+  const std::string relative = fs::weakly_canonical(inner).lexically_relative(fs::weakly_canonical(outer)).string();
+  return !relative.empty() && !relative.starts_with("..");
+}
+
+/// Returns: rank 0's checkpoint; elsewhere an empty path.
+fs::path save_elsewhere(const Job& job, ReadyRun& run, const fs::path& folder) {
+  TrainConfig::Checkpoint options = run.plan->config.checkpoint;
+  options.async = false;
+  RunSaver saver(job, options, folder / "checkpoints");
+  SavePoints(job, *run.plan, *run.learner, saver).save(run.state, {.last = true});
+  return saver.last_path();
+}
+
+}  // namespace
+
+void require_rescue(const Job& job, const fs::path& folder, const fs::path& run_dir) {
+  if (folder.empty()) return;
+  do_on_main(job, [&] {
+    if (lies_in(folder, run_dir)) {
+      throw UsageError(fmt::format("the rescue folder {} lies in the run folder {}", folder.string(), run_dir.string()),
+                       "choose one on another disk: --rescue DIR");
+    }
+    std::error_code problem;
+    fs::create_directories(folder / "checkpoints", problem);
+    if (!problem) return;
+    throw IoError(fmt::format("cannot make the rescue folder {}: {}", folder.string(), problem.message()),
+                  "choose another --rescue");
+  });
+}
+
+void rescue_run(const Job& job, ReadyRun& run, const DiskTrouble& trouble, const fs::path& folder) {
+  if (folder.empty()) return;
+  const std::string what = broadcast_object(job.group(), trouble.any() ? trouble.first().message() : std::string(), 0);
+  if (what.empty()) return;
+  if (job.is_main()) log::warn("{}; the run is saved in {}", what, folder.string());
+  const std::string path = broadcast_object(job.group(), save_elsewhere(job, run, folder).string(), 0);
+  throw IoError(fmt::format("{}\n  saved         {} (step {})", what, path, run.state.step),
+                fmt::format("--run-dir NEW --resume {} goes on from there", path));
+}
+
+}  // namespace lockstep::train
