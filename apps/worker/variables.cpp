@@ -28,6 +28,7 @@ constexpr std::array kKnown = {
     Known{"LOCKSTEP_BACKEND", "as --backend"},
     Known{"LOCKSTEP_DEVICE", "as --device"},
     Known{"LOCKSTEP_ERROR_FILE", "where a rank writes why it failed; set by lockstep run"},
+    Known{"LOCKSTEP_FETCH_MIN_SPEED", "bytes per second below which a download is given up (default 1000; 0: never)"},
     Known{"LOCKSTEP_HOST_ID", "ranks with the same one are taken to share memory"},
     Known{"LOCKSTEP_LOG", "level of the log: error, warn, note (default), info, debug"},
     Known{"LOCKSTEP_QUIET", "1: no banner, progress, table; as --quiet, which sets LOCKSTEP_LOG to warn too"},

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "checkpoint/fetch_url.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest_json.h"
 #include "checkpoint/read_file.h"
@@ -28,6 +29,25 @@ std::string url_of(const std::string& url, const std::string& file) {
   const auto query = std::min(plain.find('?'), plain.size());
   const std::string folder = plain.substr(0, plain.find_last_not_of('/', query - 1) + 1);
   return folder + "/" + file + plain.substr(query);
+}
+
+/// The same for people: without user, password and query.
+std::string shown(const std::string& url, const std::string& file) {
+  return parse_fetch_url(url_of(url, file), "").text;
+}
+
+/// Nobody knows better than the manifest how much there is to come.
+FetchOptions at_most(FetchOptions options, std::uint64_t bytes) {
+  options.max_bytes = std::min(options.max_bytes, bytes);
+  return options;
+}
+
+/// A hash that nobody compares would be a false promise.
+void require_no_hash(const std::string& url, const FetchOptions& options) {
+  const FetchUrl parsed = parse_fetch_url(url, options.sha256);
+  if (parsed.sha256.empty()) return;
+  throw UsageError(fmt::format("a SHA-256 is of one file, and {} names a checkpoint, which has several", parsed.text),
+                   "leave it out, the files are compared with the manifest; to prove who made them, fetch by https://");
 }
 
 /// A second name for the fetched file where the disk knows such, else a copy.
@@ -71,11 +91,12 @@ void require_whole(const fs::path& folder, const std::string& url) {
 }  // namespace
 
 fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
-  const fs::path manifest_file = fetch(url_of(url, kManifestName), options);
-  const auto manifest = manifest_from_json(FileSystem::system().read(manifest_file));
+  require_no_hash(url, options);
+  const fs::path manifest_file = fetch(url_of(url, kManifestName), at_most(options, kMaxManifestBytes));
+  const auto manifest = read_manifest(FileSystem::system(), manifest_file.parent_path());
   if (!manifest) {
     remove_quietly(FileSystem::system(), manifest_file);
-    throw DataError(fmt::format("{} is no manifest: {}", url_of(url, kManifestName), manifest.error()),
+    throw DataError(fmt::format("{} is no manifest: {}", shown(url, kManifestName), manifest.error()),
                     "a URL names a step folder: .../checkpoints/step-00001200");
   }
   // Beside the manifest, whose folder in the cache is this URL's own.
@@ -85,14 +106,14 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
     const FetchedFolder temporary(manifest_file.parent_path() / temporary_name(target.filename().string(), ::getpid()));
     put(manifest_file, temporary.path / kManifestName);
     for (const auto& [name, digest] : manifest->files) {
-      const fs::path file = fetch(url_of(url, name), options);
-      require_file(file, digest, url_of(url, name));
+      const fs::path file = fetch(url_of(url, name), at_most(options, digest.bytes));
+      require_file(file, digest, shown(url, name));
       put(file, temporary.path / name);
     }
     std::error_code taken;  // by another process that wanted the same
     fs::rename(temporary.path, target, taken);
   }
-  require_whole(target, url);
+  require_whole(target, parse_fetch_url(url, "").text);
   return target;
 }
 

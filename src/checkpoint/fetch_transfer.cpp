@@ -22,6 +22,8 @@ namespace {
 constexpr long kWholeContent = 200;
 constexpr long kPartOfContent = 206;
 constexpr long kNothingAfterThat = 416;
+constexpr std::uint64_t kMostHeaderBytes = 1U << 20U;
+constexpr std::uint64_t kMostOtherBytes = 1U << 20U;  // of a page that says why there is no content
 
 struct FreeCurl {
   void operator()(CURL* curl) const noexcept { curl_easy_cleanup(curl); }
@@ -73,6 +75,8 @@ class Transfer {
   void take_body(std::string_view bytes);
   void begin_body();
   bool report();
+  void note_bytes(std::size_t count);
+  void measure_speed();
   void check_size(std::uint64_t size) const;
   [[nodiscard]] std::string header(const std::string& name) const;
   [[nodiscard]] std::string tag() const;
@@ -100,7 +104,14 @@ class Transfer {
   bool has_begun_ = false;
   bool is_content_ = false;
   bool is_silent_ = false;
+  bool has_enough_ = false;     ///< of the body of an answer that is no content
+  std::uint64_t received_ = 0;  ///< of headers and bodies
+  std::uint64_t header_bytes_ = 0;
+  std::uint64_t other_bytes_ = 0;
   TimePoint last_byte_ = std::chrono::steady_clock::now();
+  TimePoint window_begin_ = last_byte_;  ///< of the time over which the speed is measured
+  std::uint64_t window_bytes_ = 0;       ///< had come then
+  std::string slow_;                     ///< how slow it was, where it was too slow
 };
 
 template <class T>
@@ -165,7 +176,7 @@ std::size_t Transfer::on_header(char* data, std::size_t /*one*/, std::size_t siz
 std::size_t Transfer::on_body(char* data, std::size_t /*one*/, std::size_t size, void* self) {
   auto* transfer = static_cast<Transfer*>(self);
   // Not a byte taken ends the transfer; a body of no bytes is not handed over.
-  return transfer->keep_fault([&] { transfer->take_body({data, size}); }) ? size : 0;
+  return transfer->keep_fault([&] { transfer->take_body({data, size}); }) && !transfer->has_enough_ ? size : 0;
 }
 
 int Transfer::on_progress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
@@ -175,7 +186,13 @@ int Transfer::on_progress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_o
 }
 
 void Transfer::take_header(std::string_view line) {
-  last_byte_ = std::chrono::steady_clock::now();
+  note_bytes(line.size());
+  header_bytes_ += line.size();
+  if (header_bytes_ > kMostHeaderBytes) {
+    throw DataError(
+        fmt::format("{}: the server answered with more than {} of headers", url_.text, text::bytes(kMostHeaderBytes)),
+        hint_for(status()));
+  }
   if (line.starts_with("HTTP/")) headers_.clear();  // the answer after a redirect
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos) return;
@@ -229,18 +246,42 @@ void Transfer::begin_body() {
 }
 
 void Transfer::take_body(std::string_view bytes) {
-  last_byte_ = std::chrono::steady_clock::now();
+  note_bytes(bytes.size());
   if (!has_begun_) begin_body();
-  if (!is_content_) return;
+  if (!is_content_) {
+    other_bytes_ += bytes.size();
+    has_enough_ = other_bytes_ > kMostOtherBytes;
+    return;
+  }
   check_size(part_.size() + bytes.size());
   part_.append(bytes);
 }
 
-/// False where nothing has come for too long. libcurl's own limit of speed takes the mean of some seconds.
+void Transfer::note_bytes(std::size_t count) {
+  last_byte_ = std::chrono::steady_clock::now();
+  if (received_ == 0) window_begin_ = last_byte_;  // the time until the first is not its speed
+  received_ += count;
+}
+
+/// At the end of each window. libcurl's own limit takes the mean of some seconds, and does not say what it measured.
+void Transfer::measure_speed() {
+  const auto time = std::chrono::steady_clock::now() - window_begin_;
+  if (received_ == 0 || time < options_.speed_window) return;
+  const double speed = static_cast<double>(received_ - window_bytes_) / Seconds(time).count();
+  if (speed < static_cast<double>(options_.min_speed.value_or(0))) {
+    slow_ = fmt::format("{:.0f} bytes per second came over {}, and {} are the least", speed,
+                        seconds_text(options_.speed_window), *options_.min_speed);
+  }
+  window_begin_ += time;
+  window_bytes_ = received_;
+}
+
+/// False where nothing has come for too long, or too little.
 bool Transfer::report() {
+  measure_speed();
   if (std::chrono::steady_clock::now() - last_byte_ > options_.stall_limit) is_silent_ = true;
   if (options_.progress) options_.progress({.bytes = part_.size(), .total = total_});
-  return !is_silent_;
+  return !is_silent_ && slow_.empty();
 }
 
 TransferEnd Transfer::end_of_answer() {
@@ -264,6 +305,7 @@ TransferEnd Transfer::end_of_answer() {
 }
 
 TransferEnd Transfer::end_of_failure(CURLcode code) const {
+  if (!slow_.empty()) return {TransferEnd::Kind::kSlow, slow_};
   if (is_silent_)
     return {TransferEnd::Kind::kSilent, fmt::format("nothing came for {}", seconds_text(options_.stall_limit))};
   const std::string cause = curl_text_[0] != '\0' ? std::string(curl_text_) : curl_easy_strerror(code);
@@ -288,7 +330,7 @@ TransferEnd Transfer::end_of_failure(CURLcode code) const {
 TransferEnd Transfer::run() {
   const CURLcode code = curl_easy_perform(curl_.get());
   if (fault_) std::rethrow_exception(fault_);
-  return code == CURLE_OK ? end_of_answer() : end_of_failure(code);
+  return code == CURLE_OK || has_enough_ ? end_of_answer() : end_of_failure(code);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace lockstep::checkpoint {
 
 /// How a try ended that another may follow.
 struct TransferEnd {
-  enum class Kind { kWhole, kBroken, kSilent };
+  enum class Kind { kWhole, kBroken, kSilent, kSlow };
   Kind kind = Kind::kWhole;
   std::string cause = {};  ///< of one that is not whole
 };

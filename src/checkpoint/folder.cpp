@@ -30,6 +30,9 @@ std::vector<StepFolder> list_steps(FileSystem& files, const fs::path& folder) {
 Result<Manifest> read_manifest(FileSystem& files, const fs::path& step_folder) {
   const fs::path path = step_folder / kManifestName;
   try {
+    if (const std::uint64_t size = files.open(path)->size(); size > kMaxManifestBytes) {
+      return Failure{fmt::format("{} is torn: {} bytes are no manifest", path.string(), size)};
+    }
     auto manifest = manifest_from_json(files.read(path));
     if (manifest) return manifest;
     return Failure{fmt::format("{} is torn: {}", path.string(), manifest.error())};

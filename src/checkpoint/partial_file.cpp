@@ -9,25 +9,32 @@
 #include <cerrno>
 #include <system_error>
 
+#include "checkpoint/cache_files.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t kMostTagBytes = 8192;
+constexpr const char* kRoomHint =
+    "free space there, make it writable, or set XDG_CACHE_HOME to a folder on another disk";
+
 [[noreturn]] void fail_part(const char* verb, const std::filesystem::path& path) {
   const std::string cause = std::generic_category().message(errno);
-  throw IoError(fmt::format("cannot {} {}: {}", verb, path.string(), cause),
-                "free space there, make it writable, or set XDG_CACHE_HOME to a folder on another disk");
+  throw IoError(fmt::format("cannot {} {}: {}", verb, path.string(), cause), kRoomHint);
 }
 
 }  // namespace
 
 PartialFile::PartialFile(const std::filesystem::path& path) : path_(path) {
-  file_ = UniqueFd(::open(part_path().c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  file_ = open_cache_file(part_path(), O_APPEND, kRoomHint);
   struct stat status {};
-  if (!file_.valid() || ::fstat(file_.get(), &status) != 0) fail_part("open", part_path());
-  FileSystem& files = FileSystem::system();
-  if (files.exists(tag_path())) tag_ = files.read(tag_path());
+  if (::fstat(file_.get(), &status) != 0) fail_part("open", part_path());
+  if (has_cache_file(tag_path()) && fs::file_size(tag_path()) <= kMostTagBytes) {
+    tag_ = FileSystem::system().read(tag_path());
+  }
   size_ = static_cast<std::uint64_t>(status.st_size);
   if (size_ > 0 && tag_.empty()) restart("");
 }

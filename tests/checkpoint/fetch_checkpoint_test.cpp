@@ -78,6 +78,23 @@ TEST_F(FetchCheckpoint, NeverTakesBytesThatTheManifestDoesNotKnow) {
       << "the bad one was not kept";
 }
 
+TEST_F(FetchCheckpoint, TakesNoMoreThanTheManifestSays) {
+  const std::string whole = FileSystem::system().read(step_ / "config.yml");
+  write_file_atomically(FileSystem::system(), step_ / "config.yml", whole + std::string(100'000, '#'));
+  EXPECT_THAT(error_of(server_.url("/runs/a?key=hidden")), HasSubstr("at most 8 B are fetched"));
+  EXPECT_THAT(error_of(server_.url("/runs/a?key=hidden")), ::testing::Not(HasSubstr("hidden")));
+}
+
+TEST_F(FetchCheckpoint, TakesNoManifestOfMoreThan16MiB) {
+  write_file_atomically(FileSystem::system(), step_ / "manifest.json", std::string((16U << 20U) + 1, ' '));
+  EXPECT_THAT(error_of(server_.url("/runs/a")), HasSubstr("at most 16.8 MB are fetched"));
+}
+
+TEST_F(FetchCheckpoint, PromisesNoHashThatItDoesNotCompare) {
+  EXPECT_THROW((void)fetch_checkpoint(server_.url("/runs/a#sha256=" + std::string(64, '0')), options()), UsageError);
+  EXPECT_EQ(server_.requests().size(), 0U);
+}
+
 TEST_F(FetchCheckpoint, SaysThatThereIsNone) {
   EXPECT_THAT(error_of(server_.url("/runs/b")), HasSubstr("404"));
   write_file_atomically(FileSystem::system(), step_ / "manifest.json", "<html>\n");

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <future>
@@ -251,6 +253,72 @@ TEST(Fetch, RemovesContentWithAnotherHashAndNamesBoth) {
   EXPECT_THAT(files_in(cache.path()), IsEmpty());
 }
 
+TEST(Fetch, ComparesTheHashAtEveryUse) {
+  const test::TempDir cache;
+  HttpServer server([&](const std::string&, std::size_t) { return http_answer("200 OK", kV1, "good"); });
+  const std::string url = server.url("/a#sha256=" + sha256("good"));
+  const fs::path path = fetch(url, options_of(cache.path()));
+  std::ofstream(path) << "evil";
+  EXPECT_EQ(read(fetch(url, options_of(cache.path()))), "good");
+  EXPECT_THAT(server.requests(), SizeIs(2));
+  EXPECT_EQ(fetch(url, options_of(cache.path())), path);
+  EXPECT_THAT(server.requests(), SizeIs(2));
+}
+
+/// The error of a fetch whose file, or `suffix` of it, is prepared by `plant`.
+std::string planted(const std::string& suffix, const std::function<void(const fs::path&)>& plant) {
+  const test::TempDir cache;
+  HttpServer server([&](const std::string&, std::size_t) { return http_answer("200 OK", kV1, "good"); });
+  const fs::path path = checkpoint::cached_path(cache.path(), checkpoint::parse_fetch_url(server.url("/a"), ""));
+  fs::create_directories(path.parent_path());
+  plant(path.string() + suffix);
+  return fault_of<DataError>([&] { (void)fetch(server.url("/a"), options_of(cache.path())); });
+}
+
+TEST(Fetch, FollowsNoLinkInTheCache) {
+  const test::TempDir elsewhere;
+  std::ofstream(elsewhere / "precious") << "precious";
+  for (const char* suffix : {"", ".part", ".part.tag", ".lock"}) {
+    for (const char* target : {"precious", "not_there"}) {
+      const std::string error =
+          planted(suffix, [&](const fs::path& path) { fs::create_symlink(elsewhere / target, path); });
+      EXPECT_THAT(error, HasSubstr(fmt::format("a{} is a symbolic link", suffix)));
+    }
+  }
+  EXPECT_EQ(read(elsewhere / "precious"), "precious");
+  EXPECT_FALSE(fs::exists(elsewhere / "not_there"));
+}
+
+TEST(Fetch, WaitsForNoPipeInTheCache) {
+  for (const char* suffix : {"", ".part", ".part.tag", ".lock"}) {
+    EXPECT_THAT(planted(suffix, [](const fs::path& path) { ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0); }),
+                HasSubstr("is no regular file"));
+  }
+}
+
+TEST(Fetch, RefusesACacheToWhichOthersMayWrite) {
+  const test::TempDir folder;
+  const fs::path cache = folder / "cache";
+  HttpServer server([&](const std::string&, std::size_t) { return http_answer("200 OK", kV1, "good"); });
+  const auto error = [&] { return fault_of<UsageError>([&] { (void)fetch(server.url("/a"), options_of(cache)); }); };
+  const fs::path path = fetch(server.url("/a"), options_of(cache));
+  EXPECT_EQ(fs::status(cache).permissions(), fs::perms::owner_all) << "as it was made";
+  fs::permissions(cache, fs::perms(0777));
+  EXPECT_THAT(error(), AllOf(HasSubstr("others may write to the folder"), HasSubstr("mode 0777")));
+  fs::permissions(cache, fs::perms(0700));
+  fs::permissions(path.parent_path(), fs::perms(0707));
+  EXPECT_THAT(error(), HasSubstr(path.parent_path().string()));
+  fs::permissions(path.parent_path(), fs::perms(0700));
+  EXPECT_EQ(fetch(server.url("/a"), options_of(cache)), path);
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  ASSERT_EQ(::chown(cache.c_str(), 65534, 65534), 0);
+  EXPECT_THAT(error(), AllOf(HasSubstr("belongs to user 65534"), HasSubstr("this is user 0")));
+  ASSERT_EQ(::chown(cache.c_str(), 0, 0), 0);
+  ASSERT_EQ(::chown(path.c_str(), 65534, 65534), 0);
+  EXPECT_THAT(fault_of<DataError>([&] { (void)fetch(server.url("/a"), options_of(cache)); }),
+              HasSubstr("a belongs to user 65534"));
+}
+
 TEST(Fetch, AsksOnceForWhatIsNotThere) {
   const test::TempDir cache;
   HttpServer server([&](const std::string&, std::size_t) { return http_answer("404 Not Found", "", "<html>"); });
@@ -294,6 +362,89 @@ TEST(Fetch, SaysTimeoutOfASilentServerAndIoErrorOfNone) {
                 AllOf(HasSubstr("nothing came for 0.2 s"), HasSubstr("goes on after 400 B")));
   }
   EXPECT_THAT(fault_of<IoError>([&] { (void)fetch(gone, options); }), HasSubstr("check the network"));
+}
+
+/// A server from which one byte comes in every 20 ms: of a body, or of headers that never end.
+class TricklingServer {
+ public:
+  explicit TricklingServer(std::string head) : head_(std::move(head)), thread_([this] { run(); }) {}
+  ~TricklingServer() {
+    ending_ = true;
+    asio::error_code ignored;
+    asio::ip::tcp::socket(context_).connect(acceptor_.local_endpoint(), ignored);
+    thread_.join();
+  }
+  TricklingServer(const TricklingServer&) = delete;
+  TricklingServer& operator=(const TricklingServer&) = delete;
+  [[nodiscard]] std::string url() const {
+    return fmt::format("http://127.0.0.1:{}/a", acceptor_.local_endpoint().port());
+  }
+  [[nodiscard]] int connections() const { return connections_; }
+
+ private:
+  void run() {
+    while (true) {
+      asio::ip::tcp::socket socket = acceptor_.accept();
+      if (ending_) return;
+      ++connections_;
+      asio::error_code gone;
+      asio::write(socket, asio::buffer(head_), gone);
+      while (!gone && !ending_) {
+        asio::write(socket, asio::buffer("X: y\r\n", 6), gone);
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+    }
+  }
+
+  std::string head_;
+  asio::io_context context_;
+  asio::ip::tcp::acceptor acceptor_{context_, {asio::ip::address_v4::loopback(), 0}};
+  std::atomic<int> connections_ = 0;
+  std::atomic<bool> ending_ = false;
+  std::thread thread_;
+};
+
+TEST(Fetch, GivesUpOnAServerThatTrickles) {
+  for (const char* head :
+       {"HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: 100000\r\n\r\n", "HTTP/1.1 200 OK\r\n"}) {
+    const test::TempDir cache;
+    TricklingServer server(head);
+    FetchOptions options = options_of(cache.path());
+    options.tries = 50;
+    options.min_speed = 100'000;
+    options.speed_window = std::chrono::milliseconds(300);
+    EXPECT_THAT(fault_of<TimeoutError>([&] { (void)fetch(server.url(), options); }),
+                AllOf(HasSubstr(" bytes per second came over 0.3 s, and 100000 are the least"),
+                      HasSubstr("2 tries in a row ended so"), HasSubstr("LOCKSTEP_FETCH_MIN_SPEED=BYTES")));
+    EXPECT_EQ(server.connections(), 2);
+  }
+}
+
+TEST(Fetch, TakesTheLimitOfItsSpeedFromTheEnvironment) {
+  const test::TempDir cache;
+  HttpServer server([&](const std::string&, std::size_t) { return http_answer("200 OK", kV1, "good"); });
+  for (const char* bad : {"-1", "fast", "99999999999999999999"}) {
+    ::setenv("LOCKSTEP_FETCH_MIN_SPEED", bad, 1);
+    EXPECT_THAT(fault_of<UsageError>([&] { (void)fetch(server.url("/a"), options_of(cache.path())); }),
+                HasSubstr("LOCKSTEP_FETCH_MIN_SPEED"));
+  }
+  ::setenv("LOCKSTEP_FETCH_MIN_SPEED", "0", 1);
+  EXPECT_EQ(read(fetch(server.url("/a"), options_of(cache.path()))), "good");
+  ::unsetenv("LOCKSTEP_FETCH_MIN_SPEED");
+}
+
+TEST(Fetch, TakesNoEndlessHeadersAndNoEndlessPage) {
+  const test::TempDir cache;
+  std::string headers;
+  for (int i = 0; i < 30'000; ++i) headers += fmt::format("X-{}: {}\r\n", i, std::string(100, 'x'));
+  HttpServer server([&](const std::string& request, std::size_t) {
+    if (request.starts_with("GET /headers ")) return http_answer("200 OK", headers, "good");
+    return HttpAnswer{"HTTP/1.1 404 Not Found\r\n\r\n" + std::string(3'000'000, 'x'), true};
+  });
+  EXPECT_THROW((void)fetch(server.url("/headers"), options_of(cache.path())), Error);
+  EXPECT_THAT(fault_of<DataError>([&] { (void)fetch(server.url("/page"), options_of(cache.path())); }),
+              HasSubstr("404 (not found)"));
+  EXPECT_THAT(files_in(cache.path()), Not(::testing::Contains("a")));
 }
 
 TEST(Fetch, IsDoneOnceForTwoThatWantTheSame) {
