@@ -59,6 +59,7 @@ class TwoHosts {
                                                id_, shape);
     const std::string rank = fmt::format(
         "env LOCKSTEP_TEST_BODY={0} WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=10.78.0.1 MASTER_PORT=4322 "
+        "LOCKSTEP_TOKEN=two-hosts-of-a-test "
         "LOCKSTEP_TIMEOUT=60 OMP_NUM_THREADS=1 {1} {2} --gtest_filter={0}",
         current_test(), more, this_program());
     // The wire's own input is a pipe that closes when the ranks have ended.
