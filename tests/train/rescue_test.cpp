@@ -55,10 +55,17 @@ std::string error_of(const Job& job, const Harmed& run) {
   }
 }
 
+/// At one stroke, where a save may be under way.
+void remove_run(const fs::path& run) {
+  const fs::path aside = run.string() + "-removed";
+  fs::rename(run, aside);
+  fs::remove_all(aside);
+}
+
 TEST(LostRunFolder, ThatIsRemovedEndsTheRunAndSaysSo) {
   const test::TempDir folder;
   const fs::path run = folder / "run";
-  const std::string error = error_of(alone(), {.run_dir = run, .harm = [&] { fs::remove_all(run); }});
+  const std::string error = error_of(alone(), {.run_dir = run, .harm = [&] { remove_run(run); }});
   EXPECT_THAT(error, HasSubstr("run was removed while the run was training in it"));
   EXPECT_THAT(error, HasSubstr("TrainerOptions::rescue"));
 }
@@ -78,7 +85,7 @@ TEST(LostRunFolder, WithARescueTheRunIsSavedThereAndResumesToTheSameDigest) {
   (void)train(alone(), {.run_dir = folder / "whole"});
   const fs::path run = folder / "run";
   const std::string error =
-      error_of(alone(), {.run_dir = run, .rescue = folder / "rescue", .harm = [&] { fs::remove_all(run); }});
+      error_of(alone(), {.run_dir = run, .rescue = folder / "rescue", .harm = [&] { remove_run(run); }});
   EXPECT_THAT(error, HasSubstr("run was removed"));
   EXPECT_THAT(error, HasSubstr("rescue/checkpoints/step-0000000"));
   EXPECT_FALSE(fs::exists(run)) << "what was removed stays removed";
@@ -101,9 +108,8 @@ TEST(LostRunFolder, AllRanksLeaveWithTheSameErrorAndOneCheckpoint) {
   run_ranks(current_test(),
             [](Job& job) {
               const fs::path base = std::getenv("LOCKSTEP_TEST_FOLDER");
-              const std::string error = error_of(job, {.run_dir = base / "run", .rescue = base / "rescue", .harm = [&] {
-                                                         fs::remove_all(base / "run");
-                                                       }});
+              const std::string error = error_of(
+                  job, {.run_dir = base / "run", .rescue = base / "rescue", .harm = [&] { remove_run(base / "run"); }});
               EXPECT_THAT(error, HasSubstr("run was removed"));
               EXPECT_THAT(error, HasSubstr("rescue/checkpoints/step-0000000"));
             },
