@@ -65,7 +65,10 @@ class Bench:
                 os.setgroups([])
                 os.setgid(user)
                 os.setuid(user)
-        return subprocess.Popen([str(arg) for arg in args], env=self.environment(env), cwd=more.pop("cwd", self.folder),
+        first, *others = [str(arg) for arg in args]
+        if "/" not in first and (self.programs / first).exists():
+            first = self.program(first)
+        return subprocess.Popen([first, *others], env=self.environment(env), cwd=more.pop("cwd", self.folder),
                                 start_new_session=True, preexec_fn=prepare, **more)
 
     def run(self, args, timeout=60, env=None, limits=None, **more) -> Ended:

@@ -139,6 +139,9 @@ def poisoned_weights_are_refused_by_every_verb(bench):
     for path in poisoned_weights(bench.folder):
         for verb in ("verify", "inspect"):
             ended = run(bench, "checkpoint", verb, path)
+            if verb == "inspect" and path.name == "bomb.pth":  # what no tensor names is not unpacked
+                assert ended.returncode == 0 and ended.peak_bytes < MOST_MEMORY, ended.told()
+                continue
             require_refused(ended, f"{verb} {path.name}")
             assert ": whole" not in ended.stdout, f"{verb} calls {path.name} whole"
         require_refused(run(bench, "checkpoint", "import", path, "--to", bench.folder / "run"), f"import {path.name}")

@@ -22,8 +22,8 @@ namespace {
 constexpr long kWholeContent = 200;
 constexpr long kPartOfContent = 206;
 constexpr long kNothingAfterThat = 416;
-constexpr std::uint64_t kMostHeaderBytes = 1U << 20U;
-constexpr std::uint64_t kMostOtherBytes = 1U << 20U;  // of a page that says why there is no content
+constexpr std::uint64_t kMostHeaderBytes = 256U << 10U;  // below libcurl's own limit, which it does not name
+constexpr std::uint64_t kMostOtherBytes = 1U << 20U;     // of a page that says why there is no content
 
 struct FreeCurl {
   void operator()(CURL* curl) const noexcept { curl_easy_cleanup(curl); }

@@ -441,7 +441,8 @@ TEST(Fetch, TakesNoEndlessHeadersAndNoEndlessPage) {
     if (request.starts_with("GET /headers ")) return http_answer("200 OK", headers, "good");
     return HttpAnswer{"HTTP/1.1 404 Not Found\r\n\r\n" + std::string(3'000'000, 'x'), true};
   });
-  EXPECT_THROW((void)fetch(server.url("/headers"), options_of(cache.path())), Error);
+  EXPECT_THAT(fault_of<DataError>([&] { (void)fetch(server.url("/headers"), options_of(cache.path())); }),
+              HasSubstr("more than 262.1 kB of headers"));
   EXPECT_THAT(fault_of<DataError>([&] { (void)fetch(server.url("/page"), options_of(cache.path())); }),
               HasSubstr("404 (not found)"));
   EXPECT_THAT(files_in(cache.path()), Not(::testing::Contains("a")));
