@@ -4,13 +4,13 @@
 #include <cstdlib>
 #include <string>
 
-#include "checkpoint/folder_names.h"
-#include "checkpoint/hash.h"
-#include "checkpoint/manifest_json.h"
-#include "checkpoint/pickle_parse.h"
-#include "checkpoint/safetensors_header.h"
-#include "checkpoint/scalar_json.h"
-#include "checkpoint/zip_parse.h"
+#include "checkpoint/formats/folder_names.h"
+#include "checkpoint/formats/hash.h"
+#include "checkpoint/formats/manifest_json.h"
+#include "checkpoint/formats/safetensors_header.h"
+#include "checkpoint/formats/scalar_json.h"
+#include "checkpoint/torch/pickle_parse.h"
+#include "checkpoint/torch/zip_parse.h"
 
 namespace lockstep::fuzz {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "checkpoint/faulty_file_system.h"
-#include "checkpoint/folder_names.h"
+#include "checkpoint/formats/folder_names.h"
 #include "checkpoint/states.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/inspect.h"

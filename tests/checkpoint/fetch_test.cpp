@@ -12,8 +12,8 @@
 #include <future>
 #include <latch>
 
-#include "checkpoint/fetch_url.h"
-#include "checkpoint/sha256.h"
+#include "checkpoint/fetch/fetch_url.h"
+#include "checkpoint/formats/sha256.h"
 #include "checkpoint/small_disk.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/folder_names.h"
+#include "checkpoint/formats/folder_names.h"
 
 #include <gtest/gtest.h>
 

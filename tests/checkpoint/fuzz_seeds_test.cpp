@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <random>
 
-#include "checkpoint/pickle_parse.h"
-#include "checkpoint/safetensors_header.h"
-#include "checkpoint/zip_parse.h"
+#include "checkpoint/formats/safetensors_header.h"
+#include "checkpoint/torch/pickle_parse.h"
+#include "checkpoint/torch/zip_parse.h"
 #include "fuzz/checkpoint_targets.h"
 #include "lockstep/base/file_system.h"
 

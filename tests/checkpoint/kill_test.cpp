@@ -17,7 +17,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "checkpoint/folder_names.h"
+#include "checkpoint/formats/folder_names.h"
 #include "checkpoint/states.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/async_saver.h"

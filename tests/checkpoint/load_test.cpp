@@ -6,8 +6,8 @@
 #include <functional>
 
 #include "checkpoint/faulty_file_system.h"
-#include "checkpoint/hash.h"
-#include "checkpoint/manifest_json.h"
+#include "checkpoint/formats/hash.h"
+#include "checkpoint/formats/manifest_json.h"
 #include "checkpoint/states.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/inspect.h"

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/little_endian.h"
-#include "checkpoint/zip_write.h"
+#include "checkpoint/formats/little_endian.h"
+#include "checkpoint/torch/zip_write.h"
 
 namespace lockstep::test {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/pickle_parse.h"
+#include "checkpoint/torch/pickle_parse.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "checkpoint/pickle_bytes.h"
-#include "checkpoint/pickle_write.h"
+#include "checkpoint/torch/pickle_write.h"
 
 namespace lockstep::checkpoint {
 namespace pickle_parse_test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hostile headers: whatever the bytes, an answer in words and no access outside them.
-#include "checkpoint/safetensors_header.h"
+#include "checkpoint/formats/safetensors_header.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file read by two threads: the bytes, their hash and its failures are those of one that reads from front to back.
-#include "checkpoint/shared_read.h"
+#include "checkpoint/formats/shared_read.h"
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/hash.h"
+#include "checkpoint/formats/hash.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/zip_parse.h"
+#include "checkpoint/torch/zip_parse.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
 
 #include "checkpoint/pickle_bytes.h"
-#include "checkpoint/zip_layout.h"
+#include "checkpoint/torch/zip_layout.h"
 
 namespace lockstep::checkpoint {
 namespace zip_parse_test {

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/fetch/cache_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kOtherCache = "or set XDG_CACHE_HOME to a folder of your own";
+constexpr const char* kRemoveIt = "remove it, and find out who put it there";
+constexpr int kOpenTries = 100;  // another process may remove and make it in between
+
+std::string cause_of(int number) { return std::generic_category().message(number); }
+
+bool is_trusted(uid_t owner) { return owner == ::geteuid() || owner == 0; }
+
+/// Where every user has a group of the same number, that group is the user.
+bool others_may_write(const struct stat& status) {
+  const bool own_group = status.st_gid == static_cast<gid_t>(status.st_uid);
+  const mode_t others = own_group ? S_IWOTH : S_IWOTH | S_IWGRP;
+  return (status.st_mode & others) != 0 && (status.st_mode & S_ISVTX) == 0;
+}
+
+void require_own_folder(const fs::path& folder) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) {
+    throw IoError(fmt::format("cannot use {}: {}", folder.string(), cause_of(errno)), kOtherCache);
+  }
+  if (!S_ISDIR(status.st_mode))
+    throw IoError(fmt::format("cannot use {}: it is no folder", folder.string()), kOtherCache);
+  if (!is_trusted(status.st_uid)) {
+    throw UsageError(
+        fmt::format("the folder of fetched files {} belongs to user {}, and this is user {}: whoever owns it "
+                    "may put other files there",
+                    folder.string(), status.st_uid, ::geteuid()),
+        fmt::format("chown -R {} {}, {}", ::geteuid(), folder.string(), kOtherCache));
+  }
+  if (others_may_write(status)) {
+    throw UsageError(fmt::format("others may write to the folder of fetched files {} (mode {:04o}), and may put other "
+                                 "files there",
+                                 folder.string(), status.st_mode & 07777U),
+                     fmt::format("chmod -R go-w {} after a look at what it holds, {}", folder.string(), kOtherCache));
+  }
+}
+
+void make_own_folder(const fs::path& folder) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw IoError(fmt::format("cannot make folder {}: {}", folder.string(), cause_of(errno)),
+                  "make it writable, or set XDG_CACHE_HOME to another folder");
+  }
+  require_own_folder(folder);
+}
+
+void require_own_file(const fs::path& path, const struct stat& status) {
+  if (S_ISLNK(status.st_mode)) {
+    throw DataError(fmt::format("{} is a symbolic link, and a fetched file never is", path.string()), kRemoveIt);
+  }
+  if (!S_ISREG(status.st_mode)) throw DataError(fmt::format("{} is no regular file", path.string()), kRemoveIt);
+  if (!is_trusted(status.st_uid)) {
+    throw DataError(
+        fmt::format("{} belongs to user {}, and this is user {}", path.string(), status.st_uid, ::geteuid()),
+        kRemoveIt);
+  }
+}
+
+}  // namespace
+
+void make_cache_folders(const fs::path& cache, const fs::path& folder) {
+  const fs::path parent = fs::absolute(cache).lexically_normal().parent_path();
+  if (!FileSystem::system().exists(cache)) FileSystem::system().make_folder(parent);
+  make_own_folder(cache);
+  make_own_folder(folder);
+}
+
+UniqueFd open_cache_file(const fs::path& path, int flags, const char* hint) {
+  // Not to follow a link, not to wait for a pipe, and to make only what was not there.
+  const int all = flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+  int error = 0;
+  for (int i = 0; i < kOpenTries; ++i) {
+    UniqueFd file(::open(path.c_str(), all));
+    if (!file.valid() && errno == ENOENT) file = UniqueFd(::open(path.c_str(), all | O_CREAT | O_EXCL, 0644));
+    error = errno;
+    if (!file.valid() && (error == ENOENT || error == EEXIST)) continue;
+    struct stat status {};
+    if (!file.valid() && ::lstat(path.c_str(), &status) == 0) require_own_file(path, status);
+    if (!file.valid()) break;
+    if (::fstat(file.get(), &status) != 0) break;
+    require_own_file(path, status);
+    return file;
+  }
+  throw IoError(fmt::format("cannot open {}: {}", path.string(), cause_of(error)), hint);
+}
+
+bool has_cache_file(const fs::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return false;
+  require_own_file(path, status);
+  return true;
+}
+
+}  // namespace lockstep::checkpoint

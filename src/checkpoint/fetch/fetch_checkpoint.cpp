@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/checkpoint/fetch_checkpoint.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "checkpoint/fetch/fetch_url.h"
+#include "checkpoint/folder/folder.h"
+#include "checkpoint/folder/remove_quietly.h"
+#include "checkpoint/formats/manifest_json.h"
+#include "checkpoint/formats/read_file.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/checkpoint/inspect.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file is of that namespace
+
+namespace {
+
+/// Of a file in the folder that `url` names; a query stays at the end, a "#sha256=" would be of no file.
+std::string url_of(const std::string& url, const std::string& file) {
+  const std::string plain = url.substr(0, url.find('#'));
+  const auto query = std::min(plain.find('?'), plain.size());
+  const std::string folder = plain.substr(0, plain.find_last_not_of('/', query - 1) + 1);
+  return folder + "/" + file + plain.substr(query);
+}
+
+/// The same for people: without user, password and query.
+std::string shown(const std::string& url, const std::string& file) {
+  return parse_fetch_url(url_of(url, file), "").text;
+}
+
+/// Nobody knows better than the manifest how much there is to come.
+FetchOptions at_most(FetchOptions options, std::uint64_t bytes) {
+  options.max_bytes = std::min(options.max_bytes, bytes);
+  return options;
+}
+
+/// A hash that nobody compares would be a false promise.
+void require_no_hash(const std::string& url, const FetchOptions& options) {
+  const FetchUrl parsed = parse_fetch_url(url, options.sha256);
+  if (parsed.sha256.empty()) return;
+  throw UsageError(fmt::format("a SHA-256 is of one file, and {} names a checkpoint, which has several", parsed.text),
+                   "leave it out, the files are compared with the manifest; to prove who made them, fetch by https://");
+}
+
+/// A second name for the fetched file where the disk knows such, else a copy.
+void put(const fs::path& from, const fs::path& to) {
+  std::error_code no_link;
+  fs::create_hard_link(from, to, no_link);
+  if (!no_link) return;
+  std::error_code problem;
+  fs::copy_file(from, to, problem);
+  if (problem) throw IoError(fmt::format("cannot copy {} to {}: {}", from.string(), to.string(), problem.message()));
+}
+
+/// A file of the cache that is not what the manifest says is of no use to anybody.
+void require_file(const fs::path& path, const FileDigest& expected, const std::string& url) {
+  FileSystem& files = FileSystem::system();
+  const std::string problem = compare(hash_file(files, path), expected);
+  if (problem.empty()) return;
+  remove_quietly(files, path);
+  throw DataError(fmt::format("what came from {} {}", url, problem), "it is not kept: try again, or take another one");
+}
+
+/// A folder that goes away again unless it was renamed.
+struct FetchedFolder {
+  fs::path path;
+  explicit FetchedFolder(fs::path where) : path(std::move(where)) {
+    remove_quietly(FileSystem::system(), path);
+    FileSystem::system().make_folder(path);
+  }
+  ~FetchedFolder() { remove_quietly(FileSystem::system(), path); }
+  FetchedFolder(const FetchedFolder&) = delete;
+  FetchedFolder& operator=(const FetchedFolder&) = delete;
+};
+
+void require_whole(const fs::path& folder, const std::string& url) {
+  const VerifyReport report = verify_checkpoint(FileSystem::system(), folder);
+  if (report.ok()) return;
+  throw DataError(fmt::format("what came from {} is no whole checkpoint: {}", url, report.problem()),
+                  fmt::format("remove {} and try again, or take another checkpoint", folder.parent_path().string()));
+}
+
+}  // namespace
+
+fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
+  require_no_hash(url, options);
+  const fs::path manifest_file = fetch(url_of(url, kManifestName), at_most(options, kMaxManifestBytes));
+  const auto manifest = read_manifest(FileSystem::system(), manifest_file.parent_path());
+  if (!manifest) {
+    remove_quietly(FileSystem::system(), manifest_file);
+    throw DataError(fmt::format("{} is no manifest: {}", shown(url, kManifestName), manifest.error()),
+                    "a URL names a step folder: .../checkpoints/step-00001200");
+  }
+  // Beside the manifest, whose folder in the cache is this URL's own.
+  const fs::path target = manifest_file.parent_path() / step_name(manifest->meta.step);
+  FileSystem& files = FileSystem::system();
+  if (!files.exists(target)) {
+    const FetchedFolder temporary(manifest_file.parent_path() / temporary_name(target.filename().string(), ::getpid()));
+    put(manifest_file, temporary.path / kManifestName);
+    for (const auto& [name, digest] : manifest->files) {
+      const fs::path file = fetch(url_of(url, name), at_most(options, digest.bytes));
+      require_file(file, digest, shown(url, name));
+      put(file, temporary.path / name);
+    }
+    std::error_code taken;  // by another process that wanted the same
+    fs::rename(temporary.path, target, taken);
+  }
+  require_whole(target, parse_fetch_url(url, "").text);
+  return target;
+}
+
+}  // namespace lockstep

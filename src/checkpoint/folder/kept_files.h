@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of a checkpoint that were read while they were verified.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "checkpoint/formats/read_file.h"
+#include "lockstep/checkpoint/inspect.h"
+
+namespace lockstep::checkpoint {
+
+struct KeptFiles {
+  std::map<std::string, FileBytes> files;  ///< by name
+};
+
+/// verify_checkpoint(), keeping what it reads. Throws: as that.
+[[nodiscard]] VerifyReport verify_and_keep(FileSystem& files, const std::filesystem::path& step_folder,
+                                           KeptFiles* kept);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which checkpoints stay.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "checkpoint/folder/folder.h"
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/inspect.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file is of that namespace
+
+namespace {
+
+std::vector<fs::path> named_checkpoints(FileSystem& files, const fs::path& folder) {
+  std::vector<fs::path> paths;
+  for (const std::string& name : checkpoint_names(files, folder)) {
+    if (const auto named = follow_name(files, folder, name)) paths.push_back(named.value());
+  }
+  return paths;
+}
+
+}  // namespace
+
+std::vector<fs::path> choose_prunable(FileSystem& files, const fs::path& folder, const Retention& retention) {
+  std::vector<StepFolder> steps = list_steps(files, folder);
+  std::erase_if(steps, [](const StepFolder& step) { return step.name.bad != 0; });
+  const auto keep_last = static_cast<std::size_t>(std::max<std::int64_t>(retention.keep_last, 0));
+  if (keep_last == 0 || steps.size() <= keep_last) return {};
+  if (const auto newest = verify_checkpoint(files, steps.front().path); !newest.ok()) {
+    log::note("nothing is pruned: {}", newest.problem());
+    return {};
+  }
+  const std::vector<fs::path> named = named_checkpoints(files, folder);
+  std::vector<fs::path> prunable;
+  for (std::size_t i = keep_last; i < steps.size(); ++i) {
+    const bool milestone = retention.keep_every > 0 && steps[i].name.step % retention.keep_every == 0;
+    if (milestone || std::find(named.begin(), named.end(), steps[i].path) != named.end()) continue;
+    prunable.push_back(steps[i].path);
+  }
+  return prunable;
+}
+
+std::vector<fs::path> prune_checkpoints(FileSystem& files, const fs::path& folder, const Retention& retention) {
+  std::vector<fs::path> removed = choose_prunable(files, folder, retention);
+  // Renamed first, durably: a removal that is cut off leaves a leftover, not a torn checkpoint.
+  std::vector<fs::path> doomed;
+  for (const fs::path& path : removed) {
+    doomed.push_back(folder / temporary_name(path.filename().string(), ::getpid()));
+    files.rename(path, doomed.back());
+  }
+  if (!doomed.empty()) files.sync_folder(folder);
+  for (const fs::path& path : doomed) files.remove(path);
+  return removed;
+}
+
+}  // namespace lockstep

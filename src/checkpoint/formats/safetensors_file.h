@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// A StateDict from bytes that were read already, for callers that check the bytes' hash first.
+#pragma once
+
+#include <string>
+
+#include "checkpoint/formats/read_file.h"
+#include "lockstep/base/result.h"
+#include "lockstep/checkpoint/safetensors.h"
+
+namespace lockstep::checkpoint {
+
+/// The tensors share `bytes`. `file` is for messages.
+/// Throws: DataError.
+[[nodiscard]] StateDict state_from_bytes(const FileBytes& bytes, const std::string& file,
+                                         SafetensorsMetadata* metadata = nullptr);
+
+/// A plain value's canonical JSON. Fails for a tensor, and for a text that is no UTF-8.
+[[nodiscard]] Result<std::string> scalar_json(const StateValue& value);
+
+}  // namespace lockstep::checkpoint

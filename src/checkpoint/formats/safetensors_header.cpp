@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/formats/safetensors_header.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "checkpoint/formats/little_endian.h"
+#include "checkpoint/formats/safetensors_sax.h"
+#include "checkpoint/formats/scalar_json.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr std::uint64_t kLengthBytes = 8;
+constexpr std::uint64_t kAlignment = 64;  // a cache line, for readers that map the file
+
+struct DTypeRow {
+  DType dtype;
+  std::string_view name;
+  std::uint64_t bytes;
+};
+
+constexpr std::array<DTypeRow, 10> kDTypes{{{DType::kF64, "F64", 8},
+                                            {DType::kF32, "F32", 4},
+                                            {DType::kF16, "F16", 2},
+                                            {DType::kBF16, "BF16", 2},
+                                            {DType::kI64, "I64", 8},
+                                            {DType::kI32, "I32", 4},
+                                            {DType::kI16, "I16", 2},
+                                            {DType::kI8, "I8", 1},
+                                            {DType::kU8, "U8", 1},
+                                            {DType::kBool, "BOOL", 1}}};
+
+const DTypeRow& row_of(DType dtype) noexcept { return kDTypes.at(static_cast<std::size_t>(dtype)); }
+
+std::optional<DType> find_dtype(std::string_view name) {
+  for (const DTypeRow& row : kDTypes) {
+    if (row.name == name) return row.dtype;
+  }
+  return std::nullopt;
+}
+
+Result<TensorEntry> check_entry(const RawTensor& raw) {
+  const auto dtype = find_dtype(raw.dtype);
+  if (!dtype) return Failure{fmt::format("tensor '{}' has the dtype '{}'", raw.name, raw.dtype)};
+  TensorEntry entry{raw.name, *dtype, {}, raw.offsets.at(0), raw.offsets.at(1)};
+  for (const std::uint64_t size : raw.shape) {
+    if (size > std::uint64_t{INT64_MAX}) return Failure{fmt::format("tensor '{}' has a size of {}", raw.name, size)};
+    entry.shape.push_back(static_cast<std::int64_t>(size));
+  }
+  const auto bytes = tensor_bytes(*dtype, entry.shape);
+  if (!bytes) return Failure{fmt::format("tensor '{}' {}", raw.name, bytes.error())};
+  if (entry.begin > entry.end || entry.end - entry.begin != *bytes) {
+    return Failure{fmt::format("tensor '{}' ({} [{}]) takes {} bytes, its offsets are {} to {}", raw.name, raw.dtype,
+                               fmt::join(entry.shape, ", "), *bytes, entry.begin, entry.end)};
+  }
+  return entry;
+}
+
+/// The entries in file order, or what is wrong with their order.
+Result<std::vector<TensorEntry>> check_order(std::vector<TensorEntry> tensors, std::uint64_t data_bytes) {
+  std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  std::uint64_t position = 0;
+  for (const TensorEntry& entry : tensors) {
+    if (entry.begin != position) {
+      return Failure{fmt::format("tensor '{}' begins at byte {}, the one before it ends at {}: {}", entry.name,
+                                 entry.begin, position, entry.begin < position ? "an overlap" : "a hole")};
+    }
+    position = entry.end;
+  }
+  if (position != data_bytes) {
+    return Failure{fmt::format("the tensors take {} bytes, the file holds {}: {}", position, data_bytes,
+                               position > data_bytes ? "it is cut short" : "bytes are left over")};
+  }
+  return tensors;
+}
+
+Result<SafetensorsHeader> check_header(const RawHeader& raw, std::uint64_t data_start, std::uint64_t data_bytes) {
+  SafetensorsHeader header{data_start, {}, raw.metadata};
+  for (const RawTensor& tensor : raw.tensors) {
+    auto entry = check_entry(tensor);
+    if (!entry) return Failure{entry.error()};
+    header.tensors.push_back(std::move(*entry));
+  }
+  auto ordered = check_order(std::move(header.tensors), data_bytes);
+  if (!ordered) return Failure{ordered.error()};
+  header.tensors = std::move(*ordered);
+  return header;
+}
+
+/// {"__metadata__":{...},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},...}
+Result<std::string> header_json(const std::vector<TensorEntry>& tensors,
+                                const std::map<std::string, std::string>& metadata) {
+  std::string json = "{";
+  const auto add = [&json](std::string_view name, const std::string& value) -> Result<bool> {
+    const auto quoted = quote_json(name);
+    if (!quoted) return Failure{fmt::format("the name '{}' is {}", name, quoted.error())};
+    if (json.back() != '{') json += ',';
+    json += *quoted + ":" + value;
+    return true;
+  };
+  if (!metadata.empty()) {
+    json += R"("__metadata__":{)";
+    for (const auto& [name, value] : metadata) {
+      const auto quoted = quote_json(value);
+      if (!quoted) return Failure{fmt::format("'{}' holds {}", name, quoted.error())};
+      if (const auto added = add(name, *quoted); !added) return Failure{added.error()};
+    }
+    json += '}';
+  }
+  for (const TensorEntry& entry : tensors) {
+    const auto added =
+        add(entry.name, fmt::format(R"({{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", dtype_name(entry.dtype),
+                                    fmt::join(entry.shape, ","), entry.begin, entry.end));
+    if (!added) return Failure{added.error()};
+  }
+  return json + "}";
+}
+
+}  // namespace
+
+std::string_view dtype_name(DType dtype) noexcept { return row_of(dtype).name; }
+
+std::uint64_t dtype_bytes(DType dtype) noexcept { return row_of(dtype).bytes; }
+
+Result<std::uint64_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& shape) {
+  if (shape.size() > kMaxDimensions) return Failure{fmt::format("has {} dimensions", shape.size())};
+  // Strides multiply sizes of at least one, so that an empty tensor can overflow too.
+  std::uint64_t span = dtype_bytes(dtype);
+  bool empty = false;
+  for (const std::int64_t size : shape) {
+    if (size < 0) return Failure{fmt::format("has a size of {}", size)};
+    empty = empty || size == 0;
+    std::uint64_t product = 0;
+    if (__builtin_mul_overflow(span, std::max<std::uint64_t>(static_cast<std::uint64_t>(size), 1), &product) ||
+        product > std::uint64_t{INT64_MAX}) {
+      return Failure{fmt::format("has the shape [{}], too large for any memory", fmt::join(shape, ", "))};
+    }
+    span = product;
+  }
+  return empty ? std::uint64_t{0} : span;
+}
+
+Result<SafetensorsHeader> parse_safetensors_header(std::string_view file) {
+  if (file.size() < kLengthBytes) return Failure{fmt::format("{} bytes are no safetensors file", file.size())};
+  const std::uint64_t header_bytes = from_little_endian(file, kLengthBytes);
+  if (header_bytes > kMaxHeaderBytes) {
+    return Failure{
+        fmt::format("a header of {} bytes, at most {} are taken: no safetensors file?", header_bytes, kMaxHeaderBytes)};
+  }
+  if (header_bytes > file.size() - kLengthBytes) {
+    return Failure{fmt::format("a header of {} bytes in a file of {}: it is cut short", header_bytes, file.size())};
+  }
+  const auto raw = read_header_json(file.substr(kLengthBytes, header_bytes));
+  if (!raw) return Failure{raw.error()};
+  const std::uint64_t data_start = kLengthBytes + header_bytes;
+  return check_header(raw.value(), data_start, file.size() - data_start);
+}
+
+Result<std::string> layout_safetensors(std::vector<TensorEntry>& tensors,
+                                       const std::map<std::string, std::string>& metadata) {
+  std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    const auto bytes_a = dtype_bytes(a.dtype);
+    const auto bytes_b = dtype_bytes(b.dtype);
+    return std::tie(bytes_b, a.name) < std::tie(bytes_a, b.name);
+  });
+  std::uint64_t position = 0;
+  std::set<std::string_view> names{"__metadata__"};
+  for (TensorEntry& entry : tensors) {
+    if (!names.insert(entry.name).second) return Failure{fmt::format("the name '{}' is taken", entry.name)};
+    const auto bytes = tensor_bytes(entry.dtype, entry.shape);
+    if (!bytes) return Failure{fmt::format("tensor '{}' {}", entry.name, bytes.error())};
+    entry.begin = position;
+    entry.end = position += *bytes;
+  }
+  auto json = header_json(tensors, metadata);
+  if (!json) return json;
+  const std::uint64_t used = kLengthBytes + json->size();
+  json->append((kAlignment - used % kAlignment) % kAlignment, ' ');
+  if (json->size() > kMaxHeaderBytes) return Failure{fmt::format("{} tensors need too long a header", tensors.size())};
+  std::string header;
+  append_little_endian(header, json->size(), kLengthBytes);
+  return header + *json;
+}
+
+}  // namespace lockstep::checkpoint

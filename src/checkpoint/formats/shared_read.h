@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// A large file read by two threads: a hash has to see the bytes in their order, the disk need not deliver them so.
+#pragma once
+
+#include <cstddef>
+
+#include "checkpoint/formats/read_file.h"
+
+namespace lockstep::checkpoint {
+
+inline constexpr std::size_t kSharedReadBytes = 16U << 20U;  ///< from here on a second thread pays
+
+/// Fills `bytes` from `file` and returns the hash. One thread reads from the front; this one hashes what is there, and
+/// reads from the back while nothing is.
+/// Throws: what reading throws.
+[[nodiscard]] FileDigest read_with_two_threads(ReadableFile& file, const FileBytes& bytes);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// libtorch's names for the element types of a torch file.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+
+#include "checkpoint/formats/element_type.h"
+
+namespace lockstep::checkpoint {
+
+[[nodiscard]] at::ScalarType scalar_type_of(ElementType type);
+
+/// None for a type that a torch file of ours does not hold (quantized ones).
+[[nodiscard]] std::optional<ElementType> element_type_of(at::ScalarType type);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/save/staging.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "checkpoint/folder/folder.h"
+#include "checkpoint/folder/remove_quietly.h"
+#include "checkpoint/formats/hash.h"
+#include "checkpoint/formats/manifest_json.h"
+#include "checkpoint/formats/part_file.h"
+#include "checkpoint/load/text_check.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/inspect.h"
+
+namespace lockstep::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+FileDigest write_text_file(FileSystem& files, const fs::path& path, const std::string& text) {
+  HashingFile file(files.create(path));
+  file.append(text.data(), text.size());
+  return file.finish();
+}
+
+fs::path free_bad_path(FileSystem& files, const fs::path& folder, std::int64_t step) {
+  std::int64_t n = 1;
+  while (files.exists(folder / bad_name(step, n))) ++n;
+  return folder / bad_name(step, n);
+}
+
+/// Moves the folder of the same name aside and the new one in; back again where that fails.
+void exchange(FileSystem& files, const fs::path& from, const fs::path& target, const fs::path& aside) {
+  files.rename(target, aside);
+  try {
+    files.rename(from, target);
+  } catch (const Error&) {
+    try {
+      files.rename(aside, target);
+    } catch (const Error& error) {
+      log::warn("{} is still there as {}: {}", target.string(), aside.string(), error.message());
+    }
+    throw;
+  }
+}
+
+/// Why the folder that is there is not the one of `manifest`; "" where it is. What cannot be read is not the same.
+std::string difference(FileSystem& files, const fs::path& target, const Manifest& manifest) {
+  try {
+    const VerifyReport report = verify_checkpoint(files, target);
+    if (!report.ok()) return report.problem();
+    return report.manifest == manifest ? "" : "it has another content";
+  } catch (const IoError& error) {
+    return error.message();
+  }
+}
+
+}  // namespace
+
+std::map<std::string, FileDigest> write_content(FileSystem& files, const fs::path& folder, const Content& content,
+                                                const Share& share) {
+  std::map<std::string, FileDigest> digests;
+  for (const auto& [state, part] : content.parts) {
+    const std::string file = state_file_name(state, share.rank + 1, share.world_size);
+    digests[file] = write_part(files, folder / file, part);
+  }
+  for (const auto& [file, text] : content.texts) {
+    if (const std::string why = text_problem(file, text); !why.empty()) {
+      throw UsageError(fmt::format("the text {} of a checkpoint could not be read again: {}", file, why),
+                       "give it what its ending says, or another ending, such as .txt");
+    }
+    digests[file] = write_text_file(files, folder / file, text);
+  }
+  return digests;
+}
+
+void make_folder_durably(FileSystem& files, const fs::path& folder) {
+  if (files.exists(folder)) return;
+  const fs::path parent = folder.parent_path();
+  if (!parent.empty()) make_folder_durably(files, parent);
+  files.make_folder(folder);
+  files.sync_folder(parent.empty() ? fs::path(".") : parent);
+}
+
+Staging::Staging(FileSystem& files, const fs::path& folder, std::int64_t step)
+    : files_(files), folder_(folder), path_(folder / temporary_name(step_name(step), ::getpid())) {
+  files_.make_folder(path_);
+}
+
+Staging::~Staging() { remove_quietly(files_, path_); }
+
+fs::path Staging::place(const Manifest& manifest, bool& placed) {
+  if (const std::string why = manifest_problem(manifest); !why.empty()) {
+    throw UsageError(fmt::format("a checkpoint with this manifest could not be read again: {}", why),
+                     "give commit_checkpoint() what the run really has");
+  }
+  (void)write_text_file(files_, path_ / kManifestName, manifest_to_json(manifest));
+  files_.sync_folder(path_);
+  fs::path target = folder_ / step_name(manifest.meta.step);
+  if (placed) {
+    replace(target);
+  } else {
+    placed = take_the_name(target, manifest);
+  }
+  files_.sync_folder(folder_);
+  return target;
+}
+
+/// Returns: false where the same content has the name already.
+bool Staging::take_the_name(const fs::path& target, const Manifest& manifest) {
+  if (!files_.exists(target)) {
+    files_.rename(path_, target);
+    return true;
+  }
+  const std::string why = difference(files_, target, manifest);
+  if (why.empty()) return false;
+  const fs::path aside = free_bad_path(files_, folder_, manifest.meta.step);
+  exchange(files_, path_, target, aside);
+  log::note("{} is written anew; what was there is kept as {} ({})", target.string(), aside.filename().string(), why);
+  return true;
+}
+
+void Staging::replace(const fs::path& target) {
+  const fs::path aside = folder_ / old_name(target.filename().string(), ::getpid());
+  exchange(files_, path_, target, aside);
+  remove_quietly(files_, aside);
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of Python's pickle that torch.save emits for tensors and plain values. Nothing is ever called: the few
+// functions and classes that such a file names are known by name, and every other name is refused. No torch here.
+// The grammar is docs/formats/torch_file.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/formats/element_type.h"
+#include "lockstep/base/result.h"
+
+namespace lockstep::checkpoint {
+
+/// A value's place in Pickle::nodes.
+using PickleId = std::uint32_t;
+
+enum class PickleKind { kNone, kBool, kInt, kReal, kText, kList, kTuple, kDict, kTensor, kStorage, kName };
+
+/// One value. What its kind does not need is empty.
+struct PickleNode {
+  PickleKind kind = PickleKind::kNone;
+  std::int64_t integer = 0;  ///< kBool, kInt; kStorage, kTensor: place in Pickle::storages or tensors; kDict: its class
+  double real = 0;
+  std::string text;             ///< kText; kName: "module.name"
+  std::vector<PickleId> items;  ///< of a list or tuple; of a dict: key, value, key, value
+};
+
+inline constexpr std::int64_t kPickleOrdered = 1;  ///< PickleNode::integer of an OrderedDict
+
+/// A storage that a tensor lies in: the member data/<key> of the file.
+struct PickleStorage {
+  std::string key;
+  ElementType type = ElementType::kF32;
+  std::uint64_t elements = 0;
+  bool untyped = false;  ///< counted in bytes: its tensors say their type
+};
+
+struct PickleTensor {
+  std::uint64_t storage = 0;  ///< place in Pickle::storages
+  ElementType type = ElementType::kF32;
+  std::int64_t offset = 0;  ///< in elements
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> strides;
+};
+
+/// A pickle that was read: a graph without circles, at most kPickleMostDepth deep, whose written-out tree has at most
+/// kPickleMostValues values.
+struct Pickle {
+  std::vector<PickleNode> nodes;
+  std::vector<PickleStorage> storages;
+  std::map<std::string, std::uint64_t> storage_places;  ///< by key, in `storages`
+  std::vector<PickleTensor> tensors;
+  PickleId root = 0;
+};
+
+inline constexpr std::uint64_t kPickleMostBytes = 256U << 20U;
+inline constexpr std::uint64_t kPickleMostValues = 2'000'000;
+inline constexpr std::uint64_t kPickleMostTextBytes = 256U << 20U;
+inline constexpr int kPickleMostDepth = 64;
+inline constexpr std::size_t kMostTensorDimensions = 64;  // more than libtorch's operators take
+
+/// Reads a whole pickle. On success only kNone to kTensor can be reached from the root, keys are texts and integers and
+/// none stands twice, and every tensor lies inside its storage. A refusal names opcode, what it would have done, and
+/// the byte. Never throws but for lack of memory.
+[[nodiscard]] Result<Pickle> parse_pickle(std::string_view bytes);
+
+}  // namespace lockstep::checkpoint

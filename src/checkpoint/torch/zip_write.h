@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes zip files of members that are not packed, each beginning at a multiple of 64 bytes, as torch.save does: who
+// maps or reads the file can use them where they lie. No torch here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/torch/zip_parse.h"
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::checkpoint {
+
+class ZipWriter {
+ public:
+  /// `wide_from`: sizes and offsets from this on take 64 bits; the format's own bound, smaller in tests.
+  explicit ZipWriter(std::unique_ptr<WritableFile> file, std::uint64_t wide_from = 0xFFFFFFFF);
+
+  /// Throws: IoError.
+  void add(const std::string& name, std::string_view bytes);
+  /// Writes the directory and returns when the file is on the disk. Throws: IoError.
+  void finish();
+
+ private:
+  void write(std::string_view bytes);
+  [[nodiscard]] bool is_wide(std::uint64_t number) const { return number >= wide_from_; }
+  [[nodiscard]] std::string entry_of(const ZipMember& member) const;
+
+  std::unique_ptr<WritableFile> file_;
+  std::uint64_t wide_from_;
+  std::uint64_t at_ = 0;
+  std::vector<ZipMember> members_;
+};
+
+}  // namespace lockstep::checkpoint

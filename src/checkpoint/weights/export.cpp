@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "checkpoint/weights/weight_files.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/interop.h"
+#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/weights.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file is of that namespace
+
+namespace {
+
+enum class ExportFormat { kSafetensors, kTorch };
+
+ExportFormat format_of(const fs::path& to) {
+  const std::string ending = to.extension().string();
+  if (ending == ".safetensors") return ExportFormat::kSafetensors;
+  if (ending == ".pth" || ending == ".pt") return ExportFormat::kTorch;
+  throw UsageError(fmt::format("{}: the ending says the format, and this one says none", to.string()),
+                   "end it with .safetensors, .pth or .pt");
+}
+
+/// Only the tensors: what model.load_state_dict() takes.
+StateDict weights_to_export(const std::string& where, const ExportOptions& options, FileSystem& files) {
+  // A file that is flat has no state to name: its tensors are the model.
+  const bool whole_file = is_weight_file(files, where) && options.state == ExportOptions{}.state;
+  const Weights weights = load_weights(where, {whole_file ? "" : options.state}, files);
+  StateDict state;
+  for (const auto& [name, value] : weights.tensors) state.emplace(options.prefix + name, value);
+  return state;
+}
+
+TorchValue all_states(const std::string& where, const std::string& prefix, FileSystem& files) {
+  const Checkpoint checkpoint = load_checkpoint(where, files);
+  TorchDict states;
+  for (const std::string& name : checkpoint.names()) {
+    TorchDict entries;
+    for (const auto& [entry, value] : checkpoint.state(name)) {
+      const bool is_weight = std::holds_alternative<at::Tensor>(value) && (name == "model" || name == "ema");
+      entries.emplace_back((is_weight ? prefix : "") + entry,
+                           std::visit([](const auto& any) { return TorchValue{any}; }, value));
+    }
+    states.emplace_back(name, TorchValue{std::move(entries)});
+  }
+  states.emplace_back("step", TorchValue{checkpoint.step()});
+  return {std::move(states)};
+}
+
+std::int64_t count_tensors(const TorchValue& value) {
+  if (value.dict() == nullptr) return std::holds_alternative<at::Tensor>(value.value) ? 1 : 0;
+  std::int64_t count = 0;
+  for (const auto& [key, entry] : *value.dict()) count += count_tensors(entry);
+  return count;
+}
+
+/// Writes beside `to` and renames, so that a file that is there stays until the new one is whole.
+template <class Write>
+void replace_file(FileSystem& files, const fs::path& to, const Write& write) {
+  const fs::path temporary = to.string() + fmt::format(".tmp-{}", ::getpid());
+  try {
+    write(temporary);
+    files.rename(temporary, to);
+  } catch (const Error&) {
+    try {
+      files.remove(temporary);
+    } catch (const Error&) {  // the first error is the one that matters
+    }
+    throw;
+  }
+  files.sync_folder(to.parent_path().empty() ? fs::path(".") : to.parent_path());
+}
+
+}  // namespace
+
+std::int64_t export_weights(const std::string& where, const fs::path& to, const ExportOptions& options,
+                            FileSystem& files) {
+  const ExportFormat format = format_of(to);
+  if (options.state == "all") {
+    if (format == ExportFormat::kSafetensors) {
+      throw UsageError("a .safetensors file holds one state", "name one with --state, or write a .pth file");
+    }
+    const TorchValue all = all_states(where, options.prefix, files);
+    replace_file(files, to, [&](const fs::path& path) { write_torch_file(files, path, all); });
+    return count_tensors(all);
+  }
+  const StateDict state = weights_to_export(where, options, files);
+  replace_file(files, to, [&](const fs::path& path) {
+    if (format == ExportFormat::kTorch) return write_torch_file(files, path, to_torch_value(state));
+    (void)write_safetensors(files, path, state, {{"format", "pt"}});  // transformers asks for it
+  });
+  return static_cast<std::int64_t>(state.size());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/weights/weight_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "checkpoint/formats/folder_names.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/safetensors.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kModuleName = "module.";
+constexpr std::size_t kMostIndexBytes = 256U << 20U;
+
+using WeightMap = std::map<std::string, std::string>;
+
+/// {"metadata": {...}, "weight_map": {"name": "model-00001-of-00002.safetensors", ...}}
+WeightMap read_index(FileSystem& files, const fs::path& path) {
+  const auto refuse = [&path](const std::string& why) {
+    return DataError(fmt::format("{}: {}", path.string(), why),
+                     "it should be the index of a sharded safetensors model");
+  };
+  if (files.open(path)->size() > kMostIndexBytes) throw refuse("too large for an index");
+  const std::string bytes = files.read(path);
+  const auto json = nlohmann::json::parse(bytes, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded() || !json.is_object()) throw refuse("no JSON object");
+  const auto map = json.find("weight_map");
+  if (map == json.end() || !map->is_object()) throw refuse("it has no weight_map");
+  WeightMap parts;
+  for (const auto& [name, part] : map->items()) {
+    const bool plain = part.is_string() && is_plain_file_name(part.get<std::string>());
+    if (!plain)
+      throw refuse(fmt::format("'{}' is said to be in {}, which is no name of a file beside it", name, part.dump()));
+    parts[name] = part.get<std::string>();
+  }
+  return parts;
+}
+
+StateDict read_sharded(FileSystem& files, const fs::path& path) {
+  const WeightMap parts = read_index(files, path);
+  std::set<std::string> names;
+  for (const auto& [name, part] : parts) names.insert(part);
+  StateDict all;
+  for (const std::string& part : names) {
+    for (auto& [name, value] : read_safetensors(files, path.parent_path() / part)) {
+      const auto known = parts.find(name);
+      if (known != parts.end() && known->second == part) all.insert_or_assign(name, value);
+    }
+  }
+  for (const auto& [name, part] : parts) {
+    if (all.count(name) == 0) {
+      throw DataError(fmt::format("{}: '{}' is said to be in {} and is not", path.string(), name, part),
+                      "the parts are of another model, or one is missing");
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+bool is_weight_file(FileSystem& files, const fs::path& path) { return files.exists(path) && !files.exists(path / "."); }
+
+TorchValue read_weight_file(FileSystem& files, const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (name.ends_with(".safetensors.index.json")) return to_torch_value(read_sharded(files, path));
+  if (name.ends_with(".safetensors")) return to_torch_value(read_safetensors(files, path));
+  return read_torch_file(files, path);
+}
+
+StateDict tensors_of(const TorchDict& dict) {
+  StateDict state;
+  for (const auto& [key, value] : dict) {
+    const auto* name = std::get_if<std::string>(&key);
+    const auto* tensor = std::get_if<at::Tensor>(&value.value);
+    if (name != nullptr && tensor != nullptr) state.emplace(*name, *tensor);
+  }
+  const bool wrapped =
+      std::all_of(state.begin(), state.end(), [](const auto& e) { return e.first.starts_with(kModuleName); });
+  if (!wrapped) return state;
+  StateDict inner;
+  for (auto& [name, value] : state) inner.emplace(name.substr(kModuleName.size()), std::move(value));
+  return inner;
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which state of a file holds a model's weights.
+#include "lockstep/checkpoint/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "checkpoint/weights/weight_files.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/checkpoint.h"
+
+namespace lockstep {
+
+using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file is of that namespace
+
+namespace {
+
+constexpr int kMostStateDepth = 3;  // "ema.module", "checkpoint.model.state_dict"
+
+/// In the order in which they are taken.
+constexpr std::array<std::string_view, 6> kStateKeys{"ema", "model", "state_dict", "model_state_dict", "module", "net"};
+
+bool holds_tensors(const TorchDict& dict) {
+  return std::any_of(dict.begin(), dict.end(),
+                     [](const auto& entry) { return std::holds_alternative<at::Tensor>(entry.second.value); });
+}
+
+/// A dict of tensors, and the way to it from the top.
+struct FoundState {
+  const TorchDict* dict = nullptr;
+  std::string path;
+};
+
+std::string joined_path(const std::string& before, std::string_view key) {
+  return before.empty() ? std::string(key) : before + "." + std::string(key);
+}
+
+std::optional<FoundState> find_state(const TorchValue& value, const std::string& path, int depth);
+
+std::optional<FoundState> find_below(const TorchValue& value, std::string_view key, const std::string& path,
+                                     int depth) {
+  const TorchValue* below = value.find(key);
+  return below == nullptr ? std::nullopt : find_state(*below, joined_path(path, key), depth + 1);
+}
+
+/// Whether every tensor of `all` is in `part`, whatever stands in front of the names.
+bool is_whole(const FoundState& part, const FoundState& all) {
+  const StateDict some = tensors_of(*part.dict);
+  const StateDict wanted = tensors_of(*all.dict);
+  return std::all_of(wanted.begin(), wanted.end(), [&some](const auto& entry) { return some.count(entry.first) != 0; });
+}
+
+std::optional<FoundState> find_state(const TorchValue& value, const std::string& path, int depth) {
+  if (value.dict() == nullptr || depth > kMostStateDepth) return std::nullopt;
+  for (const std::string_view key : kStateKeys) {
+    const auto found = find_below(value, key, path, depth);
+    if (!found) continue;
+    const auto model = key == "ema" ? find_below(value, "model", path, depth) : std::nullopt;
+    if (!model || is_whole(*found, *model)) return found;
+  }
+  return holds_tensors(*value.dict()) ? std::optional(FoundState{value.dict(), path}) : std::nullopt;
+}
+
+/// The value that "a.b" names; a key may itself hold dots.
+const TorchValue* follow_path(const TorchValue& value, std::string_view path) {
+  if (const TorchValue* found = value.find(path)) return found;
+  for (std::size_t dot = path.find('.'); dot != path.npos; dot = path.find('.', dot + 1)) {
+    const TorchValue* below = value.find(path.substr(0, dot));
+    const TorchValue* found = below == nullptr ? nullptr : follow_path(*below, path.substr(dot + 1));
+    if (found != nullptr) return found;
+  }
+  return nullptr;
+}
+
+/// The keys under which there are tensors, near or far.
+std::vector<std::string> states_in(const TorchValue& value) {
+  std::vector<std::string> names;
+  if (value.dict() == nullptr) return names;
+  for (const auto& [key, entry] : *value.dict()) {
+    const auto* name = std::get_if<std::string>(&key);
+    if (name != nullptr && entry.dict() != nullptr) names.push_back(*name);
+  }
+  return names;
+}
+
+DataError no_weights(const std::string& file, const std::string& what, const TorchValue& value) {
+  const auto names = states_in(value);
+  return DataError(fmt::format("{}: {}", file, what),
+                   names.empty() ? "" : fmt::format("name one as {}:STATE; it has {}", file, text::join(names)));
+}
+
+Weights weights_of_checkpoint(const Checkpoint& checkpoint, const std::string& from) {
+  TorchDict states;
+  for (const std::string& name : checkpoint.names()) {
+    const bool wanted = from.empty() ? name == "ema" || name == "model" : from == name;
+    if (wanted) states.emplace_back(name, to_torch_value(checkpoint.state(name)));
+  }
+  if (states.empty()) {
+    const std::string wanted = from.empty() ? "model" : from;
+    throw DataError(fmt::format("{} has no state '{}'{}", checkpoint.path().string(), wanted,
+                                text::did_you_mean(wanted, checkpoint.names())),
+                    "it has " + text::join(checkpoint.names()));
+  }
+  return pick_weights({std::move(states)}, checkpoint.path().string(), {from});
+}
+
+}  // namespace
+
+Weights pick_weights(const TorchValue& value, const std::string& file, const WeightsOptions& options) {
+  const TorchValue* start = options.from.empty() ? &value : follow_path(value, options.from);
+  if (start == nullptr) throw no_weights(file, fmt::format("there is no state '{}'", options.from), value);
+  const auto found = find_state(*start, options.from, 0);
+  if (!found) {
+    const std::string place = options.from.empty() ? "it" : fmt::format("'{}'", options.from);
+    throw no_weights(file, fmt::format("{} holds no tensors by name", place), value);
+  }
+  return {tensors_of(*found->dict), found->path.empty() ? file : fmt::format("{}, {}", file, found->path)};
+}
+
+Weights load_weights(const std::string& where, const WeightsOptions& options, FileSystem& files) {
+  std::string path = where;
+  std::string from = options.from;
+  const auto colon = where.rfind(':');
+  if (from.empty() && colon != std::string::npos && !files.exists(where) &&
+      is_weight_file(files, where.substr(0, colon))) {
+    path = where.substr(0, colon);
+    from = where.substr(colon + 1);
+  }
+  if (is_weight_file(files, path)) return pick_weights(read_weight_file(files, path), path, {from});
+  return weights_of_checkpoint(load_checkpoint(path, files), from);
+}
+
+}  // namespace lockstep
