@@ -11,8 +11,8 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
-#include "nn/kernel_table.h"
 #include "nn/layer_testing.h"
+#include "nn/vector/kernel_table.h"
 
 namespace lockstep::nn {
 namespace activation_test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/conv_table.h"
+#include "nn/conv/conv_table.h"
 
 #include <gtest/gtest.h>
 

@@ -19,7 +19,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/tensor/torch_version.h"
-#include "nn/conv_table.h"
+#include "nn/conv/conv_table.h"
 
 namespace lockstep::nn {
 namespace conv_test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/kernel_table.h"
+#include "nn/vector/kernel_table.h"
 
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@
 
 #include "lockstep/tensor/random.h"
 #include "lockstep/tensor/torch_version.h"
-#include "nn/dropout_bits.h"
+#include "nn/vector/dropout_bits.h"
 
 namespace lockstep::nn {
 

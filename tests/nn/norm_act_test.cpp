@@ -21,7 +21,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/random.h"
-#include "nn/dropout_bits.h"
+#include "nn/vector/dropout_bits.h"
 
 namespace lockstep::nn {
 namespace norm_act_test {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dropout, ReLU and bias + dropout + ReLU over dense memory. Free of libtorch.
+#pragma once
+
+#include <cstdint>
+
+#include "nn/vector/element_type.h"
+
+namespace lockstep::nn {
+
+/// Elements [begin, end) of an array.
+struct Span {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+/// Dropout: a bit for each element in memory order, set where it is kept. No bits: no dropout.
+struct KeptBits {
+  const std::uint8_t* bits = nullptr;  ///< with at least 4 readable bytes after the last one
+  float scale = 1;                     ///< of what is kept
+};
+
+/// in * (kept ? scale : 0), so that what is no number stays none. Its own backward.
+void dropout_pass(ElementType type, const void* in, void* out, Span span, const KeptBits& kept);
+
+/// max(0, in), and a bit for each element that is above 0 or no number: where the gradient passes. The span begins at a
+/// multiple of 8; whole bytes are written.
+void relu_pass(ElementType type, const void* in, void* out, std::uint8_t* bits, Span span);
+
+/// `grad` where its bit is set.
+void relu_backward_pass(ElementType type, const void* grad, const std::uint8_t* bits, void* grad_in, Span span);
+
+/// Rows of [rows, channels].
+struct Rows {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t channels = 0;
+};
+
+/// max(0, values + bias) * (kept ? scale : 0), in place. `bias`: float32, [channels].
+void bias_relu_pass(ElementType type, void* values, const Rows& rows, const float* bias, const KeptBits& kept);
+
+/// The gradient before bias, dropout and ReLU from that after them, and its sums by channel over these rows. Where the
+/// result is above 0 the element was kept and open: nothing else need be remembered.
+struct BiasReluBackward {
+  ElementType type;
+  const void* out;
+  const void* grad;
+  void* grad_in;
+  float scale;  ///< of dropout
+};
+void bias_relu_backward_pass(const BiasReluBackward& pass, const Rows& rows, float* sums_padded);
+
+}  // namespace lockstep::nn

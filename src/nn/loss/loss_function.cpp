@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/loss/loss_function.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <string>
+
+#include "nn/vector/kernel_tensors.h"
+
+namespace lockstep::nn::detail {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+class LossFunction : public torch::autograd::Function<LossFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& logits, const LossKernel* kernel,
+                            bool wants_grad) {
+    const ComputedLoss computed = kernel->compute(logits, wants_grad);
+    context->save_for_backward({computed.grad});
+    context->saved_data["class_dimension"] = computed.class_dimension;
+    context->saved_data["name"] = std::string(kernel->name());
+    return computed.loss;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    refuse_second_derivative(context->saved_data["name"].toStringRef().c_str());
+    const at::Tensor grad = context->get_saved_variables()[0];
+    const at::Tensor& by = grads[0];
+    if (by.dim() > 0)
+      return {grad.mul(by.unsqueeze(context->saved_data["class_dimension"].toInt()).to(grad.scalar_type())), {}, {}};
+    // The usual case: the loss itself was asked for its gradient.
+    const auto factor = by.item<double>();
+    return {factor == 1 ? grad : grad.mul(factor), {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor run_loss(const at::Tensor& logits, const LossKernel& kernel) {
+  return LossFunction::apply(logits, &kernel, at::GradMode::is_enabled() && logits.requires_grad());
+}
+
+at::Tensor sum_losses(const at::Tensor& losses, double scale) {
+  double sum = 0;
+  const auto* loss = losses.data_ptr<float>();
+  for (std::int64_t i = 0; i < losses.numel(); ++i) sum += static_cast<double>(loss[i]);
+  return at::scalar_tensor(sum * scale, at::kFloat);
+}
+
+}  // namespace lockstep::nn::detail

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/loss/loss_kernel.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes before highway.h: Highway asks for it.
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "nn/loss/loss_kernel.h"
+#include "nn/vector/vector_ops-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::nn {
+namespace HWY_NAMESPACE {
+
+// Pixels whose classes are worked through together: their numbers stay in the nearest cache for a few dozen classes.
+constexpr std::int64_t kTile = 64;
+
+/// Of what is no number Highway's is 0.
+HWY_INLINE hn::Vec<Floats> exponential(Floats d, hn::Vec<Floats> x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+}
+
+/// Loss and gradient of elements of multi-label.
+struct LossAndSlope {
+  hn::Vec<Floats> loss;
+  hn::Vec<Floats> slope;
+};
+
+/// By way of exp(-|x|), which never overflows.
+HWY_INLINE LossAndSlope multi_label(Floats d, hn::Vec<Floats> x, hn::Vec<Floats> y) {
+  const auto one = hn::Set(d, 1.0F);
+  const auto e = exponential(d, hn::Neg(hn::Abs(x)));
+  const auto straight = hn::NegMulAdd(x, y, hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x));
+  const auto larger = hn::Div(one, hn::Add(one, e));  // of s(x) and 1 - s(x)
+  const auto s = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(e, larger), larger);
+  return {hn::Add(straight, hn::Log1p(d, e)), hn::Sub(s, y)};
+}
+
+template <class T>
+void multi_label_rows(const MultiLabelLoss& of, LossRange rows, float* losses) {
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const T* x = static_cast<const T*>(of.logits) + row * of.classes;
+    const float* y = of.target + row * of.classes;
+    const Floats whole;
+    auto sum = hn::Zero(whole);
+    for_span(0, of.classes, [&](auto d, std::int64_t c, auto memory) HWY_ATTR {
+      auto found = multi_label(d, memory.get(d, x + c), memory.get(d, y + c));
+      if (of.weight != nullptr) {
+        const auto weight = memory.get(d, of.weight + c);
+        found = {hn::Mul(found.loss, weight), hn::Mul(found.slope, weight)};
+      }
+      sum = hn::Add(sum, memory.only(d, found.loss));
+      if (of.grad == nullptr) return;
+      memory.put(hn::Mul(found.slope, hn::Set(d, of.scale)), d, static_cast<T*>(of.grad) + row * of.classes + c);
+    });
+    losses[row] = sum_of(whole, sum);
+  }
+}
+
+HWY_INLINE float to_float(float value) { return value; }
+HWY_INLINE float to_float(std::uint16_t bits) {
+  const std::uint32_t word = static_cast<std::uint32_t>(bits) << 16;
+  float value;
+  std::memcpy(&value, &word, sizeof(value));
+  return value;
+}
+
+/// What one element's class makes of its loss: hard and smooth parts' weights.
+struct Parts {
+  float hard;
+  float smooth;  ///< times a class's weight
+  float total;   ///< the sum of both over the classes
+};
+
+HWY_INLINE Parts parts_of(const CrossEntropy& of, std::int64_t target) {
+  if (target == of.ignored) return {0, 0, 0};
+  const float hard = (1 - of.smoothing) * of.weight[target];
+  const float smooth = of.smoothing / static_cast<float>(of.classes);
+  return {hard, smooth, hard + smooth * of.weight_sum};
+}
+
+template <class T>
+HWY_INLINE float largest_of(const T* x, std::int64_t count) {
+  const Floats d;
+  auto largest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  for_span(0, count, [&](auto tag, std::int64_t i, auto memory) HWY_ATTR {
+    const auto lowest = hn::Set(tag, -std::numeric_limits<float>::infinity());
+    largest = hn::Max(largest, memory.or_else(tag, memory.get(tag, x + i), lowest));
+  });
+  return hn::GetLane(hn::MaxOfLanes(d, largest));
+}
+
+/// Sums over a row's classes: of the exponentials, which stay in `exponentials`, and of w (x - largest).
+struct RowSums {
+  float exponentials;
+  float weighted;
+};
+
+template <class T>
+HWY_INLINE RowSums row_sums(const CrossEntropy& of, const T* x, float largest, float* exponentials) {
+  const Floats d;
+  auto sum = hn::Zero(d);
+  auto weighted = hn::Zero(d);
+  for_span(0, of.classes, [&](auto tag, std::int64_t c, auto memory) HWY_ATTR {
+    const auto v = hn::Sub(memory.get(tag, x + c), hn::Set(tag, largest));
+    const auto e = memory.only(tag, exponential(tag, v));
+    hn::StoreU(e, tag, exponentials + c);
+    sum = hn::Add(sum, e);
+    if (of.smoothing > 0) weighted = hn::Add(weighted, memory.only(tag, hn::Mul(v, memory.get(tag, of.weight + c))));
+  });
+  return {sum_of(d, sum), sum_of(d, weighted)};
+}
+
+/// grad = scale (total p - smooth w), less scale hard at the target.
+template <class T>
+HWY_INLINE void row_gradient(const CrossEntropy& of, std::int64_t row, const Parts& parts, float sum,
+                             float* exponentials) {
+  const std::int64_t target = of.target[row];
+  if (target != of.ignored && parts.total != 0) {
+    // In units of an exponential, so that one pass writes all of it.
+    exponentials[target] -= parts.hard * sum / parts.total;
+  }
+  const float by = parts.total == 0 ? 0 : of.scale * parts.total / sum;
+  T* grad = static_cast<T*>(of.grad) + row * of.classes;
+  for_span(0, of.classes, [&](auto d, std::int64_t c, auto memory) HWY_ATTR {
+    auto g = hn::Mul(hn::LoadU(d, exponentials + c), hn::Set(d, by));
+    if (parts.smooth != 0) {
+      g = hn::NegMulAdd(memory.get(d, of.weight + c), hn::Set(d, of.scale * parts.smooth), g);
+    }
+    memory.put(g, d, grad + c);
+  });
+}
+
+template <class T>
+void rows(const CrossEntropy& of, LossRange range, float* losses) {
+  std::vector<float> exponentials(static_cast<std::size_t>(padded(of.classes)));
+  for (std::int64_t row = range.begin; row < range.end; ++row) {
+    const T* x = static_cast<const T*>(of.logits) + row * of.classes;
+    const Parts parts = parts_of(of, of.target[row]);
+    if (parts.total == 0) {
+      losses[row] = 0;
+      if (of.grad != nullptr) std::fill_n(static_cast<T*>(of.grad) + row * of.classes, of.classes, T{0});
+      continue;
+    }
+    const float largest = largest_of(x, of.classes);
+    const RowSums sums = row_sums(of, x, largest, exponentials.data());
+    const float at_target = to_float(x[of.target[row]]) - largest;
+    losses[row] = parts.total * std::log(sums.exponentials) - parts.hard * at_target - parts.smooth * sums.weighted;
+    if (of.grad != nullptr) row_gradient<T>(of, row, parts, sums.exponentials, exponentials.data());
+  }
+}
+
+/// A tile of pixels: numbers by pixel, and the exponentials as [classes, kTile].
+struct Tile {
+  explicit Tile(std::int64_t classes) : exponentials(static_cast<std::size_t>(classes * kTile)) {}
+
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  Parts parts[kTile] = {};
+  HWY_ALIGN float largest[kTile] = {};
+  HWY_ALIGN float sums[kTile] = {};
+  HWY_ALIGN float weighted[kTile] = {};
+  HWY_ALIGN float by[kTile] = {};
+  HWY_ALIGN float smooth[kTile] = {};
+  std::vector<float> exponentials;
+};
+
+template <class T>
+HWY_INLINE void tile_sums(const CrossEntropy& of, const T* x, std::int64_t pixels, Tile& tile) {
+  std::fill_n(tile.largest, kTile, -std::numeric_limits<float>::infinity());
+  std::fill_n(tile.sums, kTile, 0.0F);
+  std::fill_n(tile.weighted, kTile, 0.0F);
+  for (std::int64_t c = 0; c < of.classes; ++c) {
+    for_span(0, tile.count, [&](auto d, std::int64_t i, auto memory) HWY_ATTR {
+      const auto v = memory.get(d, x + c * pixels + tile.first + i);
+      hn::StoreU(hn::Max(hn::LoadU(d, tile.largest + i), v), d, tile.largest + i);
+    });
+  }
+  for (std::int64_t c = 0; c < of.classes; ++c) {
+    float* exponentials = tile.exponentials.data() + c * kTile;
+    for_span(0, tile.count, [&](auto d, std::int64_t i, auto memory) HWY_ATTR {
+      const auto v = hn::Sub(memory.get(d, x + c * pixels + tile.first + i), hn::LoadU(d, tile.largest + i));
+      const auto e = exponential(d, v);
+      hn::StoreU(e, d, exponentials + i);
+      add_to(e, d, tile.sums + i);
+      if (of.smoothing > 0) add_to(hn::Mul(v, hn::Set(d, of.weight[c])), d, tile.weighted + i);
+    });
+  }
+}
+
+/// Losses; and what the gradient of each pixel needs, with the target's part taken off in units of an exponential.
+template <class T>
+HWY_INLINE void tile_losses(const CrossEntropy& of, const T* x, std::int64_t pixels, Tile& tile, float* losses) {
+  for (std::int64_t i = 0; i < tile.count; ++i) {
+    const std::int64_t pixel = tile.first + i;
+    const std::int64_t target = of.target[pixel];
+    const Parts parts = parts_of(of, target);
+    tile.smooth[i] = of.scale * parts.smooth;
+    tile.by[i] = 0;
+    losses[pixel] = 0;
+    if (parts.total == 0) {
+      // 0 times what is no number would be none.
+      for (std::int64_t c = 0; c < of.classes; ++c) tile.exponentials[static_cast<std::size_t>(c * kTile + i)] = 0;
+      continue;
+    }
+    const float at_target = to_float(x[target * pixels + pixel]) - tile.largest[i];
+    losses[pixel] = parts.total * std::log(tile.sums[i]) - parts.hard * at_target - parts.smooth * tile.weighted[i];
+    tile.by[i] = of.scale * parts.total / tile.sums[i];
+    tile.exponentials[static_cast<std::size_t>(target * kTile + i)] -= parts.hard * tile.sums[i] / parts.total;
+  }
+}
+
+template <class T>
+HWY_INLINE void tile_gradient(const CrossEntropy& of, std::int64_t pixels, const Tile& tile) {
+  for (std::int64_t c = 0; c < of.classes; ++c) {
+    const float* exponentials = tile.exponentials.data() + c * kTile;
+    T* grad = static_cast<T*>(of.grad) + c * pixels + tile.first;
+    for_span(0, tile.count, [&](auto d, std::int64_t i, auto memory) HWY_ATTR {
+      auto g = hn::Mul(hn::LoadU(d, exponentials + i), hn::LoadU(d, tile.by + i));
+      if (of.smoothing > 0) g = hn::NegMulAdd(hn::LoadU(d, tile.smooth + i), hn::Set(d, of.weight[c]), g);
+      memory.put(g, d, grad + i);
+    });
+  }
+}
+
+template <class T>
+void image(const CrossEntropy& of, std::int64_t pixels, LossRange range, float* losses) {
+  Tile tile(of.classes);
+  const T* x = static_cast<const T*>(of.logits);
+  for (tile.first = range.begin; tile.first < range.end; tile.first += kTile) {
+    tile.count = std::min(kTile, range.end - tile.first);
+    tile_sums(of, x, pixels, tile);
+    tile_losses(of, x, pixels, tile, losses);
+    if (of.grad != nullptr) tile_gradient<T>(of, pixels, tile);
+  }
+}
+
+void multi_label_of(const MultiLabelLoss& of, LossRange range, float* losses) {
+  of.type == ElementType::kFloat ? multi_label_rows<float>(of, range, losses)
+                                 : multi_label_rows<std::uint16_t>(of, range, losses);
+}
+
+void rows_of(const CrossEntropy& of, LossRange range, float* losses) {
+  of.type == ElementType::kFloat ? rows<float>(of, range, losses) : rows<std::uint16_t>(of, range, losses);
+}
+
+void image_of(const CrossEntropy& of, std::int64_t pixels, LossRange range, float* losses) {
+  of.type == ElementType::kFloat ? image<float>(of, pixels, range, losses)
+                                 : image<std::uint16_t>(of, pixels, range, losses);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::nn
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::nn {
+
+HWY_EXPORT(multi_label_of);
+HWY_EXPORT(rows_of);
+HWY_EXPORT(image_of);
+
+void multi_label_loss(const MultiLabelLoss& of, LossRange rows, float* losses) {
+  HWY_DYNAMIC_DISPATCH(multi_label_of)(of, rows, losses);
+}
+
+void cross_entropy_rows(const CrossEntropy& of, LossRange elements, float* losses) {
+  HWY_DYNAMIC_DISPATCH(rows_of)(of, elements, losses);
+}
+
+void cross_entropy_image(const CrossEntropy& of, std::int64_t pixels, LossRange range, float* losses) {
+  HWY_DYNAMIC_DISPATCH(image_of)(of, pixels, range, losses);
+}
+
+}  // namespace lockstep::nn
+#endif

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses whose forward computes the gradient in the same pass: what the loss needs of the exponentials is what the
+// gradient needs. Arithmetic is float32 for both element types. Free of libtorch.
+#pragma once
+
+#include <cstdint>
+
+#include "nn/vector/element_type.h"
+
+namespace lockstep::nn {
+
+/// Rows or pixels [begin, end).
+struct LossRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+/// With x a logit and y its target, an element's loss is -(y log s(x) + (1 - y) log(1 - s(x))), s the logistic
+/// function, times its class's weight. Logits, targets and gradient are [rows, classes].
+struct MultiLabelLoss {
+  ElementType type;
+  std::int64_t classes = 0;
+  const void* logits = nullptr;
+  const float* target = nullptr;
+  const float* weight = nullptr;  ///< [classes], or none
+  float scale = 1;                ///< of the gradient
+  void* grad = nullptr;           ///< or none
+};
+
+/// The sum over the classes of each row in the range, into `losses`, which is that of row 0.
+void multi_label_loss(const MultiLabelLoss& of, LossRange rows, float* losses);
+
+/// Cross entropy with a class for each element (a row, or a pixel of an image). With m the part of the smoothing,
+/// C classes and class y: loss = -(1 - m) w_y log p_y - (m / C) sum over c of w_c log p_c.
+struct CrossEntropy {
+  ElementType type;
+  std::int64_t classes = 0;
+  const void* logits = nullptr;
+  const std::int64_t* target = nullptr;  ///< checked by the caller: each a class, or `ignored`
+  std::int64_t ignored = 0;
+  const float* weight = nullptr;  ///< [classes]
+  float weight_sum = 0;           ///< over the classes
+  float smoothing = 0;
+  float scale = 1;       ///< of the gradient
+  void* grad = nullptr;  ///< or none
+};
+
+/// Classes are beside each other: [elements, classes].
+void cross_entropy_rows(const CrossEntropy& of, LossRange elements, float* losses);
+
+/// Pixels are beside each other: one image [classes, pixels] of a batch; target and losses are [pixels].
+void cross_entropy_image(const CrossEntropy& of, std::int64_t pixels, LossRange range, float* losses);
+
+}  // namespace lockstep::nn

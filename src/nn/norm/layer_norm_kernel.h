@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer norm over dense rows: each row is read from memory once and is in the cache for the rest. Free of libtorch.
+#pragma once
+
+#include <cstdint>
+
+#include "nn/vector/element_type.h"
+
+namespace lockstep::nn {
+
+/// What forward and backward work on: x is [rows, width].
+struct LayerNormPass {
+  ElementType type;
+  std::int64_t width = 0;
+  const void* x = nullptr;
+  const float* weight = nullptr;  ///< [width]
+  const float* bias = nullptr;    ///< [width]
+  float* mean = nullptr;          ///< [rows]
+  float* inverse = nullptr;       ///< [rows]: 1 / standard deviation
+};
+
+/// Rows [begin, end) of x into `out`, their means and inverses into `of`.
+struct LayerNormRows {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+void layer_norm_forward(const LayerNormPass& of, LayerNormRows rows, double eps, void* out);
+
+/// The gradient of these rows of x, and the sums over them of grad x^ (for the weight) and of grad (for the bias),
+/// where x^ = (x - mean) inverse: two rows of padded(width).
+void layer_norm_backward(const LayerNormPass& of, LayerNormRows rows, const void* grad, void* grad_in, float* sums);
+
+}  // namespace lockstep::nn

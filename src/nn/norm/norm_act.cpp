@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/nn/norm_act.h"
+
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/relu.h>
+#include <fmt/format.h>
+
+#include "nn/norm/fused_norm_act.h"
+
+namespace lockstep::nn {
+
+at::Tensor BatchNormReLU2dImpl::forward(const at::Tensor& input) {
+  _check_input_dim(input);
+  const detail::BatchNormCall call{.weight = weight,
+                                   .bias = bias,
+                                   .running_mean = running_mean,
+                                   .running_var = running_var,
+                                   .num_batches_tracked = num_batches_tracked,
+                                   .options = options,
+                                   .training = is_training()};
+  const detail::NormAct what{.dropout = then_.dropout, .pool = then_.pool};
+  const bool synced = statistics_sync() && statistics_sync()->replicas() > 1;
+  if (!synced && detail::can_fuse_norm_act(input, call, what)) {
+    return detail::fused_norm_act(input, call, detail::count_batch(call), what);
+  }
+  at::Tensor out = detail::batch_norm(input, call, statistics_sync());
+  if (then_.dropout > 0) out = at::dropout(out, then_.dropout, is_training());
+  out = at::relu(out);
+  return then_.pool ? at::max_pool2d(out, {2, 2}) : out;
+}
+
+void BatchNormReLU2dImpl::pretty_print(std::ostream& stream) const {
+  detail::print(stream, 2, options);
+  if (then_.dropout > 0) stream << fmt::format(" + Dropout({})", then_.dropout);
+  stream << " + ReLU" << (then_.pool ? " + MaxPool2d(2)" : "");
+}
+
+void BatchNormReLU2dImpl::share_parameter(const char* name, at::Tensor& mine, const at::Tensor& theirs) {
+  parameters_[name] = theirs;
+  mine = theirs;
+}
+
+// The dictionary of buffers is not open to us: the tensor stays another object and gets the other's memory.
+void BatchNormReLU2dImpl::share_buffer(at::Tensor& mine, const at::Tensor& theirs) { mine.set_data(theirs); }
+
+}  // namespace lockstep::nn

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+// This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/norm/norm_act_kernel.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes before highway.h: Highway asks for it.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "nn/norm/norm_act_kernel.h"
+#include "nn/vector/vector_ops-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::nn {
+namespace HWY_NAMESPACE {
+
+template <class Tag>
+using V = hn::Vec<Tag>;
+template <class Tag>
+using M = hn::Mask<Tag>;
+
+// A tile of pixels whose channels are summed in registers: its memory stays in the first cache.
+constexpr std::int64_t kTile = 32;
+
+/// y before ReLU, without dropout's scale: only its sign and, in a window, its order matter to backward.
+template <bool kDropout, class Tag, class T>
+struct Element {
+  Tag d;
+  const T* x;
+  const std::uint8_t* bits;
+
+  HWY_INLINE V<Tag> operator()(std::int64_t index, V<Tag> a, V<Tag> b) const {
+    const auto y = hn::MulAdd(a, load(d, x + index), b);
+    if constexpr (kDropout) return hn::IfThenElseZero(kept(d, bits, index), y);
+    return y;
+  }
+};
+
+/// A tile's pixels, its first channel, and the image's sums.
+struct Tile {
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t channel;
+  float* sums;
+};
+
+/// Calls f(d, count, channel) for every group of `count` vectors of channels; `count` is a constant. A group's memory
+/// is read in its order, where one vector after the other would read each tile in steps of a pixel, several times.
+template <class F>
+HWY_INLINE void for_channel_groups(std::int64_t channels, F f) {
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t c = 0;
+  for (; c + 8 * lanes <= channels; c += 8 * lanes) f(d, std::integral_constant<std::int64_t, 8>(), c);
+  for (; c + 2 * lanes <= channels; c += 2 * lanes) f(d, std::integral_constant<std::int64_t, 2>(), c);
+  for (; c + lanes <= channels; c += lanes) f(d, std::integral_constant<std::int64_t, 1>(), c);
+  const hn::CappedTag<float, 8> rest;
+  for (; c < channels; c += static_cast<std::int64_t>(hn::Lanes(rest))) {
+    f(rest, std::integral_constant<std::int64_t, 1>(), c);
+  }
+}
+
+template <std::int64_t kCount, class Tag, class T>
+HWY_INLINE void statistics_tile(Tag d, const T* x, std::int64_t channels, const float* shift, const Tile& tile) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  V<Tag> sum[kCount];
+  V<Tag> squares[kCount];
+  for (std::int64_t i = 0; i < kCount; ++i) sum[i] = squares[i] = hn::Zero(d);
+  for (std::int64_t p = tile.begin; p < tile.end; ++p) {
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      const std::int64_t c = tile.channel + i * lanes;
+      const auto v = hn::Sub(load(d, x + p * channels + c), hn::LoadU(d, shift + c));
+      sum[i] = hn::Add(sum[i], v);
+      squares[i] = hn::MulAdd(v, v, squares[i]);
+    }
+  }
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    add_to(sum[i], d, tile.sums + tile.channel + i * lanes);
+    add_to(squares[i], d, tile.sums + channels + tile.channel + i * lanes);
+  }
+}
+
+template <class T>
+void statistics(const T* x, const NormActShape& shape, const float* shift, float* sums) {
+  const std::int64_t pixels = shape.height * shape.width;
+  std::fill(sums, sums + 2 * shape.channels, 0.0F);
+  for (std::int64_t begin = 0; begin < pixels; begin += kTile) {
+    const std::int64_t end = std::min(begin + kTile, pixels);
+    for_channel_groups(shape.channels, [&](auto d, auto count, std::int64_t c) HWY_ATTR {
+      statistics_tile<count>(d, x, shape.channels, shift, {begin, end, c, sums});
+    });
+  }
+}
+
+/// One image in one element type: where its memory is.
+template <class T>
+struct Image {
+  const T* x;
+  const std::uint8_t* bits;  ///< of this image
+  NormActShape shape;
+  NormActChannels by;
+  float scale;
+
+  [[nodiscard]] std::int64_t row() const { return shape.width * shape.channels; }
+};
+
+template <class T>
+Image<T> image_of(const NormActForward& pass, const NormActImage& image) {
+  const std::uint8_t* bits = pass.dropout.kept;
+  return {.x = static_cast<const T*>(image.x),
+          .bits = bits == nullptr ? nullptr : bits + image.index * pass.shape.in_image() / 8,
+          .shape = pass.shape,
+          .by = pass.channels,
+          .scale = pass.dropout.scale};
+}
+
+template <bool kDropout, class T>
+void forward_plain(const Image<T>& image, T* out) {
+  const std::int64_t channels = image.shape.channels;
+  const std::int64_t pixels = image.shape.height * image.shape.width;
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+      const Element<kDropout, decltype(d), T> y{d, image.x, image.bits};
+      const std::int64_t at = p * channels + c;
+      auto z = relu(d, y(at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c)));
+      if constexpr (kDropout) z = hn::Mul(z, hn::Set(d, image.scale));
+      store(z, d, out + at);
+    });
+  }
+}
+
+template <bool kDropout, class T>
+void forward_pool(const Image<T>& image, T* out) {
+  const std::int64_t channels = image.shape.channels;
+  const std::int64_t row = image.row();
+  for (std::int64_t oy = 0; oy < image.shape.out_height(); ++oy) {
+    for (std::int64_t ox = 0; ox < image.shape.out_width(); ++ox) {
+      const std::int64_t window = 2 * oy * row + 2 * ox * channels;
+      for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+        const Element<kDropout, decltype(d), T> y{d, image.x, image.bits};
+        const auto a = hn::LoadU(d, image.by.a + c);
+        const auto b = hn::LoadU(d, image.by.b + c);
+        const std::int64_t at = window + c;
+        const auto upper = hn::Max(y(at, a, b), y(at + channels, a, b));
+        const auto lower = hn::Max(y(at + row, a, b), y(at + row + channels, a, b));
+        auto z = relu(d, hn::Max(upper, lower));
+        if constexpr (kDropout) z = hn::Mul(z, hn::Set(d, image.scale));
+        store(z, d, out + (oy * image.shape.out_width() + ox) * channels + c);
+      });
+    }
+  }
+}
+
+/// The four elements of a window: x, and whether the gradient is theirs.
+template <class Tag>
+struct Window {
+  V<Tag> x[4];
+  M<Tag> mine[4];  ///< at most one of them, and none where the largest is not above 0
+};
+
+template <bool kDropout, class Tag, class T>
+HWY_INLINE Window<Tag> window_at(Tag d, const Image<T>& image, std::int64_t at, V<Tag> a, V<Tag> b) {
+  const std::int64_t places[4] = {at, at + image.shape.channels, at + image.row(),
+                                  at + image.row() + image.shape.channels};
+  Window<Tag> window;
+  V<Tag> y[4];
+  for (int i = 0; i < 4; ++i) {
+    window.x[i] = load(d, image.x + places[i]);
+    y[i] = hn::MulAdd(a, window.x[i], b);
+    if constexpr (kDropout) y[i] = hn::IfThenElseZero(kept(d, image.bits, places[i]), y[i]);
+  }
+  const auto largest = hn::Max(hn::Max(y[0], y[1]), hn::Max(y[2], y[3]));
+  auto open = hn::Gt(largest, hn::Zero(d));
+  for (int i = 0; i < 4; ++i) {
+    window.mine[i] = hn::And(open, hn::Eq(y[i], largest));
+    open = hn::AndNot(window.mine[i], open);
+  }
+  return window;
+}
+
+/// `kCount` vectors of channels over a tile of pixels.
+template <std::int64_t kCount, bool kDropout, class Tag, class T>
+HWY_INLINE void sums_tile(Tag d, const Image<T>& image, const T* grad, const float* mean, const Tile& tile) {
+  const std::int64_t channels = image.shape.channels;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Element<kDropout, Tag, T> y{d, image.x, image.bits};
+  V<Tag> plain[kCount];
+  V<Tag> times_x[kCount];
+  for (std::int64_t i = 0; i < kCount; ++i) plain[i] = times_x[i] = hn::Zero(d);
+  for (std::int64_t p = tile.begin; p < tile.end; ++p) {
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      const std::int64_t c = tile.channel + i * lanes;
+      const std::int64_t at = p * channels + c;
+      const auto open = hn::Gt(y(at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c)), hn::Zero(d));
+      const auto g = hn::IfThenElseZero(open, load(d, grad + at));
+      plain[i] = hn::Add(plain[i], g);
+      times_x[i] = hn::MulAdd(g, hn::Sub(load(d, image.x + at), hn::LoadU(d, mean + c)), times_x[i]);
+    }
+  }
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    add_to(plain[i], d, tile.sums + tile.channel + i * lanes);
+    add_to(times_x[i], d, tile.sums + channels + tile.channel + i * lanes);
+  }
+}
+
+template <bool kDropout, class T>
+void sums_plain(const Image<T>& image, const T* grad, const float* mean, float* sums) {
+  const std::int64_t pixels = image.shape.height * image.shape.width;
+  for (std::int64_t begin = 0; begin < pixels; begin += kTile) {
+    const std::int64_t end = std::min(begin + kTile, pixels);
+    for_channel_groups(image.shape.channels, [&](auto d, auto count, std::int64_t c) HWY_ATTR {
+      sums_tile<count, kDropout>(d, image, grad, mean, {begin, end, c, sums});
+    });
+  }
+}
+
+template <bool kDropout, class T>
+void sums_pool(const Image<T>& image, const T* grad, const float* mean, float* sums) {
+  const std::int64_t channels = image.shape.channels;
+  const std::int64_t width = image.shape.out_width();
+  for (std::int64_t oy = 0; oy < image.shape.out_height(); ++oy) {
+    for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+      const auto a = hn::LoadU(d, image.by.a + c);
+      const auto b = hn::LoadU(d, image.by.b + c);
+      const auto middle = hn::LoadU(d, mean + c);
+      auto plain = hn::Zero(d);
+      auto times_x = hn::Zero(d);
+      for (std::int64_t ox = 0; ox < width; ++ox) {
+        const auto window = window_at<kDropout>(d, image, 2 * oy * image.row() + 2 * ox * channels + c, a, b);
+        const auto g = load(d, grad + (oy * width + ox) * channels + c);
+        for (int i = 0; i < 4; ++i) {
+          const auto mine = hn::IfThenElseZero(window.mine[i], g);
+          plain = hn::Add(plain, mine);
+          times_x = hn::MulAdd(mine, hn::Sub(window.x[i], middle), times_x);
+        }
+      }
+      add_to(plain, d, sums + c);
+      add_to(times_x, d, sums + channels + c);
+    });
+  }
+}
+
+template <bool kDropout, class T>
+void backward_plain(const Image<T>& image, const T* grad, const NormActGradient& by, T* out) {
+  const std::int64_t channels = image.shape.channels;
+  const std::int64_t pixels = image.shape.height * image.shape.width;
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+      const Element<kDropout, decltype(d), T> y{d, image.x, image.bits};
+      const std::int64_t at = p * channels + c;
+      const auto open = hn::Gt(y(at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c)), hn::Zero(d));
+      const auto g = hn::IfThenElseZero(open, load(d, grad + at));
+      const auto straight = hn::MulAdd(hn::LoadU(d, by.dp + c), load(d, image.x + at), hn::LoadU(d, by.dq + c));
+      store(hn::MulAdd(hn::LoadU(d, by.da + c), g, straight), d, out + at);
+    });
+  }
+}
+
+/// An element that no window has: only the statistics reach it.
+template <class T>
+void backward_outside(const Image<T>& image, std::int64_t begin, std::int64_t end, const NormActGradient& by, T* out) {
+  const std::int64_t channels = image.shape.channels;
+  for (std::int64_t pixel = begin; pixel < end; pixel += channels) {
+    for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+      const std::int64_t at = pixel + c;
+      store(hn::MulAdd(hn::LoadU(d, by.dp + c), load(d, image.x + at), hn::LoadU(d, by.dq + c)), d, out + at);
+    });
+  }
+}
+
+template <bool kDropout, class T>
+void backward_pool(const Image<T>& image, const T* grad, const NormActGradient& by, T* out) {
+  const std::int64_t channels = image.shape.channels;
+  const std::int64_t row = image.row();
+  const std::int64_t width = image.shape.out_width();
+  for (std::int64_t oy = 0; oy < image.shape.out_height(); ++oy) {
+    for (std::int64_t ox = 0; ox < width; ++ox) {
+      for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
+        const std::int64_t at = 2 * oy * row + 2 * ox * channels + c;
+        const std::int64_t places[4] = {at, at + channels, at + row, at + row + channels};
+        const auto window =
+            window_at<kDropout>(d, image, at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c));
+        const auto g = hn::Mul(hn::LoadU(d, by.da + c), load(d, grad + (oy * width + ox) * channels + c));
+        const auto p = hn::LoadU(d, by.dp + c);
+        const auto q = hn::LoadU(d, by.dq + c);
+        for (int i = 0; i < 4; ++i) {
+          store(hn::Add(hn::MulAdd(p, window.x[i], q), hn::IfThenElseZero(window.mine[i], g)), d, out + places[i]);
+        }
+      });
+    }
+    for (std::int64_t y = 2 * oy; y < 2 * oy + 2; ++y) {
+      backward_outside(image, y * row + 2 * width * channels, (y + 1) * row, by, out);
+    }
+  }
+  backward_outside(image, 2 * image.shape.out_height() * row, image.shape.height * row, by, out);
+}
+
+template <class T>
+void run_forward(const NormActForward& pass, const NormActImage& of, void* out) {
+  const Image<T> image = image_of<T>(pass, of);
+  auto* to = static_cast<T*>(out);
+  if (pass.shape.pool) {
+    image.bits == nullptr ? forward_pool<false>(image, to) : forward_pool<true>(image, to);
+  } else {
+    image.bits == nullptr ? forward_plain<false>(image, to) : forward_plain<true>(image, to);
+  }
+}
+
+template <class T>
+void run_sums(const NormActForward& pass, const Image<T>& image, const void* grad, const float* mean, float* sums) {
+  std::fill(sums, sums + 2 * pass.shape.channels, 0.0F);
+  const auto* of = static_cast<const T*>(grad);
+  if (pass.shape.pool) {
+    image.bits == nullptr ? sums_pool<false>(image, of, mean, sums) : sums_pool<true>(image, of, mean, sums);
+  } else {
+    image.bits == nullptr ? sums_plain<false>(image, of, mean, sums) : sums_plain<true>(image, of, mean, sums);
+  }
+}
+
+template <class T>
+void run_backward(const NormActForward& pass, const Image<T>& image, const void* grad, const NormActGradient& by,
+                  void* out) {
+  const auto* of = static_cast<const T*>(grad);
+  auto* to = static_cast<T*>(out);
+  if (pass.shape.pool) {
+    image.bits == nullptr ? backward_pool<false>(image, of, by, to) : backward_pool<true>(image, of, by, to);
+  } else {
+    image.bits == nullptr ? backward_plain<false>(image, of, by, to) : backward_plain<true>(image, of, by, to);
+  }
+}
+
+void statistics_of(NormActType type, const void* image, const NormActShape& shape, const float* shift, float* sums) {
+  if (type == NormActType::kFloat) return statistics(static_cast<const float*>(image), shape, shift, sums);
+  statistics(static_cast<const std::uint16_t*>(image), shape, shift, sums);
+}
+
+void forward_of(const NormActForward& pass, const NormActImage& image, void* out) {
+  if (pass.type == NormActType::kFloat) return run_forward<float>(pass, image, out);
+  run_forward<std::uint16_t>(pass, image, out);
+}
+
+void sums_of(const NormActForward& pass, const NormActImage& image, const void* grad, const float* mean, float* sums) {
+  if (pass.type == NormActType::kFloat) return run_sums(pass, image_of<float>(pass, image), grad, mean, sums);
+  run_sums(pass, image_of<std::uint16_t>(pass, image), grad, mean, sums);
+}
+
+void backward_of(const NormActForward& pass, const NormActImage& image, const void* grad, const NormActGradient& by,
+                 void* out) {
+  if (pass.type == NormActType::kFloat) return run_backward(pass, image_of<float>(pass, image), grad, by, out);
+  run_backward(pass, image_of<std::uint16_t>(pass, image), grad, by, out);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::nn
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::nn {
+
+HWY_EXPORT(statistics_of);
+HWY_EXPORT(forward_of);
+HWY_EXPORT(sums_of);
+HWY_EXPORT(backward_of);
+
+void norm_act_statistics(NormActType type, const void* image, const NormActShape& shape, const float* shift,
+                         float* sums_2C) {
+  HWY_DYNAMIC_DISPATCH(statistics_of)(type, image, shape, shift, sums_2C);
+}
+
+void norm_act_forward(const NormActForward& pass, const NormActImage& image, void* out) {
+  HWY_DYNAMIC_DISPATCH(forward_of)(pass, image, out);
+}
+
+void norm_act_backward_sums(const NormActForward& pass, const NormActImage& image, const void* grad, const float* mean,
+                            float* sums_2C) {
+  HWY_DYNAMIC_DISPATCH(sums_of)(pass, image, grad, mean, sums_2C);
+}
+
+void norm_act_backward(const NormActForward& pass, const NormActImage& image, const void* grad,
+                       const NormActGradient& by, void* grad_in) {
+  HWY_DYNAMIC_DISPATCH(backward_of)(pass, image, grad, by, grad_in);
+}
+
+}  // namespace lockstep::nn
+#endif

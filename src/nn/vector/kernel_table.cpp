@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/vector/kernel_table.h"
+
+namespace lockstep::nn {
+
+// Below this, both sides are the microseconds that any node of autograd takes.
+bool dropout_is_faster(std::int64_t elements) { return elements >= 64; }
+
+// A bit an element instead of the output saves memory traffic in backward, which matters where there is any.
+bool relu_is_faster(std::int64_t elements) { return elements >= 1 << 18; }
+
+// Without dropout only a pass over the bias is saved, and a row of less than a vector costs more than that.
+bool linear_relu_is_faster(const LinearShape& shape) {
+  return shape.dropout || shape.channels >= 16 || shape.rows < 256;
+}
+
+bool layer_norm_is_faster(std::int64_t rows, std::int64_t width) { return rows * width >= 1536; }
+
+bool cross_entropy_is_faster(std::int64_t elements, std::int64_t classes) { return elements * classes >= 64; }
+
+}  // namespace lockstep::nn

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between libtorch's tensors and the kernels of this folder: what they take, in which blocks, summed in which order.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "nn/vector/element_type.h"
+
+namespace lockstep::nn::detail {
+
+/// Float32 or bfloat16 on a processor, with elements.
+[[nodiscard]] bool has_kernel_type(const at::Tensor& tensor);
+/// Without gaps, contiguous or channels-last.
+[[nodiscard]] bool is_dense(const at::Tensor& tensor);
+[[nodiscard]] bool is_float_vector(const at::Tensor& tensor);
+[[nodiscard]] ElementType element_type(const at::Tensor& tensor);
+
+/// The type in which libtorch computes a product of `input` and float32 weights, autocast or not; none where it would
+/// not, or in one that is not ours.
+[[nodiscard]] c10::optional<at::ScalarType> product_type(const at::Tensor& input);
+
+/// Throws: UsageError where `layer` is asked for a second derivative. For the first line of a backward.
+void refuse_second_derivative(const char* layer);
+
+/// A bit for each of `numel` elements, not yet filled, and the seed that fills them: from libtorch's generator, as all
+/// random numbers of a step.
+struct DropoutBits {
+  at::Tensor bits;
+  std::uint64_t seed;
+};
+[[nodiscard]] DropoutBits make_dropout_bits(std::int64_t numel);
+
+/// Calls f(begin, end, block) for every block of `count` elements, in parallel. Blocks do not depend on the number of
+/// threads, so neither does what is summed by block.
+template <class F>
+void for_blocks(std::int64_t count, std::int64_t block, F f) {
+  at::parallel_for(0, (count + block - 1) / block, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) f(i * block, std::min((i + 1) * block, count), i);
+  });
+}
+
+/// Blocks' sums by column: one row of `width` for each block, added up in double and in order.
+class BlockSums {
+ public:
+  BlockSums(std::int64_t blocks, std::int64_t width)
+      : width_(static_cast<std::size_t>(width)), sums_(static_cast<std::size_t>(blocks * width)) {}
+
+  [[nodiscard]] float* of(std::int64_t block) { return sums_.data() + static_cast<std::size_t>(block) * width_; }
+  /// Float32, [width].
+  [[nodiscard]] at::Tensor total() const;
+
+ private:
+  std::size_t width_;
+  std::vector<float> sums_;
+};
+
+}  // namespace lockstep::nn::detail
