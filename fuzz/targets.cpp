@@ -7,14 +7,14 @@
 #include <cstdlib>
 #include <string>
 
-#include "data/sources/coco_json.h"
-#include "data/sources/idx_parse.h"
-#include "data/sources/list_parse.h"
-#include "data/sources/packed_parse.h"
-#include "data/sources/png_write.h"
-#include "data/sources/tar_marks_json.h"
-#include "data/sources/tar_parse.h"
-#include "data/sources/voc_parse.h"
+#include "data/sources/annotations/coco_json.h"
+#include "data/sources/annotations/list_parse.h"
+#include "data/sources/annotations/voc_parse.h"
+#include "data/sources/archives/tar_marks_json.h"
+#include "data/sources/archives/tar_parse.h"
+#include "data/sources/files/png_write.h"
+#include "data/sources/idx/idx_parse.h"
+#include "data/sources/packed/packed_parse.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::fuzz {

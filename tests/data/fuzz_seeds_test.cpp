@@ -3,12 +3,12 @@
 #include <filesystem>
 
 #include <gtest/gtest.h>
-#include "data/sources/coco_json.h"
-#include "data/sources/idx_parse.h"
-#include "data/sources/list_parse.h"
-#include "data/sources/packed_parse.h"
-#include "data/sources/tar_parse.h"
-#include "data/sources/voc_parse.h"
+#include "data/sources/annotations/coco_json.h"
+#include "data/sources/annotations/list_parse.h"
+#include "data/sources/annotations/voc_parse.h"
+#include "data/sources/archives/tar_parse.h"
+#include "data/sources/idx/idx_parse.h"
+#include "data/sources/packed/packed_parse.h"
 #include "fuzz/targets.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/sample_random.h"

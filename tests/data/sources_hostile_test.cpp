@@ -9,12 +9,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "data/sources/coco_json.h"
-#include "data/sources/list_parse.h"
-#include "data/sources/numbers.h"
-#include "data/sources/tar_marks_json.h"
-#include "data/sources/tar_parse.h"
-#include "data/sources/voc_parse.h"
+#include "data/sources/annotations/coco_json.h"
+#include "data/sources/annotations/list_parse.h"
+#include "data/sources/annotations/voc_parse.h"
+#include "data/sources/archives/tar_marks_json.h"
+#include "data/sources/archives/tar_parse.h"
+#include "data/sources/files/numbers.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/sources/inside.h"

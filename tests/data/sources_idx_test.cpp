@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "data/sources/idx_parse.h"
+#include "data/sources/idx/idx_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/sources/idx_dataset.h"
 #include "lockstep/data/sources/open_source.h"

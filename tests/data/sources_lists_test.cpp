@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "data/sources/list_parse.h"
+#include "data/sources/annotations/list_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/sources/image_files.h"
 #include "lockstep/data/sources/open_source.h"

@@ -7,9 +7,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "data/sources/coco_json.h"
-#include "data/sources/png_write.h"
-#include "data/sources/voc_parse.h"
+#include "data/sources/annotations/coco_json.h"
+#include "data/sources/annotations/voc_parse.h"
+#include "data/sources/files/png_write.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/sources/coco.h"

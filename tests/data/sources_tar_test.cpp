@@ -6,8 +6,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "data/sources/rle.h"
-#include "data/sources/tar_parse.h"
+#include "data/sources/annotations/rle.h"
+#include "data/sources/archives/tar_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/sources/image_files.h"

@@ -9,8 +9,8 @@
 #include <set>
 #include <utility>
 
-#include "data/sources/files.h"
-#include "data/sources/packed_parse.h"
+#include "data/sources/files/files.h"
+#include "data/sources/packed/packed_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/sources/coco.h"

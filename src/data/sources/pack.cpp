@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "data/sources/ordered_work.h"
+#include "data/sources/files/ordered_work.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/sources/tar_shards.h"
 

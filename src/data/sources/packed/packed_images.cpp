@@ -5,8 +5,8 @@
 #include <atomic>
 #include <utility>
 
-#include "data/sources/mapped_file.h"
-#include "data/sources/packed_parse.h"
+#include "data/sources/files/mapped_file.h"
+#include "data/sources/packed/packed_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/sources/packed.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sources/shrink.h"
+#include "data/sources/files/shrink.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sources/voc_parse.h"
+#include "data/sources/annotations/voc_parse.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <pugixml.hpp>
 
 #include "data/codec.h"
-#include "data/sources/numbers.h"
+#include "data/sources/files/numbers.h"
 
 namespace lockstep::data {
 namespace {

@@ -5,9 +5,9 @@
 #include <charconv>
 #include <utility>
 
-#include "data/sources/mapped_file.h"
-#include "data/sources/tar_marks_json.h"
-#include "data/sources/tar_parse.h"
+#include "data/sources/archives/tar_marks_json.h"
+#include "data/sources/archives/tar_parse.h"
+#include "data/sources/files/mapped_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/sources/tar_shards.h"

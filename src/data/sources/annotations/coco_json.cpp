@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sources/coco_json.h"
+#include "data/sources/annotations/coco_json.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 #include <unordered_set>
 
 #include "data/codec.h"
-#include "data/sources/numbers.h"
+#include "data/sources/files/numbers.h"
 
 namespace lockstep::data {
 namespace {

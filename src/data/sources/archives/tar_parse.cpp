@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sources/tar_parse.h"
+#include "data/sources/archives/tar_parse.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/sources/rle.h"
+#include "data/sources/annotations/rle.h"
 #include "lockstep/base/result.h"
 #include "lockstep/data/picture.h"
 

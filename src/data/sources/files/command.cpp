@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sources/command.h"
+#include "data/sources/files/command.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

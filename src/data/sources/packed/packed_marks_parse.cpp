@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "data/codec.h"
-#include "data/sources/byte_order.h"
-#include "data/sources/numbers.h"
-#include "data/sources/packed_parse.h"
+#include "data/sources/files/byte_order.h"
+#include "data/sources/files/numbers.h"
+#include "data/sources/packed/packed_parse.h"
 
 namespace lockstep::data {
 namespace {

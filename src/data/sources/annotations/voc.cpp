@@ -8,8 +8,8 @@
 #include <sstream>
 #include <utility>
 
-#include "data/sources/files.h"
-#include "data/sources/voc_parse.h"
+#include "data/sources/annotations/voc_parse.h"
+#include "data/sources/files/files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"

@@ -6,9 +6,9 @@
 
 #include <utility>
 
-#include "data/sources/numbers.h"
-#include "data/sources/packed_parse.h"
-#include "data/sources/shrink.h"
+#include "data/sources/files/numbers.h"
+#include "data/sources/files/shrink.h"
+#include "data/sources/packed/packed_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/sources/packed.h"

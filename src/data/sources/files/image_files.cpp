@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "data/sources/files.h"
+#include "data/sources/files/files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/image_folder.h"

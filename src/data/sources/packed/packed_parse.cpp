@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Header, index and footer of a packed file.
-#include "data/sources/packed_parse.h"
+#include "data/sources/packed/packed_parse.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>
 
 #include "data/codec.h"
-#include "data/sources/byte_order.h"
+#include "data/sources/files/byte_order.h"
 
 namespace lockstep::data {
 namespace {

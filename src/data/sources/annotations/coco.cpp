@@ -6,9 +6,9 @@
 
 #include <utility>
 
-#include "data/sources/coco_json.h"
-#include "data/sources/files.h"
-#include "data/sources/packed_parse.h"
+#include "data/sources/annotations/coco_json.h"
+#include "data/sources/files/files.h"
+#include "data/sources/packed/packed_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "data/sources/list_parse.h"
+#include "data/sources/annotations/list_parse.h"
 
 namespace lockstep::data {
 namespace {

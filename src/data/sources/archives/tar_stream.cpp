@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "data/sources/command.h"
-#include "data/sources/files.h"
-#include "data/sources/tar_marks_json.h"
-#include "data/sources/tar_parse.h"
+#include "data/sources/archives/tar_marks_json.h"
+#include "data/sources/archives/tar_parse.h"
+#include "data/sources/files/command.h"
+#include "data/sources/files/files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/sources/tar_shards.h"

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "data/codec.h"
-#include "data/sources/files.h"
-#include "data/sources/idx_parse.h"
+#include "data/sources/files/files.h"
+#include "data/sources/idx/idx_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 

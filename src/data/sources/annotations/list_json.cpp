@@ -6,8 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "data/sources/list_parse.h"
-#include "data/sources/numbers.h"
+#include "data/sources/annotations/list_parse.h"
+#include "data/sources/files/numbers.h"
 
 namespace lockstep::data {
 namespace {

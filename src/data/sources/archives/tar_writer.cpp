@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "data/codec.h"
-#include "data/sources/png_write.h"
-#include "data/sources/tar_marks_json.h"
-#include "data/sources/tar_parse.h"
+#include "data/sources/archives/tar_marks_json.h"
+#include "data/sources/archives/tar_parse.h"
+#include "data/sources/files/png_write.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/sources/tar_shards.h"

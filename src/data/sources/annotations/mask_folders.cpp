@@ -8,9 +8,9 @@
 #include <sstream>
 #include <utility>
 
-#include "data/sources/files.h"
-#include "data/sources/packed_parse.h"
-#include "data/sources/png_write.h"
+#include "data/sources/files/files.h"
+#include "data/sources/files/png_write.h"
+#include "data/sources/packed/packed_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/sources/inside.h"

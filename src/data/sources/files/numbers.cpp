@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sources/numbers.h"
+#include "data/sources/files/numbers.h"
 
 #include <fmt/format.h>
 

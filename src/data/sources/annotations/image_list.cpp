@@ -2,8 +2,8 @@
 // A list of pictures as a source.
 #include <fmt/format.h>
 
-#include "data/sources/files.h"
-#include "data/sources/list_parse.h"
+#include "data/sources/annotations/list_parse.h"
+#include "data/sources/files/files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/sources/image_files.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sources/rle.h"
+#include "data/sources/annotations/rle.h"
 
 #include <fmt/format.h>
 

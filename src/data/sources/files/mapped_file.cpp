@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sources/mapped_file.h"
+#include "data/sources/files/mapped_file.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sources/idx_parse.h"
+#include "data/sources/idx/idx_parse.h"
 
 #include <fmt/format.h>
 #include <zlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sources/tar_marks_json.h"
+#include "data/sources/archives/tar_marks_json.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "data/sources/numbers.h"
-#include "data/sources/packed_parse.h"
-#include "data/sources/rle.h"
+#include "data/sources/annotations/rle.h"
+#include "data/sources/files/numbers.h"
+#include "data/sources/packed/packed_parse.h"
 
 namespace lockstep::data {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sources/png_write.h"
+#include "data/sources/files/png_write.h"
 
 #include <fmt/format.h>
 #include <spng.h>

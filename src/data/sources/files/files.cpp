@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sources/files.h"
+#include "data/sources/files/files.h"
 
 #include <fmt/format.h>
 
