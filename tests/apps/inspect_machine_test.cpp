@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/inspect_machine.h"
+#include "worker/inspect/inspect_machine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <regex>
 #include <set>
 
-#include "worker/variables.h"
+#include "worker/inspect/variables.h"
 
 namespace lockstep::worker {
 namespace inspect_machine_test {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The search of `lockstep tune` over times that are made up.
-#include "worker/tune_search.h"
+#include "worker/tune/tune_search.h"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 
-#include "worker/tune_report.h"
+#include "worker/tune/tune_report.h"
 
 namespace lockstep::worker {
 namespace tune_search_test {

@@ -7,8 +7,8 @@
 #include "detection/generate.h"
 #include "lockstep/base/text.h"
 #include "worker/commands.h"
-#include "worker/generate_captioning.h"
-#include "worker/generate_segmentation.h"
+#include "worker/generate/generate_captioning.h"
+#include "worker/generate/generate_segmentation.h"
 #include "worker/writing.h"
 
 namespace lockstep::worker {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/bench_step.h"
+#include "worker/bench/bench_step.h"
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/rand.h>
@@ -23,7 +23,7 @@
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/prepare.h"
 #include "lockstep/train/step_graph.h"
-#include "worker/measure.h"
+#include "worker/bench/measure.h"
 
 namespace lockstep::worker {
 namespace {

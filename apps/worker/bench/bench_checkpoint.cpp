@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/bench_checkpoint.h"
+#include "worker/bench/bench_checkpoint.h"
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/randn_like.h>
@@ -20,7 +20,7 @@
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/random.h"
-#include "worker/measure.h"
+#include "worker/bench/measure.h"
 
 namespace lockstep::worker {
 namespace {

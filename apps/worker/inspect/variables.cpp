@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/variables.h"
+#include "worker/inspect/variables.h"
 
 #include <algorithm>
 #include <array>

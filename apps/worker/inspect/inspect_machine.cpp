@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/inspect_machine.h"
+#include "worker/inspect/inspect_machine.h"
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
@@ -24,7 +24,7 @@
 #include "lockstep/view/banner.h"
 #include "lockstep/view/table.h"
 #include "lockstep/view/terminal.h"
-#include "worker/variables.h"
+#include "worker/inspect/variables.h"
 
 namespace lockstep::worker {
 namespace {

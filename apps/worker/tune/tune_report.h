@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/config.h"
-#include "worker/tune_search.h"
+#include "worker/tune/tune_search.h"
 
 namespace lockstep::worker {
 

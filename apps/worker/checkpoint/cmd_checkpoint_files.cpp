@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/interop.h"
-#include "worker/checkpoint_commands.h"
+#include "worker/checkpoint/checkpoint_commands.h"
 
 namespace lockstep::worker {
 namespace {

@@ -11,7 +11,7 @@
 #include "lockstep/checkpoint/diff.h"
 #include "lockstep/checkpoint/inspect.h"
 #include "lockstep/checkpoint/verify_file.h"
-#include "worker/checkpoint_commands.h"
+#include "worker/checkpoint/checkpoint_commands.h"
 #include "worker/commands.h"
 
 namespace lockstep::worker {

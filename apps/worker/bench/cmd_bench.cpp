@@ -12,12 +12,12 @@
 #include "common/cli.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "worker/bench_checkpoint.h"
-#include "worker/bench_loader.h"
-#include "worker/bench_optimizer.h"
-#include "worker/bench_step.h"
+#include "worker/bench/bench_checkpoint.h"
+#include "worker/bench/bench_loader.h"
+#include "worker/bench/bench_optimizer.h"
+#include "worker/bench/bench_step.h"
+#include "worker/bench/measure.h"
 #include "worker/commands.h"
-#include "worker/measure.h"
 #include "worker/recipes.h"
 
 namespace lockstep::worker {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/bench_optimizer.h"
+#include "worker/bench/bench_optimizer.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -17,8 +17,8 @@
 #include "lockstep/optim/make_optimizer.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/random.h"
-#include "worker/bench_stream.h"
-#include "worker/measure.h"
+#include "worker/bench/bench_stream.h"
+#include "worker/bench/measure.h"
 
 namespace lockstep::worker {
 namespace {

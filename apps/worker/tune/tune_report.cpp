@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/tune_report.h"
+#include "worker/tune/tune_report.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/tune_search.h"
+#include "worker/tune/tune_search.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/bench_loader.h"
+#include "worker/bench/bench_loader.h"
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>

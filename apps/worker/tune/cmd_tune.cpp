@@ -19,8 +19,8 @@
 #include "worker/commands.h"
 #include "worker/recipes.h"
 #include "worker/settings.h"
-#include "worker/tune_report.h"
-#include "worker/tune_search.h"
+#include "worker/tune/tune_report.h"
+#include "worker/tune/tune_search.h"
 
 namespace lockstep::worker {
 namespace {

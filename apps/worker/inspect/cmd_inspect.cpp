@@ -14,8 +14,8 @@
 #include "lockstep/view/table.h"
 #include "lockstep/view/terminal.h"
 #include "worker/commands.h"
-#include "worker/inspect_data.h"
-#include "worker/inspect_machine.h"
+#include "worker/inspect/inspect_data.h"
+#include "worker/inspect/inspect_machine.h"
 #include "worker/settings.h"
 
 namespace lockstep::worker {

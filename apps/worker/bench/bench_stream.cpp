@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file is compiled once for each instruction set (foreach_target.h) and chosen among at run time.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "worker/bench_stream.cpp"
+#define HWY_TARGET_INCLUDE "worker/bench/bench_stream.cpp"
 #include <hwy/foreach_target.h>
 // foreach_target.h comes before highway.h: Highway asks for it.
 #include <hwy/highway.h>
 
-#include "worker/bench_stream.h"
+#include "worker/bench/bench_stream.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::worker {
