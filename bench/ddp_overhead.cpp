@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-#include "captcha/model.h"
+#include "captcha/model/model.h"
 #include "captcha/task.h"
 #include "lockstep/comm/job.h"
 #include "lockstep/optim/adamw.h"

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "captcha/model.h"
+#include "captcha/model/model.h"
 #include "captcha/task.h"
 #include "lockstep/comm/job.h"
 #include "lockstep/nn/optimize.h"

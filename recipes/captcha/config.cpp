@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "captcha/generate.h"
+#include "captcha/synthetic/generate.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::captcha {

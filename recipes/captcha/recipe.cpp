@@ -3,9 +3,9 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/empty.h>
 
-#include "captcha/dataset.h"
+#include "captcha/data/dataset.h"
+#include "captcha/metrics/scores.h"
 #include "captcha/presets.h"
-#include "captcha/scores.h"
 #include "captcha/task.h"
 
 namespace lockstep::captcha {

@@ -4,9 +4,9 @@
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/zeros.h>
 
-#include "captcha/dataset.h"
-#include "captcha/model.h"
-#include "captcha/scores.h"
+#include "captcha/data/dataset.h"
+#include "captcha/metrics/scores.h"
+#include "captcha/model/model.h"
 
 namespace lockstep::captcha {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Synthetic captchas: the same bytes for the same seed, labels from the charset, and refusals that name the cause.
-#include "captcha/generate.h"
+#include "captcha/synthetic/generate.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "captcha/draw.h"
+#include "captcha/synthetic/draw.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "support/temp_dir.h"

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "captcha/model.h"
+#include "captcha/model/model.h"
 #include "captcha/task.h"
 #include "lockstep/nn/optimize.h"
 #include "lockstep/optim/adamw.h"

@@ -9,7 +9,7 @@
 
 #include <atomic>
 
-#include "captcha/model.h"
+#include "captcha/model/model.h"
 #include "captcha/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"

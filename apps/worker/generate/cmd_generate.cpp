@@ -2,7 +2,7 @@
 // `lockstep generate captcha|detection|...`: synthetic images, the same bytes for the same seed.
 #include <fmt/format.h>
 
-#include "captcha/generate.h"
+#include "captcha/synthetic/generate.h"
 #include "common/cli.h"
 #include "detection/generate.h"
 #include "lockstep/base/text.h"

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "captcha/config.h"
-#include "captcha/dataset.h"
+#include "captcha/data/dataset.h"
 #include "common/cli.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"

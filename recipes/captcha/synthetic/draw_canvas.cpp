@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Filling by FreeType with a span callback, which blends straight into the pixels.
-#include "captcha/draw_canvas.h"
+#include "captcha/synthetic/draw_canvas.h"
 
 #include <ft2build.h>
 #include <algorithm>

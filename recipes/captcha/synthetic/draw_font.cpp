@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads outlines unscaled and unhinted, so that drawing is free to turn and warp them.
-#include "captcha/draw_font.h"
+#include "captcha/synthetic/draw_font.h"
 
 #include <fmt/format.h>
 #include <ft2build.h>

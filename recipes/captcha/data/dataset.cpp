@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "captcha/dataset.h"
+#include "captcha/data/dataset.h"
 
 #include <fmt/format.h>
 

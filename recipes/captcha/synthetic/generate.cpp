@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Labels, threads and files of the synthetic captchas. Image i depends on (seed, i) alone.
-#include "captcha/generate.h"
+#include "captcha/synthetic/generate.h"
 
 #include <fmt/format.h>
 #include <spng.h>
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "captcha/draw.h"
+#include "captcha/synthetic/draw.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/text.h"

@@ -2,12 +2,12 @@
 // The custom style, and the choice between the two. Facts of the origin: white ground, 40 pixel letters at a pitch of
 // width / (letters + 1), moved by up to 5 pixels each way, a shadow 1 to 3 pixels off under half of them, 5 to 8 lines
 // of width 1 to 3, 100 to 300 points. Lines and points lie over the letters.
-#include "captcha/draw.h"
+#include "captcha/synthetic/draw.h"
 
 #include <algorithm>
 #include <array>
 
-#include "captcha/draw_styles.h"
+#include "captcha/synthetic/draw_styles.h"
 
 namespace lockstep::captcha {
 namespace {

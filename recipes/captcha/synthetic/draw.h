@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "captcha/draw_canvas.h"
-#include "captcha/draw_font.h"
+#include "captcha/synthetic/draw_canvas.h"
+#include "captcha/synthetic/draw_font.h"
 #include "lockstep/data/sample_random.h"
 
 namespace lockstep::captcha {

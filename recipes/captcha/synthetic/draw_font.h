@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "captcha/draw_canvas.h"
+#include "captcha/synthetic/draw_canvas.h"
 
 namespace lockstep::captcha {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "captcha/scores.h"
+#include "captcha/metrics/scores.h"
 
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/bincount.h>

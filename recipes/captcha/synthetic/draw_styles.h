@@ -2,7 +2,7 @@
 // The two styles, one function each; draw.h says what they share.
 #pragma once
 
-#include "captcha/draw.h"
+#include "captcha/synthetic/draw.h"
 
 namespace lockstep::captcha {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "captcha/model.h"
+#include "captcha/model/model.h"
 
 #include <fmt/format.h>
 #include <torch/nn/modules/activation.h>
