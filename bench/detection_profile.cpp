@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "detection/backbone.h"
-#include "detection/encoder.h"
+#include "detection/model/backbone.h"
+#include "detection/model/encoder.h"
 #include "detection/task.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/nn/optimize.h"

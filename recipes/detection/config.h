@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "detection/criterion.h"
-#include "detection/dataset.h"
-#include "detection/model.h"
+#include "detection/data/dataset.h"
+#include "detection/model/criterion.h"
+#include "detection/model/model.h"
 #include "lockstep/train/train_config.h"
 
 namespace lockstep::detection {

@@ -5,7 +5,7 @@
 
 #include <any>
 
-#include "detection/model.h"
+#include "detection/model/model.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::detection {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "detection/coco_eval.h"
-#include "detection/pictures.h"
-#include "detection/targets.h"
+#include "detection/data/pictures.h"
+#include "detection/data/targets.h"
+#include "detection/metrics/coco_eval.h"
 #include "lockstep/train/tally.h"
 
 namespace lockstep::detection {

@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "detection/dataset.h"
+#include "detection/data/dataset.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/contact_sheet.h"

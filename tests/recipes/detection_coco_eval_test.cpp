@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COCO's numbers against an evaluator that is written straight from their definition, and the cases that are known by
 // hand: crowds, ties, empty images, areas, more than 100 detections.
-#include "detection/coco_eval.h"
+#include "detection/metrics/coco_eval.h"
 
 #include <algorithm>
 #include <cmath>

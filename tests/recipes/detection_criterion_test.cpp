@@ -14,10 +14,10 @@
 #include <limits>
 #include <set>
 
-#include "detection/box.h"
-#include "detection/criterion.h"
-#include "detection/losses.h"
-#include "detection/model.h"
+#include "detection/model/box.h"
+#include "detection/model/criterion.h"
+#include "detection/model/losses.h"
+#include "detection/model/model.h"
 #include "lockstep/base/error.h"
 #include "lockstep/nn/optimize.h"
 #include "lockstep/optim/adamw.h"

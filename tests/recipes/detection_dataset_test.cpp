@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures with boxes: which operations run in which epoch, one size a batch on all ranks, what training leaves out and
 // evaluation keeps.
-#include "detection/dataset.h"
+#include "detection/data/dataset.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
@@ -11,8 +11,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "detection/dataset_augment.h"
-#include "detection/generate.h"
+#include "detection/data/dataset_augment.h"
+#include "detection/synthetic/generate.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/augment/turn.h"
 #include "lockstep/data/contact_sheet.h"

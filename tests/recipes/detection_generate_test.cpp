@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Synthetic scenes: the same bytes for the same seed, the promised numbers, sizes and overlaps, boxes that are tight,
 // and refusals that name the cause.
-#include "detection/generate.h"
+#include "detection/synthetic/generate.h"
 
 #include <cmath>
 #include <fstream>
@@ -10,8 +10,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "detection/scene.h"
-#include "detection/scene_paint.h"
+#include "detection/synthetic/scene.h"
+#include "detection/synthetic/scene_paint.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/sources/open_source.h"

@@ -15,8 +15,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "detection/box.h"
-#include "detection/losses.h"
+#include "detection/model/box.h"
+#include "detection/model/losses.h"
 
 namespace lockstep::detection {
 namespace detection_losses_test {

@@ -15,9 +15,9 @@
 #include <random>
 #include <set>
 
-#include "detection/assignment.h"
-#include "detection/dense.h"
-#include "detection/matcher.h"
+#include "detection/model/assignment.h"
+#include "detection/model/dense.h"
+#include "detection/model/matcher.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::detection {

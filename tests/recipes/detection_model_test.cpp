@@ -13,10 +13,10 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/utils.h>
 
-#include "detection/box.h"
-#include "detection/deformable.h"
-#include "detection/denoising.h"
-#include "detection/model.h"
+#include "detection/model/box.h"
+#include "detection/model/deformable.h"
+#include "detection/model/denoising.h"
+#include "detection/model/model.h"
 #include "lockstep/base/error.h"
 #include "lockstep/nn/optimize.h"
 #include "lockstep/train/prepare.h"

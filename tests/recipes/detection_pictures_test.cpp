@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The worst and best images of an evaluation: which they are, whatever the number of ranks, and what is drawn on them.
-#include "detection/pictures.h"
+#include "detection/data/pictures.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 
 #include "captcha/synthetic/generate.h"
 #include "common/cli.h"
-#include "detection/generate.h"
+#include "detection/synthetic/generate.h"
 #include "lockstep/base/text.h"
 #include "worker/commands.h"
 #include "worker/generate/generate_captioning.h"

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sources judged before training, and the two sets made of them.
+#include "detection/data/dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "detection/data/dataset_augment.h"
+#include "detection/data/scene_source.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/augment/resize.h"
+#include "lockstep/data/sources/coco.h"
+#include "lockstep/data/sources/voc.h"
+
+namespace lockstep::detection {
+namespace {
+
+/// The objects of a picture; the picture itself is only read where the source knows no other way.
+std::vector<Object> objects_of(const ImageSource& source, std::int64_t index) {
+  if (const auto* coco = dynamic_cast<const CocoImages*>(&source)) return coco->objects(index);
+  if (const auto* voc = dynamic_cast<const VocImages*>(&source)) return voc->objects(index);
+  return source.get(index).objects;
+}
+
+/// 0 x 0: not stated.
+ImageSize stated_size(const ImageSource& source, std::int64_t index) {
+  if (const auto* coco = dynamic_cast<const CocoImages*>(&source)) return coco->stated_size(index);
+  if (const auto* voc = dynamic_cast<const VocImages*>(&source)) return voc->stated_size(index);
+  return {};
+}
+
+Box cut(const Box& box, ImageSize size) {
+  const auto width = static_cast<float>(size.width);
+  const auto height = static_cast<float>(size.height);
+  return {std::clamp(box.x1, 0.0F, width), std::clamp(box.y1, 0.0F, height), std::clamp(box.x2, 0.0F, width),
+          std::clamp(box.y2, 0.0F, height)};
+}
+
+bool has_area(const Box& box) { return box.x2 > box.x1 && box.y2 > box.y1; }
+
+/// The source with pictures checked against what is said of them; for training, only with objects that can be learnt.
+class CheckedSource final : public ImageSource {
+ public:
+  CheckedSource(std::shared_ptr<const ImageSource> inner, bool training)
+      : inner_(std::move(inner)), training_(training) {}
+
+  [[nodiscard]] std::int64_t size() const override { return inner_->size(); }
+  [[nodiscard]] std::string describe(std::int64_t index) const override { return inner_->describe(index); }
+  [[nodiscard]] const std::vector<std::string>& class_names() const override { return inner_->class_names(); }
+
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override {
+    AnnotatedImage picture = inner_->get(index);
+    const ImageSize size = picture.pixels.size();
+    const ImageSize stated = stated_size(*inner_, index);
+    if (stated != ImageSize{} && stated != size) {
+      throw DataError(fmt::format("{} is {} x {} pixels, and its annotations say {} x {}", describe(index), size.width,
+                                  size.height, stated.width, stated.height),
+                      "boxes would be in the wrong place: mend the annotations or the picture");
+    }
+    if (!training_) return picture;
+    for (Object& object : picture.objects) object.box = cut(object.box, size);
+    std::erase_if(picture.objects, [](const Object& object) { return object.crowd || !has_area(object.box); });
+    return picture;
+  }
+
+ private:
+  std::shared_ptr<const ImageSource> inner_;
+  bool training_;
+};
+
+/// What is wrong with the objects of a source.
+class Survey {
+ public:
+  Survey(const ImageSource& source, std::int64_t classes) : source_(source), classes_(classes) {}
+
+  void run() {
+    for (std::int64_t i = 0; i < source_.size(); ++i) {
+      const std::vector<Object> objects = objects_of(source_, i);
+      const ImageSize size = stated_size(source_, i);
+      for (std::size_t k = 0; k < objects.size(); ++k) look(i, k, objects[k], size);
+    }
+  }
+
+  [[nodiscard]] std::int64_t crowds() const noexcept { return crowds_; }
+  [[nodiscard]] std::int64_t empty() const noexcept { return empty_; }
+  [[nodiscard]] const std::string& first() const noexcept { return first_; }
+  /// Classes that no object has which can be learnt, by label.
+  [[nodiscard]] std::vector<std::int64_t> missing() const {
+    std::vector<std::int64_t> labels;
+    for (std::int64_t label = 0; label < classes_; ++label) {
+      if (!learnt_.contains(label)) labels.push_back(label);
+    }
+    return labels;
+  }
+
+ private:
+  void look(std::int64_t index, std::size_t at, const Object& object, ImageSize size) {
+    const auto where = [&] { return fmt::format("object {} of {}", at, source_.describe(index)); };
+    if (object.label < 0 || object.label >= classes_) {
+      throw DataError(fmt::format("{} has the class {}, and there are {} classes", where(), object.label, classes_),
+                      fmt::format("classes are numbered 0 .. {}", classes_ - 1));
+    }
+    if (object.crowd) {
+      ++crowds_;
+      return;
+    }
+    const Box seen = size == ImageSize{} ? object.box : cut(object.box, size);
+    if (has_area(seen)) {
+      learnt_.insert(object.label);
+      return;
+    }
+    if (empty_++ == 0) {
+      first_ = fmt::format("{}, from ({:g}, {:g}) to ({:g}, {:g})", where(), object.box.x1, object.box.y1,
+                           object.box.x2, object.box.y2);
+    }
+  }
+
+  const ImageSource& source_;
+  std::int64_t classes_;
+  std::int64_t crowds_ = 0;
+  std::int64_t empty_ = 0;
+  std::string first_;
+  std::set<std::int64_t> learnt_;
+};
+
+/// Such a class is never found: its name may be misspelt, or a parent of the others that nothing is marked with.
+void warn_of_missing_classes(const Survey& survey, const std::vector<std::string>& names, const std::string& path) {
+  constexpr std::size_t kMost = 10;
+  std::vector<std::string> words;
+  for (const std::int64_t label : survey.missing()) {
+    const bool named = label < std::ssize(names);
+    words.push_back(named ? fmt::format("{} ({})", label, names[static_cast<std::size_t>(label)])
+                          : fmt::format("{}", label));
+  }
+  if (words.empty()) return;
+  const std::size_t count = words.size();
+  if (count > kMost) {
+    words.resize(kMost);
+    words.emplace_back("...");
+  }
+  log::warn("{}: no box is of {} {}: {} will never be found", path, count == 1 ? "class" : "the classes",
+            text::join(words), count == 1 ? "it" : "they");
+}
+
+DetectionSet open_checked(const DatasetOptions& options, bool training) {
+  const std::shared_ptr<const ImageSource> source = open_pictures(options);
+  const std::int64_t classes = options.classes > 0 ? options.classes : count_classes(*source);
+  if (classes == 0) {
+    throw UsageError(fmt::format("{} names no classes", options.source.path), "say how many there are: num_classes=N");
+  }
+  Survey survey(*source, classes);
+  survey.run();
+  const std::string first = survey.empty() > 0 ? fmt::format("; the first such box: {}", survey.first()) : "";
+  if (training && survey.empty() + survey.crowds() > 0) {
+    log::note("{}: {} boxes without area in the picture and {} crowds are left out of training{}", options.source.path,
+              survey.empty(), survey.crowds(), first);
+  } else if (survey.empty() > 0) {
+    log::note("{}: {} boxes have no area in the picture and count as never found{}", options.source.path,
+              survey.empty(), first);
+  }
+  if (training) warn_of_missing_classes(survey, source->class_names(), options.source.path);
+  DetectionSet set;
+  set.class_names = source->class_names();
+  set.source = std::make_shared<CheckedSource>(source, training);
+  set.dropped = training ? survey.empty() + survey.crowds() : 0;
+  return set;
+}
+
+class TrainingSet final : public Dataset {
+ public:
+  TrainingSet(std::shared_ptr<const ImageSource> source, const AugmentOptions& options)
+      : source_(std::move(source)), augment_(options, source_) {}
+
+  [[nodiscard]] std::int64_t size() const override { return source_->size(); }
+  [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
+  Sample get(std::int64_t index, SampleContext& context) override {
+    auto image = std::make_shared<AnnotatedImage>(source_->get(index));
+    augment_(*image, context);
+    Sample sample;
+    sample.extra = Unsized(std::move(image));
+    return sample;
+  }
+
+ private:
+  std::shared_ptr<const ImageSource> source_;
+  const Augmenter augment_;
+};
+
+class TestSet final : public Dataset {
+ public:
+  TestSet(std::shared_ptr<const ImageSource> source, std::int64_t side) : source_(std::move(source)), side_(side) {}
+
+  [[nodiscard]] std::int64_t size() const override { return source_->size(); }
+  [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
+  Sample get(std::int64_t index, SampleContext& context) override {
+    AnnotatedImage image = source_->get(index);
+    Sample truth;
+    DetectionTarget{.centered = true}(image, context, truth);
+    image.objects.clear();
+    Resize{.size = {side_, side_}}(image);
+    Sample sample = ToTensor{}(image, context);
+    sample.extra = std::move(truth.extra);
+    return sample;
+  }
+
+ private:
+  std::shared_ptr<const ImageSource> source_;
+  std::int64_t side_;
+};
+
+}  // namespace
+
+std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options) {
+  if (options.opened) return options.opened;
+  const std::string& path = options.source.path;
+  return names_scenes(path) ? make_scene_source(parse_scenes(path, options.side)) : open_source(options.source);
+}
+
+std::int64_t count_classes(const ImageSource& source) {
+  if (!source.class_names().empty()) return std::ssize(source.class_names());
+  std::int64_t classes = 0;
+  for (std::int64_t i = 0; i < source.size(); ++i) {
+    for (const Object& object : objects_of(source, i)) classes = std::max(classes, object.label + 1);
+  }
+  return classes;
+}
+
+DetectionSet open_training_set(const DatasetOptions& options, const AugmentOptions& augment) {
+  DetectionSet set = open_checked(options, true);
+  set.dataset = std::make_shared<TrainingSet>(set.source, augment);
+  return set;
+}
+
+DetectionSet open_test_set(const DatasetOptions& options) {
+  if (options.side <= 0) throw UsageError(fmt::format("a picture of {} pixels each way", options.side));
+  DetectionSet set = open_checked(options, false);
+  set.dataset = std::make_shared<TestSet>(set.source, options.side);
+  return set;
+}
+
+}  // namespace lockstep::detection

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures with boxes for training and for evaluation: which sources are good, what is done to a picture in which
+// epoch, and how samples become a batch.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "detection/data/targets.h"
+#include "lockstep/data/collate.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/sources/open_source.h"
+
+namespace lockstep::detection {
+
+/// What training does to pictures. Strong operations are Mosaic, MixUp, PhotometricDistort, ZoomOut and IoUCrop;
+/// HorizontalFlip belongs to every epoch. Source: DEIM's policy and defaults.
+struct AugmentOptions {
+  /// Epochs e0 <= e1 <= e2. Before e0: no strong operation. From e0 to e1: Mosaic, with ZoomOut and IoUCrop where it
+  /// does not strike, and MixUp. From e1 to e2: strong operations but these two. From e2 on, where stage 2 begins:
+  /// none.
+  std::array<std::int64_t, 3> policy{4, 29, 50};
+  double mosaic_prob = 0.5;
+  double mixup_prob = 0.5;
+  double photometric_prob = 0.5;
+  double zoom_out_prob = 0.5;
+  double iou_crop_prob = 0.8;
+  double flip_prob = 0.5;
+  double zoom_out_max = 4.0;      ///< side of the canvas, in sides of the picture
+  double iou_crop_min = 0.3;      ///< smallest side of a crop, in sides of the picture
+  std::int64_t mosaic_side = 0;   ///< pixels that a picture's shorter side has in a mosaic; 0: half of `base_size`
+  double mosaic_min_scale = 0.5;  ///< of the whole mosaic
+  double mosaic_max_scale = 1.5;  ///<
+  double mosaic_degrees = 10.0;
+  double mosaic_translate = 0.1;
+  double min_box = 1.0;               ///< pixels: smaller boxes are dropped, seen at the network's size
+  std::int64_t base_size = 160;       ///< pixels of the network's picture, each way
+  std::int64_t base_size_repeat = 0;  ///< how often base_size stands in scales_of(); 0: every batch has base_size
+  std::int64_t divisor = 32;          ///< of all sizes: the coarsest stride
+};
+
+/// Sizes from about 3/4 to 5/4 of the base, which stands `repeat` times in them.
+/// Throws: UsageError where a number is not positive or the base is no multiple of the divisor.
+/// Source: D-FINE's generate_scales(640, 3): 480 .. 608, 640 three times, 800 .. 672, with 32 as the divisor.
+[[nodiscard]] std::vector<std::int64_t> scales_of(std::int64_t base, std::int64_t repeat, std::int64_t divisor);
+
+/// Pixels each way of a batch's pictures: a function of seed, epoch and step alone, so that it is the same on all ranks
+/// and replicas. base_size from policy[2] on.
+[[nodiscard]] std::int64_t batch_side(const AugmentOptions& options, const BatchContext& context);
+
+struct DatasetOptions {
+  SourceOptions source;                                 ///< a path "scenes:200:7" means made-up ones (scene_source.h)
+  std::int64_t classes = 0;                             ///< labels have to be below it; 0: as many as the source names
+  std::int64_t side = 160;                              ///< pixels of the network's picture in evaluation, each way
+  std::shared_ptr<const ImageSource> opened = nullptr;  ///< `source`, where it is open already
+};
+
+/// The pictures of a set, as they are.
+/// Throws: as open_source(); UsageError where scenes have no number.
+[[nodiscard]] std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options);
+
+/// How many classes a set has: those that it names, else up to its largest label. 0: it has no object either.
+/// Throws: DataError naming a picture that cannot be read.
+[[nodiscard]] std::int64_t count_classes(const ImageSource& source);
+
+struct DetectionSet {
+  std::shared_ptr<Dataset> dataset;
+  std::vector<std::string> class_names;       ///< by label; may be empty
+  std::shared_ptr<const ImageSource> source;  ///< what the samples are made of, by index
+  std::int64_t dropped = 0;                   ///< crowds and boxes without area that training does not see
+};
+
+/// The pictures of a source, for the loader with collate_of(). Boxes are cut at the picture's border; crowds and boxes
+/// without area are left out, with one note that counts them and names the first; a warning names the classes that no
+/// box is of. A sample's picture still has its own
+/// size, in Sample::extra: collate_of() resizes it once.
+/// Throws: DataError naming file and object where a label is not below `classes`, or as open_source(); from get: where
+/// a picture is torn or has another size than its annotations say; UsageError where options do not fit together.
+[[nodiscard]] DetectionSet open_training_set(const DatasetOptions& options, const AugmentOptions& augment);
+
+/// The same for evaluation: every object is kept. Sample::data: float32, 3 x side x side, in 0 .. 1, the shape of the
+/// picture not kept. Sample::extra: Detections with boxes as middle and size in 0 .. 1, areas in pixels of the original
+/// picture and its size, which is what an evaluator wants.
+/// Throws: as above.
+[[nodiscard]] DetectionSet open_test_set(const DatasetOptions& options);
+
+/// Makes a batch of either set's samples: data stacked, Batch::extra = Targets. Training pictures get the size of
+/// batch_side(). Thread-safe: yes.
+[[nodiscard]] Collate collate_of(const AugmentOptions& options);
+
+/// The same objects without crowds, for a loss.
+[[nodiscard]] Targets without_crowds(const Targets& targets);
+
+}  // namespace lockstep::detection

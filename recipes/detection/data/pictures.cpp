@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "detection/data/pictures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <tuple>
+#include <utility>
+
+#include "detection/metrics/byte_reader.h"
+#include "detection/metrics/coco_thresholds.h"
+#include "lockstep/data/contact_sheet.h"
+#include "lockstep/data/draw_boxes.h"
+
+namespace lockstep::detection {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Ink = std::array<std::uint8_t, 3>;
+constexpr Ink kFoundInk{255, 255, 255};
+constexpr Ink kMissedInk{255, 40, 40};
+constexpr Ink kCrowdInk{160, 160, 160};
+
+std::string class_text(std::int64_t label, const DrawOptions& options) {
+  const bool named = label >= 0 && label < std::ssize(options.class_names);
+  return named ? options.class_names[static_cast<std::size_t>(label)] : fmt::format("{}", label);
+}
+
+Box corners(const CocoBox& box) {
+  return {static_cast<float>(box.x), static_cast<float>(box.y), static_cast<float>(box.x + box.width),
+          static_cast<float>(box.y + box.height)};
+}
+
+/// Which objects have a detection, and which detections an object or a crowd, at an overlap of 0.5.
+struct Pairs {
+  std::vector<bool> truths;
+  std::vector<bool> found;
+};
+
+Pairs pairs_of(const JudgedImage& judged) {
+  Pairs pairs{std::vector<bool>(judged.truth.objects.size()), std::vector<bool>(judged.found.size())};
+  for (std::size_t i = 0; i < judged.found.size(); ++i) {
+    const FoundObject& one = judged.found[i];
+    std::tuple<bool, double> best{false, overlap_thresholds()[0]};
+    std::size_t match = judged.truth.objects.size();
+    for (std::size_t k = 0; k < judged.truth.objects.size(); ++k) {
+      const TruthObject& object = judged.truth.objects[k];
+      if (object.label != one.label || (pairs.truths[k] && !object.crowd)) continue;
+      const std::tuple<bool, double> fit{!object.crowd, box_overlap(one.box, object.box, object.crowd)};
+      if (std::get<1>(fit) < overlap_thresholds()[0] || fit < best) continue;
+      best = fit;
+      match = k;
+    }
+    if (match == judged.truth.objects.size()) continue;
+    pairs.found[i] = true;
+    pairs.truths[match] = true;
+  }
+  return pairs;
+}
+
+std::vector<BoxMark> marks_of(const JudgedImage& judged, const DrawOptions& options) {
+  const Pairs pairs = pairs_of(judged);
+  std::vector<BoxMark> marks;
+  for (std::size_t k = 0; k < judged.truth.objects.size(); ++k) {
+    const TruthObject& object = judged.truth.objects[k];
+    BoxMark mark{.box = corners(object.box), .ink = kFoundInk};
+    if (object.crowd) {
+      mark.ink = kCrowdInk;
+      mark.thick = 2;
+      mark.dashed = true;
+    } else if (!pairs.truths[k]) {
+      mark.ink = kMissedInk;
+      mark.thick = 3;
+      mark.text = class_text(object.label, options) + "?";
+    }
+    marks.push_back(std::move(mark));
+  }
+  for (std::size_t i = 0; i < judged.found.size(); ++i) {
+    const FoundObject& one = judged.found[i];
+    marks.push_back({.box = corners(one.box),
+                     .ink = mark_ink(one.label),
+                     .thick = 2,
+                     .dashed = !pairs.found[i],
+                     .text = fmt::format("{} {:.0f}", class_text(one.label, options), 100 * one.score)});
+  }
+  return marks;
+}
+
+std::string caption_of(const JudgedImage& judged, const std::string& name) {
+  const Pairs pairs = pairs_of(judged);
+  const auto false_ones = std::ranges::count(pairs.found, false);
+  std::int64_t missed = 0;
+  for (std::size_t k = 0; k < pairs.truths.size(); ++k) {
+    missed += !pairs.truths[k] && !judged.truth.objects[k].crowd ? 1 : 0;
+  }
+  return fmt::format("{}: {:.2f}, {} found, {} false, {} missed", fs::path(name).filename().string(), judged.quality,
+                     std::ssize(pairs.found) - false_ones, false_ones, missed);
+}
+
+ImageSize enlarged(ImageSize size, std::int64_t longest) {
+  const double by = static_cast<double>(longest) / static_cast<double>(std::max(size.width, size.height));
+  const auto side = [&](std::int64_t of) {
+    return std::max<std::int64_t>(std::llround(by * static_cast<double>(of)), 1);
+  };
+  return {side(size.width), side(size.height)};
+}
+
+fs::path write_sheet(const std::vector<JudgedImage>& images, const ImageSource& source, const fs::path& path,
+                     const DrawOptions& options) {
+  std::vector<AnnotatedImage> cells;
+  for (const JudgedImage& judged : images) {
+    AnnotatedImage picture = source.get(judged.index);
+    AnnotatedImage cell;
+    cell.captions = {caption_of(judged, picture.name)};
+    cell.pixels = draw_result(std::move(picture), judged, options);
+    cells.push_back(std::move(cell));
+  }
+  write_png(contact_sheet(std::move(cells), {.cell = options.side}), path);
+  return path;
+}
+
+std::size_t countable(const JudgedImage& image) {
+  return static_cast<std::size_t>(std::ranges::count(image.truth.objects, false, &TruthObject::crowd));
+}
+
+/// Keeps `images` sorted, short, and each image once.
+template <class Key>
+void insert(std::vector<JudgedImage>& images, const JudgedImage& image, std::size_t most, const Key& key) {
+  const bool there =
+      std::ranges::any_of(images, [&](const JudgedImage& one) { return one.truth.id == image.truth.id; });
+  if (there) return;
+  const auto place = std::ranges::upper_bound(images, key(image), {}, key);
+  if (place == images.end() && images.size() >= most) return;
+  images.insert(place, image);
+  if (images.size() > most) images.pop_back();
+}
+
+void append_box(std::string& bytes, const CocoBox& box) {
+  for (const double value : {box.x, box.y, box.width, box.height}) append_bytes(bytes, value);
+}
+
+CocoBox take_box(ByteReader& reader) {
+  CocoBox box;
+  for (double* value : {&box.x, &box.y, &box.width, &box.height}) *value = reader.take<double>();
+  return box;
+}
+
+void append_image(std::string& bytes, const JudgedImage& image) {
+  append_bytes(bytes, image.index);
+  append_bytes(bytes, image.quality);
+  append_bytes(bytes, image.truth.id);
+  append_bytes(bytes, static_cast<std::uint32_t>(image.truth.objects.size()));
+  for (const TruthObject& object : image.truth.objects) {
+    append_box(bytes, object.box);
+    append_bytes(bytes, object.label);
+    append_bytes(bytes, object.area);
+    append_bytes(bytes, object.crowd);
+  }
+  append_bytes(bytes, static_cast<std::uint32_t>(image.found.size()));
+  for (const FoundObject& one : image.found) {
+    append_box(bytes, one.box);
+    append_bytes(bytes, one.label);
+    append_bytes(bytes, one.score);
+  }
+}
+
+JudgedImage take_image(ByteReader& reader) {
+  JudgedImage image;
+  image.index = reader.take<std::int64_t>();
+  image.quality = reader.take<double>();
+  image.truth.id = reader.take<std::int64_t>();
+  for (auto left = reader.take<std::uint32_t>(); left > 0; --left) {
+    TruthObject& object = image.truth.objects.emplace_back();
+    object.box = take_box(reader);
+    object.label = reader.take<std::int64_t>();
+    object.area = reader.take<double>();
+    object.crowd = reader.take<bool>();
+  }
+  for (auto left = reader.take<std::uint32_t>(); left > 0; --left) {
+    FoundObject& one = image.found.emplace_back();
+    one.box = take_box(reader);
+    one.label = reader.take<std::int64_t>();
+    one.score = reader.take<double>();
+  }
+  return image;
+}
+
+}  // namespace
+
+void Gallery::keep(const JudgedImage& image) {
+  insert(worst_, image, each_, [](const JudgedImage& one) { return std::tuple(one.quality, one.truth.id); });
+  if (countable(image) == 0) return;
+  insert(best_, image, each_, [](const JudgedImage& one) {
+    return std::tuple(-one.quality, -static_cast<double>(countable(one)), one.truth.id);
+  });
+}
+
+void Gallery::add(std::int64_t index, const ImageTruth& truth, const std::vector<FoundObject>& found,
+                  const ImageResult& result) {
+  JudgedImage image{.index = index, .quality = image_quality(result), .truth = truth, .found = {}};
+  std::ranges::copy_if(found, std::back_inserter(image.found),
+                       [](const FoundObject& one) { return one.score >= kConfident; });
+  std::ranges::stable_sort(image.found, std::greater<>(), &FoundObject::score);
+  keep(image);
+}
+
+std::string Gallery::bytes() const {
+  std::string bytes;
+  for (const JudgedImage& image : worst_) append_image(bytes, image);
+  for (const JudgedImage& image : best_) append_image(bytes, image);
+  return bytes;
+}
+
+void Gallery::merge(std::string_view bytes) {
+  for (ByteReader reader(bytes); !reader.done();) keep(take_image(reader));
+}
+
+Image draw_result(AnnotatedImage picture, const JudgedImage& judged, const DrawOptions& options) {
+  const PixelView view = picture.pixels.view();
+  return draw_boxes(view, enlarged(view.size, options.side), marks_of(judged, options));
+}
+
+std::vector<fs::path> draw_results(const Gallery& gallery, const ImageSource& source, const fs::path& folder,
+                                   const DrawOptions& options) {
+  std::vector<fs::path> files;
+  if (!gallery.worst().empty()) files.push_back(write_sheet(gallery.worst(), source, folder / "worst.png", options));
+  if (!gallery.best().empty()) files.push_back(write_sheet(gallery.best(), source, folder / "best.png", options));
+  return files;
+}
+
+}  // namespace lockstep::detection

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backbone: convolutions in the manner of HGNetv2, down to three scales.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/container/sequential.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "detection/model/model.h"
+
+namespace lockstep::detection {
+
+/// A block: the input and what each of its convolutions gives are put side by side, then squeezed by two 1x1
+/// convolutions.
+class AggregationBlock final : public torch::nn::Module {
+ public:
+  AggregationBlock(std::int64_t in, const StageOptions& stage, bool lab, bool residual);
+  at::Tensor forward(at::Tensor x);
+
+ private:
+  bool residual_;
+  std::vector<torch::nn::Sequential> layers_;
+  torch::nn::Sequential aggregation_{nullptr};
+};
+
+/// Half the size (but for the first stage), then blocks.
+class Stage final : public torch::nn::Module {
+ public:
+  Stage(std::int64_t in, const StageOptions& stage, bool lab, bool downsample);
+  at::Tensor forward(at::Tensor x);
+
+ private:
+  torch::nn::Sequential downsample_{nullptr};
+  std::vector<std::shared_ptr<AggregationBlock>> blocks_;
+};
+
+/// A quarter of the size: a convolution, then one beside a pooling, so that small things are not lost.
+class Stem final : public torch::nn::Module {
+ public:
+  Stem(std::int64_t middle, std::int64_t out, bool lab);
+  at::Tensor forward(const at::Tensor& images);
+
+ private:
+  torch::nn::Sequential first_{nullptr};
+  torch::nn::Sequential branch_{nullptr};
+  torch::nn::Sequential last_{nullptr};
+};
+
+class Backbone final : public torch::nn::Module {
+ public:
+  explicit Backbone(const ModelOptions& options);
+  /// The last three stages' outputs, the finest first.
+  std::vector<at::Tensor> forward(const at::Tensor& images_BCHW);
+
+ private:
+  std::shared_ptr<Stem> stem_;
+  std::vector<std::shared_ptr<Stage>> stages_;
+};
+
+}  // namespace lockstep::detection

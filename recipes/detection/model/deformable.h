@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deformable attention: every query looks at a few points of each scale, whose places it chooses.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "detection/model/model.h"
+
+namespace lockstep::detection {
+
+/// Height and width of a scale.
+using ScaleSizes = std::vector<std::array<std::int64_t, 2>>;
+
+/// What heads see: sums of bilinear samples, zero outside of the picture.
+///
+/// `places` are in 0..1 (x, y) of the whole picture, points of one scale side by side, `points` of them each.
+/// On a CPU with heads of a multiple of 16 channels it is a kernel in float32, which goes through the channels as they
+/// lie; else libtorch's grid_sample.
+/// Shapes: values [B, T, heads * d] with the scales' rows one after another, places [B, Q, heads, P, 2],
+///         shares [B, Q, heads, P]; the result [B, Q, heads * d].
+/// Cost:   P * heads * 4 rows of d numbers a query. No result depends on the number of threads.
+[[nodiscard]] at::Tensor sample_points(const at::Tensor& values, const at::Tensor& places, const at::Tensor& shares,
+                                       const ScaleSizes& sizes, const std::array<std::int64_t, 3>& points);
+/// The same by grid_sample, on any device.
+[[nodiscard]] at::Tensor sample_by_grid(const at::Tensor& values, const at::Tensor& places, const at::Tensor& shares,
+                                        const ScaleSizes& sizes, const std::array<std::int64_t, 3>& points);
+
+/// A query's points lie around its box: offsets are in units of half the box's size.
+class DeformableAttention final : public torch::nn::Module {
+ public:
+  explicit DeformableAttention(const ModelOptions& options);
+
+  /// Shapes: queries [B, Q, hidden], boxes [B, Q, 4] (centre and size in 0..1), memory [B, T, hidden].
+  at::Tensor forward(const at::Tensor& queries, const at::Tensor& boxes, const at::Tensor& memory,
+                     const ScaleSizes& sizes);
+
+ private:
+  void reset_offsets();
+
+  std::int64_t heads_;
+  std::array<std::int64_t, 3> points_;
+  std::int64_t count_;  ///< of points of a head
+  torch::nn::Linear sampling_offsets_{nullptr};
+  torch::nn::Linear attention_weights_{nullptr};
+  at::Tensor offset_scale_;  ///< [P, 1]: half of one through the points of the scale
+};
+
+}  // namespace lockstep::detection

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The losses by themselves, before weights and sums: one number for each prediction. Targets have no gradient.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include "detection/model/box.h"
+
+namespace lockstep::detection {
+
+struct ClassLossOptions {
+  bool matchability = true;  ///< MAL; else VFL
+  double alpha = 0.75;       ///< of VFL
+  double gamma = 1.5;
+};
+
+/// `quality` holds the IoU of a matched prediction at its object's class, 0 everywhere else.
+/// VFL: cross-entropy with the quality as target, weight quality where there is one and alpha p^gamma elsewhere.
+/// MAL: cross-entropy with quality^gamma as target, weight 1 at an object's class and p^gamma elsewhere; `positive` is
+/// 1 there, so that an IoU of 0 counts. Shapes: all [..., C]; so is the result. Source: Zhang et al., VarifocalNet,
+/// 2021; Huang et al., DEIM: DETR with Improved Matching for Fast Convergence, 2025.
+[[nodiscard]] at::Tensor class_loss(const at::Tensor& logits, const at::Tensor& quality, const at::Tensor& positive,
+                                    const ClassLossOptions& options);
+
+/// Sum of the four differences, [M], of centred boxes [M, 4].
+[[nodiscard]] at::Tensor bbox_loss(const at::Tensor& boxes, const at::Tensor& targets);
+
+/// Cross-entropy with the two bins that a side lies between, weighted by its nearness to each: the mean of an image's
+/// box counts by `iou` [M]. Summed over the four sides: [M].
+/// Shapes: corners [M, 4 R].
+/// Source: Peng et al., D-FINE: Redefine Regression Task of DETRs as Fine-grained Distribution Refinement, 2024.
+[[nodiscard]] at::Tensor fgl_loss(const at::Tensor& corners, const SideBins& sides, const at::Tensor& iou);
+
+/// How far the distributions of `corners` are from those of `teacher` (no gradient): the KL divergence of both softened
+/// by `temperature`, times its square. Summed over bins, the mean of the four sides.
+/// Shapes: [..., 4 R], the teacher broadcasts; the result [...].
+[[nodiscard]] at::Tensor ddf_loss(const at::Tensor& corners, const at::Tensor& teacher, double temperature);
+
+}  // namespace lockstep::detection

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which prediction answers for which object: the assignment of least cost, for every set of predictions and image.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "detection/data/targets.h"
+
+namespace lockstep::detection {
+
+struct MatcherOptions {
+  double class_weight = 2;
+  double bbox_weight = 5;
+  double giou_weight = 2;
+  double alpha = 0.25;  ///< of the focal cost
+  double gamma = 2;
+};
+
+/// The objects of a batch in rectangular tensors. N is the greatest number of objects of an image, at least 1.
+struct PaddedTargets {
+  at::Tensor boxes;   ///< float32 [B, N, 4]; where there is no object a box in the middle
+  at::Tensor labels;  ///< int64 [B, N]; 0 where there is none
+  std::vector<std::int64_t> counts;
+
+  [[nodiscard]] std::int64_t total() const noexcept;
+};
+
+/// Throws: DataError for a label outside 0..classes-1, naming the image.
+[[nodiscard]] PaddedTargets pad(const Targets& targets, std::int64_t classes, const at::Device& device);
+
+/// Query `query` of an image answers for object `object`.
+struct Pair {
+  std::int64_t query = 0;
+  std::int64_t object = 0;
+  friend bool operator==(const Pair&, const Pair&) = default;
+};
+
+/// Of one image, by query.
+using Pairs = std::vector<Pair>;
+/// Of one set of predictions: one Pairs an image.
+using Matches = std::vector<Pairs>;
+
+/// The assignment of least cost of each set and image, min(objects, queries) pairs each.
+/// The cost: focal (positive less negative part) of the class, L1 and the negative generalised IoU of the boxes.
+///
+/// Shapes: logits float32 [S, B, Q, C], boxes [S, B, Q, 4]; no gradient. `names`: of the S sets, for messages.
+/// Throws: DataError where a prediction or a cost is not finite, with the name of the set and the image's place.
+[[nodiscard]] std::vector<Matches> match(const at::Tensor& logits, const at::Tensor& boxes,
+                                         const PaddedTargets& targets, const MatcherOptions& options,
+                                         const std::vector<std::string>& names);
+
+/// The pairs of all sets together: each query keeps its most frequent object; equally frequent: the lower number.
+[[nodiscard]] Matches unite(const std::vector<Matches>& sets);
+
+}  // namespace lockstep::detection

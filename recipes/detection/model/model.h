@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The detection network: backbone of three scales, hybrid encoder, deformable decoder whose boxes are distributions
+// refined from layer to layer. Shapes: B images, H and W pixels, L decoder layers, Q queries, D denoising queries,
+// C classes, R bins of a side (reg_max + 1).
+//
+// Like the origin (D-FINE) but for: ReLU everywhere (it fuses with batch norm, nn/norm_act.h), fusion blocks of one
+// branch, strides of choice, denoising queries packed for each image by itself (denoising.h), so that their number does
+// not depend on the batch, and dense supervision of the encoder (dense.h).
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/module.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "detection/data/targets.h"
+#include "lockstep/train/task.h"
+
+namespace lockstep::detection {
+
+/// One stage of the backbone, as a row of the origin's table.
+struct StageOptions {
+  std::int64_t middle = 24;  ///< channels of a block's convolutions
+  std::int64_t out = 48;
+  std::int64_t blocks = 1;
+  std::int64_t layers = 3;  ///< convolutions of a block
+  std::int64_t kernel = 3;
+  bool light = false;  ///< a convolution is 1x1 and then one of each channel by itself
+};
+
+struct ModelOptions {
+  std::int64_t classes = 8;
+
+  std::array<std::int64_t, 2> stem = {16, 32};  ///< channels of its middle and its end, at stride 4
+  /// From stride 4 on, each twice the stride of the one before it; the last three are the scales. Three stages have
+  /// strides 4, 8, 16 (small pictures), four 8, 16, 32.
+  std::vector<StageOptions> stages = {{.middle = 32, .out = 64}, {.middle = 48, .out = 96}, {.middle = 64, .out = 160}};
+  bool lab = true;  ///< a learnable scale and bias after each activation of the backbone
+
+  std::int64_t hidden = 96;
+  std::int64_t heads = 3;
+  std::int64_t encoder_layers = 1;  ///< transformer layers on the coarsest scale
+  std::int64_t encoder_feedforward = 256;
+  double expansion = 0.7;         ///< of hidden: the channels within a fusion block
+  std::int64_t fusion_depth = 2;  ///< 3x3 convolutions of a fusion block
+
+  std::int64_t decoder_layers = 3;
+  std::int64_t decoder_feedforward = 256;
+  std::int64_t queries = 100;
+  std::array<std::int64_t, 3> points = {4, 4, 2};  ///< that a head samples of each scale, the finest first
+  std::int64_t reg_max = 32;                       ///< bins of a side are one more
+  double reg_scale = 4;
+  double up = 0.5;
+
+  bool dense = true;  ///< every position of the encoder learns, too (dense.h)
+
+  std::int64_t denoising = 60;  ///< slots an image, half of them with negative boxes; 0: none
+  double label_noise = 0.5;     ///< half of it is the probability of another label
+  double box_noise = 1;         ///< of half a box's size; negative boxes move by once to twice that
+
+  /// Pixels that a side of a picture has to be a multiple of.
+  [[nodiscard]] std::int64_t coarsest_stride() const;
+};
+
+/// The network. Children: backbone, encoder, decoder.
+///
+/// What forward() returns; all boxes are centre and size in 0..1, logits are before the sigmoid:
+/// - "logits" [L, B, Q, C], "boxes" [L, B, Q, 4]: of each decoder layer; in evaluation of the last alone, L = 1
+/// - "corners" [L, B, Q, 4 R]: logits of the sides' bins, left, top, right, bottom
+/// - "refs" [B, Q, 4]: the boxes that the distributions are relative to, without a gradient
+/// In training also
+/// - "pre_logits" [1, B, Q, C], "pre_boxes" [1, B, Q, 4]: before any refinement
+/// - "enc_logits" [1, B, Q, C], "enc_boxes" [1, B, Q, 4]: of the queries chosen from the encoder
+/// - "dense_logits" [1, B, T, C], "dense_boxes" [1, B, T, 4]: of all T positions of the encoder, where options say so
+/// - "dense_sizes" int64 [3, 2]: heights and widths of the scales that these are
+/// and where there are targets and denoising slots, the same with Q = D
+/// - "dn_logits", "dn_boxes", "dn_corners", "dn_refs", "dn_pre_logits", "dn_pre_boxes"
+/// - "dn_index" int64 [B, D]: the object that a slot is to rebuild, -1 for negative boxes and padding
+/// - "dn_weight" float32 [B, D]: of the slot in the losses, 1 / the image's groups; 0 for padding
+///
+/// Thread-safe: no; it keeps positions of the last size of pictures.
+class Detector final : public torch::nn::Module {
+ public:
+  /// Throws: UsageError for sizes that do not fit together.
+  explicit Detector(const ModelOptions& options);
+  ~Detector() override;
+
+  /// `targets` may be null; in evaluation it is not looked at. Denoising draws from libtorch's CPU generator, the same
+  /// number of numbers whatever the targets hold.
+  /// Throws: UsageError for pictures whose sides are no multiple of the coarsest stride, or too few for the queries.
+  Outputs forward(const at::Tensor& images_BCHW, const Targets* targets);
+
+  [[nodiscard]] const ModelOptions& options() const noexcept { return options_; }
+
+ private:
+  class Parts;
+  ModelOptions options_;
+  std::unique_ptr<Parts> parts_;
+};
+
+/// The objects that were found in one image, the most certain first.
+struct Found {
+  at::Tensor scores;  ///< float32 [K]
+  at::Tensor labels;  ///< int64 [K]
+  at::Tensor boxes;   ///< float32 [K, 4]: centre and size in 0..1
+};
+
+/// The `count` most certain of all pairs of query and class, for each image: a query may be there with several classes.
+/// There is no suppression of boxes: the queries are trained to be one for an object. Equal scores: by query and class.
+[[nodiscard]] std::vector<Found> decode(const Outputs& outputs, std::int64_t count = 100);
+
+}  // namespace lockstep::detection

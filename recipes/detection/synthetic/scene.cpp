@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// Places and paints the objects of a scene one over the other. A map of which object is on top of each pixel decides
+// what may go where.
+#include "detection/synthetic/scene.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <optional>
+
+#include "detection/synthetic/scene_paint.h"
+
+namespace lockstep::detection {
+namespace {
+
+constexpr double kEmpty = 0.1;          // share of scenes without objects
+constexpr double kWithCrowd = 1.0 / 6;  // of the others
+constexpr double kLeastShare = 0.001;   // of the picture, for an object
+constexpr double kMostShare = 0.2;      //
+constexpr double kLeastArea = 26;       // pixels: in less of them the kinds cannot be told apart
+constexpr double kBudget = 0.45;        // share of the picture that all objects may cover
+constexpr double kOverlap = 0.36;       // share of objects that are meant to cover another one; some find no place
+constexpr double kLeastVisible = 0.5;   // of an object that is covered
+constexpr double kLeastHidden = 0.06;   // else it does not count as covered
+constexpr double kMargin = 1.5;         // pixels between objects that do not overlap
+constexpr double kStandOut = 90;        // least distance of colours
+constexpr double kStandOutSmall = 120;  // of objects below
+constexpr double kSmall = 120;          // so many pixels
+constexpr double kLeastLined = 150;     // pixels of area: smaller ones have no border line
+constexpr double kLeastHollow = 350;    //
+constexpr int kTries = 60;              // for a place
+
+struct Placed {
+  Outline outline;
+  Paint paint;
+  SceneObject object;
+  std::int64_t pixels = 0;  // of which it covers half at least
+  std::int64_t hidden = 0;
+  bool in_crowd = false;
+};
+
+class Layout {
+ public:
+  Layout(std::int64_t width, std::int64_t height, SampleRandom& random)
+      : canvas_(width, height),
+        random_(random),
+        owner_(static_cast<std::size_t>(width * height), kNobody),
+        ground_(canvas_.paint_ground(random)) {}
+
+  void add_crowd();
+  void add_objects(std::int64_t count);
+  Scene finish();
+
+ private:
+  static constexpr std::int16_t kNobody = -1;
+  enum class Which { kAll, kOwned };
+
+  [[nodiscard]] double pixels() const { return static_cast<double>(canvas_.width() * canvas_.height()); }
+  [[nodiscard]] std::vector<double> draw_areas(std::int64_t count);
+  [[nodiscard]] Shape any_shape(double area);
+  [[nodiscard]] Paint any_paint(const Shape& shape, std::optional<std::size_t> over);
+  [[nodiscard]] bool is_inside(const Extent& extent) const;
+  [[nodiscard]] bool is_free(const Outline& outline) const;
+  [[nodiscard]] bool covers_well(const Outline& outline, std::size_t target) const;
+  [[nodiscard]] std::optional<Outline> find_free(Shape& shape);
+  [[nodiscard]] std::optional<Outline> find_over(Shape& shape, std::size_t target);
+  [[nodiscard]] std::optional<std::size_t> choose_target(double area);
+  void add_object(double area);
+  void place(const Shape& shape, Outline outline, std::optional<std::size_t> over);
+  template <class Visit>
+  void each_pixel(Which which, const Outline& outline, double reach, const Visit& visit) const;
+
+  ScenePixels canvas_;
+  SampleRandom& random_;
+  std::vector<std::int16_t> owner_;  // the object on top of each pixel
+  std::array<Ink, 2> ground_;
+  std::vector<Placed> placed_;
+  std::vector<SceneObject> crowds_;
+};
+
+/// Calls visit(place in owner_) for the pixels up to `reach` from the outline, until it returns false. Distances cost
+/// most of a scene's time: kOwned leaves out pixels of nobody before.
+template <class Visit>
+void Layout::each_pixel(Which which, const Outline& outline, double reach, const Visit& visit) const {
+  const Extent& extent = outline.extent();
+  const auto low = [&](double value) { return std::max<std::int64_t>(static_cast<std::int64_t>(value - reach), 0); };
+  const auto high = [&](double value, std::int64_t end) {
+    return std::min(static_cast<std::int64_t>(std::ceil(value + reach)), end);
+  };
+  for (std::int64_t y = low(extent.y1); y < high(extent.y2, canvas_.height()); ++y) {
+    for (std::int64_t x = low(extent.x1); x < high(extent.x2, canvas_.width()); ++x) {
+      const auto at = static_cast<std::size_t>(y * canvas_.width() + x);
+      if (which == Which::kOwned && owner_[at] == kNobody) continue;
+      const double distance = outline.distance(static_cast<double>(x) + 0.5, static_cast<double>(y) + 0.5);
+      if (distance <= reach && !visit(at)) return;
+    }
+  }
+}
+
+std::vector<double> Layout::draw_areas(std::int64_t count) {
+  const double least = std::max(kLeastShare * pixels(), kLeastArea);
+  double left = kBudget * pixels();
+  std::vector<double> areas;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double most = std::max(std::min(kMostShare * pixels(), left / 2), 2 * least);
+    areas.push_back(least * std::pow(most / least, std::pow(random_.uniform(), 0.8)));
+    left -= areas.back();
+  }
+  // Large ones find a place first; not strictly, so that sometimes a larger one covers a smaller one.
+  std::vector<std::pair<double, double>> keyed;
+  for (const double area : areas) keyed.emplace_back(area * std::exp(random_.uniform(-1.2, 1.2)), area);
+  std::ranges::sort(keyed, std::greater<>());
+  std::ranges::transform(keyed, areas.begin(), [](const auto& pair) { return pair.second; });
+  return areas;
+}
+
+Shape Layout::any_shape(double area) {
+  Shape shape;
+  shape.kind = static_cast<ShapeKind>(random_.below(kShapeNames.size()));
+  shape.area = area;
+  shape.degrees = random_.uniform(0, 360);
+  shape.stretch = std::exp(random_.uniform(-0.15, 0.15));
+  return shape;
+}
+
+Paint Layout::any_paint(const Shape& shape, std::optional<std::size_t> over) {
+  std::vector<Ink> below(ground_.begin(), ground_.end());
+  if (over) {
+    const Paint& other = placed_[*over].paint;
+    below.push_back(other.fill);
+    if (other.edge) below.push_back(*other.edge);
+  }
+  Paint paint;
+  paint.fill = ink_apart_from(below, shape.area < kSmall ? kStandOutSmall : kStandOut, random_);
+  const double side = std::sqrt(shape.area);
+  paint.shade_x = random_.uniform(-20, 20) / side;
+  paint.shade_y = random_.uniform(-20, 20) / side;
+  // Nothing but the line of a circle would be a ring.
+  const bool round = shape.kind == ShapeKind::kCircle || shape.kind == ShapeKind::kRing;
+  if (!round && shape.area >= kLeastHollow && random_.chance(0.3)) {
+    paint.hollow = true;
+    paint.edge_width = std::max(1.8, side * random_.uniform(0.07, 0.11));
+  } else if (shape.kind != ShapeKind::kRing && shape.area >= kLeastLined && random_.chance(0.35)) {
+    paint.edge = ink_apart_from(below, kStandOut, random_);
+    paint.edge_width = std::max(1.0, side * random_.uniform(0.05, 0.09));
+  }
+  return paint;
+}
+
+bool Layout::is_inside(const Extent& extent) const {
+  return extent.x1 >= 1 && extent.y1 >= 1 && extent.x2 <= static_cast<double>(canvas_.width() - 1) &&
+         extent.y2 <= static_cast<double>(canvas_.height() - 1);
+}
+
+bool Layout::is_free(const Outline& outline) const {
+  bool free = true;
+  each_pixel(Which::kOwned, outline, kMargin, [&](std::size_t /*at*/) { return free = false; });
+  return free;
+}
+
+bool Layout::covers_well(const Outline& outline, std::size_t target) const {
+  bool alone = true;
+  std::int64_t hidden = 0;
+  each_pixel(Which::kOwned, outline, 0, [&](std::size_t at) {
+    ++hidden;
+    return alone = owner_[at] == static_cast<std::int16_t>(target);
+  });
+  const double share = static_cast<double>(hidden) / static_cast<double>(placed_[target].pixels);
+  return alone && share >= kLeastHidden && share <= 1 - kLeastVisible;
+}
+
+std::optional<Outline> Layout::find_free(Shape& shape) {
+  for (int i = 0; i < kTries; ++i) {
+    shape.x = random_.uniform(0, static_cast<double>(canvas_.width()));
+    shape.y = random_.uniform(0, static_cast<double>(canvas_.height()));
+    Outline outline(shape);
+    if (is_inside(outline.extent()) && is_free(outline)) return outline;
+  }
+  return std::nullopt;
+}
+
+std::optional<Outline> Layout::find_over(Shape& shape, std::size_t target) {
+  const Extent& below = placed_[target].outline.extent();
+  const double reach = (std::hypot(below.x2 - below.x1, below.y2 - below.y1) + 2 * std::sqrt(shape.area)) / 2;
+  for (int i = 0; i < kTries; ++i) {
+    const double angle = random_.uniform(0, 2 * std::numbers::pi);
+    const double away = random_.uniform(0.1, 1) * reach;
+    shape.x = (below.x1 + below.x2) / 2 + away * std::cos(angle);
+    shape.y = (below.y1 + below.y2) / 2 + away * std::sin(angle);
+    Outline outline(shape);
+    if (is_inside(outline.extent()) && covers_well(outline, target)) return outline;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::size_t> Layout::choose_target(double area) {
+  std::vector<std::size_t> targets;
+  for (std::size_t i = 0; i < placed_.size(); ++i) {
+    const bool fits = placed_[i].pixels >= 2 * static_cast<std::int64_t>(kLeastArea) &&
+                      area <= 4 * static_cast<double>(placed_[i].pixels);
+    if (!placed_[i].in_crowd && placed_[i].hidden == 0 && fits) targets.push_back(i);
+  }
+  if (targets.empty()) return std::nullopt;
+  return targets[random_.below(targets.size())];
+}
+
+void Layout::place(const Shape& shape, Outline outline, std::optional<std::size_t> over) {
+  const auto index = static_cast<std::int16_t>(placed_.size());
+  Placed placed{.outline = std::move(outline), .paint = any_paint(shape, over), .object = {.kind = shape.kind}};
+  each_pixel(Which::kAll, placed.outline, 0, [&](std::size_t at) {
+    if (owner_[at] != kNobody) ++placed_[static_cast<std::size_t>(owner_[at])].hidden;
+    owner_[at] = index;
+    ++placed.pixels;
+    return true;
+  });
+  canvas_.paint(placed.outline, placed.paint);
+  placed.object.box = placed.outline.extent();
+  placed.object.area = covered_area(placed.outline, placed.paint);
+  placed_.push_back(std::move(placed));
+}
+
+void Layout::add_object(double area) {
+  Shape shape = any_shape(area);
+  if (random_.chance(kOverlap)) {
+    const auto target = choose_target(area);
+    auto outline = target ? find_over(shape, *target) : std::nullopt;
+    if (outline) return place(shape, *std::move(outline), target);
+  }
+  const double least = std::max(kLeastShare * pixels(), kLeastArea);
+  for (auto outline = find_free(shape);; outline = find_free(shape)) {
+    if (outline) return place(shape, *std::move(outline), std::nullopt);
+    if (shape.area == least) return;
+    shape.area = std::max(shape.area / 2, least);
+  }
+}
+
+void Layout::add_objects(std::int64_t count) {
+  for (const double area : draw_areas(count)) add_object(area);
+}
+
+void Layout::add_crowd() {
+  const double side = random_.uniform(24, 40);
+  const double x = random_.uniform(2, static_cast<double>(canvas_.width()) - side - 2);
+  const double y = random_.uniform(2, static_cast<double>(canvas_.height()) - side - 2);
+  const auto kind = static_cast<ShapeKind>(random_.below(kShapeNames.size()));
+  const std::int64_t members = random_.between(8, 14);
+  constexpr double kFar = 1e9;
+  SceneObject crowd{.kind = kind, .box = {kFar, kFar, -kFar, -kFar}, .crowd = true};
+  for (std::int64_t i = 0; i < members; ++i) {
+    Shape shape = any_shape(random_.uniform(kLeastArea, 2 * kLeastArea));
+    shape.kind = kind;
+    shape.x = x + random_.uniform(0.1, 0.9) * side;
+    shape.y = y + random_.uniform(0.1, 0.9) * side;
+    Outline outline(shape);
+    if (!is_inside(outline.extent())) continue;
+    const Extent box = outline.extent();
+    crowd.box = {std::min(crowd.box.x1, box.x1), std::min(crowd.box.y1, box.y1), std::max(crowd.box.x2, box.x2),
+                 std::max(crowd.box.y2, box.y2)};
+    place(shape, std::move(outline), std::nullopt);
+    placed_.back().in_crowd = true;
+  }
+  for (const Placed& member : placed_) crowd.area += static_cast<double>(member.pixels - member.hidden);
+  crowds_.push_back(crowd);
+}
+
+Scene Layout::finish() {
+  std::vector<SceneObject> objects = std::move(crowds_);
+  for (Placed& placed : placed_) {
+    if (placed.in_crowd) continue;
+    placed.object.visible = 1 - static_cast<double>(placed.hidden) / static_cast<double>(placed.pixels);
+    objects.push_back(placed.object);
+  }
+  canvas_.add_noise(random_.uniform(1, 6), random_);
+  return {
+      .width = canvas_.width(), .height = canvas_.height(), .pixels = canvas_.rounded(), .objects = std::move(objects)};
+}
+
+}  // namespace
+
+Scene make_scene(std::int64_t width, std::int64_t height, SampleRandom& random) {
+  Layout layout(width, height, random);
+  if (random.chance(kEmpty)) return layout.finish();
+  std::int64_t count = random.between(5, 30);
+  if (random.chance(kWithCrowd)) {
+    layout.add_crowd();
+    --count;
+  }
+  layout.add_objects(count);
+  return layout.finish();
+}
+
+}  // namespace lockstep::detection
