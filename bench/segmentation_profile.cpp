@@ -23,8 +23,8 @@
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/prepare.h"
-#include "segmentation/losses.h"
-#include "segmentation/model.h"
+#include "segmentation/model/losses.h"
+#include "segmentation/model/model.h"
 
 namespace lockstep::segmentation {
 namespace {

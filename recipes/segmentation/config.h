@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "lockstep/train/train_config.h"
-#include "segmentation/dataset.h"
-#include "segmentation/losses.h"
-#include "segmentation/model.h"
-#include "segmentation/planes.h"
-#include "segmentation/windows.h"
+#include "segmentation/data/dataset.h"
+#include "segmentation/model/losses.h"
+#include "segmentation/model/model.h"
+#include "segmentation/model/windows.h"
+#include "segmentation/synthetic/planes.h"
 
 namespace lockstep::segmentation {
 

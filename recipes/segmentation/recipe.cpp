@@ -10,7 +10,7 @@
 #include "lockstep/data/augment/to_tensor.h"
 #include "lockstep/data/decode.h"
 #include "segmentation/aliases.h"
-#include "segmentation/overlay.h"
+#include "segmentation/metrics/overlay.h"
 #include "segmentation/presets.h"
 #include "segmentation/task.h"
 

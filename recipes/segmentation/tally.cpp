@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "segmentation/dataset.h"
+#include "segmentation/data/dataset.h"
 
 namespace lockstep::segmentation {
 namespace {

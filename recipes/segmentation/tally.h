@@ -9,8 +9,8 @@
 
 #include "lockstep/data/picture.h"
 #include "lockstep/train/tally.h"
-#include "segmentation/confusion.h"
-#include "segmentation/overlay.h"
+#include "segmentation/metrics/confusion.h"
+#include "segmentation/metrics/overlay.h"
 
 namespace lockstep::segmentation {
 

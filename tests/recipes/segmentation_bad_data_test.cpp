@@ -11,10 +11,10 @@
 #include <gtest/gtest.h>
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
-#include "segmentation/dataset.h"
-#include "segmentation/label_file.h"
-#include "segmentation/map_files.h"
-#include "segmentation/masked_pictures.h"
+#include "segmentation/data/dataset.h"
+#include "segmentation/data/label_file.h"
+#include "segmentation/data/masked_pictures.h"
+#include "segmentation/synthetic/map_files.h"
 #include "support/fault_of.h"
 #include "support/temp_dir.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures with label maps: layouts, samples of training and of evaluation, and that a picture and its maps stay
 // together whatever is done to them.
-#include "segmentation/dataset.h"
+#include "segmentation/data/dataset.h"
 
 #include <ATen/ops/equal.h>
 #include <ATen/TensorOperators.h>
@@ -13,8 +13,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/loader.h"
-#include "segmentation/dataset_augment.h"
-#include "segmentation/map_files.h"
+#include "segmentation/data/dataset_augment.h"
+#include "segmentation/synthetic/map_files.h"
 #include "support/data_folder.h"
 #include "support/fault_of.h"
 #include "support/temp_dir.h"

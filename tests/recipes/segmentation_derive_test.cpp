@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is derived from full masks: distances against brute force, scribbles against the regions that they stand for,
 // pseudo-labels against pictures whose right answer is plain.
-#include "segmentation/derive.h"
+#include "segmentation/synthetic/derive.h"
 
 #include <cmath>
 #include <map>
@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "lockstep/base/error.h"
-#include "segmentation/planes.h"
-#include "segmentation/scene.h"
+#include "segmentation/synthetic/planes.h"
+#include "segmentation/synthetic/scene.h"
 #include "support/fault_of.h"
 
 namespace lockstep::segmentation {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generated and derived sets on disk: the same bytes for the same seed on any number of threads, and layouts that the
 // recipe opens.
-#include "segmentation/generate.h"
+#include "segmentation/synthetic/generate.h"
 
 #include <set>
 
@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
-#include "segmentation/dataset.h"
-#include "segmentation/label_file.h"
-#include "segmentation/scene.h"
-#include "segmentation/weak_folders.h"
+#include "segmentation/data/dataset.h"
+#include "segmentation/data/label_file.h"
+#include "segmentation/data/weak_folders.h"
+#include "segmentation/synthetic/scene.h"
 #include "support/fault_of.h"
 #include "support/temp_dir.h"
 

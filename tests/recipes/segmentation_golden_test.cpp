@@ -22,8 +22,8 @@
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/train/prepare.h"
-#include "segmentation/losses.h"
-#include "segmentation/model.h"
+#include "segmentation/model/losses.h"
+#include "segmentation/model/model.h"
 #include "support/shell.h"
 #include "support/temp_dir.h"
 

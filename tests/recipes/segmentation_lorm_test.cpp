@@ -20,7 +20,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/optim/autocast.h"
-#include "segmentation/lorm.h"
+#include "segmentation/model/lorm.h"
 
 namespace lockstep::segmentation {
 namespace segmentation_lorm_test {

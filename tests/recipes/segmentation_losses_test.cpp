@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "segmentation/losses.h"
+#include "segmentation/model/losses.h"
 
 namespace lockstep::segmentation {
 namespace segmentation_losses_test {

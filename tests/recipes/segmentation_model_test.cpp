@@ -16,7 +16,7 @@
 #include "lockstep/nn/optimize.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/train/prepare.h"
-#include "segmentation/model.h"
+#include "segmentation/model/model.h"
 
 namespace lockstep::segmentation {
 namespace segmentation_model_test {

@@ -6,9 +6,9 @@
 #include <array>
 
 #include "lockstep/base/error.h"
-#include "segmentation/confusion.h"
-#include "segmentation/overlay.h"
-#include "segmentation/planes.h"
+#include "segmentation/metrics/confusion.h"
+#include "segmentation/metrics/overlay.h"
+#include "segmentation/synthetic/planes.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::segmentation {

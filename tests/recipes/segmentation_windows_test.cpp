@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "segmentation/windows.h"
+#include "segmentation/model/windows.h"
 
 namespace lockstep::segmentation {
 namespace segmentation_windows_test {

@@ -8,8 +8,8 @@
 #include "common/cli.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "segmentation/generate.h"
-#include "segmentation/weak_folders.h"
+#include "segmentation/data/weak_folders.h"
+#include "segmentation/synthetic/generate.h"
 #include "worker/writing.h"
 
 namespace lockstep::worker {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures with label maps from files, each map checked when it is read. No torch header.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/picture.h"
+#include "lockstep/data/sources/image_files.h"
+#include "segmentation/data/label_file.h"
+#include "segmentation/data/set_folders.h"
+
+namespace lockstep::segmentation {
+
+struct MaskedPicturesOptions {
+  std::vector<MapMeaning> meanings;  ///< of the maps
+  std::int64_t classes = 2;
+  std::vector<std::string> class_names = {};
+  MaskValues values = plain_mask_values();  ///< of the first map of each picture
+};
+
+/// The values of maps of labels that were looked at.
+struct SeenValues {
+  std::array<bool, 256> values{};   ///< as they stand in the files
+  std::array<bool, 256> classes{};  ///< what they stand for; kUnlabelled is none
+  std::int64_t looked_at = 0;       ///< maps
+  bool all = true;                  ///< there are no others
+
+  /// "0, 1, 255"
+  [[nodiscard]] std::string text() const;
+};
+
+/// Maps of weights are filled with 0 by augmentations, the others with kUnlabelled. Thread-safe: get().
+class MaskedPictures final : public ImageSource {
+ public:
+  MaskedPictures(std::vector<SampleFiles> samples, MaskedPicturesOptions options);
+
+  [[nodiscard]] std::int64_t size() const override { return std::ssize(samples_); }
+  [[nodiscard]] std::string describe(std::int64_t index) const override { return sample(index).picture.string(); }
+  [[nodiscard]] const std::vector<std::string>& class_names() const override { return options_.class_names; }
+  /// Throws: DataError naming the file where a map has another size than its picture, an unknown class or too many
+  /// bits, or a file is torn; IoError. What is odd of the first picture that survey() did not look at is said in a
+  /// note, once for each kind.
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+
+  /// Reads the maps of at most `most` pictures, evenly spread, and the headers of the pictures. Returns: notes on what
+  /// is odd. Throws: as get().
+  [[nodiscard]] std::vector<std::string> survey(std::int64_t most);
+  /// In the first maps of those pictures.
+  [[nodiscard]] const SeenValues& seen() const noexcept { return seen_; }
+
+ private:
+  /// Maps of a picture in which nothing is labelled, by name, and pictures of 16 bits.
+  struct Odd {
+    std::vector<std::string> unlabelled = {};
+    std::string deep = {};
+  };
+
+  [[nodiscard]] AnnotatedImage read(std::int64_t index, SeenValues* seen = nullptr) const;
+  [[nodiscard]] Odd odd_in(const AnnotatedImage& picture, std::int64_t index) const;
+  [[nodiscard]] const SampleFiles& sample(std::int64_t index) const {
+    return samples_[static_cast<std::size_t>(index)];
+  }
+
+  std::vector<SampleFiles> samples_;
+  MaskedPicturesOptions options_;
+  ImageFiles pictures_;
+  SeenValues seen_;
+  std::int64_t survey_step_ = 0;  ///< survey() looked at every n-th; 0: at none
+  mutable std::atomic<bool> told_unlabelled_{false};
+  mutable std::atomic<bool> told_deep_{false};
+};
+
+}  // namespace lockstep::segmentation

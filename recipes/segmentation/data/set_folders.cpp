@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "segmentation/data/set_folders.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::segmentation {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct KnownRole {
+  std::string_view name;
+  std::vector<std::string> folders;
+};
+
+const KnownRole& known(Role role) {
+  static const std::array<KnownRole, 6> kRoles{{
+      {"pictures", {"JPEGImages", "images"}},
+      {"masks", {"SegmentationClassAug", "SegmentationClass", "masks", "instances"}},
+      {"scribbles", {"pascal_2012_scribble", "scribbles"}},
+      {"pseudo-labels", {"bmp_pseudolabel", "pseudo_labels"}},
+      {"scribble distances", {"distance_map", "distance_scribble"}},
+      {"class distances", {"distance_pseudo", "distance_class"}},
+  }};
+  return kRoles[static_cast<std::size_t>(role)];
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code fault;
+  return fs::is_directory(path, fault);
+}
+
+bool has_pictures(const fs::path& root) {
+  return std::ranges::any_of(known(Role::kPictures).folders, [&](const auto& name) { return is_folder(root / name); });
+}
+
+bool is_a(FileKind kind, const fs::path& file) {
+  std::string extension = file.extension().string();
+  for (char& letter : extension) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return extension == ".png" || (kind == FileKind::kPictures && (extension == ".jpg" || extension == ".jpeg"));
+}
+
+std::string trimmed(const std::string& line) {
+  constexpr const char* kBlank = " \t\r\v\f";
+  const std::size_t begin = line.find_first_not_of(kBlank);
+  return begin == std::string::npos ? "" : line.substr(begin, line.find_last_not_of(kBlank) + 1 - begin);
+}
+
+/// Whether a line names a picture and then another file, as "a/x.jpg b/x.png" does.
+bool names_two_files(const std::string& line) {
+  std::istringstream folders(fs::path(line).parent_path().string());
+  for (std::string word; folders >> word;) {
+    if (is_a(FileKind::kPictures, word)) return true;
+  }
+  return false;
+}
+
+/// The picture of a line that is not empty: all of it where there is such a picture, else its first word.
+std::string name_in_line(const std::string& line, const NamedFiles& pictures) {
+  const std::string first_word = line.substr(0, line.find_first_of(" \t"));
+  for (const std::string& text : {names_two_files(line) ? first_word : line, first_word}) {
+    const fs::path file = fs::path(text).filename();
+    for (std::string name : {file.string(), picture_name(file)}) {
+      if (pictures.files.contains(name)) return name;
+    }
+  }
+  return picture_name(fs::path(first_word).filename());
+}
+
+NameList read_list(const fs::path& list, const NamedFiles& pictures) {
+  NameList names{.names = {}, .from = list.string()};
+  std::istringstream lines(FileSystem::system().read(list));
+  std::set<std::string> seen;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string text = trimmed(line);
+    if (text.empty()) continue;
+    const std::string name = name_in_line(text, pictures);
+    (seen.insert(name).second ? names.names : names.repeated).push_back(name);
+  }
+  if (names.names.empty()) throw DataError(fmt::format("list {} names no picture", list.string()));
+  return names;
+}
+
+std::vector<std::string> lists_in(const fs::path& image_sets) {
+  std::vector<std::string> found;
+  for (const char* kind : {"SegmentationAug", "Segmentation"}) {
+    for (const std::string& name : FileSystem::system().list(image_sets / kind))
+      found.push_back(fmt::format("{}/{}", kind, name));
+  }
+  return found;
+}
+
+/// What is missing, by role, counted.
+class Missing {
+ public:
+  /// Whether the folder has the file of this name, which `to` becomes.
+  bool look(const std::string& name, const NamedFiles& files, Role role, fs::path& to) {
+    const auto at = files.files.find(name);
+    if (at != files.files.end()) {
+      to = files.folder / at->second;
+      return true;
+    }
+    const fs::path expected = files.folder / (role == Role::kPictures ? name : name + ".png");
+    if (count_++ == 0) first_ = fmt::format("{} of {}", role_name(role), expected.string());
+    return false;
+  }
+  [[nodiscard]] std::int64_t count() const noexcept { return count_; }
+  [[nodiscard]] const std::string& first() const noexcept { return first_; }
+
+ private:
+  std::int64_t count_ = 0;
+  std::string first_;
+};
+
+/// Something odd that a set can be used in spite of.
+struct Odd {
+  std::string what = {};     ///< empty: nothing
+  std::string hint = {};     ///< of the error
+  std::string instead = {};  ///< what is done where it is no error
+};
+
+void judge(const Odd& odd, bool strict, std::vector<std::string>& notes) {
+  if (odd.what.empty()) return;
+  if (strict) throw DataError(odd.what, odd.hint);
+  notes.push_back(fmt::format("{}; {}", odd.what, odd.instead));
+}
+
+Odd repeated_in(const NameList& names) {
+  if (names.repeated.empty()) return {};
+  return {.what = fmt::format("{} names {} pictures more than once, the first: {}", names.from, names.repeated.size(),
+                              names.repeated.front()),
+          .hint = "a picture that stands twice counts twice: take it out of the list",
+          .instead = "each is used once"};
+}
+
+/// Names of the set for which a folder has two files.
+Odd twins_of(const NameList& names, const NamedFiles& files) {
+  std::int64_t count = 0;
+  std::string first;
+  for (const std::string& name : names.names) {
+    const auto twin = files.twins.find(name);
+    if (twin == files.twins.end()) continue;
+    if (count++ == 0) first = fmt::format("{} and {}", files.files.at(name), twin->second);
+  }
+  if (count == 0) return {};
+  return {
+      .what = fmt::format("folder {} has two files for {} names, the first: {}", files.folder.string(), count, first),
+      .hint = "a picture and its maps are found by name: rename or remove one of the two",
+      .instead = "the first of each two is used"};
+}
+
+}  // namespace
+
+std::string_view role_name(Role role) noexcept { return known(role).name; }
+
+fs::path folder_of(const fs::path& root, Role role, const std::string& given) {
+  if (!given.empty()) {
+    const fs::path folder = root / given;  // an absolute path replaces the root
+    if (is_folder(folder)) return folder;
+    throw DataError(fmt::format("folder {} of the {} is missing", folder.string(), role_name(role)));
+  }
+  for (const std::string& name : known(role).folders) {
+    if (is_folder(root / name)) return root / name;
+  }
+  throw DataError(
+      fmt::format("{} has no {}: no folder {}", root.string(), role_name(role), fmt::join(known(role).folders, ", ")),
+      role == Role::kPictures || role == Role::kMasks
+          ? "name the folder of a set in the layout of VOC, or one with images/ and masks/"
+          : "`lockstep generate weak-labels` makes scribbles, pseudo-labels and distance maps of full masks");
+}
+
+bool holds_instances(const fs::path& folder) {
+  const fs::path name = folder.filename().empty() ? folder.parent_path().filename() : folder.filename();
+  return name == "instances";
+}
+
+fs::path root_of(const fs::path& path, const std::string& split) {
+  if (has_pictures(path)) return path;
+  if (!split.empty() && has_pictures(path / split)) return path / split;
+  std::error_code fault;
+  if (!fs::exists(path, fault)) throw DataError(fmt::format("data set {} does not exist", path.string()));
+  if (!is_folder(path)) throw DataError(fmt::format("data set {} is no folder", path.string()));
+  (void)folder_of(path, Role::kPictures, "");  // says what is missing
+  return path;
+}
+
+std::string picture_name(const fs::path& file) {
+  return is_a(FileKind::kPictures, file) ? file.stem().string() : file.filename().string();
+}
+
+NamedFiles named_files(const fs::path& folder, FileKind kind) {
+  NamedFiles named{folder, {}};
+  for (const std::string& file : FileSystem::system().list(folder)) {
+    if (!is_a(kind, file)) continue;
+    const std::string name = picture_name(file);
+    if (!named.files.try_emplace(name, file).second) named.twins.try_emplace(name, file);
+  }
+  return named;
+}
+
+NameList names_of(const fs::path& root, const std::string& split, const NamedFiles& pictures) {
+  const fs::path sets = root / "ImageSets";
+  if (is_folder(sets)) {
+    for (const char* kind : {"SegmentationAug", "Segmentation"}) {
+      const fs::path list = sets / kind / (split + ".txt");
+      if (FileSystem::system().exists(list)) return read_list(list, pictures);
+    }
+    throw DataError(fmt::format("{} has no list {}.txt in SegmentationAug or Segmentation", sets.string(), split),
+                    fmt::format("lists that are there: {}", fmt::join(lists_in(sets), ", ")));
+  }
+  NameList names{.names = {}, .from = pictures.folder.string()};
+  for (const auto& [name, file] : pictures.files) names.names.push_back(name);
+  if (names.names.empty()) throw DataError(fmt::format("folder {} holds no PNG or JPEG file", names.from));
+  return names;
+}
+
+FileList list_files(const fs::path& path, const FileListOptions& options) {
+  const fs::path root = root_of(path, options.split);
+  const NamedFiles pictures = named_files(folder_of(root, Role::kPictures, ""), FileKind::kPictures);
+  const NameList names = names_of(root, options.split, pictures);
+  FileList list;
+  judge(repeated_in(names), options.strict, list.notes);
+  std::vector<NamedFiles> maps;
+  for (std::size_t i = 0; i < options.roles.size(); ++i) {
+    list.folders.push_back(folder_of(root, options.roles[i], i < options.overrides.size() ? options.overrides[i] : ""));
+    maps.push_back(named_files(list.folders.back(), FileKind::kMaps));
+  }
+  judge(twins_of(names, pictures), options.strict, list.notes);
+  for (const NamedFiles& files : maps) judge(twins_of(names, files), options.strict, list.notes);
+  Missing missing;
+  for (const std::string& name : names.names) {
+    SampleFiles sample;
+    std::int64_t found = missing.look(name, pictures, Role::kPictures, sample.picture) ? 1 : 0;
+    for (std::size_t i = 0; i < maps.size(); ++i) {
+      found += missing.look(name, maps[i], options.roles[i], sample.maps.emplace_back()) ? 1 : 0;
+    }
+    if (found == 1 + std::ssize(maps)) list.samples.push_back(std::move(sample));
+  }
+  if (missing.count() == 0) return list;
+  const std::string what =
+      fmt::format("{}: {} files of {} of {} pictures are missing, the first: {}", names.from, missing.count(),
+                  names.names.size() - list.samples.size(), names.names.size(), missing.first());
+  if (options.strict) throw DataError(what, "add the files, or set strict to false to go on without these pictures");
+  if (list.samples.empty()) throw DataError(what, "nothing is left of the set");
+  list.notes.push_back(what + "; these pictures are left out");
+  return list;
+}
+
+}  // namespace lockstep::segmentation

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The network: a ResNet with dilated stages, a head, and in training LoRM beside it. Names of the backbone are
+// torchvision's ("layer1.0.conv1.weight"); the head's begin with "aspp.", LoRM's with "lorm.".
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/resnet.h"
+#include "lockstep/train/task.h"
+#include "segmentation/model/heads.h"
+#include "segmentation/model/lorm.h"
+
+namespace lockstep::segmentation {
+
+enum class ModelType {
+  kAsppLorm,          ///< the pyramid at the width of the classes, with LoRM
+  kDeepLabV2,         ///< the same without
+  kDeepLabV3Plus,     ///< 256 channels and a decoder
+  kDeepLabV3PlusLorm  ///< with LoRM
+};
+
+/// "aspp_lorm", "deeplabv2", "deeplabv3p", "deeplabv3p_lorm" and back.
+/// Throws: UsageError listing them.
+[[nodiscard]] ModelType model_type_from_name(std::string_view name);
+[[nodiscard]] std::string to_string(ModelType type);
+[[nodiscard]] bool has_lorm(ModelType type);
+
+struct ModelOptions {
+  ModelType type = ModelType::kAsppLorm;
+  std::int64_t classes = 21;  ///< with the background, class 0
+  common::ResNetOptions backbone{
+      .layers = 50, .output_stride = 8, .stride_in_1x1 = true, .multi_grid = true, .ceil_pool = true};
+  /// Dilations of the pyramid; empty: 12, 18, 24 at the width of the classes and 6, 12, 18 with the decoder.
+  std::vector<std::int64_t> rates = {};
+  double dropout = 0.5;  ///< of the decoder's head
+};
+
+/// Throws: UsageError for sizes that do not fit.
+class Segmenter final : public common::ResNet {
+ public:
+  explicit Segmenter(const ModelOptions& options);
+
+  /// "logits": [B, classes, h, w] at the features' size (with a decoder at stride 4), for upsampling with
+  /// align_corners. In training with LoRM also "lorm": its loss, a number.
+  ///
+  /// Shapes: images float [B, 3, H, W]; labels uint8 [B, H, W], undefined where there is no LoRM, or in evaluation.
+  /// Throws: UsageError in training for LoRM without labels, and for a batch of one picture (Pyramid).
+  Outputs forward(const at::Tensor& images, const at::Tensor& labels = {});
+  [[nodiscard]] const ModelOptions& options() const noexcept { return options_; }
+
+ private:
+  ModelOptions options_;
+  std::shared_ptr<Head> head_;
+  std::shared_ptr<Lorm> lorm_;
+};
+
+}  // namespace lockstep::segmentation

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Synthetic sets in the layout of VOC: scenes with masks, weak labels and lists. Knows nothing of models or training.
+// No torch header.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "segmentation/synthetic/derive.h"
+#include "segmentation/synthetic/map_files.h"
+
+namespace lockstep::segmentation {
+
+/// Sides that are drawn for each picture, both included. Units: pixels.
+struct SideRange {
+  std::int64_t least = 128;
+  std::int64_t most = 128;
+};
+
+/// "160" or "128-192". Throws: UsageError where it is neither, or a side is out of range.
+[[nodiscard]] SideRange parse_sides(const std::string& text);
+
+/// The folders of a set in the layout of VOC, which SetOptions looks for.
+struct VocFolders {
+  std::filesystem::path root;
+
+  [[nodiscard]] std::filesystem::path pictures() const { return root / "JPEGImages"; }
+  [[nodiscard]] std::filesystem::path masks() const { return root / "SegmentationClassAug"; }
+  [[nodiscard]] std::filesystem::path scribbles() const { return root / "pascal_2012_scribble"; }
+  [[nodiscard]] std::filesystem::path pseudo_labels() const { return root / "bmp_pseudolabel"; }
+  [[nodiscard]] std::filesystem::path scribble_distances() const { return root / "distance_map"; }
+  [[nodiscard]] std::filesystem::path class_distances() const { return root / "distance_pseudo"; }
+  [[nodiscard]] std::filesystem::path list(const std::string& split) const {
+    return root / "ImageSets" / "SegmentationAug" / (split + ".txt");
+  }
+
+  /// Throws: UsageError where `root` is not empty.
+  void make() const;
+  void write(const WeakLabels& labels, const std::string& name) const;
+};
+
+struct GenerateOptions {
+  std::filesystem::path out;  ///< made where missing; must be empty
+  std::int64_t count = 0;
+  std::uint64_t seed = 0;
+  SideRange size = {};       ///< width and height are drawn apart
+  double val_share = 0.2;    ///< of the pictures, the last ones, are in the list val; the others, 1 at least, in train
+  WeakOptions weak = {};     ///< its seed is `seed`
+  std::int64_t threads = 0;  ///< 0: one per processor. Changes no byte
+};
+
+struct GeneratedSet {
+  std::int64_t train = 0;
+  std::int64_t val = 0;
+};
+
+/// Writes pictures JPEGImages/<index>.png with masks and all weak labels, then the lists. The same options give the
+/// same bytes, on any number of threads; a longer set begins with the pictures of a shorter one. Throws: UsageError
+/// where an option is out of range or `out` is not empty; IoError where a file cannot be written.
+[[nodiscard]] GeneratedSet generate_set(const GenerateOptions& options, const WriteProgress& progress = nullptr);
+
+}  // namespace lockstep::segmentation

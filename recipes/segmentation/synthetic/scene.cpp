@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ground, shapes, noise.
+#include "segmentation/synthetic/scene.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/sample_random.h"
+
+namespace lockstep::segmentation {
+namespace {
+
+using Tint = std::array<double, 3>;  // red, green, blue in 0 .. 255
+
+double tint_distance(const Tint& a, const Tint& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < 3; ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(sum);
+}
+
+Tint random_tint(SampleRandom& random) {
+  return {random.uniform(20, 235), random.uniform(20, 235), random.uniform(20, 235)};
+}
+
+/// One that can be told from `other`.
+Tint tint_apart(const Tint& other, double least, SampleRandom& random) {
+  Tint tint = random_tint(random);
+  for (int tries = 0; tries < 40 && tint_distance(tint, other) < least; ++tries) tint = random_tint(random);
+  return tint;
+}
+
+/// One of kSceneClasses in its place.
+struct Figure {
+  std::uint8_t kind = 1;
+  double x = 0;
+  double y = 0;
+  double radius = 0;
+  double cosine = 1;
+  double sine = 0;
+  Tint fill{};
+  Tint mark{};
+  double period = 8;  ///< pixels of the pattern
+
+  [[nodiscard]] bool holds(double u, double v) const {
+    const double from_middle = std::hypot(u, v);
+    switch (kind) {
+      case 1:
+        return from_middle <= radius;
+      case 2:
+        return std::max(std::abs(u), std::abs(v)) <= 0.82 * radius;
+      case 3:
+        return v <= 0.55 * radius && v >= std::sqrt(3.0) * std::abs(u) - 1.1 * radius;
+      default:
+        return from_middle <= radius && from_middle >= 0.5 * radius;
+    }
+  }
+  /// Whether the pattern shows its mark here.
+  [[nodiscard]] double share_of_mark(double u, double v) const {
+    const auto cell = [&](double at) { return at / period - std::floor(at / period); };
+    switch (kind) {
+      case 1:
+        return std::hypot(cell(u) - 0.5, cell(v) - 0.5) < 0.3 ? 1.0 : 0.0;
+      case 2:
+        return cell(v) < 0.5 ? 1.0 : 0.0;
+      case 3:
+        return (cell(u) < 0.5) == (cell(v) < 0.5) ? 1.0 : 0.0;
+      default:
+        return 0.5 + 0.5 * u / radius;
+    }
+  }
+};
+
+Figure random_figure(ImageSize size, const Tint& ground, SampleRandom& random) {
+  const auto width = static_cast<double>(size.width);
+  const auto height = static_cast<double>(size.height);
+  Figure figure;
+  figure.kind = static_cast<std::uint8_t>(1 + random.below(kSceneClasses.size() - 1));
+  figure.x = random.uniform(0.08, 0.92) * width;
+  figure.y = random.uniform(0.08, 0.92) * height;
+  figure.radius = 0.5 * random.uniform(0.15, 0.45) * std::min(width, height);
+  const double angle = random.uniform(0.0, 2.0 * std::numbers::pi);
+  figure.cosine = std::cos(angle);
+  figure.sine = std::sin(angle);
+  figure.fill = tint_apart(ground, 90, random);
+  figure.mark = tint_apart(figure.fill, 70, random);
+  figure.period = random.uniform(5.0, 9.0);
+  return figure;
+}
+
+/// The picture while it is drawn, and its mask.
+class ScenePainter {
+ public:
+  explicit ScenePainter(ImageSize size)
+      : size_(size),
+        tints_(static_cast<std::size_t>(size.width * size.height)),
+        mask_{size, 1, std::vector<std::uint8_t>(tints_.size())} {}
+
+  /// A slope between two colours with soft patches of others.
+  void paint_ground(const Tint& ground, SampleRandom& random) {
+    const Tint other = tint_apart(ground, 30, random);
+    struct Patch {
+      double x, y, radius;
+      Tint tint;
+    };
+    std::vector<Patch> patches;
+    for (int i = 0; i < 4; ++i) {
+      patches.push_back({random.uniform(0.0, static_cast<double>(size_.width)),
+                         random.uniform(0.0, static_cast<double>(size_.height)),
+                         random.uniform(0.1, 0.3) * static_cast<double>(size_.width), random_tint(random)});
+    }
+    for (std::int64_t y = 0; y < size_.height; ++y) {
+      for (std::int64_t x = 0; x < size_.width; ++x) {
+        Tint tint =
+            mixed(ground, other, 0.4 * static_cast<double>(x + y) / static_cast<double>(size_.width + size_.height));
+        for (const Patch& patch : patches) {
+          const double far =
+              std::hypot(static_cast<double>(x) - patch.x, static_cast<double>(y) - patch.y) / patch.radius;
+          if (far < 2.0) tint = mixed(tint, patch.tint, 0.3 * std::exp(-far * far));
+        }
+        tints_[at(x, y)] = tint;
+      }
+    }
+  }
+
+  void paint(const Figure& figure) {
+    const auto low = [&](double middle) {
+      return std::max<std::int64_t>(0, std::llround(middle - 1.3 * figure.radius));
+    };
+    const auto high = [&](double middle, std::int64_t side) {
+      return std::min<std::int64_t>(side, std::llround(middle + 1.3 * figure.radius) + 1);
+    };
+    for (std::int64_t y = low(figure.y); y < high(figure.y, size_.height); ++y) {
+      for (std::int64_t x = low(figure.x); x < high(figure.x, size_.width); ++x) {
+        const double dx = static_cast<double>(x) + 0.5 - figure.x;
+        const double dy = static_cast<double>(y) + 0.5 - figure.y;
+        const double u = figure.cosine * dx + figure.sine * dy;
+        const double v = figure.cosine * dy - figure.sine * dx;
+        if (!figure.holds(u, v)) continue;
+        tints_[at(x, y)] = mixed(figure.fill, figure.mark, figure.share_of_mark(u, v));
+        mask_.pixels[at(x, y)] = figure.kind;
+      }
+    }
+  }
+
+  /// Rounds once, with noise of its own on every channel.
+  Scene done(double noise, SampleRandom& random) {
+    Scene scene{{size_, 3, {}}, std::move(mask_)};
+    scene.picture.pixels.reserve(3 * tints_.size());
+    for (const Tint& tint : tints_) {
+      const std::uint64_t bits = random();
+      for (std::size_t i = 0; i < 3; ++i) {
+        // The sum of two even numbers: a triangle around 0.
+        const auto first = static_cast<double>(bits >> (20 * i) & 0x3ff);
+        const auto second = static_cast<double>(bits >> (20 * i + 10) & 0x3ff);
+        const double value = tint[i] + noise * ((first + second) / 1023.0 - 1.0);
+        scene.picture.pixels.push_back(static_cast<std::uint8_t>(std::clamp(std::lround(value), 0L, 255L)));
+      }
+    }
+    return scene;
+  }
+
+ private:
+  static Tint mixed(const Tint& a, const Tint& b, double share) {
+    return {std::lerp(a[0], b[0], share), std::lerp(a[1], b[1], share), std::lerp(a[2], b[2], share)};
+  }
+  [[nodiscard]] std::size_t at(std::int64_t x, std::int64_t y) const {
+    return static_cast<std::size_t>(y * size_.width + x);
+  }
+
+  ImageSize size_;
+  std::vector<Tint> tints_;
+  Image mask_;
+};
+
+}  // namespace
+
+Scene make_scene(std::uint64_t seed, std::int64_t index, ImageSize size) {
+  for (const std::int64_t side : {size.width, size.height}) {
+    if (side < 32 || side > 4096)
+      throw UsageError(fmt::format("a scene of {} pixels, must be 32 .. 4096 a side", side));
+  }
+  SampleRandom random(seed, 0, static_cast<std::uint64_t>(index));
+  ScenePainter painter(size);
+  const Tint ground = random_tint(random);
+  painter.paint_ground(ground, random);
+  const std::int64_t count = random.between(2, 6);
+  for (std::int64_t i = 0; i < count; ++i) painter.paint(random_figure(size, ground, random));
+  return painter.done(random.uniform(8.0, 30.0), random);
+}
+
+}  // namespace lockstep::segmentation
