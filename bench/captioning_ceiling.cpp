@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "captioning/grammar.h"
-#include "captioning/scene.h"
-#include "captioning/scores.h"
-#include "captioning/tokens.h"
+#include "captioning/metrics/scores.h"
+#include "captioning/metrics/tokens.h"
+#include "captioning/synthetic/grammar.h"
+#include "captioning/synthetic/scene.h"
 
 namespace lockstep::captioning {
 namespace {

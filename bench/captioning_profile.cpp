@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "captioning/collate.h"
+#include "captioning/data/collate.h"
 #include "captioning/presets.h"
 #include "captioning/reward.h"
 #include "captioning/task.h"

@@ -10,10 +10,10 @@
 #include <string>
 #include <unordered_set>
 
-#include "captioning/caption_files.h"
-#include "captioning/npz.h"
-#include "captioning/tokens.h"
-#include "captioning/vocabulary.h"
+#include "captioning/data/caption_files.h"
+#include "captioning/data/npz.h"
+#include "captioning/data/vocabulary.h"
+#include "captioning/metrics/tokens.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::fuzz {

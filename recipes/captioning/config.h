@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "captioning/captions.h"
-#include "captioning/model.h"
+#include "captioning/data/captions.h"
+#include "captioning/model/model.h"
 #include "lockstep/train/train_config.h"
 
 namespace lockstep::captioning {

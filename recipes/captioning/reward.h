@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "captioning/cider.h"
-#include "captioning/collate.h"
+#include "captioning/data/collate.h"
+#include "captioning/metrics/cider.h"
 
 namespace lockstep::captioning {
 

@@ -7,9 +7,9 @@
 #include <any>
 #include <cstring>
 
-#include "captioning/collate.h"
+#include "captioning/data/collate.h"
+#include "captioning/metrics/tokens.h"
 #include "captioning/page.h"
-#include "captioning/tokens.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/contact_sheet.h"

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "captioning/dataset.h"
-#include "captioning/scores.h"
-#include "captioning/vocabulary.h"
+#include "captioning/data/dataset.h"
+#include "captioning/data/vocabulary.h"
+#include "captioning/metrics/scores.h"
 #include "lockstep/train/tally.h"
 
 namespace lockstep::captioning {

@@ -12,9 +12,9 @@
 #include <any>
 #include <cstring>
 
-#include "captioning/collate.h"
-#include "captioning/losses.h"
-#include "captioning/search.h"
+#include "captioning/data/collate.h"
+#include "captioning/model/losses.h"
+#include "captioning/model/search.h"
 #include "captioning/tally.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"

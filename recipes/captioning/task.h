@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "captioning/config.h"
-#include "captioning/dataset.h"
-#include "captioning/model.h"
+#include "captioning/data/dataset.h"
+#include "captioning/model/model.h"
 #include "captioning/reward.h"
 #include "lockstep/train/recipe.h"
 #include "lockstep/train/task.h"

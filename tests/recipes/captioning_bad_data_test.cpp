@@ -8,9 +8,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "captioning/caption_files.h"
-#include "captioning/dataset.h"
-#include "captioning/generate.h"
+#include "captioning/data/caption_files.h"
+#include "captioning/data/dataset.h"
+#include "captioning/synthetic/generate.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "support/fault_of.h"

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "captioning/cider.h"
+#include "captioning/metrics/cider.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "support/fault_of.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sets of pictures and features with captions: each kind of file, ids, splits, rows of ids, batches, and that a sample
 // depends on nothing but seed, epoch and index.
-#include "captioning/dataset.h"
+#include "captioning/data/dataset.h"
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>
@@ -15,10 +15,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "captioning/caption_files.h"
-#include "captioning/collate.h"
-#include "captioning/generate.h"
-#include "captioning/scene_paint.h"
+#include "captioning/data/caption_files.h"
+#include "captioning/data/collate.h"
+#include "captioning/synthetic/generate.h"
+#include "captioning/synthetic/scene_paint.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/loader.h"

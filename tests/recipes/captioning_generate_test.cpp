@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scenes and their captions: the same bytes for the same seed, captions that are true and differ, pictures that show
 // what is said, and sets on the disk that are read back.
-#include "captioning/generate.h"
+#include "captioning/synthetic/generate.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
@@ -16,11 +16,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "captioning/captions.h"
-#include "captioning/grammar.h"
-#include "captioning/scene_paint.h"
-#include "captioning/tokens.h"
-#include "captioning/vocabulary.h"
+#include "captioning/data/captions.h"
+#include "captioning/data/vocabulary.h"
+#include "captioning/metrics/tokens.h"
+#include "captioning/synthetic/grammar.h"
+#include "captioning/synthetic/scene_paint.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "support/fault_of.h"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "captioning/model.h"
+#include "captioning/model/model.h"
 
 namespace lockstep::captioning {
 namespace captioning_golden_test {

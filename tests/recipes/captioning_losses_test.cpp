@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two losses against their definitions, word by word.
-#include "captioning/losses.h"
+#include "captioning/model/losses.h"
 
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/randn.h>

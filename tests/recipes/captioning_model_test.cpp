@@ -25,10 +25,10 @@
 #include <string>
 #include <vector>
 
-#include "captioning/grid_backbone.h"
-#include "captioning/layers.h"
-#include "captioning/model.h"
-#include "captioning/x_linear.h"
+#include "captioning/model/grid_backbone.h"
+#include "captioning/model/layers.h"
+#include "captioning/model/model.h"
+#include "captioning/model/x_linear.h"
 #include "lockstep/base/error.h"
 #include "lockstep/nn/optimize.h"
 #include "lockstep/optim/autocast.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Features from .npz: what numpy writes is read to the value, and everything else is refused in words that name the
 // field, without memory being taken for what a header only claims.
-#include "captioning/npz.h"
+#include "captioning/data/npz.h"
 
 #include <fmt/format.h>
 #include <zlib.h>

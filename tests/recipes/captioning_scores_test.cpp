@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "captioning/bleu.h"
-#include "captioning/meteor.h"
-#include "captioning/rouge.h"
-#include "captioning/scores.h"
-#include "captioning/tokens.h"
+#include "captioning/metrics/bleu.h"
+#include "captioning/metrics/meteor.h"
+#include "captioning/metrics/rouge.h"
+#include "captioning/metrics/scores.h"
+#include "captioning/metrics/tokens.h"
 #include "lockstep/base/error.h"
 #include "support/fault_of.h"
 

@@ -21,7 +21,7 @@
 #include <map>
 #include <vector>
 
-#include "captioning/search.h"
+#include "captioning/model/search.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::captioning {

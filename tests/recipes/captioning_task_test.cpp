@@ -11,13 +11,13 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "captioning/collate.h"
+#include "captioning/data/collate.h"
+#include "captioning/metrics/scores.h"
+#include "captioning/metrics/tokens.h"
+#include "captioning/model/search.h"
 #include "captioning/presets.h"
-#include "captioning/scores.h"
-#include "captioning/search.h"
 #include "captioning/tally.h"
 #include "captioning/task.h"
-#include "captioning/tokens.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/inspect.h"

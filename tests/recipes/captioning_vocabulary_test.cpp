@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Words and ids: the same vocabulary from the same captions, files as the origin has them, refusals that name the line.
-#include "captioning/vocabulary.h"
+#include "captioning/data/vocabulary.h"
 
 #include <fstream>
 

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "captioning/window_attention.h"
+#include "captioning/model/window_attention.h"
 
 namespace lockstep::captioning {
 namespace captioning_window_test {

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "captioning/generate.h"
+#include "captioning/synthetic/generate.h"
 #include "common/cli.h"
 #include "lockstep/base/text.h"
 #include "worker/writing.h"

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// From options to a list of pictures or features that are there.
+#include "captioning/data/captions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "captioning/data/caption_files.h"
+#include "captioning/data/nlvr.h"
+#include "captioning/metrics/tokens.h"
+#include "captioning/synthetic/grammar.h"
+#include "captioning/synthetic/scene.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
+#include "lockstep/data/sources/inside.h"
+
+namespace lockstep::captioning {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kScenes = "scenes:";
+// The same as the recipe's options have, whose lines would be said too late to whom opens a set by hand.
+constexpr std::int64_t kMostWords = 1000;
+constexpr std::int64_t kLargestSide = 8192;
+constexpr std::int64_t kLeastSceneSide = 32;
+constexpr std::int64_t kLargestSceneSide = 4096;
+constexpr std::size_t kShownPath = 300;
+
+void check_set(const SetOptions& options) {
+  const auto require = [](std::int64_t value, const char* name, std::int64_t least, std::int64_t most) {
+    if (value < least || value > most) {
+      throw UsageError(fmt::format("{} is {}, must be {} .. {}", name, value, least, most));
+    }
+  };
+  if (options.path.empty()) throw UsageError("a set of captions without a path", "a folder, a file, or scenes:COUNT");
+  require(options.max_words, "max_words", 1, kMostWords);
+  require(options.captions_per_image, "captions_per_image", 1, 1000);
+  require(options.height, "height", 1, kLargestSide);
+  require(options.width, "width", 1, kLargestSide);
+  require(options.feature_width, "feature_width", 0, 1'000'000);
+  if (options.max_features < -1 || options.max_features == 0) {
+    throw UsageError(fmt::format("max_features is {}, must be at least 1, or -1 for all", options.max_features));
+  }
+}
+
+std::vector<CaptionedImage> list_scenes(const SetOptions& options) {
+  for (const std::string* given : {&options.split, &options.images, &options.features}) {
+    if (given->empty()) continue;
+    throw UsageError(fmt::format("'{}' is drawn in memory and has no '{}'", options.path, *given),
+                     "scenes have neither splits nor folders: use another seed for another set");
+  }
+  for (const auto& [name, side] : {std::pair{"data.height", options.height}, {"data.width", options.width}}) {
+    if (side >= kLeastSceneSide && side <= kLargestSceneSide) continue;
+    throw UsageError(
+        fmt::format("{} is {} pixels, must be {} .. {} for scenes", name, side, kLeastSceneSide, kLargestSceneSide));
+  }
+  const SceneSet set = parse_scene_set(options.path);
+  std::vector<CaptionedImage> images;
+  images.reserve(static_cast<std::size_t>(set.count));
+  for (std::int64_t i = 0; i < set.count; ++i) {
+    images.push_back({.id = fmt::format("{:06}", i), .file = {}, .captions = scene_captions(make_scene(set.seed, i))});
+  }
+  return images;
+}
+
+/// Whether `path` is there; a name that no file can have is not. Throws: IoError where nobody may look.
+bool is_there(const fs::path& path) {
+  std::error_code fault;
+  const bool found = fs::exists(path, fault);
+  if (fault == std::errc::permission_denied) {
+    throw IoError(fmt::format("cannot look for {}: {}", shown(path.string(), kShownPath), fault.message()),
+                  "give this user the right to enter the folder");
+  }
+  return found;
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code fault;
+  return is_there(path) && fs::is_directory(path, fault);
+}
+
+/// The file of captions that `path` means, and the folder it belongs to.
+fs::path find_caption_file(const fs::path& path) {
+  if (!is_folder(path)) {
+    if (is_there(path)) return path;
+    throw DataError(fmt::format("{} is missing", shown(path.string(), kShownPath)),
+                    "a folder with captions.txt or captions.json");
+  }
+  for (const char* name : {"captions.txt", "captions.json"}) {
+    if (is_there(path / name)) return path / name;
+  }
+  std::vector<fs::path> nlvr;
+  for (const std::string& name : FileSystem::system().list(path)) {
+    std::error_code broken_link;
+    const bool is_json = name.ends_with(".json") && fs::is_regular_file(path / name, broken_link);
+    if (is_json && is_nlvr(path / name)) nlvr.push_back(path / name);
+  }
+  if (nlvr.size() == 1) return nlvr.front();
+  throw DataError(nlvr.empty()
+                      ? fmt::format("{} has neither captions.txt nor captions.json, nor a file of NLVR", path.string())
+                      : fmt::format("{} has {} files of NLVR", path.string(), nlvr.size()),
+                  "name the file");
+}
+
+CaptionTable read_table(const fs::path& file, const SetOptions& options) {
+  if (file.extension() != ".json") {
+    if (options.split.empty()) return read_caption_text(file);
+    throw UsageError(fmt::format("{} has no split '{}'", file.string(), options.split),
+                     "captions as text have no splits: use two folders, or lists of ids");
+  }
+  return is_nlvr(file) ? read_nlvr(file, options.split) : read_caption_json(file, options.split);
+}
+
+/// `given` below `folder` where it is there, else as it is.
+fs::path below(const fs::path& folder, const std::string& given) {
+  return is_there(folder / given) ? folder / given : fs::path(given);
+}
+
+/// Only what the list names, in its order, with its files. Whether it names files.
+bool choose_ids(CaptionTable& table, const fs::path& list_file) {
+  const IdList list = read_ids(list_file);
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (std::size_t i = 0; i < table.images.size(); ++i) places.emplace(table.images[i].id, i);
+  std::vector<CaptionedImage> chosen;
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; i < list.ids.size(); ++i) {
+    const auto place = places.find(list.ids[i]);
+    if (place == places.end()) {
+      missing.push_back(list.ids[i]);
+      continue;
+    }
+    chosen.push_back(table.images[place->second]);
+    if (!list.files.empty()) chosen.back().file = list.files[i];
+  }
+  if (!missing.empty()) {
+    throw DataError(fmt::format("{}: {} of {} ids have no captions: the first is {}", list_file.string(),
+                                missing.size(), list.ids.size(), shown(missing.front())),
+                    "take them out of the list, or add their captions");
+  }
+  table.images = std::move(chosen);
+  return !list.files.empty();
+}
+
+/// Where the files of a set are looked for.
+struct FileFolder {
+  fs::path folder;
+  bool features = false;
+  bool listed = false;  ///< the list of ids says which file
+  fs::path from = {};   ///< what names the files
+  bool allow_outside = false;
+
+  [[nodiscard]] fs::path file_of(const CaptionedImage& image) const {
+    if (features && !listed) return inside(image.id + ".npz");
+    const fs::path alone = folder / fs::path(image.file).filename();
+    return is_there(folder / image.file) || !is_there(alone) ? inside(image.file) : alone;
+  }
+
+ private:
+  [[nodiscard]] fs::path inside(const std::string& name) const {
+    return folder / name_inside(folder, name, from, allow_outside);
+  }
+};
+
+fs::path folder_of(const SetOptions& options, const fs::path& root) {
+  if (!options.features.empty()) return below(root, options.features);
+  if (!options.images.empty()) return below(root, options.images);
+  return is_there(root / "images") ? root / "images" : root;
+}
+
+void find_files(std::vector<CaptionedImage>& images, const FileFolder& where, const std::string& set) {
+  std::int64_t missing = 0;
+  std::string first;
+  for (CaptionedImage& image : images) {
+    const fs::path file = where.file_of(image);
+    if (!is_there(file) && missing++ == 0) {
+      first = fmt::format("the first is {}, looked for as {}", shown(image.id), shown(file.string(), kShownPath));
+    }
+    image.file = file.string();
+  }
+  if (missing == 0) return;
+  throw DataError(fmt::format("{}: {} of {} ids have no {}: {}", set, missing, images.size(),
+                              where.features ? "features" : "picture", first),
+                  "put the files there, name their folder, or give a list of the ids that are wanted");
+}
+
+std::vector<CaptionedImage> list_files(const SetOptions& options) {
+  const fs::path file = find_caption_file(options.path);
+  const fs::path root = file.parent_path();
+  CaptionTable table = read_table(file, options);
+  const bool listed = !options.ids.empty() && choose_ids(table, below(root, options.ids));
+  if (table.images.empty()) throw DataError(fmt::format("{} has no pictures with captions", file.string()));
+  const FileFolder where{.folder = folder_of(options, root),
+                         .features = !options.features.empty(),
+                         .listed = listed,
+                         .from = listed ? below(root, options.ids) : file,
+                         .allow_outside = options.allow_outside};
+  find_files(table.images, where, file.string());
+  for (const std::string& note : table.notes) log::note("{}", note);
+  return std::move(table.images);
+}
+
+template <class Number>
+Number scene_set_number(std::string_view text, const std::string& path) {
+  Number number{};
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (fault == std::errc() && end == text.data() + text.size()) return number;
+  throw UsageError(fmt::format("'{}' names no scenes: '{}' is no number", path, text),
+                   "write it as scenes:COUNT or scenes:COUNT:SEED, such as scenes:200:7");
+}
+
+}  // namespace
+
+bool names_scenes(const std::string& path) noexcept { return path.starts_with(kScenes); }
+
+SceneSet parse_scene_set(const std::string& path) {
+  const std::string_view rest = std::string_view(path).substr(std::min(kScenes.size(), path.size()));
+  const std::size_t colon = rest.find(':');
+  SceneSet set{.count = scene_set_number<std::int64_t>(rest.substr(0, colon), path)};
+  if (colon != std::string_view::npos) set.seed = scene_set_number<std::uint64_t>(rest.substr(colon + 1), path);
+  if (set.count < 1 || set.count > 10'000'000) {
+    throw UsageError(fmt::format("'{}' has {} scenes, must be 1 .. 10000000", path, set.count));
+  }
+  return set;
+}
+
+std::vector<CaptionedImage> read_captions(const SetOptions& options) {
+  check_set(options);
+  if (!names_scenes(options.path)) return list_files(options);
+  if (options.ids.empty()) return list_scenes(options);
+  CaptionTable table{.images = list_scenes(options), .notes = {}};
+  (void)choose_ids(table, options.ids);
+  return std::move(table.images);
+}
+
+}  // namespace lockstep::captioning

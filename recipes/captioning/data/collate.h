@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// From samples of a CaptionDataset to a batch: features of several lengths are padded.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "captioning/data/dataset.h"
+#include "lockstep/data/collate.h"
+
+namespace lockstep::captioning {
+
+/// Batch::extra.
+struct CaptionBatch {
+  std::vector<std::int64_t> lengths;  ///< rows of each sample's features; empty for pictures
+  std::vector<std::shared_ptr<const ImageCaptions>> images;
+};
+
+/// Batch::data [B, 3, H, W], or [B, Lmax, D] with zeros after each sample's own rows; Batch::target [B, 2, S, T],
+/// undefined where the samples have none; Batch::extra: CaptionBatch. Thread-safe: yes.
+[[nodiscard]] Collate collate();
+
+}  // namespace lockstep::captioning

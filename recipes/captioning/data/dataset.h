@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures or features with word ids, as samples. Ids: 0 begins a sentence (input) and ends it (target).
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "captioning/data/captions.h"
+#include "captioning/data/vocabulary.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/decode.h"
+
+namespace lockstep::captioning {
+
+/// All that people say about a picture: Sample::extra holds a std::shared_ptr<const ImageCaptions>.
+struct ImageCaptions {
+  std::int64_t index = 0;  ///< of the picture in its set
+  std::string id;
+  std::vector<std::string> captions;  ///< whole
+  /// For CIDEr-D over ids: each caption cut to max_words, with the 0 at its end. An unknown word is the vocabulary's
+  /// kUnknownWord; in an evaluation set of a vocabulary without one: Vocabulary::size(), which no network says.
+  std::vector<Ids> references;
+};
+
+/// Sample::data: float32 [3, height, width], normalised with ImageNet's mean and deviation; or features, float32
+/// [L, D]. Sample::target, of training sets: int64 [2, S, T] with S = captions_per_image and T = max_words + 1; [0]
+/// are inputs 0 w1 .. wn 0 .., [1] targets w1 .. wn 0 -1 ... The S captions are drawn anew each epoch, without
+/// repeating one; of fewer than S captions all are taken and some again. A picture is scaled to the wanted size and
+/// not mirrored: captions say left and right.
+/// Thread-safe: all but open. Cost: scenes stay in memory once drawn where the whole set takes at most 512 MB.
+class CaptionDataset final : public Dataset {
+ public:
+  /// Throws: as read_captions; DataError naming the word where training captions have one that the vocabulary lacks
+  /// and there is no kUnknownWord, or naming the file where features have another width than is wanted.
+  [[nodiscard]] static std::shared_ptr<CaptionDataset> open(const SetOptions& options,
+                                                            std::shared_ptr<const Vocabulary> vocabulary,
+                                                            bool training);
+  /// Of pictures that read_captions gave for the same options.
+  [[nodiscard]] static std::shared_ptr<CaptionDataset> open(const SetOptions& options,
+                                                            std::vector<CaptionedImage> images,
+                                                            std::shared_ptr<const Vocabulary> vocabulary,
+                                                            bool training);
+  ~CaptionDataset() override;
+
+  [[nodiscard]] std::int64_t size() const override;
+  /// Throws: DataError naming the file that is torn, absurd or of another width.
+  Sample get(std::int64_t index, SampleContext& context) override;
+  [[nodiscard]] std::string describe(std::int64_t index) const override;
+
+  [[nodiscard]] const ImageCaptions& captions(std::int64_t index) const;
+  /// D of the features; 0 where the samples are pictures.
+  [[nodiscard]] std::int64_t feature_width() const noexcept;
+  /// The picture as a page shows it: RGB, in its own size. Throws: DataError where the set has features.
+  [[nodiscard]] Image picture(std::int64_t index) const;
+
+ private:
+  class Impl;
+  explicit CaptionDataset(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::captioning

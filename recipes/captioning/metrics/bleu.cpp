@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "captioning/metrics/bleu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <span>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::captioning {
+namespace {
+
+constexpr double kTiny = 1e-15;
+constexpr double kSmall = 1e-9;
+
+using NgramCounts = std::map<std::vector<std::int64_t>, std::int64_t>;
+
+NgramCounts count_ngrams(const Ids& ids, std::size_t n) {
+  NgramCounts counts;
+  for (std::size_t i = 0; i + n <= ids.size(); ++i) {
+    ++counts[Ids(ids.begin() + static_cast<std::ptrdiff_t>(i), ids.begin() + static_cast<std::ptrdiff_t>(i + n))];
+  }
+  return counts;
+}
+
+std::int64_t closest_length(std::int64_t length, const std::vector<Ids>& references) {
+  std::int64_t best = std::ssize(references.front());
+  for (const Ids& reference : references) {
+    const std::int64_t one = std::ssize(reference);
+    const std::int64_t nearer = std::abs(best - length) - std::abs(one - length);
+    if (nearer > 0 || (nearer == 0 && one < best)) best = one;
+  }
+  return best;
+}
+
+}  // namespace
+
+void Bleu::add(const Ids& hypothesis, const std::vector<Ids>& references) {
+  if (references.empty()) throw UsageError("BLEU of a caption without a reference");
+  for (std::size_t n = 1; n <= kLongestNgram; ++n) {
+    NgramCounts most;
+    for (const Ids& reference : references) {
+      for (const auto& [ngram, count] : count_ngrams(reference, n)) most[ngram] = std::max(most[ngram], count);
+    }
+    for (const auto& [ngram, count] : count_ngrams(hypothesis, n)) {
+      const auto there = most.find(ngram);
+      if (there != most.end()) matched_[n - 1] += std::min(count, there->second);
+      there_[n - 1] += count;
+    }
+  }
+  length_ += std::ssize(hypothesis);
+  reference_length_ += closest_length(std::ssize(hypothesis), references);
+}
+
+std::array<double, kLongestNgram> Bleu::scores() const {
+  std::array<double, kLongestNgram> scores{};
+  if (reference_length_ == 0 && length_ == 0) return scores;
+  const double ratio = (static_cast<double>(length_) + kTiny) / (static_cast<double>(reference_length_) + kSmall);
+  const double brevity = ratio < 1 ? std::exp(1 - 1 / ratio) : 1;
+  double product = 1;
+  for (std::size_t n = 0; n < kLongestNgram; ++n) {
+    product *= (static_cast<double>(matched_[n]) + kTiny) / (static_cast<double>(there_[n]) + kSmall);
+    scores[n] = brevity * std::pow(product, 1.0 / static_cast<double>(n + 1));
+  }
+  return scores;
+}
+
+}  // namespace lockstep::captioning

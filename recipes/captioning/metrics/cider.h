@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// CIDEr and CIDEr-D: how near a caption comes to what several people said, n-grams weighed by how few pictures have
+// them. Fast enough to reward thousands of samples in each training step. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "captioning/metrics/ngram.h"
+
+namespace lockstep::captioning {
+
+/// In how many images' references each n-gram of 1 to 4 ids occurs. Thread-safe: yes, it does not change.
+class DocumentFrequencies {
+ public:
+  /// Throws: UsageError where there is no image, or an id is not within 0 .. kLargestId.
+  [[nodiscard]] static DocumentFrequencies of(const std::vector<std::vector<Ids>>& references_by_image);
+  /// What save() wrote. Throws: DataError naming the file where it is missing, torn, changed or something else;
+  /// IoError.
+  [[nodiscard]] static DocumentFrequencies from_file(const std::filesystem::path& path);
+  /// Replaces the file whole or not at all. Little-endian: "LSCIDF01", bytes an id has (u64: 2 or 4), images (u64),
+  /// n-grams (u64), source() (u64), NgramTable::bytes(), FNV-1a of 64 bits of all before. Throws: IoError.
+  void save(const std::filesystem::path& path) const;
+
+  /// Of which references they are: their FNV-1a, ids and order included.
+  [[nodiscard]] std::uint64_t source() const noexcept { return source_; }
+  [[nodiscard]] static std::uint64_t source_of(const std::vector<std::vector<Ids>>& references_by_image);
+
+  [[nodiscard]] std::int64_t images() const noexcept { return images_; }
+  [[nodiscard]] const NgramTable& table() const noexcept { return table_; }
+
+ private:
+  DocumentFrequencies(std::int64_t images, std::uint64_t source, NgramTable table)
+      : images_(images), source_(source), table_(std::move(table)) {}
+
+  std::int64_t images_;
+  std::uint64_t source_;
+  NgramTable table_;
+};
+
+struct CiderOptions {
+  double sigma = 6;    ///< words; of the penalty for another length
+  double scale = 10;   ///< what a caption equal to its only reference gets
+  bool plain = false;  ///< CIDEr instead: no clipping of repeated n-grams, no penalty for another length
+};
+
+/// Scores captions against references. A caption's vector of order n has for each n-gram its count times ln(images /
+/// images that have it); the score is the cosine of caption and reference with counts clipped to the reference's, times
+/// exp(-(difference of lengths)^2 / (2 sigma^2)), the mean over n = 1 .. 4 and all references, times scale.
+/// Thread-safe: all const methods. Source: Vedantam et al., CIDEr, 2015; what COCO's server calls CIDEr is CIDEr-D with
+/// the document frequencies of the references themselves, over words without an end.
+class CiderD {
+ public:
+  struct Prepared;
+  /// One image's references as vectors, for every CiderD with the same frequencies; cheap to copy.
+  using Reference = std::shared_ptr<const Prepared>;
+
+  /// Throws: UsageError where there are no frequencies or an option is not positive.
+  explicit CiderD(std::shared_ptr<const DocumentFrequencies> frequencies, const CiderOptions& options = {});
+
+  /// Throws: UsageError where there is none, an id is not within 0 .. kLargestId, or they hold more than 65,000 words.
+  [[nodiscard]] Reference prepare(const std::vector<Ids>& references) const;
+
+  /// Throws: UsageError where an id is not within 0 .. kLargestId, or there are more than 65,000 words with those of
+  /// the references.
+  [[nodiscard]] double score(const std::int64_t* ids, std::int64_t count, const Reference& reference) const;
+  [[nodiscard]] double score(const Ids& hypothesis, const Reference& reference) const {
+    return score(hypothesis.data(), static_cast<std::int64_t>(hypothesis.size()), reference);
+  }
+
+ private:
+  [[nodiscard]] double weight(std::uint32_t frequency) const noexcept;
+  [[nodiscard]] double penalty(std::int64_t difference) const noexcept;
+
+  std::shared_ptr<const DocumentFrequencies> frequencies_;
+  CiderOptions options_;
+  std::vector<double> weights_;    // by document frequency
+  std::vector<double> penalties_;  // by difference of lengths
+};
+
+}  // namespace lockstep::captioning

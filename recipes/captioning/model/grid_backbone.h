@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// From pictures, or from features that others made of them, to the rows of numbers that the networks look at.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "captioning/model/layers.h"
+#include "captioning/model/model.h"
+
+namespace lockstep::captioning {
+
+/// A convolutional network that is trained along. Convolutions and norms are those of lockstep::nn: fused on a
+/// processor in channels-last, and sync_batch_norm() finds the norms.
+class GridBackbone : public torch::nn::Module {
+ public:
+  /// Shapes: float [B, 3, H, W] to [B, channels(), H / stride, W / stride], rounded up.
+  virtual at::Tensor forward(const at::Tensor& pictures) = 0;
+  [[nodiscard]] virtual std::int64_t channels() const = 0;
+};
+
+/// Null for BackboneType::kNone. Throws: UsageError for a depth, stride or width that there is none of.
+[[nodiscard]] std::shared_ptr<GridBackbone> make_backbone(const BackboneOptions& options);
+
+/// Features of B pictures at the network's width.
+struct Features {
+  at::Tensor tokens = {};   ///< [B, L, dim]; of a grid row by row
+  at::Tensor global = {};   ///< [B, dim]: the mean of those that are there, before positions are added
+  at::Tensor mask = {};     ///< bool [B, L], true: there; undefined: all are
+  std::int64_t height = 0;  ///< of the grid; height * width = L, or both 0: no grid
+  std::int64_t width = 0;
+};
+
+/// The backbone, where there is one; then Linear, CELU(1.3) and dropout. Grids of a backbone get sinusoids of their
+/// rows and columns: captions name places.
+class FeatureEmbedding final : public torch::nn::Module {
+ public:
+  /// Throws: UsageError for sizes that do not fit.
+  FeatureEmbedding(const ModelOptions& options, double dropout);
+
+  /// As Captioner::encode(); a grid of features that have no backbone is as the options say, and only where all
+  /// pictures have L rows.
+  Features forward(const at::Tensor& data, const std::vector<std::int64_t>& lengths);
+
+ private:
+  Features of_pictures(const at::Tensor& pictures);
+  Features of_rows(const at::Tensor& rows, const std::vector<std::int64_t>& lengths);
+  const at::Tensor& positions(const Features& grid, const at::Device& device);
+
+  ModelOptions options_;
+  std::shared_ptr<GridBackbone> backbone_;
+  torch::nn::Linear embed_{nullptr};
+  nn::Dropout dropout_{nullptr};
+  at::Tensor positions_;  ///< of the grid below
+  std::int64_t positions_height_ = 0;
+  std::int64_t positions_width_ = 0;
+};
+
+}  // namespace lockstep::captioning

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "captioning/model/search.h"
+
+#include <ATen/ops/cumsum.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "lockstep/base/error.h"
+#include "lockstep/optim/autocast.h"
+
+namespace lockstep::captioning {
+namespace {
+
+// A number below 1 times this and a sum stays below the sum when it is rounded.
+constexpr double kBelowOne = 1 - 0x1p-52;
+
+/// Says one word after another until every caption has ended: `choose(log-probabilities, which word)` gives int64 [N].
+template <class Choose>
+at::Tensor say(Speaker& speaker, std::int64_t max_words, const Choose& choose) {
+  if (max_words < 1) throw UsageError(fmt::format("captions of {} words; 1 is the least", max_words));
+  const at::TensorOptions ids = speaker.device.dtype(at::kLong);
+  const at::Tensor words = at::zeros({speaker.rows, max_words + 1}, ids);
+  at::Tensor now = at::zeros({speaker.rows}, ids);
+  at::Tensor ended = at::zeros({speaker.rows}, ids.dtype(at::kBool));
+  for (std::int64_t i = 0; i < max_words; ++i) {
+    now = choose(speaker.step(now), i).masked_fill(ended, 0);
+    words.select(1, i).copy_(now);
+    ended = ended.logical_or(now.eq(0));
+    if (i + 1 < max_words && ended.all().item<bool>()) break;
+  }
+  return words;
+}
+
+}  // namespace
+
+Speaker speaker_of(Captioner& model, const Memory& memory) {
+  auto state = std::make_shared<DecoderState>(model.start(memory));
+  return {.rows = memory.rows(),
+          .device = memory.tokens.options(),
+          .step = [&model, &memory, state](const at::Tensor& words) { return model.step(memory, *state, words); },
+          .select = [state](const at::Tensor& rows) { *state = select_rows(*state, rows); }};
+}
+
+at::Tensor greedy(Speaker& speaker, std::int64_t max_words) {
+  const NoGrad no_grad;
+  return say(speaker, max_words, [](const at::Tensor& log_probs, std::int64_t) { return log_probs.argmax(1); });
+}
+
+at::Tensor greedy(Captioner& model, const Memory& memory, std::int64_t max_words) {
+  const NoGrad no_grad;
+  Speaker speaker = speaker_of(model, memory);
+  return greedy(speaker, max_words);
+}
+
+at::Tensor sample(Speaker& speaker, std::int64_t max_words) {
+  const NoGrad no_grad;
+  if (max_words < 1) throw UsageError(fmt::format("captions of {} words; 1 is the least", max_words));
+  const at::Tensor uniform = at::rand({speaker.rows, max_words}, speaker.device.dtype(at::kDouble)).mul_(kBelowOne);
+  return say(speaker, max_words, [&](const at::Tensor& log_probs, std::int64_t i) {
+    // The word in whose part of 0 .. 1 the number lies.
+    const at::Tensor sums = at::cumsum(log_probs.exp(), 1, at::kDouble);
+    const at::Tensor wanted = uniform.narrow(1, i, 1) * sums.narrow(1, sums.size(1) - 1, 1);
+    // Where they are no numbers, none lies anywhere: the last word, so that the loss can say so.
+    return at::searchsorted(sums, wanted, /*out_int32=*/false, /*right=*/true).squeeze(1).clamp_max(sums.size(1) - 1);
+  });
+}
+
+at::Tensor sample(Captioner& model, const Memory& memory, std::int64_t max_words) {
+  const NoGrad no_grad;
+  Speaker speaker = speaker_of(model, memory);
+  return sample(speaker, max_words);
+}
+
+at::Tensor chosen(const at::Tensor& words) {
+  const at::Tensor ends = words.eq(0).to(at::kLong);
+  const at::Tensor mask = ends.cumsum(1).sub_(ends).eq(0);
+  mask.select(1, words.size(1) - 1).fill_(false);
+  return mask;
+}
+
+}  // namespace lockstep::captioning

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transformer: an encoder of window attention with a global token, and a decoder that takes the global token into
+// every layer.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "captioning/model/grid_backbone.h"
+#include "captioning/model/layers.h"
+#include "captioning/model/model.h"
+#include "captioning/model/window_attention.h"
+
+namespace lockstep::captioning {
+
+/// Attention, then a feed-forward part; after each the sum with what came in, and layer norm.
+class EncoderLayer final : public torch::nn::Module {
+ public:
+  EncoderLayer(const ModelOptions& options, bool shifted);
+  /// As WindowAttention::forward().
+  at::Tensor forward(const at::Tensor& x, const Grid& grid, const at::Tensor& mask);
+
+ private:
+  std::shared_ptr<WindowAttention> attention_;
+  std::shared_ptr<FeedForward> feed_forward_;
+  nn::LayerNorm attention_norm_{nullptr};
+  nn::LayerNorm feed_forward_norm_{nullptr};
+  nn::Dropout dropout_{nullptr};
+};
+
+/// x = LN(ReLU(W [x; global]) + x), then attention over the words so far, over the picture, and a feed-forward part.
+class DecoderLayer final : public torch::nn::Module {
+ public:
+  explicit DecoderLayer(const ModelOptions& options);
+
+  /// What of the layer depends on the picture only: the half of W for the global token, keys and values.
+  struct Picture {
+    at::Tensor global;  ///< [B, dim]
+    at::Tensor key;     ///< [B, heads, L + 1, depth]
+    at::Tensor value;   ///< [B, heads, L + 1, depth]
+    at::Tensor hidden;  ///< bool [B, 1, 1, L + 1], true: not there; undefined: all are
+  };
+  Picture look(const at::Tensor& tokens_and_global, const at::Tensor& global);
+
+  /// All words at once. Shapes: x [N, T, dim]; unseen bool [T, T], true where a word must not see another.
+  at::Tensor forward(const at::Tensor& x, const Picture& picture, const at::Tensor& unseen);
+  /// One more word. `cache`: keys and values of the words before, which gets this one's.
+  /// Shapes: x [N, 1, dim]; cache [N, 2, heads, words, depth].
+  at::Tensor step(const at::Tensor& x, const Picture& picture, at::Tensor& cache);
+
+ private:
+  at::Tensor with_global(const at::Tensor& x, const Picture& picture);
+  at::Tensor rest(const at::Tensor& x, const at::Tensor& attended, const Picture& picture);
+  [[nodiscard]] at::Tensor scaled(const at::Tensor& query) const;
+
+  std::int64_t heads_;
+  double scale_;
+  std::shared_ptr<PairLinear> fuse_;
+  torch::nn::Linear query_key_value_{nullptr};
+  torch::nn::Linear self_out_{nullptr};
+  torch::nn::Linear query_{nullptr};
+  torch::nn::Linear key_value_{nullptr};
+  torch::nn::Linear cross_out_{nullptr};
+  std::shared_ptr<FeedForward> feed_forward_;
+  std::vector<nn::LayerNorm> norms_;
+  nn::Dropout dropout_{nullptr};
+};
+
+/// Words are embedded times sqrt(dim), with sinusoids of positions from 1. Dropout is at the embeddings, inside the
+/// feed-forward parts and at the end of each part; first weights are Xavier's.
+/// Source: Wang et al., End-to-End Transformer Based Model for Image Captioning, 2022.
+class TransformerCaptioner final : public Captioner {
+ public:
+  explicit TransformerCaptioner(const ModelOptions& options);
+
+  Memory encode(const at::Tensor& data, const std::vector<std::int64_t>& lengths) override;
+  at::Tensor logits(const Memory& memory, const at::Tensor& inputs, double scheduled_sampling) override;
+  DecoderState start(const Memory& memory) override;
+  at::Tensor step(const Memory& memory, DecoderState& state, const at::Tensor& words) override;
+
+ private:
+  at::Tensor decode(const Memory& memory, const at::Tensor& inputs);
+  at::Tensor embedded(const at::Tensor& words, std::int64_t first);
+  [[nodiscard]] DecoderLayer::Picture picture_of(const Memory& memory, std::size_t layer) const;
+
+  ModelOptions options_;
+  std::shared_ptr<FeatureEmbedding> features_;
+  std::vector<std::shared_ptr<EncoderLayer>> encoder_;
+  torch::nn::Embedding words_{nullptr};
+  std::vector<std::shared_ptr<DecoderLayer>> decoder_;
+  nn::Dropout dropout_{nullptr};
+  torch::nn::Linear classifier_{nullptr};
+  at::Tensor positions_;  ///< of words, as many as were needed so far
+};
+
+}  // namespace lockstep::captioning

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// X-linear attention: queries meet regions by products of their numbers (low-rank bilinear pooling), from which come
+// weights over the regions and over the channels. An encoder of it, and an LSTM that attends with it.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "captioning/model/grid_backbone.h"
+#include "captioning/model/layers.h"
+#include "captioning/model/model.h"
+
+namespace lockstep::captioning {
+
+/// Two linear layers of the same input, each followed by CELU(1.3) and group norm, whose groups are the heads.
+class NormedPair final : public torch::nn::Module {
+ public:
+  NormedPair(std::int64_t dim, std::int64_t heads);
+  /// Both. Shapes: [B, N, dim] to float32 [B, heads, N, dim / heads] each.
+  std::vector<at::Tensor> forward(const at::Tensor& x);
+
+ private:
+  std::int64_t heads_;
+  torch::nn::Linear linear_{nullptr};
+  at::Tensor norm_weight_;  ///< [2 dim]
+  at::Tensor norm_bias_;    ///< [2 dim]
+};
+
+/// What a layer of attention sees of L regions.
+struct Regions {
+  at::Tensor key;    ///< [B, heads, L, depth + 1]; the last number is 1
+  at::Tensor value;  ///< [B, heads, L, depth]
+};
+
+/// One layer. Of a query q, keys k and values v of the regions: m = ReLU(W (q * k)) of each region; the softmax of
+/// w m weights the regions, sigmoid(U mean(m)) the channels, and what comes out is both of them times a value that is
+/// made of the query.
+/// Source: Pan et al., X-Linear Attention Networks for Image Captioning, 2020. Its w has a bias, which a softmax takes
+/// out again: here it has none.
+class BilinearAttention final : public torch::nn::Module {
+ public:
+  explicit BilinearAttention(const ModelOptions& options);
+
+  Regions look(const at::Tensor& tokens);
+  /// Shapes: queries [B, S, dim], of each picture S; mask bool [B, L] or undefined; to [B, S, dim].
+  at::Tensor forward(const at::Tensor& queries, const Regions& regions, const at::Tensor& mask);
+
+ private:
+  at::Tensor middle(const at::Tensor& query, const at::Tensor& key);
+  at::Tensor channel_weights(const at::Tensor& middle, const at::Tensor& mask);
+
+  std::shared_ptr<NormedPair> of_query_;
+  std::shared_ptr<NormedPair> of_regions_;
+  torch::nn::Linear middle_{nullptr};
+  torch::nn::Linear region_weight_{nullptr};
+  torch::nn::Linear channel_weight_{nullptr};
+  nn::Dropout dropout_{nullptr};
+};
+
+/// What has been seen: regions [B, L, dim] and all of them in one [B, dim].
+struct Seen {
+  at::Tensor tokens;
+  at::Tensor global;
+};
+
+/// Layers of attention whose query is the global feature; each also changes the regions: LN(ReLU(W [r; global]) + r).
+/// The global feature that comes out is made of those of all layers.
+class XLinearEncoder final : public torch::nn::Module {
+ public:
+  explicit XLinearEncoder(const ModelOptions& options);
+  Seen forward(const Seen& features, const at::Tensor& mask);
+
+ private:
+  struct Layer {
+    std::shared_ptr<BilinearAttention> attention;
+    std::shared_ptr<PairLinear> update;
+    nn::LayerNorm norm{nullptr};
+  };
+
+  std::vector<Layer> layers_;
+  torch::nn::Linear join_{nullptr};
+  nn::LayerNorm norm_{nullptr};
+  nn::Dropout dropout_{nullptr};
+};
+
+/// h, c and the context, each [N, dim].
+struct LstmState {
+  at::Tensor hidden;
+  at::Tensor cell;
+  at::Tensor context;
+};
+
+/// An LSTM that reads a word, the global feature and the last context; its hidden state asks layers of attention (each
+/// asks with what the one before found), and GLU(W [found; hidden]) is the new context.
+class XLinearDecoder final : public torch::nn::Module {
+ public:
+  explicit XLinearDecoder(const ModelOptions& options);
+
+  /// What depends on the picture only: the LSTM's share of the global feature [B, 4 dim], then key and value of each
+  /// layer.
+  std::vector<at::Tensor> look(const Seen& seen);
+  /// The LSTM's share of words. Shapes: embedded [..., word_dim] to [..., 4 dim].
+  at::Tensor gates_of_words(const at::Tensor& embedded);
+  /// Shapes: gates [N, 4 dim].
+  LstmState step(const at::Tensor& gates, const LstmState& state, const Memory& memory);
+
+ private:
+  at::Tensor found(const at::Tensor& hidden, const Memory& memory);
+
+  std::int64_t dim_;
+  torch::nn::Linear of_word_{nullptr};
+  at::Tensor of_state_;  ///< [4 dim, 2 dim]: of the context and of h
+  std::vector<std::shared_ptr<BilinearAttention>> attention_;
+  torch::nn::Linear join_{nullptr};
+  nn::LayerNorm norm_{nullptr};
+  torch::nn::Linear context_{nullptr};
+  nn::Dropout context_dropout_{nullptr};
+};
+
+/// The network. Dropout as XLinearOptions says; first weights are Xavier's, but for the LSTM's, which are uniform.
+class XLinearCaptioner final : public Captioner {
+ public:
+  explicit XLinearCaptioner(const ModelOptions& options);
+
+  Memory encode(const at::Tensor& data, const std::vector<std::int64_t>& lengths) override;
+  at::Tensor logits(const Memory& memory, const at::Tensor& inputs, double scheduled_sampling) override;
+  DecoderState start(const Memory& memory) override;
+  at::Tensor step(const Memory& memory, DecoderState& state, const at::Tensor& words) override;
+
+ private:
+  at::Tensor gates_of(const at::Tensor& words);
+  [[nodiscard]] LstmState fresh(std::int64_t rows, const Memory& memory) const;
+
+  ModelOptions options_;
+  std::shared_ptr<FeatureEmbedding> features_;
+  std::shared_ptr<XLinearEncoder> encoder_;
+  torch::nn::Embedding words_{nullptr};
+  nn::Dropout word_dropout_{nullptr};
+  std::shared_ptr<XLinearDecoder> decoder_;
+  nn::Dropout output_dropout_{nullptr};
+  torch::nn::Linear classifier_{nullptr};
+};
+
+}  // namespace lockstep::captioning
