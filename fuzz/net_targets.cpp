@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "comm/address_file.h"
+#include "comm/addresses/address_file.h"
 #include "lockstep/base/printable.h"
 #include "store/wire.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/device_choice.h"
+#include "comm/wiring/device_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

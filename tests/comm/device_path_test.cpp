@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way of device tensors with a make-believe device, whose memory is the host's and whose work ends when the test
 // says so. Two ranks are threads on one mapping of shared memory.
-#include "comm/device_path.h"
+#include "comm/core/device_path.h"
+#include "comm/backends/local/local_backend.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -15,8 +16,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "comm/group.h"
-#include "comm/shm/shm_backend.h"
+#include "comm/backends/shm/shm_backend.h"
+#include "comm/core/group.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group_check.h"
 
@@ -51,7 +52,7 @@ class FakeEvent final : public DeviceEvent {
   Device& device_;
 };
 
-class FakeTransport final : public DeviceTransport {
+class FakeTransport final : public DeviceBackend {
  public:
   explicit FakeTransport(Device& device) : device_(device) {}
   std::string name() const override { return "fake"; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verdicts on device collectives, looked at by hand at times of our choice.
-#include "comm/device_watch.h"
+#include "comm/core/device_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/select.h"
+#include "comm/wiring/select.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/dist_url.h"
+#include "comm/addresses/dist_url.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <thread>
 
-#include "comm/address_file.h"
+#include "comm/addresses/address_file.h"
 #include "lockstep/base/error.h"
 #include "support/temp_dir.h"
 

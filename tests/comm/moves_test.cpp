@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/moves.h"
+#include "comm/core/moves.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table against lines as NCCL prints them, with hosts, pids and addresses of our own.
-#include "comm/nccl/advice.h"
+#include "comm/core/device_advice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is named after a failure over sockets, where every rank that gives up breaks the others' connections too.
-#include "comm/gloo/roll_call.h"
+#include "comm/backends/gloo/roll_call.h"
 
 #include <gmock/gmock.h>
 

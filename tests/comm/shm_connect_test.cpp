@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The handshake over the ranks' socket, with ranks as threads, among strangers of the same user.
-#include "comm/shm/connect.h"
+#include "comm/backends/shm/connect.h"
 
 #include <gmock/gmock.h>
 #include <sys/socket.h>
@@ -8,7 +8,7 @@
 #include <future>
 #include <vector>
 
-#include "comm/shm/door.h"
+#include "comm/backends/shm/door.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 

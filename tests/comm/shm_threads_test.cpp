@@ -6,8 +6,8 @@
 #include <atomic>
 #include <thread>
 
-#include "comm/moves.h"
-#include "comm/shm/shm_backend.h"
+#include "comm/backends/shm/shm_backend.h"
+#include "comm/core/moves.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libtorch's operations in tree order against our kernel, on the CPU, where both can run.
-#include "comm/tensor_tree.h"
+#include "comm/core/tensor_tree.h"
 
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/randn.h>

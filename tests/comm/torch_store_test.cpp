@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "comm/gloo/gloo.h"
+#include "comm/backends/gloo/gloo.h"
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/torch_version.h"
 

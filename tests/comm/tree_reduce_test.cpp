@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/tree_reduce.h"
+#include "comm/core/tree_reduce.h"
 
 #include <gtest/gtest.h>
 

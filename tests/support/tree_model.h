@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/tree_reduce.h"
+#include "comm/core/tree_reduce.h"
 
 namespace lockstep::comm {
 

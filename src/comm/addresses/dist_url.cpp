@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/addresses/dist_url.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr const char* kLoopback = "127.0.0.1";
+constexpr const char* kForms =
+    "use env://, tcp://HOST:PORT or file:///PATH, the latter two with --rank and --world_size or ?rank=0&world_size=4";
+
+/// "tcp://host:port?rank=0" in its parts.
+struct Url {
+  std::string scheme;
+  std::string place;
+  std::map<std::string, std::string> query;
+};
+
+Url parse_url(const std::string& text) {
+  const auto scheme_end = text.find("://");
+  if (scheme_end == std::string::npos) throw UsageError(fmt::format("--dist_url '{}' is no address", text), kForms);
+  Url url{.scheme = text.substr(0, scheme_end), .place = {}, .query = {}};
+  const std::string rest = text.substr(scheme_end + 3);
+  const auto question = rest.find('?');
+  url.place = rest.substr(0, question);
+  std::size_t begin = question == std::string::npos ? rest.size() : question + 1;
+  while (begin < rest.size()) {
+    const std::size_t end = std::min(rest.find('&', begin), rest.size());
+    const std::string entry = rest.substr(begin, end - begin);
+    const auto equals = entry.find('=');
+    if (equals == std::string::npos) {
+      throw UsageError(fmt::format("--dist_url '{}': '{}' is no name=value", text, entry), kForms);
+    }
+    url.query[entry.substr(0, equals)] = entry.substr(equals + 1);
+    begin = end + 1;
+  }
+  return url;
+}
+
+/// The value of one variable: from the address, else from the arguments, else from the environment.
+void settle(Environment& environment, const char* name, const Url& url, const std::optional<std::string>& argument) {
+  const bool is_rank = std::string(name) == "RANK";
+  const auto in_url = url.query.find(is_rank ? "rank" : "world_size");
+  if (in_url != url.query.end()) {
+    environment[name] = in_url->second;
+  } else if (argument) {
+    environment[name] = *argument;
+  } else if (environment.count(name) == 0) {
+    throw UsageError(fmt::format("--dist_url {}:// needs {}, which is given nowhere", url.scheme,
+                                 is_rank ? "a rank" : "a world size"),
+                     fmt::format("add {}, or ?{}= to the address", is_rank ? "--rank R" : "--world_size W",
+                                 is_rank ? "rank" : "world_size"));
+  }
+}
+
+void require_known_query(const Url& url) {
+  for (const auto& [name, value] : url.query) {
+    if (name == "rank" || name == "world_size" || (name == "host" && url.scheme == "file")) continue;
+    throw UsageError(fmt::format("--dist_url {}:// knows no '{}'", url.scheme, name), kForms);
+  }
+}
+
+void use_tcp(Environment& environment, const Url& url) {
+  const auto colon = url.place.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == url.place.size()) {
+    throw UsageError(fmt::format("--dist_url tcp://{} has no host:port", url.place), kForms);
+  }
+  environment["MASTER_ADDR"] = url.place.substr(0, colon);
+  environment["MASTER_PORT"] = url.place.substr(colon + 1);
+}
+
+}  // namespace
+
+WorldPlan plan_world(const DistArguments& arguments, const Environment& environment) {
+  if (arguments.url.empty()) return discover_world(environment);
+  const Url url = parse_url(arguments.url);
+  if (url.scheme == "env") return discover_world(environment);
+  if (url.scheme != "tcp" && url.scheme != "file") {
+    throw UsageError(fmt::format("--dist_url '{}': there is no {}://", arguments.url, url.scheme), kForms);
+  }
+  require_known_query(url);
+  Environment own = environment;
+  for (const char* name : {"LOCKSTEP_STORE", "LOCKSTEP_STORE_TOKEN", "TORCHELASTIC_USE_AGENT_STORE"}) own.erase(name);
+  settle(own, "RANK", url, arguments.rank);
+  settle(own, "WORLD_SIZE", url, arguments.world_size);
+  if (url.scheme == "tcp") {
+    use_tcp(own, url);
+    return discover_world(own);
+  }
+  if (url.place.empty() || url.place.front() != '/') {
+    throw UsageError(fmt::format("--dist_url file://{} has no path from / on", url.place), kForms);
+  }
+  // discover_world() asks for the address that the file is to tell.
+  own["MASTER_ADDR"] = url.query.count("host") != 0 ? url.query.at("host") : "file";
+  own["MASTER_PORT"] = "1";
+  WorldPlan plan = discover_world(own);
+  if (plan.info.world_size == 1) return plan;
+  plan.store = StoreKind::kFile;
+  plan.file = url.place;
+  plan.host = url.query.count("host") != 0 ? url.query.at("host") : "";
+  plan.port = 0;
+  return plan;
+}
+
+std::string own_address() {
+  char name[256] = "localhost";
+  gethostname(name, sizeof(name) - 1);
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(name, nullptr, &hints, &found) != 0) return kLoopback;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    char text[NI_MAXHOST] = {};
+    getnameinfo(entry->ai_addr, entry->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
+    if (std::string(text).rfind("127.", 0) != 0 && text[0] != '\0') return text;
+  }
+  return kLoopback;
+}
+
+}  // namespace lockstep::comm

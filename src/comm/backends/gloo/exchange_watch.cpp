@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/backends/gloo/exchange_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "lockstep/base/log.h"
+#include "lockstep/base/signal_guard.h"
+
+namespace lockstep::comm {
+namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+constexpr auto kPatience = std::chrono::milliseconds(150);  // of an exchange, before the store is asked
+constexpr auto kPeriod = std::chrono::milliseconds(150);
+constexpr auto kWatchCloseLimit = std::chrono::milliseconds(1000);
+
+}  // namespace
+
+/// Shared with the thread, which may outlive the watch where the store hangs.
+struct ExchangeWatch::State {
+  explicit State(World of) : world(std::move(of)) {}
+
+  struct Exchange {
+    SteadyTime start;
+    std::function<void()> interrupt;
+  };
+
+  [[nodiscard]] std::string key() const { return world.prefix + "gloo/alarm"; }
+  void loop();
+  void look(std::unique_lock<std::mutex>& lock);
+
+  const World world;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<int, Exchange> exchanges;
+  int next = 0;
+  bool closed = false;
+  bool ended = false;
+  bool idle = false;  ///< the thread looks again only when notified
+  std::optional<int> alarm;
+};
+
+void ExchangeWatch::State::look(std::unique_lock<std::mutex>& lock) {
+  if (!alarm) {
+    lock.unlock();
+    std::optional<std::string> heard;
+    try {
+      heard = world.store->try_get(key());
+    } catch (const std::exception& problem) {
+      log::debug("the store was not asked for an alarm: {}", problem.what());
+    }
+    lock.lock();
+    if (heard && !heard->empty()) alarm = std::atoi(heard->c_str());  // of what is no number: rank 0
+  }
+  if (!alarm) return;
+  for (const auto& [number, exchange] : exchanges) exchange.interrupt();
+}
+
+void ExchangeWatch::State::loop() {
+  std::unique_lock lock(mutex);
+  while (!closed) {
+    if (exchanges.empty()) {
+      // A loop of short exchanges does not wake the thread for each.
+      if (!changed.wait_for(lock, kPatience, [&] { return closed; }) && exchanges.empty()) {
+        idle = true;
+        changed.wait(lock);
+        idle = false;
+      }
+      continue;
+    }
+    SteadyTime oldest = SteadyTime::max();
+    for (const auto& [number, exchange] : exchanges) oldest = std::min(oldest, exchange.start);
+    const auto now = std::chrono::steady_clock::now();
+    if (now < oldest + kPatience) {
+      changed.wait_until(lock, oldest + kPatience);
+      continue;
+    }
+    look(lock);
+    if (!closed) changed.wait_for(lock, kPeriod);
+  }
+  ended = true;
+  changed.notify_all();
+}
+
+ExchangeWatch::ExchangeWatch(World world) : state_(std::make_shared<State>(std::move(world))) {
+  const SignalGuard guard;
+  std::thread([state = state_] { state->loop(); }).detach();
+}
+
+ExchangeWatch::~ExchangeWatch() {
+  std::unique_lock lock(state_->mutex);
+  state_->closed = true;
+  state_->changed.notify_all();
+  state_->changed.wait_for(lock, kWatchCloseLimit, [&] { return state_->ended; });
+}
+
+ExchangeWatch::Scope::Scope(ExchangeWatch& watch, std::function<void()> interrupt) : watch_(watch) {
+  State& state = *watch_.state_;
+  const std::lock_guard lock(state.mutex);
+  number_ = state.next++;
+  state.exchanges[number_] = {std::chrono::steady_clock::now(), std::move(interrupt)};
+  if (state.idle) state.changed.notify_all();
+}
+
+ExchangeWatch::Scope::~Scope() {
+  State& state = *watch_.state_;
+  const std::lock_guard lock(state.mutex);
+  state.exchanges.erase(number_);
+}
+
+void ExchangeWatch::raise(int suspect) noexcept {
+  try {
+    state_->world.store->compare_set(state_->key(), "", std::to_string(suspect));
+  } catch (const std::exception& problem) {
+    log::debug("no alarm could be raised: {}", problem.what());
+  }
+}
+
+std::optional<int> ExchangeWatch::alarm() const noexcept {
+  const std::lock_guard lock(state_->mutex);
+  return state_->alarm;
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/backends/gloo/gloo_backend.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "comm/core/moves.h"
+
+namespace lockstep::comm {
+
+void compare_over(Transport& transport, const Collective& collective, const std::vector<int>& ranks) {
+  const World& world = transport.world();
+  Descriptor mine = collective.what;
+  std::vector<Descriptor> theirs(ranks.size());
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] == world.rank) continue;
+    sends.push_back({ranks[i], reinterpret_cast<std::byte*>(&mine), sizeof(mine)});
+    receives.push_back({ranks[i], reinterpret_cast<std::byte*>(&theirs[i]), sizeof(mine)});
+  }
+  transport.exchange(sends, receives, collective);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] != world.rank && theirs[i] != mine) throw mismatch_error(world, mine, ranks[i], theirs[i]);
+  }
+}
+
+GlooBackend::GlooBackend(std::shared_ptr<Transport> transport)
+    : transport_(std::move(transport)), all_(static_cast<std::size_t>(transport_->world().size)) {
+  std::iota(all_.begin(), all_.end(), 0);
+}
+
+std::unique_ptr<Runner> GlooBackend::open_channel(int peer, bool sending) {
+  return transport_->open_channel(peer, sending);
+}
+
+at::Tensor GlooBackend::allocate_bucket(std::int64_t numel, c10::ScalarType dtype) { return at::zeros({numel}, dtype); }
+
+void GlooBackend::abort(const std::string& /*reason*/) noexcept { transport_->abort(); }
+
+void GlooBackend::meet(const Collective& collective) { compare_over(*transport_, collective, all_); }
+
+ExchangeReduce GlooBackend::plan_reduction(const Collective& collective) const {
+  const World& world = transport_->world();
+  const Descriptor& what = collective.what;
+  ExchangeReduce job;
+  job.reduction = {dtype_of(what), op_of(what), divisor_of(what, world.size)};
+  job.leaf_bytes = collective.item_bytes;
+  job.result_bytes = collective.item_bytes;
+  job.rows = collective.data;
+  job.row_bytes = collective.bytes;
+  const auto shared = ranges_for_all(what.numel, collective.bytes, world.size);
+  for (const Piece& piece : pieces_of(what, world.size)) {
+    if (piece.row == 0) {
+      const ElementRange range = what.kind == Kind::kAllReduce ? shared[static_cast<std::size_t>(piece.rank)]
+                                                               : result_range(what, world.size, piece.rank);
+      job.contributors.push_back({piece.rank, range, {}});
+    }
+    job.contributors.back().rows.push_back(piece.span);
+  }
+  job.output = collective.output;
+  if (what.kind == Kind::kAllReduce) {
+    job.output += static_cast<std::size_t>(shared[static_cast<std::size_t>(world.rank)].begin) * job.result_bytes;
+  }
+  return job;
+}
+
+void GlooBackend::reduce(const Collective& collective) {
+  meet(collective);
+  if (collective.bytes == 0) return;
+  const bool for_all = collective.what.kind == Kind::kAllReduce;
+  const ExchangeReduce job = plan_reduction(collective);
+  exchange_and_reduce(*transport_, job, collective, scratch_);
+  if (for_all && !is_one_pass(collective.bytes)) share_ranges(*transport_, job, collective, collective.output);
+}
+
+// A root sends to each: a tree saves time only in worlds larger than data-parallel starts need.
+void GlooBackend::move(const Collective& collective) {
+  meet(collective);
+  const World& world = transport_->world();
+  const MovePlan plan = plan_of(collective, world.size);
+  std::vector<Message> sends;
+  for (const Move& part : moves_from(plan, world.rank)) {
+    sends.push_back({part.to, const_cast<std::byte*>(collective.data) + part.offset, part.bytes});
+  }
+  std::vector<Message> receives;
+  for (const Move& part : moves_to(plan, world.rank)) {
+    if (part.from != world.rank) {
+      receives.push_back({part.from, collective.output + part.place, part.bytes});
+    } else if (collective.output + part.place != collective.data + part.offset) {
+      std::memcpy(collective.output + part.place, collective.data + part.offset, part.bytes);
+    }
+  }
+  transport_->exchange(sends, receives, collective);
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// All collectives over a transport, every rank to every other: what ranks without shared memory use.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/core/exchange_reduce.h"
+#include "comm/core/transport.h"
+
+namespace lockstep::comm {
+
+class GlooBackend final : public Backend {
+ public:
+  explicit GlooBackend(std::shared_ptr<Transport> transport);
+  std::string name() const override { return transport_->name(); }
+  std::unique_ptr<Runner> open_channel(int peer, bool sending) override;
+  at::Tensor allocate_bucket(std::int64_t numel, c10::ScalarType dtype) override;
+  void abort(const std::string& reason) noexcept override;
+  void leave() noexcept override {}
+
+  void meet(const Collective& collective) override;
+  void reduce(const Collective& collective) override;
+  void move(const Collective& collective) override;
+
+ private:
+  [[nodiscard]] ExchangeReduce plan_reduction(const Collective& collective) const;
+
+  std::shared_ptr<Transport> transport_;
+  std::vector<int> all_;
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gloo as a transport: it only carries bytes from rank to rank.
+#include <arpa/inet.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "comm/backends/gloo/exchange_watch.h"
+#include "comm/backends/gloo/gloo.h"
+#include "comm/backends/gloo/roll_call.h"
+#include "comm/backends/gloo/stores.h"
+#include "comm/core/transport.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::comm {
+namespace {
+
+/// The address of this host by which it reaches `host`; none where there is no route.
+std::optional<std::string> address_towards(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), "9", &hints, &found) != 0) return std::nullopt;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    const UniqueFd socket(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage own{};
+    socklen_t size = sizeof(own);
+    if (!socket.valid() || connect(socket.get(), entry->ai_addr, entry->ai_addrlen) != 0 ||
+        getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) {
+      continue;
+    }
+    char text[NI_MAXHOST] = {};
+    if (getnameinfo(reinterpret_cast<const sockaddr*>(&own), size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) ==
+        0) {
+      return text;
+    }
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<::gloo::transport::Device> make_device(const std::string& store_host) {
+  if (const auto interface = env::get("GLOO_SOCKET_IFNAME")) {
+    return c10d::ProcessGroupGloo::createDeviceForInterface(*interface);
+  }
+  if (const auto address = address_towards(store_host))
+    return c10d::ProcessGroupGloo::createDeviceForHostname(*address);
+  return c10d::ProcessGroupGloo::createDefaultDevice();
+}
+
+/// Gloo writes to sockets in a way that raises SIGPIPE when a peer has died, which would end this process without a
+/// word. Blocks the signal in this thread and swallows what came meanwhile; threads that start under it inherit the
+/// block.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoSigpipe() {
+    const timespec now{};
+    while (!was_pending_ && sigtimedwait(&pipe_, nullptr, &now) == SIGPIPE) continue;
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_{};
+  sigset_t before_{};
+  bool was_pending_ = false;
+};
+
+using Clock = std::chrono::steady_clock;
+
+std::chrono::milliseconds time_left(const Collective& collective) {
+  const auto left = collective.deadline - Clock::now();
+  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left), std::chrono::milliseconds(1));
+}
+
+std::vector<at::Tensor> as_tensors(const std::byte* data, std::size_t bytes) {
+  return {at::from_blob(const_cast<std::byte*>(data), {static_cast<std::int64_t>(bytes)}, at::kByte)};
+}
+
+/// The error after an exchange that failed: who is to blame takes a question to all.
+[[noreturn]] void throw_failure(const World& world, ExchangeWatch& watch, const Collective& collective, int suspect) {
+  const bool late = Clock::now() >= collective.deadline;
+  suspect = watch.alarm().value_or(suspect);
+  watch.raise(suspect);
+  const RollCall answers = call_roll(world, suspect);
+  if (!late) throw_death(world, blamed_rank(answers, suspect, world), collective);
+  std::vector<LateRank> missing;
+  if (!answers.empty()) {
+    for (const int rank : absent_ranks(answers, world)) missing.push_back({rank, ""});
+  }
+  if (missing.empty()) missing.push_back({suspect, ""});
+  throw timeout_error(world, collective, missing);
+}
+
+using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
+
+/// Messages between two ranks. Tags of exchanges and of channels never meet.
+class GlooChannel final : public Runner {
+ public:
+  GlooChannel(World world, GlooGroup group, std::shared_ptr<ExchangeWatch> watch, int peer, bool sending)
+      : world_(std::move(world)), group_(std::move(group)), watch_(std::move(watch)), peer_(peer), sending_(sending) {}
+
+  void run(const Collective& message) override {
+    if (aborted_) throw PeerError("the group was aborted");
+    Descriptor mine = message.what;
+    mine.kind = Kind::kSend;
+    mine.root = 0;
+    Descriptor theirs = mine;
+    carry(sending_ ? &mine : &theirs, sizeof(mine), message);
+    if (theirs != mine) throw mismatch_error(world_, message.what, peer_, theirs);
+    carry(sending_ ? static_cast<const void*>(message.data) : message.output, message.bytes, message);
+  }
+
+  void abort(const std::string& /*reason*/) noexcept override {
+    aborted_ = true;
+    watch_->raise(world_.rank);
+  }
+  void leave() noexcept override {}
+
+ private:
+  void carry(const void* data, std::size_t bytes, const Collective& message) {
+    if (bytes == 0) return;
+    const NoSigpipe guard;
+    const int tag = static_cast<int>(0x40000000 | (messages_++ & 0x3FFFFFFF));
+    auto tensors = as_tensors(static_cast<const std::byte*>(data), bytes);
+    try {
+      const auto work = sending_ ? group_->send(tensors, peer_, tag) : group_->recv(tensors, peer_, tag);
+      const ExchangeWatch::Scope scope(*watch_, [&] { work->abort(); });
+      if (!work->wait(time_left(message))) throw PeerError("interrupted");
+    } catch (const std::exception& problem) {
+      log::debug("gloo: {}", problem.what());
+      throw_failure(world_, *watch_, message, peer_);
+    }
+  }
+
+  const World world_;
+  const GlooGroup group_;
+  const std::shared_ptr<ExchangeWatch> watch_;
+  const int peer_;
+  const bool sending_;
+  std::uint64_t messages_ = 0;
+  std::atomic<bool> aborted_{false};
+};
+
+class GlooTransport final : public Transport {
+ public:
+  GlooTransport(World world, GlooGroup group)
+      : world_(std::move(world)),
+        group_(std::move(group)),
+        watch_(std::make_shared<ExchangeWatch>(world_)),
+        sent_(static_cast<std::size_t>(world_.size)),
+        received_(sent_.size()) {}
+
+  std::string name() const override { return "gloo"; }
+  const World& world() const override { return world_; }
+
+  std::unique_ptr<Runner> open_channel(int peer, bool sending) override {
+    return std::make_unique<GlooChannel>(world_, group_, watch_, peer, sending);
+  }
+
+  void report_death(int suspect) noexcept override {
+    watch_->raise(suspect);
+    (void)call_roll(world_, suspect);
+  }
+
+  void abort() noexcept override {
+    if (!aborted_.exchange(true)) watch_->raise(world_.rank);
+  }
+
+  void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                const Collective& collective) override {
+    if (aborted_) throw PeerError("the group was aborted");
+    const NoSigpipe guard;
+    std::vector<std::pair<int, c10::intrusive_ptr<c10d::Work>>> works;
+    int rank = world_.rank;
+    try {
+      for (const bool receiving : {true, false}) {
+        auto& counts = receiving ? received_ : sent_;
+        for (const Message& message : receiving ? receives : sends) {
+          rank = message.rank;
+          if (message.bytes == 0) continue;
+          const int tag = static_cast<int>(counts[static_cast<std::size_t>(rank)]++ & 0x3FFFFFFF);
+          auto bytes = as_tensors(message.data, message.bytes);
+          works.emplace_back(rank, receiving ? group_->recv(bytes, rank, tag) : group_->send(bytes, rank, tag));
+        }
+      }
+      const ExchangeWatch::Scope scope(*watch_, [&] {
+        for (const auto& [peer, work] : works) work->abort();
+      });
+      for (const auto& [peer, work] : works) {
+        rank = peer;
+        if (!work->wait(time_left(collective))) throw PeerError("interrupted");
+      }
+    } catch (const std::exception& problem) {
+      log::debug("gloo: {}", problem.what());
+      throw_failure(world_, *watch_, collective, rank);
+    }
+  }
+
+ private:
+  const World world_;
+  const GlooGroup group_;
+  const std::shared_ptr<ExchangeWatch> watch_;
+  // Messages so far, by peer: their tags. Two ranks need not have taken part in as many exchanges.
+  std::vector<std::uint64_t> sent_;
+  std::vector<std::uint64_t> received_;
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace
+
+bool has_gloo() noexcept { return true; }
+
+std::shared_ptr<Transport> make_gloo_transport(World world, const std::string& store_host,
+                                               std::chrono::milliseconds timeout) {
+  const NoSigpipe guard;
+  try {
+    auto store = c10::make_intrusive<StoreForC10d>(with_prefix(world.store, world.prefix + "gloo/"), timeout);
+    auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+    options->devices.push_back(make_device(store_host));
+    options->threads = 1;
+    auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(std::move(store), world.rank, world.size, options);
+    return std::make_shared<GlooTransport>(std::move(world), std::move(group));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& problem) {
+    throw PeerError(fmt::format("the ranks could not connect to each other through gloo: {}", problem.what()),
+                    "every rank must reach every other; GLOO_SOCKET_IFNAME names the interface to use");
+  }
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/backends/hierarchical/hierarchical_backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+
+HostRanks ranks_by_host(const std::vector<std::string>& host_ids) {
+  HostRanks hosts;
+  for (std::size_t rank = 0; rank < host_ids.size(); ++rank) {
+    const auto same = std::find_if(hosts.begin(), hosts.end(), [&](const auto& ranks) {
+      return host_ids[static_cast<std::size_t>(ranks.front())] == host_ids[rank];
+    });
+    if (same == hosts.end()) {
+      hosts.push_back({static_cast<int>(rank)});
+    } else {
+      same->push_back(static_cast<int>(rank));
+    }
+  }
+  return hosts;
+}
+
+bool is_hierarchy(const HostRanks& hosts) {
+  bool several = false;
+  for (const auto& ranks : hosts) {
+    several = several || ranks.size() > 1;
+    if (ranks.back() - ranks.front() + 1 != static_cast<int>(ranks.size())) return false;
+  }
+  return several && hosts.size() > 1;
+}
+
+HierarchicalBackend::HierarchicalBackend(ShmConnection connection, const World& host_world,
+                                         std::shared_ptr<Transport> transport, HostRanks hosts)
+    : ShmBackend(std::move(connection), host_world),
+      transport_(std::move(transport)),
+      flat_(transport_),
+      hosts_(std::move(hosts)) {
+  const int rank = transport_->world().rank;
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    leaders_.push_back(hosts_[host].front());
+    if (rank >= hosts_[host].front() && rank <= hosts_[host].back()) host_ = static_cast<int>(host);
+  }
+}
+
+bool HierarchicalBackend::is_leader() const noexcept { return world().rank == 0; }
+
+std::unique_ptr<Runner> HierarchicalBackend::open_channel(int peer, bool sending) {
+  const auto& mine = hosts_[static_cast<std::size_t>(host_)];
+  if (peer < mine.front() || peer > mine.back()) return transport_->open_channel(peer, sending);
+  return ShmBackend::open_channel(peer - mine.front(), sending);
+}
+
+void HierarchicalBackend::abort(const std::string& reason) noexcept {
+  transport_->abort();
+  ShmBackend::abort(reason);
+}
+
+template <class Step>
+void HierarchicalBackend::watched(Step&& step) {
+  try {
+    step();
+  } catch (const Error&) {
+    const GroupFailure failure = segment().failure();
+    const bool agent_tells = world().patience.count() > 0;
+    if (is_leader() && failure.kind == FailureKind::kDied && !agent_tells) {
+      transport_->report_death(hosts_[static_cast<std::size_t>(host_)][static_cast<std::size_t>(failure.subject)]);
+    }
+    throw;
+  }
+}
+
+template <class Step>
+void HierarchicalBackend::between_hosts(Step&& step) {
+  const auto tell = [&](FailureKind kind, const Error& error) { segment().fail(kind, world().rank, error.message()); };
+  try {
+    step();
+  } catch (const TimeoutError& error) {
+    tell(FailureKind::kTimeout, error);
+    throw;
+  } catch (const UsageError& error) {
+    tell(FailureKind::kMismatch, error);
+    throw;
+  } catch (const Error& error) {
+    tell(FailureKind::kPeer, error);
+    throw;
+  }
+}
+
+void HierarchicalBackend::compare_hosts(const Collective& collective) {
+  ShmBackend::meet(collective);
+  if (is_leader()) between_hosts([&] { compare_over(*transport_, collective, leaders_); });
+}
+
+void HierarchicalBackend::meet(const Collective& collective) {
+  watched([&] {
+    announce(collective, 0);
+    compare_hosts(collective);
+    barrier().meet(collective);
+  });
+}
+
+HierarchicalBackend::HostPart HierarchicalBackend::host_part(const Collective& collective, int host) const {
+  const auto& ranks = hosts_[static_cast<std::size_t>(host)];
+  const int all = transport_->world().size;
+  HostPart part;
+  for (Piece piece : pieces_of(collective.what, all)) {
+    if (piece.rank < ranks.front() || piece.rank > ranks.back()) continue;
+    piece.rank -= ranks.front();
+    part.pieces.push_back(piece);
+  }
+  const bool by_replica = collective.what.replicas != 0 && collective.what.exact != 0;
+  const ReplicaSpan block{part.pieces.front().span.begin, part.pieces.back().span.end};
+  part.rows = whole_subtrees(block, by_replica ? collective.what.replicas : all);
+  return part;
+}
+
+/// Memory of the leader whose place all ranks of the host read after the next meeting. Returns what it replaces, which
+/// some may still read until then.
+HierarchicalBackend::Memory HierarchicalBackend::offer_scratch(std::size_t bytes) {
+  if (!is_leader() || offered_.bytes >= bytes) return {};
+  const Memory old = offered_;
+  offered_ = {segment().allocate(bytes), bytes};
+  segment().slot(0).scratch.store(segment().offset_of(offered_.start, bytes), std::memory_order_release);
+  return old;
+}
+
+/// Every rank combines its slice of the host's rows into the leader's scratch.
+void HierarchicalBackend::reduce_in_host(const Collective& collective, const HostPart& part) {
+  const auto dtype = dtype_of(collective.what);
+  const auto wide = c10::elementSize(accumulator_of(dtype));
+  const ReduceOp op = op_of(collective.what);
+  const Reduction partial{dtype, op == ReduceOp::kMean ? ReduceOp::kSum : op, 1, accumulator_of(dtype)};
+  const std::int64_t numel = collective.what.numel;
+  const auto whole = static_cast<std::int64_t>(kStagingBytes / collective.item_bytes /
+                                               static_cast<std::size_t>(most_rows(part.pieces)));
+  const std::int64_t step = all_in_place(collective) ? numel : whole;
+  for (std::int64_t begin = 0; begin < numel; begin += step) {
+    const ElementRange chunk{begin, std::min(numel, begin + step)};
+    const std::vector<TreeLeaf> leaves = leaves_of_chunk(collective, part.pieces, chunk);
+    const ElementRange mine = slice(chunk.size(), wide, world().rank);
+    for (std::size_t row = 0; row < part.rows.size() && mine.size() > 0; ++row) {
+      std::vector<TreeLeaf> own;
+      for (TreeLeaf leaf : leaves) {
+        if (leaf.span.begin < part.rows[row].begin || leaf.span.end > part.rows[row].end) continue;
+        leaf.data += static_cast<std::size_t>(mine.begin) * collective.item_bytes;
+        own.push_back(leaf);
+      }
+      const auto at = (row * static_cast<std::size_t>(numel) + static_cast<std::size_t>(begin + mine.begin)) * wide;
+      tree_reduce(partial, own, {scratch_ + at}, mine.size());
+    }
+  }
+}
+
+/// The leaders combine their hosts' rows; the result replaces the start of the scratch.
+void HierarchicalBackend::reduce_between_hosts(const Collective& collective) {
+  const auto dtype = dtype_of(collective.what);
+  const World& all = transport_->world();
+  ExchangeReduce job;
+  job.reduction = {accumulator_of(dtype), op_of(collective.what), divisor_of(collective.what, all.size), dtype};
+  job.leaf_bytes = c10::elementSize(accumulator_of(dtype));
+  job.result_bytes = collective.item_bytes;
+  job.rows = scratch_;
+  job.row_bytes = static_cast<std::size_t>(collective.what.numel) * job.leaf_bytes;
+  const auto ranges = ranges_for_all(collective.what.numel, collective.bytes, static_cast<int>(hosts_.size()));
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    job.contributors.push_back({leaders_[host], ranges[host], host_part(collective, static_cast<int>(host)).rows});
+  }
+  // The result is narrower than the rows or as wide: writing it never overtakes the reading of its own row, but with
+  // several ranges it would land on rows that are still to be sent. It gets a place behind them.
+  const std::size_t rows = job.contributors[static_cast<std::size_t>(host_)].rows.size();
+  std::byte* result = scratch_ + rows * job.row_bytes;
+  job.output = result + static_cast<std::size_t>(ranges[static_cast<std::size_t>(host_)].begin) * job.result_bytes;
+  between_hosts([&] {
+    exchange_and_reduce(*transport_, job, collective, received_);
+    if (!is_one_pass(collective.bytes)) share_ranges(*transport_, job, collective, result);
+  });
+}
+
+void HierarchicalBackend::reduce(const Collective& collective) {
+  if (collective.what.kind != Kind::kAllReduce) return flat_.reduce(collective);
+  watched([&] { all_reduce(collective); });
+}
+
+void HierarchicalBackend::all_reduce(const Collective& collective) {
+  const HostPart part = host_part(collective, host_);
+  const auto wide = c10::elementSize(accumulator_of(dtype_of(collective.what)));
+  const auto rows_bytes = part.rows.size() * static_cast<std::size_t>(collective.what.numel) * wide;
+  Memory replaced;
+  between_hosts([&] { replaced = offer_scratch(rows_bytes + collective.bytes + 1); });
+  announce(collective, collective.bytes * static_cast<std::size_t>(collective.rows));
+  compare_hosts(collective);
+  if (replaced.start != nullptr) segment().release(replaced.start, replaced.bytes);
+  scratch_ = segment().region(0) + segment().slot(0).scratch.load(std::memory_order_acquire);
+  if (collective.bytes > 0) {
+    reduce_in_host(collective, part);
+    barrier().meet(collective);
+    if (is_leader()) reduce_between_hosts(collective);
+  }
+  barrier().meet(collective);
+  // Until the next meeting nobody writes there.
+  if (collective.bytes > 0) std::memcpy(collective.output, scratch_ + rows_bytes, collective.bytes);
+}
+
+void HierarchicalBackend::move(const Collective& collective) {
+  if (collective.what.kind != Kind::kBroadcast) return flat_.move(collective);
+  watched([&] { broadcast(collective); });
+}
+
+/// The root sends to the other hosts' leaders, and each of these, as the root, spreads it in its host.
+void HierarchicalBackend::broadcast(const Collective& collective) {
+  const int rank = transport_->world().rank;
+  const int root = collective.what.root;
+  const auto& mine = hosts_[static_cast<std::size_t>(host_)];
+  const bool at_home = root >= mine.front() && root <= mine.back();
+  announce(collective, rank == root ? collective.bytes : 0);
+  compare_hosts(collective);
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  if (rank == root) {
+    for (std::size_t host = 0; host < hosts_.size(); ++host) {
+      if (static_cast<int>(host) != host_) sends.push_back({leaders_[host], collective.output, collective.bytes});
+    }
+  } else if (is_leader() && !at_home) {
+    receives.push_back({root, collective.output, collective.bytes});
+  }
+  if (!sends.empty() || !receives.empty()) {
+    between_hosts([&] { transport_->exchange(sends, receives, collective); });
+  }
+  // Nobody announces anew before all have compared.
+  barrier().meet(collective);
+  Collective inside = collective;
+  inside.what.root = at_home ? root - mine.front() : 0;
+  ShmBackend::move(inside);
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several ranks on each of several hosts: all_reduce goes through shared memory inside a host and through the transport
+// between the hosts' first ranks, so that each byte crosses the network once per host and not once per rank. The host's
+// partial sums stay as wide as their accumulator until the last rounding: the bits are those of every other backend.
+// What is not all_reduce, broadcast or a barrier goes over the transport from rank to rank.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/backends/gloo/gloo_backend.h"
+#include "comm/backends/shm/shm_backend.h"
+#include "comm/core/exchange_reduce.h"
+#include "comm/core/transport.h"
+
+namespace lockstep::comm {
+
+/// The ranks of each host, in order of the hosts' first ranks.
+using HostRanks = std::vector<std::vector<int>>;
+
+/// Groups ranks by the id of their host.
+[[nodiscard]] HostRanks ranks_by_host(const std::vector<std::string>& host_ids);
+
+/// True where a tree over all ranks can be built from one per host: every host has neighbouring ranks, some host
+/// several.
+[[nodiscard]] bool is_hierarchy(const HostRanks& hosts);
+
+class HierarchicalBackend final : public ShmBackend {
+ public:
+  /// `host_world`: of this host's ranks, as connect_shm() had it.
+  HierarchicalBackend(ShmConnection connection, const World& host_world, std::shared_ptr<Transport> transport,
+                      HostRanks hosts);
+  std::string name() const override { return "shm+" + transport_->name(); }
+  std::unique_ptr<Runner> open_channel(int peer, bool sending) override;
+  void abort(const std::string& reason) noexcept override;
+
+ protected:
+  void meet(const Collective& collective) override;
+  void reduce(const Collective& collective) override;
+  void move(const Collective& collective) override;
+
+ private:
+  /// What this host brings to an all_reduce.
+  struct HostPart {
+    std::vector<Piece> pieces;      ///< of the host's ranks, by their rank in the host
+    std::vector<ReplicaSpan> rows;  ///< the sums that the other hosts need
+  };
+
+  /// A piece of this rank's region.
+  struct Memory {
+    std::byte* start = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  [[nodiscard]] bool is_leader() const noexcept;
+  /// Runs a collective; where a rank of this host died meanwhile, the other hosts are told that it was that one.
+  template <class Step>
+  void watched(Step&& step);
+  /// Runs a step that talks to other hosts; its error becomes the error of all ranks of this host.
+  template <class Step>
+  void between_hosts(Step&& step);
+  void compare_hosts(const Collective& collective);
+  [[nodiscard]] HostPart host_part(const Collective& collective, int host) const;
+  [[nodiscard]] Memory offer_scratch(std::size_t bytes);
+  void all_reduce(const Collective& collective);
+  void reduce_in_host(const Collective& collective, const HostPart& part);
+  void reduce_between_hosts(const Collective& collective);
+  void broadcast(const Collective& collective);
+
+  std::shared_ptr<Transport> transport_;
+  GlooBackend flat_;
+  const HostRanks hosts_;
+  std::vector<int> leaders_;
+  int host_ = 0;                  ///< this rank's, among hosts_
+  Memory offered_;                ///< by the leader; never given back at the end, when others may still read
+  std::byte* scratch_ = nullptr;  ///< where it is, for this collective
+  std::vector<std::byte> received_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls are put on our own stream, which starts behind the caller's and which nobody waits for but who waits for the
+// Work. The communicator is non-blocking, so that a peer that never comes cannot keep a thread in here for ever.
+#include "comm/backends/nccl/nccl_backend.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/amin.h>
+#include <ATen/ops/prod.h>
+#include <ATen/ops/sum.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "comm/core/device_advice.h"
+#include "comm/core/moves.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+constexpr auto kPoll = std::chrono::microseconds(100);
+// The hosts' comparison and the watch speak first: they know whom a call waits for.
+constexpr auto kSettleGrace = std::chrono::seconds(5);
+constexpr auto kFinalizeLimit = std::chrono::seconds(10);
+
+/// What c10 knows of streams and events of any device.
+c10::impl::VirtualGuardImpl guard_of(const c10::Device& device) { return c10::impl::VirtualGuardImpl(device.type()); }
+
+class StreamEvent final : public DeviceEvent {
+ public:
+  explicit StreamEvent(const c10::Stream& stream) : device_(stream.device()), event_(stream.device_type()) {
+    event_.record(stream);
+  }
+  void hold_stream() override { hold(guard_of(device_).getStream(device_)); }
+  void hold(const c10::Stream& stream) { event_.block(stream); }
+  bool is_done() override {
+    const std::lock_guard lock(mutex_);
+    return event_.query();
+  }
+
+ private:
+  const c10::Device device_;
+  std::mutex mutex_;
+  c10::Event event_;
+};
+
+std::optional<ncclDataType_t> nccl_type(c10::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+      return ncclFloat32;
+    case at::kDouble:
+      return ncclFloat64;
+    case at::kHalf:
+      return ncclFloat16;
+    case at::kBFloat16:
+      return ncclBfloat16;
+    case at::kChar:
+      return ncclInt8;
+    case at::kByte:
+      return ncclUint8;
+    case at::kInt:
+      return ncclInt32;
+    case at::kLong:
+      return ncclInt64;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// A mean is a sum that is divided afterwards: the division comes last.
+std::optional<ncclRedOp_t> nccl_op(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMean:
+      return ncclSum;
+    case ReduceOp::kProduct:
+      return ncclProd;
+    case ReduceOp::kMin:
+      return ncclMin;
+    case ReduceOp::kMax:
+      return ncclMax;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// The rows of this rank's partial sums in one, in the first.
+void combine_rows(const at::Tensor& rows, ReduceOp op) {
+  const at::Tensor first = rows[0];
+  if (op == ReduceOp::kMin) {
+    first.copy_(at::amin(rows, 0));
+  } else if (op == ReduceOp::kMax) {
+    first.copy_(at::amax(rows, 0));
+  } else if (op == ReduceOp::kProduct) {
+    first.copy_(at::prod(rows, 0));
+  } else {
+    for (std::int64_t row = 1; row < rows.size(0); ++row) first.add_(rows[row]);
+  }
+}
+
+ResourceError nccl_error(const char* call, const std::string& text) {
+  const auto advice = nccl_advice(text);
+  return ResourceError(
+      fmt::format("{} failed: {}{}", call, advice ? advice->cause + " (" : "", text) + (advice ? ")" : ""),
+      advice ? advice->remedy : "NCCL_DEBUG=INFO shows more");
+}
+
+void check_cuda(cudaError_t result, const char* call) {
+  if (result != cudaSuccess) throw ResourceError(fmt::format("{} failed: {}", call, cudaGetErrorString(result)));
+}
+
+ncclUniqueId meet_for_id(const World& world, std::chrono::milliseconds timeout) {
+  const std::string key = world.prefix + "nccl/id";
+  ncclUniqueId id;
+  if (world.rank == 0) {
+    const ncclResult_t result = ncclGetUniqueId(&id);
+    if (result != ncclSuccess) throw nccl_error("ncclGetUniqueId", ncclGetErrorString(result));
+    if (world.size > 1) world.store->set(key, std::string(id.internal, sizeof(id.internal)));
+    return id;
+  }
+  const std::string bytes = world.store->get(key, timeout);
+  if (bytes.size() != sizeof(id.internal)) throw InternalError("the NCCL id in the store has a wrong length");
+  std::memcpy(id.internal, bytes.data(), bytes.size());
+  return id;
+}
+
+/// Calls between here and end() are one. Without end() they are given up by an error, and the group is closed all the
+/// same: an open one would swallow every later call of this thread.
+class CallGroup {
+ public:
+  CallGroup() {
+    const ncclResult_t result = ncclGroupStart();
+    if (result != ncclSuccess) throw nccl_error("ncclGroupStart", ncclGetErrorString(result));
+  }
+  ~CallGroup() {
+    if (open_) (void)ncclGroupEnd();
+  }
+  CallGroup(const CallGroup&) = delete;
+  CallGroup& operator=(const CallGroup&) = delete;
+
+  [[nodiscard]] ncclResult_t end() {
+    open_ = false;
+    return ncclGroupEnd();
+  }
+
+ private:
+  bool open_ = true;
+};
+
+class NcclBackend final : public DeviceBackend {
+ public:
+  NcclBackend(const World& world, const c10::Device& device, std::chrono::milliseconds timeout)
+      : rank_(world.rank),
+        world_(world.size),
+        device_(device),
+        timeout_(timeout),
+        stream_(guard_of(device).getStreamFromGlobalPool(device, true)) {
+    const ncclUniqueId id = meet_for_id(world, timeout);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    try {
+      wait_for(ncclCommInitRankConfig(&comm_, world_, id, rank_, &config), "ncclCommInitRank");
+    } catch (...) {
+      NcclBackend::abort();  // no destructor runs
+      throw;
+    }
+  }
+
+  /// What was enqueued has ended by now, or was aborted (DevicePath::close): nobody watches any more.
+  ~NcclBackend() override {
+    if (std::uncaught_exceptions() > 0 || !finalize()) NcclBackend::abort();
+  }
+
+  std::string name() const override { return "nccl"; }
+  c10::Device device() const override { return device_; }
+
+  bool takes(const Collective& collective) const override {
+    if (is_move(collective.what.kind)) return true;
+    if (!is_reduction(collective.what.kind)) return false;
+    return nccl_type(dtype_of(collective.what)) && nccl_op(op_of(collective.what));
+  }
+
+  std::shared_ptr<DeviceEvent> enqueue(const Collective& collective, const at::Tensor& input,
+                                       const at::Tensor& output) override {
+    const at::NoGradGuard no_grad;
+    const std::lock_guard lock(mutex_);
+    if (aborted_) throw ResourceError("the NCCL communicator was aborted");
+    StreamEvent(guard_of(device_).getStream(device_)).hold(stream_);
+    const c10::StreamGuard guard(stream_);
+    if (is_move(collective.what.kind)) {
+      move(collective);
+    } else {
+      reduce(collective, input, output);
+    }
+    return std::make_shared<StreamEvent>(stream_);
+  }
+
+  std::optional<std::string> problem() override {
+    const std::lock_guard lock(life_);
+    if (aborted_ || comm_ == nullptr) return std::nullopt;
+    ncclResult_t state = ncclSuccess;
+    if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return "ncclCommGetAsyncError failed";
+    if (state == ncclSuccess || state == ncclInProgress) return std::nullopt;
+    return error_text(state);
+  }
+
+  void abort() noexcept override {
+    aborted_ = true;
+    const std::lock_guard lock(mutex_);  // a call under way sees aborted_ and ends
+    const std::lock_guard life(life_);
+    if (const ncclComm_t comm = std::exchange(comm_, nullptr)) (void)ncclCommAbort(comm);
+  }
+
+ private:
+  [[nodiscard]] cudaStream_t cuda_stream() const { return c10::cuda::CUDAStream(stream_).stream(); }
+  [[nodiscard]] std::string error_text(ncclResult_t result) const {
+    const char* last = comm_ == nullptr ? nullptr : ncclGetLastError(comm_);
+    return fmt::format("{} {}", ncclGetErrorString(result), last == nullptr ? "" : last);
+  }
+
+  /// In order. Returns: false where the communicator is not finished within a moment and is still there.
+  [[nodiscard]] bool finalize() {
+    const std::lock_guard lock(mutex_);
+    if (aborted_ || comm_ == nullptr) return true;
+    ncclResult_t state = ncclCommFinalize(comm_);
+    if (state == ncclInProgress) state = settle(std::chrono::steady_clock::now() + kFinalizeLimit);
+    if (state != ncclSuccess) return false;
+    const std::lock_guard life(life_);
+    (void)ncclCommDestroy(std::exchange(comm_, nullptr));
+    return true;
+  }
+
+  /// Until a call of the non-blocking communicator has got through.
+  [[nodiscard]] ncclResult_t settle(SteadyTime end) {
+    ncclResult_t state = ncclInProgress;
+    while (state == ncclInProgress && !aborted_ && std::chrono::steady_clock::now() < end) {
+      if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return ncclSystemError;
+      if (state == ncclInProgress) std::this_thread::sleep_for(kPoll);
+    }
+    return state;
+  }
+
+  void wait_for(ncclResult_t result, const char* call) {
+    if (result == ncclInProgress) result = settle(std::chrono::steady_clock::now() + timeout_ + kSettleGrace);
+    if (result == ncclSuccess) return;
+    if (aborted_) throw ResourceError("the NCCL communicator was aborted");
+    if (result == ncclInProgress) {
+      throw TimeoutError(
+          fmt::format("{} timed out after {:.1f} s", call, std::chrono::duration<double>(timeout_).count()),
+          nccl_hang_advice().remedy);
+    }
+    throw nccl_error(call, error_text(result));
+  }
+
+  void reduce(const Collective& collective, const at::Tensor& input, const at::Tensor& output) {
+    const Descriptor& what = collective.what;
+    if (collective.rows > 1) combine_rows(input.view({collective.rows, what.numel}), op_of(what));
+    const ncclDataType_t type = *nccl_type(dtype_of(what));
+    const ncclRedOp_t op = *nccl_op(op_of(what));
+    const auto count = static_cast<std::size_t>(what.numel);
+    if (what.kind == Kind::kAllReduce) {
+      wait_for(ncclAllReduce(collective.data, collective.output, count, type, op, comm_, cuda_stream()),
+               "ncclAllReduce");
+    } else if (what.kind == Kind::kReduce) {
+      wait_for(ncclReduce(collective.data, collective.output, count, type, op, what.root, comm_, cuda_stream()),
+               "ncclReduce");
+    } else {
+      reduce_parts(collective, type, op);
+    }
+    const ElementRange mine = result_range(what, world_, rank_);
+    const int divisor = divisor_of(what, world_);
+    if (op_of(what) != ReduceOp::kMean || divisor == 1 || mine.size() == 0) return;
+    output.view({-1}).narrow(0, 0, mine.size()).div_(divisor);
+  }
+
+  /// reduce_scatter: parts may differ in length by an element, which NCCL's own does not allow.
+  void reduce_parts(const Collective& collective, ncclDataType_t type, ncclRedOp_t op) {
+    CallGroup group;
+    for (int root = 0; root < world_; ++root) {
+      const ElementRange part = result_range(collective.what, world_, root);
+      if (part.size() == 0) continue;
+      const std::byte* from = collective.data + static_cast<std::size_t>(part.begin) * collective.item_bytes;
+      check(ncclReduce(from, collective.output, static_cast<std::size_t>(part.size()), type, op, root, comm_,
+                       cuda_stream()),
+            "ncclReduce");
+    }
+    wait_for(group.end(), "reduce_scatter");
+  }
+
+  void move(const Collective& collective) {
+    if (collective.what.kind == Kind::kBroadcast) {
+      wait_for(ncclBroadcast(collective.data, collective.output, collective.bytes, ncclUint8, collective.what.root,
+                             comm_, cuda_stream()),
+               "ncclBroadcast");
+      return;
+    }
+    const MovePlan plan = plan_of(collective, world_);
+    CallGroup group;
+    for (const Move& part : moves_from(plan, rank_)) {
+      if (part.to == rank_) continue;
+      check(ncclSend(collective.data + part.offset, part.bytes, ncclUint8, part.to, comm_, cuda_stream()), "ncclSend");
+    }
+    for (const Move& part : moves_to(plan, rank_)) {
+      if (part.from == rank_) {
+        copy(collective.output + part.place, collective.data + part.offset, part.bytes);
+      } else {
+        check(ncclRecv(collective.output + part.place, part.bytes, ncclUint8, part.from, comm_, cuda_stream()),
+              "ncclRecv");
+      }
+    }
+    wait_for(group.end(), name_of(collective.what.kind));
+  }
+
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
+    if (to == from || bytes == 0) return;
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream()), "cudaMemcpyAsync");
+  }
+
+  /// Of calls inside a group, which only collects them.
+  void check(ncclResult_t result, const char* call) const {
+    if (result != ncclSuccess && result != ncclInProgress) throw nccl_error(call, error_text(result));
+  }
+
+  const int rank_;
+  const int world_;
+  const c10::Device device_;
+  const std::chrono::milliseconds timeout_;
+  const c10::Stream stream_;
+  std::mutex mutex_;  ///< held by calls, which may wait for peers, and by who ends the communicator
+  std::mutex life_;   ///< taken after mutex_: the communicator is there while it is held
+  ncclComm_t comm_ = nullptr;
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace
+
+std::string nccl_version() {
+  int code = 0;
+  if (ncclGetVersion(&code) != ncclSuccess) return "";
+  // From 2.9 on the minor version has two digits.
+  if (code >= 10000) return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
+  return fmt::format("{}.{}.{}", code / 1000, code / 100 % 10, code % 100);
+}
+
+std::string gpu_id(const c10::Device& device) {
+  std::array<char, 32> address{};
+  check_cuda(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), device.index()),
+             "cudaDeviceGetPCIBusId");
+  return address.data();
+}
+
+std::unique_ptr<DeviceBackend> make_nccl_backend(const World& world, const c10::Device& device,
+                                                 std::chrono::milliseconds timeout) {
+  return std::make_unique<NcclBackend>(world, device, timeout);
+}
+
+}  // namespace lockstep::comm

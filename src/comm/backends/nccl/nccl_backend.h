@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL under a group: nccl.h directly, on a stream of its own. no_nccl.cpp takes its place where libtorch has no CUDA.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "comm/core/device_backend.h"
+#include "comm/core/failure.h"
+
+namespace lockstep::comm {
+
+/// "2.27.3", of the library that is loaded; empty without NCCL.
+[[nodiscard]] std::string nccl_version();
+
+/// The GPU's address on its host's PCI bus, equal for all processes of the host; without NCCL the device's name.
+[[nodiscard]] std::string gpu_id(const c10::Device& device);
+
+/// Connects the world's GPUs; rank 0 publishes the id in the store. NCCL's own variables (NCCL_*) apply.
+/// Collective: yes. Blocks: up to the timeout.
+/// Throws: ResourceError with advice, TimeoutError, UsageError in a build without NCCL.
+[[nodiscard]] std::unique_ptr<DeviceBackend> make_nccl_backend(const World& world, const c10::Device& device,
+                                                               std::chrono::milliseconds timeout);
+
+}  // namespace lockstep::comm

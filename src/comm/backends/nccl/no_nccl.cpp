@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// For builds without CUDA.
+#include "comm/backends/nccl/nccl_backend.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+
+std::string nccl_version() { return ""; }
+
+std::string gpu_id(const c10::Device& device) { return device.str(); }
+
+std::unique_ptr<DeviceBackend> make_nccl_backend(const World& /*world*/, const c10::Device& /*device*/,
+                                                 std::chrono::milliseconds /*timeout*/) {
+  throw UsageError("this build has no NCCL", "build with a libtorch that has CUDA, with nccl.h beside it");
+}
+
+}  // namespace lockstep::comm

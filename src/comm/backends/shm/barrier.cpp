@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/backends/shm/barrier.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+
+#include "comm/backends/shm/futex.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+// A sleeper looks again this often even when nobody wakes it: the bound on a wake-up lost to a process that died.
+constexpr auto kBarrierSlice = std::chrono::milliseconds(50);
+// A blocked caller has a core to itself and may spin past the usual skew; the communication thread takes the core from
+// backward, so it spins only about as long as going to sleep would cost.
+constexpr auto kCallerSpin = std::chrono::microseconds(40);
+constexpr auto kThreadSpin = std::chrono::microseconds(3);
+constexpr std::uint32_t kVainSpins = 4;
+
+int usable_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+}  // namespace
+
+Barrier::Barrier(std::shared_ptr<Segment> segment, const World& world)
+    : segment_(std::move(segment)),
+      health_(segment_, world),
+      rank_(world.rank),
+      world_(world.size),
+      may_spin_(usable_cores() >= world.size) {}
+
+bool Barrier::has_arrived(int rank) noexcept {
+  // seq_cst pairs with the store in meet(): either the sleeper sees the arrival or the arriver sees the sleeper.
+  const std::uint32_t arrived = segment_->slot(rank).arrived.load(std::memory_order_seq_cst);
+  return static_cast<std::int32_t>(arrived - target_) >= 0;
+}
+
+void Barrier::meet(const Collective& collective) {
+  health_.check(collective);
+  ++target_;
+  RankSlot& mine = segment_->slot(rank_);
+  mine.arrived.store(target_, std::memory_order_seq_cst);
+  if (mine.waiters.load(std::memory_order_seq_cst) != 0) futex_wake(mine.arrived);
+  const auto limit = spin_limit(collective.caller_waits);
+  for (int rank = 0; rank < world_; ++rank) {
+    if (has_arrived(rank) || (may_spin_ && spin(rank, limit))) continue;
+    sleep_until_arrived(rank, collective);
+  }
+}
+
+// Spinning is vain where the ranks have to share a core after all; then it is tried only now and then.
+std::chrono::nanoseconds Barrier::spin_limit(bool caller_waits) const noexcept {
+  if (!caller_waits || (vain_spins_ > kVainSpins && vain_spins_ % 16 != 0)) return kThreadSpin;
+  return kCallerSpin;
+}
+
+bool Barrier::spin(int rank, std::chrono::nanoseconds limit) noexcept {
+  const SteadyTime end = std::chrono::steady_clock::now() + limit;
+  while (std::chrono::steady_clock::now() < end) {
+    for (int i = 0; i < 16; ++i) {
+      if (has_arrived(rank)) {
+        vain_spins_ = 0;
+        return true;
+      }
+      spin_pause();
+    }
+  }
+  ++vain_spins_;
+  return false;
+}
+
+void Barrier::sleep_until_arrived(int rank, const Collective& collective) {
+  RankSlot& slot = segment_->slot(rank);
+  slot.waiters.fetch_add(1, std::memory_order_seq_cst);
+  while (!has_arrived(rank)) {
+    const SteadyTime now = std::chrono::steady_clock::now();
+    const bool gone = health_.has_left(rank) && !has_arrived(rank);
+    if (gone || now >= collective.deadline || health_.failed()) break;
+    const std::uint32_t seen = slot.arrived.load(std::memory_order_seq_cst);
+    if (has_arrived(rank)) break;
+    futex_wait(slot.arrived, seen, std::min<std::chrono::nanoseconds>(kBarrierSlice, collective.deadline - now));
+  }
+  slot.waiters.fetch_sub(1, std::memory_order_seq_cst);
+  if (has_arrived(rank)) return;
+  health_.check(collective);
+  if (health_.has_left(rank)) health_.fail_left(rank, collective);
+  health_.fail_timeout(collective, late_ranks());
+}
+
+std::vector<LateRank> Barrier::late_ranks() {
+  std::vector<LateRank> late;
+  for (int rank = 0; rank < world_; ++rank) {
+    if (has_arrived(rank)) continue;
+    const std::uint64_t finished = segment_->slot(rank).finished.load(std::memory_order_acquire);
+    late.push_back({rank, fmt::format("last finished operation {}", finished)});
+  }
+  return late;
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/backends/shm/health.h"
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+
+bool GroupHealth::has_left(int rank) const noexcept {
+  return segment_->slot(rank).left.load(std::memory_order_acquire) != 0;
+}
+
+void GroupHealth::check(const Collective& collective) const {
+  const GroupFailure failure = segment_->failure();
+  if (failure.kind != FailureKind::kNone) throw_failure(failure, collective);
+}
+
+void GroupHealth::fail_left(int rank, const Collective& collective) const {
+  segment_->fail(FailureKind::kFailed, rank, "it left the job while others still called collectives");
+  throw_failure(segment_->failure(), collective);
+}
+
+void GroupHealth::fail_timeout(const Collective& collective, std::vector<LateRank> late) const {
+  if (late.empty()) late.push_back({world_.rank, "which came too late itself"});
+  const TimeoutError error = timeout_error(world_, collective, late);
+  segment_->fail(FailureKind::kTimeout, late.front().rank, error.message());
+  check(collective);
+  throw error;
+}
+
+void GroupHealth::fail_mismatch(const Collective& collective, int other, const Descriptor& theirs) const {
+  const UsageError error = mismatch_error(world_, collective.what, other, theirs);
+  segment_->fail(FailureKind::kMismatch, other, error.message());
+  throw error;
+}
+
+void GroupHealth::throw_failure(const GroupFailure& failure, const Collective& collective) const {
+  const std::string words = segment_->slot(failure.reporter).words;
+  const auto subject = static_cast<std::size_t>(failure.subject);
+  const std::string host = subject < world_.hosts.size() ? world_.hosts[subject] : "";
+  switch (failure.kind) {
+    case FailureKind::kFailed:
+      throw PeerError(failure_text(world_, {job_rank(world_, failure.subject), host, words}, collective));
+    case FailureKind::kTimeout:
+      throw TimeoutError(words,
+                         "look at what the late rank does; if it may take so long, raise LOCKSTEP_TIMEOUT (seconds)");
+    case FailureKind::kMismatch:
+      throw UsageError(words);
+    case FailureKind::kPeer:
+      throw PeerError(words);
+    default:
+      throw_death(world_, failure.subject, collective);
+  }
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a group in shared memory fails: the first rank to notice writes why, and every rank throws the same story.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/backends/shm/segment.h"
+#include "comm/core/failure.h"
+
+namespace lockstep::comm {
+
+/// Thread-safe: yes.
+class GroupHealth {
+ public:
+  GroupHealth(std::shared_ptr<Segment> segment, World world) : segment_(std::move(segment)), world_(std::move(world)) {}
+
+  [[nodiscard]] bool failed() const noexcept { return segment_->failure().kind != FailureKind::kNone; }
+  [[nodiscard]] bool has_left(int rank) const noexcept;
+
+  /// Throws the group's failure, if there is one.
+  void check(const Collective& collective) const;
+
+  /// The others never come, since `rank` left in order. Throws: PeerError.
+  [[noreturn]] void fail_left(int rank, const Collective& collective) const;
+  /// Throws: TimeoutError that names the late ranks.
+  [[noreturn]] void fail_timeout(const Collective& collective, std::vector<LateRank> late) const;
+  /// Throws: UsageError that names both calls.
+  [[noreturn]] void fail_mismatch(const Collective& collective, int other, const Descriptor& theirs) const;
+
+ private:
+  [[noreturn]] void throw_failure(const GroupFailure& failure, const Collective& collective) const;
+
+  std::shared_ptr<Segment> segment_;
+  World world_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that the ranks of one host share: a memfd without a name, so that nothing is left behind however a run
+// ends. A head with one slot per rank and one per pair, then one
+// region per rank. Layout and protocol: docs/design/shm.md.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "comm/core/collective.h"
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::comm {
+
+/// A rank copies at most this much at a time into its staging area; two such halves take turns.
+inline constexpr std::size_t kStagingBytes = std::size_t{512} << 10;
+
+/// Descriptor of a collective plus where this rank's data lies in its region (kNowhere: outside of the segment;
+/// kNothing: there are none).
+struct Announcement {
+  Descriptor what;
+  std::uint64_t offset = 0;
+};
+inline constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
+inline constexpr std::uint64_t kNothing = kNowhere - 1;  ///< this rank brings no bytes
+
+/// Why a group ended. One word, written once by compare-and-swap, so that all ranks tell the same story.
+/// kPeer: another host's rank died or failed, in the reporter's words.
+enum class FailureKind : std::uint8_t { kNone, kDied, kFailed, kTimeout, kMismatch, kPeer };
+struct GroupFailure {
+  FailureKind kind = FailureKind::kNone;
+  int subject = 0;   ///< the rank that is to blame
+  int reporter = 0;  ///< whose slot holds the words
+};
+
+/// One rank's words to the others. Only that rank writes them (but for `waiters`).
+struct alignas(128) RankSlot {
+  std::atomic<std::uint32_t> arrived;   ///< barriers reached; a futex
+  std::atomic<std::uint32_t> waiters;   ///< how many sleep on `arrived`
+  std::atomic<std::uint32_t> left;      ///< 1: gone in order
+  std::atomic<std::uint64_t> finished;  ///< sequence number of the last finished collective
+  std::atomic<std::uint64_t> scratch;   ///< where in its region this rank offers memory to all; see HierarchicalBackend
+  Announcement announcements[2];        ///< of even and odd collectives
+  char words[1024];                     ///< its part of a failure
+};
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// A stream of bytes from one rank to another: a ring in the sender's region.
+struct alignas(128) PairSlot {
+  std::atomic<std::uint64_t> ring;              ///< 1 + its offset in the sender's region; 0: not there yet
+  std::atomic<std::uint32_t> written;           ///< bytes so far, by the sender; a futex
+  std::atomic<std::uint32_t> reader_waits;      ///< the receiver sleeps on `written`
+  alignas(64) std::atomic<std::uint32_t> read;  ///< bytes so far, by the receiver; a futex
+  std::atomic<std::uint32_t> writer_waits;      ///< the sender sleeps on `read`
+};
+inline constexpr std::uint32_t kRingBytes = std::uint32_t{256} << 10;
+
+struct SegmentHead {
+  std::uint64_t world;
+  std::uint64_t region_bytes;  ///< address space of one rank's region, far more than is ever used
+  std::atomic<std::uint32_t> failure;
+};
+
+/// A mapping of the segment. Pages come with reserve(), never by touching: memory that is short is an error, not a
+/// SIGBUS.
+class Segment {
+ public:
+  /// Rank 0. Throws: ResourceError naming the sizes.
+  static std::shared_ptr<Segment> create(int world);
+  /// Another rank, with the descriptor that rank 0 passed. Throws: ResourceError.
+  static std::shared_ptr<Segment> open(UniqueFd fd, int world, int rank);
+  /// Another rank that is a thread of the same process, on the same mapping: so that one thread sanitizer sees both.
+  static std::shared_ptr<Segment> share(const Segment& other, int rank);
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  [[nodiscard]] int fd() const noexcept { return mapping_->fd.get(); }
+  [[nodiscard]] int world() const noexcept { return world_; }
+  [[nodiscard]] SegmentHead& head() noexcept { return *reinterpret_cast<SegmentHead*>(mapping_->base); }
+  [[nodiscard]] RankSlot& slot(int rank) noexcept;
+  [[nodiscard]] PairSlot& pair(int from, int to) noexcept;
+  [[nodiscard]] std::byte* region(int rank) noexcept;
+  /// Half `parity` of a rank's staging area.
+  [[nodiscard]] std::byte* staging(int rank, std::uint64_t parity) noexcept;
+
+  /// Zeroed memory in this rank's region. Throws: ResourceError naming the sizes. Thread-safe: yes.
+  [[nodiscard]] std::byte* allocate(std::size_t bytes);
+  void release(std::byte* start, std::size_t bytes) noexcept;
+  /// Where `[data, data + bytes)` lies in this rank's region; kNowhere outside of it.
+  [[nodiscard]] std::uint64_t offset_of(const std::byte* data, std::size_t bytes) noexcept;
+
+  [[nodiscard]] GroupFailure failure() noexcept;
+  /// The first caller of all ranks wins. `words` go into this rank's slot. Wakes every waiting rank.
+  void fail(FailureKind kind, int subject, const std::string& words) noexcept;
+  void wake_all() noexcept;
+
+ private:
+  /// Unmapped with its last user.
+  struct Mapping {
+    Mapping(UniqueFd file, std::size_t size);
+    ~Mapping();
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
+
+    UniqueFd fd;
+    std::size_t bytes = 0;
+    std::byte* base = nullptr;
+  };
+
+  Segment(std::shared_ptr<Mapping> mapping, int world, int rank, std::size_t region_bytes);
+  void reserve(std::size_t offset, std::size_t bytes);
+
+  std::shared_ptr<Mapping> mapping_;
+  const int world_;
+  const int rank_;
+  const std::size_t region_bytes_;
+  std::mutex failing_;  ///< this rank's words have one writer
+  std::mutex mutex_;
+  std::map<std::size_t, std::size_t> free_;  ///< offset in the region to bytes
+};
+
+}  // namespace lockstep::comm

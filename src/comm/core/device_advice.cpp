@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/core/device_advice.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace lockstep::comm {
+namespace {
+
+struct Row {
+  std::vector<std::string_view> words;  ///< all of them, in any order
+  NcclAdvice advice;
+};
+
+const NcclAdvice kPeerAccess = {
+    "GPUs of this host cannot reach each other's memory: the IOMMU, or access control (ACS) of the PCI bridges, stands "
+    "between them",
+    "NCCL_P2P_DISABLE=1 goes round it through host memory; for full speed boot with iommu=pt (or intel_iommu=off) and "
+    "switch ACS off"};
+
+/// From the special to the general: the first row that fits is taken.
+const std::vector<Row>& table() {
+  static const std::vector<Row> rows = {
+      {{"Duplicate GPU detected"},
+       {"two ranks use the same GPU, which NCCL does not allow",
+        "start at most one rank per GPU; each takes the GPU of its LOCAL_RANK among CUDA_VISIBLE_DEVICES"}},
+      {{"shared memory segment"},
+       {"/dev/shm is too small: NCCL keeps several MB there for each pair of GPUs",
+        "docker run --shm-size=1g (Kubernetes: an emptyDir with medium Memory on /dev/shm), or NCCL_SHM_DISABLE=1, "
+        "which is slower"}},
+      {{"posix_fallocate failed"},
+       {"/dev/shm is full", "free it or make it larger (docker run --shm-size=1g), or NCCL_SHM_DISABLE=1"}},
+      {{"essage truncated"},
+       {"the ranks do not speak the same NCCL: different versions or NCCL_ settings, seldom different calls",
+        "make libnccl.so.2 and all NCCL_ variables the same on every host; `lockstep inspect env` shows them"}},
+      {{"driver version is insufficient"},
+       {"the NVIDIA driver is older than the CUDA runtime needs", "update the driver, or use a build for its CUDA"}},
+      {{"NET/IB", "error 4"},
+       {"the InfiniBand card could not write into GPU memory: usually access control (ACS) of the PCI bridges",
+        "NCCL_NET_GDR_LEVEL=0 goes round it; for full speed switch ACS off"}},
+      {{"NET/IB", "error 12"},
+       {"an InfiniBand peer did not answer", "look at the fabric (ibstat), or NCCL_IB_DISABLE=1 for plain sockets"}},
+      {{"ibv_"},
+       {"a call into InfiniBand failed",
+        "NCCL_IB_DISABLE=1 for plain sockets; in a container raise the limit of locked memory (ulimit -l unlimited); "
+        "name the right card with NCCL_IB_HCA"}},
+      {{"peer access is not supported"}, kPeerAccess},
+      {{"peer mapping resources exhausted"}, kPeerAccess},
+      {{"o socket interface found"},
+       {"no network interface fits NCCL_SOCKET_IFNAME, or the container has none",
+        "NCCL_SOCKET_IFNAME=<interface>, as `ip -br addr` names it (a ^ before it excludes one)"}},
+      {{"Address family not supported"},
+       {"the container has no network", "start it with the host's network (docker run --network host)"}},
+      {{"Connect to"},
+       {"a rank could not be reached at the address that NCCL chose: of a virtual or wrong interface, or behind a "
+        "firewall",
+        "NCCL_SOCKET_IFNAME=<interface> on every host, one that all reach; open the ports between the hosts"}},
+      {{"onnection closed by remote peer"},
+       {"another rank ended", "look at the first failure above: that rank's is the cause, this one only follows"}},
+      {{"remote process exited"},
+       {"another rank ended", "look at the first failure above: that rank's is the cause, this one only follows"}},
+      {{"out of memory"},
+       {"a GPU's memory is full: NCCL needs some hundred MB outside of PyTorch's allocator",
+        "a smaller batch_size, or NCCL_BUFFSIZE=1048576"}},
+      {{"unhandled system error"},
+       {"a call to the system failed inside NCCL: most often the network interface, InfiniBand or /dev/shm",
+        "NCCL_DEBUG=INFO says which; NCCL_IB_DISABLE=1 and NCCL_SOCKET_IFNAME=<interface> decide between network and "
+        "memory"}},
+      {{"invalid usage"}, {"NCCL was called in a way that it does not allow", "NCCL_DEBUG=WARN says which"}},
+  };
+  return rows;
+}
+
+}  // namespace
+
+std::optional<NcclAdvice> nccl_advice(std::string_view log) {
+  for (const Row& row : table()) {
+    const bool fits = std::all_of(row.words.begin(), row.words.end(),
+                                  [&](std::string_view word) { return log.find(word) != std::string_view::npos; });
+    if (fits) return row.advice;
+  }
+  return std::nullopt;
+}
+
+NcclAdvice nccl_hang_advice() {
+  return {
+      "every rank has called it and the GPUs do not finish: perhaps they cannot reach each other's memory (IOMMU, ACS)",
+      kPeerAccess.remedy};
+}
+
+}  // namespace lockstep::comm

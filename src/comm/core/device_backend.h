@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What carries tensors that lie on devices, without the host's help: it enqueues and never waits for the device. Which
+// ranks are late or dead it cannot tell; device_path.h adds that.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "comm/core/collective.h"
+
+namespace lockstep::comm {
+
+/// The end of something enqueued on a device.
+class DeviceEvent {
+ public:
+  DeviceEvent() = default;
+  virtual ~DeviceEvent() = default;
+  DeviceEvent(const DeviceEvent&) = delete;
+  DeviceEvent& operator=(const DeviceEvent&) = delete;
+
+  /// What the calling thread's current stream gets from here on runs after it. Blocks: no.
+  virtual void hold_stream() = 0;
+  /// Thread-safe: yes.
+  [[nodiscard]] virtual bool is_done() = 0;
+};
+
+class DeviceBackend {
+ public:
+  DeviceBackend() = default;
+  virtual ~DeviceBackend() = default;
+  DeviceBackend(const DeviceBackend&) = delete;
+  DeviceBackend& operator=(const DeviceBackend&) = delete;
+
+  [[nodiscard]] virtual std::string name() const = 0;
+  [[nodiscard]] virtual c10::Device device() const = 0;
+
+  /// False for what it has no way to carry, such as a bitwise reduction: that goes through host memory.
+  [[nodiscard]] virtual bool takes(const Collective& collective) const = 0;
+
+  /// Puts the collective on a stream of its own, behind what the current stream has been given. The tensors are
+  /// contiguous and live until the event is done; `collective` has their device addresses.
+  /// Blocks: never for the device; where it connects first, until the peers do, or until abort().
+  /// Throws: ResourceError with advice.
+  [[nodiscard]] virtual std::shared_ptr<DeviceEvent> enqueue(const Collective& collective, const at::Tensor& input,
+                                                             const at::Tensor& output) = 0;
+
+  /// What went wrong by the transport's own account, if anything did. Thread-safe: yes.
+  [[nodiscard]] virtual std::optional<std::string> problem() = 0;
+
+  /// Everything under way ends soon, with results that mean nothing. Thread-safe: yes.
+  virtual void abort() noexcept = 0;
+};
+
+}  // namespace lockstep::comm

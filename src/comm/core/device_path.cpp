@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/core/device_path.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "comm/core/failure.h"
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr auto kDrainLimit = std::chrono::seconds(10);
+constexpr auto kDrainLook = std::chrono::milliseconds(1);
+
+/// Of a collective whose call is still being enqueued, which may wait for peers: not done until it is.
+class LateEvent final : public DeviceEvent {
+ public:
+  void set(std::shared_ptr<DeviceEvent> event) {
+    const std::lock_guard lock(mutex_);
+    event_ = std::move(event);
+  }
+  /// There will be none.
+  void give_up() {
+    const std::lock_guard lock(mutex_);
+    given_up_ = true;
+  }
+  void hold_stream() override {
+    if (const auto event = get()) event->hold_stream();
+  }
+  bool is_done() override {
+    if (const auto event = get()) return event->is_done();
+    const std::lock_guard lock(mutex_);
+    return given_up_;
+  }
+
+ private:
+  std::shared_ptr<DeviceEvent> get() {
+    const std::lock_guard lock(mutex_);
+    return event_;
+  }
+
+  std::mutex mutex_;
+  std::shared_ptr<DeviceEvent> event_;
+  bool given_up_ = false;
+};
+
+/// A collective that was enqueued. `finish`: what the stream that waits has to do then; may be empty.
+class DeviceOperation final : public Operation {
+ public:
+  DeviceOperation(const DeviceWatch::Entry& entry, std::shared_ptr<DeviceWatch> watch, std::function<void()> finish)
+      : event_(entry.event), meeting_(entry.meeting), watch_(std::move(watch)), finish_(std::move(finish)) {}
+
+  void wait() override {
+    if (const auto error = watch_->failure()) std::rethrow_exception(error);
+    if (meeting_ != nullptr && meeting_->is_done()) meeting_->wait();
+    event_->hold_stream();
+    if (const auto finish = std::exchange(finish_, nullptr)) finish();
+  }
+  bool is_done() const noexcept override { return watch_->failure() != nullptr || has_ended(); }
+
+ private:
+  /// A device that failed says so at once and for ever: the watch gives its verdict, and wait() throws it.
+  bool has_ended() const noexcept {
+    try {
+      return event_->is_done();
+    } catch (const std::exception&) {
+      (void)watch_->look(std::chrono::steady_clock::now());
+      return true;
+    }
+  }
+
+  std::shared_ptr<DeviceEvent> event_;
+  std::shared_ptr<Operation> meeting_;
+  std::shared_ptr<DeviceWatch> watch_;
+  std::function<void()> finish_;
+};
+
+}  // namespace
+
+DevicePath::DevicePath(std::unique_ptr<DeviceBackend> transport, std::shared_ptr<OperationQueue> queue, World world,
+                       std::chrono::milliseconds timeout)
+    : transport_(std::move(transport)), queue_(std::move(queue)), timeout_(timeout) {
+  DeviceWatch::Hooks hooks;
+  hooks.problem = [this] { return transport_->problem(); };
+  if (queue_ != nullptr) hooks.check_group = [this](const Collective& under_way) { queue_->runner().check(under_way); };
+  hooks.failed = [this](const std::exception_ptr& error) { fail(error); };
+  watch_ = std::make_shared<DeviceWatch>(std::move(world), std::move(hooks));
+  watch_->start();
+}
+
+DevicePath::~DevicePath() { close(false); }
+
+bool DevicePath::takes(const Collective& collective, const at::Tensor& input, const at::Tensor& output) const {
+  const auto here = [&](const at::Tensor& tensor) {
+    return !tensor.defined() || tensor.device() == transport_->device();
+  };
+  return (input.defined() || output.defined()) && here(input) && here(output) && transport_->takes(collective);
+}
+
+Work DevicePath::submit(Collective collective, const at::Tensor& input, const at::Tensor& output) {
+  if (const auto error = watch_->failure()) std::rethrow_exception(error);
+  const at::Tensor from = input.defined() ? input.detach().contiguous() : input;
+  const bool in_place = input.is_same(output);
+  at::Tensor to = in_place ? from : output;
+  if (to.defined() && !to.is_contiguous()) to = output.detach().contiguous();
+  if (from.defined()) collective.data = static_cast<const std::byte*>(from.data_ptr());
+  if (to.defined()) collective.output = static_cast<std::byte*>(to.data_ptr());
+  collective.on_device = true;
+  collective.timeout = timeout_;
+  collective.deadline = std::chrono::steady_clock::now() + timeout_;
+  const auto event = std::make_shared<LateEvent>();
+  const std::lock_guard order(order_);
+  DeviceWatch::Entry entry{.event = event, .meeting = nullptr, .collective = collective, .tensors = {from, to}};
+  meet(entry);
+  watch_->add(entry);
+  try {
+    event->set(transport_->enqueue(collective, from, to));
+  } catch (...) {
+    event->give_up();
+    watch_->fail(std::current_exception());  // the peers have met us and would wait; an earlier failure stays
+    std::rethrow_exception(watch_->failure());
+  }
+  std::function<void()> finish;
+  if (output.defined() && to.data_ptr() != output.data_ptr()) {
+    finish = [output, to] { output.detach().copy_(to); };
+  }
+  return Work(std::make_shared<DeviceOperation>(entry, watch_, std::move(finish)));
+}
+
+/// Before the transport has the call: it may connect to peers first, and only the meeting knows whom it waits for.
+void DevicePath::meet(DeviceWatch::Entry& entry) {
+  if (queue_ == nullptr) return;
+  auto meeting = std::make_shared<QueuedOperation>(entry.collective, std::array<at::Tensor, 2>{}, nullptr);
+  queue_->submit(meeting);
+  entry.collective.what.sequence = meeting->sequence();
+  {
+    const std::lock_guard lock(mutex_);
+    last_meeting_ = meeting;
+  }
+  entry.meeting = std::move(meeting);
+}
+
+bool DevicePath::is_idle() const {
+  const std::lock_guard lock(mutex_);
+  return watch_->under_way() == 0 && (last_meeting_ == nullptr || last_meeting_->is_done());
+}
+
+void DevicePath::close(bool orderly) noexcept {
+  const auto end = std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(timeout_, kDrainLimit);
+  while (orderly && !is_idle() && watch_->failure() == nullptr && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kDrainLook);
+  }
+  if (!is_idle()) abort("a rank left the job while its own collectives were under way");
+  watch_->stop();
+}
+
+void DevicePath::fail(const std::exception_ptr& error) noexcept {
+  transport_->abort();
+  if (queue_ == nullptr) return;
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& reason) {
+    queue_->abort(typed_text(reason));
+  }
+}
+
+void DevicePath::abort(const std::string& reason) noexcept {
+  (void)watch_->note(std::make_exception_ptr(PeerError("the group was aborted: " + reason)));
+  transport_->abort();
+}
+
+}  // namespace lockstep::comm

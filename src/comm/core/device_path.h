@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of a group's device tensors: the transport carries them, the queue of the host's backend compares what the
+// ranks called, and a watch tells who is late or dead. The thread that calls a collective never waits for a GPU.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "comm/core/device_backend.h"
+#include "comm/core/device_watch.h"
+#include "comm/core/operation_queue.h"
+#include "lockstep/comm/work.h"
+
+namespace lockstep::comm {
+
+class DevicePath {
+ public:
+  /// `queue`: of the group's host backend; null in a world of one.
+  DevicePath(std::unique_ptr<DeviceBackend> transport, std::shared_ptr<OperationQueue> queue, World world,
+             std::chrono::milliseconds timeout);
+  ~DevicePath();
+  DevicePath(const DevicePath&) = delete;
+  DevicePath& operator=(const DevicePath&) = delete;
+
+  [[nodiscard]] std::string name() const { return transport_->name(); }
+
+  /// True for tensors of the transport's device that it can carry. Either tensor may be undefined.
+  [[nodiscard]] bool takes(const Collective& collective, const at::Tensor& input, const at::Tensor& output) const;
+
+  /// The Work's wait() makes the current stream wait, not the thread.
+  /// Throws: what the group has failed with.
+  [[nodiscard]] Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output);
+
+  /// Throws: what the group has failed with. What the host has read of the device by now is whole where it does not.
+  /// Blocks: no. Thread-safe: yes.
+  void check() { watch_->check(std::chrono::steady_clock::now()); }
+
+  void abort(const std::string& reason) noexcept;
+
+  /// Before the queue is closed. `orderly`: what is under way may end first, under the watch and for a bounded time;
+  /// whatever is left is aborted.
+  void close(bool orderly) noexcept;
+
+ private:
+  void meet(DeviceWatch::Entry& entry);
+  [[nodiscard]] bool is_idle() const;
+  void fail(const std::exception_ptr& error) noexcept;
+
+  const std::unique_ptr<DeviceBackend> transport_;
+  const std::shared_ptr<OperationQueue> queue_;
+  const std::chrono::milliseconds timeout_;
+  std::mutex order_;                         ///< held while a call is given to the queue and to the transport
+  mutable std::mutex mutex_;                 ///< guards what follows
+  std::shared_ptr<Operation> last_meeting_;  ///< null: there was none
+  std::shared_ptr<DeviceWatch> watch_;       ///< shared with the operations, which ask it for failures
+};
+
+}  // namespace lockstep::comm

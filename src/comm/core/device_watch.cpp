@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/core/device_watch.h"
+
+#include <fmt/format.h>
+
+#include "comm/core/device_advice.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/signal_guard.h"
+#include "lockstep/base/text.h"
+#include "lockstep/tensor/device.h"
+
+namespace lockstep::comm {
+namespace {
+
+// Asking a GPU costs a microsecond; a verdict may be a millisecond late.
+constexpr auto kDeviceLook = std::chrono::milliseconds(1);
+
+std::exception_ptr problem_error(const World& world, const Collective& collective, const std::string& problem) {
+  const auto advice = nccl_advice(problem);
+  const std::string message = fmt::format("{} failed on the GPU ({}): {}", name_of(collective.what.kind),
+                                          context_text(collective, world.size), advice ? advice->cause : problem);
+  return std::make_exception_ptr(ResourceError(
+      message, advice ? advice->remedy : "NCCL_DEBUG=INFO shows more; CUDA_LAUNCH_BLOCKING=1 shows where"));
+}
+
+/// The device itself failed: nothing that was given to it has a result.
+std::exception_ptr device_error(const World& world, const Collective& collective, const char* what) {
+  return std::make_exception_ptr(ResourceError(
+      fmt::format("the GPU of {} failed while {} was under way ({}): {}", rank_text(world, world.rank),
+                  name_of(collective.what.kind), context_text(collective, world.size), text::without_backtrace(what)),
+      "the kernel that failed may be an earlier one: run again with CUDA_LAUNCH_BLOCKING=1"));
+}
+
+std::exception_ptr hang_error(const World& world, const Collective& collective) {
+  const NcclAdvice advice = nccl_hang_advice();
+  return std::make_exception_ptr(
+      TimeoutError(fmt::format("{} timed out on the GPU after {:.1f} s ({}): {}", name_of(collective.what.kind),
+                               std::chrono::duration<double>(collective.timeout).count(),
+                               context_text(collective, world.size), advice.cause),
+                   advice.remedy));
+}
+
+}  // namespace
+
+DeviceWatch::~DeviceWatch() { stop(); }
+
+void DeviceWatch::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void DeviceWatch::start() {
+  const SignalGuard guard;
+  thread_ = std::thread([this] { run(); });
+}
+
+void DeviceWatch::add(Entry entry) {
+  const std::lock_guard lock(mutex_);
+  entries_.push_back(std::move(entry));
+  if (entries_.size() == 1) changed_.notify_all();
+}
+
+std::exception_ptr DeviceWatch::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+std::size_t DeviceWatch::under_way() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+bool DeviceWatch::note(const std::exception_ptr& error) {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return false;
+  failure_ = error;
+  return true;
+}
+
+void DeviceWatch::fail(const std::exception_ptr& error) {
+  if (note(error)) hooks_.failed(error);
+}
+
+void DeviceWatch::check(Time now) {
+  if (!failure()) (void)look(now);
+  if (const auto error = failure()) std::rethrow_exception(error);
+}
+
+/// Of what is not done. Null: it may go on.
+std::exception_ptr DeviceWatch::verdict(const Entry& entry, Time now) const {
+  const bool met = entry.meeting == nullptr || entry.meeting->is_done();
+  if (met && entry.meeting != nullptr) entry.meeting->wait();  // throws what the comparison found
+  if (hooks_.check_group) hooks_.check_group(entry.collective);
+  // Whom a meeting waits for the meeting itself will say.
+  return met && now >= entry.collective.deadline ? hang_error(world_, entry.collective) : nullptr;
+}
+
+DeviceWatch::Finding DeviceWatch::examine(const Entry& entry, Time now) const noexcept {
+  Finding found;
+  try {
+    found.done = entry.event->is_done();
+  } catch (const std::exception& error) {
+    found.error = device_error(world_, entry.collective, error.what());
+    return found;
+  }
+  try {
+    // Only now: after an error of its own a transport may end what it leaves undone.
+    if (const auto problem = hooks_.problem()) {
+      found.error = problem_error(world_, entry.collective, *problem);
+    } else if (!found.done) {
+      found.error = verdict(entry, now);
+    }
+  } catch (...) {
+    found.error = std::current_exception();
+  }
+  return found;
+}
+
+/// After a failure: what the device still works on keeps its memory, unless the device cannot be asked any more.
+void DeviceWatch::forget_ended(std::deque<Entry>& ended) {
+  const std::lock_guard lock(mutex_);
+  try {
+    while (!entries_.empty() && entries_.front().event->is_done()) {
+      ended.push_back(std::move(entries_.front()));
+      entries_.pop_front();
+    }
+  } catch (const std::exception&) {
+    ended.swap(entries_);
+    entries_.clear();
+  }
+}
+
+std::size_t DeviceWatch::look(Time now) {
+  std::deque<Entry> ended;  // whose tensors go without the locks
+  const std::lock_guard looking(looking_);
+  while (!failure()) {
+    std::optional<Entry> front;
+    {
+      const std::lock_guard lock(mutex_);
+      if (entries_.empty()) return 0;
+      front = entries_.front();
+    }
+    const Finding found = examine(*front, now);
+    if (found.error) {
+      fail(found.error);
+      break;
+    }
+    if (!found.done) return under_way();
+    const std::lock_guard lock(mutex_);
+    ended.push_back(std::move(entries_.front()));
+    entries_.pop_front();
+  }
+  forget_ended(ended);
+  return under_way();
+}
+
+void DeviceWatch::run() noexcept {
+  tensor::adopt_device();
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !entries_.empty(); });
+    if (stopping_) return;
+    lock.unlock();
+    (void)look(std::chrono::steady_clock::now());
+    lock.lock();
+    changed_.wait_for(lock, kDeviceLook, [this] { return stopping_; });
+  }
+}
+
+}  // namespace lockstep::comm

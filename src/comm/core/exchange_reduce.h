@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions over a transport: who brings something sends each other one the elements that he combines, in one
+// exchange; a second one shares the results. Reduce-scatter by direct exchange, then all-gather: 2 (W-1)/W of the
+// bytes.
+#pragma once
+
+#include <vector>
+
+#include "comm/core/transport.h"
+#include "comm/core/tree_reduce.h"
+
+namespace lockstep::comm {
+
+/// A rank that brings rows, the elements that it combines, and what its rows are the sums of.
+struct Contributor {
+  int rank = 0;
+  ElementRange range;
+  std::vector<ReplicaSpan> rows;
+};
+
+struct ExchangeReduce {
+  std::vector<Contributor> contributors;  ///< from left to right in the tree
+  Reduction reduction;
+  std::size_t leaf_bytes = 1;    ///< of an element of the rows
+  std::size_t result_bytes = 1;  ///< of an element of the result
+  const std::byte* rows = nullptr;
+  std::size_t row_bytes = 0;    ///< from one of this rank's rows to the next
+  std::byte* output = nullptr;  ///< where element `range.begin` of this rank's result goes; may be in its first row
+};
+
+/// Combines this rank's range over all contributors; `scratch` keeps what was received and grows with need.
+/// Blocks: yes.  Throws: as Transport::exchange.
+void exchange_and_reduce(Transport& transport, const ExchangeReduce& job, const Collective& collective,
+                         std::vector<std::byte>& scratch);
+
+/// Sends this rank's combined range to all contributors, and receives theirs. `base`: where element 0 is.
+void share_ranges(Transport& transport, const ExchangeReduce& job, const Collective& collective, std::byte* base);
+
+/// Ranges of `count` contributors that combine `numel` elements together; everybody everything where that is less work
+/// than a second exchange.
+[[nodiscard]] std::vector<ElementRange> ranges_for_all(std::int64_t numel, std::size_t bytes, int count);
+
+/// True where ranges_for_all() gave everybody everything.
+[[nodiscard]] bool is_one_pass(std::size_t bytes);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/core/group.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <numeric>
+
+#include "comm/core/device_path.h"
+#include "comm/core/host_tensors.h"
+#include "comm/core/operation_queue.h"
+#include "comm/core/tree_reduce.h"
+#include "lockstep/base/error.h"
+#include "lockstep/comm/group_check.h"
+#include "lockstep/tensor/sharing.h"
+
+namespace lockstep::comm {
+namespace {
+
+std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+Collective describe(Kind kind, const at::Tensor& tensor) {
+  Collective collective;
+  collective.what.kind = kind;
+  collective.what.numel = tensor.numel();
+  collective.what.dtype = static_cast<std::int8_t>(tensor.scalar_type());
+  collective.item_bytes = tensor.element_size();
+  collective.bytes = static_cast<std::size_t>(tensor.numel()) * tensor.element_size();
+  tensor::note_reduced(static_cast<std::int64_t>(collective.bytes));
+  return collective;
+}
+
+void use_counts(Collective& collective, std::vector<std::int64_t> counts) {
+  collective.what.numel = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  collective.what.counts_digest = XXH3_64bits(counts.data(), counts.size() * sizeof(std::int64_t)) | 1;
+  collective.counts = std::make_shared<const std::vector<std::int64_t>>(std::move(counts));
+}
+
+class Group final : public OwnedGroup {
+ public:
+  Group(std::unique_ptr<Backend> backend, GroupOptions options)
+      : name_(options.transport ? options.transport->name() : backend->name()),
+        options_(std::move(options)),
+        backend_(backend.get()) {
+    if (options_.place.world == 1) {
+      alone_ = std::move(backend);
+    } else {
+      queue_ = std::make_shared<OperationQueue>(std::move(backend), options_.timeout);
+      queue_->start();
+    }
+    if (options_.transport == nullptr) return;
+    device_ = std::make_unique<DevicePath>(std::move(options_.transport), queue_, options_.world, options_.timeout);
+  }
+  ~Group() override { Group::close(std::uncaught_exceptions() == 0); }
+
+  int rank() const noexcept override { return options_.place.rank; }
+  int world_size() const noexcept override { return options_.place.world; }
+  std::string backend_name() const override { return name_; }
+
+  using ProcessGroup::all_reduce;
+  Work all_reduce(const at::Tensor& tensor, const ReduceOptions& options) override {
+    Collective collective = reduction(Kind::kAllReduce, tensor, options);
+    if (options.then == nullptr) return submit_in_place(std::move(collective), tensor);
+    if (!is_plain(tensor)) {
+      throw UsageError("all_reduce with ReduceOptions::then was given a tensor that is not dense memory of the CPU");
+    }
+    collective.data = collective.output = static_cast<std::byte*>(tensor.data_ptr());
+    return run(std::move(collective), {tensor, tensor}, options.then, queue_.get());
+  }
+
+  using ProcessGroup::reduce;
+  Work reduce(const at::Tensor& tensor, int root, const ReduceOptions& options) override {
+    check_root(root, world_size(), "reduce");
+    Collective collective = reduction(Kind::kReduce, tensor, options);
+    collective.what.root = root;
+    return submit_in_place(std::move(collective), tensor);
+  }
+
+  using ProcessGroup::reduce_scatter;
+  Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, const ReduceOptions& options) override {
+    Collective collective = reduction(Kind::kReduceScatter, input, options);
+    check_partner(input, output, shard_of(collective.what.numel, world_size(), rank()).size(), "reduce_scatter");
+    return submit(std::move(collective), input, output);
+  }
+
+  Work broadcast(const at::Tensor& tensor, int root) override {
+    check_copyable(tensor, "broadcast");
+    check_root(root, world_size(), "broadcast");
+    Collective collective = describe(Kind::kBroadcast, tensor);
+    collective.what.root = root;
+    return submit_in_place(std::move(collective), tensor);
+  }
+
+  Work all_gather(const at::Tensor& input, std::vector<at::Tensor>& out) override {
+    check_copyable(input, "all_gather");
+    return submit_gathering(describe(Kind::kAllGather, input), input, out);
+  }
+
+  Work all_gather_into(const at::Tensor& input, const at::Tensor& output) override {
+    check_copyable(output, "all_gather_into");
+    check_partner(output, input, shard_of(output.numel(), world_size(), rank()).size(), "all_gather_into");
+    Collective collective = describe(Kind::kAllGatherInto, output);
+    collective.bytes = static_cast<std::size_t>(input.numel()) * input.element_size();
+    return submit(std::move(collective), input, output);
+  }
+
+  std::vector<at::Tensor> all_gather_uneven(const at::Tensor& input) override {
+    check_copyable(input, "all_gather_uneven");
+    if (input.dim() == 0) throw UsageError("all_gather_uneven was given a tensor without dimensions", "use all_gather");
+    const std::vector<std::int64_t> rows = exchange_counts({input.size(0)}, row_elements(input));
+    Collective collective = describe(Kind::kAllGather, input);
+    std::vector<std::int64_t> counts = rows;
+    for (std::int64_t& count : counts) count *= row_elements(input);
+    use_counts(collective, counts);
+    const std::int64_t total = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+    const at::Tensor whole = at::empty(with_first(input, total, true), input.options().requires_grad(false));
+    submit(std::move(collective), input, whole).wait();
+    return cut(whole, rows);
+  }
+
+  Work all_to_all(const at::Tensor& input, const at::Tensor& output) override {
+    check_copyable(input, "all_to_all");
+    check_partner(input, output, input.numel(), "all_to_all");
+    check_divisible(input, world_size(), "all_to_all");
+    if (input.is_alias_of(output)) {
+      throw UsageError("all_to_all was given one memory as input and output", "give it a tensor of its own as output");
+    }
+    return submit(describe(Kind::kAllToAll, input), input, output);
+  }
+
+  std::vector<at::Tensor> all_to_all_uneven(const std::vector<at::Tensor>& inputs) override {
+    check_list(inputs, world_size(), false, "all_to_all_uneven");
+    std::vector<std::int64_t> mine;
+    for (const at::Tensor& input : inputs) mine.push_back(input.size(0));
+    const std::int64_t elements = row_elements(inputs.front());
+    const std::vector<std::int64_t> rows = exchange_counts(mine, elements);
+    const at::Tensor outbox = at::cat(inputs, 0).detach();
+    Collective collective = describe(Kind::kAllToAll, outbox);
+    std::vector<std::int64_t> counts = rows;
+    for (std::int64_t& count : counts) count *= elements;
+    use_counts(collective, counts);
+    std::vector<std::int64_t> received;
+    for (int from = 0; from < world_size(); ++from) {
+      received.push_back(rows[index(from) * index(world_size()) + index(rank())]);
+    }
+    const std::int64_t total = std::accumulate(received.begin(), received.end(), std::int64_t{0});
+    const at::Tensor whole = at::empty(with_first(outbox, total, true), outbox.options());
+    submit(std::move(collective), outbox, whole).wait();
+    return cut(whole, received);
+  }
+
+  Work gather(const at::Tensor& input, std::vector<at::Tensor>& out, int root) override {
+    check_copyable(input, "gather");
+    check_root(root, world_size(), "gather");
+    Collective collective = describe(Kind::kGather, input);
+    collective.what.root = root;
+    if (root == rank()) return submit_gathering(std::move(collective), input, out);
+    out.clear();
+    return submit(std::move(collective), input, at::empty({0}, input.options().requires_grad(false)));
+  }
+
+  Work scatter(const std::vector<at::Tensor>& inputs, const at::Tensor& output, int root) override {
+    check_copyable(output, "scatter");
+    check_root(root, world_size(), "scatter");
+    at::Tensor outbox = at::empty({0}, output.options().requires_grad(false));
+    if (root == rank()) {
+      check_list(inputs, world_size(), true, "scatter");
+      check_partner(output, inputs.front(), output.numel(), "scatter");
+      std::vector<at::Tensor> flat;
+      for (const at::Tensor& input : inputs) flat.push_back(input.detach().reshape({-1}));
+      outbox = at::cat(flat);
+    } else if (!inputs.empty()) {
+      throw UsageError(
+          fmt::format("scatter was given {} inputs on rank {}, but rank {} is the root", inputs.size(), rank(), root));
+    }
+    Collective collective = describe(Kind::kScatter, output);
+    collective.what.root = root;
+    collective.bytes = static_cast<std::size_t>(outbox.numel()) * outbox.element_size();
+    return submit(std::move(collective), outbox, output);
+  }
+
+  Work send(const at::Tensor& tensor, int to) override {
+    check_copyable(tensor, "send");
+    check_peer(to, options_.place, "send");
+    Collective message = describe(Kind::kSend, tensor);
+    message.what.root = to;
+    return submit(std::move(message), tensor, at::Tensor(), &channel(to, true));
+  }
+
+  Work recv(const at::Tensor& tensor, int from) override {
+    check_copyable(tensor, "recv");
+    check_peer(from, options_.place, "recv");
+    Collective message = describe(Kind::kRecv, tensor);
+    message.what.root = from;
+    return submit(std::move(message), at::Tensor(), tensor, &channel(from, false));
+  }
+
+  Work barrier() override { return run(Collective{}, {}, {}, queue_.get()); }
+
+  at::Tensor allocate_bucket(std::int64_t numel, at::ScalarType dtype) override {
+    check_bucket(numel, dtype);
+    return backend_->allocate_bucket(numel, dtype);
+  }
+
+  using ProcessGroup::split;
+  std::shared_ptr<ProcessGroup> split(int color, int key) override;
+
+  void check() override {
+    if (device_ != nullptr) device_->check();
+    if (queue_ != nullptr) queue_->check();
+    std::vector<std::shared_ptr<ProcessGroup>> children;
+    {
+      const std::lock_guard lock(mutex_);
+      if (aborted_) std::rethrow_exception(aborted_);
+      for (const auto& child : children_) children.push_back(child.lock());
+    }
+    for (const auto& child : children) {
+      if (child != nullptr) check_group(*child);
+    }
+  }
+
+  void abort(const std::string& reason) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!aborted_) aborted_ = std::make_exception_ptr(PeerError("the group was aborted: " + reason));
+    }
+    if (device_ != nullptr) device_->abort(reason);
+    if (queue_ != nullptr) queue_->abort(reason);
+    const std::lock_guard lock(mutex_);
+    for (const auto& child : children_) {
+      if (const auto group = child.lock()) group->abort(reason);
+    }
+  }
+
+  void close(bool orderly) noexcept override {
+    if (closed_) return;
+    closed_ = true;
+    if (device_ != nullptr) device_->close(orderly);
+    for (auto& [peer, channel] : channels_) channel->close(orderly);
+    if (queue_ != nullptr) queue_->close(orderly);
+  }
+
+ private:
+  Collective reduction(Kind kind, const at::Tensor& tensor, const ReduceOptions& options) {
+    check_reducible(tensor, options.op, name_of(kind));
+    Collective collective = describe(kind, tensor);
+    if (options.replicas != 0) {
+      collective.rows = check_rows(tensor, options, options_.place, name_of(kind));
+      collective.bytes /= static_cast<std::size_t>(collective.rows);
+      collective.what.numel /= collective.rows;
+    }
+    collective.what.op = static_cast<std::uint8_t>(options.op);
+    collective.what.replicas = options.replicas;
+    collective.what.exact = options.exact ? 1 : 0;
+    return collective;
+  }
+
+  /// Everybody's `mine`, one after the other. The elements of a row are compared on the way.
+  std::vector<std::int64_t> exchange_counts(const std::vector<std::int64_t>& mine, std::int64_t row) {
+    const auto size = static_cast<std::int64_t>(mine.size());
+    const at::Tensor input = at::full({size + 1}, row, at::kLong);
+    std::copy(mine.begin(), mine.end(), input.data_ptr<std::int64_t>());
+    std::vector<at::Tensor> all;
+    all_gather(input, all).wait();
+    std::vector<std::int64_t> counts;
+    for (int other = 0; other < world_size(); ++other) {
+      const auto* theirs = all[static_cast<std::size_t>(other)].data_ptr<std::int64_t>();
+      if (theirs[size] != row) {
+        throw UsageError(
+            fmt::format("rows of {} elements on rank {}, of {} on rank {}: only the first dimension may "
+                        "differ",
+                        row, rank(), theirs[size], other));
+      }
+      counts.insert(counts.end(), theirs, theirs + size);
+    }
+    return counts;
+  }
+
+  /// `out` becomes one part per rank.
+  Work submit_gathering(Collective collective, const at::Tensor& input, std::vector<at::Tensor>& out) {
+    const at::Tensor whole = at::empty(with_first(input, world_size(), false), input.options().requires_grad(false));
+    out.clear();
+    for (int other = 0; other < world_size(); ++other) out.push_back(whole.select(0, other));
+    return submit(std::move(collective), input, whole);
+  }
+
+  Work submit_in_place(Collective collective, const at::Tensor& tensor) {
+    return submit(std::move(collective), tensor, tensor);
+  }
+
+  Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output) {
+    if (device_ != nullptr && device_->takes(collective, input, output)) {
+      return device_->submit(std::move(collective), input, output);
+    }
+    if (alone_ != nullptr && !input.is_cpu() && !output.is_cpu()) {
+      apply_alone(collective, input, output);
+      return {};
+    }
+    return submit(std::move(collective), input, output, queue_.get());
+  }
+
+  // Strided and device memory goes through a copy that is taken at the call and written back at the end.
+  Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output, OperationQueue* queue) {
+    const at::Tensor from = input.defined() ? host_copy(input) : input;
+    const bool in_place = input.is_same(output);
+    at::Tensor to = output;
+    if (in_place) {
+      to = from;
+    } else if (output.defined() && !is_plain(output)) {
+      to = empty_host(output.sizes(), output);
+    }
+    if (from.defined()) collective.data = static_cast<const std::byte*>(from.data_ptr());
+    if (to.defined()) collective.output = static_cast<std::byte*>(to.data_ptr());
+    std::function<void()> finish;
+    if (output.defined() && !to.is_same(output)) finish = write_back(to, output);
+    return run(std::move(collective), {from, to}, std::move(finish), queue);
+  }
+
+  Work run(Collective collective, std::array<at::Tensor, 2> tensors, std::function<void()> finish,
+           OperationQueue* queue) {
+    if (alone_ != nullptr) {
+      alone_->run(collective);
+      if (finish) finish();
+      return {};
+    }
+    auto operation = std::make_shared<QueuedOperation>(std::move(collective), std::move(tensors), std::move(finish));
+    queue->submit(operation);
+    return Work(std::move(operation));
+  }
+
+  OperationQueue& channel(int peer, bool sending) {
+    const std::lock_guard lock(mutex_);
+    auto& queue = channels_[{peer, sending}];
+    if (queue == nullptr) {
+      queue = std::make_shared<OperationQueue>(backend_->open_channel(peer, sending), options_.timeout);
+      queue->start();
+    }
+    return *queue;
+  }
+
+  const std::string name_;
+  GroupOptions options_;
+  Backend* backend_;  ///< the queue's, or alone_
+  bool closed_ = false;
+  int splits_ = 0;
+  std::unique_ptr<Backend> alone_;         ///< a world of one: no queue, no thread
+  std::shared_ptr<OperationQueue> queue_;  ///< else
+  std::unique_ptr<DevicePath> device_;     ///< of tensors that a transport carries where they lie; may be null
+  std::mutex mutex_;
+  std::map<std::pair<int, bool>, std::shared_ptr<OperationQueue>> channels_;
+  std::vector<std::weak_ptr<ProcessGroup>> children_;
+  std::exception_ptr aborted_;  ///< by abort()
+};
+
+std::shared_ptr<ProcessGroup> Group::split(int color, int key) {
+  const std::vector<std::int64_t> all = exchange_counts({color, key}, 0);
+  const int number = splits_++;
+  if (color < 0) return nullptr;
+  const auto color_of = [&](int other) { return all[2 * index(other)]; };
+  const auto key_of = [&](int other) { return all[2 * index(other) + 1]; };
+  Part part{.members = {}, .rank = 0, .name = fmt::format("split-{}/{}/", number, color)};
+  for (int other = 0; other < world_size(); ++other) {
+    if (color_of(other) == color) part.members.push_back(other);
+  }
+  std::stable_sort(part.members.begin(), part.members.end(), [&](int a, int b) { return key_of(a) < key_of(b); });
+  const auto mine = std::find(part.members.begin(), part.members.end(), rank());
+  part.rank = static_cast<int>(mine - part.members.begin());
+  std::shared_ptr<OwnedGroup> group = options_.form_part(part);
+  const std::lock_guard lock(mutex_);
+  children_.push_back(group);
+  return group;
+}
+
+}  // namespace
+
+std::shared_ptr<OwnedGroup> make_group(std::unique_ptr<Backend> backend, GroupOptions options) {
+  return std::make_shared<Group>(std::move(backend), std::move(options));
+}
+
+}  // namespace lockstep::comm
+
+namespace lockstep {
+
+void check_group(ProcessGroup& group) {
+  if (auto* ours = dynamic_cast<comm::OwnedGroup*>(&group)) ours->check();
+}
+
+}  // namespace lockstep

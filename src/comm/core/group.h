@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one ProcessGroup: checks what it is asked for, stages tensors that are not plain memory, and hands operations to
+// a queue over a backend.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/core/backend.h"
+#include "comm/core/checks.h"
+#include "comm/core/device_backend.h"
+#include "lockstep/comm/process_group.h"
+
+namespace lockstep::comm {
+
+/// A group whose owner says when it leaves.
+class OwnedGroup : public ProcessGroup {
+ public:
+  /// `orderly`: the peers are told that this rank is done; else they find it dead. Never blocks for long, never throws.
+  virtual void close(bool orderly) noexcept = 0;
+
+  /// As check_group().
+  virtual void check() = 0;
+};
+
+/// Who forms a part of a group: the ranks of the part, as ranks of the group, in the part's order.
+struct Part {
+  std::vector<int> members;
+  int rank = 0;      ///< this rank's in the part
+  std::string name;  ///< the same for all members, and no other part's of the job
+};
+
+struct GroupOptions {
+  Place place;
+  std::chrono::milliseconds timeout{0};
+  /// Of device tensors; null: they go through host memory.
+  std::unique_ptr<DeviceBackend> transport = nullptr;
+  World world = {};  ///< names the ranks in errors of the transport
+  /// Connects the members of a part. Collective over them.
+  std::function<std::shared_ptr<OwnedGroup>(const Part& part)> form_part = nullptr;
+};
+
+[[nodiscard]] std::shared_ptr<OwnedGroup> make_group(std::unique_ptr<Backend> backend, GroupOptions options);
+
+}  // namespace lockstep::comm

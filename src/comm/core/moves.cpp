@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/core/moves.h"
+
+#include <algorithm>
+
+namespace lockstep::comm {
+namespace {
+
+/// Elements that `from` brings; all_to_all: for `to`.
+std::int64_t brought(const MovePlan& plan, int from, int to) {
+  const auto world = static_cast<std::size_t>(plan.world);
+  const auto sender = static_cast<std::size_t>(from);
+  switch (plan.what.kind) {
+    case Kind::kAllGatherInto:
+      return shard_of(plan.what.numel, plan.world, from).size();
+    case Kind::kAllToAll:
+      if (plan.counts == nullptr) return plan.what.numel / plan.world;
+      return (*plan.counts)[sender * world + static_cast<std::size_t>(to)];
+    default:
+      return plan.counts == nullptr ? plan.what.numel : (*plan.counts)[sender];
+  }
+}
+
+/// True where the outbox has a part for every receiver.
+bool has_parts(Kind kind) { return kind == Kind::kAllToAll || kind == Kind::kScatter; }
+
+bool takes_part(const MovePlan& plan, int from, int to) {
+  switch (plan.what.kind) {
+    case Kind::kBroadcast:
+    case Kind::kScatter:
+      return from == plan.what.root;
+    case Kind::kGather:
+      return to == plan.what.root;
+    default:
+      return true;
+  }
+}
+
+Move move_of(const MovePlan& plan, int from, int to) {
+  std::int64_t before = 0;
+  if (has_parts(plan.what.kind)) {
+    for (int other = 0; other < to; ++other) before += brought(plan, from, other);
+  }
+  std::int64_t place = 0;
+  if (plan.what.kind != Kind::kBroadcast && plan.what.kind != Kind::kScatter) {
+    for (int other = 0; other < from; ++other) place += brought(plan, other, to);
+  }
+  const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements) * plan.item_bytes; };
+  return {from, to, bytes(before), bytes(place), bytes(brought(plan, from, to))};
+}
+
+}  // namespace
+
+std::size_t outbox_bytes(const MovePlan& plan, int rank) {
+  std::int64_t elements = 0;
+  if (has_parts(plan.what.kind)) {
+    for (int to = 0; to < plan.world; ++to) elements += takes_part(plan, rank, to) ? brought(plan, rank, to) : 0;
+  } else if (plan.what.kind != Kind::kBroadcast || rank == plan.what.root) {
+    elements = brought(plan, rank, rank);
+  }
+  return static_cast<std::size_t>(elements) * plan.item_bytes;
+}
+
+std::vector<Move> moves_to(const MovePlan& plan, int rank) {
+  std::vector<Move> moves;
+  for (int from = 0; from < plan.world; ++from) {
+    if (!takes_part(plan, from, rank)) continue;
+    moves.push_back(move_of(plan, from, rank));
+    if (moves.back().bytes == 0) moves.pop_back();
+  }
+  return moves;
+}
+
+std::vector<Move> moves_from(const MovePlan& plan, int rank) {
+  std::vector<Move> moves;
+  for (int to = 0; to < plan.world; ++to) {
+    if (to == rank || !takes_part(plan, rank, to)) continue;
+    moves.push_back(move_of(plan, rank, to));
+    if (moves.back().bytes == 0) moves.pop_back();
+  }
+  return moves;
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who needs which bytes of whom, for every collective that only moves data: pure functions. Each rank brings an outbox,
+// one block of bytes; what a rank ends with is put together from parts of the outboxes.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "comm/core/collective.h"
+
+namespace lockstep::comm {
+
+/// `bytes` from `offset` of one rank's outbox go to `place` in another's output.
+struct Move {
+  int from = 0;
+  int to = 0;
+  std::size_t offset = 0;
+  std::size_t place = 0;
+  std::size_t bytes = 0;
+};
+
+/// What is the same on every rank of a collective that moves data.
+struct MovePlan {
+  const Descriptor& what;
+  const Counts& counts;
+  std::size_t item_bytes = 1;
+  int world = 1;
+};
+
+[[nodiscard]] inline MovePlan plan_of(const Collective& collective, int world) {
+  return {collective.what, collective.counts, collective.item_bytes, world};
+}
+
+/// The bytes that `rank` brings.
+[[nodiscard]] std::size_t outbox_bytes(const MovePlan& plan, int rank);
+
+/// All that goes into the output of `rank`, its own part too. Moves of no bytes are left out.
+[[nodiscard]] std::vector<Move> moves_to(const MovePlan& plan, int rank);
+
+/// All that others need of `rank`.
+[[nodiscard]] std::vector<Move> moves_from(const MovePlan& plan, int rank);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/core/operation_queue.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/log.h"
+#include "lockstep/base/signal_guard.h"
+#include "lockstep/base/trace.h"
+#include "lockstep/comm/work.h"
+#include "lockstep/tensor/device.h"
+
+namespace lockstep {
+
+Work::Work(std::shared_ptr<comm::Operation> operation) noexcept : operation_(std::move(operation)) {}
+
+void Work::wait() {
+  if (operation_ != nullptr) operation_->wait();
+}
+
+bool Work::is_done() const noexcept { return operation_ == nullptr || operation_->is_done(); }
+
+namespace comm {
+namespace {
+
+// After an operation that ran in its caller's thread, the communication thread looks by itself for a while: waking it
+// for each operation of a loop of blocking collectives would cost more than the collective.
+constexpr auto kNap = std::chrono::microseconds(100);
+constexpr auto kQueueCloseLimit = std::chrono::seconds(2);
+
+}  // namespace
+
+void QueuedOperation::wait() {
+  if (!is_done()) queue_->wait(*this);
+  if (error_) std::rethrow_exception(error_);
+}
+
+void OperationQueue::start() {
+  const SignalGuard guard;
+  thread_ = std::thread([self = shared_from_this()] { self->thread_loop(); });
+}
+
+void OperationQueue::submit(const std::shared_ptr<QueuedOperation>& operation) {
+  const std::lock_guard lock(mutex_);
+  operation->collective_.what.sequence = ++sequence_;
+  operation->queue_ = shared_from_this();
+  if (closed_ && !failure_)
+    failure_ = std::make_exception_ptr(UsageError("a collective was called after the job was left"));
+  if (failure_) {
+    operation->error_ = failure_;
+    operation->done_.store(true, std::memory_order_release);
+    return;
+  }
+  pending_.push_back(operation);
+  if (asleep_ || pending_.size() > 1) work_.notify_one();
+}
+
+void OperationQueue::wait(QueuedOperation& operation) {
+  Lock lock(mutex_);
+  while (!operation.is_done()) {
+    if (!running_ && pending_.front().get() == &operation) {
+      ++inline_runs_;
+      run_front(lock, true);
+    } else {
+      finished_.wait(lock);
+    }
+  }
+}
+
+std::exception_ptr OperationQueue::run_operation(QueuedOperation& operation) noexcept {
+  Collective& collective = operation.collective_;
+  const trace::Span span({name_of(collective.what.kind), collective.what.sequence, collective.bytes});
+  try {
+    collective.timeout = timeout_;
+    collective.deadline = std::chrono::steady_clock::now() + timeout_;
+    runner_->run(collective);
+    if (operation.finish_) operation.finish_();
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+void OperationQueue::run_front(Lock& lock, bool caller_waits) {
+  const std::shared_ptr<QueuedOperation> operation = pending_.front();
+  operation->collective_.caller_waits = caller_waits;
+  running_ = true;
+  lock.unlock();
+  const std::exception_ptr error = run_operation(*operation);
+  lock.lock();
+  running_ = false;
+  const auto finish = [](QueuedOperation& done, const std::exception_ptr& why) {
+    done.error_ = why;
+    done.tensors_ = {};
+    done.done_.store(true, std::memory_order_release);
+  };
+  pending_.pop_front();
+  finish(*operation, error);
+  if (error) {
+    failure_ = error;
+    for (const auto& other : pending_) finish(*other, error);
+    pending_.clear();
+  }
+  finished_.notify_all();
+  if (caller_waits && !pending_.empty()) work_.notify_one();
+}
+
+void OperationQueue::sleep_until_work(Lock& lock) {
+  std::uint64_t seen = inline_runs_ - 1;
+  while (!closed_ && (running_ || pending_.empty())) {
+    if (seen != inline_runs_) {
+      seen = inline_runs_;
+      work_.wait_for(lock, kNap);
+    } else {
+      asleep_ = true;
+      work_.wait(lock);
+      asleep_ = false;
+    }
+  }
+}
+
+void OperationQueue::thread_loop() noexcept {
+  tensor::adopt_device();
+  Lock lock(mutex_);
+  while (true) {
+    sleep_until_work(lock);
+    if (closed_) break;
+    run_front(lock, false);
+  }
+  finished_.notify_all();
+}
+
+void OperationQueue::abort(const std::string& reason) noexcept {
+  runner_->abort(reason);
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = std::make_exception_ptr(PeerError(fmt::format("the group was aborted: {}", reason)));
+}
+
+void OperationQueue::check() {
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(mutex_);
+    failure = failure_;
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+void OperationQueue::close(bool orderly) noexcept {
+  Lock lock(mutex_);
+  const bool idle = pending_.empty() && !running_;
+  if (!idle && !failure_) {
+    lock.unlock();
+    abort("a rank left the job while its own collectives were under way");
+    lock.lock();
+  }
+  closed_ = true;
+  while (pending_.size() > (running_ ? 1U : 0U)) {
+    pending_.back()->error_ = failure_;
+    pending_.back()->done_.store(true, std::memory_order_release);
+    pending_.pop_back();
+  }
+  work_.notify_all();
+  const bool ended = finished_.wait_for(lock, kQueueCloseLimit, [&] { return !running_; });
+  lock.unlock();
+  if (orderly && ended) runner_->leave();
+  if (!thread_.joinable()) return;
+  if (ended) {
+    thread_.join();
+  } else {
+    log::warn("a collective is still under way; its thread is left behind");
+    thread_.detach();
+  }
+}
+
+}  // namespace comm
+}  // namespace lockstep

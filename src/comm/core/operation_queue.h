@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a group's collectives in order: on one communication thread, or in the thread that waits at once on an idle
+// queue.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "comm/core/backend.h"
+#include "comm/core/operation.h"
+
+namespace lockstep::comm {
+
+class OperationQueue;
+
+/// One submitted collective with all that it keeps alive.
+class QueuedOperation final : public Operation {
+ public:
+  QueuedOperation(Collective collective, std::array<at::Tensor, 2> tensors, std::function<void()> finish)
+      : collective_(std::move(collective)), tensors_(std::move(tensors)), finish_(std::move(finish)) {}
+
+  /// Its number in the queue, once submitted.
+  [[nodiscard]] std::uint64_t sequence() const noexcept { return collective_.what.sequence; }
+  void wait() override;
+  [[nodiscard]] bool is_done() const noexcept override { return done_.load(std::memory_order_acquire); }
+
+ private:
+  friend class OperationQueue;
+  Collective collective_;
+  std::array<at::Tensor, 2> tensors_;  ///< what it reads and writes
+  std::function<void()> finish_;       ///< copies a staged result back; may be empty
+  std::shared_ptr<OperationQueue> queue_;
+  std::exception_ptr error_;  ///< written before done_
+  std::atomic<bool> done_{false};
+};
+
+/// Thread-safe: yes. After the first error every operation fails with it.
+class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
+ public:
+  OperationQueue(std::unique_ptr<Runner> runner, std::chrono::milliseconds timeout)
+      : runner_(std::move(runner)), timeout_(timeout) {}
+
+  /// Starts the thread; once, after construction (the thread shares the queue).
+  void start();
+
+  /// Numbers the operation and puts it last.
+  void submit(const std::shared_ptr<QueuedOperation>& operation);
+  void wait(QueuedOperation& operation);
+
+  /// Fails everything, here and on the peers.
+  void abort(const std::string& reason) noexcept;
+
+  /// Throws: what everything fails with from here on, if anything. Blocks: no.
+  void check();
+
+  /// Ends the thread; what has not run fails. Waits a bounded time for an operation under way.
+  void close(bool orderly) noexcept;
+
+  [[nodiscard]] Runner& runner() noexcept { return *runner_; }
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  void thread_loop() noexcept;
+  void sleep_until_work(Lock& lock);
+  void run_front(Lock& lock, bool caller_waits);
+  [[nodiscard]] std::exception_ptr run_operation(QueuedOperation& operation) noexcept;
+
+  std::unique_ptr<Runner> runner_;
+  const std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::condition_variable work_;      ///< for the thread: something to run, or the end
+  std::condition_variable finished_;  ///< for waiters: an operation is done
+  std::deque<std::shared_ptr<QueuedOperation>> pending_;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t inline_runs_ = 0;
+  bool running_ = false;
+  bool asleep_ = false;  ///< the thread looks again only when notified
+  bool closed_ = false;
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/wiring/form.h"
+
+#include <fmt/format.h>
+
+#include "comm/backends/gloo/gloo.h"
+#include "comm/backends/gloo/gloo_backend.h"
+#include "comm/backends/hierarchical/hierarchical_backend.h"
+#include "comm/backends/local/local_backend.h"
+#include "comm/backends/nccl/nccl_backend.h"
+#include "comm/backends/shm/shm_backend.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::comm {
+namespace {
+
+World world_of(const Meeting& meeting, const Membership& members) {
+  World world{.rank = members.rank, .size = static_cast<int>(members.hosts.size())};
+  world.ranks = members.ranks;
+  world.store = meeting.store;
+  world.prefix = members.prefix;
+  world.patience = meeting.patience;
+  for (const HostFacts& host : members.hosts) world.hosts.push_back(host.name);
+  return world;
+}
+
+/// The ranks of this host as a world of their own.
+World host_world(const World& world, const std::vector<int>& local) {
+  World host{.rank = world.rank - local.front(), .size = static_cast<int>(local.size())};
+  host.whole = world.size;
+  host.store = world.store;
+  host.patience = world.patience;
+  host.prefix = fmt::format("{}host-{}/", world.prefix, local.front());
+  for (const int rank : local) {
+    host.hosts.push_back(world.hosts[static_cast<std::size_t>(rank)]);
+    host.ranks.push_back(job_rank(world, rank));
+  }
+  return host;
+}
+
+/// True if every rank said yes; else why not. Collective over the world.
+std::string first_objection(const World& world, const std::string& mine, std::chrono::milliseconds timeout) {
+  const auto key = [&](int rank) { return fmt::format("{}hierarchy/{}", world.prefix, rank); };
+  world.store->set(key(world.rank), mine.empty() ? "yes" : mine);
+  for (int rank = 0; rank < world.size; ++rank) {
+    const std::string vote = world.store->get(key(rank), timeout);
+    if (vote != "yes") return vote;
+  }
+  return "";
+}
+
+/// Shared memory inside every host; where one host cannot, none does.
+std::unique_ptr<Backend> make_hierarchy(const Meeting& meeting, const World& world, const HostRanks& hosts,
+                                        const std::vector<int>& local) {
+  const World host = host_world(world, local);
+  ShmConnection connection;
+  std::string objection;
+  try {
+    connection = connect_shm(host, meeting.timeout);
+  } catch (const ResourceError& problem) {
+    objection = problem.message();
+  }
+  objection = first_objection(world, objection, meeting.timeout);
+  World speaking = world;
+  if (objection.empty()) {
+    for (const auto& ranks : hosts) speaking.speakers.push_back(ranks.front());
+  }
+  auto transport = make_gloo_transport(speaking, meeting.store_host, meeting.timeout);
+  if (objection.empty()) {
+    return std::make_unique<HierarchicalBackend>(std::move(connection), host, std::move(transport), hosts);
+  }
+  if (world.rank == 0) log::note("using gloo inside the hosts too: {}", objection);
+  return std::make_unique<GlooBackend>(std::move(transport));
+}
+
+std::unique_ptr<Backend> make_network_backend(const Meeting& meeting, const Membership& members, const World& world) {
+  std::vector<std::string> ids;
+  for (const HostFacts& host : members.hosts) ids.push_back(host.id);
+  const HostRanks hosts = ranks_by_host(ids);
+  if (meeting.wanted == BackendKind::kAuto && is_hierarchy(hosts)) {
+    for (const auto& ranks : hosts) {
+      if (world.rank >= ranks.front() && world.rank <= ranks.back())
+        return make_hierarchy(meeting, world, hosts, ranks);
+    }
+  }
+  return std::make_unique<GlooBackend>(make_gloo_transport(world, meeting.store_host, meeting.timeout));
+}
+
+std::unique_ptr<Backend> make_backend(const Meeting& meeting, const Membership& members, const World& world,
+                                      BackendChoice& choice) {
+  if (choice.kind == BackendKind::kLocal) return make_local_backend();
+  if (choice.kind == BackendKind::kShm) {
+    try {
+      return std::make_unique<ShmBackend>(connect_shm(world, meeting.timeout), world);
+    } catch (const ResourceError& problem) {
+      if (meeting.wanted == BackendKind::kShm || !has_gloo()) throw;
+      choice = {BackendKind::kGloo, fmt::format("shared memory cannot be used ({})", problem.message())};
+      if (world.rank == 0) log::note("using gloo between the ranks of one host: {}", problem.message());
+    }
+  }
+  return make_network_backend(meeting, members, world);
+}
+
+Membership part_of(const Membership& whole, const Part& part) {
+  Membership members{.rank = part.rank, .prefix = whole.prefix + part.name};
+  for (const int member : part.members) {
+    members.hosts.push_back(whole.hosts[static_cast<std::size_t>(member)]);
+    members.ranks.push_back(whole.ranks[static_cast<std::size_t>(member)]);
+  }
+  return members;
+}
+
+/// What a part asks for of what the whole was forced to: alone it needs nobody.
+BackendKind wanted_by_part(BackendKind wanted, std::size_t members) {
+  return members == 1 && wanted != BackendKind::kNccl ? BackendKind::kAuto : wanted;
+}
+
+}  // namespace
+
+Formed form_group(const Meeting& meeting, const Membership& members) {
+  const World world = world_of(meeting, members);
+  const DeviceChoice way = choose_device_way(meeting.wanted, members.hosts);
+  BackendChoice choice = choose_backend(meeting.wanted, members.hosts, has_gloo());
+  auto backend = make_backend(meeting, members, world, choice);
+  GroupOptions options{.place = {world.rank, world.size}, .timeout = meeting.timeout};
+  options.world = world;
+  if (way.nccl) {
+    choice.reason = fmt::format("{}; tensors in host memory go through {}", way.reason, backend->name());
+    options.transport = make_nccl_backend(world, meeting.device, meeting.timeout);
+  } else if (!way.reason.empty() && world.size > 1) {
+    choice.reason += fmt::format("; tensors of GPUs go through host memory: {}", way.reason);
+    if (world.rank == 0 && meeting.wanted == BackendKind::kAuto) {
+      log::note("the GPUs' tensors go through host memory: {}", way.reason);
+    }
+  }
+  options.form_part = [meeting, members](const Part& part) {
+    Meeting of_part = meeting;
+    of_part.wanted = wanted_by_part(meeting.wanted, part.members.size());
+    return form_group(of_part, part_of(members, part)).group;
+  };
+  Formed formed{make_group(std::move(backend), std::move(options)), choice.reason};
+  formed.group->barrier().wait();
+  return formed;
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// From ranks that know of each other to a connected group: which backend, and everybody's way into it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/core/group.h"
+#include "comm/wiring/select.h"
+#include "lockstep/store/store.h"
+
+namespace lockstep::comm {
+
+/// Where and how the ranks of a job meet.
+struct Meeting {
+  BackendKind wanted = BackendKind::kAuto;
+  std::shared_ptr<Store> store;
+  std::string store_host;  ///< says which of this host's addresses the others can reach
+  std::chrono::milliseconds timeout{0};
+  std::chrono::milliseconds patience{0};  ///< World::patience
+  c10::Device device{c10::kCPU};          ///< that this rank computes on
+};
+
+/// Who belongs to a group, by rank in it.
+struct Membership {
+  int rank = 0;  ///< this one's
+  std::vector<HostFacts> hosts = {};
+  std::vector<int> ranks = {};  ///< of the job
+  std::string prefix;           ///< of the group's keys in the store; no other group's
+};
+
+struct Formed {
+  std::shared_ptr<OwnedGroup> group;
+  std::string reason;  ///< why this backend, in one sentence
+};
+
+/// Connects the members; when it returns, all have come.
+/// Collective: over the members.  Blocks: yes.
+/// Throws: UsageError for an impossible backend, ResourceError (shared memory), PeerError, TimeoutError.
+[[nodiscard]] Formed form_group(const Meeting& meeting, const Membership& members);
+
+}  // namespace lockstep::comm

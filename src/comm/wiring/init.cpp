@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// init(): from the environment to a group of connected ranks.
+#include <ATen/core/ivalue.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "comm/addresses/address_file.h"
+#include "comm/addresses/dist_url.h"
+#include "comm/backends/gloo/gloo.h"
+#include "comm/backends/nccl/nccl_backend.h"
+#include "comm/wiring/device_choice.h"
+#include "comm/wiring/form.h"
+#include "comm/wiring/job_state.h"
+#include "comm/wiring/select.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/version.h"
+#include "lockstep/comm/agreement.h"
+#include "lockstep/store/secret.h"
+#include "lockstep/tensor/device.h"
+#include "lockstep/tensor/sharing.h"
+#include "lockstep/tensor/torch_version.h"
+
+namespace lockstep {
+namespace {
+
+// The launcher's agent reaps a dead worker within milliseconds; its word on the cause is worth that wait.
+constexpr auto kAgentPatience = std::chrono::milliseconds(300);
+// How often a rank looks for the file of file://, and how long it tries the address in it.
+constexpr auto kFilePoll = std::chrono::milliseconds(20);
+constexpr auto kFileTrial = std::chrono::milliseconds(1000);
+
+/// The value of `--name V`, `--name=V`; none where it is not among the arguments. "--" ends them.
+std::optional<std::string> find_argument(int argc, const char* const* argv, const std::string& name) {
+  for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
+    const std::string word = argv[i];
+    if (word == name && i + 1 < argc) return argv[i + 1];
+    if (word.rfind(name + "=", 0) == 0) return word.substr(name.size() + 1);
+  }
+  return std::nullopt;
+}
+
+/// As find_argument, with "-" or "_" inside the name.
+std::optional<std::string> find_spelled(int argc, const char* const* argv, std::string name) {
+  if (auto value = find_argument(argc, argv, name)) return value;
+  std::replace(name.begin() + 2, name.end(), '_', '-');
+  return find_argument(argc, argv, name);
+}
+
+WorldPlan find_world(int argc, const char* const* argv, const InitOptions& options) {
+  comm::DistArguments arguments;
+  arguments.url = options.dist_url.empty() ? find_spelled(argc, argv, "--dist_url").value_or("") : options.dist_url;
+  if (!arguments.url.empty()) {
+    arguments.rank = find_argument(argc, argv, "--rank");
+    arguments.world_size = find_spelled(argc, argv, "--world_size");
+  }
+  return comm::plan_world(arguments, current_environment());
+}
+
+BackendKind wanted_backend(int argc, const char* const* argv, const InitOptions& options) {
+  if (options.backend != BackendKind::kAuto) return options.backend;
+  auto text = find_argument(argc, argv, "--backend");
+  if (!text) text = env::get("LOCKSTEP_BACKEND");
+  return text ? comm::parse_backend(*text) : BackendKind::kAuto;
+}
+
+c10::Device find_device(int argc, const char* const* argv, const InitOptions& options, const RankInfo& info) {
+  auto text = find_argument(argc, argv, "--device");
+  if (!text) text = env::get("LOCKSTEP_DEVICE");
+  comm::DeviceRequest request{.wanted = options.device ? options.device->str() : text.value_or("auto")};
+  request.local_rank = info.local_rank;
+  request.local_world = info.local_world_size;
+  request.has_cuda = tensor::has_cuda();
+  request.gpus = tensor::cuda_device_count();
+  request.visible = env::get("CUDA_VISIBLE_DEVICES").value_or("");
+  request.share = env::get("LOCKSTEP_SHARE_GPUS").value_or("0") == "1";
+  return comm::choose_device(request);
+}
+
+int check_replicas(int replicas, int world) {
+  if (replicas == 0) return world;
+  if (replicas >= world) return replicas;
+  throw UsageError(fmt::format("{} replicas on {} ranks: every rank needs one", replicas, world),
+                   fmt::format("start at most {} ranks", replicas));
+}
+
+/// Rank 0's store, where no launcher serves one.
+void serve_store(Job::State& state) {
+  WorldPlan& plan = state.plan;
+  state.server =
+      std::make_unique<StoreServer>(StoreServer::Options{.host = plan.host, .port = plan.port, .token = plan.token});
+  plan.port = state.server->port();
+}
+
+/// Until the file names a store that answers: it may still be the one of a job that was killed.
+std::shared_ptr<Store> connect_through_file(const Job::State& state) {
+  const auto end = std::chrono::steady_clock::now() + state.timeout;
+  std::string problem;
+  while (std::chrono::steady_clock::now() < end) {
+    const auto address = comm::read_address(state.plan.file);
+    try {
+      if (address) return connect_store(*address, kFileTrial);
+      problem = address.error();
+    } catch (const Error& error) {
+      problem = error.message();
+    }
+    std::this_thread::sleep_for(kFilePoll);
+  }
+  throw TimeoutError(
+      fmt::format("init timed out after {:.1f} s: no store was reached through the file {}: {}",
+                  std::chrono::duration<double>(state.timeout).count(), state.plan.file.string(), problem),
+      "was rank 0 started with the same file, on a file system that all hosts share?");
+}
+
+void open_file_store(Job::State& state) {
+  if (state.plan.info.rank != 0) {
+    state.store = connect_through_file(state);
+    return;
+  }
+  if (state.plan.host.empty()) state.plan.host = comm::own_address();
+  state.plan.token = make_token();
+  serve_store(state);
+  const StoreAddress address{.host = state.plan.host, .port = state.plan.port, .token = state.plan.token};
+  comm::publish_address(state.plan.file, address);
+  state.store = connect_store(address, state.timeout);
+}
+
+/// A store that other machines reach is open to those who know a secret.
+void require_secret_beyond_loopback(const WorldPlan& plan) {
+  if (is_loopback(plan.host)) return;
+  if (!plan.token.empty()) return require_secret(plan.token, "LOCKSTEP_TOKEN");
+  throw UsageError(
+      fmt::format("the ranks meet at {}:{}, which other machines may reach, and LOCKSTEP_TOKEN, the secret that keeps "
+                  "strangers out, is not set",
+                  plan.host, plan.port),
+      "set it to the same on every rank (export LOCKSTEP_TOKEN=$(lockstep run --new-token) before srun or mpirun), or "
+      "start the ranks with lockstep run --token-file FILE");
+}
+
+void open_store(Job::State& state) {
+  const WorldPlan& plan = state.plan;
+  switch (plan.store) {
+    case StoreKind::kNone:
+      state.store = make_local_store();
+      return;
+    case StoreKind::kTorchAgent:
+      state.store = comm::connect_torch_store(plan, state.timeout);
+      return;
+    case StoreKind::kFile:
+      open_file_store(state);
+      return;
+    case StoreKind::kRankZero:
+      require_secret_beyond_loopback(plan);
+      if (plan.info.rank == 0) serve_store(state);
+      break;
+    case StoreKind::kAgent:
+      break;
+  }
+  state.store = connect_store({plan.host, plan.port, plan.token}, state.timeout);
+}
+
+/// This host, and the GPU that this rank has there.
+comm::HostFacts own_facts(const Job::State& state) {
+  comm::HostFacts facts = comm::this_host();
+  if (!state.device.is_cuda()) return facts;
+  facts.gpu = facts.id + "/" + comm::gpu_id(state.device);
+  facts.nccl = comm::nccl_version();
+  return facts;
+}
+
+/// What each rank tells the others before anything else: host id, host name, version, replicas, GPU, NCCL; a line each.
+std::string introduction(const comm::HostFacts& host, int replicas) {
+  return fmt::format("{}\n{}\n{} on libtorch {}\n{}\n{}\n{}", host.id, host.name, kVersion, tensor::libtorch_version(),
+                     replicas, host.gpu, host.nccl);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines(1);
+  for (const char c : text) {
+    if (c == '\n') {
+      lines.emplace_back();
+    } else {
+      lines.back() += c;
+    }
+  }
+  lines.resize(6);
+  return lines;
+}
+
+[[noreturn]] void throw_missing(const Job::State& state, const std::string& prefix) {
+  std::vector<std::string> missing;
+  for (int rank = 0; rank < state.plan.info.world_size; ++rank) {
+    if (!state.store->try_get(fmt::format("{}hello/{}", prefix, rank))) missing.push_back(fmt::format("rank {}", rank));
+  }
+  throw TimeoutError(fmt::format("init timed out after {:.1f} s (world {})\n  waiting for   {}",
+                                 std::chrono::duration<double>(state.timeout).count(), state.plan.info.world_size,
+                                 text::join(missing)),
+                     "were all ranks started, with the same MASTER_ADDR and MASTER_PORT?");
+}
+
+/// Everybody's host, by rank. Throws: UsageError where ranks differ in version or replicas.
+std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& prefix) {
+  const int world = state.plan.info.world_size;
+  const std::string mine = introduction(own_facts(state), state.replicas);
+  state.store->set(fmt::format("{}hello/{}", prefix, state.plan.info.rank), mine);
+  std::vector<comm::HostFacts> hosts;
+  const auto end = std::chrono::steady_clock::now() + state.timeout;
+  for (int rank = 0; rank < world; ++rank) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    std::string theirs;
+    try {
+      theirs = state.store->get(fmt::format("{}hello/{}", prefix, rank), std::max(left, std::chrono::milliseconds(1)));
+    } catch (const TimeoutError&) {
+      throw_missing(state, prefix);
+    }
+    const auto lines = lines_of(text::printable(theirs));
+    const auto own = lines_of(mine);
+    if (lines[2] != own[2] || lines[3] != own[3]) {
+      throw UsageError(fmt::format("rank {} runs Lockstep {} with {} replicas, rank {} runs {} with {}", rank, lines[2],
+                                   lines[3], state.plan.info.rank, own[2], own[3]),
+                       "start the same program with the same settings on every rank");
+    }
+    hosts.push_back({lines[0], lines[1], lines[4], lines[5]});
+  }
+  return hosts;
+}
+
+void join_group(Job::State& state, BackendKind wanted) {
+  const RankInfo& info = state.plan.info;
+  comm::Meeting meeting{
+      .wanted = wanted, .store = state.store, .store_host = state.plan.host, .timeout = state.timeout};
+  if (state.plan.store == StoreKind::kAgent) meeting.patience = kAgentPatience;
+  comm::Membership members{.rank = info.rank, .prefix = fmt::format("lockstep/comm/{}/", info.restart_count)};
+  meeting.device = state.device;
+  members.hosts = {own_facts(state)};
+  if (info.world_size > 1) members.hosts = meet(state, members.prefix);
+  for (int rank = 0; rank < info.world_size; ++rank) members.ranks.push_back(rank);
+  comm::Formed formed = comm::form_group(meeting, members);
+  state.group = std::move(formed.group);
+  state.backend_reason = formed.reason;
+}
+
+std::mutex current_mutex;
+std::weak_ptr<Job::State> current;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+/// One job per process where there are other ranks: they meet by keys that hold for one group.
+void remember(const std::shared_ptr<Job::State>& state) {
+  if (state->plan.info.world_size == 1) return;
+  const std::lock_guard lock(current_mutex);
+  if (!current.expired()) {
+    throw UsageError("init() was called twice in this process", "keep the first Job: it is a cheap handle");
+  }
+  current = state;
+}
+
+}  // namespace
+
+Job init(int argc, const char* const* argv, const InitOptions& options) {
+  fault::install_reports();
+  auto state = std::make_shared<Job::State>();
+  state->plan = find_world(argc, argv, options);
+  fault::note_rank(state->plan.info.rank);
+  const BackendKind wanted = wanted_backend(argc, argv, options);
+  state->timeout = options.timeout.value_or(env::collective_timeout());
+  state->replicas = check_replicas(options.replicas, state->plan.info.world_size);
+  state->host = comm::this_host().name;
+  state->device = find_device(argc, argv, options, state->plan.info);
+  tensor::use_device(state->device);
+  tensor::note_world(state->plan.info.rank, state->plan.info.world_size);
+  remember(state);
+  Job job(state);
+  try {
+    open_store(*state);
+    join_group(*state, wanted);
+    if (state->plan.store == StoreKind::kFile && job.is_main()) std::filesystem::remove(state->plan.file);
+    if (job.world_size() > 1) require_same_settings(job.group(), options.settings);
+  } catch (const std::exception& error) {
+    job.publish_failure(error);
+    throw;
+  }
+  return job;
+}
+
+int run_program(int argc, const char* const* argv, const std::function<int(Job&)>& body,
+                const InitOptions& options) noexcept {
+  return guarded_main([&] {
+    Job job = init(argc, argv, options);
+    return run_body(job, body);
+  });
+}
+
+}  // namespace lockstep

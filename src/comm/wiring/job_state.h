@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Job's copies share; its destructor leaves the job.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "comm/core/failure.h"
+#include "comm/core/group.h"
+#include "lockstep/comm/discovery.h"
+#include "lockstep/comm/job.h"
+
+namespace lockstep {
+
+class Job::State {
+ public:
+  State() = default;
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  WorldPlan plan;
+  std::string host;
+  c10::Device device{c10::kCPU};
+  int replicas = 1;
+  std::chrono::milliseconds timeout{0};
+  std::string backend_reason;
+  std::unique_ptr<StoreServer> server;  ///< on rank 0 where no launcher serves; goes last
+  std::shared_ptr<Store> store;
+  std::shared_ptr<comm::OwnedGroup> group;
+  std::atomic<bool> failed{false};
+};
+
+}  // namespace lockstep

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/wiring/select.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "comm/backends/gloo/gloo.h"
+#include "comm/backends/nccl/nccl_backend.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/backends.h"
+
+namespace lockstep {
+
+std::vector<std::string> built_backends() {
+  std::vector<std::string> names = {"local", "shm"};
+  if (comm::has_gloo()) names.emplace_back("gloo");
+  if (const std::string version = comm::nccl_version(); !version.empty()) names.push_back("nccl " + version);
+  return names;
+}
+
+}  // namespace lockstep
+
+namespace lockstep::comm {
+
+HostFacts this_host() {
+  HostFacts facts;
+  char name[256] = "unknown";
+  gethostname(name, sizeof(name) - 1);
+  facts.name = name;
+  if (const auto id = env::get("LOCKSTEP_HOST_ID")) {
+    facts.id = *id;
+    return facts;
+  }
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat network {};
+  struct stat memory {};
+  stat("/proc/self/ns/net", &network);
+  stat("/dev/shm", &memory);
+  facts.id = fmt::format("{}-{}-{}", boot, network.st_ino, memory.st_dev);
+  return facts;
+}
+
+namespace {
+
+std::string host_names(const std::vector<HostFacts>& hosts) {
+  std::vector<std::string> names;
+  for (const HostFacts& host : hosts) {
+    if (std::find(names.begin(), names.end(), host.name) == names.end()) names.push_back(host.name);
+  }
+  return text::join(names);
+}
+
+}  // namespace
+
+BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts, bool has_gloo) {
+  const auto world = hosts.size();
+  if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // which is for what lies in host memory
+  if (world == 1) return {BackendKind::kLocal, "a world of one has nobody to talk to"};
+  if (wanted == BackendKind::kLocal) {
+    throw UsageError(fmt::format("the backend local is for a world of one, this one has {} ranks", world));
+  }
+  const auto stranger =
+      std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) { return host.id != hosts[0].id; });
+  const bool one_host = stranger == hosts.end();
+  if (wanted == BackendKind::kShm && !one_host) {
+    throw UsageError(
+        fmt::format("the backend shm needs all ranks on one host, but rank 0 is on {} and rank {} on {} (or in "
+                    "another network namespace)",
+                    hosts[0].name, stranger - hosts.begin(), stranger->name),
+        "use --backend gloo or auto");
+  }
+  if (wanted == BackendKind::kShm) return {BackendKind::kShm, "asked for"};
+  if (wanted == BackendKind::kAuto && one_host) {
+    return {BackendKind::kShm, fmt::format("all {} ranks share the memory of {}", world, hosts[0].name)};
+  }
+  if (!has_gloo) {
+    throw UsageError("the ranks need the gloo backend, which this build lacks",
+                     "configure with -DLOCKSTEP_GLOO=ON (needs libgloo-dev)");
+  }
+  if (wanted == BackendKind::kGloo) return {BackendKind::kGloo, "asked for"};
+  return {BackendKind::kGloo,
+          fmt::format("the ranks share no memory: they are on several hosts ({})", host_names(hosts))};
+}
+
+namespace {
+
+/// Why NCCL is out of the question; empty: it is not.
+UsageError nccl_objection(const std::vector<HostFacts>& hosts) {
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    const HostFacts& host = hosts[rank];
+    if (host.gpu.empty()) {
+      return UsageError(fmt::format("nccl is for GPUs, and rank {} on {} computes on the CPU", rank, host.name),
+                        "--device cuda on every rank, or --backend auto");
+    }
+    if (host.nccl.empty()) {
+      return UsageError(fmt::format("rank {} on {} runs a build without NCCL", rank, host.name),
+                        "build with a libtorch that has CUDA, with nccl.h beside it (-DLOCKSTEP_CUDA=ON)");
+    }
+    if (host.nccl != hosts[0].nccl) {
+      return UsageError(
+          fmt::format("rank 0 has NCCL {} and rank {} on {} has {}", hosts[0].nccl, rank, host.name, host.nccl),
+          "make the same libnccl.so.2 the first on every host");
+    }
+    for (std::size_t other = 0; other < rank; ++other) {
+      if (hosts[other].gpu != host.gpu) continue;
+      return UsageError(
+          fmt::format("ranks {} and {} share a GPU of {}, which NCCL does not allow", other, rank, host.name),
+          "start one rank per GPU, or --backend shm");
+    }
+  }
+  return UsageError("");
+}
+
+}  // namespace
+
+DeviceChoice choose_device_way(BackendKind wanted, const std::vector<HostFacts>& hosts) {
+  const bool on_cpu = std::all_of(hosts.begin(), hosts.end(), [](const HostFacts& host) { return host.gpu.empty(); });
+  if (on_cpu && wanted != BackendKind::kNccl) return {};
+  const UsageError objection = nccl_objection(hosts);
+  const bool possible = objection.message().empty();
+  if (wanted == BackendKind::kNccl) {
+    if (!possible) throw objection;
+    return {true, "asked for"};
+  }
+  if (hosts.size() == 1) return {false, "a world of one has nobody to talk to"};
+  if (wanted != BackendKind::kAuto) return {false, "asked for"};
+  if (!possible) return {false, objection.message()};
+  return {true, "every rank has a GPU of its own"};
+}
+
+const char* backend_name(BackendKind kind) {
+  switch (kind) {
+    case BackendKind::kLocal:
+      return "local";
+    case BackendKind::kShm:
+      return "shm";
+    case BackendKind::kGloo:
+      return "gloo";
+    case BackendKind::kNccl:
+      return "nccl";
+    case BackendKind::kAuto:
+      break;
+  }
+  return "auto";
+}
+
+BackendKind parse_backend(const std::string& text) {
+  const std::vector<BackendKind> kinds = {BackendKind::kAuto, BackendKind::kLocal, BackendKind::kShm,
+                                          BackendKind::kGloo, BackendKind::kNccl};
+  std::vector<std::string> names;
+  for (const BackendKind kind : kinds) {
+    if (text == backend_name(kind)) return kind;
+    names.emplace_back(backend_name(kind));
+  }
+  throw UsageError(fmt::format("there is no backend '{}'{}: it is one of {}", text, text::did_you_mean(text, names),
+                               text::join(names)));
+}
+
+}  // namespace lockstep::comm
