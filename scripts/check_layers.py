@@ -3,6 +3,7 @@
 """Checks that every include goes where cmake/layers.txt allows it to go.
 
   - include/lockstep/M and src/M include only the modules in M's row; a module's private headers are its own
+  - the folders inside a module, a recipe and a program form no cycle; every row of the table is a module that exists
   - recipes never include each other; <torch/torch.h> and the umbrella lockstep/lockstep.h stay out of the modules
   - what must start without libtorch, and what parses foreign bytes, reaches no torch header, however far away
 
@@ -10,6 +11,7 @@ Prints file:line and the forbidden arrow for each offender; exit code 1 where th
 Example: scripts/check_layers.py --root .
 """
 import argparse
+import collections
 import fnmatch
 import pathlib
 import re
@@ -23,7 +25,7 @@ UMBRELLA = "include/lockstep/lockstep.h"
 UMBRELLAS = (UMBRELLA, "include/lockstep/loop.h")
 
 # Folders whose programs and libraries are linked without libtorch.
-TORCH_FREE = tuple(f"{base}/{m}/*" for m in ("base", "store", "flight", "view", "launch")
+TORCH_FREE = tuple(f"{base}/{m}/*" for m in ("base", "store", "view", "launch")
                    for base in ("src", "include/lockstep")) + ("apps/lockstep/*", "apps/common/*")
 # Parsers of foreign bytes.
 PARSERS = ("src/*/*_parse*", "src/*/decode_*", "src/*/*_header.*", "src/*/*_sax.*", "src/*/*_json.*", "src/*/wire.*",
@@ -44,6 +46,30 @@ def read_layers(path):
 
 def matches(name, patterns):
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def name(room):
+    return room or "the hall"
+
+
+def cycles(arrows):
+    """A shortest cycle through each knot of rooms, as a list of arrows."""
+    found, seen = [], set()
+    for start in sorted({a for a, _ in arrows}):
+        paths = [[start]]
+        reached = {start}
+        while paths and start not in seen:
+            path = paths.pop(0)
+            for a, b in sorted(arrows):
+                if a == path[-1] and b == start:
+                    seen |= set(path)
+                    found.append(list(zip(path, path[1:] + [start])))
+                    paths = []
+                    break
+                if a == path[-1] and b not in reached:
+                    reached.add(b)
+                    paths.append(path + [b])
+    return found
 
 
 class House:
@@ -117,6 +143,38 @@ class House:
                     return [file] + path
         return None
 
+    def room(self, file):
+        """(house, room): the folder inside its module that `file` lies in; None for a public header, which includes none."""
+        parts = file.split("/")
+        if parts[0] in ("src", "recipes", "apps") and len(parts) > 2:
+            return "/".join(parts[:2]), "/".join(parts[2:-1])
+        return None, None
+
+    def room_arrows(self):
+        """House -> (room, room) -> one file and line that makes the arrow."""
+        arrows = collections.defaultdict(dict)
+        for file in self.files:
+            house, room = self.room(file)
+            for line, include, _ in self.files[file]:
+                target = self.resolve(file, include)
+                to_house, to_room = self.room(target) if target else (None, None)
+                if house and house == to_house and room != to_room and None not in (room, to_room):
+                    arrows[house].setdefault((room, to_room), f"{file}:{line}")
+        return arrows
+
+    def room_cycles(self):
+        for house, arrows in sorted(self.room_arrows().items()):
+            for cycle in cycles(arrows):
+                steps = [f"{arrows[step]} ({name(step[0])} -> {name(step[1])})" for step in cycle]
+                yield f"{steps[0].split(' ')[0]}: rooms of {house} form a cycle: {', '.join(steps)}"
+
+    def ghosts(self):
+        """Rows of the table without a folder."""
+        for module in sorted(self.layers):
+            if not any(file.startswith((f"src/{module}/", f"include/lockstep/{module}/", f"{module}/"))
+                       for file in self.files):
+                yield f"cmake/layers.txt:1: {module} is no module of this project"
+
     def check_includes(self, file):
         module = self.owner(file)[0]
         if module not in self.layers and module != "user":
@@ -134,6 +192,8 @@ class House:
                 yield line, f'"{include}" is no file of this project; use <> for those of others'
 
     def offenders(self):
+        yield from self.ghosts()
+        yield from self.room_cycles()
         for file in self.files:
             for line, why in self.check_includes(file):
                 yield f"{file}:{line}: {why}"
@@ -169,7 +229,10 @@ def self_test():
         "src/comm/n.cpp": ('#include "nowhere.h"\n', '"nowhere.h" is no file'),
         "src/unknown/n.cpp": ("", "no row for unknown"),
         "examples/f.cpp": ('#include "comm/x.h"\n', "public headers only"),
+        "src/comm/deep/d.cpp": ('#include "comm/high/h.h"\n', "src/comm form a cycle"),
     }
+    clean["src/comm/high/h.h"] = '#include "comm/deep/e.h"\n'
+    clean["src/comm/deep/e.h"] = '#include "lockstep/tensor/t.h"\n'
 
     def run(files):
         with tempfile.TemporaryDirectory() as folder:
@@ -180,6 +243,8 @@ def self_test():
             return list(House(root).offenders())
 
     failures = [f"clean house: {o}" for o in run(clean)]
+    if not any("ghost is no module" in o for o in run({**clean, "cmake/layers.txt": layers + "ghost 1 base\n"})):
+        failures.append("a row without a module is not found")
     for name, (text, expected) in bad.items():
         found = run({**clean, name: text})
         if not any(name in o and expected in o for o in found):

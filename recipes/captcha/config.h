@@ -5,18 +5,13 @@
 #include <cstdint>
 #include <string>
 
+#include "captcha/data/labels.h"
 #include "lockstep/train/train_config.h"
 
 namespace lockstep::captcha {
 
 struct CaptchaConfig final : TrainConfig {
-  struct Labels {
-    std::string charset = "0-9A-Z";  ///< ranges and single characters; its order is the order of the classes
-    std::int64_t length = 4;         ///< characters per image
-    std::int64_t width = 160;        ///< pixels
-    std::int64_t height = 60;        ///< pixels
-    std::string label_end = "_";     ///< a file's label is its name up to here, or up to its extension
-  } labels;
+  Labels labels;
   std::string model_type = "conv7";
 
   CaptchaConfig();

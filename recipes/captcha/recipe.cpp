@@ -31,7 +31,7 @@ Prediction read_one(CaptchaTask& task, torch::nn::Module& model, const std::file
   const auto& labels = task.config().labels;
   Batch batch;
   batch.data = at::empty({1, 1, labels.height, labels.width}, at::kFloat);
-  read_image_into(file, image_options(task.config()), batch.data.data_ptr<float>());
+  read_image_into(file, image_options(task.config().labels), batch.data.data_ptr<float>());
   const auto classes = static_cast<std::int64_t>(task.characters().size());
   const at::Tensor scores_LC = task.forward(model, batch).to(at::kFloat).view({labels.length, classes}).softmax(1);
   const auto [confidence_L, read_L] = scores_LC.max(1);

@@ -12,7 +12,9 @@ namespace lockstep::captcha {
 
 CaptchaTask::CaptchaTask(const CaptchaConfig& config) : config_(config), characters_(config.characters()) {}
 
-std::shared_ptr<Dataset> CaptchaTask::make_dataset(const std::string& folder) { return open_dataset(folder, config_); }
+std::shared_ptr<Dataset> CaptchaTask::make_dataset(const std::string& folder) {
+  return open_dataset(folder, config_.labels, config_.characters());
+}
 
 std::shared_ptr<torch::nn::Module> CaptchaTask::make_model() {
   return captcha::make_model({.type = config_.model_type,

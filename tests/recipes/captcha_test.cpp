@@ -46,14 +46,14 @@ TEST(CaptchaModel, AnUnknownTypeSuggestsTheNearest) {
 TEST(CaptchaLabel, IsTheNameUpToTheFirstUnderscoreOrTheExtension) {
   const CaptchaConfig config;
   const std::string characters = config.characters();
-  EXPECT_THAT(label_of("a/01AZ_153.png", config, characters), ElementsAre(0, 1, 10, 35));
-  EXPECT_THAT(label_of("a/01AZ.png", config, characters), ElementsAre(0, 1, 10, 35));
+  EXPECT_THAT(label_of("a/01AZ_153.png", config.labels, characters), ElementsAre(0, 1, 10, 35));
+  EXPECT_THAT(label_of("a/01AZ.png", config.labels, characters), ElementsAre(0, 1, 10, 35));
 }
 
 TEST(CaptchaLabel, ACharacterOutsideTheCharsetNamesFileAndCharacter) {
   const CaptchaConfig config;
   try {
-    (void)label_of("a/01aZ_1.png", config, config.characters());
+    (void)label_of("a/01aZ_1.png", config.labels, config.characters());
     FAIL() << "no error";
   } catch (const DataError& error) {
     EXPECT_THAT(error.message(), HasSubstr("a/01aZ_1.png: 'a' of its label '01aZ' is not in the charset 0-9A-Z"));
@@ -62,7 +62,7 @@ TEST(CaptchaLabel, ACharacterOutsideTheCharsetNamesFileAndCharacter) {
 
 TEST(CaptchaLabel, AWrongLengthNamesBothLengths) {
   const CaptchaConfig config;
-  EXPECT_THROW((void)label_of("012_1.png", config, config.characters()), DataError);
+  EXPECT_THROW((void)label_of("012_1.png", config.labels, config.characters()), DataError);
 }
 
 TEST(CaptchaScores, CountStringsCharactersAndConfusions) {

@@ -50,7 +50,7 @@ class CaptchaPictures final : public ImageSource {
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override {
     AnnotatedImage image = files_->get(index);
     std::string text;
-    for (const std::int64_t letter : captcha::label_of(image.name, config_, characters_)) {
+    for (const std::int64_t letter : captcha::label_of(image.name, config_.labels, characters_)) {
       text += characters_[static_cast<std::size_t>(letter)];
     }
     image.captions = {text};

@@ -8,22 +8,23 @@
 #include <string>
 #include <vector>
 
-#include "captcha/config.h"
+#include "captcha/data/labels.h"
 #include "lockstep/data/image_folder.h"
 
 namespace lockstep::captcha {
 
-/// The classes of a file's label: the file name up to `label_end`, or up to its extension.
-/// Throws: DataError naming the file where a character is not in `characters` or the length is not `length`.
-[[nodiscard]] std::vector<std::int64_t> label_of(const std::filesystem::path& file, const CaptchaConfig& config,
+/// The classes of a file's label, as places in `characters`: the file name up to `label_end`, or up to its extension.
+/// Throws: DataError naming the file where a character is not in `characters` or the length is another.
+[[nodiscard]] std::vector<std::int64_t> label_of(const std::filesystem::path& file, const Labels& labels,
                                                  const std::string& characters);
 
 /// All .png and .jpg files of `folder`: data 1HW float32 in 0..1, target L int64. Every label is read at once, so that
 /// a bad name is an error before training starts. Throws: DataError as list_files(), label_of(); from get: where an
 /// image is torn or has another size.
-[[nodiscard]] std::shared_ptr<Dataset> open_dataset(const std::filesystem::path& folder, const CaptchaConfig& config);
+[[nodiscard]] std::shared_ptr<Dataset> open_dataset(const std::filesystem::path& folder, const Labels& labels,
+                                                    const std::string& characters);
 
 /// The options with which the recipe reads any image.
-[[nodiscard]] ImageFolderOptions image_options(const CaptchaConfig& config);
+[[nodiscard]] ImageFolderOptions image_options(const Labels& labels);
 
 }  // namespace lockstep::captcha
