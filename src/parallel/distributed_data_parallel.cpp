@@ -13,7 +13,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/tensor/sharing.h"
 #include "parallel/agreement.h"
-#include "parallel/reducer.h"
+#include "parallel/reducer/reducer.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -110,9 +110,9 @@ void DdpCore::before_forward(const State& now, bool training) {
   reducer_->before_forward();
   if (!training || !at::GradMode::is_enabled()) return;
   const auto& join = reducer_->join();
-  if (join && join->throws_on_early_termination()) (void)join->announce(Reducer::kForward);
+  if (join && join->throws_on_early_termination()) (void)join->announce(kForward);
   if (!broadcast_buffers_ || !sync() || now.buffers.empty()) return;
-  const int source = join ? join->announce(Reducer::kBuffers).first_active : 0;
+  const int source = join ? join->announce(kBuffers).first_active : 0;
   copy_from_rank(source, now.buffers, reducer_->group());
 }
 
@@ -121,7 +121,7 @@ void DdpCore::after_forward(const std::vector<at::Tensor>& outputs, bool complet
 }
 
 void DdpCore::enter_replica(int local, const NamedTensors& buffers) {
-  const int before = reducer_->replica();
+  const int before = reducer_->local_replica();
   if (local == before) return;
   reducer_->enter_replica(local);
   auto& outgoing = buffers_of_[static_cast<std::size_t>(before)];
@@ -164,8 +164,8 @@ ProcessGroup& DdpCore::group() const { return reducer_->group(); }
 void DdpCore::set_join(std::optional<JoinHandle> handle) { reducer_->set_join(handle); }
 
 void DdpCore::shadow(int action, const State& now, const JoinStatus& status) {
-  if (action == Reducer::kBuffers) copy_from_rank(status.first_active, now.buffers, group());
-  if (action == Reducer::kBackward) reducer_->shadow_backward(status);
+  if (action == kBuffers) copy_from_rank(status.first_active, now.buffers, group());
+  if (action == kBackward) reducer_->shadow_backward(status);
 }
 
 void DdpCore::after_join(const State& now, int source) {

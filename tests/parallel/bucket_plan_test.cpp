@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/bucket_plan.h"
+#include "parallel/reducer/bucket_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -23,7 +23,7 @@
 #include "lockstep/optim/autocast.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/tensor/random.h"
-#include "parallel/reducer.h"
+#include "parallel/reducer/reducer.h"
 #include "support/run_ranks.h"
 
 namespace lockstep {
@@ -141,7 +141,7 @@ RANKS_TEST(DistributedDataParallel, RebuildsItsBucketsOnceInOrderOfArrival, 2) {
   EXPECT_EQ(buckets.all().front().members.front(), 3U);  // reverse registration: head.bias
   for (int step = 0; step < 3; ++step) {
     model(batch_of(job.rank())).square().mean().backward();
-    EXPECT_EQ(model.reducer().rebuilds(), 1);
+    EXPECT_EQ(model.reducer().step().rebuilds(), 1);
     EXPECT_LT(buckets.all().front().members.front(), 2U);  // now one of fc
     for (const auto& value : model.parameters()) EXPECT_TRUE(equal_on_all_ranks(value.grad(), job));
     if (step == 0) first = model.module().outer_layer->weight.grad().clone();

@@ -17,7 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/tensor/random.h"
-#include "parallel/reducer.h"
+#include "parallel/reducer/reducer.h"
 #include "support/alone.h"
 #include "support/recomputed.h"
 #include "support/run_ranks.h"

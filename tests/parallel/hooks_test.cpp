@@ -14,7 +14,7 @@
 #include "lockstep/parallel/power_sgd.h"
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/tensor/random.h"
-#include "parallel/reducer.h"
+#include "parallel/reducer/reducer.h"
 #include "support/run_ranks.h"
 #include "support/tree_model.h"
 

@@ -13,7 +13,7 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/tensor/random.h"
-#include "parallel/reducer.h"
+#include "parallel/reducer/reducer.h"
 #include "support/run_ranks.h"
 #include "support/tree_model.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/gradients.h"
+#include "parallel/reducer/gradients.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
@@ -11,7 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/optim/clip.h"
-#include "parallel/bucket_plan.h"
+#include "parallel/reducer/bucket_plan.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -37,39 +37,45 @@ bool same_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.data_ptr() == b.data_ptr() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
 }
 
+/// The parameter's grad() is the bucket's memory already.
+bool is_in_bucket(const at::Tensor& value, const at::Tensor& view) {
+  return value.defined() && view.defined() && !value.is_sparse() && same_memory(value, view);
+}
+
+/// Whether reductions leave what grad_norm() would read: not from sparse gradients, hooks, GPUs and narrow types.
+bool can_count(const TrainedParameters& parameters, const ReplicaLayout& layout) {
+  const auto is_counted = [](const auto& item) {
+    const at::ScalarType dtype = item.second.scalar_type();
+    return item.second.is_cpu() && (dtype == at::kFloat || dtype == at::kDouble);
+  };
+  return !layout.hook && std::all_of(parameters.items.begin(), parameters.items.end(), is_counted) &&
+         std::find(parameters.sparse.begin(), parameters.sparse.end(), true) == parameters.sparse.end();
+}
+
+std::vector<std::vector<std::size_t>> plan_for(const TrainedParameters& parameters,
+                                               const std::vector<std::size_t>& order, const DdpOptions& options) {
+  std::vector<PlanItem> items;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, value] = parameters.items[i];
+    std::string kind = fmt::format("{} {}", c10::toString(value.scalar_type()), value.device().str());
+    if (parameters.sparse[i]) kind = "sparse " + name;  // a bucket of its own
+    items.push_back({.bytes = static_cast<std::int64_t>(value.nbytes()), .kind = std::move(kind)});
+  }
+  return plan_buckets(items, order, limits_of(options));
+}
+
 }  // namespace
 
 Gradients::Gradients(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options,
                      const ReplicaLayout& layout)
     : parameters_(std::move(parameters)), group_(group), options_(options), layout_(layout) {
   if (!has_buckets()) return;
-  std::vector<std::size_t> order(size());
+  std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  buckets_ = Buckets(parameters_, plan(order), layout_, group_);
-  if (!options.grad_norm || !can_count()) return;
+  buckets_ = Buckets(parameters_, plan_for(parameters_, order, options_), layout_, group_);
+  if (!options.grad_norm || !can_count(parameters_, layout_)) return;
   norm_sums_ = std::make_shared<NormSums>(parameters_.items, group.world_size(), group.rank());
   buckets_.count_norm(norm_sums_);
-}
-
-/// Whether reductions leave what grad_norm() would read: not from sparse gradients, hooks, GPUs and narrow types.
-bool Gradients::can_count() const {
-  const auto is_counted = [](const auto& item) {
-    const at::ScalarType dtype = item.second.scalar_type();
-    return item.second.is_cpu() && (dtype == at::kFloat || dtype == at::kDouble);
-  };
-  return !layout_.hook && std::all_of(parameters().begin(), parameters().end(), is_counted) &&
-         std::find(parameters_.sparse.begin(), parameters_.sparse.end(), true) == parameters_.sparse.end();
-}
-
-std::vector<std::vector<std::size_t>> Gradients::plan(const std::vector<std::size_t>& order) const {
-  std::vector<PlanItem> items;
-  for (std::size_t i = 0; i < size(); ++i) {
-    const auto& [name, value] = parameters()[i];
-    std::string kind = fmt::format("{} {}", c10::toString(value.scalar_type()), value.device().str());
-    if (parameters_.sparse[i]) kind = "sparse " + name;  // a bucket of its own
-    items.push_back({.bytes = static_cast<std::int64_t>(value.nbytes()), .kind = std::move(kind)});
-  }
-  return plan_buckets(items, order, limits_of(options_));
 }
 
 void Gradients::shard(bool on) {
@@ -93,7 +99,7 @@ void Gradients::keep(std::size_t index) {
 
 void Gradients::contribute(std::size_t index, int local) {
   bring(index, local);
-  if (is_last(local)) arrived(index);
+  if (layout_.is_last(local)) arrived(index);
 }
 
 /// Other ranks wait for what a hook that fails was to start.
@@ -108,75 +114,68 @@ void Gradients::arrived(std::size_t index) {
 
 void Gradients::contribute_unused(std::size_t index, int local) {
   const at::NoGradGuard no_grad;
-  Unused unused{.index = index, .grad = grad(index), .value = {}};
-  if (is_in_bucket(index)) unused.value = unused.grad.clone();
+  Unused unused{.index = index, .grad = parameters_.grad(index), .value = {}};
+  if (is_in_bucket(parameters_.grad(index), buckets_.view(index))) unused.value = unused.grad.clone();
   bring(index, local);
-  if (!is_last(local)) return;
-  grad(index) = unused.grad;
+  if (!layout_.is_last(local)) return;
+  parameters_.grad(index) = unused.grad;
   unused_.push_back(std::move(unused));
   arrived(index);
-}
-
-bool Gradients::is_in_bucket(std::size_t index) const {
-  const at::Tensor& value = grad(index);
-  const at::Tensor& view = buckets_.view(index);
-  return value.defined() && view.defined() && !value.is_sparse() && same_memory(value, view);
 }
 
 /// Copies grad() into the bucket; from then on it is the bucket's view, where it is to be one.
 void Gradients::bring(std::size_t index, int local) {
   const at::NoGradGuard no_grad;
-  if (parameters_.sparse[index]) return bring_sparse(index, local);
+  if (parameters_.sparse[index]) {
+    buckets_.sparse(index).put(local, parameters_.grad(index));
+    if (!layout_.is_last(local)) parameters_.grad(index) = at::Tensor();
+    return;
+  }
   const at::Tensor& view = buckets_.view(index);
-  at::Tensor& value = grad(index);
-  require_dense(name(index), value);
+  at::Tensor& value = parameters_.grad(index);
+  require_dense(parameters_.name(index), value);
   if (layout_.has_rows()) {
     buckets_.fold(index, static_cast<std::size_t>(local), value.defined() ? value : at::zeros_like(view));
-    if (!is_last(local)) value = at::Tensor();
+    if (!layout_.is_last(local)) value = at::Tensor();
   } else if (!value.defined()) {
     view.zero_();
-  } else if (!is_in_bucket(index)) {
+  } else if (!is_in_bucket(parameters_.grad(index), buckets_.view(index))) {
     view.copy_(value);
   }
-  if (is_last(local) && options_.gradient_as_bucket_view) value = view;
-}
-
-void Gradients::bring_sparse(std::size_t index, int local) {
-  buckets_.sparse(index).put(local, grad(index));
-  if (!is_last(local)) grad(index) = at::Tensor();
+  if (layout_.is_last(local) && options_.gradient_as_bucket_view) value = view;
 }
 
 void Gradients::deliver(const std::vector<bool>& used) {
   const at::NoGradGuard no_grad;
   buckets_.wait();
   if (counts_ && layout_.world > 1) norm_sums_->combine(group_);
-  kept_.assign(size(), false);
+  kept_.assign(parameters_.size(), false);
   for (const Unused& one : unused_) {
     kept_[one.index] = !used.empty() && !used[one.index];
     if (kept_[one.index] && one.value.defined()) one.grad.copy_(one.value);
   }
   unused_.clear();
-  for (std::size_t i = 0; i < size(); ++i) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!kept_[i]) take_result(i);
   }
 }
 
 double Gradients::norm() const {
   // One that kept its grad() has other values than the reduction's, and reading all is the rare case.
-  if (!counts_ || std::find(kept_.begin(), kept_.end(), true) != kept_.end()) return grad_norm(parameters());
-  std::vector<std::size_t> order(size());
+  if (!counts_ || std::find(kept_.begin(), kept_.end(), true) != kept_.end()) return grad_norm(parameters_.items);
+  std::vector<std::size_t> order(parameters_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(),
-            [this](std::size_t a, std::size_t b) { return parameters()[a].first < parameters()[b].first; });
+            [this](std::size_t a, std::size_t b) { return parameters_.name(a) < parameters_.name(b); });
   std::vector<std::vector<double>> sums;
   for (const std::size_t index : order) {
-    if (grad(index).defined()) sums.push_back(norm_sums_->of(index));
+    if (parameters_.grad(index).defined()) sums.push_back(norm_sums_->of(index));
   }
   return optim::norm_of_blocks(sums);
 }
 
 void Gradients::take_result(std::size_t index) {
-  at::Tensor& value = grad(index);
+  at::Tensor& value = parameters_.grad(index);
   if (parameters_.sparse[index]) {
     value = buckets_.sparse(index).result();
     return;
@@ -191,15 +190,15 @@ void Gradients::take_result(std::size_t index) {
 }
 
 bool Gradients::rebuild(const std::vector<std::size_t>& order) {
-  auto better = plan(order);
+  auto better = plan_for(parameters_, order, options_);
   if (buckets_.has_plan(better)) return false;
   Buckets rebuilt(parameters_, std::move(better), layout_, group_);
   rebuilt.count_norm(norm_sums_);
   const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < size(); ++i) {
-    if (!is_in_bucket(i)) continue;
-    rebuilt.view(i).copy_(grad(i));
-    grad(i) = rebuilt.view(i);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!is_in_bucket(parameters_.grad(i), buckets_.view(i))) continue;
+    rebuilt.view(i).copy_(parameters_.grad(i));
+    parameters_.grad(i) = rebuilt.view(i);
   }
   buckets_ = std::move(rebuilt);
   return true;

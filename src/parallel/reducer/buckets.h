@@ -13,8 +13,8 @@
 #include "lockstep/comm/work.h"
 #include "lockstep/parallel/communication_hook.h"
 #include "lockstep/tensor/named_tensors.h"
-#include "parallel/norm_sums.h"
-#include "parallel/sparse_mean.h"
+#include "parallel/reducer/norm_sums.h"
+#include "parallel/reducer/sparse_mean.h"
 
 namespace lockstep::parallel {
 
@@ -28,12 +28,20 @@ struct ReplicaLayout {
 
   /// Several replicas on some rank: partial sums, or with a hook the gradients of each replica, have rows of their own.
   [[nodiscard]] bool has_rows() const noexcept { return replicas != 0; }
+  /// Replicas of the run.
+  [[nodiscard]] int total() const noexcept { return has_rows() ? replicas : world; }
+  /// True for the last replica of this rank's block, with which the rank's sums are complete.
+  [[nodiscard]] bool is_last(int local) const noexcept { return local + 1 == block.size(); }
 };
 
 /// What a model trains: those that require a gradient.
 struct TrainedParameters {
   NamedTensors items;
   std::vector<bool> sparse;  ///< by item: its gradients are sparse
+
+  [[nodiscard]] std::size_t size() const { return items.size(); }
+  [[nodiscard]] const std::string& name(std::size_t index) const { return items[index].first; }
+  [[nodiscard]] at::Tensor& grad(std::size_t index) const { return items[index].second.mutable_grad(); }
 };
 
 /// What the gradient of one local replica is added to: rows `first`, first + 1, ... and the gradient itself make up the
@@ -58,6 +66,10 @@ struct Bucket {
 };
 
 /// All buckets of a model. Views have the parameters' own strides.
+///
+/// A bucket is filling while some member is missing, then being reduced, then done; the buckets leave filling in bucket
+/// order on every rank, whatever the order of arrival, so that the ranks' reductions match. restart() makes all fill.
+/// Not thread-safe: the Reducer calls it under its mutex.
 class Buckets {
  public:
   Buckets() = default;
@@ -94,11 +106,7 @@ class Buckets {
   void wait();
 
  private:
-  [[nodiscard]] int replicas() const { return layout_.has_rows() ? layout_.replicas : layout_.world; }
   void fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup& group);
-  void allocate(Bucket& bucket, const at::Tensor& any, std::int64_t numel, ProcessGroup& group) const;
-  void show_to_hook(Bucket& bucket, tensor::FlatLayout flat, ProcessGroup& group) const;
-  [[nodiscard]] std::function<void()> counting(const Bucket& bucket) const;
   [[nodiscard]] Work reduce(const Bucket& bucket, const ReduceOptions& options, ProcessGroup& group) const;
   [[nodiscard]] HookStage start(Bucket& bucket, ProcessGroup& group) const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/norm_sums.h"
+#include "parallel/reducer/norm_sums.h"
 
 #include <ATen/ops/zeros.h>
 

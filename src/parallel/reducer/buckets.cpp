@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bucket memory, partial sums of several replicas, and the order of reductions.
-#include "parallel/buckets.h"
+#include "parallel/reducer/buckets.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
@@ -50,6 +50,42 @@ std::vector<FoldStep> fold_steps(const ReplicaLayout& layout) {
   return steps;
 }
 
+namespace {
+
+/// `index`: among the buckets that the hook sees.
+void show_to_hook(Bucket& bucket, tensor::FlatLayout flat, int index, const ReplicaLayout& layout,
+                  ProcessGroup& group) {
+  std::vector<at::Tensor> gradients;
+  for (int local = 0; local < layout.block.size(); ++local) {
+    gradients.push_back(layout.has_rows() ? bucket.buffer[local] : bucket.buffer);
+  }
+  const GradBucket::Place place{
+      .index = index, .replicas = layout.total(), .block = layout.block, .exact = layout.exact};
+  bucket.seen_by_hook.emplace(place, std::move(flat), std::move(gradients), group);
+}
+
+void allocate(Bucket& bucket, const at::Tensor& any, std::int64_t numel, const ReplicaLayout& layout,
+              ProcessGroup& group) {
+  const std::vector<FoldStep> folds = layout.has_rows() ? fold_steps(layout) : std::vector<FoldStep>{};
+  const bool wide = layout.has_rows() && !layout.hook && is_narrow(any.scalar_type());
+  const at::ScalarType dtype = wide ? at::kFloat : any.scalar_type();
+  const std::int64_t rows = layout.hook ? layout.block.size() : layout.has_rows() ? most_rows(folds) : 1;
+  bucket.buffer = any.device().is_cpu() ? group.allocate_bucket(rows * numel, dtype)
+                                        : at::zeros({rows * numel}, any.options().dtype(dtype).requires_grad(false));
+  if (wide) bucket.narrow = at::zeros({numel}, any.options().requires_grad(false));
+  if (layout.has_rows()) bucket.buffer = bucket.buffer.view({rows, numel});
+  const auto published = layout.has_rows() ? static_cast<std::int64_t>(folds.back().first) + 1 : rows;
+  bucket.published = layout.has_rows() ? bucket.buffer.narrow(0, 0, published) : bucket.buffer;
+}
+
+/// What adds up the squares of the bucket's result, which is its first row.
+std::function<void()> counting(const Bucket& bucket, const std::shared_ptr<NormSums>& sums) {
+  const at::Tensor result = bucket.published.dim() > 1 ? bucket.published[0] : bucket.published;
+  return [sums, result, places = bucket.places] { sums->add(result, *places); };
+}
+
+}  // namespace
+
 Buckets::Buckets(const TrainedParameters& parameters, std::vector<std::vector<std::size_t>> plan,
                  const ReplicaLayout& layout, ProcessGroup& group)
     : layout_(layout),
@@ -63,7 +99,7 @@ Buckets::Buckets(const TrainedParameters& parameters, std::vector<std::vector<st
     bucket.members = std::move(members);
     const std::size_t first = bucket.members.front();
     if (parameters.sparse[first]) {
-      bucket.sparse.emplace(parameters.items[first].second, replicas(), layout.block);
+      bucket.sparse.emplace(parameters.items[first].second, layout.total(), layout.block);
     } else {
       fill(bucket, parameters.items, group);
       if (layout.hook) hooked_.push_back(buckets_.size());
@@ -80,7 +116,7 @@ void Buckets::fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup&
   for (const std::size_t index : bucket.members) items.push_back(parameters[index]);
   const at::Tensor& any = items.front().second;
   const tensor::FlatLayout flat = tensor::flat_layout(items, any.scalar_type());
-  allocate(bucket, any, flat.numel, group);
+  allocate(bucket, any, flat.numel, layout_, group);
   const at::Tensor& result = bucket.narrow.defined() ? bucket.narrow : bucket.buffer.view({-1});
   std::vector<NormMember> places;
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -92,31 +128,7 @@ void Buckets::fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup&
     }
   }
   bucket.places = std::make_shared<const std::vector<NormMember>>(std::move(places));
-  if (layout_.hook) show_to_hook(bucket, flat, group);
-}
-
-void Buckets::show_to_hook(Bucket& bucket, tensor::FlatLayout flat, ProcessGroup& group) const {
-  std::vector<at::Tensor> gradients;
-  for (int local = 0; local < layout_.block.size(); ++local) {
-    gradients.push_back(layout_.has_rows() ? bucket.buffer[local] : bucket.buffer);
-  }
-  const GradBucket::Place place{.index = static_cast<int>(hooked_.size()),
-                                .replicas = replicas(),
-                                .block = layout_.block,
-                                .exact = layout_.exact};
-  bucket.seen_by_hook.emplace(place, std::move(flat), std::move(gradients), group);
-}
-
-void Buckets::allocate(Bucket& bucket, const at::Tensor& any, std::int64_t numel, ProcessGroup& group) const {
-  const bool wide = layout_.has_rows() && !layout_.hook && is_narrow(any.scalar_type());
-  const at::ScalarType dtype = wide ? at::kFloat : any.scalar_type();
-  const std::int64_t rows = layout_.hook ? layout_.block.size() : layout_.has_rows() ? most_rows(folds_) : 1;
-  bucket.buffer = any.device().is_cpu() ? group.allocate_bucket(rows * numel, dtype)
-                                        : at::zeros({rows * numel}, any.options().dtype(dtype).requires_grad(false));
-  if (wide) bucket.narrow = at::zeros({numel}, any.options().requires_grad(false));
-  if (layout_.has_rows()) bucket.buffer = bucket.buffer.view({rows, numel});
-  const auto published = layout_.has_rows() ? static_cast<std::int64_t>(folds_.back().first) + 1 : rows;
-  bucket.published = layout_.has_rows() ? bucket.buffer.narrow(0, 0, published) : bucket.buffer;
+  if (layout_.hook) show_to_hook(bucket, flat, static_cast<int>(hooked_.size()), layout_, group);
 }
 
 bool Buckets::has_plan(const std::vector<std::vector<std::size_t>>& plan) const {
@@ -162,7 +174,7 @@ void Buckets::restart(int divisor) {
   for (Bucket& bucket : buckets_) {
     missing_.push_back(bucket.members.size());
     if (bucket.seen_by_hook) bucket.seen_by_hook->set_divisor(divisor);
-    if (bucket.sparse) bucket.sparse->set_divisor(divisor == 0 ? replicas() : divisor);
+    if (bucket.sparse) bucket.sparse->set_divisor(divisor == 0 ? layout_.total() : divisor);
   }
 }
 
@@ -171,13 +183,6 @@ void Buckets::arrived(std::size_t parameter, ProcessGroup& group) {
   while (stages_.size() < buckets_.size() && missing_[stages_.size()] == 0) {
     stages_.push_back(start(buckets_[stages_.size()], group));
   }
-}
-
-/// What adds up the squares of the bucket's result, which is its first row; empty where nobody asks for them.
-std::function<void()> Buckets::counting(const Bucket& bucket) const {
-  if (norm_sums_ == nullptr || divisor_ != 0) return nullptr;
-  const at::Tensor result = layout_.has_rows() ? bucket.published[0] : bucket.published;
-  return [sums = norm_sums_, result, places = bucket.places] { sums->add(result, *places); };
 }
 
 Work Buckets::reduce(const Bucket& bucket, const ReduceOptions& options, ProcessGroup& group) const {
@@ -193,7 +198,7 @@ HookStage Buckets::start(Bucket& bucket, ProcessGroup& group) const {
     const at::NoGradGuard no_grad;
     return layout_.hook(*bucket.seen_by_hook);
   }
-  std::function<void()> count = counting(bucket);
+  std::function<void()> count = norm_sums_ && divisor_ == 0 ? counting(bucket, norm_sums_) : nullptr;
   if (layout_.world == 1) {  // the last fold has completed the mean
     if (count) count();
     return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/zero_norm.h"
+#include "parallel/zero/zero_norm.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills buckets in order of arrival.
-#include "parallel/bucket_plan.h"
+#include "parallel/reducer/bucket_plan.h"
 
 #include <algorithm>
 #include <map>

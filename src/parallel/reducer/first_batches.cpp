@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/first_batches.h"
+#include "parallel/reducer/first_batches.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>

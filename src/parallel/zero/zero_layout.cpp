@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/zero_layout.h"
+#include "parallel/zero/zero_layout.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>

@@ -4,7 +4,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/tensor/named_tensors.h"
-#include "parallel/zero_layout.h"
+#include "parallel/zero/zero_layout.h"
 
 namespace lockstep::parallel {
 

@@ -16,9 +16,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/optim/clip.h"
-#include "parallel/reducer.h"
-#include "parallel/zero_layout.h"
-#include "parallel/zero_norm.h"
+#include "parallel/reducer/reducer.h"
+#include "parallel/zero/zero_layout.h"
+#include "parallel/zero/zero_norm.h"
 
 namespace lockstep {
 

@@ -11,7 +11,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
-#include "parallel/buckets.h"
+#include "parallel/reducer/buckets.h"
 
 namespace lockstep::parallel {
 
@@ -21,10 +21,7 @@ class Gradients {
 
   /// False for one replica on one rank, without a hook: gradients stay where autograd puts them.
   [[nodiscard]] bool has_buckets() const { return layout_.world > 1 || layout_.has_rows() || layout_.hook; }
-  [[nodiscard]] const NamedTensors& parameters() const { return parameters_.items; }
-  [[nodiscard]] std::size_t size() const { return parameters_.items.size(); }
-  [[nodiscard]] const std::string& name(std::size_t index) const { return parameters_.items[index].first; }
-  [[nodiscard]] at::Tensor& grad(std::size_t index) const { return parameters_.items[index].second.mutable_grad(); }
+  [[nodiscard]] const TrainedParameters& parameters() const { return parameters_; }
   [[nodiscard]] const Buckets& buckets() const { return buckets_; }
 
   /// Nothing has arrived yet: a synced backward begins. `divisor`: of the sums; 0: the number of replicas.
@@ -55,13 +52,8 @@ class Gradients {
     at::Tensor value;  ///< a copy of it, where its memory is the bucket's
   };
 
-  [[nodiscard]] bool is_last(int local) const { return local + 1 == layout_.block.size(); }
-  [[nodiscard]] std::vector<std::vector<std::size_t>> plan(const std::vector<std::size_t>& order) const;
-  [[nodiscard]] bool can_count() const;
   void bring(std::size_t index, int local);
   void arrived(std::size_t index);
-  void bring_sparse(std::size_t index, int local);
-  [[nodiscard]] bool is_in_bucket(std::size_t index) const;
   void take_result(std::size_t index);
 
   TrainedParameters parameters_;

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of a backward on one rank, from the first node that it reaches to the last reduction.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "parallel/reducer/backward_faults.h"
+#include "parallel/reducer/replica_backward.h"
+#include "parallel/reducer/step_reduction.h"
+
+namespace lockstep::parallel {
+
+/// What a DistributedDataParallel announces inside a Join.
+enum JoinAction { kForward, kBuffers, kBackward };
+
+/// What sums are divided by in the step that `status` begins; 0: the number of replicas.
+[[nodiscard]] int divisor_of(const std::optional<JoinHandle>& join, const JoinStatus& status);
+
+/// What a Backward works with; all of it is its owner's and outlives it.
+struct BackwardParts {
+  ProcessGroup& group;
+  const DdpOptions& options;
+  const ReplicaLayout& layout;
+  StepReduction& step;
+  const std::optional<JoinHandle>& join;
+};
+
+/// States of a replica's backward: idle -> (an output of a forward is reached, or a first gradient) running -> (end())
+/// idle. Outputs are reached in the outermost backward, so that recomputed segments, which run a backward of their own
+/// inside it, are part of it. A backward that ended with an error leaves it running, which the next forward notices.
+/// Not thread-safe: the Reducer calls it under its mutex.
+class Backward {
+ public:
+  /// `queue_end`: has the engine call end() when the outermost backward is over.
+  Backward(const BackwardParts& parts, std::function<void()> queue_end);
+
+  /// This rank's replica that runs, as its number among them.
+  [[nodiscard]] int local() const { return local_; }
+  [[nodiscard]] ReplicaBackward& replica() { return replicas_[static_cast<std::size_t>(local_)]; }
+  /// The gradients that `local` has accumulated take the place of those of the replica before.
+  void enter(int local);
+
+  /// Throws: UsageError where a synced backward was left halfway, so that the ranks are out of step.
+  void before_forward();
+  /// A forward with gradients is over. `complete`: its result holds no tensors that are not known.
+  [[nodiscard]] std::shared_ptr<ForwardPass> after_forward(bool complete);
+
+  void output_reached(ForwardPass& forward);
+  /// `defined`: false where only a part of the graph that got nothing leads to it.
+  void gradient_ready(std::size_t index, bool defined);
+  void end();
+
+ private:
+  void begin();
+  void start_sync();
+  [[nodiscard]] bool is_complete(std::size_t index);
+  void complete(std::size_t index);
+  void contribute_unused(const std::vector<std::size_t>& indices);
+  void finish_recording();
+  void handle_missing();
+  [[nodiscard]] FaultyBackward fault();
+
+  BackwardParts parts_;
+  std::function<void()> queue_end_;
+  bool opaque_ = false;  ///< some forward's result could not be looked into
+  int local_ = 0;
+  std::vector<ReplicaBackward> replicas_;  ///< by local replica
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What DistributedDataParallel has behind it: gradients that are reduced while backward still computes others.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "parallel/reducer/autograd_hooks.h"
+#include "parallel/reducer/backward.h"
+#include "parallel/reducer/step_reduction.h"
+
+namespace lockstep::parallel {
+
+/// The one object that autograd's hooks hold, weakly: it locks, and hands on to the Backward (which gradients have
+/// come) and the StepReduction (what becomes of them). The mutex guards both; what a hook or a forward does, it does
+/// under it. sync() and local_replica() are the training thread's alone.
+///
+/// Thread-safe: hooks may come from the engine's device threads; the rest is the training thread's.
+class Reducer : public std::enable_shared_from_this<Reducer> {
+ public:
+  /// Throws: UsageError where there are fewer replicas than ranks.
+  Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options);
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  /// Hooks into autograd; once, after the Reducer is owned by a shared_ptr.
+  void attach();
+
+  /// Applies to later forwards of the active replica.
+  void set_sync(bool sync) { backward_.replica().sync = sync; }
+  [[nodiscard]] bool sync() { return backward_.replica().sync; }
+  [[nodiscard]] ProcessGroup& group() const { return group_; }
+  [[nodiscard]] const StepReduction& step() const { return step_; }
+  [[nodiscard]] const NamedTensors& parameters() const { return step_.gradients().parameters().items; }
+  [[nodiscard]] const Buckets& buckets() const { return step_.gradients().buckets(); }
+
+  /// This rank's replicas.
+  [[nodiscard]] int local_replicas() const { return layout_.block.size(); }
+  /// The number of the active one among them.
+  [[nodiscard]] int local_replica() const { return backward_.local(); }
+  /// Makes `local` the active replica: its accumulated gradients take the place of those of the one before.
+  void enter_replica(int local);
+
+  [[nodiscard]] const std::optional<JoinHandle>& join() const { return join_; }
+  /// Throws: UsageError with several replicas on a rank.
+  void set_join(std::optional<JoinHandle> handle);
+  /// On a rank without data: takes part in the reductions of a backward, with zeros. grad() then is everybody's.
+  void shadow_backward(const JoinStatus& status);
+
+  /// From here on each rank gets its part of every bucket's mean only, and buckets stay as they are. For an optimizer
+  /// that knows: what the rest of grad() holds is not defined.
+  /// Throws: UsageError with a communication hook.
+  void shard_gradients(bool on);
+
+  /// See DistributedDataParallel::grad_norm().
+  [[nodiscard]] double grad_norm();
+
+  /// Throws: UsageError where a synced backward was left halfway, so that the ranks are out of step.
+  void before_forward();
+  /// A forward with gradients is over. `outputs`: its tensors; `complete`: there are no others in its result.
+  /// Throws: UsageError where unused parameters are to be found and `complete` is false.
+  void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
+
+ private:
+  ProcessGroup& group_;
+  DdpOptions options_;
+  ReplicaLayout layout_;
+  std::optional<JoinHandle> join_;
+  AutogradHooks hooks_;
+
+  std::mutex mutex_;  ///< guards what follows
+  StepReduction step_;
+  Backward backward_;
+};
+
+}  // namespace lockstep::parallel

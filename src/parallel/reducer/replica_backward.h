@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward of one replica: which of its gradients have come, and which will not.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "parallel/reducer/forward_pass.h"
+
+namespace lockstep::parallel {
+
+/// A replica is idle, or its backward runs: from the first node that the backward reaches to the engine's final
+/// callback. A synced backward is started once it is known to be synced and buckets take its gradients. Vectors have
+/// one entry for each parameter, unless they say otherwise.
+struct ReplicaBackward {
+  bool sync = true;                                       ///< the next forward's gradients are reduced
+  bool armed = false;                                     ///< a forward has no backward yet
+  bool last_sync = true;                                  ///< as sync was in the last forward
+  std::vector<std::weak_ptr<ForwardPass>> forwards = {};  ///< whose backward may come
+  bool running = false;
+  bool reached = false;  ///< through an output of a forward
+  bool whole = false;    ///< it is a backward(), not the gradient of some inputs
+  bool synced = false;
+  bool started = false;
+  std::size_t arrivals = 0;      ///< calls of hooks
+  std::vector<int> counts = {};  ///< calls of hooks
+  std::vector<bool> contributed = {};
+  std::vector<std::size_t> order = {};     ///< parameters as they arrived, in the first step of a static graph
+  std::vector<int> expected = {};          ///< the counts of that step
+  std::vector<at::Tensor> gradients = {};  ///< accumulated, while another replica runs
+
+  void begin(std::size_t parameters);
+  /// Forgets the forwards that the backward came through, and those whose graph is gone.
+  void end();
+  /// In the first synced step of a static graph.
+  [[nodiscard]] bool is_recording(const DdpOptions& options) const {
+    return options.static_graph && synced && expected.empty();
+  }
+  /// Parameters by their last arrival: that is when gradients are complete in the steps to come.
+  [[nodiscard]] std::vector<std::size_t> recorded_order() const;
+  /// Parameters that have not contributed.
+  [[nodiscard]] std::vector<std::size_t> missing() const;
+  /// Parameters on which no output of a forward depends, and that have got nothing. Those forwards looked for them.
+  [[nodiscard]] std::vector<std::size_t> unreachable() const;
+};
+
+}  // namespace lockstep::parallel

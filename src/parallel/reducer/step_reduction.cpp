@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/reducer/step_reduction.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/optim/clip.h"
+#include "parallel/reducer/first_batches.h"
+
+namespace lockstep::parallel {
+
+StepReduction::StepReduction(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options,
+                             const ReplicaLayout& layout)
+    : group_(group),
+      options_(options),
+      layout_(layout),
+      gradients_(std::move(parameters), group, options, layout),
+      used_(gradients_.parameters().size()) {}
+
+void StepReduction::begin(int divisor) {
+  arrival_order_.clear();
+  gradients_.restart(divisor);
+}
+
+void StepReduction::contribute(std::size_t index, int local) {
+  if (layout_.is_last(local)) arrival_order_.push_back(index);
+  if (gradients_.has_buckets()) gradients_.contribute(index, local);
+}
+
+void StepReduction::contribute_unused(std::size_t index, int local) {
+  if (gradients_.has_buckets()) gradients_.contribute_unused(index, local);
+}
+
+void StepReduction::end() {
+  if (gradients_.has_buckets()) gradients_.deliver(used_anywhere());
+  used_.assign(used_.size(), false);
+  reduced_ = true;
+  if (!settled_) settle();
+}
+
+void StepReduction::shadow(int divisor) {
+  begin(divisor);
+  used_.assign(used_.size(), false);
+  for (std::size_t i = 0; i < used_.size(); ++i) {
+    gradients_.parameters().grad(i) = at::Tensor();  // its last step's, which all have had
+    gradients_.contribute_unused(i, 0);
+  }
+  end();
+}
+
+void StepReduction::shard(bool on) {
+  if (on && layout_.hook) {
+    throw UsageError("sharded gradients with a communication hook", "leave out one of the two");
+  }
+  gradients_.shard(on);
+  sharded_ = on;
+  keeps_plan_ = keeps_plan_ || on;  // parts of other buckets would be other parts
+}
+
+double StepReduction::norm() const {
+  if (sharded_) {
+    throw UsageError("the norm of gradients of which each rank has its part only", "use the optimizer's grad_norm()");
+  }
+  return reduced_ ? gradients_.norm() : grad_norm(gradients_.parameters().items);
+}
+
+/// By parameter, whether any replica of the run has used it; empty where this rank need not know.
+std::vector<bool> StepReduction::used_anywhere() {
+  if (!options_.find_unused_parameters && !options_.static_graph) return {};
+  if (options_.static_graph && settled_) return used_in_static_;  // on every rank alike
+  const at::Tensor used = at::zeros({static_cast<std::int64_t>(used_.size())}, at::kInt);
+  std::copy(used_.begin(), used_.end(), used.data_ptr<std::int32_t>());
+  Work work = group_.all_reduce(used, {.op = ReduceOp::kMax});
+  // Another rank may need to know, and has called the same.
+  if (std::find(used_.begin(), used_.end(), false) == used_.end()) return {};
+  work.wait();
+  std::vector<bool> anywhere(used_.size());
+  for (std::size_t i = 0; i < anywhere.size(); ++i) anywhere[i] = used.data_ptr<std::int32_t>()[i] != 0;
+  used_in_static_ = anywhere;
+  return anywhere;
+}
+
+/// Every rank takes rank 0's order of arrival.
+void StepReduction::settle() {
+  settled_ = true;
+  warn_of_equal_batches(group_);
+  if (!gradients_.has_buckets() || keeps_plan_) return;
+  for (const Bucket& bucket : gradients_.buckets().all()) {  // what did not arrive stays in the order that there is
+    for (const std::size_t i : bucket.members) {
+      const auto end = arrival_order_.end();
+      if (std::find(arrival_order_.begin(), end, i) == end) arrival_order_.push_back(i);
+    }
+  }
+  const auto count = static_cast<std::int64_t>(used_.size());
+  const at::Tensor agreed = at::empty({count}, at::kLong);
+  std::copy(arrival_order_.begin(), arrival_order_.end(), agreed.data_ptr<std::int64_t>());
+  group_.broadcast(agreed, 0).wait();
+  const auto* first = agreed.data_ptr<std::int64_t>();
+  if (gradients_.rebuild(std::vector<std::size_t>(first, first + count))) ++rebuilds_;
+}
+
+}  // namespace lockstep::parallel

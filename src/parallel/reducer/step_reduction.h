@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step's reduction over all replicas: from the first bucket that takes a gradient to grad() on every rank.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include <cstddef>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "parallel/reducer/gradients.h"
+
+namespace lockstep::parallel {
+
+/// A step begins with the last replica's backward on a rank and ends when grad() holds the mean. The first one settles
+/// the buckets: they follow the order in which gradients came, as PyTorch's do.
+/// Not thread-safe: the Reducer calls it under its mutex.
+class StepReduction {
+ public:
+  StepReduction(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options,
+                const ReplicaLayout& layout);
+
+  /// `divisor`: what the sums are divided by; 0: the number of replicas.
+  void begin(int divisor);
+  /// The gradient of the block's `local`-th replica is complete in grad().
+  void contribute(std::size_t index, int local);
+  /// This backward gives the parameter nothing.
+  void contribute_unused(std::size_t index, int local);
+  /// Some replica of this rank got a gradient for it.
+  void note_used(std::size_t index) { used_[index] = true; }
+  /// Waits for the reductions and leaves their results in grad(). Collective: yes.
+  void end();
+  /// A step on a rank without data: zeros for every parameter. Collective: yes.
+  void shadow(int divisor);
+
+  /// True while grad() holds a step's result, which is no replica's own.
+  [[nodiscard]] bool holds_result() const { return reduced_; }
+  void forget_result() { reduced_ = false; }
+
+  /// See Reducer::shard_gradients().
+  void shard(bool on);
+  /// See DistributedDataParallel::grad_norm().
+  [[nodiscard]] double norm() const;
+
+  [[nodiscard]] Gradients& gradients() { return gradients_; }
+  [[nodiscard]] const Gradients& gradients() const { return gradients_; }
+  /// How often the buckets were made anew.
+  [[nodiscard]] int rebuilds() const { return rebuilds_; }
+
+ private:
+  [[nodiscard]] std::vector<bool> used_anywhere();
+  void settle();
+
+  ProcessGroup& group_;
+  DdpOptions options_;
+  ReplicaLayout layout_;
+  Gradients gradients_;
+  int rebuilds_ = 0;
+  bool settled_ = false;     ///< the buckets are final: the first step is over
+  bool keeps_plan_ = false;  ///< the first plan of the buckets is the last
+  bool sharded_ = false;
+  bool reduced_ = false;
+  std::vector<std::size_t> arrival_order_;
+  std::vector<bool> used_;            ///< by parameter, since the last step
+  std::vector<bool> used_in_static_;  ///< by parameter: used anywhere, once the static graph is known
+};
+
+}  // namespace lockstep::parallel
