@@ -17,7 +17,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kTaps = 9;
+constexpr std::int64_t kFilterTaps = 9;
 
 /// One image with a border of zeros.
 std::vector<float> padded_image(const float* image, std::int64_t height, std::int64_t width) {
@@ -32,7 +32,7 @@ std::vector<float> padded_image(const float* image, std::int64_t height, std::in
 at::Tensor run(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   const std::int64_t channels = weight.size(0);
   const at::Tensor pixels = input.to(at::kFloat).contiguous();
-  const at::Tensor by_tap = weight.to(at::kFloat).reshape({channels, kTaps}).t().contiguous();
+  const at::Tensor by_tap = weight.to(at::kFloat).reshape({channels, kFilterTaps}).t().contiguous();
   const at::Tensor shift = bias.to(at::kFloat).contiguous();
   const ThinConv conv{.height = input.size(2),
                       .width = input.size(3),
