@@ -187,7 +187,7 @@ std::string Trainer::Impl::keep_bad_batches(const DataError& fault, std::int64_t
   if (!run_.learner || run_.run_dir.empty()) return hint;
   try {
     const auto folder = run_.run_dir / "bad_batches";
-    for (const auto& file : run_.learner->steps().keep_bad_batches(step, computed_step() - step, folder)) {
+    for (const auto& file : run_.learner->steps().taken().keep_bad(step, computed_step() - step, folder)) {
       hint += fmt::format("{}its batch is kept in {}", hint.empty() ? "" : "; ", file.string());
     }
   } catch (const std::exception& error) {

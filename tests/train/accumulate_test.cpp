@@ -62,9 +62,9 @@ std::vector<at::Tensor> first_step(const Job& job, std::int64_t accumulated) {
   config.batch_size = 8 / accumulated;
   config.accumulate_steps = accumulated;
   train::StepRunner steps(job, task, config);
-  steps.load(task.make_dataset(""));
+  steps.data().open(task.make_dataset(""));
   steps.build(steps.make_net());
-  steps.start_epoch(0, 0);
+  steps.data().start_epoch(0, 0);
   std::vector<at::Tensor> found;
   for (const at::Tensor& loss : steps.compute_gradients(accumulated)) found.push_back(loss.clone());
   for (const auto& item : named_parameters_of(steps.model())) found.push_back(item.second.grad().clone());

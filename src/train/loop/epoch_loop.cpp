@@ -64,14 +64,14 @@ void EpochLoop::train_epoch() {
   epoch_ = {.begin = SystemClock::instance().now()};
   const std::int64_t batches = plan_.sums.batches_per_epoch;
   // A run that was stopped after an epoch's last batch resumes with the epoch's end.
-  if (state_.batch < batches) learner_.steps().start_epoch(state_.epoch, state_.batch);
+  if (state_.batch < batches) learner_.steps().data().start_epoch(state_.epoch, state_.batch);
   while (state_.batch < batches && !finished()) {
     train_step();
     // The epoch's last step is saved after the evaluation, which may change what is saved.
     if (saves_.is_due(state_) && state_.batch < batches && !finished()) save({.may_skip = true});
   }
   late_.flush();
-  learner_.steps().end_epoch();
+  learner_.steps().data().end_epoch();
   epoch_.seconds = seconds_since(epoch_.begin);
   counted_.seconds += epoch_.seconds;
   images_ += epoch_.images;
@@ -101,8 +101,8 @@ void EpochLoop::train_step() {
                 .step_in_epoch = (state_.batch + config.accumulate_steps - 1) / config.accumulate_steps,
                 .step = state_.step,
                 .images = steps.images(),
-                .lr = steps.optimizer().lr(),
-                .loss_scale = steps.loss_scale(),
+                .lr = steps.weights().optimizer().lr(),
+                .loss_scale = steps.weights().loss_scale(),
                 .skipped = state_.skipped});
 }
 
@@ -111,13 +111,13 @@ void EpochLoop::note_left_out() {
   learner_.loss().left_out();
   ++state_.skipped;
   ++state_.epoch_skipped;
-  const double scale = learner_.steps().scaler().get_scale();
+  const double scale = learner_.steps().weights().scaler().get_scale();
   require_useful_scale(scale, state_.step);
   if (std::exchange(said_left_out_, true) || !job_.is_main()) return;
   log::note(
       "step {} was left out: a gradient was not finite with the loss scaled by {:g}; now by {:g}. Further ones "
       "are counted",
-      text::thousands(state_.step), *learner_.steps().loss_scale(), scale);
+      text::thousands(state_.step), *learner_.steps().weights().loss_scale(), scale);
 }
 
 /// Before an epoch's first batch: the second stage begins, or goes back to where it began. What decided it is the same
@@ -145,7 +145,7 @@ void EpochLoop::begin_stage() {
 /// Those of all ranks, since the run began. Collective: yes.
 void EpochLoop::note_bad_samples() {
   if (plan_.config.bad_samples != "skip") return;
-  for (const auto& found : all_gather_object(job_.group(), learner_.steps().bad_samples()))
+  for (const auto& found : all_gather_object(job_.group(), learner_.steps().data().bad_samples()))
     state_.bad_samples.insert(found.begin(), found.end());
 }
 
@@ -157,9 +157,9 @@ void EpochLoop::end_epoch() {
                      .step = state_.step,
                      .seconds = epoch_.seconds,
                      .images_per_s = epoch_.seconds > 0 ? static_cast<double>(epoch_.images) / epoch_.seconds : 0,
-                     .data_wait = steps.wait_share(epoch_.seconds),
+                     .data_wait = steps.data().wait_share(epoch_.seconds),
                      .bad_samples = std::ssize(state_.bad_samples),
-                     .lr = steps.optimizer().lr(),
+                     .lr = steps.weights().optimizer().lr(),
                      .loss = learner_.loss().mean()};
   const bool evaluated = evaluations_.is_due(state_, epoch);
   const std::vector<std::string> names = evaluated ? evaluations_.evaluate(state_, epoch) : std::vector<std::string>{};

@@ -18,7 +18,7 @@ void Learner::build(const Start& start, const std::filesystem::path& init_from) 
   steps_.build(make_net(start, init_from));
   if (start.resumed) restore(start);
   build_average(start);
-  loss_.emplace(job_.group(), steps_.block(), static_cast<int>(config_.replicas));
+  loss_.emplace(job_.group(), steps_.data().block(), static_cast<int>(config_.replicas));
   loss_->start_mean(start.run.loss_sum, start.run.loss_count);
 }
 
@@ -40,8 +40,8 @@ void Learner::restore(const Start& start) {
   const auto shared = [&](const char* state) {
     return share_state(start.checkpoint ? start.checkpoint->state(state) : StateDict{}, job_.group());
   };
-  steps_.optimizer().load_state_dict(shared("optimizer"));
-  if (steps_.scaler().is_enabled()) steps_.scaler().load_state_dict(shared("scaler"));
+  steps_.weights().optimizer().load_state_dict(shared("optimizer"));
+  if (steps_.weights().scaler().is_enabled()) steps_.weights().scaler().load_state_dict(shared("scaler"));
 }
 
 /// With the weights that the next step finds, the same on every rank.
@@ -63,7 +63,7 @@ void Learner::build_average(const Start& start) {
 }
 
 bool Learner::update(double lr) {
-  if (!steps_.update(lr)) return false;
+  if (!steps_.weights().update(lr)) return false;
   if (!average_) return true;
   steps_.sync_buffers();  // replica 0's, so that all ranks have the same average
   average_->update();
@@ -89,10 +89,11 @@ StateParts Learner::state_parts(const SaveShare& share) {
   const auto [rank, world] = share;
   StateParts parts;
   parts["model"] = part_of(steps_.model().state_dict(), rank, world);
-  parts["optimizer"] = world > 1 ? steps_.optimizer().state_part(rank, world)
-                                 : StatePart{.entries = steps_.optimizer().state_dict(), .slices = {}};
+  parts["optimizer"] = world > 1 ? steps_.weights().optimizer().state_part(rank, world)
+                                 : StatePart{.entries = steps_.weights().optimizer().state_dict(), .slices = {}};
   if (average_) parts["ema"] = part_of(average_->state_dict(), rank, world);
-  if (steps_.scaler().is_enabled()) parts["scaler"] = part_of(steps_.scaler().state_dict(), rank, world);
+  if (steps_.weights().scaler().is_enabled())
+    parts["scaler"] = part_of(steps_.weights().scaler().state_dict(), rank, world);
   return parts;
 }
 

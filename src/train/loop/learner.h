@@ -40,7 +40,7 @@ class Learner {
   /// Collective: yes. Throws: DataError, UsageError where they do not fit.
   void build(const Start& start, const std::filesystem::path& init_from);
 
-  /// The optimizer's step, then the average's. Collective: as StepRunner::update().
+  /// The optimizer's step, then the average's. Collective: as WeightUpdate::update().
   /// Returns: false where the step was left out, on every rank.
   bool update(double lr);
 

@@ -35,7 +35,7 @@ void SavePoints::save(RunState& run, const SaveReason& reason) {
   run.loss_count = learner_.loss().count();
   // Which ranks take part in a collective must not depend on what only rank 0 knows.
   const bool first_time = std::exchange(asked_step_, run.step) != run.step;
-  if (first_time && !sharded) learner_.steps().optimizer().consolidate_state_dict();
+  if (first_time && !sharded) learner_.steps().weights().optimizer().consolidate_state_dict();
   if (first_time && sharded) learner_.steps().sync_buffers();  // replica 0's are what is saved
   const bool writes = saver_.writes() && saver_.last_step() != run.step;
   const SaveOrder order{.meta = {.step = run.step,

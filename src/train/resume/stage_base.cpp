@@ -37,8 +37,8 @@ bool load_base(const Job& job, const fs::path& folder, std::int64_t step, StepRu
     return share_state(base && base->has(name) ? base->state(name) : StateDict{}, job.group());
   };
   steps.load_weights(shared("model"));
-  steps.optimizer().load_state_dict(shared("optimizer"));
-  if (steps.scaler().is_enabled()) steps.scaler().load_state_dict(shared("scaler"));
+  steps.weights().optimizer().load_state_dict(shared("optimizer"));
+  if (steps.weights().scaler().is_enabled()) steps.weights().scaler().load_state_dict(shared("scaler"));
   if (ema == nullptr) return true;
   const StateDict average = shared("ema");
   if (!average.empty()) ema->load_state_dict(average);

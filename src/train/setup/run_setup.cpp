@@ -74,8 +74,8 @@ class RunSetup {
 
   void make_plan() {
     if (config_.batch_size.is_auto()) find_batch();
-    steps().load(train_set_);
-    const Plan sums = train::make_plan(config_, steps().batches_per_epoch(), config_.replicas);
+    steps().data().open(train_set_);
+    const Plan sums = train::make_plan(config_, steps().data().batches_per_epoch(), config_.replicas);
     require_steps(sums, config_, train_set_->size());
     require_place(run_.state, sums.batches_per_epoch);
     if (config_.schedule.type == "plateau" && !run_.state.plateau) run_.state.plateau = PlateauState{.lr = sums.lr};

@@ -47,8 +47,8 @@ class StepTimer::Impl {
       : job_(job), config_(decided(job, config)), steps_(job, task, config_) {
     const ThreadCount threads(config_.threads);
     keep_freed_memory();
-    steps_.load(dataset);
-    if (steps_.batches_per_epoch() == 0) {
+    steps_.data().open(dataset);
+    if (steps_.data().batches_per_epoch() == 0) {
       throw UsageError("the samples make no full batch", "a smaller batch_size, or drop_last=false");
     }
     steps_.build(steps_.make_net());
@@ -68,20 +68,20 @@ class StepTimer::Impl {
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const { return steps_.model().bucket_bytes(); }
 
   void rest() {
-    steps_.end_epoch();
+    steps_.data().end_epoch();
     loading_ = false;
   }
 
  private:
   void step() {
-    const std::int64_t batches = std::min(config_.accumulate_steps, steps_.batches_per_epoch());
-    if (!loading_ || batch_ + batches > steps_.batches_per_epoch()) {
-      steps_.start_epoch(epoch_++, 0);
+    const std::int64_t batches = std::min(config_.accumulate_steps, steps_.data().batches_per_epoch());
+    if (!loading_ || batch_ + batches > steps_.data().batches_per_epoch()) {
+      steps_.data().start_epoch(epoch_++, 0);
       loading_ = true;
       batch_ = 0;
     }
     for (const at::Tensor& loss : steps_.compute_gradients(batches)) (void)loss.item();  // a GPU is waited for
-    (void)steps_.update(0);
+    (void)steps_.weights().update(0);
     batch_ += batches;
   }
 

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The batches of this rank's replicas: a loader for each.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/comm/replicas.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/train/task.h"
+#include "lockstep/train/train_config.h"
+
+namespace lockstep::train {
+
+/// Owned by the training thread. Lifetime: task and config outlive it.
+class ReplicaLoaders {
+ public:
+  /// `config`: with replicas decided. `block`: this rank's replicas.
+  ReplicaLoaders(Job job, const Task& task, const TrainConfig& config, ReplicaSpan block);
+
+  void open(const std::shared_ptr<Dataset>& dataset);
+  /// After open().
+  [[nodiscard]] const Dataset& dataset() const { return *loaders_.front().dataset(); }
+  [[nodiscard]] std::int64_t batches_per_epoch() const { return loaders_.front().steps_per_epoch(); }
+  [[nodiscard]] ReplicaSpan block() const { return block_; }
+
+  /// The next step's first batch is the `first_batch`-th of `epoch`. Loading begins at once.
+  void start_epoch(std::int64_t epoch, std::int64_t first_batch);
+  [[nodiscard]] std::int64_t epoch() const { return epoch_; }
+  /// Ends loading.
+  void end_epoch() { passes_.clear(); }
+
+  /// The next batch of the block's `local`-th replica. Blocks: until it is loaded. Throws: InternalError where the
+  /// epoch has no more; what the data set throws.
+  [[nodiscard]] Batch& next(std::size_t local);
+  /// Makes a batch once more and calls `look` with it.
+  void look_again(std::size_t local, std::int64_t epoch, std::int64_t number,
+                  const std::function<void(const Batch&)>& look) const;
+
+  /// The part of the last `seconds` that the replicas waited for batches since the last call: of the rank that waited
+  /// most. Collective: yes.
+  [[nodiscard]] double wait_share(double seconds);
+  /// Indices of the samples of this rank's replicas that were left out, each replica's once.
+  [[nodiscard]] std::vector<std::int64_t> bad_samples() const;
+
+ private:
+  Job job_;
+  const Task& task_;
+  const TrainConfig& config_;
+  ReplicaSpan block_;
+  std::vector<DataLoader> loaders_;
+  std::vector<DataLoader::Epoch> passes_;  ///< the loaders', of the epoch under way
+  std::int64_t epoch_ = 0;
+  double reported_wait_s_ = 0;  ///< by wait_share()
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step/taken_batches.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "lockstep/optim/autocast.h"
+#include "train/step/bad_batch.h"
+
+namespace lockstep::train {
+
+namespace fs = std::filesystem;
+
+void TakenBatches::begin() {
+  const auto replicas = static_cast<std::size_t>(loaders_.block().size());
+  Call next{.epoch = loaders_.epoch()};
+  next.losses.resize(replicas);
+  next.rows.resize(replicas);
+  before_ = std::exchange(now_, std::move(next));
+}
+
+void TakenBatches::add(std::size_t local, std::int64_t number, const at::Tensor& row) {
+  if (now_.first_batch < 0) now_.first_batch = number;
+  at::Tensor& sum = now_.losses[local];
+  sum = sum.defined() ? sum + row : row;
+  now_.rows[local].push_back(row);
+}
+
+void TakenBatches::fail(int replica, Batch batch, const std::string& fault) {
+  failed_ = Failed{replica, std::move(batch), fault};
+}
+
+fs::path TakenBatches::remake_and_keep(const Call& call, std::size_t local, std::int64_t step,
+                                       const fs::path& folder) const {
+  // The first of the batches that were added up whose loss was not finite.
+  const std::vector<at::Tensor>& rows = call.rows[local];
+  const auto bad = std::find_if(rows.begin(), rows.end(),
+                                [](const at::Tensor& row) { return !std::isfinite(row[0].item<double>()); });
+  const std::int64_t number = call.first_batch + (bad == rows.end() ? 0 : bad - rows.begin());
+  fs::path file;
+  loaders_.look_again(local, call.epoch, number, [&](const Batch& batch) {
+    file = write_bad_batch(task_, loaders_.dataset(), batch,
+                           {.step = step,
+                            .replica = loaders_.block().begin + static_cast<int>(local),
+                            .fault = fmt::format("loss {}", call.losses[local][0].item<double>())},
+                           folder);
+  });
+  return file;
+}
+
+std::vector<fs::path> TakenBatches::keep_bad(std::int64_t step, std::int64_t ago, const fs::path& folder) const {
+  const NoGrad no_grad;
+  if (failed_) {
+    return {write_bad_batch(task_, loaders_.dataset(), failed_->batch,
+                            {.step = step, .replica = failed_->replica, .fault = failed_->fault}, folder)};
+  }
+  std::vector<fs::path> kept;
+  const Call& call = ago == 0 ? now_ : before_;
+  for (std::size_t local = 0; local < call.losses.size(); ++local) {
+    const at::Tensor& loss = call.losses[local];
+    if (!loss.defined() || std::isfinite(loss[0].item<double>())) continue;
+    kept.push_back(remake_and_keep(call, local, step, folder));
+  }
+  return kept;
+}
+
+}  // namespace lockstep::train

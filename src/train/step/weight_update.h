@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// From gradients to weights: the loss's scale, clipping, the optimizer.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/optim/grad_scaler.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/train/train_config.h"
+#include "train/task/task_net.h"
+
+namespace lockstep::train {
+
+/// Owned by the training thread. Lifetime: config outlives it, and the model the optimizer.
+class WeightUpdate {
+ public:
+  WeightUpdate(const Job& job, const TrainConfig& config);
+
+  /// The norm that clipping needs is that of the gradients as they were reduced, and each rank has all of them.
+  [[nodiscard]] bool counts_norm() const;
+  /// Makes the optimizer. Collective: where it is sharded.
+  void build(const Job& job, DistributedDataParallel<TaskNet>& model);
+
+  /// Clips and updates the weights. Collective: where the optimizer is sharded or the loss scaled.
+  /// Returns: false where the step was left out, on every rank: a gradient was not finite and the loss is scaled.
+  bool update(double lr);
+
+  /// After build().
+  [[nodiscard]] Optimizer& optimizer() { return *optimizer_; }
+  [[nodiscard]] bool has_optimizer() const { return optimizer_ != nullptr; }
+  [[nodiscard]] GradScaler& scaler() { return scaler_; }
+  /// With which the last update()'s loss was scaled; none where it is not.
+  [[nodiscard]] std::optional<double> loss_scale() const { return loss_scale_; }
+
+ private:
+  const TrainConfig& config_;
+  DistributedDataParallel<TaskNet>* model_ = nullptr;
+  std::unique_ptr<Optimizer> optimizer_;
+  GradScaler scaler_;
+  std::optional<double> loss_scale_;
+};
+
+}  // namespace lockstep::train
