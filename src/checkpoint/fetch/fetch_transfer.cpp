@@ -62,6 +62,18 @@ std::string hint_for(long status) {
   return "check the address in a browser, or fetch the file by hand and give its path";
 }
 
+template <class T>
+void set(CURL* curl, CURLoption option, T value) {
+  const CURLcode code = curl_easy_setopt(curl, option, value);
+  if (code != CURLE_OK) throw InternalError(fmt::format("libcurl: {}", curl_easy_strerror(code)));
+}
+
+long status_of(CURL* curl) {
+  long status = 0;
+  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+  return status;
+}
+
 /// One request with all that its callbacks learn. They are called by C: what they throw is kept until it has returned.
 class Transfer {
  public:
@@ -80,11 +92,8 @@ class Transfer {
   void check_size(std::uint64_t size) const;
   [[nodiscard]] std::string header(const std::string& name) const;
   [[nodiscard]] std::string tag() const;
-  [[nodiscard]] long status() const;
   [[nodiscard]] TransferEnd end_of_answer();
   [[nodiscard]] TransferEnd end_of_failure(CURLcode code) const;
-  template <class T>
-  void set(CURLoption option, T value);
   template <class F>
   bool keep_fault(F&& call) noexcept;
 
@@ -114,12 +123,6 @@ class Transfer {
   std::string slow_;                     ///< how slow it was, where it was too slow
 };
 
-template <class T>
-void Transfer::set(CURLoption option, T value) {
-  const CURLcode code = curl_easy_setopt(curl_.get(), option, value);
-  if (code != CURLE_OK) throw InternalError(fmt::format("libcurl: {}", curl_easy_strerror(code)));
-}
-
 /// False where it threw.
 template <class F>
 bool Transfer::keep_fault(F&& call) noexcept {
@@ -137,35 +140,35 @@ Transfer::Transfer(const FetchUrl& url, const FetchOptions& options, PartialFile
   static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (started == CURLE_OK) curl_.reset(curl_easy_init());
   if (!curl_) throw ResourceError("libcurl does not start");
-  set(CURLOPT_URL, url.address.c_str());
-  set(CURLOPT_USERAGENT, fmt::format("lockstep/{}", kVersion).c_str());
-  set(CURLOPT_NOSIGNAL, 1L);  // its timeouts work without SIGALRM, which is the program's
-  set(CURLOPT_ERRORBUFFER, static_cast<char*>(curl_text_));
-  set(CURLOPT_HEADERFUNCTION, &Transfer::on_header);
-  set(CURLOPT_HEADERDATA, static_cast<void*>(this));
-  set(CURLOPT_WRITEFUNCTION, &Transfer::on_body);
-  set(CURLOPT_WRITEDATA, static_cast<void*>(this));
-  set(CURLOPT_XFERINFOFUNCTION, &Transfer::on_progress);
-  set(CURLOPT_XFERINFODATA, static_cast<void*>(this));
-  set(CURLOPT_NOPROGRESS, 0L);
+  set(curl_.get(), CURLOPT_URL, url.address.c_str());
+  set(curl_.get(), CURLOPT_USERAGENT, fmt::format("lockstep/{}", kVersion).c_str());
+  set(curl_.get(), CURLOPT_NOSIGNAL, 1L);  // its timeouts work without SIGALRM, which is the program's
+  set(curl_.get(), CURLOPT_ERRORBUFFER, static_cast<char*>(curl_text_));
+  set(curl_.get(), CURLOPT_HEADERFUNCTION, &Transfer::on_header);
+  set(curl_.get(), CURLOPT_HEADERDATA, static_cast<void*>(this));
+  set(curl_.get(), CURLOPT_WRITEFUNCTION, &Transfer::on_body);
+  set(curl_.get(), CURLOPT_WRITEDATA, static_cast<void*>(this));
+  set(curl_.get(), CURLOPT_XFERINFOFUNCTION, &Transfer::on_progress);
+  set(curl_.get(), CURLOPT_XFERINFODATA, static_cast<void*>(this));
+  set(curl_.get(), CURLOPT_NOPROGRESS, 0L);
   set_limits();
   ask_for_the_rest();
 }
 
 void Transfer::set_limits() {
-  set(CURLOPT_PROTOCOLS_STR, "http,https");
-  set(CURLOPT_REDIR_PROTOCOLS_STR, url_.is_secure() ? "https" : "http,https");
-  set(CURLOPT_FOLLOWLOCATION, 1L);
-  set(CURLOPT_MAXREDIRS, static_cast<long>(options_.max_redirects));
-  set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_limit.count()));
+  set(curl_.get(), CURLOPT_PROTOCOLS_STR, "http,https");
+  set(curl_.get(), CURLOPT_REDIR_PROTOCOLS_STR, url_.is_secure() ? "https" : "http,https");
+  set(curl_.get(), CURLOPT_FOLLOWLOCATION, 1L);
+  set(curl_.get(), CURLOPT_MAXREDIRS, static_cast<long>(options_.max_redirects));
+  set(curl_.get(), CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_limit.count()));
 }
 
 void Transfer::ask_for_the_rest() {
   if (part_.size() == 0) return;
-  set(CURLOPT_RANGE, fmt::format("{}-", part_.size()).c_str());
+  set(curl_.get(), CURLOPT_RANGE, fmt::format("{}-", part_.size()).c_str());
   // With another content by now the server sends all of it instead.
   sent_headers_.reset(curl_slist_append(nullptr, ("If-Range: " + part_.tag()).c_str()));
-  set(CURLOPT_HTTPHEADER, sent_headers_.get());
+  set(curl_.get(), CURLOPT_HTTPHEADER, sent_headers_.get());
 }
 
 std::size_t Transfer::on_header(char* data, std::size_t /*one*/, std::size_t size, void* self) {
@@ -191,7 +194,7 @@ void Transfer::take_header(std::string_view line) {
   if (header_bytes_ > kMostHeaderBytes) {
     throw DataError(
         fmt::format("{}: the server answered with more than {} of headers", url_.text, text::bytes(kMostHeaderBytes)),
-        hint_for(status()));
+        hint_for(status_of(curl_.get())));
   }
   if (line.starts_with("HTTP/")) headers_.clear();  // the answer after a redirect
   const std::size_t colon = line.find(':');
@@ -216,12 +219,6 @@ std::string Transfer::tag() const {
   return etag.empty() || etag.starts_with("W/") ? header("last-modified") : etag;
 }
 
-long Transfer::status() const {
-  long status = 0;
-  curl_easy_getinfo(curl_.get(), CURLINFO_RESPONSE_CODE, &status);
-  return status;
-}
-
 void Transfer::check_size(std::uint64_t size) const {
   if (size <= options_.max_bytes) return;
   part_.remove();
@@ -232,11 +229,11 @@ void Transfer::check_size(std::uint64_t size) const {
 
 void Transfer::begin_body() {
   has_begun_ = true;
-  if (status() == kWholeContent) {
+  if (status_of(curl_.get()) == kWholeContent) {
     total_ = parse_count(header("content-length"));
     part_.restart(tag());
     is_content_ = true;
-  } else if (status() == kPartOfContent) {
+  } else if (status_of(curl_.get()) == kPartOfContent) {
     const ContentRange range = parse_content_range(header("content-range"));
     total_ = range.total;
     is_content_ = range.begin == part_.size() && (tag().empty() || tag() == part_.tag());
@@ -285,7 +282,7 @@ bool Transfer::report() {
 }
 
 TransferEnd Transfer::end_of_answer() {
-  const long code = status();
+  const long code = status_of(curl_.get());
   if (!has_begun_) begin_body();
   if (code == kNothingAfterThat) {
     // If-Range held, so these bytes are of that content: all of it, or more than there are.

@@ -15,28 +15,22 @@ namespace {
 enum class Place { kStart, kTop, kEntry, kTensor, kDType, kShape, kOffsets, kMetadata, kMetadataValue, kArray, kDone };
 
 /// nlohmann's SAX interface. Every event returns false to stop; error() then says why.
-class HeaderReader {
+class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  using number_integer_t = nlohmann::json::number_integer_t;
-  using number_unsigned_t = nlohmann::json::number_unsigned_t;
-  using number_float_t = nlohmann::json::number_float_t;
-  using string_t = nlohmann::json::string_t;
-  using binary_t = nlohmann::json::binary_t;
+  bool null() override { return refuse("null"); }
+  bool boolean(bool /*value*/) override { return refuse("a boolean"); }
+  bool number_integer(number_integer_t value) override { return refuse(fmt::format("the number {}", value)); }
+  bool number_float(number_float_t /*value*/, const string_t& text) override { return refuse("the number " + text); }
+  bool binary(binary_t& /*value*/) override { return refuse("binary data"); }
 
-  bool null() { return refuse("null"); }
-  bool boolean(bool /*value*/) { return refuse("a boolean"); }
-  bool number_integer(number_integer_t value) { return refuse(fmt::format("the number {}", value)); }
-  bool number_float(number_float_t /*value*/, const string_t& text) { return refuse("the number " + text); }
-  bool binary(binary_t& /*value*/) { return refuse("binary data"); }
-
-  bool number_unsigned(number_unsigned_t value) {
+  bool number_unsigned(number_unsigned_t value) override {
     if (place_ != Place::kArray) return refuse(fmt::format("the number {}", value));
     if (numbers_.size() >= kMaxDimensions) return stop(fmt::format("'{}' lists too many numbers", tensor_.name));
     numbers_.push_back(value);
     return true;
   }
 
-  bool string(string_t& value) {
+  bool string(string_t& value) override {
     if (place_ == Place::kDType) {
       tensor_.dtype = value;
       return go(Place::kTensor);
@@ -48,7 +42,7 @@ class HeaderReader {
     return refuse("a text");
   }
 
-  bool start_object(std::size_t /*elements*/) {
+  bool start_object(std::size_t /*elements*/) override {
     if (place_ == Place::kStart) return go(Place::kTop);
     if (place_ != Place::kEntry) return refuse("an object");
     if (key_ == "__metadata__") return go(Place::kMetadata);
@@ -57,7 +51,7 @@ class HeaderReader {
     return go(Place::kTensor);
   }
 
-  bool key(string_t& value) {
+  bool key(string_t& value) override {
     key_ = value;
     if (place_ == Place::kTop) {
       if (!names_.insert(value).second) return stop(fmt::format("'{}' stands twice", value));
@@ -71,7 +65,7 @@ class HeaderReader {
     return stop(fmt::format("tensor '{}' has the unknown key '{}'", tensor_.name, value));
   }
 
-  bool end_object() {
+  bool end_object() override {
     if (place_ == Place::kTop) return go(Place::kDone);
     if (place_ == Place::kTensor) {
       if (tensor_keys_.size() != 3) return stop(fmt::format("tensor '{}' lacks a key", tensor_.name));
@@ -80,14 +74,14 @@ class HeaderReader {
     return go(Place::kTop);
   }
 
-  bool start_array(std::size_t /*elements*/) {
+  bool start_array(std::size_t /*elements*/) override {
     if (place_ != Place::kShape && place_ != Place::kOffsets) return refuse("a list");
     array_ = place_;
     numbers_.clear();
     return go(Place::kArray);
   }
 
-  bool end_array() {
+  bool end_array() override {
     if (array_ == Place::kShape) {
       tensor_.shape = numbers_;
       return go(Place::kTensor);
@@ -97,7 +91,8 @@ class HeaderReader {
     return go(Place::kTensor);
   }
 
-  bool parse_error(std::size_t position, const std::string& /*token*/, const nlohmann::json::exception& /*error*/) {
+  bool parse_error(std::size_t position, const std::string& /*token*/,
+                   const nlohmann::json::exception& /*error*/) override {
     return stop(fmt::format("the header is no JSON at byte {}", position));
   }
 
