@@ -140,7 +140,7 @@ void HierarchicalBackend::reduce_in_host(const Collective& collective, const Hos
   for (std::int64_t begin = 0; begin < numel; begin += step) {
     const ElementRange chunk{begin, std::min(numel, begin + step)};
     const std::vector<TreeLeaf> leaves = leaves_of_chunk(collective, part.pieces, chunk);
-    const ElementRange mine = slice(chunk.size(), wide, world().rank);
+    const ElementRange mine = slice_of({chunk.size(), wide, world().size}, world().rank);
     for (std::size_t row = 0; row < part.rows.size() && mine.size() > 0; ++row) {
       std::vector<TreeLeaf> own;
       for (TreeLeaf leaf : leaves) {

@@ -28,7 +28,19 @@ ElementRange common_part(ElementRange a, ElementRange b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
+/// How the ranks' pieces are combined.
+Reduction reduction_of(const Collective& collective, int world) {
+  return {dtype_of(collective.what), op_of(collective.what), divisor_of(collective.what, world)};
+}
+
 }  // namespace
+
+ElementRange slice_of(const Slicing& slicing, int rank) {
+  const std::int64_t line = std::max<std::int64_t>(kLine / static_cast<std::int64_t>(slicing.item_bytes), 1);
+  const std::int64_t lines = (slicing.numel + line - 1) / line;
+  const std::int64_t share = (lines + slicing.world - 1) / slicing.world * line;
+  return {std::min(slicing.numel, share * rank), std::min(slicing.numel, share * (rank + 1))};
+}
 
 ShmBackend::ShmBackend(ShmConnection connection, const World& world)
     : segment_(connection.segment),
@@ -84,10 +96,6 @@ void ShmBackend::reduce(const Collective& collective) {
   reduce_through_staging(collective, pieces);
 }
 
-Reduction ShmBackend::reduction(const Collective& collective) const {
-  return {dtype_of(collective.what), op_of(collective.what), divisor_of(collective.what, world_.size)};
-}
-
 void ShmBackend::copy_rows(const Collective& collective, ElementRange chunk, std::byte* staging) const {
   const std::size_t bytes = bytes_of(chunk.size(), collective.item_bytes);
   if (bytes == 0) return;
@@ -115,8 +123,8 @@ void ShmBackend::reduce_in_one_pass(const Collective& collective, const std::vec
   const ElementRange mine = result_range(collective.what, world_.size, world_.rank);
   if (mine.size() == 0) return;
   const std::size_t at = bytes_of(mine.begin, collective.item_bytes);
-  tree_reduce(reduction(collective), staged_leaves(pieces, parity, collective.bytes, at), {collective.output},
-              mine.size());
+  tree_reduce(reduction_of(collective, world_.size), staged_leaves(pieces, parity, collective.bytes, at),
+              {collective.output}, mine.size());
 }
 
 std::vector<TreeLeaf> ShmBackend::leaves_of_chunk(const Collective& collective, const std::vector<Piece>& pieces,
@@ -136,16 +144,9 @@ std::vector<TreeLeaf> ShmBackend::leaves_of_chunk(const Collective& collective, 
   return leaves;
 }
 
-ElementRange ShmBackend::slice(std::int64_t numel, std::size_t item_bytes, int rank) const {
-  const std::int64_t line = std::max<std::int64_t>(kLine / static_cast<std::int64_t>(item_bytes), 1);
-  const std::int64_t lines = (numel + line - 1) / line;
-  const std::int64_t share = (lines + world_.size - 1) / world_.size * line;
-  return {std::min(numel, share * rank), std::min(numel, share * (rank + 1))};
-}
-
 void ShmBackend::reduce_in_place(const Collective& collective, const std::vector<Piece>& pieces) {
   const bool for_all = collective.what.kind == Kind::kAllReduce;
-  const ElementRange mine = for_all ? slice(collective.what.numel, collective.item_bytes, world_.rank)
+  const ElementRange mine = for_all ? slice_of({collective.what.numel, collective.item_bytes, world_.size}, world_.rank)
                                     : result_range(collective.what, world_.size, world_.rank);
   const std::size_t at = bytes_of(mine.begin, collective.item_bytes);
   std::vector<TreeLeaf> leaves;
@@ -156,7 +157,7 @@ void ShmBackend::reduce_in_place(const Collective& collective, const std::vector
     leaves.push_back({data + static_cast<std::size_t>(piece.row) * collective.bytes, piece.span});
   }
   if (!for_all) destinations.push_back(collective.output);
-  if (mine.size() > 0) tree_reduce(reduction(collective), leaves, destinations, mine.size());
+  if (mine.size() > 0) tree_reduce(reduction_of(collective, world_.size), leaves, destinations, mine.size());
   barrier_.meet(collective);
 }
 
@@ -173,15 +174,15 @@ void ShmBackend::reduce_through_staging(const Collective& collective, const std:
     barrier_.meet(collective);
     ElementRange mine = common_part(chunk, result);
     if (for_all) {
-      const ElementRange part = slice(chunk.size(), item, world_.rank);
+      const ElementRange part = slice_of({chunk.size(), item, world_.size}, world_.rank);
       mine = {begin + part.begin, begin + part.end};
     }
     const std::size_t at = bytes_of(mine.begin - begin, item);
     std::vector<std::byte*> destinations = {collective.output + bytes_of(mine.begin - result.begin, item)};
     if (for_all) destinations.push_back(staging + at);
     if (mine.size() > 0) {
-      tree_reduce(reduction(collective), staged_leaves(pieces, parity, bytes_of(chunk.size(), item), at), destinations,
-                  mine.size());
+      tree_reduce(reduction_of(collective, world_.size),
+                  staged_leaves(pieces, parity, bytes_of(chunk.size(), item), at), destinations, mine.size());
     }
     if (for_all) share_slices(collective, chunk, parity);
   }
@@ -193,7 +194,7 @@ void ShmBackend::share_slices(const Collective& collective, ElementRange chunk, 
   std::byte* output = collective.output + bytes_of(chunk.begin, collective.item_bytes);
   for (int rank = 0; rank < world_.size; ++rank) {
     if (rank == world_.rank) continue;
-    const ElementRange theirs = slice(chunk.size(), collective.item_bytes, rank);
+    const ElementRange theirs = slice_of({chunk.size(), collective.item_bytes, world_.size}, rank);
     const std::size_t from = bytes_of(theirs.begin, collective.item_bytes);
     std::memcpy(output + from, segment_->staging(rank, parity) + from, bytes_of(theirs.size(), collective.item_bytes));
   }

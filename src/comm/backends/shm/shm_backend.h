@@ -28,6 +28,14 @@ class DeathWatch {
   std::thread thread_;
 };
 
+/// The elements of `numel` that one rank combines for all, in whole cache lines.
+struct Slicing {
+  std::int64_t numel = 0;
+  std::size_t item_bytes = 0;
+  int world = 1;
+};
+[[nodiscard]] ElementRange slice_of(const Slicing& slicing, int rank);
+
 class ShmBackend : public Backend {
  public:
   ShmBackend(ShmConnection connection, const World& world);
@@ -54,11 +62,8 @@ class ShmBackend : public Backend {
   void announce(const Collective& collective, std::size_t bytes);
   [[nodiscard]] Announcement& announcement(int rank, const Collective& collective);
   [[nodiscard]] bool all_in_place(const Collective& collective);
-  /// Elements of `numel` that this rank combines for all.
-  [[nodiscard]] ElementRange slice(std::int64_t numel, std::size_t item_bytes, int rank) const;
 
  private:
-  [[nodiscard]] Reduction reduction(const Collective& collective) const;
   void copy_rows(const Collective& collective, ElementRange chunk, std::byte* staging) const;
   [[nodiscard]] std::vector<TreeLeaf> staged_leaves(const std::vector<Piece>& pieces, std::uint64_t parity,
                                                     std::size_t row_bytes, std::size_t at);
