@@ -44,6 +44,44 @@ std::int64_t consumed_of(const LoaderState& state, std::int64_t whole) {
 
 Seconds now() { return SystemClock::instance().now().time_since_epoch(); }
 
+/// The samples that were left out, each once. Thread-safe: yes.
+class BadSampleList {
+ public:
+  void add(const std::vector<BadSample>& skipped) {
+    if (skipped.empty()) return;
+    const std::lock_guard lock(mutex_);
+    for (const BadSample& each : skipped) {
+      if (!indices_.insert(each.index).second) continue;
+      list_.push_back(each);
+      if (list_.size() <= kNotedSamples) log::note("bad sample left out: {}", each.what);
+      if (list_.size() == kNotedSamples) log::note("further bad samples are counted only");
+    }
+  }
+
+  [[nodiscard]] std::vector<BadSample> all() const {
+    const std::lock_guard lock(mutex_);
+    return list_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<BadSample> list_;
+  std::set<std::int64_t> indices_;
+};
+
+/// Who keeps batch `step` waiting.
+TimeoutError too_slow(const data::WorkerPool& workers, const data::BatchSource& source, std::int64_t step,
+                      std::int64_t epoch, double limit_s) {
+  std::string who = "nobody has begun it";
+  if (const auto slow = workers.find(step); slow && slow->index >= 0) {
+    who = fmt::format("worker {} has been loading {} for {:.1f} s", slow->worker, source.describe(slow->index),
+                      slow->since.count());
+  }
+  return TimeoutError(fmt::format("batch {} of epoch {} did not come within {:.1f} s: {}", step, epoch, limit_s, who),
+                      "look at that sample and the disk it lies on, or raise the limit: timeout_s, the setting "
+                      "loader_timeout_s of a recipe (0: wait for ever)");
+}
+
 }  // namespace
 
 class DataLoader::Impl {
@@ -73,9 +111,7 @@ class DataLoader::Impl {
   [[nodiscard]] std::optional<data::Made> timed_wait();
   [[nodiscard]] std::optional<data::Made> wait_for_batch();
   [[nodiscard]] std::optional<data::Made> make_here();
-  [[nodiscard]] TimeoutError too_slow() const;
   void note_failure(const data::Made& made) const;
-  void note_skipped(const std::vector<BadSample>& skipped);
   void end_pass();
   void judge_waiting() const;
 
@@ -89,9 +125,7 @@ class DataLoader::Impl {
   std::int64_t ticket_ = 0;
   mutable bool said_waiting_ = false;
   mutable bool said_workers_ = false;
-  mutable std::mutex bad_mutex_;
-  std::vector<BadSample> bad_;
-  std::set<std::int64_t> bad_indices_;
+  BadSampleList bad_;
 };
 
 DataLoader::Impl::Impl(std::shared_ptr<Dataset> dataset_in, std::shared_ptr<IterableDataset> iterable_in,
@@ -213,7 +247,7 @@ std::optional<Batch> DataLoader::Impl::next(std::int64_t ticket) {
     note_failure(*made);
     std::rethrow_exception(made->error);
   }
-  note_skipped(made->made->skipped);
+  bad_.add(made->made->skipped);
   Batch& batch = made->made->batch;
   if (made->copied) data::wait_for_copy(*made->copied, batch);
   tensor::note_first_batch(batch.indices, options.shard.count);
@@ -239,7 +273,7 @@ std::optional<data::Made> DataLoader::Impl::wait_for_batch() {
       break;
   }
   workers_->abandon();
-  throw too_slow();
+  throw too_slow(*workers_, source_, pass_->consumed(), position_.epoch, options.timeout_s);
 }
 
 std::optional<data::Made> DataLoader::Impl::make_here() {
@@ -250,19 +284,6 @@ std::optional<data::Made> DataLoader::Impl::make_here() {
   return made;
 }
 
-TimeoutError DataLoader::Impl::too_slow() const {
-  const std::int64_t step = pass_->consumed();
-  std::string who = "nobody has begun it";
-  if (const auto slow = workers_->find(step); slow && slow->index >= 0) {
-    who = fmt::format("worker {} has been loading {} for {:.1f} s", slow->worker, source_.describe(slow->index),
-                      slow->since.count());
-  }
-  return TimeoutError(fmt::format("batch {} of epoch {} did not come within {:.1f} s: {}", step, position_.epoch,
-                                  options.timeout_s, who),
-                      "look at that sample and the disk it lies on, or raise the limit: timeout_s, the setting "
-                      "loader_timeout_s of a recipe (0: wait for ever)");
-}
-
 void DataLoader::Impl::note_failure(const data::Made& made) const {
   if (!workers_ || said_workers_ || made.failed_index < 0) return;
   said_workers_ = true;
@@ -270,21 +291,7 @@ void DataLoader::Impl::note_failure(const data::Made& made) const {
             source_.describe(made.failed_index));
 }
 
-void DataLoader::Impl::note_skipped(const std::vector<BadSample>& skipped) {
-  if (skipped.empty()) return;
-  const std::lock_guard lock(bad_mutex_);
-  for (const BadSample& each : skipped) {
-    if (!bad_indices_.insert(each.index).second) continue;
-    bad_.push_back(each);
-    if (bad_.size() <= kNotedSamples) log::note("bad sample left out: {}", each.what);
-    if (bad_.size() == kNotedSamples) log::note("further bad samples are counted only");
-  }
-}
-
-std::vector<BadSample> DataLoader::Impl::bad_samples() const {
-  const std::lock_guard lock(bad_mutex_);
-  return bad_;
-}
+std::vector<BadSample> DataLoader::Impl::bad_samples() const { return bad_.all(); }
 
 void DataLoader::Impl::judge_waiting() const {
   const double whole = (now() - begun_).count();
