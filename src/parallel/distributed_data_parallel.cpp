@@ -77,7 +77,7 @@ DdpCore::DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const D
   std::vector<bool> is_sparse = mark_sparse(parameters, sparse, options);
   reducer_ = std::make_shared<Reducer>(TrainedParameters{std::move(parameters), std::move(is_sparse)}, group, options);
   reducer_->attach();
-  buffers_of_.resize(static_cast<std::size_t>(reducer_->local_replicas()));
+  buffers_of_.resize(reducer_->local_replicas());
   for (const auto& [name, value] : state.parameters) {
     wrapped_.push_back({.name = name,
                         .value = value,
@@ -150,10 +150,10 @@ double DdpCore::grad_norm() { return reducer_->grad_norm(); }
 
 std::vector<std::int64_t> DdpCore::bucket_bytes() const {
   std::vector<std::int64_t> found;
-  for (const Bucket& bucket : reducer_->buckets().all()) {
+  for (const Bucket& bucket : reducer_->step().gradients().buckets().all()) {
     std::int64_t bytes = 0;
     for (const std::size_t member : bucket.members) {
-      bytes += static_cast<std::int64_t>(reducer_->parameters()[member].second.nbytes());
+      bytes += static_cast<std::int64_t>(reducer_->step().gradients().parameters().items[member].second.nbytes());
     }
     found.push_back(bytes);
   }

@@ -136,7 +136,7 @@ RANKS_TEST(DistributedDataParallel, RebuildsItsBucketsOnceInOrderOfArrival, 2) {
     }
   };
   DistributedDataParallel model(std::make_shared<Reversed>(), job, kTinyBuckets);
-  const auto& buckets = model.reducer().buckets();
+  const auto& buckets = model.reducer().step().gradients().buckets();
   at::Tensor first;
   EXPECT_EQ(buckets.all().front().members.front(), 3U);  // reverse registration: head.bias
   for (int step = 0; step < 3; ++step) {
@@ -158,7 +158,7 @@ RANKS_TEST(DistributedDataParallel, GradIsTheBucketsViewWhateverTheUserDid, 2) {
   backward();
   const at::Tensor weight = model.module().inner_layer->weight;
   const void* place = weight.grad().data_ptr();
-  EXPECT_EQ(place, model.reducer().buckets().view(0).data_ptr());
+  EXPECT_EQ(place, model.reducer().step().gradients().buckets().view(0).data_ptr());
   weight.mutable_grad() = at::zeros({4, 3});  // a tensor of the user's own
   model.module().outer_layer->weight.mutable_grad() = at::Tensor();
   for (const auto& value : {model.module().inner_layer->bias, model.module().outer_layer->bias}) value.grad().zero_();

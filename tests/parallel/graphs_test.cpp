@@ -119,10 +119,11 @@ RANKS_TEST(Graphs, AnUnusedParameterIsReadyBeforeTheFirstGradient, 2) {
   DistributedDataParallel model(make_net(), job, kFindsUnused);
   std::size_t halfway = 0;
   const at::Tensor output = model(batch_of(job.rank()));
-  (void)output.register_hook([&](const at::TensorBase&) { halfway = model.reducer().buckets().started(); });
+  (void)output.register_hook(
+      [&](const at::TensorBase&) { halfway = model.reducer().step().gradients().buckets().started(); });
   std::size_t then = 0;
   (void)model.module().fc->weight.register_hook(
-      [&](const at::TensorBase&) { then = model.reducer().buckets().started(); });
+      [&](const at::TensorBase&) { then = model.reducer().step().gradients().buckets().started(); });
   output.sum().backward();
   EXPECT_EQ(halfway, 0U);
   EXPECT_GE(then, 2U);  // those of never
@@ -284,7 +285,8 @@ RANKS_TEST(Graphs, GradientsOfInputsAndOfGradientsAreTaken, 2) {
     std::vector<at::Tensor> all;
     job.group().all_gather(model.module().fc->weight.grad(), all).wait();
     EXPECT_TRUE(all[0].equal(all[1]));
-    EXPECT_EQ(model.module().fc->weight.grad().data_ptr(), model.reducer().buckets().view(0).data_ptr());
+    EXPECT_EQ(model.module().fc->weight.grad().data_ptr(),
+              model.reducer().step().gradients().buckets().view(0).data_ptr());
     model.module().zero_grad();
   }
 }
@@ -339,7 +341,7 @@ RANKS_TEST(Options, InitSyncOffLeavesEveryRanksWeights, 2) {
 RANKS_TEST(Graphs, AGivenBucketSizeHoldsForTheFirstBucketToo, 2) {
   const auto first_size = [&](const DdpOptions& options) {
     DistributedDataParallel model(torch::nn::Linear(600, 600), job, options);
-    return model.reducer().buckets().all().size();
+    return model.reducer().step().gradients().buckets().all().size();
   };
   EXPECT_EQ(first_size({.bucket_bytes = std::int64_t{2} << 20}), 1U);
   EXPECT_EQ(first_size({.first_bucket_bytes = 1024, .bucket_bytes = std::int64_t{2} << 20}), 2U);

@@ -9,6 +9,13 @@
 #include "lockstep/base/trace.h"
 
 namespace lockstep::parallel {
+namespace {
+
+FaultyBackward fault_of(const BackwardParts& parts, ReplicaBackward& replica) {
+  return {parts.group, parts.step.gradients().parameters(), replica};
+}
+
+}  // namespace
 
 int divisor_of(const std::optional<JoinHandle>& join, const JoinStatus& status) {
   return join && !status.divide_by_initial_world_size ? status.active : 0;
@@ -77,7 +84,7 @@ void Backward::gradient_ready(std::size_t index, bool defined) {
     now.synced = now.last_sync;
   }
   if (now.arrivals++ == 0) {
-    if (!now.armed && !now.reached && !opaque_) throw_bypassed(fault());
+    if (!now.armed && !now.reached && !opaque_) throw_bypassed(fault_of(parts_, replica()));
     parts_.step.forget_result();
     if (now.synced) start_sync();
   }
@@ -94,10 +101,10 @@ bool Backward::is_complete(std::size_t index) {
   const ReplicaBackward& now = replica();
   if (!now.synced) return true;
   if (!parts_.options.static_graph) {
-    if (now.counts[index] > 1 || now.contributed[index]) throw_two_gradients(fault(), index);
+    if (now.counts[index] > 1 || now.contributed[index]) throw_two_gradients(fault_of(parts_, replica()), index);
     return true;
   }
-  if (now.counts[index] > now.expected[index]) throw_changed_graph(fault(), index);
+  if (now.counts[index] > now.expected[index]) throw_changed_graph(fault_of(parts_, replica()), index);
   return now.counts[index] == now.expected[index];
 }
 
@@ -167,11 +174,9 @@ void Backward::finish_recording() {
 void Backward::handle_missing() {
   const std::vector<std::size_t> missing = replica().missing();
   if (missing.empty()) return;
-  if (parts_.options.static_graph) throw_changed_graph(fault(), missing.front());
-  if (!parts_.options.find_unused_parameters) throw_unused(fault(), missing);
+  if (parts_.options.static_graph) throw_changed_graph(fault_of(parts_, replica()), missing.front());
+  if (!parts_.options.find_unused_parameters) throw_unused(fault_of(parts_, replica()), missing);
   contribute_unused(missing);
 }
-
-FaultyBackward Backward::fault() { return {parts_.group, parts_.step.gradients().parameters(), replica()}; }
 
 }  // namespace lockstep::parallel

@@ -66,7 +66,6 @@ class Backward {
   void contribute_unused(const std::vector<std::size_t>& indices);
   void finish_recording();
   void handle_missing();
-  [[nodiscard]] FaultyBackward fault();
 
   BackwardParts parts_;
   std::function<void()> queue_end_;

@@ -43,7 +43,7 @@ Reducer::Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOpt
       }) {}
 
 void Reducer::attach() {
-  hooks_.attach(parameters(), [weak = weak_from_this()](std::size_t index, bool defined) {
+  hooks_.attach(step_.gradients().parameters().items, [weak = weak_from_this()](std::size_t index, bool defined) {
     const auto self = weak.lock();
     if (!self) return;
     const std::lock_guard<std::mutex> lock(self->mutex_);

@@ -37,12 +37,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   [[nodiscard]] bool sync() { return backward_.replica().sync; }
   [[nodiscard]] ProcessGroup& group() const { return group_; }
   [[nodiscard]] const StepReduction& step() const { return step_; }
-  [[nodiscard]] const NamedTensors& parameters() const { return step_.gradients().parameters().items; }
-  [[nodiscard]] const Buckets& buckets() const { return step_.gradients().buckets(); }
 
-  /// This rank's replicas.
-  [[nodiscard]] int local_replicas() const { return layout_.block.size(); }
-  /// The number of the active one among them.
+  [[nodiscard]] std::size_t local_replicas() const { return static_cast<std::size_t>(layout_.block.size()); }
+  /// The number of the active one among this rank's replicas.
   [[nodiscard]] int local_replica() const { return backward_.local(); }
   /// Makes `local` the active replica: its accumulated gradients take the place of those of the one before.
   void enter_replica(int local);

@@ -97,10 +97,10 @@ std::vector<std::vector<std::size_t>> ZeroRedundancyOptimizer::Impl::buckets_of_
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     index_of[parameters_[i].second.unsafeGetTensorImpl()] = i;
   }
-  for (const parallel::Bucket& bucket : reducer_->buckets().all()) {
+  for (const parallel::Bucket& bucket : reducer_->step().gradients().buckets().all()) {
     auto& members = groups.emplace_back();
     for (const std::size_t reduced : bucket.members) {
-      const auto& [name, value] = reducer_->parameters()[reduced];
+      const auto& [name, value] = reducer_->step().gradients().parameters().items[reduced];
       const auto found = index_of.find(value.unsafeGetTensorImpl());
       if (found == index_of.end()) {
         throw UsageError(fmt::format("the optimizer does not have the model's parameter '{}'", name),
