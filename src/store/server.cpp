@@ -56,6 +56,8 @@ struct State {
   asio::steady_timer warning_timer;
 
   void key_changed(const std::string& key);
+  // A connection no longer waits for `key`.
+  void unlist(const ConnectionPtr& connection, const std::string& key);
   void arrived(const ConnectionPtr& connection, const std::string& address);
   // False where there is no stranger.
   bool close_one_stranger();
@@ -109,20 +111,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   void close() {
     const auto self = shared_from_this();
-    unlist();
+    state_.unlist(self, listed_under_);
     state_.left(id_);
     state_.connections.erase(self);
     timer_.cancel();
     std::error_code ignored;
     socket_.close(ignored);
-  }
-
-  void unlist() {
-    const auto found = state_.waiting_for.find(listed_under_);
-    if (found == state_.waiting_for.end()) return;
-    auto& list = found->second;
-    list.erase(std::remove(list.begin(), list.end(), shared_from_this()), list.end());
-    if (list.empty()) state_.waiting_for.erase(found);
   }
 
   void read_header() {
@@ -201,7 +195,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     timer_.async_wait([self = shared_from_this(), number = ++wait_number_](std::error_code problem) {
       // A timer that fired just before it was cancelled must not end the next wait.
       if (problem || self->wait_keys_.empty() || number != self->wait_number_) return;
-      self->unlist();
+      self->state_.unlist(self, self->listed_under_);
       auto reply = FrameWriter(Status::kTimeout).strings(self->state_.table.missing(self->wait_keys_)).take();
       self->wait_keys_.clear();
       self->send(std::move(reply));
@@ -282,6 +276,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string sending_;
   std::string queued_;
 };
+
+void State::unlist(const ConnectionPtr& connection, const std::string& key) {
+  const auto found = waiting_for.find(key);
+  if (found == waiting_for.end()) return;
+  auto& list = found->second;
+  list.erase(std::remove(list.begin(), list.end(), connection), list.end());
+  if (list.empty()) waiting_for.erase(found);
+}
 
 void State::key_changed(const std::string& key) {
   if (const auto found = waiting_for.find(key); found != waiting_for.end() && table.find(key)) {
