@@ -55,7 +55,6 @@ class Layout {
   static constexpr std::int16_t kNobody = -1;
   enum class Which { kAll, kOwned };
 
-  [[nodiscard]] double pixels() const { return static_cast<double>(canvas_.width() * canvas_.height()); }
   [[nodiscard]] std::vector<double> draw_areas(std::int64_t count);
   [[nodiscard]] Shape any_shape(double area);
   [[nodiscard]] Paint any_paint(const Shape& shape, std::optional<std::size_t> over);
@@ -71,6 +70,7 @@ class Layout {
   void each_pixel(Which which, const Outline& outline, double reach, const Visit& visit) const;
 
   ScenePixels canvas_;
+  const double pixels_ = static_cast<double>(canvas_.width() * canvas_.height());
   SampleRandom& random_;
   std::vector<std::int16_t> owner_;  // the object on top of each pixel
   std::array<Ink, 2> ground_;
@@ -98,11 +98,11 @@ void Layout::each_pixel(Which which, const Outline& outline, double reach, const
 }
 
 std::vector<double> Layout::draw_areas(std::int64_t count) {
-  const double least = std::max(kLeastShare * pixels(), kLeastArea);
-  double left = kBudget * pixels();
+  const double least = std::max(kLeastShare * pixels_, kLeastArea);
+  double left = kBudget * pixels_;
   std::vector<double> areas;
   for (std::int64_t i = 0; i < count; ++i) {
-    const double most = std::max(std::min(kMostShare * pixels(), left / 2), 2 * least);
+    const double most = std::max(std::min(kMostShare * pixels_, left / 2), 2 * least);
     areas.push_back(least * std::pow(most / least, std::pow(random_.uniform(), 0.8)));
     left -= areas.back();
   }
@@ -226,7 +226,7 @@ void Layout::add_object(double area) {
     auto outline = target ? find_over(shape, *target) : std::nullopt;
     if (outline) return place(shape, *std::move(outline), target);
   }
-  const double least = std::max(kLeastShare * pixels(), kLeastArea);
+  const double least = std::max(kLeastShare * pixels_, kLeastArea);
   for (auto outline = find_free(shape);; outline = find_free(shape)) {
     if (outline) return place(shape, *std::move(outline), std::nullopt);
     if (shape.area == least) return;
