@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "lockstep/base/clock.h"
@@ -24,6 +25,11 @@ double seconds_since(TimePoint begin) { return Seconds(SystemClock::instance().n
 std::string reason_of(StageMove move, std::int64_t epoch, const TrainConfig::Stages& options) {
   if (move == StageMove::kRollBack) return "no_better";
   return epoch >= options.stop_epoch ? "stop_epoch" : "patience";
+}
+
+/// Adds the samples that any rank has left out since the run began. Collective: yes.
+void note_bad_samples(const Job& job, const ReplicaLoaders& data, std::set<std::int64_t>& known) {
+  for (const auto& found : all_gather_object(job.group(), data.bad_samples())) known.insert(found.begin(), found.end());
 }
 
 }  // namespace
@@ -88,7 +94,8 @@ void EpochLoop::train_step() {
   fault::note_step(computed_step_);
   const auto& losses = steps.compute_gradients(batches);
   learner_.loss().name_terms(steps.loss_names());
-  late_.tell(learner_.loss().add(computed_step_, losses, wish()));
+  const StopReason wish = trouble_.any() ? StopReason::kDisk : wish_.reason();
+  late_.tell(learner_.loss().add(computed_step_, losses, wish));
   trouble_.guard([this] { saver_.check(); });
   tell_saved();
   const bool stepped = learner_.update(learning_rate(config, plan_.sums, state_));
@@ -142,17 +149,10 @@ void EpochLoop::begin_stage() {
                 .total_steps = last_step(config, plan_.sums, state_)});
 }
 
-/// Those of all ranks, since the run began. Collective: yes.
-void EpochLoop::note_bad_samples() {
-  if (plan_.config.bad_samples != "skip") return;
-  for (const auto& found : all_gather_object(job_.group(), learner_.steps().data().bad_samples()))
-    state_.bad_samples.insert(found.begin(), found.end());
-}
-
 void EpochLoop::end_epoch() {
   const std::int64_t epoch = state_.epoch;
   StepRunner& steps = learner_.steps();
-  note_bad_samples();
+  if (plan_.config.bad_samples == "skip") note_bad_samples(job_, learner_.steps().data(), state_.bad_samples);
   EpochResult result{.epoch = epoch,
                      .step = state_.step,
                      .seconds = epoch_.seconds,
@@ -181,7 +181,7 @@ void EpochLoop::end_epoch() {
 
 void EpochLoop::save(const SaveReason& reason) {
   late_.flush();  // which may bring a wish to leave
-  note_bad_samples();
+  if (plan_.config.bad_samples == "skip") note_bad_samples(job_, learner_.steps().data(), state_.bad_samples);
   trouble_.guard(
       [&] { saves_.save(state_, {.names = reason.names, .may_skip = reason.may_skip, .last = finished()}); });
   late_.restart_rate();

@@ -56,10 +56,8 @@ class EpochLoop {
   void note_left_out();
   void begin_stage();
   void end_epoch();
-  void note_bad_samples();
   void save(const SaveReason& reason);
   void tell_saved();
-  [[nodiscard]] StopReason wish() const { return trouble_.any() ? StopReason::kDisk : wish_.reason(); }
   [[nodiscard]] bool finished() const { return complete() || stopped_by() != StopReason::kNone; }
 
   /// What an epoch's steps have come to so far, in this process.

@@ -26,6 +26,13 @@ namespace {
 // it is noticed by the group, and the save is given up (CheckpointPeers::abandon).
 constexpr auto kAsLongAsItTakes = std::chrono::milliseconds::max();
 
+void name_and_prune(const fs::path& folder, const fs::path& path, const std::vector<std::string>& names,
+                    const TrainConfig::Checkpoint& options) {
+  FileSystem& files = FileSystem::system();
+  for (const std::string& name : names) name_checkpoint(files, folder, name, path);
+  prune_checkpoints(files, folder, {.keep_last = options.keep_last, .keep_every = options.keep_every});
+}
+
 }  // namespace
 
 RunSaver::RunSaver(const Job& job, const TrainConfig::Checkpoint& options, fs::path folder)
@@ -86,7 +93,7 @@ void RunSaver::save_here(const StateParts& parts, const SaveOrder& order) {
   if (check_ && job_.is_main() && !options_.sharded) check_();
   if (order.meta.step == last_step_) {
     finish_here();
-    if (job_.is_main()) name_and_prune(last_path(), order.names);
+    if (job_.is_main()) name_and_prune(folder_, last_path(), order.names, options_);
     return;
   }
   if (order.may_skip && async_ && options_.when_busy == "skip" && async_->is_busy()) {
@@ -133,15 +140,9 @@ void RunSaver::write(const StateParts& parts, const SaveOrder& order) {
     const std::lock_guard lock(mutex_);
     last_path_ = path;
   }
-  name_and_prune(path, order.names);
+  name_and_prune(folder_, path, order.names, options_);
   const std::lock_guard lock(mutex_);
   saved_.push_back({.step = order.meta.step, .path = path, .names = order.names});
-}
-
-void RunSaver::name_and_prune(const fs::path& path, const std::vector<std::string>& names) {
-  FileSystem& files = FileSystem::system();
-  for (const std::string& name : names) name_checkpoint(files, folder_, name, path);
-  prune_checkpoints(files, folder_, {.keep_last = options_.keep_last, .keep_every = options_.keep_every});
 }
 
 void RunSaver::check() {

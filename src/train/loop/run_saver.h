@@ -79,7 +79,6 @@ class RunSaver {
   void write(const StateParts& parts, const SaveOrder& order);
   void check_whole(std::int64_t step) const;
   void wait_for_all(const std::function<bool()>& done) const;
-  void name_and_prune(const std::filesystem::path& path, const std::vector<std::string>& names);
 
   Job job_;
   TrainConfig::Checkpoint options_;
