@@ -17,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/processes.h"
 #include "lockstep/launch/spawn.h"
@@ -45,7 +46,9 @@ int execute(const std::string& verb, const Words& arguments) {
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   ::execv(words[0], words.data());
-  throw ResourceError(fmt::format("cannot execute {}: {}", command[0], std::strerror(errno)),
+  const int error = errno;
+  if (is_shortage(error)) throw shortage_error(fmt::format("execute {}", command[0]), error);
+  throw ResourceError(fmt::format("cannot execute {}: {}", command[0], std::strerror(error)),
                       "build it, or install both programs in one folder");
 }
 

@@ -3,11 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <ctime>
 #include <exception>
 #include <new>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 
 #include "base/device_error.h"
 #include "base/place.h"
@@ -16,6 +20,7 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {
@@ -98,19 +103,38 @@ int report_unknown(const std::exception& error) {
   return report(is_ours ? ExitCode::kInternal : ExitCode::kProgram, fault::type_of_unknown(), text);
 }
 
-}  // namespace
+int report_error(const Error& error) { return report(error.code(), error.type(), error.what()); }
 
-int base::report_current_exception() noexcept {
+int report_current() {
   try {
     throw;
   } catch (const Error& error) {
-    return report(error.code(), error.type(), error.what());
+    return report_error(error);
   } catch (const std::bad_alloc&) {
-    return report(ExitCode::kResource, "ResourceError", "out of memory\n  next  use a smaller batch_size");
+    return report_error(shortage_error("go on: out of memory", ENOMEM));
+  } catch (const std::system_error& error) {
+    // A thread that a library, or the program, could not start; what else says EAGAIN has another category.
+    const int number = error.code().value();
+    const bool is_ours = error.code().category() == std::generic_category();
+    if (!is_shortage(number) || (number == EAGAIN && !is_ours)) return report_unknown(error);
+    return report_error(shortage_error(number == EAGAIN ? "start a thread" : "go on", number));
   } catch (const std::exception& error) {
     return report_unknown(error);
   } catch (...) {
     return report_unknown(std::runtime_error("an object that is no std::exception"));
+  }
+}
+
+}  // namespace
+
+int base::report_current_exception() noexcept {
+  try {
+    return report_current();
+  } catch (...) {  // not even the words find room
+    constexpr std::string_view kWords =
+        "error: out of memory\n  next  raise the limit of memory (ulimit -v), or use less\n";
+    (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());
+    return static_cast<int>(ExitCode::kResource);
   }
 }
 

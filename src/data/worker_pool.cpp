@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "data/device_copy.h"
-#include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/tensor/device.h"
 
 namespace lockstep::data {
@@ -52,14 +52,13 @@ WorkerPool::WorkerPool(BatchSource source, c10::Device device, std::int64_t work
   try {
     threads_.reserve(static_cast<std::size_t>(workers));
     for (std::int64_t i = 0; i < workers; ++i) {
-      threads_.emplace_back(
-          [shared = shared_, mine = shared_->progress[static_cast<std::size_t>(i)].get()] { work(shared, *mine); });
+      threads_.push_back(start_thread(
+          fmt::format("for loader worker {} of {}", i + 1, workers),
+          [shared = shared_, mine = shared_->progress[static_cast<std::size_t>(i)].get()] { work(shared, *mine); }));
     }
-  } catch (const std::exception& fault) {
-    const std::size_t started = threads_.size();
+  } catch (...) {
     stop();
-    throw ResourceError(fmt::format("only {} of {} loader threads started: {}", started, workers, fault.what()),
-                        "lower workers");
+    throw;
   }
 }
 

@@ -20,6 +20,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/launch/restart.h"
 #include "lockstep/view/terminal.h"
 
@@ -178,7 +179,7 @@ class Agent {
   int finish(const GangResult& result) {
     if (result.start_error != 0) {
       logs_.remove();
-      if (is_shortage(result.start_error)) throw_cannot(fmt::format("start '{}'", path_).c_str(), result.start_error);
+      if (is_shortage(result.start_error)) throw_cannot(fmt::format("start '{}'", path_), result.start_error);
       throw UsageError(
           fmt::format("cannot execute '{}' ({})", path_, std::generic_category().message(result.start_error)),
           "check that it is built for this machine and that the interpreter in its first line exists");

@@ -11,14 +11,11 @@
 #include <system_error>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::launch {
 namespace {
-
-constexpr const char* kRaise =
-    "raise the limits of open files, processes or memory (ulimit -n, -u, -v), or start fewer "
-    "ranks";
 
 std::uint64_t count_open() {
   std::error_code problem;
@@ -32,8 +29,9 @@ std::uint64_t count_open() {
 std::uint64_t files_needed(const AgentOptions& options, std::uint64_t open_now) {
   constexpr std::uint64_t kOfARank = 5;          // a socket to its stub, two streams, two log files
   constexpr std::uint64_t kWhileOneStarts = 12;  // the other ends, and the stub's copies of them
-  constexpr std::uint64_t kOwn = 12;             // the store and its client, signals, a watcher, files that are read
-  constexpr std::uint64_t kInTheStore = 3;       // connections of a rank to the store
+  constexpr std::uint64_t kOwn =
+      13;  // the store and its client, signals, a watcher, the logs' lock, files that are read
+  constexpr std::uint64_t kInTheStore = 3;  // connections of a rank to the store
   const auto here = static_cast<std::uint64_t>(options.processes);
   const std::uint64_t served = options.node_rank == 0 ? here * static_cast<std::uint64_t>(options.nodes) : 0;
   return open_now + kOfARank * here + kWhileOneStarts + kOwn + kInTheStore * served;
@@ -61,24 +59,14 @@ void raise_file_limit(const AgentOptions& options) {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-bool is_shortage(int error) noexcept {
-  return error == EMFILE || error == ENFILE || error == EAGAIN || error == ENOMEM || error == ENOBUFS;
-}
-
-void throw_cannot(const char* what, int error) {
-  const std::string words = fmt::format("cannot {} ({})", what, std::generic_category().message(error));
-  if (is_shortage(error)) throw ResourceError(words, kRaise);
-  throw IoError(words);
-}
-
 int with_shortages_named(const std::function<int()>& body) {
   try {
     return body();
   } catch (const std::system_error& problem) {
     if (!is_shortage(problem.code().value())) throw;
-    throw ResourceError(fmt::format("the launcher cannot go on: {}", problem.what()), kRaise);
+    throw shortage_error(fmt::format("go on as a launcher: {}", problem.what()), problem.code().value());
   } catch (const std::bad_alloc&) {
-    throw ResourceError("the launcher is out of memory", kRaise);
+    throw shortage_error("go on as a launcher", ENOMEM);
   }
 }
 

@@ -26,12 +26,6 @@ struct FileLimit {
 /// Raises this process's soft limit of open files, which its workers inherit. Throws: ResourceError.
 void raise_file_limit(const AgentOptions& options);
 
-/// True of the error numbers that say "no more of it": descriptors, processes, threads, memory.
-[[nodiscard]] bool is_shortage(int error) noexcept;
-
-/// Throws: ResourceError with what to raise for a shortage, else IoError.
-[[noreturn]] void throw_cannot(const char* what, int error);
-
 /// Runs `body`; a thread that cannot be started or memory that is not there becomes a ResourceError.
 int with_shortages_named(const std::function<int()>& body);
 

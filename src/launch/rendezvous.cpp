@@ -19,12 +19,12 @@
 #include <utility>
 
 #include "launch/failure.h"
-#include "launch/limits.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
 #include "lockstep/store/secret.h"
 
@@ -207,7 +207,7 @@ Meeting meet(const AgentOptions& options) {
 KeyWatcher::KeyWatcher(const StoreAddress& address, std::vector<std::string> keys)
     : store_(connect_store(address, env::collective_timeout())), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!event_.valid()) throw_cannot("watch the store", errno);
-  thread_ = std::thread([this, wanted = std::move(keys)] {
+  thread_ = start_thread("that watches the store", [this, wanted = std::move(keys)] {
     auto outcome = Found::kStoreIsGone;
     try {
       store_->wait(wanted, kForever);

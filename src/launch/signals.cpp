@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "launch/limits.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
 

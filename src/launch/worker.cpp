@@ -16,7 +16,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "launch/limits.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
 namespace {

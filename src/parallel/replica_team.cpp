@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/signal_guard.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/comm/tree_sum.h"
 #include "lockstep/tensor/device.h"
 #include "lockstep/tensor/random.h"
@@ -33,11 +33,6 @@ struct TurnLost : std::exception {};
 
 bool is_narrow(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
-}
-
-std::thread start_without_signals(std::function<void()> body) {
-  const SignalGuard guard;
-  return std::thread(std::move(body));
 }
 
 }  // namespace
@@ -67,6 +62,7 @@ class ReplicaTeam::Impl {
   };
   using Lock = std::unique_lock<std::mutex>;
 
+  void end_threads() noexcept;
   void thread_loop(int local) noexcept;
   void execute(int local) noexcept;
   void pass_turn(Lock& lock, int from);
@@ -102,12 +98,21 @@ ReplicaTeam::Impl::Impl(ReplicaTeam& team, ProcessGroup& group_in, const Replica
   for (int local = 0; local < size(); ++local) {
     members_.push_back(std::make_unique<Member>(Replica(team, local, block.begin + local)));
   }
-  for (int local = 1; local < size(); ++local) {
-    threads_.push_back(start_without_signals([this, local] { thread_loop(local); }));
+  try {
+    threads_.reserve(static_cast<std::size_t>(size()));
+    for (int local = 1; local < size(); ++local) {
+      threads_.push_back(start_thread(fmt::format("for replica {} of {} on this rank", local + 1, size()),
+                                      [this, local] { thread_loop(local); }));
+    }
+  } catch (...) {
+    end_threads();
+    throw;
   }
 }
 
-ReplicaTeam::Impl::~Impl() {
+ReplicaTeam::Impl::~Impl() { end_threads(); }
+
+void ReplicaTeam::Impl::end_threads() noexcept {
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;

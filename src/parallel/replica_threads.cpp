@@ -5,6 +5,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
+#include <fmt/format.h>
 
 #include <condition_variable>
 #include <cstdint>
@@ -14,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/signal_guard.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/tensor/device.h"
 #include "lockstep/tensor/torch_version.h"
 
@@ -48,21 +49,13 @@ class ReplicaThreads::Impl {
   Impl(int count, int libtorch_threads)
       : libtorch_threads_(libtorch_threads), errors_(static_cast<std::size_t>(count)) {
     const int before = at::get_num_threads();
-    const SignalGuard guard;
+    start(count);
     std::unique_lock lock(mutex_);
-    for (int index = 0; index < count; ++index) threads_.emplace_back([this, index] { loop(index); });
     done_.wait(lock, [&] { return ready_ == count; });
     at::set_num_threads(before);  // the number is also one of the process's, for threads to come
   }
 
-  ~Impl() {
-    {
-      const std::lock_guard lock(mutex_);
-      closed_ = true;
-    }
-    work_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~Impl() { end_threads(); }
 
   void run(int count, const std::function<void(int)>& body) {
     const at::ThreadLocalState caller;
@@ -88,6 +81,28 @@ class ReplicaThreads::Impl {
     const AutocastOfCaller& autocast;
     int count;
   };
+
+  void start(int count) {
+    try {
+      threads_.reserve(static_cast<std::size_t>(count));
+      for (int index = 0; index < count; ++index) {
+        threads_.push_back(
+            start_thread(fmt::format("for replica {} of {}", index + 1, count), [this, index] { loop(index); }));
+      }
+    } catch (...) {
+      end_threads();
+      throw;
+    }
+  }
+
+  void end_threads() noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
 
   void loop(int index) noexcept {
     tensor::adopt_device();

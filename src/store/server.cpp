@@ -14,7 +14,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/signal_guard.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/store/rare_warning.h"
 #include "lockstep/store/store.h"
 #include "store/handshake.h"
@@ -381,8 +381,7 @@ class StoreServer::Impl {
         retry_(io_),
         port_(acceptor_.local_endpoint().port()) {
     accept();
-    const SignalGuard guard;
-    thread_ = std::thread([this] { run(); });
+    thread_ = start_thread("that serves the store", [this] { run(); });
   }
 
   ~Impl() {

@@ -14,6 +14,8 @@
 #include <system_error>
 #include <utility>
 
+#include "lockstep/base/resources.h"
+
 namespace lockstep::store {
 namespace {
 
@@ -45,7 +47,11 @@ bool is_own_echo(int fd) {
 // 0 or the error number.
 int connect_to(const addrinfo& address, TimePoint deadline, UniqueFd& out) {
   UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
-  if (!fd.valid()) return errno;
+  if (!fd.valid()) {
+    const int error = errno;
+    if (is_shortage(error)) throw shortage_error("connect to the store", error);  // waiting brings no descriptor back
+    return error;
+  }
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   ::setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
@@ -69,6 +75,8 @@ Result<Socket> Socket::connect(const std::string& host, std::uint16_t port, Time
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (const int problem = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); problem != 0) {
+    const int error = errno;
+    if (problem == EAI_SYSTEM && is_shortage(error)) throw shortage_error("look up the store's host", error);
     return Failure{::gai_strerror(problem)};
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);

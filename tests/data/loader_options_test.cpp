@@ -10,8 +10,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include "data/sources/ordered_work.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/loader.h"
+#include "support/scarce.h"
 
 namespace lockstep {
 namespace loader_options_test {
@@ -254,6 +256,30 @@ TEST(DataLoader, EndsItsThreadsWithTheEpochWhereTheyAreNotPersistent) {
     EXPECT_EQ(threads(), before + 3);
   }
   EXPECT_EQ(batches_of(loader), first);
+}
+
+TEST(LoaderThreads, ThatFindNoRoomAreOneErrorWithTheLimit) {
+  EXPECT_EXIT(
+      {
+        test::leave_address_space(64U << 20U);
+        ::_exit(guarded_main([&] {
+          DataLoader loader(make_dataset(4000, number), {.batch_size = 1, .workers = 2000});
+          return 0;
+        }));
+      },
+      ::testing::ExitedWithCode(69), "of address space are allowed .ulimit -v");
+}
+
+TEST(OrderedWork, WhoseThreadsFindNoRoomIsOneErrorWithTheLimit) {
+  EXPECT_EXIT(
+      {
+        test::leave_address_space(64U << 20U);
+        ::_exit(guarded_main([&] {
+          data::OrderedWork<int> work(4000, 2000, [](std::int64_t) { return 0; });
+          return 0;
+        }));
+      },
+      ::testing::ExitedWithCode(69), "of address space are allowed .ulimit -v");
 }
 
 }  // namespace loader_options_test

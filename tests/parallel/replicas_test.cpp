@@ -16,9 +16,11 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/tensor/random.h"
+#include "parallel/replica_threads.h"
 #include "support/alone.h"
 #include "support/fake_cuda.h"
 #include "support/run_ranks.h"
+#include "support/scarce.h"
 #include "support/tree_model.h"
 
 namespace lockstep {
@@ -279,6 +281,32 @@ TEST(ReplicaTeam, EveryReplicasThreadIsOnTheDeviceOfTheProcess) {
   std::vector<int> found;
   team.run([&](Replica&) { found.push_back(testing::FakeCuda::current()); });
   EXPECT_THAT(found, ElementsAre(3, 3, 3));
+}
+
+// Those that have started are ended, and the error says what ran out.
+TEST(ReplicaTeam, ThatFindsNoRoomForItsThreadsIsOneErrorWithTheLimit) {
+  const Job job = alone();
+  EXPECT_EXIT(
+      {
+        test::leave_address_space(64U << 20U);
+        ::_exit(guarded_main([&] {
+          ReplicaTeam team(job.group(), {.replicas = 2000});
+          return 0;
+        }));
+      },
+      ::testing::ExitedWithCode(69), "of address space are allowed .ulimit -v");
+}
+
+TEST(ReplicaThreads, ThatFindNoRoomAreOneErrorWithTheLimit) {
+  EXPECT_EXIT(
+      {
+        test::leave_address_space(64U << 20U);
+        ::_exit(guarded_main([&] {
+          const parallel::ReplicaThreads threads(2000, 1);
+          return 0;
+        }));
+      },
+      ::testing::ExitedWithCode(69), "of address space are allowed .ulimit -v");
 }
 
 TEST(ReplicaTeam, ThisReplicaOutsideOfAStepIsAnError) { EXPECT_THROW((void)this_replica(), UsageError); }

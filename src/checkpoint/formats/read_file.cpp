@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/formats/read_file.h"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <new>
 
 #include "checkpoint/formats/hash.h"
 #include "checkpoint/formats/shared_read.h"
+#include "lockstep/base/resources.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -23,7 +27,10 @@ std::size_t round_up(std::size_t size, std::size_t unit) { return (size + unit -
 FileBytes map_memory(std::size_t size) {
   const std::size_t mapped = round_up(size, kHugePage) + kHugePage;
   void* start = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (start == MAP_FAILED) throw std::bad_alloc();
+  if (start == MAP_FAILED) {
+    const int error = errno;
+    throw shortage_error(fmt::format("allocate {} to read a file", text::bytes(size)), error);
+  }
   auto* aligned = reinterpret_cast<char*>(round_up(reinterpret_cast<std::size_t>(start), kHugePage));
   (void)::madvise(aligned, mapped - kHugePage, MADV_HUGEPAGE);
   return {std::shared_ptr<char>(aligned, [start, mapped](char*) { ::munmap(start, mapped); }), size};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/formats/hash.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/base/signal_guard.h"
 
 namespace lockstep::checkpoint {
@@ -102,11 +103,7 @@ class SharedRead {
 
 FileDigest read_with_two_threads(ReadableFile& file, const FileBytes& bytes) {
   SharedRead shared(file, bytes);
-  std::thread other;
-  {
-    const SignalGuard guard;
-    other = std::thread([&shared] { shared.read_from_front(); });
-  }
+  std::thread other = start_thread("that reads a file", [&shared] { shared.read_from_front(); });
   const FileDigest digest = shared.hash_and_read();
   other.join();
   shared.rethrow();

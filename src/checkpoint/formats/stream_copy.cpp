@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "checkpoint/formats/stream_copy.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/base/signal_guard.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -76,11 +77,7 @@ void stream_copy(const std::vector<CopyJob>& jobs) {
   std::size_t bytes = 0;
   for (const CopyJob& job : jobs) bytes += job.bytes;
   if (bytes < kTwoThreads) return work();
-  std::thread other;
-  {
-    const SignalGuard guard;
-    other = std::thread(work);
-  }
+  std::thread other = start_thread("that copies the state", work);
   work();
   other.join();
 }

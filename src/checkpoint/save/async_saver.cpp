@@ -9,7 +9,7 @@
 
 #include "checkpoint/save/state_copy.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/signal_guard.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/tensor/device.h"
 
 namespace lockstep {
@@ -17,8 +17,7 @@ namespace lockstep {
 class AsyncSaver::Impl {
  public:
   Impl() {
-    const SignalGuard guard;
-    thread_ = std::thread([this] { work(); });
+    thread_ = start_thread("that writes checkpoints", [this] { work(); });
   }
 
   ~Impl() {

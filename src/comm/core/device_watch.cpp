@@ -5,7 +5,7 @@
 
 #include "comm/core/device_advice.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/signal_guard.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
 #include "lockstep/tensor/device.h"
 
@@ -54,8 +54,7 @@ void DeviceWatch::stop() noexcept {
 }
 
 void DeviceWatch::start() {
-  const SignalGuard guard;
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread("that watches the GPU's collectives", [this] { run(); });
 }
 
 void DeviceWatch::add(Entry entry) {

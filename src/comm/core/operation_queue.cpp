@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/log.h"
-#include "lockstep/base/signal_guard.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/comm/work.h"
 #include "lockstep/tensor/device.h"
@@ -35,8 +35,7 @@ void QueuedOperation::wait() {
 }
 
 void OperationQueue::start() {
-  const SignalGuard guard;
-  thread_ = std::thread([self = shared_from_this()] { self->thread_loop(); });
+  thread_ = start_thread("for communication", [self = shared_from_this()] { self->thread_loop(); });
 }
 
 void OperationQueue::submit(const std::shared_ptr<QueuedOperation>& operation) {

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <utility>
+
 #include "comm/backends/gloo/gloo.h"
 #include "comm/backends/gloo/gloo_backend.h"
 #include "comm/backends/hierarchical/hierarchical_backend.h"
@@ -91,13 +94,16 @@ std::unique_ptr<Backend> make_backend(const Meeting& meeting, const Membership& 
                                       BackendChoice& choice) {
   if (choice.kind == BackendKind::kLocal) return make_local_backend();
   if (choice.kind == BackendKind::kShm) {
+    std::optional<ShmConnection> connection;
     try {
-      return std::make_unique<ShmBackend>(connect_shm(world, meeting.timeout), world);
+      connection = connect_shm(world, meeting.timeout);
     } catch (const ResourceError& problem) {
       if (meeting.wanted == BackendKind::kShm || !has_gloo()) throw;
       choice = {BackendKind::kGloo, fmt::format("shared memory cannot be used ({})", problem.message())};
       if (world.rank == 0) log::note("using gloo between the ranks of one host: {}", problem.message());
     }
+    // All ranks are connected: where one lacks a thread now, gloo would wait for those that do not.
+    if (connection) return std::make_unique<ShmBackend>(std::move(*connection), world);
   }
   return make_network_backend(meeting, members, world);
 }

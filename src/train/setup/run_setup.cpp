@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/tensor/memory.h"
 #include "train/loop/rescue.h"
 #include "train/resume/init_from.h"
@@ -55,6 +56,8 @@ class RunSetup {
     run_.state = start_.run;
     require_rescue(job_, options_.rescue, run_.run_dir);
     require_measurable(config_, job_.device());
+    // OpenMP and libtorch's own pool take so many each: short of one, the first ends the program, the second hangs.
+    require_threads(2 * (static_cast<int>(config_.threads) - 1), "for libtorch");
     at::set_num_threads(static_cast<int>(config_.threads));
   }
 

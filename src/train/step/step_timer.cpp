@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/tensor/memory.h"
 #include "train/step/step_runner.h"
 
@@ -19,6 +20,7 @@ namespace {
 class ThreadCount {
  public:
   explicit ThreadCount(std::int64_t count) : before_(at::get_num_threads()) {
+    require_threads(2 * (static_cast<int>(count) - 1), "for libtorch");  // as set_up_run() does
     at::set_num_threads(static_cast<int>(count));
   }
   ~ThreadCount() { at::set_num_threads(before_); }

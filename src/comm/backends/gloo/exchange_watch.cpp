@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "lockstep/base/log.h"
-#include "lockstep/base/signal_guard.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::comm {
 namespace {
@@ -91,8 +91,7 @@ void ExchangeWatch::State::loop() {
 }
 
 ExchangeWatch::ExchangeWatch(World world) : state_(std::make_shared<State>(std::move(world))) {
-  const SignalGuard guard;
-  std::thread([state = state_] { state->loop(); }).detach();
+  start_thread("that watches the exchanges", [state = state_] { state->loop(); }).detach();
 }
 
 ExchangeWatch::~ExchangeWatch() {

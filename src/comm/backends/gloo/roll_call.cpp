@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::comm {
 namespace {
@@ -73,7 +74,7 @@ RollCall call_roll(const World& world, int suspect) noexcept {
   try {
     auto answer = std::make_shared<std::promise<RollCall>>();
     auto result = answer->get_future();
-    std::thread([answer, world, suspect] {
+    start_thread("for a roll call", [answer, world, suspect] {
       RollCall answers;
       try {
         answers = answer_and_collect(world, suspect);

@@ -11,6 +11,7 @@
 
 #include "comm/backends/shm/door.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/store/store.h"
 
 namespace lockstep::comm {
@@ -23,7 +24,9 @@ constexpr auto kLongestPause = std::chrono::milliseconds(500);
 constexpr const char* kAgreed = "yes";
 
 ResourceError system_error(const char* verb) {
-  return ResourceError(fmt::format("{} of the ranks' socket failed: {}", verb, std::strerror(errno)));
+  const int error = errno;
+  if (is_shortage(error)) return shortage_error(fmt::format("{} the ranks' socket", verb), error);
+  return ResourceError(fmt::format("{} of the ranks' socket failed: {}", verb, std::strerror(error)));
 }
 
 void set_limit(int socket, std::chrono::milliseconds limit) {

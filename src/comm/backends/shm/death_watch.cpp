@@ -10,14 +10,14 @@
 
 #include "comm/backends/shm/shm_backend.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/base/signal_guard.h"
 
 namespace lockstep::comm {
 
 DeathWatch::DeathWatch(ShmConnection connection) : connection_(std::move(connection)), stop_(eventfd(0, EFD_CLOEXEC)) {
-  if (!stop_.valid()) throw ResourceError("no file descriptor is left for the watch over the other ranks");
-  const SignalGuard guard;
-  thread_ = std::thread([this] { watch(); });
+  if (!stop_.valid()) throw_cannot("watch over the other ranks", errno);
+  thread_ = start_thread("that watches over the other ranks", [this] { watch(); });
 }
 
 DeathWatch::~DeathWatch() {

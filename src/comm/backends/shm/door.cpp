@@ -16,6 +16,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/store/store.h"
 
 namespace lockstep::comm {
@@ -28,7 +29,9 @@ constexpr std::size_t kMostGuests = 64;
 constexpr int kBacklog = 256;
 
 ResourceError bind_error() {
-  return ResourceError(fmt::format("bind of the ranks' socket failed: {}", std::strerror(errno)));
+  const int error = errno;
+  if (is_shortage(error)) return shortage_error("open the ranks' socket", error);
+  return ResourceError(fmt::format("bind of the ranks' socket failed: {}", std::strerror(error)));
 }
 
 // Takes the same time wherever the first difference is.

@@ -14,6 +14,7 @@
 
 #include "comm/backends/shm/futex.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::comm {
@@ -55,11 +56,19 @@ ResourceError memory_error(std::size_t bytes, const std::string& why) {
                        "run fewer ranks on this host, use a smaller model, or --backend gloo");
 }
 
+/// Of a call that failed with `error`: a limit of the process says more than the host's memory.
+ResourceError call_error(std::size_t bytes, const char* call, int error) {
+  if (error != EMFILE && !resource_limits().address_space) {
+    return memory_error(bytes, fmt::format("{}: {}", call, std::strerror(error)));
+  }
+  return shortage_error(fmt::format("share {} of memory between the ranks by {}", text::bytes(bytes), call), error);
+}
+
 }  // namespace
 
 std::shared_ptr<Segment> Segment::create(int world) {
   UniqueFd fd(memfd_create("lockstep", MFD_CLOEXEC));
-  if (!fd.valid()) throw memory_error(head_bytes(world), fmt::format("memfd_create: {}", std::strerror(errno)));
+  if (!fd.valid()) throw call_error(head_bytes(world), "memfd_create", errno);
   const std::size_t total = memory_figure("MemTotal").value_or(kMaxRegion);
   const std::size_t region = std::min(kMaxRegion, round_up(total) + 2 * kStagingBytes);
   const std::size_t bytes = mapped_bytes(world, region);
@@ -86,7 +95,7 @@ std::shared_ptr<Segment> Segment::share(const Segment& other, int rank) {
 
 Segment::Mapping::Mapping(UniqueFd file, std::size_t size) : fd(std::move(file)), bytes(size) {
   void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
-  if (start == MAP_FAILED) throw memory_error(bytes, fmt::format("mmap: {}", std::strerror(errno)));
+  if (start == MAP_FAILED) throw call_error(bytes, "mmap", errno);
   base = static_cast<std::byte*>(start);
   // Gradients in a core dump help nobody.
   madvise(start, bytes, MADV_DONTDUMP);

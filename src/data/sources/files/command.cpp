@@ -14,13 +14,10 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::data {
 namespace {
-
-IoError cannot(const std::string& verb, const std::string& name, int code) {
-  return IoError(fmt::format("cannot {} {}: {}", verb, name, std::strerror(code)));
-}
 
 int wait_for(pid_t child) {
   int status = 0;
@@ -36,7 +33,7 @@ ByteStream ByteStream::open_file(const std::string& path) { return {path, open_r
 ByteStream ByteStream::run_command(const std::string& command) {
   std::string name = "pipe:" + command;
   int ends[2] = {};
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw cannot("start", name, errno);
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_cannot("start " + name, errno);
   UniqueFd reader(ends[0]);
   const UniqueFd writer(ends[1]);
   posix_spawn_file_actions_t actions;
@@ -50,7 +47,7 @@ ByteStream ByteStream::run_command(const std::string& command) {
   pid_t child = -1;
   const int code = ::posix_spawn(&child, shell.c_str(), &actions, nullptr, words.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (code != 0) throw cannot("start", name, code);
+  if (code != 0) throw_cannot("start " + name, code);
   return {std::move(name), std::move(reader), child};
 }
 
@@ -69,7 +66,7 @@ std::size_t ByteStream::read(char* to, std::size_t size) {
   while (have < size) {
     const ssize_t got = ::read(fd_.get(), to + have, size - have);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw cannot("read", name_, errno);
+    if (got < 0) throw IoError(fmt::format("cannot read {}: {}", name_, std::strerror(errno)));
     if (got == 0) break;
     have += static_cast<std::size_t>(got);
   }

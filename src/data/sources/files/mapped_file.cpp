@@ -12,6 +12,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::data {
 
@@ -27,7 +28,8 @@ MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   if (size_ == 0) return;
   void* const mapped = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (mapped == MAP_FAILED) {
-    throw IoError(fmt::format("cannot map {} ({} bytes): {}", path_.string(), size_, std::strerror(errno)));
+    const int error = errno;
+    throw_cannot(fmt::format("map {}, {} bytes", path_.string(), size_), error);
   }
   data_ = static_cast<const char*>(mapped);
   // Samples come in a random order: what lies beside one is not what comes next. Only advice: a failure costs nothing.

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/resources.h"
+
 namespace lockstep::data {
 
 template <class T>
@@ -22,16 +24,15 @@ class OrderedWork {
   /// Calls `function` for 0 .. count - 1 on `workers` threads.
   OrderedWork(std::int64_t count, std::int64_t workers, Function function)
       : count_(count), function_(std::move(function)), slots_(static_cast<std::size_t>(4 * workers)) {
-    for (std::int64_t i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
-  }
-  ~OrderedWork() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopped_ = true;
+    try {
+      threads_.reserve(static_cast<std::size_t>(workers));
+      for (std::int64_t i = 0; i < workers; ++i) threads_.push_back(start_thread("for loading", [this] { work(); }));
+    } catch (...) {
+      stop();
+      throw;
     }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
   }
+  ~OrderedWork() { stop(); }
   OrderedWork(const OrderedWork&) = delete;
   OrderedWork& operator=(const OrderedWork&) = delete;
 
@@ -53,6 +54,15 @@ class OrderedWork {
     std::optional<T> value;
     std::exception_ptr fault;
   };
+
+  void stop() noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
 
   Slot& slot_of(std::int64_t index) { return slots_[static_cast<std::size_t>(index) % slots_.size()]; }
 
