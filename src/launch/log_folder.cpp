@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <system_error>
 #include <utility>
 
 #include "launch/line_mux.h"
+#include "launch/temporary_logs.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
@@ -24,23 +24,21 @@ namespace fs = std::filesystem;
 
 std::string words(int error) { return std::generic_category().message(error); }
 
-fs::path make_temporary() {
+fs::path parent_of_temporary() {
   std::error_code problem;
-  fs::path parent = fs::temp_directory_path(problem);
-  if (problem) parent = "/tmp";
-  std::string pattern = (parent / "lockstep-logs-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) {
-    throw IoError(fmt::format("cannot make a folder for the ranks' logs in {} ({})", parent.string(), words(errno)),
-                  "set TMPDIR, or give --log-dir");
-  }
-  return pattern;
+  const fs::path parent = fs::temp_directory_path(problem);
+  return problem ? "/tmp" : parent;
 }
 
 }  // namespace
 
 LogFolder::LogFolder(fs::path folder) : folder_(std::move(folder)), is_temporary_(folder_.empty()) {
   if (is_temporary_) {
-    folder_ = make_temporary();
+    const fs::path parent = parent_of_temporary();
+    prune_temporary_logs(parent);
+    TemporaryLogs logs = make_temporary_logs(parent);
+    folder_ = std::move(logs.folder);
+    lock_ = std::move(logs.lock);
   } else {
     FileSystem::system().make_folder(folder_);
     // Workers may change their working directory.
@@ -58,10 +56,17 @@ int LogFolder::first_free_attempt(int rank) const {
   return attempt;
 }
 
-void LogFolder::remove() const noexcept {
+LogFolder::~LogFolder() {
+  if (!is_temporary_ || is_removed_) return;
+  ::futimens(lock_.get(), nullptr);  // its age is that of the run's end
+  prune_temporary_logs(folder_.parent_path());
+}
+
+void LogFolder::remove() noexcept {
   if (!is_temporary_) return;
   std::error_code ignored;
   fs::remove_all(folder_, ignored);
+  is_removed_ = true;
 }
 
 RankLog::RankLog(fs::path folder) : folder_(std::move(folder)) {

@@ -13,8 +13,12 @@ namespace lockstep::launch {
 
 class LogFolder {
  public:
-  /// `folder` empty: a temporary one of our own. Throws: IoError.
+  /// `folder` empty: a temporary one of our own, which no other launcher removes while this lives. Throws: IoError.
   explicit LogFolder(std::filesystem::path folder);
+  /// A temporary folder that was not removed stays, beside those of the last failed runs of this user.
+  ~LogFolder();
+  LogFolder(const LogFolder&) = delete;
+  LogFolder& operator=(const LogFolder&) = delete;
 
   [[nodiscard]] bool is_temporary() const noexcept { return is_temporary_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return folder_; }
@@ -22,11 +26,13 @@ class LogFolder {
   /// The first attempt number that has no folder for this rank: earlier runs keep their logs.
   [[nodiscard]] int first_free_attempt(int rank) const;
   /// Removes a temporary folder; never throws.
-  void remove() const noexcept;
+  void remove() noexcept;
 
  private:
   std::filesystem::path folder_;
   bool is_temporary_ = false;
+  bool is_removed_ = false;
+  UniqueFd lock_;
 };
 
 /// One rank's two log files.
