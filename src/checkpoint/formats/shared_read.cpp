@@ -11,7 +11,6 @@
 
 #include "checkpoint/formats/hash.h"
 #include "lockstep/base/resources.h"
-#include "lockstep/base/signal_guard.h"
 
 namespace lockstep::checkpoint {
 namespace {

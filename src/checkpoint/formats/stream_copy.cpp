@@ -15,7 +15,6 @@
 
 #include "checkpoint/formats/stream_copy.h"
 #include "lockstep/base/resources.h"
-#include "lockstep/base/signal_guard.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::checkpoint {

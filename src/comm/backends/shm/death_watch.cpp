@@ -11,7 +11,6 @@
 #include "comm/backends/shm/shm_backend.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
-#include "lockstep/base/signal_guard.h"
 
 namespace lockstep::comm {
 
