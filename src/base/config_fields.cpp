@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 
 #include "base/yaml_text.h"
 #include "lockstep/base/config.h"
@@ -88,6 +90,65 @@ bool assign(const ConfigFields::Target& target, const ConfigValue& value) {
   }
 }
 
+/// The numbers that a field has, each with its text.
+std::vector<std::pair<double, std::string>> numbers_of(const ConfigFields::Field& field) {
+  using Numbers = std::vector<std::pair<double, std::string>>;
+  return std::visit(Overload{[](const std::int64_t* number) -> Numbers {
+                               return {{static_cast<double>(*number), fmt::format("{}", *number)}};
+                             },
+                             [](const double* number) -> Numbers {
+                               return {{*number, fmt::format("{}", *number)}};
+                             },
+                             [](const AutoInt* number) -> Numbers {
+                               if (number->is_auto()) return {};
+                               return {{static_cast<double>(number->value()), fmt::format("{}", number->value())}};
+                             },
+                             [](const std::vector<std::string>* list) -> Numbers {
+                               Numbers numbers;
+                               for (const std::string& text : *list) {
+                                 char* end = nullptr;
+                                 const double number = std::strtod(text.c_str(), &end);
+                                 const bool whole = !text.empty() && *end == '\0';
+                                 numbers.emplace_back(whole ? number : std::numeric_limits<double>::quiet_NaN(), text);
+                               }
+                               return numbers;
+                             },
+                             [](const auto*) -> Numbers { return {}; }},
+                    field.target);
+}
+
+UsageError out_of_range(const ConfigFields::Field& field, const std::string& value, const std::string& origin) {
+  const bool of_a_list = std::holds_alternative<std::vector<std::string>*>(field.target);
+  return UsageError(fmt::format("{}{} {} {}; it must be {}", origin.empty() ? "" : origin + ": ", field.key,
+                                of_a_list ? "has" : "is", value, field.allowed()));
+}
+
+void check_range(const ConfigFields::Field& field, const std::string& origin) {
+  if (!field.range) return;
+  for (const auto& [number, text] : numbers_of(field)) {
+    if (!field.range->contains(number)) throw out_of_range(field, text, origin);
+  }
+}
+
+bool is_whole_number(const std::string& text) {
+  const std::size_t digits = text.find_first_not_of("+-");
+  return digits <= 1 && text.find_first_not_of("0123456789", digits) == std::string::npos;
+}
+
+/// Of a value that its field does not take.
+UsageError no_value(const ConfigFields::Field& field, const ConfigValue& value) {
+  const bool may_be_auto = std::holds_alternative<AutoInt*>(field.target);
+  const bool is_integer = may_be_auto || std::holds_alternative<std::int64_t*>(field.target);
+  // A whole number that 64 bits do not hold.
+  if (is_integer && is_whole_number(value.yaml)) {
+    if (field.range) return out_of_range(field, value.yaml, value.origin);
+    return UsageError(fmt::format("{}: {} is {}, which 64 bits do not hold", value.origin, field.key, value.yaml));
+  }
+  return UsageError(fmt::format("{}: {} is '{}', not {}{}{}", value.origin, field.key, value.yaml,
+                                type_name(field.target), may_be_auto ? text::did_you_mean(value.yaml, {kAuto}) : "",
+                                field.range ? "; it must be " + field.allowed() : ""));
+}
+
 void check_choice(const ConfigFields::Field& field, const ConfigValue& value) {
   if (field.choices.empty()) return;
   if (std::find(field.choices.begin(), field.choices.end(), value.yaml) != field.choices.end()) return;
@@ -138,8 +199,16 @@ std::int64_t AutoInt::value() const {
   throw UsageError("a setting is auto and has not been found out", "the Trainer does that; elsewhere give a number");
 }
 
-void ConfigFields::add(std::string key, Target target, std::string help, std::vector<std::string> choices) {
+ConfigFields::Field& ConfigFields::add(std::string key, Target target, std::string help,
+                                       std::vector<std::string> choices) {
   fields_.push_back({std::move(key), target, std::move(help), "default", std::move(choices)});
+  return fields_.back();
+}
+
+ConfigFields::Field& ConfigFields::at(const std::string& key) {
+  const auto field = std::find_if(fields_.begin(), fields_.end(), [&](const Field& each) { return each.key == key; });
+  if (field == fields_.end()) throw InternalError(fmt::format("there is no setting {}", key));
+  return *field;
 }
 
 void ConfigFields::bind(const ConfigTree& tree) {
@@ -152,13 +221,14 @@ void ConfigFields::bind(const ConfigTree& tree) {
       throw UsageError(fmt::format("{}: unknown key '{}'{}", value.origin, key, text::did_you_mean(key, keys)));
     }
     check_choice(*field, value);
-    if (!assign(field->target, value)) {
-      const bool may_be_auto = std::holds_alternative<AutoInt*>(field->target);
-      throw UsageError(fmt::format("{}: {} is '{}', not {}{}", value.origin, key, value.yaml, type_name(field->target),
-                                   may_be_auto ? text::did_you_mean(value.yaml, {kAuto}) : ""));
-    }
+    if (!assign(field->target, value)) throw no_value(*field, value);
+    check_range(*field, value.origin);
     field->origin = value.origin;
   }
+}
+
+void ConfigFields::check() const {
+  for (const Field& field : fields_) check_range(field, "");
 }
 
 std::string ConfigFields::value_text(const Target& target) {

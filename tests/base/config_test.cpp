@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "support/temp_dir.h"
@@ -68,6 +70,91 @@ TEST(Config, AWrongTypeNamesTheValue) {
   EXPECT_EQ(error_of("epochs: many\n"), "x.yml:1: epochs is 'many', not an integer");
   EXPECT_EQ(error_of("epochs: [1]\n"), "x.yml:1: epochs is '[1]', not an integer");
   EXPECT_EQ(error_of("tags: a\n"), "x.yml:1: tags is 'a', not a list of strings");
+}
+
+/// Settings with ranges.
+struct Ranged {
+  std::int64_t replicas = 0;
+  std::int64_t seed = 0;
+  double share = 0;
+  AutoInt batch{8};
+  std::vector<std::string> points;
+
+  ConfigFields fields() {
+    ConfigFields list;
+    list.add("replicas", &replicas, "width").in({0, 1'000'000});
+    list.add("seed", &seed, "of everything");
+    list.add("share", &share, "of a whole").in({.least = 0, .most = 1, .below = true});
+    list.add("batch", &batch, "samples").in({1, 1000}, "samples").at_resume(OnResume::kFree).tuned();
+    list.add("points", &points, "of a head").in({1, 64});
+    return list;
+  }
+
+  std::string error_of(const std::string& assignment) {
+    ConfigTree tree;
+    tree.set(assignment, "--set");
+    try {
+      fields().bind(tree);
+    } catch (const UsageError& error) {
+      return error.message();
+    }
+    return "no error";
+  }
+};
+
+TEST(ConfigRange, SaysWhichNumbersItHas) {
+  EXPECT_EQ((ConfigRange{0, 1'000'000}).text(), "0 .. 1,000,000");
+  EXPECT_EQ((ConfigRange{.least = 1}).text(), "1 or more");
+  EXPECT_EQ((ConfigRange{.least = 0, .above = true}).text(), "above 0");
+  EXPECT_EQ((ConfigRange{.least = 0, .most = 0.5, .above = true}).text(), "above 0, 0.5 at most");
+  EXPECT_EQ((ConfigRange{.least = 0, .most = 1, .below = true}).text(), "0 or more, below 1");
+  EXPECT_TRUE((ConfigRange{0, 1}).contains(1));
+  EXPECT_FALSE((ConfigRange{.least = 0, .most = 1, .below = true}).contains(1));
+  EXPECT_FALSE((ConfigRange{.least = 0, .above = true}).contains(0));
+  EXPECT_FALSE((ConfigRange{0, 1}).contains(std::numeric_limits<double>::quiet_NaN()));
+}
+
+TEST(ConfigRange, AValueOutsideIsRefusedByKeyWithTheRange) {
+  Ranged ranged;
+  // 2^32 + 2 was 2 where it became an int of 32 bits.
+  EXPECT_EQ(ranged.error_of("replicas=4294967298"), "--set: replicas is 4294967298; it must be 0 .. 1,000,000");
+  EXPECT_EQ(ranged.error_of("replicas=-1"), "--set: replicas is -1; it must be 0 .. 1,000,000");
+  EXPECT_EQ(ranged.error_of("replicas=1180591620717411303424"),
+            "--set: replicas is 1180591620717411303424; it must be 0 .. 1,000,000");
+  EXPECT_EQ(ranged.error_of("replicas=1.5"), "--set: replicas is '1.5', not an integer; it must be 0 .. 1,000,000");
+  EXPECT_EQ(ranged.error_of("replicas=1e3"), "--set: replicas is '1e3', not an integer; it must be 0 .. 1,000,000");
+  EXPECT_EQ(ranged.error_of("seed=9223372036854775807"), "no error");
+  EXPECT_EQ(ranged.error_of("seed=9223372036854775808"),
+            "--set: seed is 9223372036854775808, which 64 bits do not hold");
+  EXPECT_EQ(ranged.error_of("share=1"), "--set: share is 1; it must be 0 or more, below 1");
+  EXPECT_EQ(ranged.error_of("share=.nan"), "--set: share is nan; it must be 0 or more, below 1");
+  EXPECT_EQ(ranged.error_of("batch=0"), "--set: batch is 0; it must be 1 .. 1,000 samples, or auto");
+  EXPECT_EQ(ranged.error_of("batch=auto"), "no error");
+  EXPECT_EQ(ranged.error_of("points=[4,65]"), "--set: points has 65; it must be 1 .. 64");
+  EXPECT_EQ(ranged.error_of("points=[4,x]"), "--set: points has x; it must be 1 .. 64");
+}
+
+TEST(ConfigRange, AValueThatAProgramHasSetIsChecked) {
+  Ranged ranged;
+  EXPECT_NO_THROW(ranged.fields().check());
+  ranged.replicas = std::int64_t{1} << 40;
+  try {
+    ranged.fields().check();
+    ADD_FAILURE() << "it was taken";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(error.message(), "replicas is 1099511627776; it must be 0 .. 1,000,000");
+  }
+}
+
+TEST(Config, ARowHoldsWhatIsKnownOfASetting) {
+  Ranged ranged;
+  ConfigFields fields = ranged.fields();
+  const ConfigFields::Field& batch = fields.at("batch");
+  EXPECT_EQ(batch.resume, OnResume::kFree);
+  EXPECT_TRUE(batch.tune);
+  EXPECT_FALSE(batch.host);
+  EXPECT_EQ(fields.at("replicas").resume, OnResume::kError);
+  EXPECT_THROW((void)fields.at("nothing"), InternalError);
 }
 
 TEST(Config, ANumberOrAutoIsEither) {

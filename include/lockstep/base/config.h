@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -77,7 +78,31 @@ class ConfigTree {
   std::map<std::string, ConfigValue> values_;
 };
 
-/// The fields of a settings struct: dotted key, where the value lives, one line of help.
+/// The numbers that a setting may be.
+struct ConfigRange {
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  bool above = false;  ///< `least` itself is not one of them
+  bool below = false;  ///< `most` itself is not one of them
+
+  /// False for what is no number (NaN).
+  [[nodiscard]] bool contains(double value) const noexcept;
+  /// "1 .. 1,000,000", "0 or more", "above 0, below 1".
+  [[nodiscard]] std::string text() const;
+};
+
+/// What becomes of a setting whose value is another one than the checkpoint's that a run goes on from.
+enum class OnResume {
+  kError,            ///< the result depends on it
+  kFree,             ///< it holds from now on
+  kFreeLength,       ///< free where the learning rate does not depend on the length of the run, else an error
+  kFreeEvaluations,  ///< free where neither the learning rate nor a second stage follows the evaluations, else an error
+  kFreeToBegin,      ///< free where the checkpoint has no moving average yet, else an error
+  kCheckpoint,       ///< the checkpoint's own value holds
+};
+
+/// The fields of a settings struct. A field's row is the one place that says what is known of a setting: validation,
+/// help, the tables of the guides, what may change at resume and what `lockstep tune` tries come from it.
 /// Lifetime: the struct outlives the list.
 class ConfigFields {
  public:
@@ -88,16 +113,40 @@ class ConfigFields {
     Target target;
     std::string help;
     std::string origin = "default";
-    std::vector<std::string> choices;  ///< for strings: the valid values; empty: any
+    std::vector<std::string> choices = {};  ///< for strings: the valid values; empty: any
+    std::optional<ConfigRange> range = {};  ///< of the number, or of each whole number of a list
+    std::string unit = {};                  ///< of the number: "steps", "MiB"; empty: a plain number
+    OnResume resume = OnResume::kError;
+    bool host = false;        ///< the hosts of a run may have it differently
+    bool tune = false;        ///< `lockstep tune` may try it
+    std::string unused = {};  ///< why it has no meaning in this recipe; empty: it has one
+
+    // Each sets what it is called after, and returns the field.
+    Field& in(const ConfigRange& numbers, std::string of_unit = "");
+    Field& at_resume(OnResume what);
+    Field& of_a_host();
+    Field& tuned();
+
+    /// "1 .. 4,096 threads", "none, bf16, fp16"; empty where any value of its type will do.
+    [[nodiscard]] std::string allowed() const;
   };
 
-  /// Adds a field; its present value is the default.
-  void add(std::string key, Target target, std::string help, std::vector<std::string> choices = {});
+  /// Adds a field; its present value is the default. What is known of it beyond that is added to the result, which is
+  /// valid until the next field is added.
+  /// Example: fields.add("workers", &workers, "loader threads per replica").in({0, 1024}).at_resume(OnResume::kFree);
+  Field& add(std::string key, Target target, std::string help, std::vector<std::string> choices = {});
+
+  /// The field `key`. Throws: InternalError where there is none.
+  [[nodiscard]] Field& at(const std::string& key);
 
   /// Writes every value of `tree` into its field.
-  /// Throws: UsageError naming file and line for an unknown key (with the nearest one), a wrong type or an invalid
-  /// choice.
+  /// Throws: UsageError naming file and line for an unknown key (with the nearest one), a wrong type, a number outside
+  /// of its range or an invalid choice.
   void bind(const ConfigTree& tree);
+
+  /// Looks at the present values, which a program may have set itself.
+  /// Throws: UsageError naming the first key whose number is outside of its range, with both.
+  void check() const;
 
   [[nodiscard]] const std::vector<Field>& fields() const noexcept { return fields_; }
 
