@@ -11,12 +11,12 @@
 #include <system_error>
 
 #include "launch/failure.h"
-#include "launch/gang.h"
 #include "launch/limits.h"
 #include "launch/log_folder.h"
 #include "launch/program.h"
 #include "launch/rendezvous.h"
 #include "launch/signals.h"
+#include "launch/worker_group.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -55,6 +55,14 @@ void tell_of_threads(const AgentOptions& options) {
   }
 }
 
+std::string key_of(const char* what, int node) { return fmt::format("lockstep/agent/{}/{}", what, node); }
+
+std::vector<std::string> keys_of(const char* what, int nodes) {
+  std::vector<std::string> keys;
+  for (int node = 0; node < nodes; ++node) keys.push_back(key_of(what, node));
+  return keys;
+}
+
 // Restarts of one job, from the first attempt to the exit code.
 class Agent {
  public:
@@ -63,9 +71,9 @@ class Agent {
 
   int run() {
     const int first_attempt = logs_.first_free_attempt(meeting_.place.first_rank);
-    GangResult result;
+    WorkerGroupResult result;
     for (int restarts = 0;; ++restarts) {
-      result = restarts == 0 ? run_gang(first_attempt, 0) : run_again(first_attempt, restarts, result);
+      result = restarts == 0 ? run_group(first_attempt, 0) : run_again(first_attempt, restarts, result);
       if (options_.nodes > 1 && result.is_success()) wait_for_other_nodes(result);
       if (result.is_success()) {
         leave(kAnswerTime);
@@ -83,9 +91,9 @@ class Agent {
 
  private:
   // What ended the attempt before is said even where the next one cannot begin.
-  GangResult run_again(int first_attempt, int restarts, const GangResult& before) {
+  WorkerGroupResult run_again(int first_attempt, int restarts, const WorkerGroupResult& before) {
     try {
-      return run_gang(first_attempt + restarts, restarts);
+      return run_group(first_attempt + restarts, restarts);
     } catch (const Error&) {
       --attempt_;
       print_local(before);
@@ -93,29 +101,21 @@ class Agent {
     }
   }
 
-  GangResult run_gang(int attempt, int restarts) {
+  WorkerGroupResult run_group(int attempt, int restarts) {
     attempt_ = attempt;
-    Gang gang({.options = options_,
-               .meeting = meeting_,
-               .logs = logs_,
-               .signals = signals_,
-               .path = path_,
-               .restart_count = restarts,
-               .log_attempt = attempt_});
-    return gang.run();
-  }
-
-  std::string key_of(const char* what, int node) const { return fmt::format("lockstep/agent/{}/{}", what, node); }
-
-  std::vector<std::string> keys_of(const char* what) const {
-    std::vector<std::string> keys;
-    for (int node = 0; node < options_.nodes; ++node) keys.push_back(key_of(what, node));
-    return keys;
+    WorkerGroup group({.options = options_,
+                       .meeting = meeting_,
+                       .logs = logs_,
+                       .signals = signals_,
+                       .path = path_,
+                       .restart_count = restarts,
+                       .log_attempt = attempt_});
+    return group.run();
   }
 
   // This node's ranks are done; those of others may still fail, or need the store that we serve.
-  void wait_for_other_nodes(GangResult& result) {
-    KeyWatcher done(meeting_.address, keys_of("done"));
+  void wait_for_other_nodes(WorkerGroupResult& result) {
+    KeyWatcher done(meeting_.address, keys_of("done", options_.nodes));
     KeyWatcher failed(meeting_.address, {kFailureKey});
     meeting_.store->set(key_of("done", options_.node_rank), "1");
     pollfd entries[3] = {{signals_.fd(), POLLIN, 0}, {done.fd(), POLLIN, 0}, {failed.fd(), POLLIN, 0}};
@@ -139,13 +139,13 @@ class Agent {
     if (options_.nodes == 1) return;
     try {
       meeting_.store->set(key_of("left", options_.node_rank), "1");
-      if (options_.node_rank == 0) meeting_.store->wait(keys_of("left"), patience);
+      if (options_.node_rank == 0) meeting_.store->wait(keys_of("left", options_.nodes), patience);
     } catch (const Error&) {
       // A node that is gone needs nothing any more.
     }
   }
 
-  bool wants_restart(const GangResult& result, int restarts) const {
+  bool wants_restart(const WorkerGroupResult& result, int restarts) const {
     RestartFacts facts{.nodes = options_.nodes, .restarts_done = restarts, .max_restarts = options_.max_restarts};
     const auto first = find_first(result.ends, result.claim);
     if (!first) return false;
@@ -168,7 +168,7 @@ class Agent {
   }
 
   // Its error file, or, where the disk was full, what it told the others.
-  std::optional<WorkerError> error_of_rank(int rank, const GangResult& result) const {
+  std::optional<WorkerError> error_of_rank(int rank, const WorkerGroupResult& result) const {
     auto error = read_error_file(folder_of(rank) / "error.json");
     if (!error && result.claim && result.claim->rank == rank) error = error_of(*result.claim);
     return error;
@@ -176,7 +176,7 @@ class Agent {
 
   std::filesystem::path folder_of(int rank) const { return logs_.rank_folder(attempt_, rank); }
 
-  int finish(const GangResult& result) {
+  int finish(const WorkerGroupResult& result) {
     if (result.start_error != 0) {
       logs_.remove();
       if (is_shortage(result.start_error)) throw_cannot(fmt::format("start '{}'", path_), result.start_error);
@@ -196,13 +196,13 @@ class Agent {
     return code;
   }
 
-  bool is_ours(const GangResult& result) const {
+  bool is_ours(const WorkerGroupResult& result) const {
     if (!result.claim) return false;
     const int first = meeting_.place.first_rank;
     return result.claim->rank >= first && result.claim->rank < first + options_.processes;
   }
 
-  int local_code(const GangResult& result) {
+  int local_code(const WorkerGroupResult& result) {
     if (result.interrupted_by != 0) return 128 + result.interrupted_by;
     const auto first = find_first(result.ends, result.claim);
     const int code = first ? exit_code(result.ends[*first].wait_status) : static_cast<int>(ExitCode::kInternal);
@@ -219,7 +219,7 @@ class Agent {
     }
   }
 
-  int remote_code(const GangResult& result) {
+  int remote_code(const WorkerGroupResult& result) {
     if (!result.claim) return static_cast<int>(ExitCode::kPeer);
     try {
       const int code = std::stoi(meeting_.store->get(kFailureCodeKey, options_.shutdown_timeout + kAnswerTime));
@@ -229,7 +229,7 @@ class Agent {
     }
   }
 
-  void print_remote(const GangResult& result) const {
+  void print_remote(const WorkerGroupResult& result) const {
     if (result.claim) {
       fmt::print(stderr, "lockstep: rank {} on {} failed first: {}\n  its output is on that node\n", result.claim->rank,
                  result.claim->host, result.claim->what);
@@ -239,7 +239,7 @@ class Agent {
     }
   }
 
-  void print_local(const GangResult& result) const {
+  void print_local(const WorkerGroupResult& result) const {
     const auto first = find_first(result.ends, result.claim);
     if (!first) return;
     const WorkerEnd& end = result.ends[*first];

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "launch/console.h"
 #include "launch/failure.h"
+#include "launch/group_output.h"
 #include "launch/log_folder.h"
 #include "launch/rendezvous.h"
 #include "launch/signals.h"
@@ -18,7 +18,7 @@
 
 namespace lockstep::launch {
 
-struct GangSpec {
+struct WorkerGroupSpec {
   const AgentOptions& options;
   const Meeting& meeting;
   const LogFolder& logs;
@@ -28,7 +28,7 @@ struct GangSpec {
   int log_attempt = 0;    ///< the number in the log folder
 };
 
-struct GangResult {
+struct WorkerGroupResult {
   std::vector<WorkerEnd> ends;  ///< in the order in which they were noticed
   int interrupted_by = 0;       ///< the signal that told the agent to stop
   int start_error = 0;          ///< errno where the program could not be executed
@@ -38,13 +38,27 @@ struct GangResult {
   [[nodiscard]] bool is_success() const;
 };
 
-class Gang {
+/// When something has to happen that nobody announces.
+struct StopTimes {
+  std::optional<TimePoint> drop_at = {};        ///< what nobody has read by then is not shown
+  std::optional<TimePoint> stop_at = {};        ///< a rank left or blames another: the rest is stopped
+  std::optional<TimePoint> stop_again_at = {};  ///< SIGTERM a second time
+  std::optional<TimePoint> give_up_at = {};     ///< SIGKILL has not ended what is left
+
+  /// The next of them; max(): none.
+  [[nodiscard]] TimePoint next() const;
+};
+
+/// States: running -> (a failure, a signal, or every rank has ended) stopping -> gone. A rank's end is a cause or a
+/// consequence of another's (failure.h); a cause is published before the others are stopped, so that they can name it.
+/// Owned by the agent's thread.
+class WorkerGroup {
  public:
   /// Starts the workers. Throws: IoError, ResourceError; those already started are ended.
-  explicit Gang(const GangSpec& spec);
+  explicit WorkerGroup(const WorkerGroupSpec& spec);
 
   /// Blocks until no process of any worker's tree is left.
-  [[nodiscard]] GangResult run();
+  [[nodiscard]] WorkerGroupResult run();
 
  private:
   struct Member {
@@ -55,47 +69,28 @@ class Gang {
   };
 
   void start(int local_rank);
-  [[nodiscard]] std::vector<std::string> environment_of(int local_rank, const RankLog& log) const;
-  [[nodiscard]] Channel channel_of(int rank, int stream) const;
-
-  [[nodiscard]] int prefix_columns() const;
-
   void wait_for_event();
   void show_the_rest();
-  [[nodiscard]] bool more_errors_arrive(const Worker& worker) const;
-  [[nodiscard]] int timeout_ms() const;
   void on_times();
   void on_signals();
   void on_watcher();
   void on_control(Member& member);
   void on_report(Member& member, const StubReport& report);
   void on_end(Member& member, int status, int signal_sent);
-  void read_output(Member& member, int stream, bool to_the_end);
-  void close_streams(Member& member);
-  void resize_terminals();
-
-  void publish(const WorkerEnd& end);
+  /// Has every worker's stub send `signal`, and SIGKILL after `grace`; a negative one: never.
+  void order(int signal, std::chrono::milliseconds grace);
   void stop(int signal);
-  void pass_on(int signal);
   void stop_failed_group();
-  void kill();
   [[nodiscard]] bool is_any_left() const;
-  [[nodiscard]] bool is_local(int rank) const;
 
-  const GangSpec spec_;
-  GangResult result_;
-  Console console_;
-  MuxOptions mux_options_;
-  LineMux mux_;
-  std::unique_ptr<KeyWatcher> watcher_;  // for failures of other nodes
+  const WorkerGroupSpec spec_;
+  WorkerGroupResult result_;
+  GroupOutput output_;
+  std::unique_ptr<KeyWatcher> watcher_;  ///< for failures of other nodes
   std::vector<Member> members_;
   bool is_stopping_ = false;
-  std::optional<TimePoint> drop_at_;  // what nobody has read by then is not shown
-  bool is_told_to_end_ = false;       // since the last rank left
-  std::optional<TimePoint> stop_at_;
-  std::optional<TimePoint> stop_again_at_;
-  std::optional<TimePoint> give_up_at_;
-  TimePoint last_output_{};
+  bool is_told_to_end_ = false;  ///< since the last rank left
+  StopTimes times_;
 };
 
 }  // namespace lockstep::launch

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/group_output.h"
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace lockstep::launch {
+namespace {
+
+constexpr auto kIdleTime = std::chrono::milliseconds(300);
+
+}  // namespace
+
+GroupOutput::GroupOutput(ConsoleStyle style)
+    : style_(style),
+      mux_options_(Console::describe(style)),
+      mux_(mux_options_, [this](int stream, std::string_view bytes) { console_.put(stream, bytes); }) {}
+
+Channel GroupOutput::channel_of(int rank, int stream) const {
+  // With prefixed lines the bar is kept below the lines of all.
+  return rank == 0 && mux_options_.is_terminal[stream] ? Channel::kTerminal : Channel::kPipe;
+}
+
+void GroupOutput::read(Worker& worker, RankLog& log, int stream, bool to_the_end) {
+  char chunk[32 << 10];
+  do {
+    const int fd = worker.output(stream);
+    const ssize_t count = fd < 0 ? 0 : ::read(fd, chunk, sizeof chunk);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    if (count <= 0) {  // a terminal ends with EIO
+      worker.close_output(stream);
+      mux_.finish(worker.rank(), stream);
+      return;
+    }
+    const std::string_view bytes(chunk, static_cast<std::size_t>(count));
+    log.write(stream, bytes);
+    mux_.feed(worker.rank(), stream, bytes);
+    last_output_ = SystemClock::instance().now();
+  } while (to_the_end);
+}
+
+void GroupOutput::close(Worker& worker, RankLog& log) {
+  for (const int stream : {1, 0}) {  // a bar is cleared on stderr before a row follows on stdout
+    read(worker, log, stream, true);
+    worker.close_output(stream);
+    mux_.finish(worker.rank(), stream);
+  }
+}
+
+bool GroupOutput::more_errors_arrive(const Worker& worker) const {
+  constexpr int kLagMs = 5;
+  pollfd entry{worker.output(1), POLLIN, 0};
+  return channel_of(worker.rank(), 1) == Channel::kTerminal && entry.fd >= 0 && ::poll(&entry, 1, kLagMs) > 0;
+}
+
+void GroupOutput::resize(const Worker& worker) const {
+  for (int stream = 0; stream < 2; ++stream) {
+    winsize size{};
+    if (channel_of(worker.rank(), stream) != Channel::kTerminal) continue;
+    if (!read_size(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, prefix_columns(), size)) continue;
+    ::ioctl(worker.output(stream), TIOCSWINSZ, &size);
+  }
+}
+
+TimePoint GroupOutput::idle_at() const { return mux_.wants_idle() ? last_output_ + kIdleTime : TimePoint::max(); }
+
+void GroupOutput::on_time(TimePoint now) {
+  if (now >= idle_at()) mux_.idle();
+}
+
+}  // namespace lockstep::launch

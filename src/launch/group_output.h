@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the workers of a group write: into their logs, and line by line onto the agent's console.
+#pragma once
+
+#include <string_view>
+
+#include "launch/console.h"
+#include "launch/log_folder.h"
+#include "launch/worker.h"
+#include "lockstep/base/clock.h"
+
+namespace lockstep::launch {
+
+/// Owned by the agent's thread. Nothing here blocks.
+class GroupOutput {
+ public:
+  explicit GroupOutput(ConsoleStyle style);
+
+  /// Rank 0 gets a terminal where the agent has one, so that it draws its progress bar.
+  [[nodiscard]] Channel channel_of(int rank, int stream) const;
+  /// Columns of "[0]: ", which stands before every line of rank 0, the one rank that has a terminal.
+  [[nodiscard]] int prefix_columns() const { return style_ == ConsoleStyle::kPrefix ? 5 : 0; }
+
+  [[nodiscard]] Console& console() { return console_; }
+  [[nodiscard]] const Console& console() const { return console_; }
+
+  /// Takes what `worker` has written to `stream` (0: stdout, 1: stderr): one piece of it, or all there is.
+  void read(Worker& worker, RankLog& log, int stream, bool to_the_end);
+  /// Takes the rest of both streams and closes them. Nothing writes to them any more.
+  void close(Worker& worker, RankLog& log);
+  /// Of two terminals, what was written to the first may arrive after what was written to the second: the kernel hands
+  /// each on in a thread of its own. On a busy machine that takes a moment, for which this waits.
+  [[nodiscard]] bool more_errors_arrive(const Worker& worker) const;
+  /// The agent's terminal has another size.
+  void resize(const Worker& worker) const;
+
+  /// When a line that has not ended is shown as it is; max(): never.
+  [[nodiscard]] TimePoint idle_at() const;
+  void on_time(TimePoint now);
+
+ private:
+  const ConsoleStyle style_;
+  Console console_;
+  MuxOptions mux_options_;
+  LineMux mux_;
+  TimePoint last_output_{};
+};
+
+}  // namespace lockstep::launch
