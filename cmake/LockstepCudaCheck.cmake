@@ -1,5 +1,5 @@
-# Where the CUDA toolkit is there and libtorch has no CUDA: the files for GPUs are compiled as objects, with the tests, so
-# that they cannot rot. Nothing of it is linked or run.
+# Where the CUDA toolkit is there and libtorch has no CUDA: the files for GPUs are compiled as objects, with the
+# tests, so that they cannot rot. Nothing of it is linked or run.
 if(LOCKSTEP_CUDA OR NOT LOCKSTEP_TESTS)
   return()
 endif()
@@ -8,7 +8,8 @@ if(NOT LOCKSTEP_CUDA_INCLUDE OR NOT LOCKSTEP_NCCL_INCLUDE)
   return()
 endif()
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/nccl/nccl_*.cpp ${PROJECT_SOURCE_DIR}/src/*/cuda_*.cpp)
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/nccl_*.cpp
+  ${PROJECT_SOURCE_DIR}/src/cuda_*.cpp)
 add_library(lockstep_cuda_check OBJECT ${cuda_sources})
 target_include_directories(lockstep_cuda_check PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(lockstep_cuda_check PRIVATE lockstep::torch fmt::fmt lockstep_warnings)

@@ -1,6 +1,7 @@
 # Every library that Lockstep uses, found once. Headers of others are SYSTEM: our warnings are for our code.
 #
-# LOCKSTEP_DEPENDENCIES names a folder in which `scripts/gpu_check --gather` laid them all: for machines without packages.
+# LOCKSTEP_DEPENDENCIES names a folder in which `scripts/gpu_check --gather` laid them all: for machines without
+# packages.
 set(LOCKSTEP_DEPENDENCIES "" CACHE PATH "A gathered folder with the libraries that Lockstep uses")
 if(LOCKSTEP_DEPENDENCIES)
   list(PREPEND CMAKE_PREFIX_PATH ${LOCKSTEP_DEPENDENCIES}/usr)
@@ -78,7 +79,8 @@ find_path(LOCKSTEP_CUDA_INCLUDE cuda_runtime_api.h
 find_path(LOCKSTEP_NCCL_INCLUDE nccl.h HINTS ENV NCCL_HOME ENV CUDA_HOME ${LOCKSTEP_CUDA_INCLUDE} PATHS /usr/local/cuda
           PATH_SUFFIXES include)
 set(cuda_is_there OFF)
-if((TARGET torch_cuda OR EXISTS "${LOCKSTEP_TORCH}/lib/libtorch_cuda.so") AND LOCKSTEP_CUDA_INCLUDE AND LOCKSTEP_NCCL_INCLUDE)
+if((TARGET torch_cuda OR EXISTS "${LOCKSTEP_TORCH}/lib/libtorch_cuda.so") AND LOCKSTEP_CUDA_INCLUDE AND
+  LOCKSTEP_NCCL_INCLUDE)
   set(cuda_is_there ON)
 endif()
 option(LOCKSTEP_CUDA "Build for CUDA devices, with NCCL" ${cuda_is_there})
@@ -89,7 +91,8 @@ if(LOCKSTEP_CUDA)
   endif()
   find_library(LOCKSTEP_CUDART NAMES cudart libcudart.so.13 libcudart.so.12 HINTS ${LOCKSTEP_CUDA_INCLUDE}/..
                PATH_SUFFIXES lib64 lib REQUIRED)
-  find_library(LOCKSTEP_NCCL NAMES nccl libnccl.so.2 HINTS ENV NCCL_HOME ${LOCKSTEP_NCCL_INCLUDE}/.. PATH_SUFFIXES lib64 lib REQUIRED)
+  find_library(LOCKSTEP_NCCL NAMES nccl libnccl.so.2 HINTS ENV NCCL_HOME ${LOCKSTEP_NCCL_INCLUDE}/.. PATH_SUFFIXES
+    lib64 lib REQUIRED)
   target_include_directories(lockstep_cuda SYSTEM INTERFACE ${LOCKSTEP_CUDA_INCLUDE} ${LOCKSTEP_NCCL_INCLUDE})
   target_link_libraries(lockstep_cuda INTERFACE ${LOCKSTEP_NCCL} ${LOCKSTEP_CUDART})
 endif()

@@ -14,10 +14,10 @@ function(lockstep_check_arrows module)
   endforeach()
 endfunction()
 
-# lockstep_precompile(TARGET KIND): the headers of a tensor are read once a KIND (library or test) instead of once a file,
-# 2.3 s each with GCC 12. Not torch::nn's: their precompiled form of 620 MB takes longer to load than they take to read;
-# only examples, which include all there is, compile in 7 s with it instead of 17 s. Not in the presets dev and clang:
-# there each file has to name what it includes.
+# lockstep_precompile(TARGET KIND): the headers of a tensor are read once a KIND (library or test) instead of once a
+# file, 2.3 s each with GCC 12. Not torch::nn's: their precompiled form of 620 MB takes longer to load than they take
+# to read; only examples, which include all there is, compile in 7 s with it instead of 17 s. Not in the presets dev
+# and clang: there each file has to name what it includes.
 option(LOCKSTEP_PCH "Precompile the headers of a tensor" ON)
 set(lockstep_precompiled_library_headers <ATen/core/ivalue.h> <ATen/core/Tensor.h> <fmt/format.h>)
 set(lockstep_precompiled_test_headers ${lockstep_precompiled_library_headers} <gtest/gtest.h>)
@@ -34,7 +34,8 @@ function(lockstep_precompile target kind)
   if(NOT TARGET ${from})
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cpp CONTENT "")
     add_library(${from} OBJECT ${PROJECT_BINARY_DIR}/precompiled.cpp)
-    target_link_libraries(${from} PRIVATE lockstep::torch fmt::fmt ${lockstep_precompiled_${kind}_link} lockstep_warnings)
+    target_link_libraries(${from} PRIVATE lockstep::torch fmt::fmt ${lockstep_precompiled_${kind}_link}
+      lockstep_warnings)
     if(NOT kind STREQUAL library)
       set_target_properties(${from} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     endif()
@@ -43,12 +44,13 @@ function(lockstep_precompile target kind)
   endif()
   target_precompile_headers(${target} REUSE_FROM ${from})
   # GCC bug 105651 again: it then warns of std::string's own memcpy under two more names.
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow$<SEMICOLON>-Wno-array-bounds>)
+  target_compile_options(${target} PRIVATE
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow$<SEMICOLON>-Wno-array-bounds>)
 endfunction()
 
-# lockstep_unite(TARGET): several files of the target are compiled as one, and read what they include once. Not those that
-# Highway compiles once an instruction set, and not those with options of their own. Not in the presets dev and clang:
-# there each file has to stand for itself.
+# lockstep_unite(TARGET): several files of the target are compiled as one, and read what they include once. Not those
+# that Highway compiles once an instruction set, and not those with options of their own. Not in the presets dev and
+# clang: there each file has to stand for itself.
 option(LOCKSTEP_UNITY "Compile several files as one: a whole build takes half the time" OFF)
 set(LOCKSTEP_UNITY_FILES 8)
 function(lockstep_unite target)
@@ -58,7 +60,8 @@ function(lockstep_unite target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_UNITY_FILES})
   # GCC takes what stands in a united file for a header's, and warns of what it inlines of std::variant. The presets dev
   # and clang have both warnings.
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage$<SEMICOLON>-Wno-maybe-uninitialized>)
+  target_compile_options(${target} PRIVATE
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage$<SEMICOLON>-Wno-maybe-uninitialized>)
   # At the end, when the folders below have added their files.
   cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY ${PROJECT_SOURCE_DIR} CALL lockstep_keep_apart ${target})")
 endfunction()
@@ -105,11 +108,12 @@ check_linker_flag(CXX -fuse-ld=gold LOCKSTEP_HAS_GOLD)
 set(LOCKSTEP_TEST_LINKER $<$<BOOL:${LOCKSTEP_HAS_GOLD}>:-fuse-ld=gold>)
 
 # lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|slow...] [DEPS modules...] [LINK libraries...]
-#               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...] [INCLUDE folders...] [DEFINITIONS ...] [NEEDS targets...])
+#               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...] [INCLUDE folders...] [DEFINITIONS ...]
+#               [NEEDS targets...])
 # makes tests/MODULE/UNIT_test.cpp the test MODULE.UNIT. OWN_MAIN: the file has its own main(). NEEDS: what it starts.
-# Label gpu: it skips itself, with the reason, where there is no GPU. With LOCKSTEP_UNITY one program, MODULE_united_test,
-# has the files of the module that need no program of their own; else each file has one, MODULE_UNIT_test. The target
-# MODULE_tests is all of them.
+# Label gpu: it skips itself, with the reason, where there is no GPU. With LOCKSTEP_UNITY one program,
+# MODULE_united_test, has the files of the module that need no program of their own; else each file has one,
+# MODULE_UNIT_test. The target MODULE_tests is all of them.
 function(lockstep_test module unit)
   cmake_parse_arguments(ARG "OWN_MAIN" "TIMEOUT" "LABELS;DEPS;LINK;SOURCES;INCLUDE;DEFINITIONS;NEEDS" ${ARGN})
   set(target ${module}_${unit}_test)
