@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the hard limits on sizes: file 600 lines, public header 300, function 80, parameters 5.
+"""Checks the hard limits on sizes: file 600 lines, public header 300, function 80, parameters 5, class 15 methods,
+folder 40 sources.
+
+Constructors, operators, friends, static functions and overrides are no methods; overloads count once; tests/ may have
+more, and so may the few classes whose names are PyTorch's and Lightning's.
 
 It reads C++ with a scanner that knows comments, strings and braces, not with a compiler: code that hides its braces in
 macros is not understood. Prints file:line for each offender; exit code 1 where there is one.
 Example: scripts/check_sizes.py --root .
 """
 import argparse
+import collections
 import pathlib
 import re
 import sys
@@ -17,6 +22,11 @@ FILE_LINES = 600
 HEADER_LINES = 300
 FUNCTION_LINES = 80
 PARAMETERS = 5
+METHODS = 15        # of a class, outside of tests
+FOLDER_SOURCES = 40  # side by side
+# What users call: the names are PyTorch's and Lightning's, and a guide teaches each.
+PUBLIC_CLASSES = ("Job", "ProcessGroup", "DistributedDataParallel", "Task")
+SOURCES = (".h", ".cpp", ".cu", ".hpp")
 
 # What must not be read as code, longest first: comments, raw strings, strings, characters, preprocessor lines.
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"'
@@ -88,7 +98,7 @@ def kind_of(head):
     """What the brace after `head` opens: scope, type, function or value."""
     if SCOPE.match(head):
         return "scope"
-    plain = without_templates(head)
+    plain = re.sub(r"\balignas\s*\([^()]*\)", " ", without_templates(head))
     if TYPE.match(plain) and not plain.rstrip().endswith(")"):
         return "type"
     found = signature(head)
@@ -97,11 +107,20 @@ def kind_of(head):
     return "function" if re.search(r"=\s*\[[^\]]*\]\s*(\([^{}]*\))?[^(){}]*$", plain) else "value"
 
 
+def type_name(head):
+    """The name in "class alignas(8) Name final : public Base"."""
+    plain = re.sub(r"\balignas\s*\([^()]*\)", " ", without_templates(head))
+    match = re.search(r"\b(?:class|struct|union|enum)\s+(?:[A-Z_]{4,}\s+)?([\w:]+)", plain)
+    return match.group(1).split("::")[-1] if match else "the nameless type"
+
+
 class Scanner:
     """Walks over the braces of one file, collecting what is too large."""
 
-    def __init__(self, text):
+    def __init__(self, text, methods=METHODS):
         self.text = NOISE.sub(blank, text)
+        self.most_methods = methods
+        self.methods = []  # of each open type: its name, and the names of its methods
         self.offenders = []
         self.stack = []
         self.start = 0
@@ -125,9 +144,20 @@ class Scanner:
         if not found or re.match(r"^[A-Z0-9_]{4,}$", found[0]) or re.match(r"\s*(using|typedef|return)\b", head):
             return
         name, parameters, _ = found
+        self.note_method(head, name)
         if len(parameters) > PARAMETERS:
             self.offenders.append((self.line(begin), f"{name}: {len(parameters)} parameters, at most {PARAMETERS}: "
                                                      "use an options struct"))
+
+    def note_method(self, head, name):
+        """Counts a function whose innermost scope is a type."""
+        if not self.stack or self.stack[-1][0] != "type" or re.match(r"\s*friend\b", head):
+            return
+        if re.search(r"\boverride\b", head) or re.match(r"\s*static\b", head):
+            return  # the interface has counted it, or it has no object
+        own, names = self.methods[-1]
+        if name != own and not name.startswith(("~", "operator")):
+            names.add(name)
 
     def open(self, at):
         if self.inside:
@@ -140,6 +170,8 @@ class Scanner:
             self.declare(at)
         found = signature(head)
         self.stack.append((kind, begin, found[0] if found else "the lambda"))
+        if kind == "type":
+            self.methods.append((type_name(head), set()))
         if kind in ("function", "value"):
             self.inside = 1
         else:
@@ -150,6 +182,10 @@ class Scanner:
             return
         kind, begin, name = self.stack.pop()
         self.inside = max(0, self.inside - 1)
+        if kind == "type":
+            type_, names = self.methods.pop()
+            if len(names) > self.most_methods and type_ not in PUBLIC_CLASSES:
+                self.offenders.append((self.line(begin), f"{type_}: {len(names)} methods, at most {self.most_methods}"))
         if kind == "function":
             lines = self.line(at) - self.line(begin) + 1
             if lines > FUNCTION_LINES:
@@ -178,15 +214,21 @@ def check_file(name, text):
     limit = HEADER_LINES if name.startswith("include/") else FILE_LINES
     if lines > limit:
         yield f"{name}:1: {lines} lines, at most {limit}"
-    for line, why in sorted(Scanner(text).run()):
+    methods = len(text) if name.startswith("tests/") else METHODS
+    for line, why in sorted(Scanner(text, methods).run()):
         yield f"{name}:{line}: {why}"
 
 
 def offenders(root):
     for folder in FOLDERS:
+        folders = collections.Counter()
         for path in sorted((pathlib.Path(root) / folder).rglob("*")):
-            if path.suffix in (".h", ".cpp", ".cu", ".hpp") and path.is_file():
+            if path.suffix in SOURCES and path.is_file():
+                folders[path.parent.relative_to(root)] += 1
                 yield from check_file(str(path.relative_to(root)), path.read_text(errors="replace"))
+        for name, count in sorted(folders.items()):
+            if count > FOLDER_SOURCES:
+                yield f"{name}: {count} sources side by side, at most {FOLDER_SOURCES}: give them rooms"
 
 
 CLEAN = r'''
@@ -213,6 +255,9 @@ inline void body() {
 '''
 
 
+METHODS_15 = "".join(f"  int f{i}();\n" for i in range(15))
+
+
 def self_test():
     """Small sources with one fault each, and one with none."""
     filler = "  x = 1;\n"
@@ -235,6 +280,11 @@ def self_test():
          "src/a.cpp:2: f: 6 parameters"),
         ("src/a.cpp", "constexpr Row kRows[] = {\n" + "{1, 2},\n" * 90 + "};\n", None),
         ("src/a.cpp", "std::function<void(int, int, int, int, int, int)> f;\n", None),
+        ("src/a.cpp", "class A : B {\n  A();\n  ~A();\n" + METHODS_15 + "  int f1(int);\n  friend void g();\n"
+                      "  void h() override;\n  static int s();\n  bool operator<(A);\n};\n", None),
+        ("src/a.cpp", "\nclass alignas(8) A final {\n" + METHODS_15 + "  int g() { return f(1); }\n};\n",
+         "src/a.cpp:2: A: 16 methods"),
+        ("tests/a.cpp", "class A {\n" + METHODS_15 + "  int g();\n};\n", None),
     ]
     failures = []
     for name, text, expected in cases:
@@ -250,6 +300,10 @@ def self_test():
         (pathlib.Path(folder) / "recipes/x/long.cpp").write_text("\n" * 601)
         if len(list(offenders(folder))) != 1:
             failures.append("a long file under recipes/ is not found")
+        for i in range(FOLDER_SOURCES + 1):
+            (pathlib.Path(folder) / f"recipes/x/file_{i}.cpp").write_text("")
+        if not any("42 sources side by side" in line for line in offenders(folder)):
+            failures.append("a full folder is not found")
     return failures
 
 
