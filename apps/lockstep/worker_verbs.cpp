@@ -11,13 +11,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "common/cli.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/processes.h"
 #include "lockstep/launch/spawn.h"
@@ -39,8 +42,34 @@ Words worker_command(const std::string& verb, const Words& arguments) {
   return command;
 }
 
+// Of OpenBLAS in a process: it reads the first of these that is a number, and has one a processor otherwise.
+int blas_threads(bool one_by_default) {
+  constexpr int kMost = 128;
+  for (const char* name : {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"}) {
+    const int threads = std::atoi(env::get(name).value_or("").c_str());
+    if (threads > 0) return std::min(threads, kMost);
+  }
+  return one_by_default ? 1 : std::min(static_cast<int>(std::thread::hardware_concurrency()), kMost);
+}
+
+// The worker's libraries take this before its main: where OpenBLAS finds no room for a thread's buffer it tries for
+// ever, and what is thrown there is caught by nobody.
+void require_address_space(int threads) {
+  constexpr std::uint64_t kLibraries = 640'000'000;
+  constexpr std::uint64_t kOfAThread = 134'217'728;
+  const std::uint64_t needed = kLibraries + kOfAThread * static_cast<std::uint64_t>(threads);
+  const auto allowed = resource_limits().address_space;
+  if (!allowed || *allowed >= needed) return;
+  throw ResourceError(
+      fmt::format("{} of address space are allowed (ulimit -v), and lockstep-worker takes {} where OpenBLAS has {} "
+                  "thread{}",
+                  text::bytes(*allowed), text::bytes(needed), threads, threads == 1 ? "" : "s"),
+      "raise the limit (ulimit -v; the memory of the job), or set OMP_NUM_THREADS to fewer threads");
+}
+
 // This process becomes the worker: its exit code and signals are the worker's.
 int execute(const std::string& verb, const Words& arguments) {
+  require_address_space(blas_threads(false));
   Words command = worker_command(verb, arguments);
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
@@ -171,6 +200,7 @@ int launch(const std::string& verb, const Words& arguments, const Launch& how) {
                        .log_dir = how.log_dir,
                        .console = ConsoleStyle::kMainRaw};
   apply(how.node, options);
+  require_address_space(blas_threads(how.processes > 1));
   return run_agent(options);
 }
 

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/trained.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/data/decode.h"
 #include "lockstep/optim/ema.h"
 #include "lockstep/tensor/named_tensors.h"
+#include "lockstep/tensor/threads.h"
 
 namespace lockstep::worker {
 namespace {
@@ -46,8 +45,7 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const 
   trained.config->validate();
   if (trained.config->threads == 0) trained.config->threads = opened.manifest().meta.threads;
   set_max_pixels(trained.config->data.max_pixels);
-  require_threads(2 * (static_cast<int>(trained.config->threads) - 1), "for libtorch");  // as a run does
-  at::set_num_threads(static_cast<int>(trained.config->threads));
+  tensor::set_threads(static_cast<int>(trained.config->threads));
   trained.task = recipe.make_task(*trained.config);
   trained.task->check_model_state(opened.state("model"));
   trained.model = trained.task->make_model();

@@ -124,6 +124,19 @@ TEST_F(Limits, OfMemoryEndInACodeThatIsDocumented) {
   }
 }
 
+// What would hang or be ended before its main.
+TEST_F(Limits, OfMemoryThatTheWorkersLibrariesExceedAreAnErrorAtTheStart) {
+  const std::string lockstep = std::string(LOCKSTEP_TEST_BIN_DIR) + "/lockstep";
+  for (const char* arguments : {"inspect env", "inspect env --nproc-per-node 2"}) {
+    const auto result = test::run_process(
+        {.command = {"bash", "-c", "ulimit -v 700000; exec " + lockstep + " " + arguments},
+         .environment = {{"OMP_NUM_THREADS", "4"}, {"OPENBLAS_NUM_THREADS", ""}, {"GOTO_NUM_THREADS", ""}}},
+        kHang);
+    EXPECT_EQ(result.code, 69) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("716.8 MB of address space are allowed (ulimit -v), and lockstep-worker takes"));
+  }
+}
+
 // The kernel does not hold root to a limit of processes: there, another user runs the launcher.
 TEST_F(Limits, OfProcessesEndInACodeThatIsDocumented) {
   const bool is_root = ::geteuid() == 0;

@@ -3,7 +3,6 @@
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/randn_like.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/random.h"
+#include "lockstep/tensor/threads.h"
 #include "worker/bench/measure.h"
 
 namespace lockstep::worker {
@@ -142,7 +142,7 @@ int run_checkpoint_bench(const CheckpointBench& bench) {
   if (!FileSystem::system().list(bench.folder).empty()) {
     throw UsageError(fmt::format("{} is not empty", bench.folder.string()), "name a folder that is not there yet");
   }
-  at::set_num_threads(1);
+  tensor::set_threads(1);
   keep_freed_memory();
   Bench measured(bench);
   const Figures figures = measured.run();

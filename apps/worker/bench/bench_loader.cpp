@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/bench/bench_loader.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <chrono>
@@ -16,6 +15,7 @@
 #include "lockstep/data/compose.h"
 #include "lockstep/data/image_dataset.h"
 #include "lockstep/data/sources/open_source.h"
+#include "lockstep/tensor/threads.h"
 
 namespace lockstep::worker {
 namespace {
@@ -47,7 +47,7 @@ void print(const LoaderBench& bench, std::int64_t epoch, double images_per_s, do
 }
 
 int run(const LoaderBench& bench, const DatasetHandle& dataset) {
-  at::set_num_threads(1);
+  tensor::set_threads(1);
   DataLoader loader(dataset, {.batch_size = bench.batch,
                               .workers = bench.workers,
                               .prefetch_factor = bench.prefetch,

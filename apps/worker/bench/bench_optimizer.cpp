@@ -17,6 +17,7 @@
 #include "lockstep/optim/make_optimizer.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/random.h"
+#include "lockstep/tensor/threads.h"
 #include "worker/bench/bench_stream.h"
 #include "worker/bench/measure.h"
 
@@ -130,7 +131,7 @@ std::vector<std::string> optimizer_bench_names() {
 }
 
 int run_optimizer_bench(const OptimizerBench& bench) {
-  at::set_num_threads(bench.threads);
+  tensor::set_threads(bench.threads);
   seed_all(0);
   captcha::CaptchaTask task(captcha::CaptchaConfig{});
   const std::vector<std::string> names = bench.optimizers.empty() ? optimizer_bench_names() : bench.optimizers;

@@ -4,7 +4,6 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
-#include <ATen/Parallel.h>
 #include <time.h>
 
 #include <atomic>
@@ -21,6 +20,7 @@
 #include "lockstep/parallel/zero.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/random.h"
+#include "lockstep/tensor/threads.h"
 #include "lockstep/train/prepare.h"
 #include "lockstep/train/step_graph.h"
 #include "worker/bench/measure.h"
@@ -99,7 +99,7 @@ StepGraph step_graph(Model& model, const Job& job, const ReplicaTeam& team, Step
 }  // namespace
 
 int run_step_bench(Job& job, const StepBench& bench) {
-  at::set_num_threads(1);
+  tensor::set_threads(1);
   keep_freed_memory();
   seed_all(0);
   captcha::CaptchaConfig config;

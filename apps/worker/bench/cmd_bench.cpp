@@ -4,7 +4,6 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <cstring>
@@ -12,6 +11,7 @@
 #include "common/cli.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/tensor/threads.h"
 #include "worker/bench/bench_checkpoint.h"
 #include "worker/bench/bench_loader.h"
 #include "worker/bench/bench_optimizer.h"
@@ -62,7 +62,7 @@ void measure_all_reduce(Job& job, const AllReduceArguments& bench, std::int64_t 
 }
 
 int run_all_reduce(Job& job, const AllReduceArguments& bench) {
-  at::set_num_threads(1);
+  tensor::set_threads(1);
   if (!bench.json) job.print("all_reduce of float32 on {} ranks, backend {}", job.world_size(), job.backend());
   for (const std::int64_t bytes : bench.bytes) {
     if (bench.mode != "copy") measure_all_reduce(job, bench, bytes, true);
@@ -90,7 +90,7 @@ int all_reduce(const Arguments& arguments) {
 
 /// What copying memory reaches on all ranks at once: the yardstick of the large all-reduce.
 int run_memory(Job& job, std::int64_t bytes, bool json) {
-  at::set_num_threads(1);
+  tensor::set_threads(1);
   const at::Tensor from = at::ones({bytes}, at::kByte);
   const at::Tensor to = at::ones({bytes}, at::kByte);
   job.barrier();

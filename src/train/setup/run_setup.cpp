@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/setup/run_setup.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/resources.h"
 #include "lockstep/tensor/memory.h"
+#include "lockstep/tensor/threads.h"
 #include "train/loop/rescue.h"
 #include "train/resume/init_from.h"
 #include "train/resume/start.h"
@@ -56,9 +55,7 @@ class RunSetup {
     run_.state = start_.run;
     require_rescue(job_, options_.rescue, run_.run_dir);
     require_measurable(config_, job_.device());
-    // OpenMP and libtorch's own pool take so many each: short of one, the first ends the program, the second hangs.
-    require_threads(2 * (static_cast<int>(config_.threads) - 1), "for libtorch");
-    at::set_num_threads(static_cast<int>(config_.threads));
+    tensor::set_threads(static_cast<int>(config_.threads));
   }
 
   void open_data() {

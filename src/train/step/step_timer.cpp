@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/resources.h"
 #include "lockstep/tensor/memory.h"
+#include "lockstep/tensor/threads.h"
 #include "train/step/step_runner.h"
 
 namespace lockstep {
@@ -20,8 +20,7 @@ namespace {
 class ThreadCount {
  public:
   explicit ThreadCount(std::int64_t count) : before_(at::get_num_threads()) {
-    require_threads(2 * (static_cast<int>(count) - 1), "for libtorch");  // as set_up_run() does
-    at::set_num_threads(static_cast<int>(count));
+    tensor::set_threads(static_cast<int>(count));
   }
   ~ThreadCount() { at::set_num_threads(before_); }
   ThreadCount(const ThreadCount&) = delete;

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/tensor/threads.h"
+
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "lockstep/base/resources.h"
+
+namespace lockstep::tensor {
+namespace {
+
+/// libtorch makes its pool with a thread a processor, whatever it is told, and only then one of the size it was told.
+int threads_of_first_pool() {
+  static std::atomic<bool> is_made = false;
+  if (is_made.exchange(true)) return 0;
+  return std::max(0, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)) - 1);
+}
+
+}  // namespace
+
+void set_threads(int count) {
+  const int more = std::max(0, count - 1);  // the calling thread is one of them
+  require_threads(std::max(threads_of_first_pool() + more, 2 * more), "for libtorch");
+  at::set_num_threads(count);
+}
+
+}  // namespace lockstep::tensor
