@@ -16,10 +16,11 @@ CaptchaConfig::CaptchaConfig() {
 
 void CaptchaConfig::describe(ConfigFields& fields) {
   TrainConfig::describe(fields);
+  fields.at("data.allow_outside").unused = "a set is the files of one folder, and no list names them";
   fields.add("data.charset", &labels.charset, "the characters of the labels: ranges and single ones");
-  fields.add("data.length", &labels.length, "characters per image");
-  fields.add("data.width", &labels.width, "image width in pixels");
-  fields.add("data.height", &labels.height, "image height in pixels");
+  fields.add("data.length", &labels.length, "characters per image").in({1, 1000}, "characters");
+  fields.add("data.width", &labels.width, "image width in pixels; three poolings need 8").in({8, 16'384}, "pixels");
+  fields.add("data.height", &labels.height, "image height in pixels; three poolings need 8").in({8, 16'384}, "pixels");
   fields.add("data.label_end", &labels.label_end, "a file's label is its name up to here");
   fields.add("model.type", &model_type, "conv7: 7 convolutions; conv3: 3 convolutions", {"conv7", "conv3"});
 }
@@ -27,11 +28,6 @@ void CaptchaConfig::describe(ConfigFields& fields) {
 void CaptchaConfig::validate() const {
   TrainConfig::validate();
   (void)characters();
-  if (labels.length < 1) throw UsageError(fmt::format("data.length is {}; it must be at least 1", labels.length));
-  if (labels.width < 8 || labels.height < 8) {
-    throw UsageError(fmt::format("data.width x data.height is {}x{}; three poolings need at least 8x8", labels.width,
-                                 labels.height));
-  }
 }
 
 std::string CaptchaConfig::characters() const { return expand_charset(labels.charset); }

@@ -10,20 +10,16 @@
 namespace lockstep::captioning {
 namespace {
 
-constexpr std::int64_t kMostSamples = 1000;
-constexpr std::int64_t kMostWords = 1000;
-constexpr std::int64_t kLargestBeam = 1024;
-constexpr std::int64_t kLargestSide = 8192;
-
-void require_between(const char* key, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value >= least && value <= most) return;
-  throw UsageError(fmt::format("{} is {}; it must be {} .. {}", key, value, least, most));
-}
-
-void require_share_below_one(const char* key, double value) {
-  if (value >= 0 && value < 1) return;
-  throw UsageError(fmt::format("{} is {}; it must be 0 or more, and below 1", key, value));
-}
+constexpr ConfigRange kProbability{.least = 0, .most = 1, .below = true};
+constexpr ConfigRange kProbabilityOrNone{.most = 1, .below = true};  // below 0: another setting's
+constexpr ConfigRange kShare{0, 1};
+constexpr ConfigRange kWidth{1, 65536};
+constexpr ConfigRange kWidthOrNone{0, 65536};
+constexpr ConfigRange kLayersOrNone{0, 100};
+constexpr ConfigRange kSide{1, 8192};
+constexpr double kMostFeatures = 1e6;
+constexpr double kMostSamples = 1000;
+constexpr double kMostEpochs = 1e6;
 
 void describe_sets(ConfigFields& fields, CaptioningConfig::Sets& sets) {
   fields.add("data.train_split", &sets.train_split, "Karpathy's split, or train or test of NLVR; empty: all");
@@ -34,35 +30,53 @@ void describe_sets(ConfigFields& fields, CaptioningConfig::Sets& sets) {
   fields.add("data.features", &sets.features, "folder of ID.npz with feat [L, D], instead of pictures");
   fields.add("data.test_features", &sets.test_features, "the same for data.test; empty: data.features");
   fields.add("data.vocabulary", &sets.vocabulary, "file with one word a line; empty: the training captions' words");
-  fields.add("data.vocabulary_size", &sets.vocabulary_size, "words that the vocabulary must have; 0: any number");
-  fields.add("data.min_word_count", &sets.min_word_count, "a rarer word of the training captions becomes UNK");
-  fields.add("data.max_words", &sets.max_words, "longer captions are cut, in training and in what is said");
-  fields.add("data.captions_per_image", &sets.captions_per_image, "captions of an image that a step learns from");
-  fields.add("data.max_features", &sets.max_features, "only the first rows of an image's features; -1: all");
-  fields.add("data.height", &sets.height, "pixels that pictures are scaled to");
-  fields.add("data.width", &sets.width, "pixels that pictures are scaled to");
+  fields.add("data.vocabulary_size", &sets.vocabulary_size, "words that the vocabulary must have; 0: any number")
+      .in({0, 1e7}, "words");
+  fields.add("data.min_word_count", &sets.min_word_count, "a rarer word of the training captions becomes UNK")
+      .in({1, 1e6});
+  fields.add("data.max_words", &sets.max_words, "longer captions are cut, in training and in what is said")
+      .in({1, 1000}, "words");
+  fields.add("data.captions_per_image", &sets.captions_per_image, "captions of an image that a step learns from")
+      .in({1, kMostSamples}, "captions");
+  fields.add("data.max_features", &sets.max_features, "only the first rows of an image's features; -1: all")
+      .in({-1, kMostFeatures}, "rows");
+  fields.add("data.height", &sets.height, "pixels that pictures are scaled to").in(kSide, "pixels");
+  fields.add("data.width", &sets.width, "pixels that pictures are scaled to").in(kSide, "pixels");
 }
 
 void describe_model(ConfigFields& fields, ModelOptions& model) {
-  fields.add("model.layers", &model.backbone.layers, "of the ResNet: 18, 34, 50, 101 or 152");
-  fields.add("model.output_stride", &model.backbone.output_stride, "pixels of a grid cell, each way");
-  fields.add("model.width", &model.backbone.width, "channels of the small backbone's first convolution");
-  fields.add("model.feature_width", &model.feature_width, "D of features without a backbone; 0: that of the first");
-  fields.add("model.dim", &model.dim, "width of the encoder and the decoder");
-  fields.add("model.heads", &model.heads, "of attention");
-  fields.add("model.encoder_layers", &model.encoder_layers, "0: 3 of a transformer, 4 of x_linear");
-  fields.add("model.decoder_layers", &model.decoder_layers, "0: 3 of a transformer, 1 of x_linear");
-  fields.add("model.feed_forward", &model.feed_forward, "width inside the transformer's layers");
-  fields.add("model.dropout", &model.dropout, "everywhere but where another one is set");
-  fields.add("model.window", &model.window, "side of the transformer's windows in grid cells; 0: attention over all");
-  fields.add("model.grid_height", &model.grid_height, "of features in rows; both 0: the square root of their number");
-  fields.add("model.grid_width", &model.grid_width, "of features in rows");
-  fields.add("model.word_dim", &model.x_linear.word_dim, "x_linear: width of the words' embedding; 0: model.dim");
-  fields.add("model.middle_dim", &model.x_linear.middle_dim, "x_linear: per head, inside attention; 0: half a head");
-  fields.add("model.word_dropout", &model.x_linear.word_dropout, "x_linear: of the words; below 0: model.dropout");
-  fields.add("model.feature_dropout", &model.x_linear.feature_dropout, "x_linear: of the features; so");
-  fields.add("model.attention_dropout", &model.x_linear.attention_dropout, "x_linear: in the attention; so");
-  fields.add("model.output_dropout", &model.x_linear.output_dropout, "x_linear: before the classifier; so");
+  fields.add("model.layers", &model.backbone.layers, "of the ResNet: 18, 34, 50, 101 or 152").in({18, 152}, "layers");
+  fields.add("model.output_stride", &model.backbone.output_stride, "pixels of a grid cell, each way")
+      .in({4, 32}, "pixels");
+  fields.add("model.width", &model.backbone.width, "channels of the small backbone's first convolution")
+      .in(kWidth, "channels");
+  fields.add("model.feature_width", &model.feature_width, "D of features without a backbone; 0: that of the first")
+      .in({0, kMostFeatures});
+  fields.add("model.dim", &model.dim, "width of the encoder and the decoder").in({2, 65536});
+  fields.add("model.heads", &model.heads, "of attention").in({1, 1024});
+  fields.add("model.encoder_layers", &model.encoder_layers, "0: 3 of a transformer, 4 of x_linear")
+      .in(kLayersOrNone, "layers");
+  fields.add("model.decoder_layers", &model.decoder_layers, "0: 3 of a transformer, 1 of x_linear")
+      .in(kLayersOrNone, "layers");
+  fields.add("model.feed_forward", &model.feed_forward, "width inside the transformer's layers").in(kWidth);
+  fields.add("model.dropout", &model.dropout, "everywhere but where another one is set").in(kProbability);
+  fields.add("model.window", &model.window, "side of the transformer's windows in grid cells; 0: attention over all")
+      .in({0, 8192}, "cells");
+  fields.add("model.grid_height", &model.grid_height, "of features in rows; both 0: the square root of their number")
+      .in({0, 8192}, "cells");
+  fields.add("model.grid_width", &model.grid_width, "of features in rows").in({0, 8192}, "cells");
+  fields.add("model.word_dim", &model.x_linear.word_dim, "x_linear: width of the words' embedding; 0: model.dim")
+      .in(kWidthOrNone);
+  fields.add("model.middle_dim", &model.x_linear.middle_dim, "x_linear: per head, inside attention; 0: half a head")
+      .in(kWidthOrNone);
+  fields.add("model.word_dropout", &model.x_linear.word_dropout, "x_linear: of the words; below 0: model.dropout")
+      .in(kProbabilityOrNone);
+  fields.add("model.feature_dropout", &model.x_linear.feature_dropout, "x_linear: of the features; so")
+      .in(kProbabilityOrNone);
+  fields.add("model.attention_dropout", &model.x_linear.attention_dropout, "x_linear: in the attention; so")
+      .in(kProbabilityOrNone);
+  fields.add("model.output_dropout", &model.x_linear.output_dropout, "x_linear: before the classifier; so")
+      .in(kProbabilityOrNone);
 }
 
 }  // namespace
@@ -77,53 +91,47 @@ CaptioningConfig::CaptioningConfig() {
 
 void CaptioningConfig::describe(ConfigFields& fields) {
   TrainConfig::describe(fields);
-  fields.add("folder", &folder, "an experiment's folder, with config.yml; the run goes into it");
+  fields.add("folder", &folder, "an experiment's folder, with config.yml; the run goes into it")
+      .at_resume(OnResume::kFree);
   describe_sets(fields, sets);
   fields.add("model.type", &model_type, "transformer (window attention) or x_linear (LSTM)",
              {"transformer", "x_linear"});
   fields.add("model.backbone", &backbone, "what makes features of pictures, trained along", {"small", "resnet"});
   describe_model(fields, model);
-  fields.add("loss.label_smoothing", &loss.label_smoothing, "of cross entropy");
-  fields.add("scheduled_sampling.start", &scheduled_sampling.start, "epochs before the first inc_every count");
-  fields.add("scheduled_sampling.inc_every", &scheduled_sampling.inc_every, "epochs until there is more of it");
-  fields.add("scheduled_sampling.inc_prob", &scheduled_sampling.inc_prob, "how much more");
-  fields.add("scheduled_sampling.max_prob", &scheduled_sampling.max_prob,
-             "largest share of words that are the network's own; 0: none");
+  fields.add("loss.label_smoothing", &loss.label_smoothing, "of cross entropy").in(kProbability);
+  fields.add("scheduled_sampling.start", &scheduled_sampling.start, "epochs before the first inc_every count")
+      .in({0, kMostEpochs}, "epochs");
+  fields.add("scheduled_sampling.inc_every", &scheduled_sampling.inc_every, "epochs until there is more of it")
+      .in({1, kMostEpochs}, "epochs");
+  fields.add("scheduled_sampling.inc_prob", &scheduled_sampling.inc_prob, "how much more").in(kShare);
+  fields
+      .add("scheduled_sampling.max_prob", &scheduled_sampling.max_prob,
+           "largest share of words that are the network's own; 0: none")
+      .in(kShare);
   fields.add("self_critical.start", &self_critical.start,
              "second_stage (after stop_epoch or stages.patience) or first_epoch", {"second_stage", "first_epoch"});
   fields.add("self_critical.baseline", &self_critical.baseline,
              "what a sample has to beat: the mean of the image's other samples, or the greedy caption",
              {"samples", "greedy"});
-  fields.add("self_critical.samples", &self_critical.samples, "captions that are drawn for each image");
+  fields.add("self_critical.samples", &self_critical.samples, "captions that are drawn for each image")
+      .in({1, kMostSamples}, "captions");
   fields.add(
       "self_critical.document_frequencies", &self_critical.document_frequencies,
       "file that keeps CIDEr's document frequencies of the training captions, made where it is missing; empty: none");
-  fields.add("eval.beam_size", &eval.beam_size, "captions that are followed at once; 1: greedy");
+  fields.add("eval.beam_size", &eval.beam_size, "captions that are followed at once; 1: greedy")
+      .in({1, 1024}, "captions");
 }
 
 void CaptioningConfig::validate() const {
   TrainConfig::validate();
-  require_between("data.vocabulary_size", sets.vocabulary_size, 0, 10'000'000);
-  require_between("data.min_word_count", sets.min_word_count, 1, 1'000'000);
-  require_between("data.max_words", sets.max_words, 1, kMostWords);
-  require_between("data.captions_per_image", sets.captions_per_image, 1, kMostSamples);
-  require_between("data.max_features", sets.max_features, -1, 1'000'000);
-  require_between("data.height", sets.height, 1, kLargestSide);
-  require_between("data.width", sets.width, 1, kLargestSide);
-  require_share_below_one("loss.label_smoothing", loss.label_smoothing);
-  require_between("scheduled_sampling.start", scheduled_sampling.start, 0, 1'000'000);
-  require_between("scheduled_sampling.inc_every", scheduled_sampling.inc_every, 1, 1'000'000);
-  if (!(scheduled_sampling.inc_prob >= 0 && scheduled_sampling.inc_prob <= 1) ||
-      !(scheduled_sampling.max_prob >= 0 && scheduled_sampling.max_prob <= 1)) {
-    throw UsageError(fmt::format("scheduled_sampling.inc_prob is {} and max_prob {}; both must be 0 .. 1",
-                                 scheduled_sampling.inc_prob, scheduled_sampling.max_prob));
-  }
-  require_between("eval.beam_size", eval.beam_size, 1, kLargestBeam);
   if (!sets.test_features.empty() && sets.features.empty()) {
     throw UsageError("data.test_features is set, and data.features is not", "set both, or none");
   }
   const bool alone = self_critical.baseline == "samples" && is_self_critical();
-  require_between("self_critical.samples", self_critical.samples, alone ? 2 : 1, kMostSamples);
+  if (alone && self_critical.samples < 2) {
+    throw UsageError("self_critical.samples is 1, and a sample has to beat the image's other samples",
+                     "self_critical.samples=2, or self_critical.baseline=greedy");
+  }
 }
 
 ModelOptions CaptioningConfig::model_options(std::int64_t ids, std::int64_t feature_width) const {

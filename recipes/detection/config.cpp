@@ -11,11 +11,23 @@
 namespace lockstep::detection {
 namespace {
 
+constexpr ConfigRange kShare{0, 1};
+constexpr ConfigRange kWeight{.least = 0};
+constexpr ConfigRange kWidth{1, 65536};
+constexpr ConfigRange kLayers{0, 100};
+constexpr double kLargestSide = 16384;
+
 std::int64_t whole_number(const std::string& key, const std::string& text) {
   std::int64_t number = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (fault == std::errc() && end == text.data() + text.size()) return number;
   throw UsageError(fmt::format("{} has '{}', which is no whole number", key, text));
+}
+
+std::int64_t size_of(const std::string& key, const std::string& text) {
+  const std::int64_t number = whole_number(key, text);
+  if (kWidth.contains(static_cast<double>(number))) return number;
+  throw UsageError(fmt::format("{} is {}; it must be {}", key, number, kWidth.text()));
 }
 
 template <std::size_t kCount>
@@ -48,15 +60,15 @@ StageOptions stage_of(const ConfigMap& map) {
     if (text == nullptr) throw UsageError(fmt::format("model.stages: {} is a list; it must be one value", name));
     const std::string key = "model.stages: " + name;
     if (name == "middle") {
-      stage.middle = whole_number(key, *text);
+      stage.middle = size_of(key, *text);
     } else if (name == "out") {
-      stage.out = whole_number(key, *text);
+      stage.out = size_of(key, *text);
     } else if (name == "blocks") {
-      stage.blocks = whole_number(key, *text);
+      stage.blocks = size_of(key, *text);
     } else if (name == "layers") {
-      stage.layers = whole_number(key, *text);
+      stage.layers = size_of(key, *text);
     } else if (name == "kernel") {
-      stage.kernel = whole_number(key, *text);
+      stage.kernel = size_of(key, *text);
     } else if (name == "light") {
       stage.light = *text == "true";
     } else {
@@ -69,65 +81,79 @@ StageOptions stage_of(const ConfigMap& map) {
 
 void describe_augment(ConfigFields& fields, DetectionConfig& config) {
   AugmentOptions& augment = config.augment;
-  fields.add("augment.policy", &config.policy,
-             "epochs e0, e1, e2: Mosaic and MixUp from e0 to e1, strong operations from e0 to e2");
-  fields.add("augment.mosaic_prob", &augment.mosaic_prob, "of four pictures in one");
-  fields.add("augment.mixup_prob", &augment.mixup_prob, "of two pictures blended");
-  fields.add("augment.photometric_prob", &augment.photometric_prob, "of each change of light and colour");
-  fields.add("augment.zoom_out_prob", &augment.zoom_out_prob, "of the picture on a larger canvas");
-  fields.add("augment.iou_crop_prob", &augment.iou_crop_prob, "of a crop that keeps objects");
-  fields.add("augment.flip_prob", &augment.flip_prob, "of left and right changing places");
-  fields.add("augment.zoom_out_max", &augment.zoom_out_max, "side of the canvas, in sides of the picture");
-  fields.add("augment.iou_crop_min", &augment.iou_crop_min, "smallest side of a crop, in sides of the picture");
-  fields.add("augment.mosaic_side", &augment.mosaic_side,
-             "pixels of a picture's shorter side in a mosaic; 0: half of image_size");
-  fields.add("augment.mosaic_min_scale", &augment.mosaic_min_scale, "of a whole mosaic");
-  fields.add("augment.mosaic_max_scale", &augment.mosaic_max_scale, "of a whole mosaic");
-  fields.add("augment.mosaic_degrees", &augment.mosaic_degrees, "by which a mosaic is turned, either way");
-  fields.add("augment.mosaic_translate", &augment.mosaic_translate, "by which it is moved, in its sides");
-  fields.add("augment.min_box", &augment.min_box, "pixels of the network's picture: smaller boxes are dropped");
-  fields.add("augment.base_size_repeat", &augment.base_size_repeat,
-             "multi-scale: how often image_size is among the sizes around it; 0: one size");
+  fields
+      .add("augment.policy", &config.policy,
+           "epochs e0, e1, e2: Mosaic and MixUp from e0 to e1, strong operations from e0 to e2")
+      .in({0, 1e8}, "epochs");
+  fields.add("augment.mosaic_prob", &augment.mosaic_prob, "of four pictures in one").in(kShare);
+  fields.add("augment.mixup_prob", &augment.mixup_prob, "of two pictures blended").in(kShare);
+  fields.add("augment.photometric_prob", &augment.photometric_prob, "of each change of light and colour").in(kShare);
+  fields.add("augment.zoom_out_prob", &augment.zoom_out_prob, "of the picture on a larger canvas").in(kShare);
+  fields.add("augment.iou_crop_prob", &augment.iou_crop_prob, "of a crop that keeps objects").in(kShare);
+  fields.add("augment.flip_prob", &augment.flip_prob, "of left and right changing places").in(kShare);
+  fields.add("augment.zoom_out_max", &augment.zoom_out_max, "side of the canvas, in sides of the picture").in({1, 100});
+  fields.add("augment.iou_crop_min", &augment.iou_crop_min, "smallest side of a crop, in sides of the picture")
+      .in({.least = 0, .most = 1, .above = true});
+  fields
+      .add("augment.mosaic_side", &augment.mosaic_side,
+           "pixels of a picture's shorter side in a mosaic; 0: half of image_size")
+      .in({0, kLargestSide}, "pixels");
+  fields.add("augment.mosaic_min_scale", &augment.mosaic_min_scale, "of a whole mosaic")
+      .in({.least = 0, .most = 100, .above = true});
+  fields.add("augment.mosaic_max_scale", &augment.mosaic_max_scale, "of a whole mosaic")
+      .in({.least = 0, .most = 100, .above = true});
+  fields.add("augment.mosaic_degrees", &augment.mosaic_degrees, "by which a mosaic is turned, either way")
+      .in({0, 180}, "degrees");
+  fields.add("augment.mosaic_translate", &augment.mosaic_translate, "by which it is moved, in its sides").in(kShare);
+  fields.add("augment.min_box", &augment.min_box, "pixels of the network's picture: smaller boxes are dropped")
+      .in({0, kLargestSide}, "pixels");
+  fields
+      .add("augment.base_size_repeat", &augment.base_size_repeat,
+           "multi-scale: how often image_size is among the sizes around it; 0: one size")
+      .in({0, 1000});
 }
 
 void describe_model(ConfigFields& fields, DetectionConfig& config) {
   ModelOptions& model = config.model;
-  fields.add("model.stem", &config.stem, "channels of the stem's middle and end");
+  fields.add("model.stem", &config.stem, "channels of the stem's middle and end").in(kWidth, "channels");
   fields.add("model.stages", &config.stages_of_backbone,
              "of the backbone from stride 4 on: maps of middle, out, blocks, layers, kernel, light");
   fields.add("model.lab", &model.lab, "a learnable scale and bias after each activation of the backbone");
-  fields.add("model.hidden", &model.hidden, "channels of encoder and decoder");
-  fields.add("model.heads", &model.heads, "of attention");
-  fields.add("model.encoder_layers", &model.encoder_layers, "transformer layers on the coarsest scale");
-  fields.add("model.encoder_feedforward", &model.encoder_feedforward, "their inner width");
-  fields.add("model.expansion", &model.expansion, "channels within a fusion block, in parts of model.hidden");
-  fields.add("model.fusion_depth", &model.fusion_depth, "3x3 convolutions of a fusion block");
-  fields.add("model.decoder_layers", &model.decoder_layers, "each refines the boxes");
-  fields.add("model.decoder_feedforward", &model.decoder_feedforward, "their inner width");
-  fields.add("model.queries", &model.queries, "objects that can be found at most");
-  fields.add("model.points", &config.points, "that a head samples of each scale, the finest first");
-  fields.add("model.reg_max", &model.reg_max, "bins of a side's distribution, less one");
+  fields.add("model.hidden", &model.hidden, "channels of encoder and decoder").in({4, 65536}, "channels");
+  fields.add("model.heads", &model.heads, "of attention").in({1, 1024});
+  fields.add("model.encoder_layers", &model.encoder_layers, "transformer layers on the coarsest scale")
+      .in(kLayers, "layers");
+  fields.add("model.encoder_feedforward", &model.encoder_feedforward, "their inner width").in(kWidth);
+  fields.add("model.expansion", &model.expansion, "channels within a fusion block, in parts of model.hidden")
+      .in({.least = 0, .most = 100, .above = true});
+  fields.add("model.fusion_depth", &model.fusion_depth, "3x3 convolutions of a fusion block").in(kLayers, "layers");
+  fields.add("model.decoder_layers", &model.decoder_layers, "each refines the boxes").in({1, 100}, "layers");
+  fields.add("model.decoder_feedforward", &model.decoder_feedforward, "their inner width").in(kWidth);
+  fields.add("model.queries", &model.queries, "objects that can be found at most").in({1, 100'000});
+  fields.add("model.points", &config.points, "that a head samples of each scale, the finest first").in({0, 1024});
+  fields.add("model.reg_max", &model.reg_max, "bins of a side's distribution, less one").in({4, 1024});
   fields.add("model.reg_scale", &model.reg_scale, "of the distribution's bins");
   fields.add("model.up", &model.up, "of the distribution's ends");
-  fields.add("model.denoising", &model.denoising, "noisy objects an image that training rebuilds; 0: none");
-  fields.add("model.label_noise", &model.label_noise, "half of it is the probability of another label");
-  fields.add("model.box_noise", &model.box_noise, "of a noisy box, in halves of its size");
+  fields.add("model.denoising", &model.denoising, "noisy objects an image that training rebuilds; 0: none")
+      .in({0, 100'000});
+  fields.add("model.label_noise", &model.label_noise, "half of it is the probability of another label").in(kShare);
+  fields.add("model.box_noise", &model.box_noise, "of a noisy box, in halves of its size").in(kWeight);
 }
 
 void describe_losses(ConfigFields& fields, CriterionOptions& loss) {
   fields.add("loss.classification", &loss.classification, "vfl or mal", {"vfl", "mal"});
-  fields.add("loss.class_weight", &loss.class_weight, "of the classes");
-  fields.add("loss.bbox_weight", &loss.bbox_weight, "of the boxes' L1");
-  fields.add("loss.giou_weight", &loss.giou_weight, "of the boxes' GIoU");
-  fields.add("loss.fgl_weight", &loss.fgl_weight, "of the sides' distributions");
-  fields.add("loss.ddf_weight", &loss.ddf_weight, "of what layers learn from the last one");
+  fields.add("loss.class_weight", &loss.class_weight, "of the classes").in(kWeight);
+  fields.add("loss.bbox_weight", &loss.bbox_weight, "of the boxes' L1").in(kWeight);
+  fields.add("loss.giou_weight", &loss.giou_weight, "of the boxes' GIoU").in(kWeight);
+  fields.add("loss.fgl_weight", &loss.fgl_weight, "of the sides' distributions").in(kWeight);
+  fields.add("loss.ddf_weight", &loss.ddf_weight, "of what layers learn from the last one").in(kWeight);
   fields.add("loss.alpha", &loss.alpha, "vfl: weight of what is no object");
   fields.add("loss.gamma", &loss.gamma, "vfl: 2; mal: 1.5");
   fields.add("loss.union_matching", &loss.union_matching, "boxes learn from the pairs of all layers");
   fields.add("loss.temperature", &loss.temperature, "of what layers learn from the last one");
-  fields.add("matcher.class_weight", &loss.matcher.class_weight, "in the cost of a pair");
-  fields.add("matcher.bbox_weight", &loss.matcher.bbox_weight, "in the cost of a pair");
-  fields.add("matcher.giou_weight", &loss.matcher.giou_weight, "in the cost of a pair");
+  fields.add("matcher.class_weight", &loss.matcher.class_weight, "in the cost of a pair").in(kWeight);
+  fields.add("matcher.bbox_weight", &loss.matcher.bbox_weight, "in the cost of a pair").in(kWeight);
+  fields.add("matcher.giou_weight", &loss.matcher.giou_weight, "in the cost of a pair").in(kWeight);
 }
 
 }  // namespace
@@ -148,9 +174,10 @@ DetectionConfig::DetectionConfig() {
 
 void DetectionConfig::describe(ConfigFields& fields) {
   TrainConfig::describe(fields);
-  fields.add("num_classes", &num_classes, "labels are 0 .. num_classes - 1; auto: as many classes as data.train has");
+  fields.add("num_classes", &num_classes, "labels are 0 .. num_classes - 1; auto: as many classes as data.train has")
+      .in({1, 100'000}, "classes");
   fields.add("class_names", &class_names, "by label, for what a person reads; empty: those of data.train");
-  fields.add("image_size", &image_size, "pixels of the network's picture, each way");
+  fields.add("image_size", &image_size, "pixels of the network's picture, each way").in({1, kLargestSide}, "pixels");
   fields.add("data.kind", &sets.kind, "auto, coco or voc");
   fields.add("data.train_images", &sets.train_images, "COCO: folder of the pictures; empty: beside the JSON file");
   fields.add("data.test_images", &sets.test_images, "COCO: folder of the pictures; empty: beside the JSON file");
@@ -167,7 +194,6 @@ void DetectionConfig::validate() const {
   const ModelOptions net = model_options();
   if (!num_classes.is_auto()) {
     const std::int64_t classes = num_classes;
-    if (classes < 1) throw UsageError(fmt::format("num_classes is {}; it must be at least 1", classes));
     if (!class_names.empty() && std::ssize(class_names) != classes) {
       throw UsageError(fmt::format("class_names has {} names for {} classes", class_names.size(), classes));
     }

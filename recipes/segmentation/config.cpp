@@ -14,11 +14,11 @@
 namespace lockstep::segmentation {
 namespace {
 
-constexpr std::int64_t kMostClasses = 255;  // kUnlabelled is none
-constexpr std::int64_t kLargestCrop = 8192;
-constexpr std::int64_t kLargestRate = 1024;
-constexpr double kSmallestScale = 0.05;
-constexpr double kLargestScale = 20;
+constexpr ConfigRange kShare{0, 1};
+constexpr ConfigRange kWeight{.least = 0};
+constexpr ConfigRange kScale{0.05, 20};
+constexpr double kMostClasses = 255;  // kUnlabelled is none
+constexpr double kLargestSide = 65536;
 
 double number_of(const std::string& key, const std::string& text) {
   char* end = nullptr;
@@ -31,8 +31,8 @@ std::vector<std::int64_t> rates_of(const std::vector<std::string>& texts) {
   std::vector<std::int64_t> rates;
   for (const std::string& text : texts) {
     const double rate = number_of("model.rates", text);
-    if (rate < 1 || rate > kLargestRate || rate != std::floor(rate)) {
-      throw UsageError(fmt::format("model.rates has {}; a dilation is a whole number, 1 .. {}", text, kLargestRate));
+    if (rate != std::floor(rate)) {
+      throw UsageError(fmt::format("model.rates has {}; a dilation is a whole number", text));
     }
     rates.push_back(static_cast<std::int64_t>(rate));
   }
@@ -45,9 +45,6 @@ std::vector<std::int64_t> rates_of(const std::vector<std::string>& texts) {
 void require_classes_and_names(const AutoInt& classes, const std::vector<std::string>& names) {
   if (!classes.is_auto()) {
     const std::int64_t count = classes;
-    if (count < 2 || count > kMostClasses) {
-      throw UsageError(fmt::format("num_classes is {}; it must be 2 .. {}", count, kMostClasses));
-    }
     if (!names.empty() && std::ssize(names) != count) {
       throw UsageError(fmt::format("class_names has {} names for {} classes", names.size(), count));
     }
@@ -86,19 +83,6 @@ MaskValues values_of_masks(const std::vector<ConfigMap>& maps) {
   return values;
 }
 
-void require_share(const char* key, double value) {
-  if (!(value >= 0 && value <= 1)) throw UsageError(fmt::format("{} is {}; it must be 0 .. 1", key, value));
-}
-
-void require_weight(const char* key, double value) {
-  if (!(value >= 0)) throw UsageError(fmt::format("{} is {}; a weight is 0 or more", key, value));
-}
-
-void require_scale(const char* key, double value) {
-  if (value >= kSmallestScale && value <= kLargestScale) return;
-  throw UsageError(fmt::format("{} has {}; it must be {} .. {}", key, value, kSmallestScale, kLargestScale));
-}
-
 void describe_sets(ConfigFields& fields, SegmentationConfig::Sets& sets) {
   fields.add("data.labels", &sets.labels, "what training learns from: scribbles, or masks with every pixel",
              {"scribbles", "masks"});
@@ -116,23 +100,29 @@ void describe_sets(ConfigFields& fields, SegmentationConfig::Sets& sets) {
 }
 
 void describe_losses(ConfigFields& fields, LossOptions& loss) {
-  fields.add("loss.segmentation", &loss.segmentation, "weight of cross entropy with the labels; 255 counts nowhere");
-  fields.add("loss.pseudo", &loss.pseudo, "weight of cross entropy with the pseudo-labels; 0: left out");
-  fields.add("loss.distance_scribble", &loss.distance_scribble, "weight of the entropy near scribbles; 0: left out");
-  fields.add("loss.distance_class", &loss.distance_class, "weight of the entropy away from contours; 0: left out");
-  fields.add("loss.lorm", &loss.lorm, "weight of the localization rectification module (types *_lorm); 0: left out");
-  fields.add("loss.label_smoothing", &loss.label_smoothing, "of the pseudo-labels");
+  fields.add("loss.segmentation", &loss.segmentation, "weight of cross entropy with the labels; 255 counts nowhere")
+      .in(kWeight);
+  fields.add("loss.pseudo", &loss.pseudo, "weight of cross entropy with the pseudo-labels; 0: left out").in(kWeight);
+  fields.add("loss.distance_scribble", &loss.distance_scribble, "weight of the entropy near scribbles; 0: left out")
+      .in(kWeight);
+  fields.add("loss.distance_class", &loss.distance_class, "weight of the entropy away from contours; 0: left out")
+      .in(kWeight);
+  fields.add("loss.lorm", &loss.lorm, "weight of the localization rectification module (types *_lorm); 0: left out")
+      .in(kWeight);
+  fields.add("loss.label_smoothing", &loss.label_smoothing, "of the pseudo-labels").in(kShare);
 }
 
 void describe_augment(ConfigFields& fields, AugmentOptions& augment) {
-  fields.add("augment.crop", &augment.crop, "pixels of the network's picture in training, each way");
-  fields.add("augment.scale_min", &augment.scale_min, "of the whole picture before the crop");
-  fields.add("augment.scale_max", &augment.scale_max, "of the whole picture before the crop");
-  fields.add("augment.rotate_degrees", &augment.rotate_degrees, "by which it is turned, either way");
-  fields.add("augment.rotate_prob", &augment.rotate_prob, "of a turn");
-  fields.add("augment.blur_prob", &augment.blur_prob, "of a Gaussian blur of 5 x 5 pixels");
-  fields.add("augment.photometric_prob", &augment.photometric_prob, "of each change of light and colour");
-  fields.add("augment.flip_prob", &augment.flip_prob, "of left and right changing places");
+  fields.add("augment.crop", &augment.crop, "pixels of the network's picture in training, each way")
+      .in({1, 8192}, "pixels");
+  fields.add("augment.scale_min", &augment.scale_min, "of the whole picture before the crop").in(kScale);
+  fields.add("augment.scale_max", &augment.scale_max, "of the whole picture before the crop").in(kScale);
+  fields.add("augment.rotate_degrees", &augment.rotate_degrees, "by which it is turned, either way")
+      .in({0, 180}, "degrees");
+  fields.add("augment.rotate_prob", &augment.rotate_prob, "of a turn").in(kShare);
+  fields.add("augment.blur_prob", &augment.blur_prob, "of a Gaussian blur of 5 x 5 pixels").in(kShare);
+  fields.add("augment.photometric_prob", &augment.photometric_prob, "of each change of light and colour").in(kShare);
+  fields.add("augment.flip_prob", &augment.flip_prob, "of left and right changing places").in(kShare);
 }
 
 constexpr std::array<std::int64_t, 5> kLayers = {18, 34, 50, 101, 152};
@@ -154,57 +144,48 @@ SegmentationConfig::SegmentationConfig() {
 
 void SegmentationConfig::describe(ConfigFields& fields) {
   TrainConfig::describe(fields);
-  fields.add("num_classes", &num_classes,
-             "labels are 0 .. num_classes - 1, 255 is none; auto: as many classes as data.train has");
+  fields.at("data.allow_outside").unused = "a list's names are looked for in the set's own folders only";
+  fields
+      .add("num_classes", &num_classes,
+           "labels are 0 .. num_classes - 1, 255 is none; auto: as many classes as data.train has")
+      .in({2, kMostClasses}, "classes");
   fields.add("class_names", &class_names, "by label, for what a person reads; empty: those of data.train");
   describe_sets(fields, sets);
   fields.add("model.type", &model_type, "aspp_lorm, deeplabv2, deeplabv3p or deeplabv3p_lorm",
              {"aspp_lorm", "deeplabv2", "deeplabv3p", "deeplabv3p_lorm"});
-  fields.add("model.layers", &model.backbone.layers, std::string("of the ResNet: ") + kLayersText);
-  fields.add("model.output_stride", &model.backbone.output_stride,
-             "pixels that a value of the last features stands for: 8 or 16");
+  fields.add("model.layers", &model.backbone.layers, std::string("of the ResNet: ") + kLayersText)
+      .in({18, 152}, "layers");
+  fields
+      .add("model.output_stride", &model.backbone.output_stride,
+           "pixels that a value of the last features stands for: 8 or 16")
+      .in({8, 16}, "pixels");
   fields.add("model.stride_in_1x1", &model.backbone.stride_in_1x1,
              "a bottleneck's stride in its first convolution; false: in its 3x3, as in torchvision");
-  fields.add("model.rates", &rates, "three dilations of the pyramid; empty: 12, 18, 24, and 6, 12, 18 of deeplabv3p");
-  fields.add("model.dropout", &model.dropout, "before the last layer of deeplabv3p");
+  fields.add("model.rates", &rates, "three dilations of the pyramid; empty: 12, 18, 24, and 6, 12, 18 of deeplabv3p")
+      .in({1, 1024});
+  fields.add("model.dropout", &model.dropout, "before the last layer of deeplabv3p")
+      .in({.least = 0, .most = 1, .below = true});
   describe_losses(fields, loss);
   describe_augment(fields, augment);
-  fields.add("eval.window", &eval.window, "pixels each way that the network sees at once; 0: the whole picture");
-  fields.add("eval.overlap", &eval.overlap, "of neighbouring windows, in windows");
-  fields.add("eval.scales", &eval_scales, "in which a picture is looked at; the shares of classes are averaged");
+  fields.add("eval.window", &eval.window, "pixels each way that the network sees at once; 0: the whole picture")
+      .in({0, kLargestSide}, "pixels");
+  fields.add("eval.overlap", &eval.overlap, "of neighbouring windows, in windows")
+      .in({.least = 0, .most = 1, .below = true});
+  fields.add("eval.scales", &eval_scales, "in which a picture is looked at; the shares of classes are averaged")
+      .in(kScale);
   fields.add("eval.flip", &eval.flip, "mirrored as well");
-  fields.add("eval.base_size", &eval.base_size, "pixels of the longer side at scale 1; 0: the picture's own");
+  fields.add("eval.base_size", &eval.base_size, "pixels of the longer side at scale 1; 0: the picture's own")
+      .in({0, kLargestSide}, "pixels");
 }
 
 void SegmentationConfig::validate() const {
   TrainConfig::validate();
   require_classes_and_names(num_classes, class_names);
-  if (augment.crop < 1 || augment.crop > kLargestCrop) {
-    throw UsageError(fmt::format("augment.crop is {} pixels; it must be 1 .. {}", augment.crop, kLargestCrop));
-  }
-  require_scale("augment.scale_min", augment.scale_min);
-  require_scale("augment.scale_max", augment.scale_max);
   if (augment.scale_max < augment.scale_min) {
     throw UsageError(
         fmt::format("augment.scale_max {} is below augment.scale_min {}", augment.scale_max, augment.scale_min));
   }
-  if (!(augment.rotate_degrees >= 0 && augment.rotate_degrees <= 180)) {
-    throw UsageError(fmt::format("augment.rotate_degrees is {}; it must be 0 .. 180", augment.rotate_degrees));
-  }
-  require_share("augment.rotate_prob", augment.rotate_prob);
-  require_share("augment.blur_prob", augment.blur_prob);
-  require_share("augment.flip_prob", augment.flip_prob);
-  require_share("augment.photometric_prob", augment.photometric_prob);
-  require_weight("loss.segmentation", loss.segmentation);
-  require_weight("loss.pseudo", loss.pseudo);
-  require_weight("loss.distance_scribble", loss.distance_scribble);
-  require_weight("loss.distance_class", loss.distance_class);
-  require_weight("loss.lorm", loss.lorm);
-  require_share("loss.label_smoothing", loss.label_smoothing);
   require_a_loss(loss_options(), full());
-  if (!(model.dropout >= 0 && model.dropout < 1)) {
-    throw UsageError(fmt::format("model.dropout is {}; it must be 0 or more, and below 1", model.dropout));
-  }
   (void)model_options();
   (void)values_of_masks(sets.mask_values);
   if (!batch_size.is_auto() && batch_size < 2 && !sync_batchnorm) {
@@ -249,8 +230,6 @@ WindowOptions SegmentationConfig::window_options() const {
   options.scales.clear();
   for (const std::string& scale : eval_scales) options.scales.push_back(number_of("eval.scales", scale));
   if (options.scales.empty()) throw UsageError("eval.scales is empty", "eval.scales=[1]");
-  for (const double scale : options.scales) require_scale("eval.scales", scale);
-  if (options.window < 0 || options.base_size < 0) throw UsageError("eval.window and eval.base_size are 0 or more");
   return options;
 }
 

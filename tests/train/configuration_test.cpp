@@ -16,6 +16,12 @@ std::string settings(const std::function<void(TrainConfig&)>& change = [](TrainC
   return settings_text("line", config);
 }
 
+std::vector<Difference> different(const std::string& before, const std::string& now) {
+  return differences(before, now, TrainConfig().rows());
+}
+
+std::string hash_of(const std::string& settings) { return configuration_hash(settings, TrainConfig().rows()); }
+
 std::vector<std::string> keys(const std::vector<Difference>& differences) {
   std::vector<std::string> names;
   for (const Difference& difference : differences) names.push_back(difference.key);
@@ -34,17 +40,17 @@ TEST(Configuration, NamesWhatChangesTheResultAndNothingElse) {
     config.amp = "bf16";
     config.seed = 3;
   });
-  const auto found = differences(settings(), now);
+  const auto found = different(settings(), now);
   EXPECT_EQ(keys(found), (Keys{"amp", "seed"}));
   EXPECT_EQ(found[0].before, "none");
   EXPECT_EQ(found[0].now, "bf16");
-  EXPECT_NE(configuration_hash(settings()), configuration_hash(now));
+  EXPECT_NE(hash_of(settings()), hash_of(now));
 }
 
 TEST(Configuration, TheHashSeesOnlyWhatChangesTheResult) {
   const std::string faster = settings([](TrainConfig& config) { config.workers = 7; });
-  EXPECT_EQ(configuration_hash(settings()), configuration_hash(faster));
-  EXPECT_EQ(configuration_hash(settings()).size(), 16U);
+  EXPECT_EQ(hash_of(settings()), hash_of(faster));
+  EXPECT_EQ(hash_of(settings()).size(), 16U);
 }
 
 TEST(Configuration, TheLengthIsFreeWhereNoScheduleLooksAtIt) {
@@ -55,16 +61,16 @@ TEST(Configuration, TheLengthIsFreeWhereNoScheduleLooksAtIt) {
     };
   };
   const auto plain = settings([](TrainConfig& config) { config.schedule.type = "none"; });
-  EXPECT_TRUE(differences(plain, settings(longer("none"))).empty());
+  EXPECT_TRUE(different(plain, settings(longer("none"))).empty());
   for (const char* type : {"constant", "step", "multi_step", "noam", "plateau"}) {
     const auto before = settings([type](TrainConfig& config) { config.schedule.type = type; });
-    EXPECT_TRUE(differences(before, settings(longer(type))).empty()) << type;
+    EXPECT_TRUE(different(before, settings(longer(type))).empty()) << type;
   }
   for (const char* type : {"one_cycle", "polynomial", "flat_cosine"}) {
     const auto before = settings([type](TrainConfig& config) { config.schedule.type = type; });
-    EXPECT_EQ(keys(differences(before, settings(longer(type)))), (Keys{"epochs"})) << type;
+    EXPECT_EQ(keys(different(before, settings(longer(type)))), (Keys{"epochs"})) << type;
   }
-  EXPECT_EQ(keys(differences(settings(), settings(longer("cosine")))), (Keys{"epochs"}));
+  EXPECT_EQ(keys(different(settings(), settings(longer("cosine")))), (Keys{"epochs"}));
 }
 
 TEST(Configuration, EvaluationsAreFreeUnlessTheLearningRateFollowsThem) {
@@ -74,8 +80,8 @@ TEST(Configuration, EvaluationsAreFreeUnlessTheLearningRateFollowsThem) {
       config.eval_every_epochs = every;
     });
   };
-  EXPECT_TRUE(differences(with_evaluations("cosine", 1), with_evaluations("cosine", 3)).empty());
-  EXPECT_EQ(keys(differences(with_evaluations("plateau", 1), with_evaluations("plateau", 3))),
+  EXPECT_TRUE(different(with_evaluations("cosine", 1), with_evaluations("cosine", 3)).empty());
+  EXPECT_EQ(keys(different(with_evaluations("plateau", 1), with_evaluations("plateau", 3))),
             (Keys{"eval_every_epochs"}));
 }
 
@@ -87,13 +93,23 @@ TEST(Configuration, EvaluationsThatDecideWhenTheSecondStageBeginsAreNotFree) {
       config.stop_at.metric = metric;
     });
   };
-  EXPECT_EQ(keys(differences(staged(1, "ap"), staged(2, "ap"))), (Keys{"eval_every_epochs"}));
-  EXPECT_EQ(keys(differences(staged(1, "ap"), staged(1, "loss"))), (Keys{"stop_at.metric"}));
+  EXPECT_EQ(keys(different(staged(1, "ap"), staged(2, "ap"))), (Keys{"eval_every_epochs"}));
+  EXPECT_EQ(keys(different(staged(1, "ap"), staged(1, "loss"))), (Keys{"stop_at.metric"}));
+}
+
+TEST(Configuration, RanksHaveEverythingInCommonButWhatTheirHostsMayChoose) {
+  const auto common = common_settings(settings(), TrainConfig().rows());
+  for (const char* of_a_host : {"workers", "prefetch_factor", "pin_memory", "data.train", "data.test"}) {
+    EXPECT_FALSE(common.contains(of_a_host)) << of_a_host;
+  }
+  for (const char* shared : {"recipe", "seed", "replicas", "bucket_cap_mb", "checkpoint.every_steps"}) {
+    EXPECT_TRUE(common.contains(shared)) << shared;
+  }
 }
 
 TEST(Configuration, AKeyOfALaterVersionCountsAsEqual) {
-  EXPECT_TRUE(differences("recipe: line\nseed: 0\n", settings()).empty());
-  EXPECT_EQ(keys(differences("recipe: other\n", settings())), (Keys{"recipe"}));
+  EXPECT_TRUE(different("recipe: line\nseed: 0\n", settings()).empty());
+  EXPECT_EQ(keys(different("recipe: other\n", settings())), (Keys{"recipe"}));
 }
 
 TEST(RunState, ComesBackFromAStateAsItWas) {

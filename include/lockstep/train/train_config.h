@@ -93,8 +93,10 @@ struct TrainConfig {
     bool sharded = false;            ///< each rank writes its part, into a folder that all share
   } checkpoint;
 
-  /// Adds every key to `fields`. A derived struct calls this first.
+  /// Adds every key to `fields`, with what is known of it. A derived struct calls this first.
   virtual void describe(ConfigFields& fields);
+  /// What describe() adds, for reading. Lifetime: this outlives it.
+  [[nodiscard]] ConfigFields rows() const;
 
   /// The loss is scaled: grad_scaler.enabled, with `auto` decided.
   [[nodiscard]] bool scales_loss() const {

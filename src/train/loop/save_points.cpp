@@ -41,7 +41,7 @@ void SavePoints::save(RunState& run, const SaveReason& reason) {
   const SaveOrder order{.meta = {.step = run.step,
                                  .replicas = plan_.config.replicas,
                                  .threads = plan_.config.threads,
-                                 .configuration_hash = configuration_hash(plan_.settings)},
+                                 .configuration_hash = configuration_hash(plan_.settings, plan_.config.rows())},
                         .texts = {{"config.yml", plan_.settings}},
                         .names = reason.names,
                         .may_skip = reason.may_skip,

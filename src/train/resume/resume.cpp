@@ -83,16 +83,16 @@ std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPla
   return std::nullopt;
 }
 
-void require_same_settings(const Checkpoint& checkpoint, const std::string& settings) {
+void require_same_settings(const Checkpoint& checkpoint, const std::string& settings, const ConfigFields& rows) {
   const auto before = checkpoint.text("config.yml");
   if (!before) {
     throw DataError(fmt::format("{} does not hold the settings it was trained with", checkpoint.path().string()),
                     "only checkpoints of the Trainer can be resumed; --init-from takes the weights of any");
   }
   std::vector<std::string> words;
-  for (const Difference& difference : differences(*before, settings)) {
+  for (const Difference& difference : differences(*before, settings, rows)) {
     // A run may begin to average its weights; the trainer says so.
-    if (difference.key.starts_with("ema.") && !checkpoint.has("ema")) continue;
+    if (difference.resume == OnResume::kFreeToBegin && !checkpoint.has("ema")) continue;
     words.push_back(fmt::format("{} is {} and was {}", difference.key, difference.now, difference.before));
   }
   if (words.empty()) return;

@@ -44,7 +44,8 @@ struct BegunWith {
 /// Warns where the checkpoint is of another libtorch or instruction set: the bits are then others.
 void warn_of_another_platform(const Checkpoint& checkpoint);
 
-/// Throws: UsageError naming the settings that differ from those of the checkpoint, with both values.
-void require_same_settings(const Checkpoint& checkpoint, const std::string& settings);
+/// Throws: UsageError naming the settings that differ from those of the checkpoint, with both values. `rows` say which
+/// may differ.
+void require_same_settings(const Checkpoint& checkpoint, const std::string& settings, const ConfigFields& rows);
 
 }  // namespace lockstep::train

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std::string& settings) {
+void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std::string& recipe) {
   const CheckpointMeta& meta = checkpoint.manifest().meta;
   if (config.replicas != 0 && config.replicas != meta.replicas) {
     throw UsageError(fmt::format("replicas is {} and the checkpoint's is {}", config.replicas, meta.replicas),
@@ -31,7 +31,7 @@ void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std:
     log::warn("threads is {} and was {}: the result will not have the bits of the run before", config.threads,
               meta.threads);
   }
-  require_same_settings(checkpoint, settings);
+  require_same_settings(checkpoint, settings_text(recipe, config), config.rows());
   warn_of_another_platform(checkpoint);
 }
 
@@ -78,6 +78,7 @@ void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
                                  counted(job.world_size(), "process", "processes")),
                      fmt::format("start at most {}", counted(config.replicas, "process", "processes")));
   }
+  config.rows().check();
   job.set_replicas(static_cast<int>(config.replicas));
 }
 
@@ -140,6 +141,7 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   if (config.batch_size.is_auto()) {
     take_batch_size(config, start.checkpoint ? batch_size_of(*start.checkpoint) : begun.batch_size);
   }
+  config.rows().check();  // a settings file that a killed run has left may hold anything
   told["replicas"] = config.replicas;
   told["threads"] = config.threads;
   told["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
@@ -147,7 +149,7 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   if (!start.checkpoint) return told;
   if (config.replicas == 0) config.replicas = start.checkpoint->manifest().meta.replicas;
   if (config.replicas == start.checkpoint->manifest().meta.replicas) take_total_batch(config);
-  compare(*start.checkpoint, config, settings_text(options.recipe, config));
+  compare(*start.checkpoint, config, options.recipe);
   bring_base(*start.checkpoint, config, folder->checkpoints());
   told.merge(start.checkpoint->state("run"));
   told["saved_here"] = start.checkpoint->path().parent_path() == folder->checkpoints();
@@ -178,7 +180,8 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   set_max_pixels(config.data.max_pixels);
   start.settings = settings_text(options.recipe, config);
   if (config.checkpoint.sharded) require_shared_folder(job, folder ? folder->checkpoints() : "");
-  if (job.world_size() > 1) lockstep::require_same_settings(job.group(), common_settings(start.settings));
+  if (job.world_size() > 1)
+    lockstep::require_same_settings(job.group(), common_settings(start.settings, config.rows()));
   return start;
 }
 

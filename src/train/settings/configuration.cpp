@@ -4,10 +4,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <algorithm>
-#include <array>
 #include <map>
-#include <string_view>
 
 #include "train/settings/schedule_choice.h"
 
@@ -15,12 +12,6 @@ namespace lockstep::train {
 namespace {
 
 using Values = std::map<std::string, ConfigValue>;
-
-constexpr std::array<std::string_view, 16> kFreeKeys = {
-    "workers",          "prefetch_factor", "pin_memory",         "cuda_graph",
-    "log_every_steps",  "data.train",      "data.test",          "replicas",
-    "threads",          "optimizer.zero",  "bucket_cap_mb",      "persistent_workers",
-    "loader_timeout_s", "folder",          "data.allow_outside", "data.max_pixels"};
 
 std::string schedule_type(const Values& values) {
   const auto type = values.find("schedule.type");
@@ -34,8 +25,8 @@ bool has_stages(const Values& values) {
 
 /// What may change because nothing of the run's course looks at it.
 struct Freedom {
-  bool length = false;      ///< epochs, max_steps
-  bool evaluations = true;  ///< eval_every_epochs, and by what they are compared
+  bool length = false;
+  bool evaluations = true;
 };
 
 Freedom freedom_of(const Values& values) {
@@ -43,57 +34,85 @@ Freedom freedom_of(const Values& values) {
   return {.length = !depends_on_length(type), .evaluations = type != "plateau" && !has_stages(values)};
 }
 
-bool is_free(const std::string& key, const Freedom& freedom) {
-  if (key == "stop_at.metric") return freedom.evaluations;
-  if (key.starts_with("checkpoint.") || key.starts_with("stop_at.")) return true;
-  if (key == "epochs" || key == "max_steps") return freedom.length;
-  if (key == "eval_every_epochs") return freedom.evaluations;
-  return std::find(kFreeKeys.begin(), kFreeKeys.end(), key) != kFreeKeys.end();
-}
+/// What the rows say, by key.
+class Rules {
+ public:
+  explicit Rules(const ConfigFields& rows) {
+    for (const auto& field : rows.fields()) rows_[field.key] = &field;
+  }
+
+  [[nodiscard]] OnResume at_resume(const std::string& key) const {
+    const auto found = rows_.find(key);
+    return found == rows_.end() ? OnResume::kError : found->second->resume;
+  }
+
+  [[nodiscard]] bool is_free(const std::string& key, const Freedom& freedom) const {
+    switch (at_resume(key)) {
+      case OnResume::kFree:
+      case OnResume::kCheckpoint:
+        return true;
+      case OnResume::kFreeLength:
+        return freedom.length;
+      case OnResume::kFreeEvaluations:
+        return freedom.evaluations;
+      case OnResume::kFreeToBegin:
+      case OnResume::kError:
+        return false;
+    }
+    return false;
+  }
+
+  [[nodiscard]] bool is_of_a_host(const std::string& key) const {
+    const auto found = rows_.find(key);
+    return found != rows_.end() && found->second->host;
+  }
+
+ private:
+  std::map<std::string, const ConfigFields::Field*> rows_;
+};
 
 }  // namespace
 
-std::string settings_text(const std::string& recipe, TrainConfig& config) {
+std::string settings_text(const std::string& recipe, const TrainConfig& config) {
   std::string name = recipe;
-  ConfigFields fields;
-  fields.add("recipe", &name, "what is trained");
-  config.describe(fields);
-  return fields.to_yaml();
+  ConfigFields head;
+  head.add("recipe", &name, "what is trained");
+  return head.to_yaml() + config.rows().to_yaml();
 }
 
-std::vector<Difference> differences(const std::string& before, const std::string& now) {
+std::vector<Difference> differences(const std::string& before, const std::string& now, const ConfigFields& rows) {
   const ConfigTree old_tree = ConfigTree::from_text(before, "the checkpoint's config.yml");
   const ConfigTree new_tree = ConfigTree::from_text(now, "the settings");
+  const Rules rules(rows);
   Freedom freedom = freedom_of(new_tree.values());
   freedom.length = freedom.length && freedom_of(old_tree.values()).length;
   std::vector<Difference> found;
   for (const auto& [key, value] : new_tree.values()) {
     const auto old = old_tree.values().find(key);
-    if (is_free(key, freedom) || old == old_tree.values().end() || old->second.yaml == value.yaml) continue;
+    if (rules.is_free(key, freedom) || old == old_tree.values().end() || old->second.yaml == value.yaml) continue;
     if (key == "class_names" && old->second.yaml == "[]") continue;  // of a version that did not keep the data's names
-    found.push_back({key, old->second.yaml, value.yaml});
+    found.push_back({key, old->second.yaml, value.yaml, rules.at_resume(key)});
   }
   return found;
 }
 
-std::map<std::string, std::string> common_settings(const std::string& settings) {
-  static constexpr std::array<std::string_view, 8> kOfAHost = {
-      "workers",    "prefetch_factor", "pin_memory",         "cuda_graph",
-      "data.train", "data.test",       "persistent_workers", "loader_timeout_s"};
+std::map<std::string, std::string> common_settings(const std::string& settings, const ConfigFields& rows) {
   const ConfigTree tree = ConfigTree::from_text(settings, "the settings");
+  const Rules rules(rows);
   std::map<std::string, std::string> common;
   for (const auto& [key, value] : tree.values()) {
-    if (std::find(kOfAHost.begin(), kOfAHost.end(), key) == kOfAHost.end()) common[key] = value.yaml;
+    if (!rules.is_of_a_host(key)) common[key] = value.yaml;
   }
   return common;
 }
 
-std::string configuration_hash(const std::string& settings) {
+std::string configuration_hash(const std::string& settings, const ConfigFields& rows) {
   const ConfigTree tree = ConfigTree::from_text(settings, "the settings");
+  const Rules rules(rows);
   const Freedom freedom = freedom_of(tree.values());
   std::string text;
   for (const auto& [key, value] : tree.values()) {
-    if (!is_free(key, freedom)) text += fmt::format("{}={}\n", key, value.yaml);
+    if (!rules.is_free(key, freedom)) text += fmt::format("{}={}\n", key, value.yaml);
   }
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings that are kept as text, because they may also be a word or stand in a list.
+// Checks of settings: numbers that are kept as text, because they may also be a word or stand in a list, and ranges.
 #pragma once
 
 #include <string>
+
+#include "lockstep/base/config.h"
 
 namespace lockstep::train {
 
@@ -11,5 +13,14 @@ namespace lockstep::train {
 
 /// Throws: UsageError "KEY is VALUE; it must be NEEDED" unless `valid`.
 void require_setting(bool valid, const char* key, double value, const char* needed);
+
+/// Whether the values of `config`, which describes its rows, are within their ranges. Throws: as ConfigFields::check().
+template <class Config>
+void check_rows(const Config& config) {
+  Config copy = config;
+  ConfigFields fields;
+  copy.describe(fields);
+  fields.check();
+}
 
 }  // namespace lockstep::train

@@ -26,12 +26,15 @@ std::vector<std::string> type_names() {
 void OptimizerConfig::describe(ConfigFields& fields) {
   const std::vector<std::string> flag = {"auto", "true", "false"};
   fields.add("optimizer.type", &type, "the optimizer; its own keys are auto unless set", type_names());
-  fields.add("optimizer.lr", &lr, "learning rate after warm-up");
-  fields.add("optimizer.weight_decay", &weight_decay, "weight decay; adamw, lamb and lion decouple it");
+  fields.add("optimizer.lr", &lr, "learning rate after warm-up").in({.least = 0, .above = true});
+  fields.add("optimizer.weight_decay", &weight_decay, "weight decay; adamw, lamb and lion decouple it")
+      .in({.least = 0});
   fields.add("optimizer.lr_scaling", &lr_scaling, "none; replicas: lr x replicas; batch: lr x total batch / 256",
              {"none", "replicas", "batch"});
-  fields.add("optimizer.zero", &zero,
-             "ZeRO-1: each process keeps only its part of the optimizer's state; the result is the same");
+  fields
+      .add("optimizer.zero", &zero,
+           "ZeRO-1: each process keeps only its part of the optimizer's state; the result is the same")
+      .at_resume(OnResume::kFree);
   fields.add("optimizer.betas", &betas, "adamw, adam, lamb, lion: two numbers");
   fields.add("optimizer.eps", &eps, "adamw, adam, rmsprop, adagrad, lamb: added to the divisor");
   fields.add("optimizer.amsgrad", &amsgrad, "adamw, adam: divide by the largest second moment so far", flag);
@@ -48,8 +51,7 @@ void OptimizerConfig::describe(ConfigFields& fields) {
 }
 
 void OptimizerConfig::validate() const {
-  train::require_setting(lr > 0, "optimizer.lr", lr, "above 0");
-  train::require_setting(weight_decay >= 0, "optimizer.weight_decay", weight_decay, "0 or more");
+  train::check_rows(*this);
   const OptimizerOptions options = train::optimizer_options(*this);
   try {
     OptimizerOptions common = options;
