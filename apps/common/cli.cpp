@@ -116,6 +116,13 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   }
 }
 
+CLI::Validator whole(const WholeRange& range) {
+  const auto problem = [range](const std::string& word) {
+    return parse_whole(word, range) ? "" : fmt::format("'{}' is not {}", word, to_text(range));
+  };
+  return CLI::Validator(problem, "");
+}
+
 std::vector<std::string> take_settings(const CLI::App& app, const std::vector<std::string>& arguments,
                                        const SettingOptions& options) {
   const std::vector<std::string> known = option_names(app);

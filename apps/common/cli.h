@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/whole_number.h"
+
 namespace lockstep::cli {
 
 /// `name` and `description` for --help, and an example at its end.
@@ -31,6 +33,10 @@ void prepare(CLI::App& app, const CommandText& text);
 
 /// "--batch-size", ...: what an app knows.
 [[nodiscard]] std::vector<std::string> option_names(const CLI::App& app);
+
+/// Of an option whose value is a whole number: another value, or one outside of the range, is an error with both.
+/// Example: app.add_option("--repeats", repeats, "counted runs")->check(cli::whole({1, 1000}));
+[[nodiscard]] CLI::Validator whole(const WholeRange& range = {});
 
 /// What take_settings() is to look for.
 struct SettingOptions {

@@ -53,9 +53,12 @@ void add_options(CLI::App& app, RunOptions& options) {
                  "ranks on this node: a number, or auto (visible GPUs, else CPUs), gpu, cpu")
       ->capture_default_str();
   app.add_option("--nnodes", options.node.nodes, "nodes of the job")->capture_default_str();
-  app.add_option("--node-rank", options.node.node_rank, "this node's number from 0")->capture_default_str();
+  app.add_option("--node-rank", options.node.node_rank, "this node's number from 0")
+      ->check(cli::whole())
+      ->capture_default_str();
   app.add_option("--master-addr", options.node.master_addr, "address of node 0")->capture_default_str();
-  app.add_option("--master-port", options.node.master_port, "port on node 0; one node: any free port by default");
+  app.add_option("--master-port", options.node.master_port, "port on node 0; one node: any free port by default")
+      ->check(cli::whole({0, 65535}));
   app.add_option("--rdzv-endpoint", options.node.endpoint, "HOST:PORT, the same as --master-addr and --master-port");
   app.add_option("--rdzv-id,--run-id", options.node.run_id, "name of the job, the same on every node");
   app.add_option("--token-file", options.node.token_file,
@@ -66,6 +69,7 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->type_name("FILE");
   app.add_flag("--standalone", options.is_standalone, "one node, any free port (the default)");
   app.add_option("--max-restarts", options.max_restarts, "how often a failed group starts again")
+      ->check(cli::whole())
       ->capture_default_str();
   app.add_option("--shutdown-timeout", options.shutdown_timeout, "seconds between SIGTERM and SIGKILL")
       ->capture_default_str();

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string_view>
 
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/whole_number.h"
 #include "lockstep/store/secret.h"
 #include "lockstep/store/store.h"
 #include "worker_verbs.h"
@@ -18,14 +18,13 @@
 namespace lockstep::apps {
 namespace {
 
+constexpr WholeRange kPorts{0, 65535};  // 0: any free one
+
 template <class Number>
-void take_number(std::vector<std::string>& arguments, const std::string& name, Number& number) {
+void take_number(std::vector<std::string>& arguments, const std::string& name, const WholeRange& range,
+                 Number& number) {
   const auto text = take_option(arguments, name);
-  if (!text) return;
-  const char* end = text->data() + text->size();
-  const auto parsed = std::from_chars(text->data(), end, number);
-  if (parsed.ec == std::errc() && parsed.ptr == end) return;
-  throw UsageError(fmt::format("--{} is '{}'", name, *text), "give a number");
+  if (text) number = static_cast<Number>(whole_number("--" + name, *text, range));
 }
 
 void take_text(std::vector<std::string>& arguments, const std::string& name, std::string& text) {
@@ -39,12 +38,7 @@ int count_nodes(const std::string& text) {
   if (colon != std::string::npos && text.substr(colon + 1) != first) {
     throw UsageError(fmt::format("--nnodes is '{}', a range", text), "give one number: the number of nodes is fixed");
   }
-  int count = 0;
-  const auto parsed = std::from_chars(first.data(), first.data() + first.size(), count);
-  if (parsed.ec != std::errc{} || parsed.ptr != first.data() + first.size() || count < 1) {
-    throw UsageError(fmt::format("--nnodes is '{}'", text), "give a number from 1");
-  }
-  return count;
+  return static_cast<int>(whole_number("--nnodes", first, {.least = 1}));
 }
 
 void apply_endpoint(const NodeOptions& given, AgentOptions& options) {
@@ -53,10 +47,12 @@ void apply_endpoint(const NodeOptions& given, AgentOptions& options) {
   options.master_addr = given.endpoint.substr(0, colon);
   if (colon == std::string::npos) return;
   const std::string port = given.endpoint.substr(colon + 1);
-  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), options.master_port);
-  if (parsed.ec != std::errc{} || parsed.ptr != port.data() + port.size()) {
-    throw UsageError(fmt::format("--rdzv-endpoint is '{}'", given.endpoint), "give HOST:PORT");
+  const auto number = parse_whole(port, kPorts);
+  if (!number) {
+    throw UsageError(fmt::format("--rdzv-endpoint is '{}'; its port must be {}", given.endpoint, to_text(kPorts)),
+                     "give HOST:PORT");
   }
+  options.master_port = static_cast<std::uint16_t>(*number);
 }
 
 // As a shell takes it.
@@ -82,9 +78,9 @@ std::string command_of_node(std::vector<std::string> typed, int node) {
 NodeOptions take_node_options(std::vector<std::string>& arguments) {
   NodeOptions options;
   take_text(arguments, "nnodes", options.nodes);
-  take_number(arguments, "node-rank", options.node_rank);
+  take_number(arguments, "node-rank", {}, options.node_rank);
   take_text(arguments, "master-addr", options.master_addr);
-  take_number(arguments, "master-port", options.master_port);
+  take_number(arguments, "master-port", kPorts, options.master_port);
   take_text(arguments, "rdzv-endpoint", options.endpoint);
   take_text(arguments, "rdzv-id", options.run_id);
   take_text(arguments, "run-id", options.run_id);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +20,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/whole_number.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/processes.h"
 #include "lockstep/launch/spawn.h"
@@ -174,12 +174,7 @@ ProcessCount processes_for_training(const std::optional<std::string>& given) {
 constexpr int kTrainRestarts = 3;
 
 int restart_budget(const std::optional<std::string>& given) {
-  if (!given) return kTrainRestarts;
-  int number = 0;
-  const char* end = given->data() + given->size();
-  const auto read = std::from_chars(given->data(), end, number);
-  if (read.ec == std::errc() && read.ptr == end && number >= 0) return number;
-  throw UsageError(fmt::format("--max-restarts is '{}'; it must be a number, 0 or more", *given));
+  return given ? static_cast<int>(whole_number("--max-restarts", *given, {})) : kTrainRestarts;
 }
 
 // Ranks that are told to end save first. Slurm's own limit (KillWait) is 30 s.

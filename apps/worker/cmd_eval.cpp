@@ -40,7 +40,8 @@ bool parse(EvalArguments& eval, const Arguments& arguments) {
   app.add_option("--data", eval.data, "folder of labelled files")->required();
   app.add_option("--set", eval.sets, "another setting than in training, as key=value; may come again")
       ->allow_extra_args(false);
-  app.add_option("--batch-size", eval.batch_size, "files at a time (default: as in training)");
+  app.add_option("--batch-size", eval.batch_size, "files at a time (default: as in training)")
+      ->check(cli::whole({1, 10'000'000}));
   app.add_option("--pictures", eval.pictures, "draw the worst and best samples into this folder, where the recipe can");
   app.add_flag("--json", eval.json, "print one JSON object instead of text");
   add_join_options(app, eval.join);

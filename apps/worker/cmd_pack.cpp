@@ -136,12 +136,13 @@ int cmd_pack(const Arguments& arguments) {
   app.add_option("--split", words.split, "VOC: a list in ImageSets/Main; IDX: the start of the file names");
   app.add_flag("--encoded", options.packed.encoded, "keep the files' bytes instead of decoded pixels");
   app.add_flag("--gray", words.gray, "decode to one channel");
-  app.add_option("--max-side", options.packed.max_side, "shrink larger pictures to this many pixels");
-  app.add_option("--workers", options.workers, "threads that decode (default: 1)");
+  app.add_option("--max-side", options.packed.max_side, "shrink larger pictures to this many pixels")
+      ->check(cli::whole({0, 65536}));
+  app.add_option("--workers", options.workers, "threads that decode (default: 1)")->check(cli::whole({0, 4096}));
   app.add_flag("--skip-bad", options.skip_bad, "leave unreadable pictures out, and list them");
   app.add_flag("--lenient", words.lenient, "leave entries with bad boxes or unknown pictures out, and count them");
   app.add_flag("--allow-outside", words.allow_outside, cli::kAllowOutside);
-  app.add_option("--max-pixels", words.max_pixels, cli::kMaxPixels)->check(CLI::PositiveNumber);
+  app.add_option("--max-pixels", words.max_pixels, cli::kMaxPixels)->check(cli::whole({1, 10'000'000'000}));
   app.add_option("--check", words.check, "compare every sample of a packed file with its hash, and end");
   if (!cli::parse(app, arguments)) return 0;
   return words.check.empty() ? pack(words, options) : check_file(words.check);

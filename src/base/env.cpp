@@ -12,13 +12,15 @@
 namespace lockstep::env {
 namespace {
 
+constexpr double kMostSeconds = 1e9;  // 31 years: a time that every clock can hold
+
 std::optional<double> positive_seconds(const char* name) {
   const auto text = get(name);
   if (!text) return std::nullopt;
   char* end = nullptr;
   const double seconds = std::strtod(text->c_str(), &end);
-  if (*end != '\0' || !(seconds > 0)) {
-    throw UsageError(fmt::format("{} is '{}', not a positive number of seconds", name, *text));
+  if (*end != '\0' || !(seconds > 0 && seconds <= kMostSeconds)) {
+    throw UsageError(fmt::format("{} is '{}', not a positive number of seconds, 1,000,000,000 at most", name, *text));
   }
   return seconds;
 }

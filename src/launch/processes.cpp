@@ -5,7 +5,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -13,6 +12,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/whole_number.h"
 
 namespace lockstep {
 namespace {
@@ -75,13 +75,12 @@ ProcessCount resolve_process_count(const std::string& text) {
     }
     return {count_cpus(), fmt::format("no visible GPU, {}", count_words(count_cpus(), "usable CPU"))};
   }
-  int count = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, count);
-  if (parsed.ec != std::errc{} || parsed.ptr != end || count < 1) {
-    throw UsageError(fmt::format("--nproc-per-node is '{}'", text), "give a number from 1, or auto, gpu or cpu");
+  const WholeRange range{.least = 1};
+  const auto count = parse_whole(text, range);
+  if (!count) {
+    throw UsageError(fmt::format("--nproc-per-node is '{}'; it must be {}, or auto, gpu or cpu", text, to_text(range)));
   }
-  return {count, "as asked"};
+  return {static_cast<int>(*count), "as asked"};
 }
 
 }  // namespace lockstep

@@ -14,6 +14,7 @@ using ::testing::HasSubstr;
 
 struct Parsed {
   std::int64_t batch_size = 1;
+  int threads = 1;
   std::vector<std::string> sets;
   bool go_on = false;
 };
@@ -23,6 +24,7 @@ Parsed parse_words(const std::vector<std::string>& words) {
   CLI::App app;
   prepare(app, {.name = "lockstep test", .description = "d", .example = "  e"});
   app.add_option("--batch-size", parsed.batch_size, "samples");
+  app.add_option("--threads", parsed.threads, "threads")->check(whole({1, 4096}));
   app.add_option("--set", parsed.sets, "a setting")->allow_extra_args(false);
   parsed.go_on = parse(app, words);
   return parsed;
@@ -80,6 +82,14 @@ TEST(Cli, AMisspeltOptionIsNamedBeforeTheOneThatIsMissing) {
 
 TEST(Cli, AValueOfTheWrongTypeNamesTheOption) {
   EXPECT_THAT(error_of({"--batch-size", "x"}), HasSubstr("--batch-size"));
+}
+
+TEST(Cli, AWholeNumberHasARange) {
+  EXPECT_EQ(parse_words({"--threads", "4096"}).threads, 4096);
+  for (const char* wrong : {"0", "4097", "4294967297", "99999999999999999999", "1.5", "two"}) {
+    EXPECT_THAT(error_of({"--threads", wrong}),
+                HasSubstr(std::string("--threads: '") + wrong + "' is not a whole number, 1 .. 4,096"));
+  }
 }
 
 TEST(Cli, SettingsThatWereTypedAsOptionsStayInTheirPlaces) {

@@ -104,6 +104,12 @@ TEST(Discovery, RefusesValuesThatCannotBe) {
   EXPECT_THAT(usage_error({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK is 2, outside of the world of 2"));
   EXPECT_THAT(usage_error({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK is 'x'"));
   EXPECT_THAT(usage_error({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), HasSubstr("'-1'"));
+  // 2^32 + 2 ranks were 2 in a number of 32 bits.
+  EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "4294967298"}}),
+              HasSubstr("WORLD_SIZE is '4294967298', which is no whole number from 0 to 1000000"));
+  EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "2.5"}}), HasSubstr("WORLD_SIZE is '2.5'"));
+  EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "0"}}),
+              HasSubstr("LOCAL_WORLD_SIZE is 0"));
   EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "70000"}}),
               HasSubstr("MASTER_PORT is '70000'"));
   EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCKSTEP_STORE", "nowhere"}}), HasSubstr("host:port"));

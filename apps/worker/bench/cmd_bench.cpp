@@ -81,7 +81,8 @@ int all_reduce(const Arguments& arguments) {
                      .example = "  lockstep bench all-reduce --nproc-per-node 2 --bytes 4096 104857600 --json"});
   app.add_option("--nproc-per-node", processes, kProcesses);
   app.add_option("--backend", bench.backend, "auto, local, shm, gloo or nccl (default: auto)");
-  app.add_option("--bytes", bench.bytes, "message sizes (default: 4 KiB to 100 MiB)")->check(CLI::PositiveNumber);
+  app.add_option("--bytes", bench.bytes, "message sizes (default: 4 KiB to 100 MiB)")
+      ->check(cli::whole({1, std::int64_t{1} << 40}));
   app.add_option("--mode", bench.mode, "in_place, copy or both")->check(CLI::IsMember({"in_place", "copy", "both"}));
   app.add_flag("--json", bench.json, "one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
@@ -119,7 +120,7 @@ int memory(const Arguments& arguments) {
                                "all-reduce in shared memory.",
                 .example = "  lockstep bench memory --nproc-per-node 2"});
   app.add_option("--nproc-per-node", processes, kProcesses);
-  app.add_option("--bytes", bytes, "of each copy (default: 100 MiB)")->check(CLI::PositiveNumber);
+  app.add_option("--bytes", bytes, "of each copy (default: 100 MiB)")->check(cli::whole({1, std::int64_t{1} << 40}));
   app.add_flag("--json", json, "one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
   return with_job({.device = "cpu"}, [&](Job& job) { return run_memory(job, bytes, json); });
@@ -133,7 +134,7 @@ int checkpoint(const Arguments& arguments) {
                                     "pause that an asynchronous save costs a step, beside a plain copy of the state.",
                      .example = "  lockstep bench checkpoint /tmp/bench-checkpoint --json"});
   app.add_option("folder", bench.folder, "where to write; must not hold anything, and is removed")->required();
-  app.add_option("--repeats", bench.repeats, "counted runs (default: 5)")->check(CLI::PositiveNumber);
+  app.add_option("--repeats", bench.repeats, "counted runs (default: 5)")->check(cli::whole({1, 1'000'000}));
   app.add_flag("--json", bench.json, "one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
   return run_checkpoint_bench(bench);
@@ -148,8 +149,8 @@ int optimizer(const Arguments& arguments) {
                      .example = "  lockstep bench optimizer --optimizer adamw sgd_momentum --json"});
   app.add_option("--optimizer", bench.optimizers, "which, in this order (default: all)")
       ->check(CLI::IsMember(optimizer_bench_names()));
-  app.add_option("--repeats", bench.repeats, "counted steps of each (default: 9)")->check(CLI::PositiveNumber);
-  app.add_option("--threads", bench.threads, "of libtorch (default: 1)")->check(CLI::PositiveNumber);
+  app.add_option("--repeats", bench.repeats, "counted steps of each (default: 9)")->check(cli::whole({1, 1'000'000}));
+  app.add_option("--threads", bench.threads, "of libtorch (default: 1)")->check(cli::whole({1, 4096}));
   app.add_flag("--json", bench.json, "one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
   return run_optimizer_bench(bench);
@@ -167,9 +168,9 @@ int step_captcha(const Arguments& arguments) {
   app.add_option("--nproc-per-node", processes, kProcesses);
   app.add_option("--backend", backend, "auto, local, shm, gloo or nccl (default: auto)");
   app.add_option("--device", device, "cpu, cuda or auto (default: cpu)");
-  app.add_option("--batch", bench.batch, "images per replica (default: 64)")->check(CLI::PositiveNumber);
+  app.add_option("--batch", bench.batch, "images per replica (default: 64)")->check(cli::whole({1, 10'000'000}));
   app.add_option("--replicas", bench.replicas, "several replicas per rank, in turn (default: one per rank)")
-      ->check(CLI::PositiveNumber);
+      ->check(cli::whole({1, 1'000'000}));
   app.add_flag("!--inexact", bench.exact, "sums in any order that is fast, not in the one that no world size changes");
   app.add_option("--amp", bench.amp, "none or bf16 (default: none)")->check(CLI::IsMember({"none", "bf16"}));
   app.add_flag("!--no-channels-last", bench.channels_last, "images and weights in libtorch's default layout");
@@ -177,7 +178,7 @@ int step_captcha(const Arguments& arguments) {
   app.add_option("--model", bench.model, "conv7 or conv3 (default: conv7)")->check(CLI::IsMember({"conv7", "conv3"}));
   app.add_flag("--zero", bench.zero, "each rank updates its part of the parameters, as optimizer.zero does");
   app.add_flag("--cuda-graph", bench.cuda_graph, "record forward and backward and replay them, as cuda_graph does");
-  app.add_option("--repeats", bench.repeats, "counted steps (default: 7)")->check(CLI::PositiveNumber);
+  app.add_option("--repeats", bench.repeats, "counted steps (default: 7)")->check(cli::whole({1, 1'000'000}));
   app.add_flag("--json", bench.json, "one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
   return with_job({.backend = backend, .device = device}, [&](Job& job) { return run_step_bench(job, bench); });
@@ -201,17 +202,17 @@ int loader_verb(const LoaderVerb& verb, const Arguments& arguments) {
   const std::string title = "lockstep bench loader " + name;
   cli::prepare(app, {.name = title, .description = verb.description, .example = verb.example});
   if (name == "noop") {
-    app.add_option("--size", bench.size, "samples (default: 100,000)")->check(CLI::PositiveNumber);
+    app.add_option("--size", bench.size, "samples (default: 100,000)")->check(cli::whole({1, 1'000'000'000}));
   } else {
     app.add_option("path", bench.path, "a folder, list, tar or packed file of pictures")->required();
   }
   if (name == "imagenet")
-    app.add_option("--crop", bench.crop, "pixels a side (default: 224)")->check(CLI::PositiveNumber);
-  app.add_option("--batch", bench.batch, "samples (default: 64)")->check(CLI::PositiveNumber);
-  app.add_option("--workers", bench.workers, "loader threads; 0: none (default: 2)")->check(CLI::NonNegativeNumber);
+    app.add_option("--crop", bench.crop, "pixels a side (default: 224)")->check(cli::whole({1, 8192}));
+  app.add_option("--batch", bench.batch, "samples (default: 64)")->check(cli::whole({1, 10'000'000}));
+  app.add_option("--workers", bench.workers, "loader threads; 0: none (default: 2)")->check(cli::whole({0, 4096}));
   app.add_option("--prefetch-factor", bench.prefetch, "batches ahead per thread (default: 2)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--epochs", bench.epochs, "each is a figure (default: 3)")->check(CLI::PositiveNumber);
+      ->check(cli::whole({1, 10'000}));
+  app.add_option("--epochs", bench.epochs, "each is a figure (default: 3)")->check(cli::whole({1, 1'000'000}));
   app.add_flag("--json", bench.json, "one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
   return verb.run(bench);

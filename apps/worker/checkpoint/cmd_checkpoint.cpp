@@ -117,8 +117,8 @@ int diff_two(const Arguments& arguments) {
   app.add_option("b", b, "the same")->required();
   app.add_flag("--json", json, "print one JSON object with all that differs");
   app.add_option("--limit", limit, "rows of each table; 0: all")
-      ->check(CLI::Range(0, 1'000'000))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(cli::whole({0, 1'000'000'000}));
   if (!cli::parse(app, arguments)) return 0;
   const CheckpointDiff difference = diff_checkpoints(load_checkpoint(a), load_checkpoint(b));
   json ? cli::print_json(to_json(difference)) : cli::print(to_text(difference, limit));

@@ -13,6 +13,8 @@
 namespace lockstep::worker {
 namespace {
 
+constexpr WholeRange kSteps{0, 1'000'000'000'000'000};
+
 namespace fs = std::filesystem;
 
 /// A run folder's "checkpoints", or the folder itself where it holds step folders.
@@ -73,8 +75,8 @@ int cmd_checkpoint_import(const Arguments& arguments) {
   app.add_option("file", from, "what torch.save wrote, .safetensors, or the index of several")->required();
   app.add_option("--to", to, "the run folder, which is made")->required();
   app.add_option("--step", step, "the step that the checkpoint is of")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(cli::whole(kSteps));
   if (!cli::parse(app, arguments)) return 0;
   FileSystem& files = FileSystem::system();
   const ImportedStates imported = import_states(read_any_file(files, from), from);
@@ -94,10 +96,12 @@ int cmd_checkpoint_prune(const Arguments& arguments) {
                                "do all while the newest does not verify.",
                 .example = "  lockstep checkpoint prune runs/digits --keep-last 3 --keep-every 1000 --dry-run"});
   app.add_option("path", where, "a run folder")->required();
-  app.add_option("--keep-last", keep.keep_last, "the newest so many stay")->required()->check(CLI::PositiveNumber);
+  app.add_option("--keep-last", keep.keep_last, "the newest so many stay")
+      ->required()
+      ->check(cli::whole({1, 1'000'000'000}));
   app.add_option("--keep-every", keep.keep_every, "and those whose step is a multiple of it; 0: none")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(cli::whole(kSteps));
   app.add_flag("--dry-run", dry_run, "only say what would be removed");
   if (!cli::parse(app, arguments)) return 0;
   FileSystem& files = FileSystem::system();

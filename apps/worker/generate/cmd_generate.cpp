@@ -24,12 +24,12 @@ int generate_captcha(const Arguments& arguments) {
                      .description = "Draws captcha images as LABEL_<index>.png, half in each of two styles.",
                      .example = "  lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9"});
   app.add_option("--out", out, "the folder; it must hold no PNG file yet")->required();
-  app.add_option("--count", options.count, "how many images")->required();
+  app.add_option("--count", options.count, "how many images")->required()->check(cli::whole({1, 1'000'000'000}));
   app.add_option("--seed", options.seed, "the same seed gives the same bytes")->required();
   app.add_option("--charset", charset, "ranges and single characters (default: 0-9A-Z)");
-  app.add_option("--length", options.length, "characters per image (default: 4)");
-  app.add_option("--width", options.width, "pixels (default: 160)");
-  app.add_option("--height", options.height, "pixels (default: 60)");
+  app.add_option("--length", options.length, "characters per image (default: 4)")->check(cli::whole({1, 1000}));
+  app.add_option("--width", options.width, "pixels (default: 160)")->check(cli::whole({1, 16384}));
+  app.add_option("--height", options.height, "pixels (default: 60)")->check(cli::whole({1, 16384}));
   app.add_option("--style", style, "mixed, simple or custom (default: mixed)");
   if (!cli::parse(app, arguments)) return 0;
   options.out = out;
@@ -53,7 +53,7 @@ int generate_detection(const Arguments& arguments) {
                      .example = "  lockstep generate detection --out data/train --count 4000 --seed 1 --size 128-192\n"
                                 "  lockstep inspect data data/train"});
   app.add_option("--out", out, "the folder; it must hold no set yet")->required();
-  app.add_option("--count", options.count, "how many pictures")->required();
+  app.add_option("--count", options.count, "how many pictures")->required()->check(cli::whole({1, 1'000'000'000}));
   app.add_option("--seed", options.seed, "the same seed gives the same bytes; a test set needs another one")
       ->required();
   app.add_option("--size", size, "pixels of each side, or a range such as 128-192 (default: 160)");

@@ -20,10 +20,10 @@ int generate_captioning(const Arguments& arguments) {
                                     "images/<index>.png and captions.txt, or COCO's captions.json.",
                      .example = "  lockstep generate captioning --out data/scenes --count 2000 --seed 1"});
   app.add_option("--out", out, "the folder; it must be empty or absent")->required();
-  app.add_option("--count", options.count, "how many pictures")->required();
+  app.add_option("--count", options.count, "how many pictures")->required()->check(cli::whole({1, 1'000'000'000}));
   app.add_option("--seed", options.seed, "the same seed gives the same bytes; a test set needs another one")
       ->required();
-  app.add_option("--size", options.size, "pixels of each side (default: 128)");
+  app.add_option("--size", options.size, "pixels of each side (default: 128)")->check(cli::whole({1, 8192}));
   app.add_option("--format", format, "text or coco (default: text)");
   if (!cli::parse(app, arguments)) return 0;
   options.out = out;

@@ -22,7 +22,7 @@ std::string share_text(const segmentation::MapCounts& counts) {
 /// How scribbles are drawn; of two commands.
 void add_scribble_options(CLI::App& app, segmentation::ScribbleOptions& options) {
   app.add_option("--coverage", options.coverage, "share of the regions that get a scribble (default: 1)");
-  app.add_option("--thickness", options.thickness, "pixels of a line, 1 .. 3 (default: 2)");
+  app.add_option("--thickness", options.thickness, "pixels of a line, 1 .. 3 (default: 2)")->check(cli::whole({1, 3}));
   app.add_option("--shrink", options.shrink, "share of a line that is left out at its ends (default: 0.3)");
 }
 
@@ -44,7 +44,7 @@ int generate_segmentation(const Arguments& arguments) {
                                "VOC: pictures, masks, scribbles, pseudo-labels, distance maps and lists.",
                 .example = "  lockstep generate segmentation --out data/shapes --count 400 --seed 1 --size 96-128"});
   app.add_option("--out", out, "the folder; it must be empty or absent")->required();
-  app.add_option("--count", options.count, "how many pictures")->required();
+  app.add_option("--count", options.count, "how many pictures")->required()->check(cli::whole({1, 1'000'000'000}));
   app.add_option("--seed", options.seed, "the same seed gives the same bytes")->required();
   app.add_option("--size", size, "pixels of each side, or a range such as 96-128 (default: 128)");
   app.add_option("--val-share", options.val_share, "of the pictures, the last ones, for the list val (default: 0.2)");
@@ -106,7 +106,7 @@ int generate_pseudo_labels(const Arguments& arguments) {
   app.add_option("--masks", masks, "PNGs of class ids, for coarse");
   app.add_option("--out", out, "the folder; it must be empty or absent")->required();
   app.add_option("--seed", options.seed, "of coarse ones (default: 0)");
-  app.add_option("--cell", options.coarse.cell, "pixels of a coarse cell (default: 8)");
+  app.add_option("--cell", options.coarse.cell, "pixels of a coarse cell (default: 8)")->check(cli::whole({1, 8192}));
   if (!cli::parse(app, arguments)) return 0;
   options.method = segmentation::parse_pseudo_method(method);
   const bool coarse = options.method == segmentation::PseudoMethod::kCoarse;

@@ -211,13 +211,16 @@ int inspect_data(const Arguments& arguments) {
   app.add_option("--augment", words.augment, "a step and its settings, such as 'rotation degrees=20'; may come again")
       ->allow_extra_args(false);
   app.add_option("--out", words.out, "the contact sheet (default: contact_sheet.png)");
-  app.add_option("--samples", words.samples, "pictures on it; 0: no sheet (default: 36)");
-  app.add_option("--columns", words.columns, "pictures in a row (default: about as many as rows)");
-  app.add_option("--cell", words.cell, "pixels of a picture's longer side (default: 224)")->check(CLI::Range(16, 2048));
-  app.add_option("--epoch", words.epoch, "whose random numbers (default: 0)");
+  app.add_option("--samples", words.samples, "pictures on it; 0: no sheet (default: 36)")
+      ->check(cli::whole({0, 1'000'000}));
+  app.add_option("--columns", words.columns, "pictures in a row (default: about as many as rows)")
+      ->check(cli::whole({0, 1'000'000}));
+  app.add_option("--cell", words.cell, "pixels of a picture's longer side (default: 224)")
+      ->check(cli::whole({16, 2048}));
+  app.add_option("--epoch", words.epoch, "whose random numbers (default: 0)")->check(cli::whole({0, 100'000'000}));
   app.add_option("--seed", words.seed, "which pictures, and of the random numbers (default: 0)");
   app.add_flag("--allow-outside", words.allow_outside, cli::kAllowOutside);
-  app.add_option("--max-pixels", words.max_pixels, cli::kMaxPixels)->check(CLI::PositiveNumber);
+  app.add_option("--max-pixels", words.max_pixels, cli::kMaxPixels)->check(cli::whole({1, 10'000'000'000}));
   app.add_flag("--json", words.json, "the counts as one JSON object a line");
   if (!cli::parse(app, arguments)) return 0;
   std::size_t number = 0;

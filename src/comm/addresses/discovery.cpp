@@ -48,14 +48,18 @@ std::optional<std::string> find(const Environment& environment, const char* name
   return found->second;
 }
 
+constexpr std::int64_t kMostRanks = 1'000'000;
+
 /// `lenient`: the leading number is enough ("4(x2)" of Slurm).
 std::optional<std::int64_t> find_int(const Environment& environment, const char* name, bool lenient = false) {
   const auto text = find(environment, name);
   if (!text) return std::nullopt;
   std::int64_t value = 0;
   const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (problem != std::errc() || (!lenient && end != text->data() + text->size()) || value < 0) {
-    throw UsageError(fmt::format("the variable {} is '{}', which is no number from 0 on", name, *text));
+  const bool is_whole = problem == std::errc() && (lenient || end == text->data() + text->size());
+  if (!is_whole || value < 0 || value > kMostRanks) {
+    throw UsageError(
+        fmt::format("the variable {} is '{}', which is no whole number from 0 to {}", name, *text, kMostRanks));
   }
   return value;
 }
@@ -80,6 +84,10 @@ RankInfo read_info(const Environment& environment, const Names& names) {
   info.rank = static_cast<int>(rank);
   info.world_size = static_cast<int>(world);
   info.local_world_size = static_cast<int>(find_int(environment, names.local_world, true).value_or(world));
+  if (info.local_world_size == 0) {
+    throw UsageError(fmt::format("{} is 0, and this rank is on the host", names.local_world),
+                     "it is the number of ranks on this host");
+  }
   info.local_rank = static_cast<int>(find_int(environment, names.local_rank).value_or(rank % info.local_world_size));
   info.node_rank = static_cast<int>(find_int(environment, names.node).value_or(rank / info.local_world_size));
   info.restart_count = static_cast<int>(find_int(environment, "TORCHELASTIC_RESTART_COUNT").value_or(0));
