@@ -75,7 +75,8 @@ TEST(CaptioningConfig, NamesTheKeyThatCannotBe) {
   EXPECT_THAT(fault_of([](auto& c) { c.eval.beam_size = 0; }), HasSubstr("eval.beam_size is 0"));
   EXPECT_THAT(fault_of([](auto& c) { c.loss.label_smoothing = 1; }), HasSubstr("loss.label_smoothing is 1"));
   EXPECT_THAT(fault_of([](auto& c) { c.sets.max_words = 0; }), HasSubstr("data.max_words is 0"));
-  EXPECT_THAT(fault_of([](auto& c) { c.scheduled_sampling.max_prob = 2; }), HasSubstr("scheduled_sampling.max_prob is 2"));
+  EXPECT_THAT(fault_of([](auto& c) { c.scheduled_sampling.max_prob = 2; }),
+              HasSubstr("scheduled_sampling.max_prob is 2"));
   EXPECT_THAT(fault_of([](auto& c) { c.stages.patience = 3; }), HasSubstr("one stage only (stop_epoch=0)"));
   EXPECT_EQ(fault_of([&](auto& c) {
               one_sample(c);
