@@ -12,7 +12,7 @@
 #include "data/sources/annotations/voc_parse.h"
 #include "data/sources/archives/tar_marks_json.h"
 #include "data/sources/archives/tar_parse.h"
-#include "data/sources/files/png_write.h"
+#include "data/sources/files/number_map.h"
 #include "data/sources/idx/idx_parse.h"
 #include "data/sources/packed/packed_parse.h"
 #include "lockstep/base/error.h"

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include "data/codec.h"
 #include "data/hash.h"
-#include "data/sources/files/png_write.h"
+#include "data/sources/files/number_map.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "support/temp_dir.h"

@@ -9,9 +9,10 @@
 #include <gtest/gtest.h>
 #include "data/sources/annotations/coco_json.h"
 #include "data/sources/annotations/voc_parse.h"
-#include "data/sources/files/png_write.h"
+#include "data/sources/files/number_map.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/data/png_writer.h"
 #include "lockstep/data/sources/coco.h"
 #include "lockstep/data/sources/mask_folders.h"
 #include "lockstep/data/sources/open_source.h"
@@ -230,8 +231,8 @@ TEST(VocImages, ReadTheBloodCells) {
 
 TEST(MaskFolders, GiveClassesOrInstances) {
   const test::TempDir root;
-  put(root / "p/a.png", data::png_of(view_of(Image{{3, 2}, 3, std::vector<std::uint8_t>(18, 9)})));
-  put(root / "m/a.png", data::png_of(view_of(Image{{3, 2}, 1, {0, 7, 7, 0, 0, 2}})));
+  put(root / "p/a.png", encode_png(view_of(Image{{3, 2}, 3, std::vector<std::uint8_t>(18, 9)})));
+  put(root / "m/a.png", encode_png(view_of(Image{{3, 2}, 1, {0, 7, 7, 0, 0, 2}})));
   const MaskFolders classes(root / "p", root / "m");
   EXPECT_THAT(classes.get(0).maps[0].image.pixels, ElementsAre(0, 7, 7, 0, 0, 2));
   EXPECT_THAT(classes.get(0).objects, IsEmpty());
@@ -246,8 +247,8 @@ TEST(MaskFolders, GiveClassesOrInstances) {
 
 TEST(MaskFolders, NameWhatDoesNotFit) {
   const test::TempDir root;
-  put(root / "p/a.png", data::png_of(view_of(Image{{3, 3}, 3, std::vector<std::uint8_t>(27, 9)})));
-  put(root / "m/a.png", data::png_of(view_of(Image{{3, 2}, 1, std::vector<std::uint8_t>(6)})));
+  put(root / "p/a.png", encode_png(view_of(Image{{3, 3}, 3, std::vector<std::uint8_t>(27, 9)})));
+  put(root / "m/a.png", encode_png(view_of(Image{{3, 2}, 1, std::vector<std::uint8_t>(6)})));
   EXPECT_THAT(fault_of<DataError>([&] { (void)MaskFolders(root / "p", root / "m").get(0); }),
               AllOf(HasSubstr("m/a.png"), HasSubstr("3 x 2 pixels for a picture of 3 x 3")));
   put(root / "m/b.png", "");
@@ -260,8 +261,8 @@ TEST(MaskFolders, AreFoundUnderTheNamesOfVocAndOfPlainFolders) {
                                         {"images", "masks"},
                                         {"images", "instances"}}) {
     const test::TempDir root;
-    put(root / pictures / "a.png", data::png_of(view_of(Image{{2, 1}, 3, {1, 2, 3, 4, 5, 6}})));
-    put(root / masks / "a.png", data::png_of(view_of(Image{{2, 1}, 1, {0, 3}})));
+    put(root / pictures / "a.png", encode_png(view_of(Image{{2, 1}, 3, {1, 2, 3, 4, 5, 6}})));
+    put(root / masks / "a.png", encode_png(view_of(Image{{2, 1}, 1, {0, 3}})));
     const auto source = open_source({.path = root.path().string()});
     ASSERT_EQ(source->size(), 1) << masks;
     const std::uint8_t second = std::string(masks) == "instances" ? 1 : 3;
@@ -271,8 +272,8 @@ TEST(MaskFolders, AreFoundUnderTheNamesOfVocAndOfPlainFolders) {
 
 TEST(OpenSource, TellsAFolderOfSplitsFromAFolderOfClasses) {
   const test::TempDir root;
-  const std::string picture = data::png_of(view_of(Image{{2, 1}, 3, {1, 2, 3, 4, 5, 6}}));
-  const std::string mask = data::png_of(view_of(Image{{2, 1}, 1, {0, 3}}));
+  const std::string picture = encode_png(view_of(Image{{2, 1}, 3, {1, 2, 3, 4, 5, 6}}));
+  const std::string mask = encode_png(view_of(Image{{2, 1}, 1, {0, 3}}));
   for (const char* split : {"train", "val"}) {
     put(root / "set" / split / "images/a.png", picture);
     put(root / "set" / split / "masks/a.png", mask);

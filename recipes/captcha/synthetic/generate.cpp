@@ -3,15 +3,12 @@
 #include "captcha/synthetic/generate.h"
 
 #include <fmt/format.h>
-#include <spng.h>
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
-#include <thread>
+#include <memory>
 #include <vector>
 
 #include "captcha/synthetic/draw.h"
+#include "common/set_files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/text.h"
@@ -21,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kCompression = 4;               // fixed: it is part of the bytes
 constexpr std::int64_t kProgressEvery = 256;  // images
 
 void check(const GenerateOptions& options) {
@@ -52,94 +48,21 @@ void open_folder(const fs::path& folder) {
   }
 }
 
-struct EncoderDone {
-  void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
-};
-struct BufferDone {
-  void operator()(void* buffer) const noexcept { std::free(buffer); }
-};
-
-void write_png(const Canvas& canvas, const fs::path& path) {
-  const std::unique_ptr<spng_ctx, EncoderDone> context(spng_ctx_new(SPNG_CTX_ENCODER));
-  spng_set_option(context.get(), SPNG_ENCODE_TO_BUFFER, 1);
-  spng_set_option(context.get(), SPNG_IMG_COMPRESSION_LEVEL, kCompression);
-  spng_set_option(context.get(), SPNG_FILTER_CHOICE, SPNG_FILTER_CHOICE_SUB);
-  spng_ihdr header{};
-  header.width = static_cast<std::uint32_t>(canvas.width());
-  header.height = static_cast<std::uint32_t>(canvas.height());
-  header.bit_depth = 8;
-  header.color_type = SPNG_COLOR_TYPE_TRUECOLOR;
-  spng_set_ihdr(context.get(), &header);
-  int fault = spng_encode_image(context.get(), canvas.pixels().data(), canvas.pixels().size(), SPNG_FMT_PNG,
-                                SPNG_ENCODE_FINALIZE);
-  std::size_t size = 0;
-  const std::unique_ptr<void, BufferDone> bytes(fault == 0 ? spng_get_png_buffer(context.get(), &size, &fault)
-                                                           : nullptr);
-  if (fault != 0) throw InternalError(fmt::format("cannot encode {}: {}", path.string(), spng_strerror(fault)));
-  FileSystem::system().create(path)->append(bytes.get(), size);
-}
-
 Style style_of(StyleChoice choice, std::int64_t index) {
   if (choice == StyleChoice::kMixed) return index % 2 == 0 ? Style::kSimple : Style::kCustom;
   return choice == StyleChoice::kSimple ? Style::kSimple : Style::kCustom;
 }
 
-// The threads' shared work list: the next index, the first error, the count of written images.
-class Generation {
- public:
-  Generation(const GenerateOptions& options, const GenerateProgress& progress)
-      : options_(options), progress_(progress), fonts_(options.charset) {}
-
-  void run() {
-    const std::int64_t wanted = options_.threads > 0 ? options_.threads : std::thread::hardware_concurrency();
-    const std::int64_t count = std::clamp<std::int64_t>(wanted, 1, options_.count);
-    std::vector<std::thread> helpers;
-    for (std::int64_t i = 1; i < count; ++i) helpers.emplace_back([this] { draw_all(); });
-    draw_all();
-    for (std::thread& helper : helpers) helper.join();
-    if (error_) std::rethrow_exception(error_);
-    if (progress_) progress_(options_.count);
-  }
-
- private:
-  void draw_all() noexcept {
-    try {
-      Rasterizer rasterizer;
-      for (std::int64_t index = next_++; index < options_.count; index = next_++) {
-        draw_one(index, rasterizer);
-        report();
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (!error_) error_ = std::current_exception();
-      next_ = options_.count;  // the others stop
-    }
-  }
-
-  void draw_one(std::int64_t index, Rasterizer& rasterizer) const {
-    SampleRandom random(options_.seed, 0, static_cast<std::uint64_t>(index));
-    std::string label;
-    for (std::int64_t i = 0; i < options_.length; ++i) label += options_.charset[random.below(options_.charset.size())];
-    const Painter painter{fonts_, rasterizer, {options_.width, options_.height}};
-    const Canvas canvas = render(label, style_of(options_.style, index), painter, random);
-    write_png(canvas, options_.out / fmt::format("{}_{}.png", label, index));
-  }
-
-  void report() {
-    const std::int64_t written = ++written_;
-    if (!progress_ || written % kProgressEvery != 0) return;
-    const std::lock_guard lock(mutex_);
-    progress_(written);
-  }
-
-  const GenerateOptions& options_;
-  const GenerateProgress& progress_;
-  const FontSet fonts_;
-  std::atomic<std::int64_t> next_{0};
-  std::atomic<std::int64_t> written_{0};
-  std::mutex mutex_;
-  std::exception_ptr error_;
-};
+void draw_one(const GenerateOptions& options, std::int64_t index, const FontSet& fonts, Rasterizer& rasterizer) {
+  SampleRandom random(options.seed, 0, static_cast<std::uint64_t>(index));
+  std::string label;
+  for (std::int64_t i = 0; i < options.length; ++i) label += options.charset[random.below(options.charset.size())];
+  const Painter painter{fonts, rasterizer, {options.width, options.height}};
+  const Canvas canvas = render(label, style_of(options.style, index), painter, random);
+  PixelView pixels{.owner = nullptr, .data = canvas.pixels().data()};
+  pixels.size = {canvas.width(), canvas.height()};
+  common::write_set_picture(pixels, options.out / fmt::format("{}_{}.png", label, index));
+}
 
 void append_checked(std::string& charset, char letter, const std::string& ranges) {
   if (letter <= ' ' || letter > '~' || letter == '_' || letter == '/') {
@@ -188,9 +111,17 @@ StyleChoice parse_style(const std::string& name) {
 
 void generate_captchas(const GenerateOptions& options, const GenerateProgress& progress) {
   check(options);
-  Generation generation(options, progress);
+  const FontSet fonts(options.charset);
   open_folder(options.out);
-  generation.run();
+  common::IndexLoop loop{.count = options.count, .threads = options.threads};
+  loop.make_worker = [&] {
+    const auto rasterizer = std::make_shared<Rasterizer>();
+    return [&, rasterizer](std::int64_t index) { draw_one(options, index, fonts, *rasterizer); };
+  };
+  loop.report_every = kProgressEvery;
+  if (progress) loop.progress = [&](std::int64_t done, std::int64_t) { progress(done); };
+  common::run_indices(loop);
+  if (progress) progress(options.count);
 }
 
 }  // namespace lockstep::captcha

@@ -3,19 +3,14 @@
 #include "detection/synthetic/generate.h"
 
 #include <fmt/format.h>
-#include <spng.h>
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <cmath>
-#include <exception>
 #include <iterator>
-#include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
 
+#include "common/set_files.h"
 #include "detection/synthetic/scene.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -25,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kCompression = 4;              // fixed: it is part of the bytes
 constexpr std::int64_t kProgressEvery = 64;  // pictures
 constexpr std::int64_t kLeastSide = 64;      // pixels: 30 objects still find their places
 constexpr std::int64_t kMostSide = 2048;
@@ -53,33 +47,6 @@ void open_folder(const fs::path& folder) {
                      "give another folder, or remove it first");
   }
   FileSystem::system().make_folder(folder / "images");
-}
-
-struct EncoderDone {
-  void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
-};
-struct BufferDone {
-  void operator()(void* buffer) const noexcept { std::free(buffer); }
-};
-
-void write_png(const Scene& scene, const fs::path& path) {
-  const std::unique_ptr<spng_ctx, EncoderDone> context(spng_ctx_new(SPNG_CTX_ENCODER));
-  spng_set_option(context.get(), SPNG_ENCODE_TO_BUFFER, 1);
-  spng_set_option(context.get(), SPNG_IMG_COMPRESSION_LEVEL, kCompression);
-  spng_set_option(context.get(), SPNG_FILTER_CHOICE, SPNG_FILTER_CHOICE_SUB);
-  spng_ihdr header{};
-  header.width = static_cast<std::uint32_t>(scene.width);
-  header.height = static_cast<std::uint32_t>(scene.height);
-  header.bit_depth = 8;
-  header.color_type = SPNG_COLOR_TYPE_TRUECOLOR;
-  spng_set_ihdr(context.get(), &header);
-  int fault =
-      spng_encode_image(context.get(), scene.pixels.data(), scene.pixels.size(), SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE);
-  std::size_t size = 0;
-  const std::unique_ptr<void, BufferDone> bytes(fault == 0 ? spng_get_png_buffer(context.get(), &size, &fault)
-                                                           : nullptr);
-  if (fault != 0) throw InternalError(fmt::format("cannot encode {}: {}", path.string(), spng_strerror(fault)));
-  FileSystem::system().create(path)->append(bytes.get(), size);
 }
 
 /// What is left of a scene once its picture is written.
@@ -128,62 +95,16 @@ std::string coco_json(const GenerateOptions& options, const std::vector<Marks>& 
   return text;
 }
 
-/// The threads' shared work list: the next index, the first error, the count of written pictures.
-class Generation {
- public:
-  Generation(const GenerateOptions& options, const GenerateProgress& progress)
-      : options_(options), progress_(progress), marks_(static_cast<std::size_t>(options.count)) {}
-
-  void run() {
-    const std::int64_t wanted = options_.threads > 0 ? options_.threads : std::thread::hardware_concurrency();
-    const std::int64_t count = std::clamp<std::int64_t>(wanted, 1, options_.count);
-    std::vector<std::thread> helpers;
-    for (std::int64_t i = 1; i < count; ++i) helpers.emplace_back([this] { draw_all(); });
-    draw_all();
-    for (std::thread& helper : helpers) helper.join();
-    if (error_) std::rethrow_exception(error_);
-    write_file_atomically(FileSystem::system(), options_.out / "annotations.json", coco_json(options_, marks_));
-    if (progress_) progress_(options_.count);
-  }
-
- private:
-  void draw_all() noexcept {
-    try {
-      for (std::int64_t index = next_++; index < options_.count; index = next_++) {
-        draw_one(index);
-        report();
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (!error_) error_ = std::current_exception();
-      next_ = options_.count;  // the others stop
-    }
-  }
-
-  void draw_one(std::int64_t index) {
-    SampleRandom random(options_.seed, 0, static_cast<std::uint64_t>(index));
-    const std::int64_t width = random.between(options_.size.least, options_.size.most);
-    const std::int64_t height = random.between(options_.size.least, options_.size.most);
-    Scene scene = make_scene(width, height, random);
-    write_png(scene, options_.out / file_name(index));
-    marks_[static_cast<std::size_t>(index)] = {width, height, std::move(scene.objects)};
-  }
-
-  void report() {
-    const std::int64_t written = ++written_;
-    if (!progress_ || written % kProgressEvery != 0) return;
-    const std::lock_guard lock(mutex_);
-    progress_(written);
-  }
-
-  const GenerateOptions& options_;
-  const GenerateProgress& progress_;
-  std::vector<Marks> marks_;  // each thread writes its own elements
-  std::atomic<std::int64_t> next_{0};
-  std::atomic<std::int64_t> written_{0};
-  std::mutex mutex_;
-  std::exception_ptr error_;
-};
+Marks draw_one(const GenerateOptions& options, std::int64_t index) {
+  SampleRandom random(options.seed, 0, static_cast<std::uint64_t>(index));
+  const std::int64_t width = random.between(options.size.least, options.size.most);
+  const std::int64_t height = random.between(options.size.least, options.size.most);
+  Scene scene = make_scene(width, height, random);
+  PixelView pixels{.owner = nullptr, .data = scene.pixels.data()};
+  pixels.size = {width, height};
+  common::write_set_picture(pixels, options.out / file_name(index));
+  return {width, height, std::move(scene.objects)};
+}
 
 }  // namespace
 
@@ -209,7 +130,14 @@ SideRange parse_sides(const std::string& text) {
 void generate_scenes(const GenerateOptions& options, const GenerateProgress& progress) {
   check(options);
   open_folder(options.out);
-  Generation(options, progress).run();
+  std::vector<Marks> marks(static_cast<std::size_t>(options.count));  // each thread writes its own elements
+  const auto draw = [&](std::int64_t index) { marks[static_cast<std::size_t>(index)] = draw_one(options, index); };
+  common::IndexLoop loop{.count = options.count, .threads = options.threads, .make_worker = [&] { return draw; }};
+  loop.report_every = kProgressEvery;
+  if (progress) loop.progress = [&](std::int64_t done, std::int64_t) { progress(done); };
+  common::run_indices(loop);
+  write_file_atomically(FileSystem::system(), options.out / "annotations.json", coco_json(options, marks));
+  if (progress) progress(options.count);
 }
 
 }  // namespace lockstep::detection

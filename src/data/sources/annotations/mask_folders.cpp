@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "data/sources/files/files.h"
-#include "data/sources/files/png_write.h"
+#include "data/sources/files/number_map.h"
 #include "data/sources/packed/packed_parse.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"

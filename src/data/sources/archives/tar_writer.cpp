@@ -8,9 +8,9 @@
 #include "data/codec.h"
 #include "data/sources/archives/tar_marks_json.h"
 #include "data/sources/archives/tar_parse.h"
-#include "data/sources/files/png_write.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/data/png_writer.h"
 #include "lockstep/data/sources/tar_shards.h"
 
 namespace lockstep {
@@ -93,14 +93,14 @@ std::string TarWriter::prepare(AnnotatedImage picture, std::int64_t index) {
   if (const EncodedImage* encoded = picture.pixels.encoded_image()) {
     bytes = data::tar_member(key + (data::is_png(encoded->bytes) ? ".png" : ".jpg"), encoded->bytes);
   } else {
-    bytes = data::tar_member(key + ".png", data::png_of(picture.pixels.view()));
+    bytes = data::tar_member(key + ".png", encode_png(picture.pixels.view()));
   }
   if (picture.label) bytes += data::tar_member(key + ".cls", std::to_string(*picture.label));
   if (picture.captions.size() == 1) bytes += data::tar_member(key + ".txt", picture.captions.front());
   bytes += data::tar_member(key + ".json", data::tar_marks_json(picture));
   for (std::size_t i = 0; i < picture.maps.size(); ++i) {
     const std::string name = i == 0 ? key + ".seg.png" : fmt::format("{}.seg{}.png", key, i);
-    bytes += data::tar_member(name, data::png_of(view_of(picture.maps[i].image)));
+    bytes += data::tar_member(name, encode_png(view_of(picture.maps[i].image)));
   }
   return bytes;
 }

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// PNG files of 8 bits, and the one reader of 16-bit ones. No torch header.
+// PNG files as numbers: 16 bits, palettes, small depths. No torch header.
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/base/result.h"
-#include "lockstep/data/picture.h"
+#include "lockstep/data/decode.h"
 
 namespace lockstep::data {
-
-/// One channel or three. Throws: InternalError where libspng refuses it.
-[[nodiscard]] std::string png_of(const PixelView& pixels);
 
 /// One channel of numbers, as instance maps have them.
 struct NumberMap {

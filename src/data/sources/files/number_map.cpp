@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sources/files/png_write.h"
+#include "data/sources/files/number_map.h"
 
 #include <fmt/format.h>
 #include <spng.h>
 
-#include <cstdlib>
 #include <memory>
 
 #include "data/codec.h"
-#include "lockstep/base/error.h"
 
 namespace lockstep::data {
 namespace {
 
-struct FreePngWriter {
+struct FreePngNumbers {
   void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
 };
-using PngWriter = std::unique_ptr<spng_ctx, FreePngWriter>;
-
-void require(int code) {
-  if (code != 0) throw InternalError(fmt::format("cannot write a PNG: {}", spng_strerror(code)));
-}
+using PngNumbers = std::unique_ptr<spng_ctx, FreePngNumbers>;
 
 constexpr std::size_t kMaxMaskChunkBytes = 16 << 20;
 
@@ -46,32 +40,9 @@ std::vector<std::uint16_t> unpacked(const std::vector<std::uint8_t>& raw, const 
 
 }  // namespace
 
-std::string png_of(const PixelView& pixels) {
-  const PngWriter context(spng_ctx_new(SPNG_CTX_ENCODER));
-  if (!context) throw std::bad_alloc();
-  require(spng_set_option(context.get(), SPNG_ENCODE_TO_BUFFER, 1));
-  spng_ihdr header{};
-  header.width = static_cast<std::uint32_t>(pixels.size.width);
-  header.height = static_cast<std::uint32_t>(pixels.size.height);
-  header.bit_depth = 8;
-  header.color_type = pixels.channels == 1 ? SPNG_COLOR_TYPE_GRAYSCALE : SPNG_COLOR_TYPE_TRUECOLOR;
-  require(spng_set_ihdr(context.get(), &header));
-  require(spng_encode_image(context.get(), nullptr, 0, SPNG_FMT_PNG, SPNG_ENCODE_PROGRESSIVE | SPNG_ENCODE_FINALIZE));
-  const auto row_bytes = static_cast<std::size_t>(pixels.row_bytes());
-  for (std::int64_t y = 0; y < pixels.size.height; ++y) {
-    const int code = spng_encode_row(context.get(), pixels.row(y), row_bytes);
-    if (code != 0 && code != SPNG_EOI) require(code);
-  }
-  std::size_t size = 0;
-  int code = 0;
-  const std::unique_ptr<void, decltype(&std::free)> buffer(spng_get_png_buffer(context.get(), &size, &code), std::free);
-  require(code);
-  return {static_cast<const char*>(buffer.get()), size};
-}
-
 Result<NumberMap> decode_numbers(std::string_view bytes) {
   if (!is_png(bytes)) return Failure{"no PNG file"};
-  const PngWriter context(spng_ctx_new(0));
+  const PngNumbers context(spng_ctx_new(0));
   if (!context) return Failure{"no memory to decode it"};
   const auto failure = [](int code) { return Failure{fmt::format("damaged PNG ({})", spng_strerror(code))}; };
   spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_DISCARD);

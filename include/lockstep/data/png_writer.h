@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pixels as the bytes of a PNG file: the one encoder of this project. No torch header.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lockstep/data/picture.h"
+
+namespace lockstep {
+
+enum class PngFilter : std::uint8_t {
+  kBest,  ///< chosen for each row: the smallest files
+  kSub,   ///< differences to the left neighbour: fast, good for drawings
+  kNone   ///< fast, good for maps of few numbers
+};
+
+struct PngOptions {
+  std::optional<int> compression = std::nullopt;  ///< 0 to 9 as zlib's; none: zlib's default
+  PngFilter filter = PngFilter::kBest;
+};
+
+/// 8 bits of one channel (grey) or three (RGB). The same pixels and options give the same bytes.
+/// Throws: UsageError for another number of channels; InternalError where libspng refuses the pixels.
+/// Example: write_file_atomically(files, "map.png", encode_png(view_of(map), {.filter = PngFilter::kNone}));
+[[nodiscard]] std::string encode_png(const PixelView& pixels, const PngOptions& options = {});
+
+}  // namespace lockstep
