@@ -143,7 +143,7 @@ RunChoice run_from_path(const RunRequest& request, FileSystem& files) {
   return choice;
 }
 
-/// The main rank fetches it: this program has no libtorch, and so no checkpoints.
+/// Rank 0 fetches it: this program has no libtorch, and so no checkpoints.
 RunChoice run_from_url(const RunRequest& request, FileSystem& files) {
   if (!request.resume.starts_with("http://") && !request.resume.starts_with("https://")) {
     throw UsageError(fmt::format("--resume {}: only http:// and https:// are fetched", request.resume),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a loop over batches sees: where it stands, what it waits for and what it is told. The order stands in
-// epoch_plan.cpp, the threads in worker_pool.cpp, how they hand over in pass.cpp.
+// epoch_plan.cpp, the threads in worker_pool.cpp, how they hand over in epoch_stream.cpp.
 #include "lockstep/data/loader.h"
 
 #include <ATen/Context.h>
@@ -14,7 +14,7 @@
 #include "data/batch.h"
 #include "data/device_copy.h"
 #include "data/epoch_plan.h"
-#include "data/pass.h"
+#include "data/epoch_stream.h"
 #include "data/worker_pool.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -108,20 +108,20 @@ class DataLoader::Impl {
   [[nodiscard]] std::unique_ptr<data::Feed> make_feed(const LoaderState& from) const;
   [[nodiscard]] data::BatchSource make_source() const;
   void use_workers();
-  [[nodiscard]] std::optional<data::Made> timed_wait();
-  [[nodiscard]] std::optional<data::Made> wait_for_batch();
-  [[nodiscard]] std::optional<data::Made> make_here();
-  void note_failure(const data::Made& made) const;
+  [[nodiscard]] std::optional<data::BatchOutcome> timed_wait();
+  [[nodiscard]] std::optional<data::BatchOutcome> wait_for_batch();
+  [[nodiscard]] std::optional<data::BatchOutcome> make_here();
+  void note_failure(const data::BatchOutcome& made) const;
   void end_pass();
   void judge_waiting() const;
 
   data::BatchSource source_;
   std::unique_ptr<data::WorkerPool> workers_;  // null: the loop's own thread loads
   data::Progress progress_;                    // of the loop's own thread
-  std::shared_ptr<data::Pass> pass_;           // null between epochs
+  std::shared_ptr<data::EpochStream> stream_;  // null between epochs
   LoaderState position_;
-  Seconds begun_{0};            // of the pass
-  double waited_before_s_ = 0;  // the pass
+  Seconds begun_{0};            // of the stream
+  double waited_before_s_ = 0;  // the stream
   std::int64_t ticket_ = 0;
   mutable bool said_waiting_ = false;
   mutable bool said_workers_ = false;
@@ -181,20 +181,21 @@ std::unique_ptr<data::Feed> DataLoader::Impl::make_feed(const LoaderState& from)
 
 std::int64_t DataLoader::Impl::start(const LoaderState& from) {
   if (from.epoch < 0) throw UsageError(fmt::format("epoch {} does not exist: epochs count from 0", from.epoch));
-  auto pass = std::make_shared<data::Pass>(make_feed(from), from.batches, options.workers * options.prefetch_factor);
-  if (pass_) pass_->cancel();
+  auto stream =
+      std::make_shared<data::EpochStream>(make_feed(from), from.batches, options.workers * options.prefetch_factor);
+  if (stream_) stream_->cancel();
   position_ = from;
-  pass_ = std::move(pass);
+  stream_ = std::move(stream);
   begun_ = now();
   waited_before_s_ = waited_s;
   use_workers();
-  if (workers_) workers_->work_for(pass_);
+  if (workers_) workers_->work_for(stream_);
   return ++ticket_;
 }
 
 LoaderState DataLoader::Impl::state() const {
   LoaderState state = position_;
-  if (pass_) state.batches = pass_->consumed();
+  if (stream_) state.batches = stream_->consumed();
   return state;
 }
 
@@ -223,26 +224,26 @@ LoaderState DataLoader::Impl::translated(const LoaderState& state) const {
 }
 
 void DataLoader::Impl::cancel(std::int64_t ticket) noexcept {
-  if (ticket == ticket_ && pass_) end_pass();
+  if (ticket == ticket_ && stream_) end_pass();
 }
 
 void DataLoader::Impl::end_pass() {
-  position_.batches = pass_->consumed();
-  pass_->cancel();
-  pass_.reset();
+  position_.batches = stream_->consumed();
+  stream_->cancel();
+  stream_.reset();
   if (workers_) workers_->work_for(nullptr);
   if (!options.persistent_workers) workers_.reset();
 }
 
 std::optional<Batch> DataLoader::Impl::next(std::int64_t ticket) {
-  if (ticket != ticket_ || !pass_) throw UsageError("this epoch has ended: its data loader has started another");
-  std::optional<data::Made> made = pass_->at_end() ? std::nullopt : timed_wait();
+  if (ticket != ticket_ || !stream_) throw UsageError("this epoch has ended: its data loader has started another");
+  std::optional<data::BatchOutcome> made = stream_->at_end() ? std::nullopt : timed_wait();
   if (!made) {
     judge_waiting();
     tensor::warn_of_separate_training();
     return std::nullopt;
   }
-  fault::note_batch(position_.epoch, pass_->consumed() - 1);
+  fault::note_batch(position_.epoch, stream_->consumed() - 1);
   if (made->error) {
     note_failure(*made);
     std::rethrow_exception(made->error);
@@ -255,36 +256,36 @@ std::optional<Batch> DataLoader::Impl::next(std::int64_t ticket) {
   return std::move(batch);
 }
 
-std::optional<data::Made> DataLoader::Impl::timed_wait() {
+std::optional<data::BatchOutcome> DataLoader::Impl::timed_wait() {
   const trace::Span span({"DataLoader::next"});
   const Seconds begin = now();
-  std::optional<data::Made> made = workers_ ? wait_for_batch() : make_here();
+  std::optional<data::BatchOutcome> made = workers_ ? wait_for_batch() : make_here();
   waited_s += (now() - begin).count();
   return made;
 }
 
-std::optional<data::Made> DataLoader::Impl::wait_for_batch() {
-  switch (pass_->wait(Seconds(options.timeout_s))) {
-    case data::Pass::Wait::kEnded:
+std::optional<data::BatchOutcome> DataLoader::Impl::wait_for_batch() {
+  switch (stream_->wait(Seconds(options.timeout_s))) {
+    case data::EpochStream::Wait::kEnded:
       return std::nullopt;
-    case data::Pass::Wait::kReady:
-      return pass_->take();
-    case data::Pass::Wait::kTimeout:
+    case data::EpochStream::Wait::kReady:
+      return stream_->take();
+    case data::EpochStream::Wait::kTimeout:
       break;
   }
   workers_->abandon();
-  throw too_slow(*workers_, source_, pass_->consumed(), position_.epoch, options.timeout_s);
+  throw too_slow(*workers_, source_, stream_->consumed(), position_.epoch, options.timeout_s);
 }
 
-std::optional<data::Made> DataLoader::Impl::make_here() {
-  const std::optional<data::BatchTask> task = pass_->take_task_alone();
+std::optional<data::BatchOutcome> DataLoader::Impl::make_here() {
+  const std::optional<data::BatchTask> task = stream_->take_task_alone();
   if (!task) return std::nullopt;
-  data::Made made = data::make(source_, *task, pass_->cancelled(), progress_);
+  data::BatchOutcome made = data::make(source_, *task, stream_->cancelled(), progress_);
   if (made.made) made.copied = data::DeviceCopy(options.device).start(made.made->batch);
   return made;
 }
 
-void DataLoader::Impl::note_failure(const data::Made& made) const {
+void DataLoader::Impl::note_failure(const data::BatchOutcome& made) const {
   if (!workers_ || said_workers_ || made.failed_index < 0) return;
   said_workers_ = true;
   log::note("a loader worker failed at {}; with workers: 0 it fails in the training thread, where a debugger sees it",

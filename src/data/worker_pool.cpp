@@ -14,25 +14,25 @@
 namespace lockstep::data {
 namespace {
 
-void work_on(Pass& pass, const BatchSource& source, DeviceCopy& copy, Progress& progress) noexcept {
+void work_on(EpochStream& stream, const BatchSource& source, DeviceCopy& copy, Progress& progress) noexcept {
   while (true) {
-    const std::optional<BatchTask> task = pass.take_task();
+    const std::optional<BatchTask> task = stream.take_task();
     if (!task) return;
-    Made made = make(source, *task, pass.cancelled(), progress);
+    BatchOutcome made = make(source, *task, stream.cancelled(), progress);
     try {
       if (made.made) made.copied = copy.start(made.made->batch);
     } catch (...) {
-      made = Made{std::nullopt, std::nullopt, std::current_exception(), -1};
+      made = BatchOutcome{std::nullopt, std::nullopt, std::current_exception(), -1};
     }
-    pass.hand_over(task->step, std::move(made));
+    stream.hand_over(task->step, std::move(made));
   }
 }
 
 }  // namespace
 
-Made make(const BatchSource& source, const BatchTask& task, const std::atomic<bool>& cancelled,
-          Progress& progress) noexcept {
-  Made made;
+BatchOutcome make(const BatchSource& source, const BatchTask& task, const std::atomic<bool>& cancelled,
+                  Progress& progress) noexcept {
+  BatchOutcome made;
   try {
     made.made = fault::in_section("the data set", [&] { return make_batch(source, task, cancelled, progress); });
   } catch (...) {
@@ -68,7 +68,7 @@ void WorkerPool::stop() noexcept {
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->stopping = true;
-    if (shared_->pass) shared_->pass->cancel();
+    if (shared_->stream) shared_->stream->cancel();
     shared_->wake.notify_all();
   }
   for (std::thread& thread : threads_) {
@@ -80,10 +80,10 @@ void WorkerPool::stop() noexcept {
   }
 }
 
-void WorkerPool::work_for(std::shared_ptr<Pass> pass) {
+void WorkerPool::work_for(std::shared_ptr<EpochStream> stream) {
   const std::lock_guard lock(shared_->mutex);
-  if (shared_->pass) shared_->pass->cancel();
-  shared_->pass = std::move(pass);
+  if (shared_->stream) shared_->stream->cancel();
+  shared_->stream = std::move(stream);
   ++shared_->passes;
   shared_->wake.notify_all();
 }
@@ -105,12 +105,12 @@ void WorkerPool::work(const std::shared_ptr<Shared>& shared, Progress& progress)
   std::uint64_t done = 0;
   std::unique_lock lock(shared->mutex);
   while (true) {
-    shared->wake.wait(lock, [&] { return shared->stopping || (shared->pass && shared->passes != done); });
+    shared->wake.wait(lock, [&] { return shared->stopping || (shared->stream && shared->passes != done); });
     if (shared->stopping) return;
-    const std::shared_ptr<Pass> pass = shared->pass;
+    const std::shared_ptr<EpochStream> stream = shared->stream;
     done = shared->passes;
     lock.unlock();
-    work_on(*pass, shared->source, copy, progress);
+    work_on(*stream, shared->source, copy, progress);
     lock.lock();
   }
 }

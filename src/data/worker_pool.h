@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loader's threads: each takes tasks of the pass under way and hands over what it made.
+// The loader's threads: each takes tasks of the stream under way and hands over what it made.
 #pragma once
 
 #include <condition_variable>
@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "data/batch.h"
-#include "data/pass.h"
+#include "data/epoch_stream.h"
 
 namespace lockstep::data {
 
 /// Makes what a task says and starts the copy to the device; what it throws is in the result.
-[[nodiscard]] Made make(const BatchSource& source, const BatchTask& task, const std::atomic<bool>& cancelled,
-                        Progress& progress) noexcept;
+[[nodiscard]] BatchOutcome make(const BatchSource& source, const BatchTask& task, const std::atomic<bool>& cancelled,
+                                Progress& progress) noexcept;
 
 /// Lifetime: threads share its state, so that one which hangs in a sample may be left behind.
 class WorkerPool {
@@ -30,8 +30,8 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// From here on the threads work for `pass`; null: they rest.
-  void work_for(std::shared_ptr<Pass> pass);
+  /// From here on the threads work for `stream`; null: they rest.
+  void work_for(std::shared_ptr<EpochStream> stream);
   void abandon() noexcept { abandoned_ = true; }
 
   struct Slow {
@@ -48,7 +48,7 @@ class WorkerPool {
     c10::Device device{c10::kCPU};
     std::mutex mutex;
     std::condition_variable wake;
-    std::shared_ptr<Pass> pass;
+    std::shared_ptr<EpochStream> stream;
     std::uint64_t passes = 0;  ///< how many there have been: a thread that has ended one waits for the next
     bool stopping = false;
     std::vector<std::unique_ptr<Progress>> progress;  ///< one a thread

@@ -49,7 +49,7 @@ at::Tensor entry_of(const fs::path& run, const std::string& state, const std::st
   return std::get<at::Tensor>(load_checkpoint(run.string()).state(state).at(name));
 }
 
-/// The tests' folder, the same on every rank: the main rank of the test process has made it.
+/// The tests' folder, the same on every rank: rank 0 of the test process has made it.
 class InitFromWorlds : public ::testing::TestWithParam<int> {};
 
 TEST_P(InitFromWorlds, EveryRankAndTheAverageStartFromTheWeights) {

@@ -49,7 +49,7 @@ std::string message_of(const std::function<void()>& body) {
 
 class ResumeWorlds : public ::testing::TestWithParam<int> {};
 
-/// The tests' folder, the same on every rank: the main rank of the test process has made it.
+/// The tests' folder, the same on every rank: rank 0 of the test process has made it.
 TEST_P(ResumeWorlds, FourReplicasGiveOneDigest) {
   const TempDir folder;
   const std::string shared =

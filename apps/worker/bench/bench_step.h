@@ -23,7 +23,7 @@ struct StepBench {
   bool json = false;
 };
 
-/// Collective: yes. Prints on the main rank.
+/// Collective: yes. Prints on rank 0.
 int run_step_bench(Job& job, const StepBench& bench);
 
 }  // namespace lockstep::worker

@@ -20,7 +20,7 @@ struct RunFolderOptions {
   bool experiment = false;
 };
 
-/// Only the main rank opens it. Not thread-safe.
+/// Only rank 0 opens it. Not thread-safe.
 class RunFolder {
  public:
   /// Makes and locks the folder, and removes what writers that died left half written.

@@ -35,10 +35,10 @@ class Tally {
   [[nodiscard]] virtual std::string report() const { return ""; }
 
   /// Files that each evaluation leaves in the run folder's `result`: name to content. `epoch`: from 1. Called on the
-  /// main rank.
+  /// rank 0.
   [[nodiscard]] virtual std::map<std::string, std::string> results(std::int64_t /*epoch*/) const { return {}; }
 
-  /// Writes pictures into `folder`, which is there. Called on the main rank only, at the end of a run, or where a
+  /// Writes pictures into `folder`, which is there. Called on rank 0 only, at the end of a run, or where a
   /// person asks for them. Returns: the files.
   [[nodiscard]] virtual std::vector<std::filesystem::path> draw(const std::filesystem::path& /*folder*/) const {
     return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run starts from: nothing, or a checkpoint. The main rank's part; trainer.cpp shares what it finds.
+// Where a run starts from: nothing, or a checkpoint. Rank 0's part; trainer.cpp shares what it finds.
 #pragma once
 
 #include <cstdint>

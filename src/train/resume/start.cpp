@@ -123,7 +123,7 @@ void fetch_start(TrainerOptions& options) {
   }
 }
 
-/// The main rank's part: where it writes, what it goes on from, and what it tells the others.
+/// Rank 0's part: where it writes, what it goes on from, and what it tells the others.
 StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options, Start& start,
                    std::optional<RunFolder>& folder) {
   StateDict told;

@@ -17,13 +17,13 @@ struct Start {
   bool resumed = false;
   RunState run;                          ///< where it stands; all zero for a fresh run
   std::string settings;                  ///< as YAML, with what was decided
-  std::optional<Checkpoint> checkpoint;  ///< the main rank's: what it goes on from
+  std::optional<Checkpoint> checkpoint;  ///< rank 0's: what it goes on from
   std::string run_dir;                   ///< the run folder, on every rank
   bool saved_here = false;               ///< that checkpoint lies in the run's folder
-  bool in_old_folder = false;            ///< the main rank's: the run folder may hold more than the checkpoint knows
+  bool in_old_folder = false;            ///< rank 0's: the run folder may hold more than the checkpoint knows
 };
 
-/// Opens the run folder on the main rank, finds the checkpoint and tells all ranks; sets config.replicas,
+/// Opens the run folder on rank 0, finds the checkpoint and tells all ranks; sets config.replicas,
 /// config.threads, a config.batch_size that is auto where the run has one, and job.replicas().
 ///
 /// Collective: yes.  Blocks: yes.

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/pass.h"
+#include "data/epoch_stream.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace lockstep::data {
 
-Pass::Pass(std::unique_ptr<Feed> feed, std::int64_t first, std::int64_t depth)
+EpochStream::EpochStream(std::unique_ptr<Feed> feed, std::int64_t first, std::int64_t depth)
     : feed_(std::move(feed)),
       ring_(static_cast<std::size_t>(depth)),
       end_(feed_->end()),
       claimed_(first),
       consumed_(first) {}
 
-std::optional<BatchTask> Pass::take_task() {
+std::optional<BatchTask> EpochStream::take_task() {
   const std::lock_guard reading(feed_mutex_);
   {
     std::unique_lock lock(mutex_);
@@ -38,28 +38,29 @@ std::optional<BatchTask> Pass::take_task() {
   return task;
 }
 
-std::optional<BatchTask> Pass::take_task_alone() {
+std::optional<BatchTask> EpochStream::take_task_alone() {
   std::optional<BatchTask> task = feed_->next();
   if (task) ++consumed_;
   return task;
 }
 
-void Pass::hand_over(std::int64_t step, Made made) {
+void EpochStream::hand_over(std::int64_t step, BatchOutcome made) {
   const std::lock_guard lock(mutex_);
   if (cancelled_) return;
   ring_[static_cast<std::size_t>(step) % ring_.size()] = std::move(made);
   batch_.notify_one();
 }
 
-void Pass::end_with(std::exception_ptr error) {
+void EpochStream::end_with(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (cancelled_ || claimed_ >= end_) return;
-  ring_[static_cast<std::size_t>(claimed_) % ring_.size()] = Made{std::nullopt, std::nullopt, std::move(error), -1};
+  ring_[static_cast<std::size_t>(claimed_) % ring_.size()] =
+      BatchOutcome{std::nullopt, std::nullopt, std::move(error), -1};
   end_ = ++claimed_;
   batch_.notify_one();
 }
 
-Pass::Wait Pass::wait(Seconds limit) {
+EpochStream::Wait EpochStream::wait(Seconds limit) {
   std::unique_lock lock(mutex_);
   const auto there = [this] {
     return consumed_ >= end_ || ring_[static_cast<std::size_t>(consumed_) % ring_.size()].has_value();
@@ -74,22 +75,22 @@ Pass::Wait Pass::wait(Seconds limit) {
   return consumed_ >= end_ ? Wait::kEnded : Wait::kReady;
 }
 
-Made Pass::take() {
+BatchOutcome EpochStream::take() {
   const std::lock_guard lock(mutex_);
   auto& slot = ring_[static_cast<std::size_t>(consumed_) % ring_.size()];
-  Made made = std::move(*slot);
+  BatchOutcome made = std::move(*slot);
   slot.reset();
   ++consumed_;
   room_.notify_one();
   return made;
 }
 
-bool Pass::at_end() {
+bool EpochStream::at_end() {
   const std::lock_guard lock(mutex_);
   return consumed_ >= end_;
 }
 
-void Pass::cancel() noexcept {
+void EpochStream::cancel() noexcept {
   const std::lock_guard lock(mutex_);
   cancelled_ = true;
   room_.notify_all();

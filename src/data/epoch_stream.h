@@ -21,7 +21,7 @@
 namespace lockstep::data {
 
 /// What a worker made of one task: a batch, or the error that belongs there.
-struct Made {
+struct BatchOutcome {
   std::optional<MadeBatch> made;
   std::optional<c10::Event> copied;  ///< after which a batch for a device is there
   std::exception_ptr error;
@@ -29,23 +29,23 @@ struct Made {
 };
 
 /// Shared by the loop and its workers. Thread-safe: yes.
-class Pass {
+class EpochStream {
  public:
   /// `depth`: how many batches may be under way or wait; 0: without workers.
-  Pass(std::unique_ptr<Feed> feed, std::int64_t first, std::int64_t depth);
+  EpochStream(std::unique_ptr<Feed> feed, std::int64_t first, std::int64_t depth);
 
   /// The next task, once there is room for its batch; none at the end and after cancel(). An error of the stream stands
-  /// in the place of the batch, and the pass ends there. Blocks: yes.
+  /// in the place of the batch, and the stream ends there. Blocks: yes.
   std::optional<BatchTask> take_task();
   /// The task without waiting for room, where nobody else takes any.
   std::optional<BatchTask> take_task_alone();
-  void hand_over(std::int64_t step, Made made);
+  void hand_over(std::int64_t step, BatchOutcome made);
   enum class Wait { kReady, kEnded, kTimeout };
   /// Waits until the next batch is there, or it is known that there is none. `limit`: 0 = for ever. Time in which the
   /// whole process was stopped (Ctrl-Z, Slurm's suspend) does not count.
   [[nodiscard]] Wait wait(Seconds limit);
   /// What wait() has found; once a kReady.
-  [[nodiscard]] Made take();
+  [[nodiscard]] BatchOutcome take();
 
   /// The loop has taken the last batch, and that is known already.
   [[nodiscard]] bool at_end();
@@ -63,7 +63,7 @@ class Pass {
   std::mutex mutex_;
   std::condition_variable room_;
   std::condition_variable batch_;
-  std::vector<std::optional<Made>> ring_;
+  std::vector<std::optional<BatchOutcome>> ring_;
   std::int64_t end_;  ///< of the steps, once it is known
   std::int64_t claimed_;
   std::int64_t consumed_;
