@@ -10,7 +10,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "data/sources/ordered_work.h"
+#include "data/sources/files/ordered_work.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/loader.h"
 #include "support/scarce.h"

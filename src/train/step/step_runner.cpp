@@ -160,7 +160,7 @@ void StepRunner::sync_buffers() {
   synced_ = true;
 }
 
-std::vector<Holder> StepRunner::memory_holders() {
+std::vector<Holder> StepRunner::memory_holders() const {
   std::vector<Holder> found = batch_;
   if (!weights_.has_optimizer()) return found;
   const std::vector<Holder> kept = holders(model_->module().net(), weights_.optimizer());

@@ -63,7 +63,7 @@ class StepRunner {
   /// Which layers of the network were fused.
   [[nodiscard]] const nn::Optimized& optimized() const { return optimized_; }
   /// The tensors that this rank keeps, and those of its last batch.
-  [[nodiscard]] std::vector<Holder> memory_holders();
+  [[nodiscard]] std::vector<Holder> memory_holders() const;
 
  private:
   void run_replica(Replica& replica, std::int64_t batches);

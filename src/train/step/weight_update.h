@@ -29,7 +29,7 @@ class WeightUpdate {
   bool update(double lr);
 
   /// After build().
-  [[nodiscard]] Optimizer& optimizer() { return *optimizer_; }
+  [[nodiscard]] Optimizer& optimizer() const { return *optimizer_; }
   [[nodiscard]] bool has_optimizer() const { return optimizer_ != nullptr; }
   [[nodiscard]] GradScaler& scaler() { return scaler_; }
   /// With which the last update()'s loss was scaled; none where it is not.
