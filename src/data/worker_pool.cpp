@@ -49,6 +49,10 @@ WorkerPool::WorkerPool(BatchSource source, c10::Device device, std::int64_t work
   shared_->source = std::move(source);
   shared_->device = device;
   for (std::int64_t i = 0; i < workers; ++i) shared_->progress.push_back(std::make_unique<Progress>());
+  // Each sets libtorch's number of threads at its begin, which makes libtorch's pool anew and hangs where that is
+  // short.
+  const int libtorch = 2 * (at::get_num_threads() - 1);
+  if (libtorch > 0) require_threads(static_cast<int>(workers) + libtorch, "for the loader workers and libtorch");
   try {
     threads_.reserve(static_cast<std::size_t>(workers));
     for (std::int64_t i = 0; i < workers; ++i) {

@@ -98,6 +98,10 @@ ReplicaTeam::Impl::Impl(ReplicaTeam& team, ProcessGroup& group_in, const Replica
   for (int local = 0; local < size(); ++local) {
     members_.push_back(std::make_unique<Member>(Replica(team, local, block.begin + local)));
   }
+  // Each sets libtorch's number of threads at its begin, which makes libtorch's pool anew and hangs where that is
+  // short.
+  const int libtorch = 2 * (options.threads - 1);
+  if (libtorch > 0 && size() > 1) require_threads(size() - 1 + libtorch, "for the replicas of this rank and libtorch");
   try {
     threads_.reserve(static_cast<std::size_t>(size()));
     for (int local = 1; local < size(); ++local) {

@@ -83,6 +83,9 @@ class ReplicaThreads::Impl {
   };
 
   void start(int count) {
+    // Each sets libtorch's number of threads, which makes libtorch's pool anew and hangs where that is short.
+    const int libtorch = 2 * (libtorch_threads_ - 1);
+    if (libtorch > 0) require_threads(count + libtorch, "for the replicas and libtorch");
     try {
       threads_.reserve(static_cast<std::size_t>(count));
       for (int index = 0; index < count; ++index) {
