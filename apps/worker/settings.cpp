@@ -67,6 +67,13 @@ Settings::Settings(const std::string& what, const std::vector<std::string>& sets
   std::vector<std::string> notes;
   fields_.bind(with_aliases(source.tree, recipe_->aliases(), notes));
   for (const std::string& note : notes) log::note("{}", note);
+  const auto untouched = recipe_->make_config();
+  ConfigFields defaults = untouched->rows();
+  for (const auto& field : fields_.fields()) {
+    if (field.unused.empty()) continue;
+    if (ConfigFields::value_text(field.target) == ConfigFields::value_text(defaults.at(field.key).target)) continue;
+    log::note("{}: {} has no meaning for {}: {}", field.origin, field.key, recipe_name_, field.unused);
+  }
   set_max_pixels(config_->data.max_pixels);  // a recipe may look at its data before there is a Trainer
 }
 

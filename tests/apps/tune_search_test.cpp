@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "lockstep/base/error.h"
 #include "worker/tune/tune_report.h"
 
 namespace lockstep::worker {
@@ -132,16 +133,46 @@ std::vector<std::string> names(const std::vector<TuneKey>& keys, const TuneValue
   return found;
 }
 
+/// Settings with what their rows say; their values are of no interest here.
+ConfigFields rows_of_tune() {
+  static std::int64_t number = 1;
+  ConfigFields rows;
+  for (const char* key : {"channels_last", "fused_layers"}) rows.add(key, &number, "").tuned();
+  rows.add("threads", &number, "").at_resume(OnResume::kCheckpoint).tuned();
+  for (const char* key : {"bucket_cap_mb", "workers", "prefetch_factor"}) {
+    rows.add(key, &number, "").at_resume(OnResume::kFree).tuned();
+  }
+  return rows;
+}
+
+TEST(TuneKeys, AreThoseWhoseRowsSaySo) {
+  ConfigFields rows = rows_of_tune();
+  rows.at("workers").tune = false;
+  const TunePlace place{.cores = 8, .ranks = 2, .replicas = 2};
+  std::vector<std::string> bits;
+  for (const TuneKey& key : tune_keys(place, rows)) {
+    EXPECT_NE(key.key, "workers");
+    if (key.changes_bits) bits.push_back(key.key);
+  }
+  EXPECT_THAT(bits, ElementsAre("channels_last", "fused_layers", "threads"));
+  std::int64_t number = 1;
+  rows.add("seed", &number, "").tuned();
+  EXPECT_THROW((void)tune_keys(place, rows), InternalError);
+}
+
 TEST(TuneKeys, AreThoseThatDoSomethingThere) {
   const TuneValues loading = {{"workers", "2"}};
-  EXPECT_THAT(names(tune_keys({.cores = 8, .ranks = 2, .replicas = 2}), loading),
+  EXPECT_THAT(names(tune_keys({.cores = 8, .ranks = 2, .replicas = 2}, rows_of_tune()), loading),
               ElementsAre("channels_last", "fused_layers", "threads", "bucket_cap_mb", "workers", "prefetch_factor"));
-  EXPECT_THAT(names(tune_keys({.cores = 8, .ranks = 1, .replicas = 1, .cpu = false}), {{"workers", "0"}}),
-              ElementsAre("channels_last", "workers"));
+  EXPECT_THAT(
+      names(tune_keys({.cores = 8, .ranks = 1, .replicas = 1, .cpu = false}, rows_of_tune()), {{"workers", "0"}}),
+      ElementsAre("channels_last", "workers"));
 }
 
 TEST(TuneKeys, ThreadsFillTheCoresThatARankHas) {
-  const auto threads = [](int cores, int ranks) { return tune_keys({.cores = cores, .ranks = ranks})[2].values; };
+  const auto threads = [](int cores, int ranks) {
+    return tune_keys({.cores = cores, .ranks = ranks}, rows_of_tune())[2].values;
+  };
   EXPECT_THAT(threads(2, 2), ElementsAre("1"));
   EXPECT_THAT(threads(12, 2), ElementsAre("1", "2", "4", "6"));
   EXPECT_THAT(threads(1, 4), ElementsAre("1"));

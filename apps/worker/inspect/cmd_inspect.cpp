@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 
 #include "common/cli.h"
@@ -17,9 +16,12 @@
 #include "worker/inspect/inspect_data.h"
 #include "worker/inspect/inspect_machine.h"
 #include "worker/settings.h"
+#include "worker/settings_table.h"
 
 namespace lockstep::worker {
 namespace {
+
+constexpr WholeRange kSamples{0, 1'000'000'000'000'000};
 
 int sampler(const Arguments& arguments) {
   std::int64_t size = 0;
@@ -34,15 +36,15 @@ int sampler(const Arguments& arguments) {
   cli::prepare(app, {.name = "lockstep inspect sampler",
                      .description = "Prints the indices that a rank reads in an epoch, as a JSON list.",
                      .example = "  lockstep inspect sampler --size 10 --replicas 2 --rank 0 --seed 0 --epoch 0"});
-  app.add_option("--size", size, "samples in the set")->required();
-  app.add_option("--replicas", replicas, "how many share it")->required();
-  app.add_option("--rank", rank, "whose indices, from 0")->required();
+  app.add_option("--size", size, "samples in the set")->required()->check(cli::whole(kSamples));
+  app.add_option("--replicas", replicas, "how many share it")->required()->check(cli::whole({1, 1'000'000}));
+  app.add_option("--rank", rank, "whose indices, from 0")->required()->check(cli::whole({0, 1'000'000}));
   app.add_option("--seed", seed, "of the order")->required();
-  app.add_option("--epoch", epoch, "from 0")->required();
+  app.add_option("--epoch", epoch, "from 0")->required()->check(cli::whole(kSamples));
   app.add_flag("--no-shuffle", no_shuffle, "in order");
   app.add_flag("--drop-last", drop_last, "leave the remainder out instead of repeating the first samples");
   app.add_option("--batch-size", batch_size, "a list for each batch, as PyTorch's BatchSampler cuts them")
-      ->check(CLI::PositiveNumber);
+      ->check(cli::whole({1, 10'000'000}));
   if (!cli::parse(app, arguments)) return 0;
   const DistributedSampler made(size, {rank, replicas}, {.shuffle = !no_shuffle, .seed = seed, .drop_last = drop_last});
   const std::vector<std::int64_t> indices = made.indices(epoch);
@@ -56,50 +58,45 @@ int sampler(const Arguments& arguments) {
   return 0;
 }
 
-// As JSON has it: numbers and words for on and off bare, everything else quoted.
-std::string json_value(const ConfigFields::Target& target) {
-  if (const auto* list = std::get_if<std::vector<std::string>*>(&target)) {
-    std::vector<std::string> quoted;
-    for (const std::string& word : **list) quoted.push_back(text::json_quote(word));
-    return "[" + text::join(quoted) + "]";
-  }
-  const std::string text = ConfigFields::value_text(target);
-  if (const auto* number = std::get_if<double*>(&target))
-    return std::isfinite(**number) ? fmt::format("{}", **number) : "null";
-  const bool is_auto = std::holds_alternative<AutoInt*>(target);
-  const bool is_number = std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-  const bool is_bare = std::holds_alternative<bool*>(target) || std::holds_alternative<std::int64_t*>(target);
-  return is_bare || (is_auto && is_number) ? text : text::json_quote(text);
-}
-
-void print_json(const ConfigFields& fields) {
-  for (const auto& field : fields.fields()) {
-    cli::print_json(fmt::format("{{\"key\": {}, \"value\": {}, \"origin\": {}, \"meaning\": {}}}\n",
-                                text::json_quote(field.key), json_value(field.target), text::json_quote(field.origin),
-                                text::json_quote(field.help)));
-  }
-}
-
-int config(const Arguments& arguments) {
+struct ConfigArguments {
   std::string what;
   std::vector<std::string> sets;
+  std::vector<std::string> keys;
   bool json = false;
+  bool markdown = false;
+  bool own = false;
+  bool rules = false;
+};
+
+bool parse(ConfigArguments& words, const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep inspect config",
                      .description = "Shows every setting of a recipe, its value and where that comes from.",
                      .example = "  lockstep inspect config captcha:digits --set epochs=3"});
-  app.add_option("recipe", what, "RECIPE, RECIPE:PRESET or FILE.yml")->required();
-  app.add_option("--set", sets, "a setting, as key=value; may come again")->allow_extra_args(false);
-  app.add_flag("--json", json, "an object a line: key, value, origin, meaning");
-  if (!cli::parse(app, arguments)) return 0;
-  const Settings settings(what, sets);
-  if (json) {
-    print_json(settings.fields());
-    return 0;
+  app.add_option("recipe", words.what, "RECIPE, RECIPE:PRESET or FILE.yml; base: what every recipe has")->required();
+  app.add_option("--set", words.sets, "a setting, as key=value; may come again")->allow_extra_args(false);
+  app.add_flag("--json", words.json,
+               "an object a line: key, value, origin, meaning, allowed, unit, resume, host, tune");
+  app.add_flag("--markdown", words.markdown, "a table for a guide: key, default, values, meaning");
+  app.add_option("--keys", words.keys, "only these: KEY, GROUP.*, @free (at resume), @host, @tune")->delimiter(',');
+  app.add_flag("--own", words.own, "only what the recipe adds to the settings of all recipes, or sets otherwise");
+  app.add_flag("--rules", words.rules, "with --markdown: what may change at resume, on hosts and by tune");
+  return cli::parse(app, arguments);
+}
+
+void show(const ConfigFields& fields, const ConfigArguments& words) {
+  if (words.json) {
+    for (const auto& field : fields.fields()) cli::print_json(json_of(field) + "\n");
+    return;
+  }
+  if (words.markdown) {
+    TableChoice choice{.keys = words.keys, .rules = words.rules};
+    if (words.own) choice.keys = own_keys(fields, TrainConfig().rows());
+    return cli::print(markdown_of(fields, choice));
   }
   std::vector<std::vector<std::string>> rows;
-  for (const auto& field : settings.fields().fields()) {
-    rows.push_back({field.key, ConfigFields::value_text(field.target), field.origin, field.help});
+  for (const auto& field : fields.fields()) {
+    rows.push_back({field.key, ConfigFields::value_text(field.target), field.origin, meaning_of(field)});
   }
   using view::Align;
   fmt::print("{}", view::fit_lines(view::render_table({{.title = "key", .align = Align::kLeft},
@@ -108,6 +105,18 @@ int config(const Arguments& arguments) {
                                                        {.title = "meaning", .align = Align::kLeft}},
                                                       rows),
                                    STDOUT_FILENO));
+}
+
+int config(const Arguments& arguments) {
+  ConfigArguments words;
+  if (!parse(words, arguments)) return 0;
+  if (words.what == "base") {
+    const TrainConfig base;
+    show(base.rows(), words);
+    return 0;
+  }
+  const Settings settings(words.what, words.sets);
+  show(settings.fields(), words);
   return 0;
 }
 

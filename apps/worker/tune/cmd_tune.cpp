@@ -38,14 +38,14 @@ struct TuneArguments {
 
 bool parse(TuneArguments& tune, const Arguments& arguments) {
   CLI::App app;
-  cli::prepare(
-      app,
-      {.name = "lockstep tune",
-       .description = "Times steps of a recipe, one setting changed at a time: channels_last, fused_layers, threads, "
-                      "bucket_cap_mb, workers and prefetch_factor. Writes what is faster into a file for "
-                      "`lockstep train`, and none where nothing is. Ctrl-C leaves without a file.",
-       .example = "  lockstep tune captcha --nproc-per-node 2 --set data.train=data/train\n"
-                  "  lockstep train tuned.yml --nproc-per-node 2"});
+  cli::prepare(app, {.name = "lockstep tune",
+                     .description = fmt::format(
+                         "Times steps of a recipe, one setting changed at a time: {}. Writes what is faster "
+                         "into a file for `lockstep train`, and none where nothing is. Ctrl-C leaves without "
+                         "a file.",
+                         tuned_words(TrainConfig().rows())),
+                     .example = "  lockstep tune captcha --nproc-per-node 2 --set data.train=data/train\n"
+                                "  lockstep train tuned.yml --nproc-per-node 2"});
   app.add_option("recipe", tune.what, "RECIPE, RECIPE:PRESET or FILE.yml (whose key `recipe` names one)")->required();
   std::string processes;  // `lockstep` has read it; here it is for the help
   app.add_option("--nproc-per-node", processes, "ranks on this machine: N, auto, gpu or cpu (default: 1)");
@@ -118,7 +118,8 @@ std::vector<TuneKey> Tuner::keys() const {
   return tune_keys({.cores = view::cpu_info().cores,
                     .ranks = job_.rank_info().local_world_size,
                     .replicas = replicas == 0 ? job_.world_size() : static_cast<int>(replicas),
-                    .cpu = job_.device().is_cpu()});
+                    .cpu = job_.device().is_cpu()},
+                   TrainConfig().rows());
 }
 
 StepTimer& Tuner::timer(const TuneValues& values) {

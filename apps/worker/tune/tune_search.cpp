@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/tune/tune_search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep::worker {
 namespace {
@@ -41,6 +45,22 @@ std::vector<std::string> powers_of_two(int first, int last) {
   for (int value = first; value < last; value *= 2) values.push_back(std::to_string(value));
   values.push_back(std::to_string(last));
   return values;
+}
+
+/// What there is to try, in this order.
+std::vector<TuneKey> candidates(const TunePlace& place) {
+  const auto reduces = [replicas = place.replicas](const TuneValues&) { return replicas > 1; };
+  const auto on_cpu = [cpu = place.cpu](const TuneValues&) { return cpu; };
+  const auto loads_ahead = [](const TuneValues& values) { return values.at("workers") != "0"; };
+  const int share = std::max(1, place.cores / place.ranks);
+  std::vector<std::string> workers = {"0"};
+  for (const std::string& count : powers_of_two(1, std::max(2, share))) workers.push_back(count);
+  return {{.key = "channels_last", .values = {"true", "false"}},
+          {.key = "fused_layers", .values = {"true", "false"}, .applies = on_cpu},
+          {.key = "threads", .values = powers_of_two(1, share), .applies = on_cpu},
+          {.key = "bucket_cap_mb", .values = {"5", "25", "100"}, .applies = reduces},
+          {.key = "workers", .values = workers, .loads = true},
+          {.key = "prefetch_factor", .values = {"2", "4"}, .loads = true, .applies = loads_ahead}};
 }
 
 }  // namespace
@@ -84,19 +104,21 @@ TuneResult tune(const std::vector<TuneKey>& keys, const TuneValues& start, const
   return result;
 }
 
-std::vector<TuneKey> tune_keys(const TunePlace& place) {
-  const auto reduces = [replicas = place.replicas](const TuneValues&) { return replicas > 1; };
-  const auto on_cpu = [cpu = place.cpu](const TuneValues&) { return cpu; };
-  const auto loads_ahead = [](const TuneValues& values) { return values.at("workers") != "0"; };
-  const int share = std::max(1, place.cores / place.ranks);
-  std::vector<std::string> workers = {"0"};
-  for (const std::string& count : powers_of_two(1, std::max(2, share))) workers.push_back(count);
-  return {{.key = "channels_last", .values = {"true", "false"}, .changes_bits = true},
-          {.key = "fused_layers", .values = {"true", "false"}, .changes_bits = true, .applies = on_cpu},
-          {.key = "threads", .values = powers_of_two(1, share), .changes_bits = true, .applies = on_cpu},
-          {.key = "bucket_cap_mb", .values = {"5", "25", "100"}, .applies = reduces},
-          {.key = "workers", .values = workers, .loads = true},
-          {.key = "prefetch_factor", .values = {"2", "4"}, .loads = true, .applies = loads_ahead}};
+std::vector<TuneKey> tune_keys(const TunePlace& place, const ConfigFields& rows) {
+  std::vector<TuneKey> keys = candidates(place);
+  const auto row_of = [&rows](const std::string& key) {
+    return std::find_if(rows.fields().begin(), rows.fields().end(),
+                        [&](const ConfigFields::Field& field) { return field.key == key && field.tune; });
+  };
+  std::erase_if(keys, [&](const TuneKey& key) { return row_of(key.key) == rows.fields().end(); });
+  for (TuneKey& key : keys) key.changes_bits = row_of(key.key)->resume != OnResume::kFree;
+  for (const auto& field : rows.fields()) {
+    const auto is_it = [&](const TuneKey& key) { return key.key == field.key; };
+    if (field.tune && std::none_of(keys.begin(), keys.end(), is_it)) {
+      throw InternalError(fmt::format("{} may be tuned, and nothing is known to try for it", field.key));
+    }
+  }
+  return keys;
 }
 
 }  // namespace lockstep::worker

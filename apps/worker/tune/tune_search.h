@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/config.h"
+
 namespace lockstep::worker {
 
 using TuneValues = std::map<std::string, std::string>;  ///< by key: its value as YAML text
@@ -72,7 +74,9 @@ struct TunePlace {
   bool cpu = true;
 };
 
-/// channels_last, fused_layers, threads, bucket_cap_mb, workers, prefetch_factor: those that do something there.
-[[nodiscard]] std::vector<TuneKey> tune_keys(const TunePlace& place);
+/// The settings whose rows say that they may be tuned, where they do something there, with the values to try. One that
+/// a run could not change at resume changes its bits.
+/// Throws: InternalError where a row may be tuned and nothing is known to try.
+[[nodiscard]] std::vector<TuneKey> tune_keys(const TunePlace& place, const ConfigFields& rows);
 
 }  // namespace lockstep::worker

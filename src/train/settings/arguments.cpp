@@ -145,8 +145,9 @@ class Parser {
     std::for_each(kOfInit.begin(), kOfInit.end(), add);
     out += "\nsettings:\n";
     for (const auto& field : fields_.fields()) {
-      out += fmt::format("  {:<38} {}\n", fmt::format("{}={}", field.key, ConfigFields::value_text(field.target)),
-                         field.help);
+      const bool says_more = field.range.has_value() || !field.choices.empty();
+      out += fmt::format("  {:<38} {}{}\n", fmt::format("{}={}", field.key, ConfigFields::value_text(field.target)),
+                         field.help, says_more ? fmt::format(" ({})", field.allowed()) : "");
     }
     std::fwrite(out.data(), 1, out.size(), stdout);
     std::fflush(stdout);

@@ -47,15 +47,14 @@ void describe_data(ConfigFields& fields, TrainConfig::Data& data) {
       .at_resume(OnResume::kFree);
   fields
       .add("data.max_pixels", &data.max_pixels,
-           "of a picture; larger ones are refused, and ones of a quarter of it that are out of proportion to their "
-           "file")
+           "pictures of more pixels are refused, and those of a quarter of it that are out of proportion to their file")
       .in({1, 1e10}, "pixels")
       .at_resume(OnResume::kFree);
 }
 
 /// What the length of the run and the size of its steps are.
 void describe_course(ConfigFields& fields, TrainConfig& config) {
-  fields.add("seed", &config.seed, "weights, order of the samples, dropout");
+  fields.add("seed", &config.seed, "the weights, the order of the samples and dropout come from it");
   fields
       .add("replicas", &config.replicas,
            "data-parallel width that the result depends on; 0: the checkpoint's, else the world size")
@@ -92,9 +91,13 @@ void describe_precision(ConfigFields& fields, TrainConfig& config) {
   fields.add("grad_scaler.enabled", &scaler.enabled,
              "scale the loss so that small gradients do not vanish; auto: with amp fp16", {"auto", "true", "false"});
   fields.add("grad_scaler.init_scale", &scaler.init_scale, "the first scale").in({.least = 0, .above = true});
-  fields.add("grad_scaler.growth_factor", &scaler.growth_factor, "and its factor after growth_interval good steps")
+  fields
+      .add("grad_scaler.growth_factor", &scaler.growth_factor,
+           "what the scale is multiplied by after growth_interval good steps")
       .in({.least = 1, .above = true});
-  fields.add("grad_scaler.backoff_factor", &scaler.backoff_factor, "and at a step whose gradients are not finite")
+  fields
+      .add("grad_scaler.backoff_factor", &scaler.backoff_factor,
+           "what the scale is multiplied by at a step whose gradients are not finite")
       .in({.least = 0, .most = 1, .above = true, .below = true});
   fields.add("grad_scaler.growth_interval", &scaler.growth_interval, "good steps until the scale grows")
       .in({1, 1e9}, "steps");
@@ -154,15 +157,16 @@ void describe_stages(ConfigFields& fields, TrainConfig::Stages& stages) {
       .add("stages.patience", &stages.patience,
            "the first stage ends earlier after so many evaluations without a better one; 0: it does not")
       .in({0, kMostEvaluations}, "evaluations");
-  fields.add("stages.epochs", &stages.epochs, "of the second stage; 0: what is left of epochs").in(kEpochs, "epochs");
+  fields.add("stages.epochs", &stages.epochs, "epochs of the second stage; 0: what is left of epochs")
+      .in(kEpochs, "epochs");
   fields.add("stages.lr", &stages.lr, "learning rate of the second stage; 0: the schedule goes on").in({.least = 0});
   fields.add("stages.roll_back", &stages.roll_back,
              "an epoch of the second stage that is no better is undone; false: it goes on from epoch to epoch");
-  fields.add("ema_restart_decay", &stages.ema_restart_decay, "of the moving average when the second stage begins")
+  fields.add("ema_restart_decay", &stages.ema_restart_decay, "decay of the moving average when the second stage begins")
       .in(kAverage);
   fields
       .add("ema_decay_step", &stages.ema_decay_step,
-           "how much lower it becomes after an epoch of the second stage that is no better and is undone")
+           "how much lower that decay becomes after an epoch of the second stage that is no better and is undone")
       .in({.least = 0});
 }
 
@@ -205,7 +209,8 @@ void TrainConfig::describe(ConfigFields& fields) {
   describe_data(fields, data);
   optimizer.describe(fields);
   schedule.describe(fields);
-  fields.add("clip_norm", &clip_norm, "largest norm of all gradients; 0: no clipping").in({.least = 0});
+  fields.add("clip_norm", &clip_norm, "largest norm of all gradients, which are not scaled then; 0: no clipping")
+      .in({.least = 0});
   fields.add("clip_value", &clip_value, "largest element of a gradient; 0: no clipping").in({.least = 0});
   fields.add("ema.decay", &ema.decay, "evaluate with a moving average of the weights; 0: with the weights")
       .in(kAverage)
@@ -214,9 +219,11 @@ void TrainConfig::describe(ConfigFields& fields) {
       .in({.least = 0}, "steps")
       .at_resume(OnResume::kFreeToBegin);
   describe_stages(fields, stages);
-  fields.add("stop_at.metric", &stop_at.metric, "stop once this metric of data.test ...")
+  fields
+      .add("stop_at.metric", &stop_at.metric,
+           "the run stops once this metric of data.test reaches stop_at.value; empty: it trains all epochs")
       .at_resume(OnResume::kFreeEvaluations);
-  fields.add("stop_at.value", &stop_at.value, "... reaches this value; no metric: train all epochs")
+  fields.add("stop_at.value", &stop_at.value, "what the metric of stop_at.metric has to reach")
       .at_resume(OnResume::kFree);
   describe_checkpoints(fields, checkpoint);
 }
