@@ -110,7 +110,7 @@ set(LOCKSTEP_TEST_LINKER $<$<BOOL:${LOCKSTEP_HAS_GOLD}>:-fuse-ld=gold>)
 # lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|slow...] [DEPS modules...] [LINK libraries...]
 #               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...] [INCLUDE folders...] [DEFINITIONS ...]
 #               [NEEDS targets...])
-# makes tests/MODULE/UNIT_test.cpp the test MODULE.UNIT. OWN_MAIN: the file has its own main(). NEEDS: what it starts.
+# makes tests/MODULE/UNIT_test.cpp the test MODULE.UNIT; where ROOM_... is not there, tests/MODULE/ROOM/ROOM_..._test.cpp. OWN_MAIN: the file has its own main(). NEEDS: what it starts.
 # Label gpu: it skips itself, with the reason, where there is no GPU. With LOCKSTEP_UNITY one program,
 # MODULE_united_test, has the files of the module that need no program of their own; else each file has one,
 # MODULE_UNIT_test. The target MODULE_tests is all of them.
@@ -123,7 +123,12 @@ function(lockstep_test module unit)
     set(command ${target} --file=${unit}_test.cpp)
   endif()
   lockstep_test_program(${module} ${target})
-  target_sources(${target} PRIVATE ${unit}_test.cpp ${ARG_SOURCES})
+  set(file ${unit}_test.cpp)
+  if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+    string(REGEX MATCH "^[a-z]+" room ${unit})
+    set(file ${room}/${file})
+  endif()
+  target_sources(${target} PRIVATE ${file} ${ARG_SOURCES})
   target_include_directories(${target} PRIVATE ${ARG_INCLUDE})
   target_compile_definitions(${target} PRIVATE ${ARG_DEFINITIONS})
   list(TRANSFORM ARG_DEPS PREPEND lockstep::)

@@ -13,7 +13,7 @@
 #include <set>
 #include <sstream>
 
-#include "captcha/generate.h"
+#include "captcha/synthetic/generate.h"
 #include "captcha/task.h"
 #include "captioning/task.h"
 #include "detection/task.h"
@@ -22,7 +22,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/train/trainer.h"
-#include "segmentation/generate.h"
+#include "segmentation/synthetic/generate.h"
 #include "segmentation/task.h"
 #include "support/alone.h"
 #include "support/temp_dir.h"
