@@ -110,10 +110,10 @@ set(LOCKSTEP_TEST_LINKER $<$<BOOL:${LOCKSTEP_HAS_GOLD}>:-fuse-ld=gold>)
 # lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|slow...] [DEPS modules...] [LINK libraries...]
 #               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...] [INCLUDE folders...] [DEFINITIONS ...]
 #               [NEEDS targets...])
-# makes tests/MODULE/UNIT_test.cpp the test MODULE.UNIT; where ROOM_... is not there, tests/MODULE/ROOM/ROOM_..._test.cpp. OWN_MAIN: the file has its own main(). NEEDS: what it starts.
-# Label gpu: it skips itself, with the reason, where there is no GPU. With LOCKSTEP_UNITY one program,
-# MODULE_united_test, has the files of the module that need no program of their own; else each file has one,
-# MODULE_UNIT_test. The target MODULE_tests is all of them.
+# makes tests/MODULE/UNIT_test.cpp the test MODULE.UNIT; a unit ROOM_... may lie in tests/MODULE/ROOM. OWN_MAIN: the file
+# has its own main(). NEEDS: what it starts. Label gpu: it skips itself, with the reason, where there is no GPU. With
+# LOCKSTEP_UNITY one program, MODULE_united_test, has the files of the module that need no program of their own; else
+# each file has one, MODULE_UNIT_test. The target MODULE_tests is all of them.
 function(lockstep_test module unit)
   cmake_parse_arguments(ARG "OWN_MAIN" "TIMEOUT" "LABELS;DEPS;LINK;SOURCES;INCLUDE;DEFINITIONS;NEEDS" ${ARGN})
   set(target ${module}_${unit}_test)
