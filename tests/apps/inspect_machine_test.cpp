@@ -95,7 +95,7 @@ TEST(InspectEnv, TheSourcesReadNoVariableThatTheListLacks) {
       for (const auto& name : names_read_in({std::istreambuf_iterator<char>(in), {}})) {
         read.insert(name);
         EXPECT_TRUE(listed.contains(name))
-            << name << " of " << entry.path() << " belongs into apps/worker/variables.cpp";
+            << name << " of " << entry.path() << " belongs into apps/worker/inspect/variables.cpp";
       }
     }
   }
