@@ -116,7 +116,7 @@ class Agent {
   // This node's ranks are done; those of others may still fail, or need the store that we serve.
   void wait_for_other_nodes(WorkerGroupResult& result) {
     KeyWatcher done(meeting_.address, keys_of("done", options_.nodes));
-    KeyWatcher failed(meeting_.address, {kFailureKey});
+    KeyWatcher failed(meeting_.address, {kFirstFailureKey});
     meeting_.store->set(key_of("done", options_.node_rank), "1");
     pollfd entries[3] = {{signals_.fd(), POLLIN, 0}, {done.fd(), POLLIN, 0}, {failed.fd(), POLLIN, 0}};
     for (int number = 0;;) {
@@ -130,7 +130,7 @@ class Agent {
     }
     result.has_remote_failure = true;
     if (failed.found() == KeyWatcher::Found::kKeys) {
-      result.claim = parse_claim(meeting_.store->try_get(kFailureKey).value_or(""));
+      result.claim = parse_failure(meeting_.store->try_get(kFirstFailureKey).value_or(""));
     }
   }
 
@@ -212,7 +212,7 @@ class Agent {
 
   void tell_others(const WorkerEnd& end, int code) {
     try {
-      meeting_.store->compare_set(kFailureKey, "", to_json({end.rank, host_name(), describe_status(end.wait_status)}));
+      meeting_.store->compare_set(kFirstFailureKey, "", to_json(record_of_end(end)));
       meeting_.store->set(kFailureCodeKey, std::to_string(code));
     } catch (const Error&) {
       // Node 0 is gone, and with it everybody who would read this.
@@ -232,7 +232,7 @@ class Agent {
   void print_remote(const WorkerGroupResult& result) const {
     if (result.claim) {
       fmt::print(stderr, "lockstep: rank {} on {} failed first: {}\n  its output is on that node\n", result.claim->rank,
-                 result.claim->host, result.claim->what);
+                 result.claim->host, words_of(*result.claim));
     } else {
       fmt::print(stderr, "lockstep: the agent of node 0 at {}:{} is gone, and with it the job\n", meeting_.address.host,
                  meeting_.address.port);

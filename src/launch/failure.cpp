@@ -58,7 +58,7 @@ bool is_consequence(const WorkerEnd& end) {
          leaves_by_request(end);
 }
 
-std::optional<std::size_t> find_first(const std::vector<WorkerEnd>& ends, const std::optional<FailureClaim>& claim) {
+std::optional<std::size_t> find_first(const std::vector<WorkerEnd>& ends, const std::optional<FailureRecord>& claim) {
   const auto find = [&](auto&& matches) -> std::optional<std::size_t> {
     const auto found =
         std::find_if(ends.begin(), ends.end(), [&](const auto& end) { return has_failed(end) && matches(end); });
@@ -88,22 +88,13 @@ std::string describe_status(int wait_status) {
                      name == nullptr ? "real-time" : name);
 }
 
-std::string to_json(const FailureClaim& claim) {
+FailureRecord record_of_end(const WorkerEnd& end) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const Json json = {{"rank", claim.rank},
-                     {"host", claim.host},
-                     {"what", claim.what},
-                     {"time_ns", std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::optional<FailureClaim> parse_claim(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
-  const auto rank = json.find("rank");
-  if (rank == json.end() || !rank->is_number_integer()) return std::nullopt;
-  return FailureClaim{rank->get<int>(), text::printable_line(string_at(json, "host")),
-                      for_people(string_at(json, "what"))};
+  return {.kind = FailureKind::kDied,
+          .message = describe_status(end.wait_status),
+          .rank = end.rank,
+          .host = host_name(),
+          .time_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()};
 }
 
 std::optional<WorkerError> read_error_file(const std::filesystem::path& file) {
@@ -119,10 +110,7 @@ std::optional<WorkerError> read_error_file(const std::filesystem::path& file) {
   return WorkerError{string_at(extra, "type"), for_people(string_at(message, "message"))};
 }
 
-WorkerError error_of(const FailureClaim& claim) {
-  const std::string type = claim.what.substr(0, claim.what.find(": "));
-  return {type.ends_with("Error") && type.find(' ') == std::string::npos ? type : "", claim.what};
-}
+WorkerError error_of(const FailureRecord& claim) { return {claim.type, words_of(claim)}; }
 
 namespace {
 

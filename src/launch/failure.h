@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/failure_record.h"
+
 namespace lockstep::launch {
 
 /// How a worker ended.
@@ -19,15 +21,6 @@ struct WorkerEnd {
   int wait_status = 0;
   int signal_sent = 0;  ///< what the agent had sent it before; 0: it ended by itself
 };
-
-/// What lies in the store under kFailureKey: written once by whoever fails first, an agent or a worker's library.
-struct FailureClaim {
-  int rank = -1;
-  std::string host;
-  std::string what;
-};
-
-inline constexpr const char* kFailureKey = "lockstep/failure/first";
 
 [[nodiscard]] bool has_failed(const WorkerEnd& end);
 
@@ -40,7 +33,7 @@ inline constexpr const char* kFailureKey = "lockstep/failure/first";
 /// Index into `ends` (in the order in which they came) of the failure to blame; none where nobody failed. The claim
 /// wins unless that rank was itself only a consequence.
 [[nodiscard]] std::optional<std::size_t> find_first(const std::vector<WorkerEnd>& ends,
-                                                    const std::optional<FailureClaim>& claim);
+                                                    const std::optional<FailureRecord>& claim);
 
 /// The exit code as a shell shows it.
 [[nodiscard]] int exit_code(int wait_status);
@@ -48,8 +41,8 @@ inline constexpr const char* kFailureKey = "lockstep/failure/first";
 /// "exit code 3", "killed by signal 9 (SIGKILL)".
 [[nodiscard]] std::string describe_status(int wait_status);
 
-[[nodiscard]] std::string to_json(const FailureClaim& claim);
-[[nodiscard]] std::optional<FailureClaim> parse_claim(const std::string& json);
+/// What the agent tells the others of a worker that ended without a word.
+[[nodiscard]] FailureRecord record_of_end(const WorkerEnd& end);
 
 /// What a worker wrote into its error file: our programs and Python's torch.distributed.elastic `record`.
 struct WorkerError {
@@ -58,8 +51,8 @@ struct WorkerError {
 };
 [[nodiscard]] std::optional<WorkerError> read_error_file(const std::filesystem::path& file);
 
-/// What a claim of one of our programs says: "IoError: cannot write ..." has its type in front.
-[[nodiscard]] WorkerError error_of(const FailureClaim& claim);
+/// What a rank has told the others, as its error file would have it.
+[[nodiscard]] WorkerError error_of(const FailureRecord& claim);
 
 /// The report that is printed last.
 struct FailureReport {

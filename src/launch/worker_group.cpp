@@ -61,7 +61,7 @@ std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_r
 // Before the others are stopped: their messages can then point to it.
 void publish(Store& store, const WorkerEnd& end) {
   try {
-    store.compare_set(kFailureKey, "", to_json({end.rank, host_name(), describe_status(end.wait_status)}));
+    store.compare_set(kFirstFailureKey, "", to_json(record_of_end(end)));
   } catch (const Error& problem) {
     log::warn("the failure of rank {} was not published: {}", end.rank, problem.message());
   }
@@ -93,7 +93,7 @@ TimePoint StopTimes::next() const {
 
 WorkerGroup::WorkerGroup(const WorkerGroupSpec& spec) : spec_(spec), output_(spec.options.console) {
   if (spec.options.nodes > 1) {
-    watcher_ = std::make_unique<KeyWatcher>(spec.meeting.address, std::vector<std::string>{kFailureKey});
+    watcher_ = std::make_unique<KeyWatcher>(spec.meeting.address, std::vector<std::string>{kFirstFailureKey});
   }
   for (int local_rank = 0; local_rank < spec.options.processes; ++local_rank) start(local_rank);
 }
@@ -119,7 +119,7 @@ WorkerGroupResult WorkerGroup::run() {
   while (is_any_left()) wait_for_event();
   show_the_rest();
   try {
-    if (const auto claim = spec_.meeting.store->try_get(kFailureKey)) result_.claim = parse_claim(*claim);
+    if (const auto claim = spec_.meeting.store->try_get(kFirstFailureKey)) result_.claim = parse_failure(*claim);
   } catch (const Error&) {
     // The store of another node is gone: what this node saw must do.
   }
@@ -208,9 +208,9 @@ void WorkerGroup::on_signals() {
 }
 
 void WorkerGroup::on_watcher() {
-  std::optional<FailureClaim> claim;
+  std::optional<FailureRecord> claim;
   if (watcher_->found() == KeyWatcher::Found::kKeys) {
-    claim = parse_claim(spec_.meeting.store->try_get(kFailureKey).value_or(""));
+    claim = parse_failure(spec_.meeting.store->try_get(kFirstFailureKey).value_or(""));
   }
   watcher_.reset();
   if (claim && is_local(spec_.meeting.place, claim->rank)) return;  // its own end will tell

@@ -33,7 +33,7 @@ struct WorkerGroupResult {
   int interrupted_by = 0;       ///< the signal that told the agent to stop
   int start_error = 0;          ///< errno where the program could not be executed
   bool has_remote_failure = false;
-  std::optional<FailureClaim> claim;
+  std::optional<FailureRecord> claim;
 
   [[nodiscard]] bool is_success() const;
 };

@@ -14,7 +14,7 @@ namespace failure_test {
 
 int exited(int code) { return code << 8; }
 
-int blamed(const std::vector<WorkerEnd>& ends, std::optional<FailureClaim> claim = std::nullopt) {
+int blamed(const std::vector<WorkerEnd>& ends, std::optional<FailureRecord> claim = std::nullopt) {
   const auto found = find_first(ends, claim);
   return found ? ends[*found].rank : -1;
 }
@@ -37,19 +37,19 @@ TEST(FirstFailure, ARankThatLostAPeerIsNotToBlame) {
 TEST(FirstFailure, TheClaimWinsOverTheOrderOfEnds) {
   const std::vector<WorkerEnd> ends = {{.rank = 0, .wait_status = exited(76)}, {.rank = 1, .wait_status = exited(65)}};
   EXPECT_EQ(blamed(ends), 0);
-  EXPECT_EQ(blamed(ends, FailureClaim{1, "h", "DataError"}), 1);
+  EXPECT_EQ(blamed(ends, FailureRecord{.type = "DataError", .rank = 1}), 1);
 }
 
 TEST(FirstFailure, AClaimOfAConsequenceLosesToTheCause) {
   EXPECT_EQ(blamed({{.rank = 0, .wait_status = exited(75)}, {.rank = 1, .wait_status = SIGKILL}},
-                   FailureClaim{0, "h", "PeerError"}),
+                   FailureRecord{.type = "PeerError", .rank = 0}),
             1);
 }
 
 TEST(FirstFailure, AClaimantThatWasStoppedWhileItUnwoundIsStillToBlame) {
   EXPECT_EQ(
       blamed({{.rank = 0, .wait_status = exited(75)}, {.rank = 1, .wait_status = exited(64), .signal_sent = SIGTERM}},
-             FailureClaim{1, "h", "UsageError"}),
+             FailureRecord{.type = "UsageError", .rank = 1}),
       1);
 }
 
@@ -61,21 +61,12 @@ TEST(Failure, CodesAndWordsAreThoseOfAShell) {
   EXPECT_EQ(describe_status(SIGSEGV | 0x80), "killed by signal 11 (SIGSEGV)");
 }
 
-TEST(Failure, AClaimSurvivesTheStore) {
-  const auto claim = parse_claim(to_json({3, "host", "say \"no\"\n\xff"}));
-  ASSERT_TRUE(claim);
-  EXPECT_EQ(claim->rank, 3);
-  EXPECT_EQ(claim->host, "host");
-  EXPECT_THAT(claim->what, ::testing::StartsWith("say \"no\"\n"));
-  for (const char* bad : {"", "[]", "{", "{\"rank\":\"x\"}", "{\"host\":\"h\"}"}) EXPECT_FALSE(parse_claim(bad)) << bad;
-}
-
-TEST(Failure, AClaimSteersNoTerminalAndShowsNoSecret) {
-  const auto claim = parse_claim(
-      R"({"rank": 1, "host": "\u001b[2Jhost\n", "what": "\u001b]0;owned\u0007 of https://ann:s3cret@h/x?token=t"})");
-  ASSERT_TRUE(claim.has_value());
-  EXPECT_EQ(claim->host, "\\x1b[2Jhost\\n");
-  EXPECT_EQ(claim->what, "\\x1b]0;owned\\x07 of https://***@h/x?token=***");
+TEST(Failure, OfAWorkerWithoutAWordSaysHowItEnded) {
+  const FailureRecord record = record_of_end({.rank = 3, .pid = 7, .wait_status = SIGKILL});
+  EXPECT_EQ(record.kind, FailureKind::kDied);
+  EXPECT_EQ(record.rank, 3);
+  EXPECT_EQ(words_of(record), "killed by signal 9 (SIGKILL)");
+  EXPECT_GT(record.time_ns, 0);
 }
 
 TEST(Failure, ReadsErrorFilesOfOursAndOfTorchelastic) {

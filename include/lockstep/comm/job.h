@@ -40,9 +40,6 @@ struct InitOptions {
   std::map<std::string, std::string> settings = {};
 };
 
-/// The store's key of the first failure: JSON {"rank", "host", "what", "time_ns"}, written once by compare_set.
-inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
-
 /// A rank's handle on the job. Cheap to copy; the last copy leaves the job, without waiting for anybody.
 /// A default-constructed Job is none yet: every use is a UsageError.
 /// Thread-safe: yes.

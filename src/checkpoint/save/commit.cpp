@@ -65,11 +65,12 @@ void check_names(const std::map<std::string, StatePart>& parts, const Checkpoint
 /// Only now, with what was written of it removed, is the room that one can count on free again.
 SaveWord not_saved(const SaveWord& why, const fs::path& folder, std::int64_t step, const Content& content) {
   SaveWord word = why;
-  if (word.error_type != "IoError") return word;
-  word.message = fmt::format("the checkpoint of step {} is not saved: {}{}", step, why.message,
-                             missing_room(folder, need_of(content)));
-  word.hint = fmt::format("{}; --resume auto goes on from the checkpoint before it",
-                          why.hint.empty() ? "see that this folder can be written" : why.hint);
+  if (!word.failed() || word.failure->type != "IoError") return word;
+  word.failure->message = fmt::format("the checkpoint of step {} is not saved: {}{}", step, why.failure->message,
+                                      missing_room(folder, need_of(content)));
+  const std::string& hint = why.failure->hint;
+  word.failure->hint = fmt::format("{}; --resume auto goes on from the checkpoint before it",
+                                   hint.empty() ? "see that this folder can be written" : hint);
   return word;
 }
 
@@ -84,7 +85,7 @@ class Save {
       const SaveWord word = try_once();
       if (!word.failed()) return word.folder;
       if (!is_tried_again(word)) throw_word(word);
-      if (is_main()) log::warn("{}: all of it is written again, to new files", word.message);
+      if (is_main()) log::warn("{}: all of it is written again, to new files", word.failure->message);
     }
   }
 
@@ -142,9 +143,8 @@ class Save {
       const SaveWord& word = written[rank];
       all.files.insert(word.files.begin(), word.files.end());
       if (!word.failed() || all.failed()) continue;
-      all.error_type = word.error_type;
-      all.message = rank == 0 ? word.message : fmt::format("rank {}: {}", rank, word.message);
-      all.hint = word.hint;
+      all.failure = word.failure;
+      if (rank != 0) all.failure->message = fmt::format("rank {}: {}", rank, word.failure->message);
       all.again = word.again;
     }
     return all;

@@ -5,9 +5,10 @@
 #include <exception>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/failure_record.h"
 #include "lockstep/checkpoint/manifest.h"
 
 namespace lockstep::checkpoint {
@@ -16,15 +17,12 @@ namespace lockstep::checkpoint {
 struct SaveWord {
   std::string folder;
   std::map<std::string, FileDigest> files;
-  std::string error_type;  ///< "" where all is well
-  std::string message;
-  std::string hint;
-  bool again = false;  ///< an fsync failed: to be written again, to new files
+  std::optional<FailureRecord> failure = {};  ///< none where all is well
+  bool again = false;                         ///< an fsync failed: to be written again, to new files
 
-  [[nodiscard]] bool failed() const { return !error_type.empty(); }
+  [[nodiscard]] bool failed() const { return failure.has_value(); }
 };
 
-[[nodiscard]] SaveWord word_of(const Error& error);
 [[nodiscard]] SaveWord word_of(const std::exception& error);
 
 [[nodiscard]] std::string to_bytes(const SaveWord& word);

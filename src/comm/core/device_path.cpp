@@ -165,7 +165,7 @@ void DevicePath::fail(const std::exception_ptr& error) noexcept {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& reason) {
-    queue_->abort(typed_text(reason));
+    queue_->abort(words_of(record_of(reason)));
   }
 }
 

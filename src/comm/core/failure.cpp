@@ -4,24 +4,16 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <thread>
 
-#include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/job.h"
 
 namespace lockstep::comm {
 
 void record_first_failure(Store& store, const FailureRecord& record) noexcept {
   try {
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    const std::string json = fmt::format(R"({{"rank": {}, "host": {}, "what": {}, "time_ns": {}}})", record.rank,
-                                         text::json_quote(record.host), text::json_quote(record.what),
-                                         std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-    store.compare_set(kFirstFailureKey, "", json);
+    store.compare_set(kFirstFailureKey, "", to_json(record));
   } catch (const std::exception& problem) {
     log::debug("the first failure was not recorded: {}", problem.what());
   }
@@ -37,9 +29,7 @@ std::optional<FailureRecord> first_failure(const World& world) noexcept {
       text = world.store->try_get(kFirstFailureKey);
     }
     if (!text) return std::nullopt;
-    const auto json = nlohmann::json::parse(*text);
-    return FailureRecord{json.value("rank", -1), text::printable_line(json.value("host", "")),
-                         text::printable(json.value("what", ""))};
+    return parse_failure(*text);
   } catch (const std::exception& problem) {
     log::debug("the record of the first failure could not be read: {}", problem.what());
     return std::nullopt;
@@ -69,7 +59,6 @@ namespace {
 
 constexpr const char* kMismatchHint =
     "every rank must call the same collectives in the same order, with the same shapes and dtypes";
-constexpr const char* kMismatch = "the ranks called different collectives";
 
 int told_size(const World& world) { return world.whole > 0 ? world.whole : world.size; }
 
@@ -81,7 +70,7 @@ std::string here_text(const World& world, const Collective& collective) {
 }  // namespace
 
 std::string failure_text(const World& world, const FailureRecord& record, const Collective& collective) {
-  return fmt::format("{} failed: {}\n  meanwhile     {}", named(record.rank, record.host), record.what,
+  return fmt::format("{} failed: {}\n  meanwhile     {}", named(record.rank, record.host), words_of(record),
                      here_text(world, collective));
 }
 
@@ -91,8 +80,7 @@ void throw_death(const World& world, int rank, const Collective& collective) {
     throw PeerError(fmt::format("{} died: its process ended without leaving the job\n  meanwhile     {}",
                                 rank_text(world, rank), here_text(world, collective)));
   }
-  const auto mismatch = record->what.find(kMismatch);
-  if (mismatch != std::string::npos) throw UsageError(record->what.substr(mismatch), kMismatchHint);
+  if (record->kind == FailureKind::kMismatch) rethrow(*record);
   throw PeerError(failure_text(world, *record, collective));
 }
 
@@ -108,17 +96,11 @@ TimeoutError timeout_error(const World& world, const Collective& collective, con
                       "look at what the late rank does; if it may take so long, raise LOCKSTEP_TIMEOUT (seconds)");
 }
 
-UsageError mismatch_error(const World& world, const Descriptor& mine, int other, const Descriptor& theirs) {
-  return UsageError(
+MismatchError mismatch_error(const World& world, const Descriptor& mine, int other, const Descriptor& theirs) {
+  return MismatchError(
       fmt::format("the ranks called different collectives as operation {}: {} on rank {}, {} on rank {}", mine.sequence,
                   call_text(mine), job_rank(world, world.rank), call_text(theirs), job_rank(world, other)),
-      "every rank must call the same collectives in the same order, with the same shapes and dtypes");
-}
-
-std::string typed_text(const std::exception& error) {
-  if (const auto* ours = dynamic_cast<const Error*>(&error))
-    return fmt::format("{}: {}", ours->type(), ours->message());
-  return fmt::format("{}: {}", fault::type_of_unknown(), fault::headline(error));
+      kMismatchHint);
 }
 
 }  // namespace lockstep::comm

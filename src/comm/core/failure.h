@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/core/collective.h"
-#include "lockstep/base/error.h"
+#include "lockstep/base/failure_record.h"
 #include "lockstep/store/store.h"
 
 namespace lockstep::comm {
@@ -29,13 +29,6 @@ struct World {
   std::chrono::milliseconds patience{0};
 };
 
-/// A rank's own last words, or the agent's on it.
-struct FailureRecord {
-  int rank = 0;  ///< of the job
-  std::string host;
-  std::string what;
-};
-
 /// Writes the record unless there is one. Errors of the store are swallowed: the store may be what died.
 void record_first_failure(Store& store, const FailureRecord& record) noexcept;
 
@@ -52,7 +45,7 @@ void record_first_failure(Store& store, const FailureRecord& record) noexcept;
 /// called something else than it did, the same UsageError.
 [[noreturn]] void throw_death(const World& world, int rank, const Collective& collective);
 
-/// The text of a PeerError for a rank that failed with `what`.
+/// The text of a PeerError for a rank that failed so.
 [[nodiscard]] std::string failure_text(const World& world, const FailureRecord& record, const Collective& collective);
 
 /// One late rank and what is known of it ("last finished operation 412").
@@ -65,10 +58,7 @@ struct LateRank {
                                          const std::vector<LateRank>& late);
 
 /// The error where two ranks called different collectives.
-[[nodiscard]] UsageError mismatch_error(const World& world, const Descriptor& mine, int other,
-                                        const Descriptor& theirs);
-
-/// "DataError: broken image" for our errors, else what().
-[[nodiscard]] std::string typed_text(const std::exception& error);
+[[nodiscard]] MismatchError mismatch_error(const World& world, const Descriptor& mine, int other,
+                                           const Descriptor& theirs);
 
 }  // namespace lockstep::comm

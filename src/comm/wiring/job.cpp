@@ -70,12 +70,14 @@ void Job::print_all(std::string_view line) const {
 void Job::publish_failure(const std::exception& error) const noexcept {
   if (state_ == nullptr || state_->failed.exchange(true)) return;
   try {
-    const std::string words = comm::typed_text(error);
+    FailureRecord record = record_of(error);
+    record.rank = rank();
+    record.host = host();
     // A PeerError only repeats what another rank, or the agent for it, has to say.
-    if (dynamic_cast<const PeerError*>(&error) == nullptr && state_->store != nullptr) {
-      comm::record_first_failure(*state_->store, {rank(), host(), words});
+    if (record.kind != FailureKind::kPeer && state_->store != nullptr) {
+      comm::record_first_failure(*state_->store, record);
     }
-    if (state_->group != nullptr) state_->group->abort(words);
+    if (state_->group != nullptr) state_->group->abort(words_of(record));
   } catch (const std::exception& problem) {
     log::warn("the other ranks were not told of the failure: {}", problem.what());
   }

@@ -6,32 +6,25 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <string>
 
-#include "lockstep/base/error.h"
-#include "lockstep/base/fault.h"
+#include "lockstep/base/failure_record.h"
 #include "lockstep/store/store.h"
 
 namespace lockstep::train {
 namespace {
 
 constexpr auto kLongest = std::chrono::hours(24);
-
-nlohmann::json outcome_of(const std::exception& error) {
-  const auto* ours = dynamic_cast<const Error*>(&error);
-  if (ours == nullptr) return {{"type", fault::type_of_unknown()}, {"message", fault::headline(error)}, {"hint", ""}};
-  return {{"type", ours->type()}, {"message", ours->message()}, {"hint", ours->hint()}};
-}
+constexpr const char* kWell = "well";
 
 void tell(Store& store, const std::string& key, const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& error) {
-    store.set(key, outcome_of(error).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    store.set(key, to_json(record_of(error)));
     throw;
   }
-  store.set(key, "null");
+  store.set(key, kWell);
 }
 
 }  // namespace
@@ -41,10 +34,11 @@ void do_on_main(const Job& job, const std::function<void()>& work) {
   static std::int64_t calls = 0;  // the same on every rank
   const std::string key = fmt::format("lockstep/train/outcome/{}", ++calls);
   if (job.is_main()) return tell(job.store(), key, work);
-  const auto outcome = nlohmann::json::parse(job.store().get(key, kLongest));
-  if (outcome.is_null()) return;
-  throw_error(outcome["type"].get<std::string>(), outcome["message"].get<std::string>(),
-              outcome["hint"].get<std::string>());
+  const std::string outcome = job.store().get(key, kLongest);
+  if (outcome == kWell) return;
+  const auto failure = parse_failure(outcome);
+  if (!failure) throw InternalError("rank 0's word on its work is none: " + outcome);
+  rethrow(*failure);
 }
 
 }  // namespace lockstep::train

@@ -28,7 +28,7 @@ void GroupHealth::fail_timeout(const Collective& collective, std::vector<LateRan
 }
 
 void GroupHealth::fail_mismatch(const Collective& collective, int other, const Descriptor& theirs) const {
-  const UsageError error = mismatch_error(world_, collective.what, other, theirs);
+  const MismatchError error = mismatch_error(world_, collective.what, other, theirs);
   segment_->fail(FailureKind::kMismatch, other, error.message());
   throw error;
 }
@@ -39,12 +39,13 @@ void GroupHealth::throw_failure(const GroupFailure& failure, const Collective& c
   const std::string host = subject < world_.hosts.size() ? world_.hosts[subject] : "";
   switch (failure.kind) {
     case FailureKind::kFailed:
-      throw PeerError(failure_text(world_, {job_rank(world_, failure.subject), host, words}, collective));
+      throw PeerError(failure_text(world_, {.message = words, .rank = job_rank(world_, failure.subject), .host = host},
+                                   collective));
     case FailureKind::kTimeout:
       throw TimeoutError(words,
                          "look at what the late rank does; if it may take so long, raise LOCKSTEP_TIMEOUT (seconds)");
     case FailureKind::kMismatch:
-      throw UsageError(words);
+      throw MismatchError(words);
     case FailureKind::kPeer:
       throw PeerError(words);
     default:

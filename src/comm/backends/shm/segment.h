@@ -14,6 +14,7 @@
 #include <string>
 
 #include "comm/core/collective.h"
+#include "lockstep/base/failure_record.h"
 #include "lockstep/base/file_system.h"
 
 namespace lockstep::comm {
@@ -30,9 +31,8 @@ struct Announcement {
 inline constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 inline constexpr std::uint64_t kNothing = kNowhere - 1;  ///< this rank brings no bytes
 
-/// Why a group ended. One word, written once by compare-and-swap, so that all ranks tell the same story.
-/// kPeer: another host's rank died or failed, in the reporter's words.
-enum class FailureKind : std::uint8_t { kNone, kDied, kFailed, kTimeout, kMismatch, kPeer };
+/// Why a group ended. One word, written once by compare-and-swap, so that all ranks tell the same story. kPeer: a rank
+/// of another host died or failed, in the reporter's words. A rank's own error is in the store too, as a FailureRecord.
 struct GroupFailure {
   FailureKind kind = FailureKind::kNone;
   int subject = 0;   ///< the rank that is to blame

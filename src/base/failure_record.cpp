@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/base/failure_record.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/fault.h"
+#include "lockstep/base/printable.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::array kKinds = {"none", "died", "failed", "timeout", "mismatch", "peer"};
+
+FailureKind kind_of(const std::exception& error) {
+  if (dynamic_cast<const MismatchError*>(&error) != nullptr) return FailureKind::kMismatch;
+  if (dynamic_cast<const PeerError*>(&error) != nullptr) return FailureKind::kPeer;
+  if (dynamic_cast<const TimeoutError*>(&error) != nullptr) return FailureKind::kTimeout;
+  return FailureKind::kFailed;
+}
+
+FailureKind kind_named(const std::string& name) {
+  for (std::size_t i = 0; i < kKinds.size(); ++i) {
+    if (name == kKinds[i]) return static_cast<FailureKind>(i);
+  }
+  return FailureKind::kFailed;
+}
+
+std::string text_at(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::string for_people(const std::string& words) { return text::printable(text::without_secrets(words)); }
+
+}  // namespace
+
+FailureRecord record_of(const std::exception& error) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  FailureRecord record{.kind = kind_of(error),
+                       .time_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()};
+  if (const auto* ours = dynamic_cast<const Error*>(&error)) {
+    record.type = ours->type();
+    record.message = ours->message();
+    record.hint = ours->hint();
+  } else {
+    record.type = fault::type_of_unknown();
+    record.message = fault::headline(error);
+  }
+  return record;
+}
+
+std::string words_of(const FailureRecord& record) {
+  return record.type.empty() ? record.message : fmt::format("{}: {}", record.type, record.message);
+}
+
+std::string to_json(const FailureRecord& record) {
+  const Json json = {{"kind", kKinds[static_cast<std::size_t>(record.kind)]},
+                     {"type", record.type},
+                     {"message", record.message},
+                     {"hint", record.hint},
+                     {"rank", record.rank},
+                     {"host", record.host},
+                     {"what", words_of(record)},
+                     {"time_ns", record.time_ns}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<FailureRecord> parse_failure(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  const auto rank = json.find("rank");
+  if (rank == json.end() || !rank->is_number_integer()) return std::nullopt;
+  FailureRecord record{.kind = kind_named(text_at(json, "kind")),
+                       .type = text::printable_line(text_at(json, "type")),
+                       .message = for_people(text_at(json, "message")),
+                       .hint = for_people(text_at(json, "hint")),
+                       .rank = rank->get<int>(),
+                       .host = text::printable_line(text_at(json, "host"))};
+  if (record.message.empty()) record.message = for_people(text_at(json, "what"));
+  if (const auto time = json.find("time_ns"); time != json.end() && time->is_number_integer()) {
+    record.time_ns = time->get<std::int64_t>();
+  }
+  return record;
+}
+
+void rethrow(const FailureRecord& record) {
+  if (record.kind == FailureKind::kMismatch) throw MismatchError(record.message, record.hint);
+  throw_error(record.type, record.message, record.hint);
+}
+
+}  // namespace lockstep
