@@ -25,19 +25,12 @@
 
 namespace lockstep {
 
-namespace {
-
-/// What an error says may come from a file, a peer or a command line.
-std::string for_people(const std::string& words) { return text::printable(text::without_secrets(words)); }
-
-}  // namespace
-
 Error::Error(ExitCode code, const char* type, const std::string& message, const std::string& hint)
-    : std::runtime_error(for_people(hint.empty() ? message : fmt::format("{}\n  next  {}", message, hint))),
+    : std::runtime_error(text::for_people(hint.empty() ? message : fmt::format("{}\n  next  {}", message, hint))),
       code_(code),
       type_(type),
-      message_(for_people(message)),
-      hint_(for_people(hint)) {}
+      message_(text::for_people(message)),
+      hint_(text::for_people(hint)) {}
 
 void throw_error(const std::string& type, const std::string& message, const std::string& hint) {
   if (type == "UsageError") throw UsageError(message, hint);
@@ -74,7 +67,7 @@ void write_error_file(const char* type, const std::string& text) {
 
 int report(ExitCode code, const char* type, const std::string& text) {
   log::error("{}", text);
-  write_error_file(type, for_people(text));
+  write_error_file(type, text::for_people(text));
   return static_cast<int>(code);
 }
 

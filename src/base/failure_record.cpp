@@ -36,8 +36,6 @@ std::string text_at(const Json& json, const char* key) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-std::string for_people(const std::string& words) { return text::printable(text::without_secrets(words)); }
-
 }  // namespace
 
 FailureRecord record_of(const std::exception& error) {
@@ -78,11 +76,11 @@ std::optional<FailureRecord> parse_failure(const std::string& text) {
   if (rank == json.end() || !rank->is_number_integer()) return std::nullopt;
   FailureRecord record{.kind = kind_named(text_at(json, "kind")),
                        .type = text::printable_line(text_at(json, "type")),
-                       .message = for_people(text_at(json, "message")),
-                       .hint = for_people(text_at(json, "hint")),
+                       .message = text::for_people(text_at(json, "message")),
+                       .hint = text::for_people(text_at(json, "hint")),
                        .rank = rank->get<int>(),
                        .host = text::printable_line(text_at(json, "host"))};
-  if (record.message.empty()) record.message = for_people(text_at(json, "what"));
+  if (record.message.empty()) record.message = text::for_people(text_at(json, "what"));
   if (const auto time = json.find("time_ns"); time != json.end() && time->is_number_integer()) {
     record.time_ns = time->get<std::int64_t>();
   }

@@ -73,7 +73,7 @@ QuietNotes::~QuietNotes() { quiet_notes -= on_ ? 1 : 0; }
 void write(Level level, std::string_view line) noexcept {
   if (!is_enabled(level)) return;
   try {
-    logger().info("{} {}", name_of(level), text::printable(text::without_secrets(line)));
+    logger().info("{} {}", name_of(level), text::for_people(line));
   } catch (...) {  // a log line is never worth the run
   }
 }

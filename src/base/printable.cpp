@@ -130,4 +130,6 @@ std::string without_secrets(std::string_view words) {
   return out;
 }
 
+std::string for_people(std::string_view words) { return printable(without_secrets(words)); }
+
 }  // namespace lockstep::text

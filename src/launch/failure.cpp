@@ -28,9 +28,6 @@ std::string string_at(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Another rank's words, or those of a program that is none of ours.
-std::string for_people(const std::string& words) { return text::printable(text::without_secrets(words)); }
-
 // Python's traceback ends with the line that matters; ours are short anyway.
 std::string indented(const std::string& text, const char* first, const char* other) {
   std::string out;
@@ -105,9 +102,9 @@ std::optional<WorkerError> read_error_file(const std::filesystem::path& file) {
   const Json json = Json::parse(std::string(std::istreambuf_iterator<char>(in), {}), nullptr, false);
   if (!json.is_object() || !json.contains("message")) return std::nullopt;
   const Json& message = json["message"];
-  if (message.is_string()) return WorkerError{"", for_people(message.get<std::string>())};
+  if (message.is_string()) return WorkerError{"", text::for_people(message.get<std::string>())};
   const Json extra = message.is_object() ? message.value("extraInfo", Json::object()) : Json::object();
-  return WorkerError{string_at(extra, "type"), for_people(string_at(message, "message"))};
+  return WorkerError{string_at(extra, "type"), text::for_people(string_at(message, "message"))};
 }
 
 WorkerError error_of(const FailureRecord& claim) { return {claim.type, words_of(claim)}; }
@@ -117,7 +114,7 @@ namespace {
 /// The rank's last words are the error that stands above them already, or its end: "error: WORDS" for "TYPE: WORDS".
 bool only_repeats(const FailureReport& report) {
   if (!report.error) return false;
-  const std::string said = for_people(text::join(report.last_lines, "\n"));
+  const std::string said = text::for_people(text::join(report.last_lines, "\n"));
   const std::string known = report.error->message;
   const std::size_t type_end = known.find(": ");
   if (said.empty()) return false;
@@ -134,7 +131,7 @@ std::string format_report(const FailureReport& report) {
   if (only_repeats(report)) return out;
   if (!report.last_lines.empty()) {
     out += fmt::format("  last lines of {}\n", report.last_lines_of);
-    for (const auto& line : report.last_lines) out += fmt::format("  | {}\n", for_people(line));
+    for (const auto& line : report.last_lines) out += fmt::format("  | {}\n", text::for_people(line));
   } else {
     out += fmt::format("  it wrote nothing to {}\n", report.last_lines_of);
   }

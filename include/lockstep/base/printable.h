@@ -19,4 +19,8 @@ namespace lockstep::text {
 /// its query. "#sha256=..." stays, another fragment is "#***".
 [[nodiscard]] std::string without_secrets(std::string_view words);
 
+/// The words of a file, a peer or a command line as an error or a log line shows them:
+/// printable(without_secrets(words)).
+[[nodiscard]] std::string for_people(std::string_view words);
+
 }  // namespace lockstep::text
