@@ -22,16 +22,18 @@ struct FuzzedSettings {
   std::string amp = "none";
   std::vector<std::string> tags;
   AutoInt batch{8};
+  std::vector<std::string> points;
   std::vector<ConfigMap> groups;
 
   ConfigFields fields() {
     ConfigFields list;
-    list.add("epochs", &epochs, "passes");
-    list.add("optimizer.lr", &lr, "rate");
+    list.add("epochs", &epochs, "passes").in({1, 1e8}, "epochs");
+    list.add("optimizer.lr", &lr, "rate").in({.least = 0, .above = true});
     list.add("data.shuffle", &shuffle, "order");
     list.add("amp", &amp, "precision");
     list.add("tags", &tags, "words");
-    list.add("batch", &batch, "samples");
+    list.add("batch", &batch, "samples").in({1, 1e7});
+    list.add("points", &points, "of a head").in({0, 64});
     list.add("groups", &groups, "maps");
     return list;
   }
@@ -44,9 +46,10 @@ void bind_one_by_one(const ConfigTree& tree) {
     ConfigFields fields = settings.fields();
     try {
       fields.bind(tree.filtered([&wanted = key](const std::string& name) { return name == wanted; }));
-    } catch (const UsageError&) {  // an unknown key, or a value of another type
+    } catch (const UsageError&) {  // an unknown key, a value of another type or outside of its range
       continue;
     }
+    fields.check();  // what was bound is within its range: an error here ends the program
     (void)ConfigTree::from_text(fields.to_yaml(), "written again");
   }
 }

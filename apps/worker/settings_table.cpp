@@ -113,23 +113,29 @@ std::string json_of(const ConfigFields::Field& field) {
       text::json_quote(resume_word(field.resume)), field.host, field.tune);
 }
 
-std::string markdown_of(const ConfigFields& fields, const TableChoice& choice) {
-  for (const std::string& wanted : choice.keys) {
-    const auto is_it = [&](const ConfigFields::Field& field) { return fits(field, wanted); };
-    if (std::none_of(fields.fields().begin(), fields.fields().end(), is_it)) {
-      throw UsageError(fmt::format("--keys: there is no setting {}", wanted));
-    }
+SettingRows chosen_settings(const ConfigFields& fields, const std::vector<std::string>& words) {
+  if (words.empty()) return fields.fields();
+  for (const std::string& word : words) {
+    const auto is_it = [&](const ConfigFields::Field& field) { return fits(field, word); };
+    if (std::any_of(fields.fields().begin(), fields.fields().end(), is_it)) continue;
+    throw UsageError(fmt::format("--keys: there is no setting {}", word));
   }
-  std::string table = choice.rules
-                          ? "| key | at resume | on the hosts of a run | `lockstep tune` |\n|---|---|---|---|\n"
-                          : "| key | default | values | meaning |\n|---|---|---|---|\n";
+  SettingRows rows;
   for (const auto& field : fields.fields()) {
-    const auto fits_it = [&](const std::string& wanted) { return fits(field, wanted); };
-    if (!choice.keys.empty() && std::none_of(choice.keys.begin(), choice.keys.end(), fits_it)) continue;
-    table += choice.rules ? row_of(code(field.key), resume_text(field.resume), field.host ? "may differ" : "equal",
-                                   field.tune ? "tries it" : "")
-                          : row_of(code(field.key), code(ConfigFields::value_text(field.target)), values_of(field),
-                                   help_of(field));
+    const auto fits_it = [&](const std::string& word) { return fits(field, word); };
+    if (std::any_of(words.begin(), words.end(), fits_it)) rows.push_back(field);
+  }
+  return rows;
+}
+
+std::string markdown_of(const SettingRows& rows, bool rules) {
+  std::string table = rules ? "| key | at resume | on the hosts of a run | `lockstep tune` |\n|---|---|---|---|\n"
+                            : "| key | default | values | meaning |\n|---|---|---|---|\n";
+  for (const auto& field : rows) {
+    table +=
+        rules ? row_of(code(field.key), resume_text(field.resume), field.host ? "may differ" : "equal",
+                       field.tune ? "tries it" : "")
+              : row_of(code(field.key), code(ConfigFields::value_text(field.target)), values_of(field), help_of(field));
   }
   return table;
 }

@@ -18,18 +18,17 @@ namespace lockstep::worker {
 /// One object of JSON for a setting.
 [[nodiscard]] std::string json_of(const ConfigFields::Field& field);
 
-struct TableChoice {
-  /// Keys in the order of the rows: "epochs", "checkpoint.*", or @free (what may change at resume), @host (what the
-  /// hosts of a run may have differently), @tune (what `lockstep tune` tries). Empty: all.
-  std::vector<std::string> keys;
-  bool rules = false;  ///< at resume, on hosts and by tune, instead of default, values and meaning
-};
+using SettingRows = std::vector<ConfigFields::Field>;
 
-/// The settings as a table of Markdown. Throws: UsageError for a word of `choice.keys`
-/// that no setting has.
-[[nodiscard]] std::string markdown_of(const ConfigFields& fields, const TableChoice& choice);
+/// The rows that one of the words means: "epochs", "checkpoint.*", @free (what may change at resume), @host (what the
+/// hosts of a run may have differently), @tune (what `lockstep tune` tries). No words: all.
+/// Throws: UsageError for a word that no setting has.
+[[nodiscard]] SettingRows chosen_settings(const ConfigFields& fields, const std::vector<std::string>& words);
 
-/// The rows of `fields` that `base` does not have, or has with another value.
+/// A table of Markdown: default, values and meaning, or with `rules` what may change at resume, on hosts and by tune.
+[[nodiscard]] std::string markdown_of(const SettingRows& rows, bool rules);
+
+/// The keys that `base` does not have, or has with another value.
 [[nodiscard]] std::vector<std::string> own_keys(const ConfigFields& fields, const ConfigFields& base);
 
 /// "channels_last, threads and workers": the keys that `lockstep tune` may try.

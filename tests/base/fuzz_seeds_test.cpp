@@ -37,11 +37,11 @@ TEST(BaseFuzzSeeds, AreReadOrRefusedWhateverChanges) {
   }
 }
 
-// All but the settings are attacks.
-TEST(BaseFuzzSeeds, OneIsRight) {
+// All others are attacks on the reader of YAML; the numbers are one on whoever takes them.
+TEST(BaseFuzzSeeds, TheSettingsAndTheNumbersAreYaml) {
   int right = 0;
   for (const std::string& seed : seeds()) right += yaml_problem(seed).empty() ? 1 : 0;
-  EXPECT_EQ(right, 1);
+  EXPECT_EQ(right, 2);
 }
 
 }  // namespace base_fuzz_seeds_test

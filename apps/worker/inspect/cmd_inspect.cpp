@@ -78,24 +78,27 @@ bool parse(ConfigArguments& words, const Arguments& arguments) {
   app.add_flag("--json", words.json,
                "an object a line: key, value, origin, meaning, allowed, unit, resume, host, tune");
   app.add_flag("--markdown", words.markdown, "a table for a guide: key, default, values, meaning");
-  app.add_option("--keys", words.keys, "only these: KEY, GROUP.*, @free (at resume), @host, @tune")->delimiter(',');
+  app.add_option("--keys", words.keys, "only these: KEY, GROUP.*, @free (at resume), @host, @tune")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_flag("--own", words.own, "only what the recipe adds to the settings of all recipes, or sets otherwise");
   app.add_flag("--rules", words.rules, "with --markdown: what may change at resume, on hosts and by tune");
   return cli::parse(app, arguments);
 }
 
 void show(const ConfigFields& fields, const ConfigArguments& words) {
+  std::vector<std::string> keys = words.keys;
+  if (words.own) {
+    for (const std::string& key : own_keys(fields, TrainConfig().rows())) keys.push_back(key);
+  }
+  const SettingRows settings = chosen_settings(fields, keys);
   if (words.json) {
-    for (const auto& field : fields.fields()) cli::print_json(json_of(field) + "\n");
+    for (const auto& field : settings) cli::print_json(json_of(field) + "\n");
     return;
   }
-  if (words.markdown) {
-    TableChoice choice{.keys = words.keys, .rules = words.rules};
-    if (words.own) choice.keys = own_keys(fields, TrainConfig().rows());
-    return cli::print(markdown_of(fields, choice));
-  }
+  if (words.markdown) return cli::print(markdown_of(settings, words.rules));
   std::vector<std::vector<std::string>> rows;
-  for (const auto& field : fields.fields()) {
+  for (const auto& field : settings) {
     rows.push_back({field.key, ConfigFields::value_text(field.target), field.origin, meaning_of(field)});
   }
   using view::Align;
@@ -115,8 +118,8 @@ int config(const Arguments& arguments) {
     show(base.rows(), words);
     return 0;
   }
-  const Settings settings(words.what, words.sets);
-  show(settings.fields(), words);
+  const Settings of_recipe(words.what, words.sets);
+  show(of_recipe.fields(), words);
   return 0;
 }
 
