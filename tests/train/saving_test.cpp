@@ -89,7 +89,7 @@ void save_with_a_dead_rank(Job& job, bool asynchronous) {
   }
   StateParts parts;
   parts["model"] = part_of({{"weight", at::full({8}, 1.0)}}, job.rank(), job.world_size());
-  saver.save(parts, {.meta = {.step = 1}, .texts = {}, .names = {}, .last = !asynchronous});
+  saver.save(parts, {.order = {.meta = {.step = 1}}, .last = !asynchronous});
   saver.finish();
 }
 
@@ -210,11 +210,11 @@ TEST_P(FailedGroup, LeavesNoCheckpointOfWhatItMayHaveSpoilt) {
   const TempDir folder;
   Job job = alone();
   train::RunSaver saver(job, {.async = GetParam()}, folder / "checkpoints");
-  saver.save(large_model(), {.meta = {.step = 1}, .texts = {}, .names = {}});
+  saver.save(large_model(), {.order = {.meta = {.step = 1}}});
   saver.finish();
   job.group().abort("the communicator was aborted");
   const auto save = [&] {
-    saver.save(large_model(), {.meta = {.step = 2}, .texts = {}, .names = {"best"}});
+    saver.save(large_model(), {.order = {.meta = {.step = 2}, .names = {"best"}}});
     saver.finish();
   };
   EXPECT_THROW(save(), PeerError);
@@ -230,7 +230,7 @@ TEST(AsyncSave, IsDroppedAndNotFinishedWhereTheRunEndsWithAnError) {
   const TempDir folder;
   try {
     train::RunSaver saver(alone(), {.async = true}, folder / "checkpoints");
-    saver.save(large_model(), {.meta = {.step = 1}, .texts = {}, .names = {}});
+    saver.save(large_model(), {.order = {.meta = {.step = 1}}});
     throw DataError("picture 7 is broken");
   } catch (const DataError&) {
   }

@@ -26,43 +26,35 @@ namespace {
 // it is noticed by the group, and the save is given up (CheckpointPeers::abandon).
 constexpr auto kAsLongAsItTakes = std::chrono::milliseconds::max();
 
-void name_and_prune(const fs::path& folder, const fs::path& path, const std::vector<std::string>& names,
-                    const TrainConfig::Checkpoint& options) {
-  FileSystem& files = FileSystem::system();
-  for (const std::string& name : names) name_checkpoint(files, folder, name, path);
-  prune_checkpoints(files, folder, {.keep_last = options.keep_last, .keep_every = options.keep_every});
+/// The ranks of a sharded save; the same number on every rank, so that each saver has words of its own in the store.
+std::unique_ptr<CheckpointPeers> peers_of(const Job& job, bool sharded) {
+  static std::int64_t savers = 0;
+  ++savers;
+  if (!sharded) return no_peers();
+  return store_peers(job.store(), {.prefix = fmt::format("lockstep/checkpoint/{}/", savers),
+                                   .rank = job.rank(),
+                                   .world_size = job.world_size(),
+                                   .timeout = kAsLongAsItTakes});
 }
 
 }  // namespace
 
 RunSaver::RunSaver(const Job& job, const TrainConfig::Checkpoint& options, fs::path folder)
-    : job_(job), options_(options), folder_(std::move(folder)), peers_(no_peers()) {
-  static std::int64_t savers = 0;  // the same on every rank: each has words of its own in the store
-  ++savers;
-  if (options_.sharded) {
-    peers_ = store_peers(job_.store(), {.prefix = fmt::format("lockstep/checkpoint/{}/", savers),
-                                        .rank = job_.rank(),
-                                        .world_size = job_.world_size(),
-                                        .timeout = kAsLongAsItTakes});
-  }
-  if (options_.async && writes()) async_ = std::make_unique<AsyncSaver>();
-}
-
-/// After finish() there is nothing under way; without it the run ends with an error. A save under way is dropped: it
-/// would wait for ranks that do not come any more, or keep what the error had spoilt.
-RunSaver::~RunSaver() {
-  dropped_ = true;
-  peers_->abandon();
-  async_.reset();
-}
+    : job_(job),
+      options_(options),
+      writer_(FileSystem::system(),
+              {.folder = std::move(folder),
+               .retention = {.keep_last = options.keep_last, .keep_every = options.keep_every},
+               .background = options.async && writes(),
+               .check = [this] { require_whole(); }},
+              peers_of(job, options.sharded)) {}
 
 void RunSaver::start_at(std::int64_t step, const fs::path& path) {
   last_step_ = step;
-  const std::lock_guard lock(mutex_);
-  last_path_ = path;
+  writer_.start_at(path);
 }
 
-/// Of a sharded save, until it is done on every rank. The threads that save ask each other through the store, which
+/// Waits until a sharded save is done on every rank. The threads that save ask each other through the store, which
 /// cannot tell that one of them has died; the group can.
 /// Collective: yes. Throws: PeerError.
 void RunSaver::wait_for_all(const std::function<bool()>& done) const {
@@ -75,78 +67,60 @@ void RunSaver::wait_for_all(const std::function<bool()>& done) const {
   }
 }
 
-void RunSaver::reserve(const StateParts& parts) {
-  if (async_) async_->reserve(parts);
-}
-
-void RunSaver::save(const StateParts& parts, const SaveOrder& order) {
-  if (options_.sharded) return save_here(parts, order);
-  if (!options_.async || order.last || !order.may_skip || options_.when_busy != "skip") {
-    return do_on_main(job_, [&] { save_here(parts, order); });
+void RunSaver::save(const StateParts& parts, const RunSave& what) {
+  if (options_.sharded) return save_here(parts, what);
+  if (!options_.async || what.last || !what.may_skip || options_.when_busy != "skip") {
+    return do_on_main(job_, [&] { save_here(parts, what); });
   }
   // The others have nothing to wait for: rank 0 leaves out what it would have to wait for.
-  if (job_.is_main()) save_here(parts, order);
+  if (job_.is_main()) save_here(parts, what);
 }
 
-/// What this rank does of save().
-void RunSaver::save_here(const StateParts& parts, const SaveOrder& order) {
+/// This rank's part of save().
+void RunSaver::save_here(const StateParts& parts, const RunSave& what) {
   if (check_ && job_.is_main() && !options_.sharded) check_();
-  if (order.meta.step == last_step_) {
+  if (what.order.meta.step == last_step_) {
     finish_here();
-    if (job_.is_main()) name_and_prune(folder_, last_path(), order.names, options_);
-    return;
+    return writer_.name_newest(what.order.names);
   }
-  if (order.may_skip && async_ && options_.when_busy == "skip" && async_->is_busy()) {
+  if (what.may_skip && options_.when_busy == "skip" && writer_.is_busy()) {
     ++skipped_;
     log::note("the checkpoint of step {} is left out: the one before is still being written ({} so far)",
-              text::thousands(order.meta.step), skipped_);
+              text::thousands(what.order.meta.step), skipped_);
     return;
   }
-  last_step_ = order.meta.step;
-  if (!async_ || order.last) {
-    finish_here();
-    if (!options_.sharded) return write(parts, order);
-    auto written = std::async(std::launch::async, [&] {
-      tensor::adopt_device();
-      write(parts, order);
-    });
-    try {
-      wait_for_all([&] { return written.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
-    } catch (...) {
-      peers_->abandon();  // the thread would wait for a rank that is gone, and we for the thread
-      throw;
-    }
-    return written.get();
+  last_step_ = what.order.meta.step;
+  if (options_.async && !what.last) {
+    if (options_.sharded) finish_here();
+    writer_.save_in_background(parts, what.order);
+    check_group(job_.group());  // the copy is there: what an abort cut short is known by now
+    return;
   }
-  if (options_.sharded) finish_here();
-  async_->save(parts, [this, order](const StateParts& copy) { write(copy, order); });
-  check_group(job_.group());  // the copy is there: what an abort cut short is known by now
+  finish_here();
+  if (!options_.sharded) return writer_.save(parts, what.order);
+  save_together(parts, what);
+}
+
+/// A sharded save that the training waits for, in a thread all the same: the group learns of a death, the store does
+/// not.
+void RunSaver::save_together(const StateParts& parts, const RunSave& what) {
+  auto written = std::async(std::launch::async, [&] {
+    tensor::adopt_device();
+    writer_.save(parts, what.order);
+  });
+  try {
+    wait_for_all([&] { return written.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+  } catch (...) {
+    writer_.give_up();  // the thread would wait for a rank that is gone, and we for the thread
+    throw;
+  }
+  written.get();
 }
 
 /// A GPU's sum that an abort cut short looks like any other.
-void RunSaver::check_whole(std::int64_t step) const {
+void RunSaver::require_whole() const {
   check_group(job_.group());
   if (check_ && job_.is_main()) check_();
-  if (!dropped_) return;
-  throw PeerError(fmt::format("the checkpoint of step {} is dropped: the run ended with an error while it was written",
-                              text::thousands(step)));
-}
-
-void RunSaver::write(const StateParts& parts, const SaveOrder& order) {
-  const ShardedContent content{parts, order.texts, [this, &order] { check_whole(order.meta.step); }};
-  const fs::path path = commit_sharded_checkpoint(FileSystem::system(), *peers_, folder_, order.meta, content);
-  if (!job_.is_main()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    last_path_ = path;
-  }
-  name_and_prune(folder_, path, order.names, options_);
-  const std::lock_guard lock(mutex_);
-  saved_.push_back({.step = order.meta.step, .path = path, .names = order.names});
-}
-
-void RunSaver::check() {
-  if (async_) async_->check();
 }
 
 void RunSaver::finish() {
@@ -155,19 +129,17 @@ void RunSaver::finish() {
 }
 
 void RunSaver::finish_here() {
-  if (!async_) return;
-  if (options_.sharded) wait_for_all([this] { return !async_->is_busy(); });
-  async_->wait();
+  if (!options_.async || !writes()) return;
+  if (options_.sharded) wait_for_all([this] { return !writer_.is_busy(); });
+  writer_.wait();
 }
 
 std::vector<SaveResult> RunSaver::take_saved() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(saved_, {});
-}
-
-fs::path RunSaver::last_path() const {
-  const std::lock_guard lock(mutex_);
-  return last_path_;
+  std::vector<SaveResult> events;
+  for (SavedCheckpoint& saved : writer_.take_saved()) {
+    events.push_back({.step = saved.step, .path = std::move(saved.path), .names = std::move(saved.names)});
+  }
+  return events;
 }
 
 }  // namespace lockstep::train

@@ -1,31 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's checkpoints: who writes what of them, in which thread, and which stay.
+// A run's checkpoints: which rank writes them, when the others wait, and what a failed group does to them.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
-#include <mutex>
-#include <string>
 #include <vector>
 
-#include "lockstep/checkpoint/async_saver.h"
-#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/checkpoint_writer.h"
 #include "lockstep/comm/job.h"
 #include "lockstep/train/run_sink.h"
 #include "lockstep/train/train_config.h"
 
 namespace lockstep::train {
 
-/// What a checkpoint is besides its states.
-struct SaveOrder {
-  CheckpointMeta meta;
-  CheckpointTexts texts;
-  std::vector<std::string> names;  ///< bests that it becomes
-  bool may_skip = false;           ///< it is there only because some steps have gone by
-  bool last = false;               ///< no step follows: nothing is copied, and save() returns when the disk has it
+/// A save that the training asks for.
+struct RunSave {
+  SaveOrder order;
+  bool may_skip = false;  ///< it is there only because some steps have gone by
+  bool last = false;      ///< no step follows: nothing is copied, and save() returns when the disk has it
 };
 
 /// Owned by the training thread, on every rank. Ranks that write nothing wait for the one that does through the store,
@@ -34,7 +27,9 @@ class RunSaver {
  public:
   /// `folder`: the run's "checkpoints", on rank 0. Lifetime: `job`'s store outlives it.
   RunSaver(const Job& job, const TrainConfig::Checkpoint& options, std::filesystem::path folder);
-  ~RunSaver();
+  /// After finish() nothing is under way. Without it the run ends with an error: a save under way would wait for ranks
+  /// that do not come any more, or keep what the error has spoilt, and is dropped.
+  ~RunSaver() = default;
   RunSaver(const RunSaver&) = delete;
   RunSaver& operator=(const RunSaver&) = delete;
 
@@ -51,7 +46,7 @@ class RunSaver {
   void start_at(std::int64_t step, const std::filesystem::path& path);
 
   /// Makes room for copies of states like `parts`. Never blocks.
-  void reserve(const StateParts& parts);
+  void reserve(const StateParts& parts) { writer_.reserve(parts); }
 
   /// Saves `parts`, this rank's, names the checkpoint and prunes. A step that is saved already is only named.
   ///
@@ -60,10 +55,10 @@ class RunSaver {
   ///             until the disk has it; and until the save before has ended. However long the disk takes.
   /// Throws: on every rank, IoError of this save or the one before; what the group has failed with, and the state with
   ///         it: such a checkpoint gets no name.
-  void save(const StateParts& parts, const SaveOrder& order);
+  void save(const StateParts& parts, const RunSave& what);
 
   /// Throws: what a save in the background has thrown. Never blocks.
-  void check();
+  void check() { writer_.check(); }
   /// Waits for the save under way. Collective: yes. Throws: as save().
   void finish();
 
@@ -71,27 +66,21 @@ class RunSaver {
   [[nodiscard]] std::vector<SaveResult> take_saved();
 
   /// The last committed checkpoint; rank 0's, after finish().
-  [[nodiscard]] std::filesystem::path last_path() const;
+  [[nodiscard]] std::filesystem::path last_path() const { return writer_.newest(); }
 
  private:
-  void save_here(const StateParts& parts, const SaveOrder& order);
+  void save_here(const StateParts& parts, const RunSave& what);
   void finish_here();
-  void write(const StateParts& parts, const SaveOrder& order);
-  void check_whole(std::int64_t step) const;
+  void save_together(const StateParts& parts, const RunSave& what);
+  void require_whole() const;
   void wait_for_all(const std::function<bool()>& done) const;
 
   Job job_;
   TrainConfig::Checkpoint options_;
-  std::filesystem::path folder_;
-  std::unique_ptr<CheckpointPeers> peers_;
   std::int64_t last_step_ = -1;
   std::int64_t skipped_ = 0;
-  mutable std::mutex mutex_;
-  std::filesystem::path last_path_;
-  std::vector<SaveResult> saved_;  ///< that take_saved() has not returned
   std::function<void()> check_;
-  std::atomic<bool> dropped_ = false;  ///< the run ends with an error
-  std::unique_ptr<AsyncSaver> async_;  ///< the last member: its thread uses the others
+  CheckpointWriter writer_;  ///< the last member: its thread uses the others
 };
 
 }  // namespace lockstep::train

@@ -43,10 +43,8 @@ void SavePoints::save(RunState& run, const SaveReason& reason) {
                                  .threads = plan_.config.threads,
                                  .configuration_hash = configuration_hash(plan_.settings, plan_.config.rows())},
                         .texts = {{"config.yml", plan_.settings}},
-                        .names = reason.names,
-                        .may_skip = reason.may_skip,
-                        .last = reason.last};
-  saver_.save(writes ? parts(run) : StateParts{}, order);
+                        .names = reason.names};
+  saver_.save(writes ? parts(run) : StateParts{}, {order, reason.may_skip, reason.last});
 }
 
 }  // namespace lockstep::train

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/checkpoint/checkpoint_writer.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+class CheckpointWriter::Impl {
+ public:
+  Impl(FileSystem& files, CheckpointWriterOptions options, std::unique_ptr<CheckpointPeers> peers)
+      : files_(files), options_(std::move(options)), peers_(std::move(peers)) {
+    if (options_.background) thread = std::make_unique<AsyncSaver>();
+  }
+
+  ~Impl() {
+    give_up();
+    thread.reset();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void write(const StateParts& parts, const SaveOrder& order) {
+    const ShardedContent content{parts, order.texts, [this, &order] { require_wanted(order.meta.step); }};
+    const fs::path path = commit_sharded_checkpoint(files_, *peers_, options_.folder, order.meta, content);
+    if (!is_main()) return;
+    set_newest(path);
+    name(path, order.names);
+    const std::lock_guard lock(mutex_);
+    saved_.push_back({.step = order.meta.step, .path = path, .names = order.names});
+  }
+
+  void name(const fs::path& path, const std::vector<std::string>& names) {
+    if (!is_main()) return;
+    for (const std::string& name : names) name_checkpoint(files_, options_.folder, name, path);
+    prune_checkpoints(files_, options_.folder, options_.retention);
+  }
+
+  void give_up() noexcept {
+    given_up_ = true;
+    peers_->abandon();
+  }
+
+  void set_newest(const fs::path& path) {
+    const std::lock_guard lock(mutex_);
+    newest_ = path;
+  }
+
+  [[nodiscard]] fs::path newest() const {
+    const std::lock_guard lock(mutex_);
+    return newest_;
+  }
+
+  [[nodiscard]] std::vector<SavedCheckpoint> take_saved() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(saved_, {});
+  }
+
+  std::unique_ptr<AsyncSaver> thread;  ///< none: all is written by the caller
+
+ private:
+  [[nodiscard]] bool is_main() const { return peers_->rank() == 0; }
+
+  void require_wanted(std::int64_t step) const {
+    if (options_.check) options_.check();
+    if (!given_up_) return;
+    throw PeerError(
+        fmt::format("the checkpoint of step {} is dropped: the run ended with an error while it was written",
+                    text::thousands(step)));
+  }
+
+  FileSystem& files_;
+  CheckpointWriterOptions options_;
+  std::unique_ptr<CheckpointPeers> peers_;
+  std::atomic<bool> given_up_ = false;
+  mutable std::mutex mutex_;
+  fs::path newest_;
+  std::vector<SavedCheckpoint> saved_;  ///< that take_saved() has not returned
+};
+
+CheckpointWriter::CheckpointWriter(FileSystem& files, CheckpointWriterOptions options,
+                                   std::unique_ptr<CheckpointPeers> peers)
+    : impl_(std::make_unique<Impl>(files, std::move(options), std::move(peers))) {}
+
+CheckpointWriter::~CheckpointWriter() = default;
+
+void CheckpointWriter::reserve(const StateParts& parts) {
+  if (impl_->thread) impl_->thread->reserve(parts);
+}
+
+void CheckpointWriter::save(const StateParts& parts, const SaveOrder& order) {
+  wait();
+  impl_->write(parts, order);
+}
+
+void CheckpointWriter::save_in_background(const StateParts& parts, const SaveOrder& order) {
+  if (!impl_->thread) throw UsageError("save_in_background() needs CheckpointWriterOptions::background");
+  impl_->thread->save(parts, [this, order](const StateParts& copy) { impl_->write(copy, order); });
+}
+
+void CheckpointWriter::name_newest(const std::vector<std::string>& names) { impl_->name(impl_->newest(), names); }
+
+bool CheckpointWriter::is_busy() const { return impl_->thread && impl_->thread->is_busy(); }
+
+void CheckpointWriter::check() {
+  if (impl_->thread) impl_->thread->check();
+}
+
+void CheckpointWriter::wait() {
+  if (impl_->thread) impl_->thread->wait();
+}
+
+void CheckpointWriter::give_up() noexcept { impl_->give_up(); }
+
+void CheckpointWriter::start_at(const fs::path& newest) { impl_->set_newest(newest); }
+
+fs::path CheckpointWriter::newest() const { return impl_->newest(); }
+
+std::vector<SavedCheckpoint> CheckpointWriter::take_saved() { return impl_->take_saved(); }
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What writers that died left in a "checkpoints" folder.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "checkpoint/folder/folder.h"
+#include "checkpoint/folder/remove_quietly.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/checkpoint.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file is of that namespace
+
+namespace {
+
+/// A process commits to one folder from one thread, so what bears our own pid is left over as well (pids come again).
+bool is_leftover(const std::string& name) {
+  const auto pid = parse_temporary_pid(name);
+  if (!pid || *pid <= 0) return false;
+  return *pid == ::getpid() || (::kill(*pid, 0) != 0 && errno == ESRCH);
+}
+
+void put_back(FileSystem& files, const fs::path& from, const fs::path& to) {
+  try {
+    files.rename(from, to);
+    log::note("{} is put back: a process ended while it was writing it anew", to.string());
+  } catch (const Error& error) {
+    log::warn("{} is still there as {}: {}", to.string(), from.string(), error.message());
+  }
+}
+
+}  // namespace
+
+void remove_checkpoint_leftovers(FileSystem& files, const fs::path& folder) {
+  for (const std::string& name : files.list(folder)) {
+    if (!is_leftover(name)) continue;
+    const auto step = checkpoint::parse_old_name(name);
+    // Killed between the two renames of Staging::replace(): the step has no folder but this one.
+    if (step && !files.exists(folder / *step)) {
+      put_back(files, folder / name, folder / *step);
+    } else {
+      remove_quietly(files, folder / name);
+    }
+  }
+}
+
+}  // namespace lockstep
