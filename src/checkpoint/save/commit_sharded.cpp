@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "checkpoint/save/attempt.h"
-#include "checkpoint/save/save_words.h"
+#include "checkpoint/save/save_reports.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/checkpoint.h"
@@ -19,7 +19,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// One save, by one rank of those that take part. Every step ends with rank 0's word, so that all do the same.
+/// One save, by one rank of those that take part. Every step ends with rank 0's report, so that all do the same.
 class ShardedSave {
  public:
   ShardedSave(FileSystem& files, CheckpointPeers& peers, SaveTarget target, const Content& content)
@@ -27,91 +27,91 @@ class ShardedSave {
 
   fs::path run() {
     for (;;) {
-      const SaveWord word = try_once();
-      if (!word.failed()) return word.folder;
-      if (!is_tried_again(word)) throw_word(word);
-      if (is_main()) log::warn("{}: all of it is written again, to new files", word.failure->message);
+      const SaveReport report = try_once();
+      if (!report.failed()) return report.folder;
+      if (!is_tried_again(report)) throw_report(report);
+      if (is_main()) log::warn("{}: all of it is written again, to new files", report.failure->message);
     }
   }
 
  private:
   [[nodiscard]] bool is_main() const { return peers_.rank() == 0; }
 
-  [[nodiscard]] bool is_tried_again(const SaveWord& word) const { return word.again && attempt_ < kAttempts; }
+  [[nodiscard]] bool is_tried_again(const SaveReport& report) const { return report.again && attempt_ < kAttempts; }
 
-  SaveWord try_once() {
+  SaveReport try_once() {
     ++attempt_;
     std::unique_ptr<Staging> staging;
-    const SaveWord begun = broadcast(begin(staging));
+    const SaveReport begun = broadcast(begin(staging));
     if (begun.failed()) return begun;
-    const std::vector<SaveWord> written = gather(write(begun.folder));
-    return broadcast(is_main() ? finish(staging, written) : SaveWord{});
+    const std::vector<SaveReport> written = gather(write(begun.folder));
+    return broadcast(is_main() ? finish(staging, written) : SaveReport{});
   }
 
-  SaveWord begin(std::unique_ptr<Staging>& staging) {
+  SaveReport begin(std::unique_ptr<Staging>& staging) {
     if (!is_main()) return {};
     try {
       staging = open_staging(files_, target_, content_);
       return {.folder = fs::absolute(staging->path()).string()};  // the others may stand in another folder
     } catch (const std::exception& error) {
-      return explained(word_of(error));
+      return explained(report_of(error));
     }
   }
 
-  SaveWord write(const fs::path& folder) {
+  SaveReport write(const fs::path& folder) {
     try {
-      SaveWord word{.files = write_content(files_, folder, content_, {peers_.rank(), peers_.world_size()})};
+      SaveReport report{.files = write_content(files_, folder, content_, {peers_.rank(), peers_.world_size()})};
       if (content_.check) content_.check();
-      return word;
+      return report;
     } catch (const std::exception& error) {
-      return word_of(error);
+      return report_of(error);
     }
   }
 
   /// Rank 0's part: everything is there, or the first rank that failed says why not.
-  SaveWord finish(std::unique_ptr<Staging>& staging, const std::vector<SaveWord>& written) {
-    SaveWord outcome = combine(written);
+  SaveReport finish(std::unique_ptr<Staging>& staging, const std::vector<SaveReport>& written) {
+    SaveReport outcome = combine(written);
     if (!outcome.failed()) outcome = place(*staging, outcome.files);
     staging.reset();
     return explained(outcome);
   }
 
   /// What the last attempt has failed with, in the words that the user reads.
-  [[nodiscard]] SaveWord explained(SaveWord word) const {
-    if (word.failed() && !is_tried_again(word)) word.failure = not_saved(*word.failure, target_, content_);
-    return word;
+  [[nodiscard]] SaveReport explained(SaveReport report) const {
+    if (report.failed() && !is_tried_again(report)) report.failure = not_saved(*report.failure, target_, content_);
+    return report;
   }
 
-  [[nodiscard]] static SaveWord combine(const std::vector<SaveWord>& written) {
-    SaveWord all;
+  [[nodiscard]] static SaveReport combine(const std::vector<SaveReport>& written) {
+    SaveReport all;
     for (std::size_t rank = 0; rank < written.size(); ++rank) {
-      const SaveWord& word = written[rank];
-      all.files.insert(word.files.begin(), word.files.end());
-      if (!word.failed() || all.failed()) continue;
-      all.failure = word.failure;
-      if (rank != 0) all.failure->message = fmt::format("rank {}: {}", rank, word.failure->message);
-      all.again = word.again;
+      const SaveReport& report = written[rank];
+      all.files.insert(report.files.begin(), report.files.end());
+      if (!report.failed() || all.failed()) continue;
+      all.failure = report.failure;
+      if (rank != 0) all.failure->message = fmt::format("rank {}: {}", rank, report.failure->message);
+      all.again = report.again;
     }
     return all;
   }
 
-  SaveWord place(Staging& staging, const std::map<std::string, FileDigest>& digests) {
+  SaveReport place(Staging& staging, const std::map<std::string, FileDigest>& digests) {
     try {
       if (content_.check) content_.check();
       return {.folder = place_content(staging, target_.meta, peers_.world_size(), digests, placed_).string()};
     } catch (const std::exception& error) {
-      return word_of(error);
+      return report_of(error);
     }
   }
 
-  [[nodiscard]] SaveWord broadcast(const SaveWord& word) {
-    return save_word_from_bytes(peers_.broadcast(is_main() ? to_bytes(word) : ""));
+  [[nodiscard]] SaveReport broadcast(const SaveReport& report) {
+    return save_report_from_bytes(peers_.broadcast(is_main() ? to_bytes(report) : ""));
   }
 
-  [[nodiscard]] std::vector<SaveWord> gather(const SaveWord& word) {
-    std::vector<SaveWord> words;
-    for (const std::string& text : peers_.gather(to_bytes(word))) words.push_back(save_word_from_bytes(text));
-    return words;
+  [[nodiscard]] std::vector<SaveReport> gather(const SaveReport& report) {
+    std::vector<SaveReport> reports;
+    for (const std::string& text : peers_.gather(to_bytes(report))) reports.push_back(save_report_from_bytes(text));
+    return reports;
   }
 
   FileSystem& files_;

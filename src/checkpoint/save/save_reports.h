@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a save tell each other, as bytes. Pure.
+// What the ranks of a save report to each other, as bytes. Pure.
 #pragma once
 
 #include <exception>
@@ -14,7 +14,7 @@
 namespace lockstep::checkpoint {
 
 /// How far an attempt came: a folder to write to or the finished one, what was written, or why not.
-struct SaveWord {
+struct SaveReport {
   std::string folder;
   std::map<std::string, FileDigest> files;
   std::optional<FailureRecord> failure = {};  ///< none where all is well
@@ -23,13 +23,13 @@ struct SaveWord {
   [[nodiscard]] bool failed() const { return failure.has_value(); }
 };
 
-[[nodiscard]] SaveWord word_of(const std::exception& error);
+[[nodiscard]] SaveReport report_of(const std::exception& error);
 
-[[nodiscard]] std::string to_bytes(const SaveWord& word);
+[[nodiscard]] std::string to_bytes(const SaveReport& report);
 /// Throws: InternalError.
-[[nodiscard]] SaveWord save_word_from_bytes(const std::string& bytes);
+[[nodiscard]] SaveReport save_report_from_bytes(const std::string& bytes);
 
-/// Throws: the error that the word tells of, always.
-[[noreturn]] void throw_word(const SaveWord& word);
+/// Throws: the error that the report tells of, always.
+[[noreturn]] void throw_report(const SaveReport& report);
 
 }  // namespace lockstep::checkpoint
