@@ -22,7 +22,7 @@ FOLDERS = ("include", "src", "recipes", "apps", "examples")
 TORCH = ("torch/", "ATen/", "c10/", "caffe2/")
 HEAVY = ("torch/torch.h", "torch/all.h", "lockstep/lockstep.h")
 UMBRELLA = "include/lockstep/lockstep.h"
-UMBRELLAS = (UMBRELLA, "include/lockstep/loop.h")
+UMBRELLAS = (UMBRELLA, "include/lockstep/loop.h", "include/lockstep/trainer.h", "include/lockstep/ddp.h")
 
 # Folders whose programs and libraries are linked without libtorch.
 TORCH_FREE = tuple(f"{base}/{m}/*" for m in ("base", "store", "view", "launch")

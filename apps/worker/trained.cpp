@@ -2,6 +2,7 @@
 #include "worker/trained.h"
 
 #include <fmt/format.h>
+#include <torch/nn/module.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::blas {
 
 /// What the processor and the system let a program use.
@@ -49,3 +51,5 @@ bool choose_kernels();
 [[nodiscard]] std::string core_for_programs();
 
 }  // namespace lockstep::blas
+
+#pragma GCC visibility pop

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 using Seconds = std::chrono::duration<double>;
@@ -29,3 +31,5 @@ class SystemClock final : public Clock {
 [[nodiscard]] std::string time_stamp();
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

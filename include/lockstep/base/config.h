@@ -15,6 +15,8 @@
 #include <variant>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// A setting that is a whole number, or `auto`: then a run finds the number out and puts it here.
@@ -161,3 +163,5 @@ class ConfigFields {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::env {
 
 /// The variable's value; none where it is unset or empty.
@@ -25,3 +27,5 @@ namespace lockstep::env {
 [[nodiscard]] std::chrono::milliseconds collective_timeout();
 
 }  // namespace lockstep::env
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Exit codes of every Lockstep program (sysexits where a meaning fits; 75 and 76 are ours).
@@ -73,3 +75,5 @@ LOCKSTEP_ERROR_TYPE(TimeoutError, ExitCode::kTimeout);
 [[nodiscard]] int guarded_main(const std::function<int()>& body) noexcept;
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 
 #include "lockstep/base/error.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// kDied: its process ended without a word. kFailed: an error of its own. kTimeout: it was late. kMismatch: the ranks
@@ -53,3 +55,5 @@ inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 [[noreturn]] void rethrow(const FailureRecord& record);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <utility>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::fault {
 
 /// From here on an exception that is no lockstep::Error is a bug of Lockstep: what its own commands call first. Without
@@ -60,3 +62,5 @@ auto in_section(const char* section, Body&& body) -> std::decay_t<decltype(body(
 }
 
 }  // namespace lockstep::fault
+
+#pragma GCC visibility pop

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 enum class FileLock {
@@ -18,3 +20,5 @@ enum class FileLock {
 [[nodiscard]] FileLock try_lock_file(int fd, const std::filesystem::path& path);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

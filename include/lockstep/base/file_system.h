@@ -12,6 +12,8 @@
 
 #include "lockstep/base/error.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// An fsync failed. The kernel may have dropped what was written, and a second fsync may then succeed over the loss:
@@ -105,3 +107,5 @@ class FileSystem {
 void write_file_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view content);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

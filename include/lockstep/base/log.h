@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::log {
 
 /// error: the run ends. warn: the user should change something. note: a silent adjustment that a user would want to
@@ -55,3 +57,5 @@ void debug(fmt::format_string<Args...> format, Args&&... args) {
 }
 
 }  // namespace lockstep::log
+
+#pragma GCC visibility pop

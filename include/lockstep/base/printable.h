@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::text {
 
 /// `words` with every control character but line feed and tab as "\x1b", also those of Unicode (C1, the marks that turn
@@ -24,3 +26,5 @@ namespace lockstep::text {
 [[nodiscard]] std::string for_people(std::string_view words);
 
 }  // namespace lockstep::text
+
+#pragma GCC visibility pop

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Where this process stands among the ranks of its job.
@@ -29,3 +31,5 @@ struct ShardSpec {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -11,6 +11,8 @@
 
 #include "lockstep/base/error.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// What is allowed to this process, and what it has; none: unlimited, or not known.
@@ -51,3 +53,5 @@ struct LimitWords {
 void require_threads(int count, const std::string& purpose);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -6,6 +6,8 @@
 #include <utility>
 #include <variant>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Why a Result has no value.
@@ -39,3 +41,5 @@ class [[nodiscard]] Result {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

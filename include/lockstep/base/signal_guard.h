@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// While it lives, the calling thread takes no signals, nor will the threads that it starts, ever.
@@ -24,3 +26,5 @@ class [[nodiscard]] SignalGuard {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 
 #include "lockstep/base/result.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::text {
 
 /// "4 B", "26.2 MB", "1.0 GB" (powers of 1000).
@@ -41,3 +43,5 @@ namespace lockstep::text {
 [[nodiscard]] std::string json_quote(std::string_view value);
 
 }  // namespace lockstep::text
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::trace {
 
 /// What a span is about. `sequence` numbers the collectives of a group; 0 elsewhere.
@@ -46,3 +48,5 @@ class Span {
 };
 
 }  // namespace lockstep::trace
+
+#pragma GCC visibility pop

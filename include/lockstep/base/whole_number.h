@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Which of them make sense.
@@ -26,3 +28,5 @@ struct WholeRange {
 [[nodiscard]] std::string to_text(const WholeRange& range);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

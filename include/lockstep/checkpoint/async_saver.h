@@ -10,6 +10,8 @@
 
 #include "lockstep/tensor/state_part.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// What is copied: parts by state; whole states are parts without slices.
@@ -52,3 +54,5 @@ class AsyncSaver {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -19,6 +19,8 @@
 #include "lockstep/tensor/state_dict.h"
 #include "lockstep/tensor/state_part.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 namespace checkpoint {
@@ -166,3 +168,5 @@ class Checkpoint {
 [[nodiscard]] Checkpoint read_checkpoint(const std::string& where, FileSystem& files = FileSystem::system());
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

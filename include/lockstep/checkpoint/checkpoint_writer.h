@@ -11,6 +11,8 @@
 #include "lockstep/checkpoint/async_saver.h"
 #include "lockstep/checkpoint/checkpoint.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct CheckpointWriterOptions {
@@ -93,3 +95,5 @@ class CheckpointWriter {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -12,6 +12,8 @@
 
 #include "lockstep/checkpoint/checkpoint.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// What each side has under one name, in words.
@@ -64,3 +66,5 @@ struct CheckpointDiff {
 [[nodiscard]] std::string to_json(const CheckpointDiff& diff);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct FetchProgress {
@@ -61,3 +63,5 @@ struct FetchOptions {
 [[nodiscard]] std::filesystem::path fetch(const std::string& url, const FetchOptions& options = {});
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

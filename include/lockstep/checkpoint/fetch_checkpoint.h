@@ -7,6 +7,8 @@
 
 #include "lockstep/checkpoint/fetch.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Fetches the step folder that a server shows under `url` (".../checkpoints/step-00001200"): its manifest.json, then
@@ -18,3 +20,5 @@ namespace lockstep {
 [[nodiscard]] std::filesystem::path fetch_checkpoint(const std::string& url, const FetchOptions& options = {});
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

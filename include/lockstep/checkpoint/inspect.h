@@ -12,6 +12,8 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/checkpoint/checkpoint.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// One file of a checkpoint, compared with what the manifest says of it.
@@ -78,3 +80,5 @@ struct CheckpointDescription {
 [[nodiscard]] std::string checkpoint_digest(const Checkpoint& checkpoint);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -12,6 +12,8 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/torch_file.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// What a file becomes as a checkpoint.
@@ -41,3 +43,5 @@ std::int64_t export_weights(const std::string& where, const std::filesystem::pat
                             const ExportOptions& options = {}, FileSystem& files = FileSystem::system());
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

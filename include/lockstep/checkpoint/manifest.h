@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// What identifies a file's content.
@@ -39,3 +41,5 @@ struct Manifest {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 
 #include "lockstep/store/store.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Owned by one thread, but for abandon(). Both verbs: every rank, in the same order.
@@ -43,3 +45,5 @@ struct PeersOptions {
 [[nodiscard]] std::unique_ptr<CheckpointPeers> store_peers(Store& store, const PeersOptions& options);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

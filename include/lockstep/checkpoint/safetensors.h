@@ -11,6 +11,8 @@
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/tensor/state_dict.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// A safetensors file's `__metadata__`: free text by name.
@@ -32,3 +34,5 @@ FileDigest write_safetensors(FileSystem& files, const std::filesystem::path& pat
                                          SafetensorsMetadata* metadata = nullptr);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -17,6 +17,8 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/tensor/state_dict.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct TorchValue;
@@ -56,3 +58,5 @@ void write_torch_file(FileSystem& files, const std::filesystem::path& path, cons
 [[nodiscard]] TorchValue to_torch_value(const StateDict& state);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/checkpoint/inspect.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// What is known of a file after every byte was read.
@@ -32,3 +34,5 @@ struct FileReport {
 [[nodiscard]] std::string to_text(const FileReport& report);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -16,6 +16,8 @@
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/state_dict.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Weights by name, and where they come from.
@@ -71,3 +73,5 @@ struct WeightsMatch {
 WeightsMatch copy_weights(const NamedTensors& model, const Weights& weights);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

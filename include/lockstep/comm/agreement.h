@@ -7,6 +7,8 @@
 
 #include "lockstep/comm/process_group.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Compares `settings` over the ranks. Equal ones, the common case, cost the exchange of a digest.
@@ -18,3 +20,5 @@ namespace lockstep {
 void require_same_settings(ProcessGroup& group, const std::map<std::string, std::string>& settings);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -5,9 +5,13 @@
 #include <string>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// "local", "shm", then "gloo" and "nccl 2.27.3" where they were built in.
 [[nodiscard]] std::vector<std::string> built_backends();
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

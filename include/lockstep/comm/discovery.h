@@ -9,6 +9,8 @@
 
 #include "lockstep/base/rank.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// The variables that matter, by name.
@@ -43,3 +45,5 @@ struct WorldPlan {
 [[nodiscard]] Environment current_environment();
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -4,6 +4,8 @@
 
 #include "lockstep/comm/process_group.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Work::wait() of a GPU's collective makes the stream wait, not the host: after an abort a rank may go on with a sum
@@ -15,3 +17,5 @@ namespace lockstep {
 void check_group(ProcessGroup& group);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -20,6 +20,8 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/store/store.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Who carries the bytes between the ranks. kAuto: `local` alone, `shm` on one host, else `gloo`; for tensors of GPUs
@@ -120,3 +122,5 @@ class Job {
                               const InitOptions& options = {}) noexcept;
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 
 #include "lockstep/comm/process_group.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Everybody's bytes, by rank.
@@ -72,3 +74,5 @@ template <class Value>
 }
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -13,6 +13,8 @@
 
 #include "lockstep/comm/work.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// How values are combined, in tree order: the same bits on every rank, in every run, on every backend. The bitwise
@@ -172,3 +174,5 @@ class ProcessGroup {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// The replicas begin, begin + 1, ..., end - 1.
@@ -36,3 +38,5 @@ struct ReplicaSpan {
 [[nodiscard]] std::vector<ReplicaSpan> push_replica(std::vector<ReplicaSpan> stack, int replica, int replicas);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

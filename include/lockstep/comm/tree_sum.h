@@ -10,6 +10,8 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/replicas.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// A value and the replicas that it is the sum of: a whole subtree of tree(0, replicas).
@@ -39,3 +41,5 @@ void tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const
                                       ReduceOp op = ReduceOp::kSum);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

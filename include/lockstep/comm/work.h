@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 namespace comm {
 class Operation;
@@ -35,3 +37,5 @@ class [[nodiscard]] Work {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 
 #include "lockstep/data/sampler.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 using BatchIndices = std::vector<std::vector<std::int64_t>>;
@@ -61,3 +63,5 @@ class LengthBatches final : public BatchSampler {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -11,6 +11,8 @@
 
 #include "lockstep/data/dataset.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Which batch is put together: what it may depend on besides its samples. Nothing in it tells shards or workers apart,
@@ -51,3 +53,5 @@ class Collate {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

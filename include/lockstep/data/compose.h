@@ -11,6 +11,8 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 namespace detail {
 
@@ -94,3 +96,5 @@ class Compose {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct ContactSheetOptions {
@@ -25,3 +27,5 @@ struct ContactSheetOptions {
 void write_png(const Image& image, const std::filesystem::path& path);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

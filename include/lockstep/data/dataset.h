@@ -17,6 +17,8 @@
 
 #include "lockstep/data/sample_random.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// One example. Where samples are stacked, all have the same shapes and dtypes.
@@ -204,3 +206,5 @@ template <class F>
 }
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

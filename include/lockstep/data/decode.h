@@ -11,6 +11,8 @@
 
 #include "lockstep/base/result.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 enum class ColorMode {
@@ -59,3 +61,5 @@ void set_max_pixels(std::int64_t pixels);
 void to_float_chw(const Image& image, float* out) noexcept;
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// A frame and what is written above it.
@@ -28,3 +30,5 @@ struct BoxMark {
 [[nodiscard]] Image draw_boxes(const PixelView& picture, ImageSize size, const std::vector<BoxMark>& marks);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 
 #include "lockstep/data/compose.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// The data set behind image_dataset().
@@ -41,3 +43,5 @@ template <class Transform>
 }
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

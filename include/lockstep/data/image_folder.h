@@ -11,6 +11,8 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/decode.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// The files of a folder that have one of the wanted extensions.
@@ -67,3 +69,5 @@ class ImageFolder final : public FixedShapeDataset {
 void read_image_into(const std::filesystem::path& file, const ImageFolderOptions& options, float* out);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -11,6 +11,8 @@
 #include "lockstep/base/rank.h"
 #include "lockstep/data/dataset.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Turns what was read into a sample. Called once, by any worker, beside others.
@@ -42,3 +44,5 @@ class IterableDataset {
 [[nodiscard]] std::unique_ptr<SampleStream> every_nth(std::unique_ptr<SampleStream> stream, ShardSpec shard);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

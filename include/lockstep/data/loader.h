@@ -21,6 +21,8 @@
 #include "lockstep/data/iterable.h"
 #include "lockstep/data/sampler.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// What happens to the samples that do not divide by the number of shards.
@@ -202,3 +204,5 @@ class DataLoader::Epoch::Iterator {
 inline DataLoader::Epoch::Iterator DataLoader::Epoch::begin() { return Iterator(this); }
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -13,6 +13,8 @@
 
 #include "lockstep/data/decode.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Corners in pixels; x2 and y2 are the first column and row outside.
@@ -153,3 +155,5 @@ class ImageSource {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

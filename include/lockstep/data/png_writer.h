@@ -8,6 +8,8 @@
 
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 enum class PngFilter : std::uint8_t {
@@ -27,3 +29,5 @@ struct PngOptions {
 [[nodiscard]] std::string encode_png(const PixelView& pixels, const PngOptions& options = {});
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -4,6 +4,8 @@
 
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 enum class Interpolation {
@@ -23,3 +25,5 @@ enum class Interpolation {
                              Interpolation interpolation = Interpolation::kBilinear);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

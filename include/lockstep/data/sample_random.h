@@ -7,6 +7,8 @@
 #include <array>
 #include <cstdint>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// The stream of one sample. Thread-safe: no; each sample has its own.
@@ -74,3 +76,5 @@ class SampleRandom {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

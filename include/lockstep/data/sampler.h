@@ -10,6 +10,8 @@
 
 #include "lockstep/base/rank.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// The order of a whole set, epoch by epoch: a DataLoader deals it out to its shards. Thread-safe: must be.
@@ -122,3 +124,5 @@ class EvaluationSampler {
                                                                std::int64_t batch_size);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -13,6 +13,8 @@
 #include "lockstep/data/iterable.h"
 #include "lockstep/data/sources/tar_shards.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct StreamOptions {
@@ -49,3 +51,5 @@ template <class Transform>
 }
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// A picture that nobody can train on.
@@ -42,3 +44,5 @@ struct Survey {
 [[nodiscard]] Survey survey_source(const ImageSource& source, const std::function<void(std::int64_t)>& progress = {});
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

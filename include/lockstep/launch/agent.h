@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// What the ranks' output looks like on the console. The log files always hold everything.
@@ -55,3 +57,5 @@ struct AgentOptions {
 [[nodiscard]] int run_agent(const AgentOptions& options);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// A process that computes on a GPU.
@@ -40,3 +42,5 @@ struct GpuReport {
 [[nodiscard]] GpuReport read_gpus(const std::string& library = "libnvidia-ml.so.1");
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct ProcessCount {
@@ -21,3 +23,5 @@ struct ProcessCount {
 [[nodiscard]] ProcessCount resolve_process_count(const std::string& text);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

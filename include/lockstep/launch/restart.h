@@ -4,6 +4,8 @@
 
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// What is known about a failure when the decision falls.
@@ -26,3 +28,5 @@ struct RestartDecision {
 [[nodiscard]] RestartDecision decide_restart(const RestartFacts& facts);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -6,6 +6,8 @@
 
 #include "lockstep/launch/agent.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// SpawnOptions::processes: the visible GPUs, else the CPUs.
@@ -35,3 +37,5 @@ struct SpawnOptions {
 void spawn(int argc, const char* const* argv, const SpawnOptions& options = {}) noexcept;
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 
 #include <ostream>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::nn {
 
 /// torch::nn::Dropout, but with numbers of a generator of its own (Philox), seeded by libtorch's.
@@ -47,3 +49,5 @@ class ReLUImpl final : public torch::nn::Cloneable<ReLUImpl> {
 TORCH_MODULE(ReLU);
 
 }  // namespace lockstep::nn
+
+#pragma GCC visibility pop

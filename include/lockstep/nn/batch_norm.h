@@ -12,6 +12,8 @@
 #include <ostream>
 #include <utility>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::nn {
 
 /// What sums a layer's statistics over the replicas of a run.
@@ -125,3 +127,5 @@ class BatchNorm3dImpl final : public BatchNormImpl<3, BatchNorm3dImpl> {
 TORCH_MODULE(BatchNorm3d);
 
 }  // namespace lockstep::nn
+
+#pragma GCC visibility pop

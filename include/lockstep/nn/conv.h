@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <ostream>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::nn {
 
 /// torch::nn::Conv2d with the same options, first weights and state dict; zeros around the image.
@@ -50,3 +52,5 @@ class Conv2dImpl final : public torch::nn::Cloneable<Conv2dImpl> {
 TORCH_MODULE(Conv2d);
 
 }  // namespace lockstep::nn
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 
 #include <ostream>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::nn {
 
 /// torch::nn::LayerNorm with the same options and state dict.
@@ -34,3 +36,5 @@ class LayerNormImpl final : public torch::nn::Cloneable<LayerNormImpl> {
 TORCH_MODULE(LayerNorm);
 
 }  // namespace lockstep::nn
+
+#pragma GCC visibility pop

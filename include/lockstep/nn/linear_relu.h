@@ -7,6 +7,8 @@
 
 #include <ostream>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::nn {
 
 struct LinearReLUOptions {
@@ -43,3 +45,5 @@ class LinearReLUImpl final : public torch::nn::Cloneable<LinearReLUImpl> {
 TORCH_MODULE(LinearReLU);
 
 }  // namespace lockstep::nn
+
+#pragma GCC visibility pop

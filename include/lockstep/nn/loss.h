@@ -8,6 +8,8 @@
 
 #include <ostream>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::nn {
 
 /// torch::nn::MultiLabelSoftMarginLoss with the same options.
@@ -53,3 +55,5 @@ class CrossEntropyLossImpl final : public torch::nn::Cloneable<CrossEntropyLossI
 TORCH_MODULE(CrossEntropyLoss);
 
 }  // namespace lockstep::nn
+
+#pragma GCC visibility pop

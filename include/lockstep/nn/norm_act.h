@@ -10,6 +10,8 @@
 
 #include "lockstep/nn/batch_norm.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::nn {
 
 struct BatchNormReLUOptions {
@@ -62,3 +64,5 @@ class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
 TORCH_MODULE(BatchNormReLU2d);
 
 }  // namespace lockstep::nn
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::nn {
 
 /// What optimize() did: names of layers, and what stands or would stand there.
@@ -33,3 +35,5 @@ struct Optimized {
 Optimized optimize(torch::nn::Module& model);
 
 }  // namespace lockstep::nn
+
+#pragma GCC visibility pop

@@ -12,6 +12,8 @@
 #include "lockstep/optim/parameter_groups.h"
 #include "lockstep/tensor/named_tensors.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Defaults as in torch.optim.Adam.
@@ -41,3 +43,5 @@ class Adam : public FlatOptimizer {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

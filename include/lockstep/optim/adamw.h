@@ -12,6 +12,8 @@
 #include "lockstep/optim/parameter_groups.h"
 #include "lockstep/tensor/named_tensors.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Defaults as in torch.optim.AdamW.
@@ -40,3 +42,5 @@ class AdamW : public FlatOptimizer {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -11,6 +11,8 @@
 
 #include "lockstep/tensor/torch_version.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 enum class Amp { kNone, kBf16, kFp16 };
@@ -59,3 +61,5 @@ class [[nodiscard]] NoGrad {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 
 #include "lockstep/tensor/named_tensors.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 namespace optim {
 
@@ -64,3 +66,5 @@ requires(!std::is_same_v<std::remove_const_t<Model>, NamedTensors> &&
 }
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

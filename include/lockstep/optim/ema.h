@@ -11,6 +11,8 @@
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/state_dict.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct EMAOptions {
@@ -101,3 +103,5 @@ struct EMAState {
 [[nodiscard]] EMAState ema_state_of(StateDict state);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

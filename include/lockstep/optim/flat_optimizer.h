@@ -13,6 +13,8 @@
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/state_dict.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 namespace optim {
@@ -69,3 +71,5 @@ class FlatOptimizer : public Optimizer {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

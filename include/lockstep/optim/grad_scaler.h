@@ -12,6 +12,8 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/tensor/state_dict.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Defaults as in torch.amp.GradScaler.
@@ -108,3 +110,5 @@ class GradScaler final : public Stateful {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -11,6 +11,8 @@
 #include "lockstep/optim/parameter_groups.h"
 #include "lockstep/tensor/named_tensors.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Momentum, trust and decay as in the paper's runs.
@@ -41,3 +43,5 @@ class LARS : public FlatOptimizer {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -13,6 +13,8 @@
 #include "lockstep/optim/parameter_groups.h"
 #include "lockstep/tensor/named_tensors.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Options of any optimizer. What is not set is the type's own default.
@@ -50,3 +52,5 @@ template <HasNamedParameters Model>
 }
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

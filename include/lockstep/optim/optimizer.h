@@ -9,6 +9,8 @@
 #include "lockstep/tensor/state_dict.h"
 #include "lockstep/tensor/state_part.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Updates parameters from their gradients. Its state has, for each parameter, entries "<parameter>.<kind>" with no dot
@@ -50,3 +52,5 @@ class Optimizer : public Stateful {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

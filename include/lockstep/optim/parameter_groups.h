@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// The parameters in whose names `pattern` is found, with options of their own. What is not set is the optimizer's;
@@ -32,3 +34,5 @@ struct GroupState {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

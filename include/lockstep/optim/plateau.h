@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <optional>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Defaults as in torch.optim.lr_scheduler.ReduceLROnPlateau.
@@ -33,3 +35,5 @@ struct PlateauState {
 [[nodiscard]] PlateauState after_metric(const PlateauOptions& options, PlateauState state, double metric);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

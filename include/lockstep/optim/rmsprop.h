@@ -11,6 +11,8 @@
 #include "lockstep/optim/parameter_groups.h"
 #include "lockstep/tensor/named_tensors.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Defaults as in torch.optim.RMSprop.
@@ -41,3 +43,5 @@ class RMSprop : public FlatOptimizer {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 #include <functional>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// lr, and gamma times as much after each `step_size` steps.
@@ -109,3 +111,5 @@ class Schedule {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

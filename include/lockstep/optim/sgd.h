@@ -11,6 +11,8 @@
 #include "lockstep/optim/parameter_groups.h"
 #include "lockstep/tensor/named_tensors.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Defaults as in torch.optim.SGD.
@@ -38,3 +40,5 @@ class SGD : public FlatOptimizer {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

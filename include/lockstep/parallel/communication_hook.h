@@ -15,6 +15,8 @@
 #include "lockstep/comm/replicas.h"
 #include "lockstep/tensor/flat_layout.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// A sum over all replicas of the run that may still be under way.
@@ -114,3 +116,5 @@ namespace hooks {
 
 }  // namespace hooks
 }  // namespace lockstep
+
+#pragma GCC visibility pop

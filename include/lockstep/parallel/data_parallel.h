@@ -22,6 +22,8 @@ namespace torch::nn {
 class Module;
 }
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct DataParallelOptions {
@@ -166,3 +168,5 @@ template <class Module>
 DataParallel(Module&&, DataParallelOptions) -> DataParallel<parallel::SharedModule<Module>>;
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

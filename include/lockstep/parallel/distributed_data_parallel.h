@@ -23,6 +23,8 @@ namespace torch::nn {
 class Module;
 }
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 class ProcessGroup;
@@ -286,3 +288,5 @@ template <class Module, class Group>
 DistributedDataParallel(Module&&, Group&, DdpOptions) -> DistributedDataParallel<parallel::SharedModule<Module>>;
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -11,6 +11,8 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/tensor/state_dict.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct JoinOptions {
@@ -115,3 +117,5 @@ class JoinedState final : public Joinable {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -11,6 +11,8 @@
 #include "lockstep/parallel/communication_hook.h"
 #include "lockstep/tensor/state_dict.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Defaults as in PyTorch's PowerSGDState.
@@ -81,3 +83,5 @@ namespace hooks {
 
 }  // namespace hooks
 }  // namespace lockstep
+
+#pragma GCC visibility pop

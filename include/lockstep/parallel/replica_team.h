@@ -12,6 +12,8 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/replicas.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 class ReplicaTeam;
@@ -88,3 +90,5 @@ class ReplicaTeam {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@ namespace torch::nn {
 class Module;
 }
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 namespace parallel {
 
@@ -44,3 +46,5 @@ int sync_batch_norm(Model& model, Job& job) {
 }
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::parallel {
 
 /// Calls `visit` for each tensor in `value`: a tensor; optionals, pointers, pairs, tuples, containers and maps of such;
@@ -38,3 +40,5 @@ bool visit_tensors(const T& value, const Visit& visit) {
 }
 
 }  // namespace lockstep::parallel
+
+#pragma GCC visibility pop

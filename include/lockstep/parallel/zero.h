@@ -12,6 +12,8 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct ZeroOptions {
@@ -103,3 +105,5 @@ class ZeroRedundancyOptimizer final : public Optimizer {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 
 #include "lockstep/base/clock.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Not thread-safe. Example: if (const auto count = rare.add(now)) log::warn("{} strangers were turned away", *count);
@@ -26,3 +28,5 @@ class RareWarning {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Throws: UsageError naming `where` (a file, a variable) for what is too short to be a secret, or no line of printable
@@ -22,3 +24,5 @@ void write_token_file(const std::filesystem::path& file);
 [[nodiscard]] bool is_loopback(const std::string& host);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

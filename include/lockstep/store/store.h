@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// A client's view of a store. Values are bytes. Keys starting with "lockstep/" are Lockstep's own.
@@ -78,3 +80,5 @@ class StoreServer {
 [[nodiscard]] std::string make_token();
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 #include <c10/core/Device.h>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::tensor {
 
 /// True where libtorch has CUDA and the process has loaded it; there may be no GPU all the same.
@@ -24,3 +26,5 @@ void use_device(const c10::Device& device);
 void adopt_device();
 
 }  // namespace lockstep::tensor
+
+#pragma GCC visibility pop

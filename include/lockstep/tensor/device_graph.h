@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::tensor {
 
 /// A recording holds addresses, not values: what `work` reads is read anew at each replay, from the same memory. What
@@ -37,3 +39,5 @@ class DeviceGraph {
 [[nodiscard]] std::unique_ptr<DeviceGraph> make_device_graph();
 
 }  // namespace lockstep::tensor
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 #include <optional>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Units: bytes.
@@ -30,3 +32,5 @@ namespace tensor {
 
 }  // namespace tensor
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::tensor {
 
 struct FirstBatch {
@@ -23,3 +25,5 @@ void note_first_batch(const std::vector<std::int64_t>& indices, std::int64_t sha
 [[nodiscard]] std::optional<FirstBatch> take_first_batch();
 
 }  // namespace lockstep::tensor
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 
 #include "lockstep/tensor/named_tensors.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::tensor {
 
 /// One tensor's place. Flat order is memory order: element i of the slot is element i of the tensor's own memory.
@@ -34,3 +36,5 @@ struct FlatLayout {
 [[nodiscard]] at::Tensor flat_view(const at::Tensor& buffer, const FlatSlot& slot);
 
 }  // namespace lockstep::tensor
+
+#pragma GCC visibility pop

@@ -2,6 +2,8 @@
 // How this process treats memory that libtorch gives back.
 #pragma once
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Keeps freed memory for the next step instead of returning it to the system. libtorch's CPU allocator frees every
@@ -12,3 +14,5 @@ namespace lockstep {
 void keep_freed_memory();
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

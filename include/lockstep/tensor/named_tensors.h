@@ -8,6 +8,8 @@
 
 #include "lockstep/tensor/state_dict.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Names with their tensors, in the model's registration order, each tensor once (under its first name).
@@ -76,3 +78,5 @@ void load_model_state_dict(Model& model, const StateDict& state) {
 }
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

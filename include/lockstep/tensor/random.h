@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Seeds the default generators of all devices (torch::manual_seed).
@@ -26,3 +28,5 @@ void seed_all(std::uint64_t seed);
 void set_random_state(const at::Tensor& state);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

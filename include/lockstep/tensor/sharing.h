@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::tensor {
 
 /// What this process has done since it joined its job.
@@ -34,3 +36,5 @@ void note_reduced(std::int64_t bytes) noexcept;
 void warn_of_separate_training() noexcept;
 
 }  // namespace lockstep::tensor
+
+#pragma GCC visibility pop

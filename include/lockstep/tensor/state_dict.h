@@ -11,6 +11,8 @@
 #include <string>
 #include <variant>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// What an entry holds. Tensors are not copied by building a StateDict; who keeps one past the next step clones it.
@@ -30,3 +32,5 @@ class Stateful {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 
 #include "lockstep/tensor/state_dict.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Which elements of a dense tensor, counted in the order of its memory, a part holds.
@@ -40,3 +42,5 @@ struct StatePart {
 [[nodiscard]] StateDict join_parts(const std::vector<StatePart>& parts);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::tensor {
 
 /// The libtorch that Lockstep was built with, as "1.13.1".
@@ -31,3 +33,5 @@ void without_libuv(TcpStoreOptions& options) {
 }
 
 }  // namespace lockstep::tensor
+
+#pragma GCC visibility pop

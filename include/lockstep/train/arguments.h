@@ -8,6 +8,8 @@
 #include "lockstep/train/train_config.h"
 #include "lockstep/train/trainer.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct ArgumentOptions {
@@ -39,3 +41,5 @@ struct ParsedArguments {
                                               TrainerOptions& options, const ArgumentOptions& about = {});
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

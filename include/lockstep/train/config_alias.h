@@ -8,6 +8,8 @@
 
 #include "lockstep/base/config.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// A key of the other program. "a.b.*" stands for all keys that begin so. One that stands twice is several keys here.
@@ -29,3 +31,5 @@ struct ConfigAlias {
                                       std::vector<std::string>& notes);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

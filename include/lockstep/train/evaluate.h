@@ -15,6 +15,8 @@
 #include "lockstep/train/tally.h"
 #include "lockstep/train/task.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct EvaluateOptions {
@@ -55,3 +57,5 @@ struct Evaluation {
 [[nodiscard]] std::string to_json(const std::vector<Metric>& metrics);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -18,6 +18,8 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/train/task.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 namespace train {
@@ -133,3 +135,5 @@ class FunctionTask : public Task {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

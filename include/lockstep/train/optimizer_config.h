@@ -7,6 +7,8 @@
 
 #include "lockstep/base/config.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// `auto` is the default of the chosen type. A key that the type does not have must stay so.
@@ -37,3 +39,5 @@ struct OptimizerConfig {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 
 #include "lockstep/data/dataset.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Lays the weights of convolutions out in channels-last, where the processor's bf16 convolutions are several times as
@@ -31,3 +33,5 @@ void prepare_batch(Batch& batch, const c10::Device& device, bool channels_last);
 [[nodiscard]] std::int64_t parameter_count(const torch::nn::Module& net);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -15,6 +15,8 @@
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// What `predict` says of one file.
@@ -63,3 +65,5 @@ class Recipe {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -11,6 +11,8 @@
 
 #include "lockstep/base/file_system.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct RunFolderOptions {
@@ -70,3 +72,5 @@ class RunFolder {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

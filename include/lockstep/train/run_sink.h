@@ -16,6 +16,8 @@
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_result.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// The set-up is done, the first step comes next.
@@ -141,3 +143,5 @@ struct RunCallbacks {
 [[nodiscard]] std::shared_ptr<RunSink> run_callbacks(RunCallbacks callbacks);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 
 #include "lockstep/base/config.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Names and defaults as in torch.optim.lr_scheduler, with epochs instead of steps. What the types do: Schedule
@@ -50,3 +52,5 @@ struct ScheduleConfig {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

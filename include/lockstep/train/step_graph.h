@@ -15,6 +15,8 @@
 #include "lockstep/tensor/device_graph.h"
 #include "lockstep/tensor/named_tensors.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// The first steps are computed as ever; then one is recorded, and the following ones replay it. The update of the
@@ -76,3 +78,5 @@ class StepGraph {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

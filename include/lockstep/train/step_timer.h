@@ -10,6 +10,8 @@
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Steps of a network, loader, replicas and optimizer of its own, all as the Trainer makes them. Nothing is evaluated,
@@ -44,3 +46,5 @@ class StepTimer {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

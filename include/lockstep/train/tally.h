@@ -10,6 +10,8 @@
 
 #include "lockstep/train/task.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// 1. Every rank makes one and adds the batches that it evaluates; each sample is added on one rank, once.
@@ -46,3 +48,5 @@ class Tally {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

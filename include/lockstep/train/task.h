@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
-#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <map>
@@ -14,6 +13,12 @@
 #include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/tensor/state_dict.h"
+
+namespace torch::nn {
+class Module;  // torch/nn/module.h takes 6 s to compile: whoever has a network has it
+}
+
+#pragma GCC visibility push(default)
 
 namespace lockstep {
 
@@ -105,3 +110,5 @@ class Task {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 #include "lockstep/train/optimizer_config.h"
 #include "lockstep/train/schedule_config.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Defaults, and the names under which YAML files and `--set` reach them (describe()).
@@ -113,3 +115,5 @@ struct TrainConfig {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 
 #include "lockstep/train/task.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct TrainResult {
@@ -31,3 +33,5 @@ struct TrainResult {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -17,6 +17,8 @@
 #include "lockstep/train/train_config.h"
 #include "lockstep/train/train_result.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 struct TrainerOptions {
@@ -74,3 +76,5 @@ class Trainer {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

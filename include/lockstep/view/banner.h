@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::view {
 
 /// One device of the run. "rank 0", "CPU (Intel Xeon, 2 of 8 cores, 1 thread)".
@@ -64,3 +66,5 @@ struct CpuInfo {
 [[nodiscard]] std::string parse_cpu_name(const std::string& cpuinfo);
 
 }  // namespace lockstep::view
+
+#pragma GCC visibility pop

@@ -12,6 +12,8 @@
 
 #include "lockstep/base/clock.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::view {
 
 /// What is shown; what is not known is left out.
@@ -94,3 +96,5 @@ class ProgressBar {
 };
 
 }  // namespace lockstep::view
+
+#pragma GCC visibility pop

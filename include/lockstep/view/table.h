@@ -8,6 +8,8 @@
 
 #include "lockstep/view/terminal.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::view {
 
 /// One column. Rows are streamed, so its width is fixed when the header is printed.
@@ -52,3 +54,5 @@ struct Confusion {
 [[nodiscard]] std::string render_confusions(std::vector<Confusion> confusions, std::size_t limit = 10);
 
 }  // namespace lockstep::view
+
+#pragma GCC visibility pop

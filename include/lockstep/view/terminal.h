@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::view {
 
 [[nodiscard]] bool is_terminal(int fd) noexcept;
@@ -42,3 +44,5 @@ enum class Align { kLeft, kRight };
 [[nodiscard]] std::string pad(std::string_view text, int width, Align align = Align::kLeft);
 
 }  // namespace lockstep::view
+
+#pragma GCC visibility pop

@@ -5,6 +5,7 @@
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/TensorOperators.h>
 #include <utility>
 
 #include "lockstep/view/table.h"

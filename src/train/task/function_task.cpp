@@ -3,6 +3,7 @@
 
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
+#include <torch/nn/module.h>
 
 #include <set>
 

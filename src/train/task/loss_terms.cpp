@@ -2,6 +2,7 @@
 #include "train/task/loss_terms.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -2,6 +2,9 @@
 // A Task and its network as one module for DistributedDataParallel: forward goes through the task.
 #pragma once
 
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/module.h>
+
 #include <memory>
 #include <utility>
 

@@ -11,6 +11,8 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Numbers by the name of what they set: {"size", {224, 224}}, {"p", {0.5}}.
@@ -50,3 +52,5 @@ class Augmentations {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 #include "lockstep/data/augment/crop.h"
 #include "lockstep/data/dataset.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// ITU-R 601 luma, with Pillow's bits. A picture that was not decoded yet is decoded as gray at once.
@@ -87,3 +89,5 @@ struct RandomErasing {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

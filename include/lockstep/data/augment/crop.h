@@ -8,6 +8,8 @@
 #include "lockstep/data/resample.h"
 #include "lockstep/data/sample_random.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// What stands where nothing of the picture is, by channel; gray pictures take the first.
@@ -69,3 +71,5 @@ struct RandomCrop {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

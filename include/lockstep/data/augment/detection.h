@@ -8,6 +8,8 @@
 
 #include "lockstep/data/augment/crop.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// The picture on a canvas of up to `max_side` times its sides, anywhere on it, with probability `p`.
@@ -78,3 +80,5 @@ struct BlendPictures {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

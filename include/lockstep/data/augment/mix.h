@@ -7,6 +7,8 @@
 
 #include "lockstep/data/dataset.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Blends each sample with the one before it: share * x + (1 - share) * neighbour, the share drawn for a batch from
@@ -39,3 +41,5 @@ struct CutMix {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

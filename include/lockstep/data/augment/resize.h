@@ -5,6 +5,8 @@
 
 #include "lockstep/data/resample.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// To `size`, whatever shape the picture had.
@@ -32,3 +34,5 @@ struct ResizeShorter {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

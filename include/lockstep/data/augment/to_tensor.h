@@ -9,6 +9,8 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// (value - mean) / deviation of each channel. The defaults are ImageNet's statistics of values in 0 .. 1.
@@ -61,3 +63,5 @@ struct ToTensor {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -4,6 +4,8 @@
 
 #include "lockstep/data/augment/crop.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Left and right change places, with probability `p`.
@@ -64,3 +66,5 @@ struct Rotation {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 namespace data {
 struct Coco;
@@ -52,3 +54,5 @@ class CocoImages final : public ImageSource {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// The format's own codes.
@@ -68,3 +70,5 @@ struct IdxPaths {
 [[nodiscard]] IdxPaths find_idx(const std::filesystem::path& images, const std::string& split = "train");
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -5,6 +5,8 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sources/idx.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Float C x H x W in 0 .. 1, and the label as int64 where there are labels.
@@ -23,3 +25,5 @@ class IdxDataset final : public FixedShapeDataset {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

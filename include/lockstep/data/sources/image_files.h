@@ -9,6 +9,8 @@
 
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 namespace data {
 struct ParsedList;
@@ -89,3 +91,5 @@ class ImageList final : public ImageSource {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

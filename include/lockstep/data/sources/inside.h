@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// The file `name` of a data set in `folder`, without "." and ".." in it; `from`: the list or annotations that name it,
@@ -16,3 +18,5 @@ namespace lockstep {
                                       const std::filesystem::path& from, bool allow_outside);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// What the numbers in a mask are.
@@ -48,3 +50,5 @@ class MaskFolders final : public ImageSource {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// The layouts that open_source() knows.
@@ -57,3 +59,5 @@ struct SourceOptions {
 [[nodiscard]] std::shared_ptr<ImageSource> open_source(const SourceOptions& options);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

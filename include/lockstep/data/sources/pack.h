@@ -10,6 +10,8 @@
 
 #include "lockstep/data/sources/packed.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 enum class PackFormat { kPacked, kTar };
@@ -36,3 +38,5 @@ struct PackReport {
 [[nodiscard]] PackReport pack_images(const ImageSource& source, PackOptions options);
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -12,6 +12,8 @@
 
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 namespace data {
 class PackedFile;
@@ -78,3 +80,5 @@ class PackedImages final : public ImageSource {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

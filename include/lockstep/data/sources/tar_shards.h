@@ -12,6 +12,8 @@
 
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 namespace data {
 class TarSet;
@@ -103,3 +105,5 @@ class TarWriter {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 
 #include "lockstep/data/picture.h"
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 namespace data {
 struct VocSet;
@@ -48,3 +50,5 @@ class VocImages final : public ImageSource {
 };
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop
