@@ -1,4 +1,5 @@
-# Every library that Lockstep uses, found once. Headers of others are SYSTEM: our warnings are for our code.
+# Every library that Lockstep uses, found once. Targets of packages are global: a project that adds Lockstep as a
+# subdirectory links them too. Headers of others are SYSTEM: our warnings are for our code.
 #
 # LOCKSTEP_DEPENDENCIES names a folder in which `scripts/gpu_check --gather` laid them all: for machines without
 # packages.
@@ -12,12 +13,15 @@ if(LOCKSTEP_DEPENDENCIES)
   add_link_options(-Wl,--disable-new-dtags -Wl,-rpath-link,${gathered_libraries})
 endif()
 
+set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(CLI11 REQUIRED)
+if(LOCKSTEP_APPS)
+  find_package(CLI11 REQUIRED)
+endif()
 find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(Freetype REQUIRED)
@@ -47,28 +51,10 @@ if(LOCKSTEP_TESTS)
   find_package(GTest REQUIRED)
 endif()
 
-# Torch for our modules: its headers as system headers, its libraries, none of its global flags. LOCKSTEP_TORCH is the
-# folder of Python's package (torch.__path__): its own CMake package would want a CUDA compiler.
-set(LOCKSTEP_TORCH "" CACHE PATH "The folder of Python's torch package; empty: the system's libtorch")
+include(LockstepTorch)
+lockstep_find_torch()
 add_library(lockstep_torch INTERFACE)
-if(LOCKSTEP_TORCH)
-  set(torch_libraries "")
-  foreach(name IN ITEMS torch torch_cpu c10 torch_cuda c10_cuda)
-    if(EXISTS ${LOCKSTEP_TORCH}/lib/lib${name}.so)
-      list(APPEND torch_libraries ${LOCKSTEP_TORCH}/lib/lib${name}.so)
-    endif()
-  endforeach()
-  target_include_directories(lockstep_torch SYSTEM INTERFACE
-    ${LOCKSTEP_TORCH}/include ${LOCKSTEP_TORCH}/include/torch/csrc/api/include)
-  target_link_libraries(lockstep_torch INTERFACE ${torch_libraries})
-  # torch_cuda registers its operators as it is loaded, and nothing else would need it to be. What it needs itself it
-  # finds when it runs.
-  add_link_options(-Wl,--no-as-needed -Wl,--unresolved-symbols=ignore-in-shared-libs)
-else()
-  find_package(Torch REQUIRED)
-  target_include_directories(lockstep_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
-  target_link_libraries(lockstep_torch INTERFACE ${TORCH_LIBRARIES})
-endif()
+target_link_libraries(lockstep_torch INTERFACE Lockstep::torch)
 add_library(lockstep::torch ALIAS lockstep_torch)
 
 # CUDA: the toolkit's headers and NCCL, for the few files that use them. Where libtorch has no CUDA those files are

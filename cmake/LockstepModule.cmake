@@ -51,7 +51,11 @@ endfunction()
 # lockstep_unite(TARGET): several files of the target are compiled as one, and read what they include once. Not those
 # that Highway compiles once an instruction set, and not those with options of their own. Not in the presets dev and
 # clang: there each file has to stand for itself.
-option(LOCKSTEP_UNITY "Compile several files as one: a whole build takes half the time" OFF)
+set(LOCKSTEP_UNITY_DEFAULT ON)  # for those who only use the library
+if(PROJECT_IS_TOP_LEVEL)
+  set(LOCKSTEP_UNITY_DEFAULT OFF)
+endif()
+option(LOCKSTEP_UNITY "Compile several files as one: a whole build takes half the time" ${LOCKSTEP_UNITY_DEFAULT})
 set(LOCKSTEP_UNITY_FILES 8)
 function(lockstep_unite target)
   if(NOT LOCKSTEP_UNITY)

@@ -1,0 +1,101 @@
+# cmake --install: headers, libraries, the CMake package Lockstep, lockstep.pc and the command.
+#
+#   liblockstep-core      base, store, view, launch: free of torch
+#   liblockstep           the other modules
+#   liblockstep-recipes   the recipes' tasks, always static
+#
+# Each is made from the objects of its modules, static, and with LOCKSTEP_SHARED shared as well. A project that finds the
+# package gets the static ones, or with BUILD_SHARED_LIBS the shared ones.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(LOCKSTEP_SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})  # until 1.0 each minor version may differ
+# What a static library takes along: each is one name for the linker and the Debian package that has it.
+set(LOCKSTEP_CORE_LIBRARIES spdlog yaml-cpp crypto)
+set(LOCKSTEP_TRAIN_LIBRARIES hwy xxhash curl deflate z spng jpeg pugixml freetype opencv_imgproc opencv_core)
+set(LOCKSTEP_CUDA_LIBRARIES "")
+if(LOCKSTEP_CUDA)
+  set(LOCKSTEP_CUDA_LIBRARIES ${LOCKSTEP_NCCL} ${LOCKSTEP_CUDART})
+endif()
+set(LOCKSTEP_LINK_FLAGS "")
+if(TARGET OpenMP::OpenMP_CXX AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set(LOCKSTEP_LINK_FLAGS gomp)
+endif()
+
+# lockstep_file(TARGET OUTPUT KIND modules...): lib<OUTPUT> of the objects of these targets.
+function(lockstep_file target output kind)
+  set(objects "")
+  foreach(module IN LISTS ARGN)
+    list(APPEND objects $<TARGET_OBJECTS:${module}>)
+  endforeach()
+  add_library(${target} ${kind} ${objects})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${output} LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
+    SOVERSION ${LOCKSTEP_SOVERSION} LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib
+    ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  install(TARGETS ${target} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+endfunction()
+
+# lockstep_shared_file(TARGET OUTPUT LINK libraries... MODULES modules...): shared, with the public names only.
+function(lockstep_shared_file target output)
+  cmake_parse_arguments(ARG "" "" "LINK;MODULES" ${ARGN})
+  lockstep_file(${target} ${output} SHARED ${ARG_MODULES})
+  set(map ${PROJECT_SOURCE_DIR}/cmake/exported.map)
+  target_link_options(${target} PRIVATE LINKER:--version-script=${map} LINKER:--no-undefined)
+  set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map} INSTALL_RPATH "$ORIGIN")
+  target_link_libraries(${target} PRIVATE ${ARG_LINK})
+endfunction()
+
+list(TRANSFORM LOCKSTEP_CORE_MODULES PREPEND lockstep_ OUTPUT_VARIABLE core)
+list(TRANSFORM LOCKSTEP_TRAIN_MODULES PREPEND lockstep_ OUTPUT_VARIABLE train)
+lockstep_file(lockstep_core_static lockstep-core STATIC ${core})
+lockstep_file(lockstep_train_static lockstep STATIC ${train} lockstep_png)
+if(LOCKSTEP_SHARED)
+  lockstep_shared_file(lockstep_core_shared lockstep-core MODULES ${core}
+    LINK fmt::fmt Threads::Threads ${CMAKE_DL_LIBS} spdlog::spdlog yaml-cpp OpenSSL::Crypto)
+  lockstep_shared_file(lockstep_train_shared lockstep MODULES ${train} lockstep_png
+    LINK lockstep_core_shared lockstep::torch fmt::fmt lockstep::hwy lockstep::xxhash lockstep::curl lockstep::deflate
+         ZLIB::ZLIB OpenSSL::Crypto lockstep::spng lockstep::jpeg lockstep::pugixml Freetype::Freetype lockstep::opencv
+         lockstep::cuda ${LOCKSTEP_LINK_FLAGS})
+endif()
+if(LOCKSTEP_RECIPES)
+  lockstep_file(lockstep_recipes_static lockstep-recipes STATIC ${LOCKSTEP_RECIPE_TARGETS})
+  install(DIRECTORY recipes/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep-recipes COMPONENT development
+          FILES_MATCHING PATTERN "*.h")
+endif()
+
+install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(FILES ${PROJECT_BINARY_DIR}/include/lockstep/base/version.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/base COMPONENT development)
+if(LOCKSTEP_APPS)
+  install(TARGETS lockstep_command lockstep-worker DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
+endif()
+
+set(LOCKSTEP_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
+configure_package_config_file(cmake/LockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/LockstepConfig.cmake
+  INSTALL_DESTINATION ${LOCKSTEP_PACKAGE_DIR} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/LockstepConfig.cmake ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
+              cmake/LockstepTorch.cmake
+        DESTINATION ${LOCKSTEP_PACKAGE_DIR} COMPONENT development)
+
+# lockstep.pc names what CMake's targets carry. libtorch has no file of its own for pkg-config.
+list(TRANSFORM LOCKSTEP_TORCH_INCLUDES PREPEND "-isystem" OUTPUT_VARIABLE torch_flags)
+list(REMOVE_ITEM torch_flags -isystem/usr/include)
+list(JOIN torch_flags " " LOCKSTEP_PC_TORCH_FLAGS)
+find_library(LOCKSTEP_TORCH_LIBRARY torch HINTS ${LOCKSTEP_TORCH_INCLUDES}/../lib ${LOCKSTEP_TORCH}/lib)
+cmake_path(GET LOCKSTEP_TORCH_LIBRARY PARENT_PATH LOCKSTEP_PC_TORCH_FOLDER)
+set(static "")
+foreach(name IN LISTS LOCKSTEP_TRAIN_LIBRARIES LOCKSTEP_CORE_LIBRARIES LOCKSTEP_LINK_FLAGS)
+  string(APPEND static " -l${name}")
+endforeach()
+set(LOCKSTEP_PC_LIBRARIES "")  # where there are static libraries only
+set(LOCKSTEP_PC_PRIVATE "")    # pkg-config --static
+if(LOCKSTEP_SHARED)
+  set(LOCKSTEP_PC_PRIVATE ${static})
+else()
+  set(LOCKSTEP_PC_LIBRARIES ${static})
+endif()
+string(REGEX REPLACE "[^/]+" ".." LOCKSTEP_PC_UP ${CMAKE_INSTALL_LIBDIR}/pkgconfig)  # the package can be moved
+configure_file(cmake/lockstep.pc.in ${PROJECT_BINARY_DIR}/lockstep.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)

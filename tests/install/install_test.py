@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Installs Lockstep into a fresh folder and builds projects that use it, each as its user would.
+
+Exit code: 0 all well, 1 not, 77 skipped: a tool is missing, which it names."""
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCE = HERE.parents[1]
+CONSUMER = HERE / "consumer"
+
+
+def run(*words, ok=True, **more):
+    words = [str(word) for word in words]
+    print("+", " ".join(words), flush=True)
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1200, **more)
+    print(done.stdout, flush=True)
+    if ok:
+        assert done.returncode == 0, f"exit code {done.returncode} of {words[0]}"
+    return done
+
+
+class Case:
+    def __init__(self, build: pathlib.Path, folder: pathlib.Path):
+        self.build, self.folder = build, folder
+        self.prefix = folder / "prefix"
+
+    def install(self):
+        run("cmake", "--install", self.build, "--prefix", self.prefix)
+
+    def library_folder(self):
+        found = list(self.prefix.rglob("liblockstep.a"))
+        assert len(found) == 1, f"liblockstep.a in {self.prefix}: {found}"
+        return found[0].parent
+
+    def configure(self, parts, *options, ok=True):
+        return run("cmake", "-S", CONSUMER, "-B", self.folder / "build", "-G", "Ninja", "-D", f"PARTS={parts}", "-D",
+                   "CMAKE_BUILD_TYPE=Release", "-D", "CMAKE_CXX_FLAGS_RELEASE=-O0", "-D",
+                   f"CMAKE_PREFIX_PATH={self.prefix}", *options, ok=ok)
+
+    def make(self, *targets):
+        run("cmake", "--build", self.folder / "build", "-j2", "--target", *targets)
+
+    def program(self, name):
+        return self.folder / "build" / name
+
+    def trains_on_two_ranks(self, program, **more):
+        said = run(self.prefix / "bin/lockstep", "run", "--nproc-per-node", "2", program, **more).stdout
+        assert "step 2 on 2 ranks" in said and "no such run" in said, said
+
+
+def static(case):
+    """find_package(Lockstep) with all components, static."""
+    case.install()
+    case.configure("core;train;recipes")
+    case.make("core", "train", "recipes")
+    assert "hello from Lockstep" in run(case.program("core")).stdout
+    assert "libtorch" not in run("ldd", case.program("core")).stdout, "the core links libtorch"
+    assert int(run(case.program("recipes")).stdout.split()[0]) > 100_000
+    case.trains_on_two_ranks(case.program("train"))
+
+
+def shared(case):
+    """The same with BUILD_SHARED_LIBS, from a folder that was moved after the install."""
+    case.install()
+    moved = case.folder / "moved"
+    case.prefix.rename(moved)
+    case.prefix = moved
+    case.configure("core;train", "-D", "BUILD_SHARED_LIBS=ON")
+    case.make("core", "train")
+    assert "liblockstep-core.so" in run("ldd", case.program("core")).stdout
+    assert "libtorch" not in run("ldd", case.program("core")).stdout, "the core links libtorch"
+    assert "hello from Lockstep" in run(case.program("core")).stdout
+    case.trains_on_two_ranks(case.program("train"))
+
+
+def pkg_config(case):
+    """A compiler's command line with pkg-config, against the shared and the static library."""
+    if shutil.which("pkg-config") is None:
+        print("pkg-config is not installed")
+        sys.exit(77)
+    case.install()
+    libraries = case.library_folder()
+    environment = dict(os.environ, PKG_CONFIG_PATH=str(libraries / "pkgconfig"))
+
+    def flags(*words):
+        done = subprocess.run(["pkg-config", *words, "lockstep"], check=True, text=True, stdout=subprocess.PIPE,
+                              env=environment)
+        return done.stdout.split()
+
+    objects = case.folder / "train.o"
+    run("c++", "-c", CONSUMER / "train.cpp", "-o", objects, *flags("--cflags"))
+    run("c++", objects, "-o", case.folder / "shared", *flags("--libs"), f"-Wl,-rpath,{libraries}")
+    case.trains_on_two_ranks(case.folder / "shared")
+    for library in libraries.glob("liblockstep*.so*"):
+        library.unlink()
+    run("c++", objects, "-o", case.folder / "static", *flags("--libs", "--static"))
+    case.trains_on_two_ranks(case.folder / "static")
+
+
+def subdirectory(case):
+    """add_subdirectory, without recipes, command and tests: the targets link from the project above."""
+    case.configure("core;train", "-D", f"LOCKSTEP_SOURCE={SOURCE}")
+    targets = run("cmake", "--build", case.folder / "build", "--target", "help").stdout
+    assert "lockstep_recipe_" not in targets and "lockstep_command" not in targets, "recipes or apps are built"
+    case.make("core")
+    assert "hello from Lockstep" in run(case.program("core")).stdout
+
+
+def subdirectory_whole(case):
+    """add_subdirectory, all of the library: minutes."""
+    subdirectory(case)
+    case.make("train")
+    run(case.program("train"))
+
+
+def exported(case):
+    """The shared libraries export what public headers declare, and nothing of others' libraries."""
+    case.install()
+    words = set()
+    for header in (SOURCE / "include").rglob("*.h"):
+        text = header.read_text()
+        words.update(re.findall(r"\w+", text))
+        opened, closed = (text.count(f"#pragma GCC visibility {word}") for word in ("push(default)", "pop"))
+        assert opened == closed == ("\nnamespace lockstep" in text), f"{header}: the visibility of what it declares"
+    wrong = []
+    for library in case.library_folder().glob("liblockstep*.so"):
+        names = run("nm", "-DC", "--defined-only", library).stdout.splitlines()
+        assert len(names) > 100, f"{library} exports {len(names)} names"
+        for line in names:
+            name = re.sub(r"^(non-virtual thunk to|(virtual thunk|vtable|VTT|typeinfo name|typeinfo|guard variable) for"
+                          r"|reference temporary #\d+ for) ", "", line.split(" ", 2)[2])
+            name = re.sub(r"^.* (?=lockstep::[\w:]+(<.*>)?\()", "", name)  # the type that a template returns
+            entity = re.match(r"lockstep::((?:\w+::)*~?\w+)", name)
+            if name.startswith("lockstep_"):
+                continue
+            if not entity or any(part.lstrip("~") not in words for part in entity.group(1).split("::")[:2]):
+                wrong.append(f"{library.name}: {line}")
+    assert not wrong, "not public:\n" + "\n".join(wrong[:40]) + f"\n{len(wrong)} names"
+
+
+def refused(case):
+    """A libtorch that does not fit gets one clear error."""
+    case.install()
+    torch = case.folder / "torch"
+    (torch / "include/torch").mkdir(parents=True)
+    header = "".join(f"#define TORCH_VERSION_{part} {number}\n"
+                     for part, number in (("MAJOR", 2), ("MINOR", 4), ("PATCH", 0)))
+    (torch / "include/torch/version.h").write_text(header)
+    said = case.configure("train", "-D", f"LOCKSTEP_TORCH={torch}", ok=False).stdout
+    assert "and 2.4.0 is" in said and said.count("CMake Error") == 1, said
+    shutil.rmtree(case.folder / "build")
+    (torch / "share/cmake/Torch").mkdir(parents=True)
+    (torch / "share/cmake/Torch/TorchConfig.cmake").write_text('set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")\n')
+    said = case.configure("train", "-D", f"LOCKSTEP_TORCH={torch}", ok=False).stdout
+    assert "old C++ ABI" in said and said.count("CMake Error") == 1, said
+    shutil.rmtree(case.folder / "build")
+    said = case.configure("train", "-D", f"LOCKSTEP_TORCH={case.folder}", ok=False).stdout
+    assert "is no torch package" in re.sub(r"\s+", " ", said), said
+
+
+CASES = {function.__name__: function
+         for function in (static, shared, pkg_config, subdirectory, subdirectory_whole, exported, refused)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("case", choices=CASES)
+    parser.add_argument("--build", type=pathlib.Path, default=SOURCE / "build/test", help="where Lockstep was built")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lockstep-install-") as folder:
+        CASES[args.case](Case(args.build.resolve(), pathlib.Path(folder)))
+
+
+if __name__ == "__main__":
+    main()
