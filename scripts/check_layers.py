@@ -79,6 +79,8 @@ class House:
         self.files = {}
         for folder in FOLDERS:
             for path in sorted((self.root / folder).rglob("*")):
+                if "templates" in path.parts:  # text that `lockstep new` writes
+                    continue
                 if path.suffix in (".h", ".cpp", ".cu", ".hpp") and path.is_file():
                     text = path.read_text(errors="replace")
                     self.files[str(path.relative_to(self.root))] = [

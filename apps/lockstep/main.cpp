@@ -19,6 +19,7 @@ namespace lockstep::apps {
 namespace {
 
 constexpr std::array kVerbs = {
+    Verb{"new", "write a small project that builds and trains", cmd_new},
     Verb{"run", "start and watch the ranks of a program, in any language", cmd_run},
     Verb{"train", "train a recipe: captcha, detection, segmentation, captioning", cmd_train},
     Verb{"eval", "evaluate a checkpoint on a folder", cmd_worker},

@@ -14,7 +14,7 @@
 namespace lockstep::captcha {
 
 /// Lifetime: `config` outlives the task.
-class CaptchaTask final : public Task {
+class CaptchaTask : public Task {
  public:
   explicit CaptchaTask(const CaptchaConfig& config);
 

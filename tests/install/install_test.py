@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parents[1]
@@ -165,8 +166,40 @@ def refused(case):
     assert "is no torch package" in re.sub(r"\s+", " ", said), said
 
 
+def new_project(case, kind):
+    """lockstep new: the project builds, its tests pass, and a change of one line runs within 15 s."""
+    case.install()
+    environment = dict(os.environ, CMAKE_PREFIX_PATH=str(case.prefix), PATH=f"{case.prefix}/bin:{os.environ['PATH']}")
+    project = case.folder / "shapes"
+    more = {"cwd": project, "env": environment}
+    run("lockstep", "new", "shapes", "--from", kind, "--folder", project, env=environment)
+    run("cmake", "--preset", "release", **more)
+    run("cmake", "--build", "--preset", "release", "-j2", **more)
+    said = run("ctest", "--preset", "release", **more).stdout
+    assert "two_ranks" in said and "100% tests passed" in said, said
+    file = project / "src/main.cpp"
+    file.write_text(file.read_text().replace("return 0;\n}", 'job.print("changed");\n  return 0;\n}'))
+    begin = time.monotonic()
+    run("cmake", "--build", "--preset", "release", **more)
+    run("build/release/shapes", "--help", **more)
+    print(f"a change of one line compiled and started in {time.monotonic() - begin:.1f} s")
+
+
+def new_trainer(case):
+    new_project(case, "trainer")
+
+
+def new_loop(case):
+    new_project(case, "loop")
+
+
+def new_recipe(case):
+    new_project(case, "recipe")
+
+
 CASES = {function.__name__: function
-         for function in (static, shared, pkg_config, subdirectory, subdirectory_whole, exported, refused)}
+         for function in (static, shared, pkg_config, subdirectory, subdirectory_whole, exported, refused, new_trainer,
+                          new_loop, new_recipe)}
 
 
 def main():

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep new NAME: a small project that builds, is tested and trains.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "common/cli.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/new/project.h"
+#include "lockstep/verbs.h"
+
+namespace lockstep::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Words {
+  NewProject project;
+  std::string folder;
+};
+
+bool parse(Words& words, const std::vector<std::string>& arguments) {
+  CLI::App app;
+  cli::prepare(
+      app, {.name = "lockstep new",
+            .description = "Writes a small CMake project that uses Lockstep: a program, a data set, settings, a test, "
+                           "presets, and how to debug a rank.",
+            .example = "  lockstep new digits\n  lockstep new digits --from loop --folder work/digits"});
+  app.add_option("NAME", words.project.name, "of the project, its folder and its program")->required();
+  app.add_option(
+      "--from", words.project.from,
+      "trainer: the Trainer with a task of yours; loop: a training loop of yours; recipe: the captcha recipe "
+      "with a change of yours (default: trainer)");
+  app.add_option("--folder", words.folder, "where to write it; new or empty (default: NAME)");
+  return cli::parse(app, arguments);
+}
+
+void require_empty(FileSystem& files, const fs::path& folder) {
+  if (!files.exists(folder)) return;
+  if (files.list(folder).empty()) return;
+  throw UsageError(fmt::format("{} is there and not empty", folder.string()), "name another one: --folder DIR");
+}
+
+void write_project(FileSystem& files, const fs::path& folder, const NewProject& project) {
+  for (const auto& [path, text] : project_files(project)) {
+    fs::create_directories((folder / path).parent_path());
+    write_file_atomically(files, folder / path, text);
+  }
+}
+
+}  // namespace
+
+int cmd_new(int argc, char** argv) {
+  Words words;
+  if (!parse(words, {argv + 1, argv + argc})) return 0;
+  check_project(words.project);
+  const fs::path folder = words.folder.empty() ? fs::path(words.project.name) : fs::path(words.folder);
+  FileSystem& files = FileSystem::system();
+  require_empty(files, folder);
+  try {
+    write_project(files, folder, words.project);
+  } catch (const fs::filesystem_error& error) {
+    throw IoError(fmt::format("cannot write {}: {}", folder.string(), error.code().message()));
+  }
+  fmt::print("{} is there. Next:\n\n  cd {}\n", folder.string(), folder.string());
+  for (const std::string& command : next_commands(words.project)) fmt::print("  {}\n", command);
+  return 0;
+}
+
+}  // namespace lockstep::apps

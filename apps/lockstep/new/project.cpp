@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/new/project.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/version.h"
+#include "lockstep/new/templates.h"
+
+namespace lockstep::apps {
+namespace {
+
+using Words = std::map<std::string, std::string>;
+
+/// What makes one kind of project: folders of templates, the later over the earlier, and the words in them.
+struct Kind {
+  std::vector<std::string> folders;
+  Words words;
+};
+
+constexpr const char* kTryProgram = R"(  add_test(NAME nothing_there COMMAND ${CMAKE_COMMAND} -E rm -rf try data)
+  add_test(NAME two_ranks
+    COMMAND ${LOCKSTEP_COMMAND} run --nproc-per-node 2 -- $<TARGET_FILE:@NAME@>@ARGUMENTS@)
+  set_tests_properties(nothing_there PROPERTIES FIXTURES_SETUP fresh)
+  set_tests_properties(two_ranks PROPERTIES FIXTURES_REQUIRED "@FIXTURES@"
+    WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+)";
+
+constexpr const char* kDrawData = R"(  foreach(part IN ITEMS train test)
+    add_test(NAME draw_${part} COMMAND ${LOCKSTEP_COMMAND} generate captcha --out data/${part} --count 16 --seed 1
+      --charset 0-9)
+    set_tests_properties(draw_${part} PROPERTIES FIXTURES_REQUIRED fresh FIXTURES_SETUP drawn)
+  endforeach()
+)";
+
+constexpr const char* kTryRun = " config.yml --resume none --set max_steps=2 --run-dir ${CMAKE_BINARY_DIR}/try";
+
+std::map<std::string, Kind> kinds() {
+  const Words net = {{"COMPONENT", "train"},
+                     {"RECIPES", "OFF"},
+                     {"TARGET", "lockstep::lockstep"},
+                     {"FIXTURES", "fresh"},
+                     {"DEBUG_ARGS", R"("config.yml", "--set", "max_steps=10", "--run-dir", "runs/debug")"}};
+  Words trainer = net;
+  trainer["HEADERS"] = "<lockstep/trainer.h> <torch/nn/modules/linear.h>";
+  trainer["TRY"] = kTryProgram;
+  trainer["ARGUMENTS"] = std::string("\n            ") + kTryRun;
+  Words loop = net;
+  loop["HEADERS"] = "<lockstep/loop.h> <torch/nn/modules/linear.h>";
+  loop["TRY"] = kTryProgram;
+  loop["ARGUMENTS"] = "";
+  loop["DEBUG_ARGS"] = "";
+  Words recipe = trainer;
+  recipe["COMPONENT"] = "recipes";
+  recipe["RECIPES"] = "ON";
+  recipe["TARGET"] = "lockstep::recipes";
+  recipe["HEADERS"] = "<lockstep/trainer.h> <captcha/task.h>";
+  recipe["TRY"] = std::string(kTryProgram) + kDrawData;
+  recipe["FIXTURES"] = "fresh;drawn";
+  recipe["ARGUMENTS"] = std::string("\n            ") + kTryRun +
+                        "\n             --set data.train=${CMAKE_BINARY_DIR}/data/train --set "
+                        "data.test=${CMAKE_BINARY_DIR}/data/test --set batch_size=8";
+  return {{"loop", {{"common", "net", "loop"}, loop}},
+          {"recipe", {{"common", "recipe"}, recipe}},
+          {"trainer", {{"common", "net", "trainer"}, trainer}}};
+}
+
+/// `text` with "@KEY@" replaced by its word, also inside of words; "@" of anything else stays.
+std::string filled(std::string text, const Words& words) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const auto& [key, word] : words) {
+      const std::string mark = "@" + key + "@";
+      for (std::size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + word.size())) {
+        text.replace(at, mark.size(), word);
+        changed = true;
+      }
+    }
+  }
+  return text;
+}
+
+bool is_program_name(const std::string& name) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
+  return !name.empty() && name.size() <= 64 && std::isalpha(static_cast<unsigned char>(name.front())) != 0 &&
+         std::all_of(name.begin(), name.end(), fits);
+}
+
+}  // namespace
+
+const std::vector<std::string>& project_kinds() {
+  static const std::vector<std::string> kKinds{"trainer", "loop", "recipe"};
+  return kKinds;
+}
+
+void check_project(const NewProject& project) {
+  if (!is_program_name(project.name)) {
+    throw UsageError(fmt::format("'{}' is no name for a project", project.name),
+                     "begin with a letter and use letters, digits, '_' and '-', 64 at most");
+  }
+  static const std::vector<std::string> kTaken{"all",     "clean", "help",    "install", "lockstep", "package",
+                                               "release", "test",  "rebuild", "data",    "train",    "torch"};
+  if (std::find(kTaken.begin(), kTaken.end(), project.name) != kTaken.end()) {
+    throw UsageError(fmt::format("'{}' means something else to CMake or Lockstep", project.name),
+                     fmt::format("for example my_{}", project.name));
+  }
+  const auto& known = project_kinds();
+  if (std::find(known.begin(), known.end(), project.from) == known.end()) {
+    throw UsageError(fmt::format("--from {} is unknown{}", project.from, text::did_you_mean(project.from, known)),
+                     "--from takes " + text::join(known));
+  }
+}
+
+std::map<std::string, std::string> project_files(const NewProject& project) {
+  check_project(project);
+  Kind kind = kinds().at(project.from);
+  const std::string version = kVersion;
+  kind.words["NAME"] = project.name;
+  kind.words["VERSION"] = version.substr(0, version.rfind('.'));
+  std::map<std::string, std::string> files;
+  for (const std::string& folder : kind.folders) {
+    for (const auto& [path, text] : project_templates()) {
+      if (path.starts_with(folder + "/")) files[path.substr(folder.size() + 1)] = filled(text, kind.words);
+    }
+  }
+  return files;
+}
+
+std::vector<std::string> next_commands(const NewProject& project) {
+  std::vector<std::string> commands = {"cmake --preset release && cmake --build --preset release"};
+  const std::string program = "build/release/" + project.name;
+  if (project.from == "recipe") {
+    commands.push_back("lockstep generate captcha --out data/train --count 2000 --seed 1 --charset 0-9");
+    commands.push_back("lockstep generate captcha --out data/test --count 200 --seed 2 --charset 0-9");
+  }
+  const std::string config = project.from == "loop" ? "" : " config.yml";
+  commands.push_back(fmt::format("lockstep run --nproc-per-node 2 -- {}{}", program, config));
+  return commands;
+}
+
+}  // namespace lockstep::apps
