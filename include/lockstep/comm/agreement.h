@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Compares `settings` over the ranks. Equal ones, the common case, cost the exchange of a digest.
+/// Compares `settings` over the ranks. Where they are equal, the common case, it costs the exchange of a digest.
 ///
 /// Collective: yes.  Blocks: yes.
 /// Throws: UsageError on every rank that names each key that differs, its values, and the ranks that have them; as

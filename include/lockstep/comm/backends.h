@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// "local", "shm", then "gloo" and "nccl 2.27.3" where they were built in.
+/// Returns the backends of this build: "local" and "shm", then "gloo" and "nccl 2.27.3" where they were built in.
 [[nodiscard]] std::vector<std::string> built_backends();
 
 }  // namespace lockstep

@@ -13,35 +13,35 @@
 
 namespace lockstep {
 
-/// The variables that matter, by name.
+/// Environment variables by name.
 using Environment = std::map<std::string, std::string>;
 
-/// Through which store the ranks of a job meet.
+/// The store through which the ranks of a job meet.
 enum class StoreKind {
   kNone,        ///< a world of one: inside the process
-  kAgent,       ///< the launcher's store (`lockstep run`): every rank a client
-  kRankZero,    ///< started by hand or by a scheduler: rank 0 serves
-  kTorchAgent,  ///< torchrun's TCPStore: every rank a client
+  kAgent,       ///< the launcher's store (`lockstep run`); every rank is a client
+  kRankZero,    ///< ranks were started by hand or by a scheduler; rank 0 serves
+  kTorchAgent,  ///< torchrun's TCPStore; every rank is a client
   kFile,        ///< rank 0 serves and writes its address into a file
 };
 
-/// A rank's place and its way into the job.
+/// A rank's place in the job and how it joins it.
 struct WorldPlan {
   RankInfo info;
   StoreKind store = StoreKind::kNone;
   std::string host;
   std::uint16_t port = 0;
   std::string token;
-  std::string prefix;          ///< before every key, where the store is used by others too
-  std::filesystem::path file;  ///< of kFile
+  std::string prefix;          ///< put before every key where others use the store too; else empty
+  std::filesystem::path file;  ///< the file of StoreKind::kFile
 };
 
-/// Rank and world from the first that is there: torchrun's variables, Slurm (inside a step of more than one task), Open
-/// MPI, PMI; else a world of one. Throws: UsageError naming the missing variable of a half-set environment, or a rank
-/// outside of its world.
+/// Takes rank and world size from the first source that is set: torchrun's variables, Slurm (inside a step of more than
+/// one task), Open MPI, PMI; else it is a world of one. Throws: UsageError naming the missing variable of a half-set
+/// environment, or a rank outside of its world.
 [[nodiscard]] WorldPlan discover_world(const Environment& environment);
 
-/// This process's variables that discover_world() reads.
+/// Returns this process's variables that discover_world() reads.
 [[nodiscard]] Environment current_environment();
 
 }  // namespace lockstep

@@ -8,12 +8,12 @@
 
 namespace lockstep {
 
-/// Work::wait() of a GPU's collective makes the stream wait, not the host: after an abort a rank may go on with a sum
-/// that is not whole. So whoever keeps what was computed (a checkpoint) asks here first, once the host has read it:
-/// where this does not throw, all of it is whole.
+/// Throws if the group has failed. Work::wait() on a GPU tensor makes the stream wait, not the host, so after an abort
+/// a rank may continue with an incomplete sum. Code that keeps a result (a checkpoint) calls this after the host has
+/// read it: where it does not throw, the result is complete.
 ///
 /// Collective: no. Blocks: no. Thread-safe: yes.
-/// Throws: what `group`, or a part that was split from it, has failed with as far as this rank knows.
+/// Throws: the failure of `group`, or of a group that was split from it, as far as this rank knows.
 void check_group(ProcessGroup& group);
 
 }  // namespace lockstep

@@ -24,26 +24,30 @@
 
 namespace lockstep {
 
-/// Who carries the bytes between the ranks. kAuto: `local` alone, `shm` on one host, else `gloo`; for tensors of GPUs
-/// `nccl` where every rank has one of its own, else through host memory. kNccl: the same, and anything else is an
-/// error.
+/// The backend that carries the bytes between the ranks. kAuto takes `local` for one rank, `shm` on one host and `gloo`
+/// on several hosts (with `shm` inside each host that has several ranks); tensors of GPUs go through `nccl` where every
+/// rank has a GPU of its own, else through host memory. kNccl means the same, but it is an error where `nccl` cannot
+/// carry GPU tensors.
 enum class BackendKind { kAuto, kLocal, kShm, kGloo, kNccl };
 
 struct InitOptions {
-  BackendKind backend = BackendKind::kAuto;          ///< not kAuto: wins over --backend and LOCKSTEP_BACKEND
-  std::optional<c10::Device> device;                 ///< else --device, LOCKSTEP_DEVICE, a GPU by local rank, the CPU
-  std::optional<std::chrono::milliseconds> timeout;  ///< of every collective; else LOCKSTEP_TIMEOUT, else 300 s
+  BackendKind backend = BackendKind::kAuto;          ///< where not kAuto, it wins over --backend and LOCKSTEP_BACKEND
+  std::optional<c10::Device> device;                 ///< unset: --device, LOCKSTEP_DEVICE, a GPU by local rank, else
+                                                     ///< the CPU
+  std::optional<std::chrono::milliseconds> timeout;  ///< limit of every collective; unset: LOCKSTEP_TIMEOUT, else 300 s
   int replicas = 0;                                  ///< data-parallel width of the run; 0: the world size
-  /// Where the ranks meet, as in PyTorch: "env://", "tcp://host:port", "file:///path" (the latter two with
-  /// "?rank=0&world_size=4", or --rank and --world_size, or RANK and WORLD_SIZE). Empty: --dist_url, else env://. With
-  /// file:// rank 0 serves at its host's address, or at "?host=ADDRESS".
+  /// The address where the ranks meet, as in PyTorch: "env://", "tcp://host:port", "file:///path" (the latter two with
+  /// "?rank=0&world_size=4", or --rank and --world_size, or RANK and WORLD_SIZE). An empty one means --dist_url, else
+  /// env://. With file:// rank 0 serves at its host's address, or at "?host=ADDRESS".
   std::string dist_url = {};
-  /// What must be equal on all ranks: a seed, a path. Compared when all have met (agreement.h).
+  /// Values that must be equal on all ranks, such as a seed or a path. init() compares them once all ranks have met
+  /// (agreement.h).
   std::map<std::string, std::string> settings = {};
 };
 
-/// A rank's handle on the job. Cheap to copy; the last copy leaves the job, without waiting for anybody.
-/// A default-constructed Job is none yet: every use is a UsageError.
+/// A rank's handle on the job. It is cheap to copy. Destroying the last copy leaves the job: it waits for no other
+/// rank, and at most a bounded time for this rank's own operation under way.
+/// A default-constructed Job belongs to no job yet: every use of it throws UsageError.
 /// Thread-safe: yes.
 class Job {
  public:
@@ -55,46 +59,50 @@ class Job {
   [[nodiscard]] int local_rank() const;
   [[nodiscard]] int world_size() const;
   [[nodiscard]] int replicas() const;
-  /// What replicas() says from here on, on this rank: the Trainer learns it from a checkpoint after init().
+  /// Changes what replicas() returns on this rank from now on. The Trainer calls it when it learns the number from a
+  /// checkpoint after init().
   void set_replicas(int replicas) const;
-  /// Rank 0: the one that prints and saves.
+  /// Returns true on rank 0, the rank that prints and saves.
   [[nodiscard]] bool is_main() const;
   [[nodiscard]] const RankInfo& rank_info() const;
   [[nodiscard]] c10::Device device() const;
-  /// This rank's host name.
+  /// Returns this rank's host name.
   [[nodiscard]] const std::string& host() const;
 
-  /// "local", "shm" or "gloo"; and why, in one sentence.
+  /// backend() returns "local", "shm", "gloo", "shm+gloo" or "nccl"; backend_reason() says in one sentence why.
   [[nodiscard]] std::string backend() const;
   [[nodiscard]] const std::string& backend_reason() const;
 
-  /// This rank's part of the data. Throws: UsageError where replicas() is not world_size(): that needs the Trainer.
+  /// Returns this rank's part of the data.
+  /// Throws: UsageError where replicas() is not world_size(); several replicas on a rank need the Trainer.
   [[nodiscard]] ShardSpec shard() const;
 
   [[nodiscard]] ProcessGroup& group() const;
-  /// Keys of the job; those starting with "lockstep/" are Lockstep's own.
+  /// Returns the job's key-value store. Keys that start with "lockstep/" are Lockstep's own.
   [[nodiscard]] Store& store() const;
   [[nodiscard]] std::chrono::milliseconds timeout() const;
 
-  /// Returns when every rank has come here. Collective: yes. Blocks: yes. Throws: as Work::wait.
+  /// Returns when every rank has called it.
+  /// Collective: yes. Blocks: yes. Throws: as Work::wait.
   void barrier() const;
 
-  /// One line on stdout, on rank 0 only.
+  /// Prints one line on stdout, on rank 0 only.
   void print(std::string_view line) const;
   template <class First, class... Rest>
   void print(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) const {
     if (is_main()) print(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
   }
 
-  /// One line of every rank on the console, with "[rank]: " before it (under `lockstep run` the launcher writes that).
+  /// Prints one line of every rank on the console, with "[rank]: " before it (under `lockstep run` the launcher adds
+  /// that).
   void print_all(std::string_view line) const;
   template <class First, class... Rest>
   void print_all(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) const {
     print_all(std::string_view(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)));
   }
 
-  /// Tells the others that this rank ends with `error`, so that they stop at once and point to it. The first one
-  /// counts.
+  /// Tells the other ranks that this rank ends with `error`, so that they stop at once and report it. Only the first
+  /// failure of a job counts.
   void publish_failure(const std::exception& error) const noexcept;
 
  private:
@@ -102,22 +110,21 @@ class Job {
   std::shared_ptr<State> state_;
 };
 
-/// Joins the job that the environment or --dist_url describes; alone, a world of one. Reads --backend, --device,
-/// --dist_url, --rank and --world_size (with - or _) from the arguments and leaves them there.
+/// Joins the job that the environment or --dist_url describes; without either, a world of one. Reads --backend,
+/// --device, --dist_url, --rank and --world_size (with - or _) from the arguments and leaves them there.
 ///
-/// Collective: yes - every rank, once.
+/// Collective: yes; every rank calls it once.
 /// Blocks: until all ranks have come, up to the timeout.
 /// Throws: UsageError (half-set environment, impossible backend, another version of Lockstep or libtorch or other
-/// settings on another rank), TimeoutError (names the
-///         missing ranks), ResourceError (shared memory).
+///         settings on another rank), TimeoutError (names the missing ranks), ResourceError (shared memory).
 /// Example: auto job = lockstep::init(argc, argv);
 [[nodiscard]] Job init(int argc, const char* const* argv, const InitOptions& options = {});
 
-/// Runs `body`; an error is told to the other ranks and goes on its way.
+/// Runs `body` on this rank. Where it throws, the other ranks are told of the error, and the error is rethrown.
 [[nodiscard]] int run_body(Job& job, const std::function<int(Job&)>& body);
 
-/// A program's main: init, `body`, orderly leave. An error is published to the other ranks, printed once and becomes
-/// the exit code. Example: int main(int argc, char** argv) { return lockstep::run_program(argc, argv, train); }
+/// Runs a whole program: init, `body`, orderly leave. An error is published to the other ranks, printed once and turned
+/// into the exit code. Example: int main(int argc, char** argv) { return lockstep::run_program(argc, argv, train); }
 [[nodiscard]] int run_program(int argc, const char* const* argv, const std::function<int(Job&)>& body,
                               const InitOptions& options = {}) noexcept;
 

@@ -13,17 +13,17 @@
 
 namespace lockstep {
 
-/// Everybody's bytes, by rank.
+/// Returns the bytes of every rank, by rank.
 /// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
 [[nodiscard]] std::vector<std::string> all_gather_bytes(ProcessGroup& group, const std::string& mine);
 
-/// The bytes of `root`; the others' are ignored.
-/// Collective: yes.  Blocks: yes.  Throws: as Work::wait; UsageError for no such root.
+/// Returns the bytes of rank `root`; the `mine` of other ranks is ignored.
+/// Collective: yes.  Blocks: yes.  Throws: as Work::wait; UsageError where `root` is no rank of the group.
 [[nodiscard]] std::string broadcast_bytes(ProcessGroup& group, const std::string& mine, int root);
 
 namespace comm {
 
-// CBOR keeps every bit of a double, which JSON's text does not for not-a-number.
+// CBOR keeps every bit of a double, which JSON text does not do for NaN.
 template <class Value>
 std::string pack_object(const Value& value) {
   std::string bytes;
@@ -38,7 +38,7 @@ Value unpack_object(const std::string& bytes) {
 
 }  // namespace comm
 
-/// Everybody's value, by rank.
+/// Returns the value of every rank, by rank.
 /// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
 /// Example: auto counts = lockstep::all_gather_object(job.group(), dataset.size());
 template <class Value>
@@ -50,14 +50,14 @@ template <class Value>
   return values;
 }
 
-/// The value of `root`.
+/// Returns the value of rank `root`.
 /// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
 template <class Value>
 [[nodiscard]] Value broadcast_object(ProcessGroup& group, const Value& mine, int root) {
   return comm::unpack_object<Value>(broadcast_bytes(group, comm::pack_object(mine), root));
 }
 
-/// Everybody's value at `root`; nothing elsewhere.
+/// Returns the value of every rank on rank `root`, and nothing on the others.
 /// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
 template <class Value>
 [[nodiscard]] std::vector<Value> gather_object(ProcessGroup& group, const Value& mine, int root) {
@@ -66,8 +66,9 @@ template <class Value>
   return values;
 }
 
-/// values[rank] of `root`, which has one for each rank; the others' are ignored.
-/// Collective: yes.  Blocks: yes.  Throws: UsageError where `root` has another number of values; as Work::wait.
+/// Returns values[rank] of rank `root`, which passes one value for each rank; the `values` of other ranks are ignored.
+/// Collective: yes. Blocks: yes. Throws: UsageError where `root` passes another number of values than there are ranks;
+///             as Work::wait.
 template <class Value>
 [[nodiscard]] Value scatter_object(ProcessGroup& group, const std::vector<Value>& values, int root) {
   return broadcast_object(group, values, root).at(static_cast<std::size_t>(group.rank()));

@@ -23,18 +23,19 @@ struct ReplicaSpan {
   bool operator==(const ReplicaSpan&) const = default;
 };
 
-/// Where tree(lo, hi) splits: lo + the largest power of two below hi - lo. Only for hi - lo > 1.
+/// Returns where tree(lo, hi) splits: lo + the largest power of two below hi - lo. Requires hi - lo > 1.
 [[nodiscard]] int tree_split(int lo, int hi);
 
-/// The replicas of `rank`: those r with floor(r * world / replicas) == rank. Never empty where world <= replicas.
+/// Returns the replicas of `rank`: every r with floor(r * world / replicas) == rank. The span is never empty where
+/// world <= replicas.
 [[nodiscard]] ReplicaSpan replicas_of_rank(int rank, int world, int replicas);
 
-/// The largest subtrees of tree(0, replicas) that lie wholly in `block`, from left to right.
+/// Returns the largest subtrees of tree(0, replicas) that lie wholly in `block`, from left to right.
 [[nodiscard]] std::vector<ReplicaSpan> whole_subtrees(ReplicaSpan block, int replicas);
 
-/// Partial sums while a rank's replicas finish one after another: `stack` holds the whole subtrees of those before
-/// `replica`; the result those with it. The entries that went into the last one are the last
-/// stack.size() - result.size() + 1 of `stack`.
+/// Updates the list of partial sums when a replica has finished. `stack` holds the whole subtrees of the replicas
+/// before `replica`; the result holds those that include it. The last entry of the result was made from the last
+/// stack.size() - result.size() + 1 entries of `stack`.
 [[nodiscard]] std::vector<ReplicaSpan> push_replica(std::vector<ReplicaSpan> stack, int replica, int replicas);
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// A value and the replicas that it is the sum of: a whole subtree of tree(0, replicas).
+/// A value and the replicas whose sum it is: a whole subtree of tree(0, replicas).
 struct PartialSum {
   at::Tensor value;
   ReplicaSpan span;
@@ -22,21 +22,21 @@ struct PartialSum {
 
 struct TreeOptions {
   ReduceOp op = ReduceOp::kSum;
-  int divisor = 1;  ///< of kMean
+  int divisor = 1;  ///< the divisor of kMean
 };
 
 /// Combines `parts`, from left to right the parts of one subtree, in tree order into `out`, which may be one of the
-/// parts. The same bits as all_reduce over the same values.
+/// parts. The result has the same bits as all_reduce over the same values.
 ///
-/// Shapes: all on one device, dense, of one dtype and of out's sizes and strides.
-/// Cost:   on the CPU each part is read once and `out` written once; elsewhere a pass for each addition.
+/// Shapes: all tensors are dense, on one device, of one dtype and of out's sizes and strides.
+/// Cost:   on the CPU each part is read once and `out` written once; elsewhere each addition is one pass.
 /// Throws: UsageError for a dtype that all_reduce does not know.
 void tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const TreeOptions& options = {});
 
-/// What a rank brings to all_reduce over `replicas` replicas: `values` of those in `block`, one tensor each, as one row
-/// for each of the block's whole subtrees.
+/// Builds what a rank passes to all_reduce over `replicas` replicas. `values` holds one tensor for each replica of
+/// `block`; the result has one row for each of the block's whole subtrees.
 ///
-/// Shapes: values of one shape and dtype, contiguous; result [whole subtrees, ...].
+/// Shapes: values have one shape and dtype and are contiguous; the result is [whole subtrees, ...].
 [[nodiscard]] at::Tensor partial_sums(const std::vector<at::Tensor>& values, ReplicaSpan block, int replicas,
                                       ReduceOp op = ReduceOp::kSum);
 

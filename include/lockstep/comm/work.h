@@ -11,25 +11,25 @@ namespace comm {
 class Operation;
 }  // namespace comm
 
-/// One collective. A cheap value: copies name the same operation. Dropping it does not cancel anything.
-/// Lifetime: may outlive its group; what had not finished then has failed.
+/// A handle on one collective. It is cheap to copy; copies refer to the same operation. Dropping it cancels nothing.
+/// Lifetime: it may outlive its group; an operation that had not finished by then has failed.
 class [[nodiscard]] Work {
  public:
-  /// Already finished.
+  /// Makes a Work that is already done.
   Work() = default;
   explicit Work(std::shared_ptr<comm::Operation> operation) noexcept;
 
-  /// Returns when the result is there and no peer still reads this rank's data. Often runs the operation in this
-  /// thread.
+  /// Returns when the result is complete and no peer still reads this rank's data. It often runs the operation in this
+  /// thread. For a GPU tensor that `nccl` carries it makes the current stream wait instead of the thread
+  /// (group_check.h).
   ///
   /// Blocks: up to the group's timeout.
   /// Thread-safe: yes; can be called again.
   /// Throws: PeerError (a rank died or failed; names it), TimeoutError (names the late ranks), UsageError (the ranks
-  /// called
-  ///         different collectives).
+  ///         called different collectives).
   void wait();
 
-  /// True when wait() would not block.
+  /// Returns true where wait() would not block.
   [[nodiscard]] bool is_done() const noexcept;
 
  private:
