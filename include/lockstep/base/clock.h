@@ -12,7 +12,7 @@ namespace lockstep {
 using Seconds = std::chrono::duration<double>;
 using TimePoint = std::chrono::steady_clock::time_point;
 
-/// Thread-safe: yes.
+/// A clock that can be replaced in tests. Thread-safe: yes.
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -23,11 +23,11 @@ class Clock {
 class SystemClock final : public Clock {
  public:
   [[nodiscard]] TimePoint now() const override { return std::chrono::steady_clock::now(); }
-  /// One for all; lives for the whole program.
+  /// Returns the one instance, which lives for the whole program.
   [[nodiscard]] static const SystemClock& instance();
 };
 
-/// Wall time for file names: "20261121-093000" (local time).
+/// Returns the local wall time for file names: "20261121-093000".
 [[nodiscard]] std::string time_stamp();
 
 }  // namespace lockstep

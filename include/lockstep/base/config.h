@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-/// A setting that is a whole number, or `auto`: then a run finds the number out and puts it here.
+/// A setting that is a whole number or `auto`. With `auto` a run finds the number itself and stores it here.
 /// Example: config.batch_size = 64; config.batch_size = AutoInt::automatic();
 class AutoInt {
  public:
@@ -31,7 +31,7 @@ class AutoInt {
   }
 
   [[nodiscard]] bool is_auto() const noexcept { return !number_; }
-  /// Throws: UsageError while it is `auto`.
+  /// Returns the number. Throws: UsageError while it is `auto`.
   [[nodiscard]] std::int64_t value() const;
   operator std::int64_t() const { return value(); }  // NOLINT(google-explicit-constructor): it is a number
 
@@ -40,7 +40,8 @@ class AutoInt {
   std::optional<std::int64_t> number_;
 };
 
-/// One map of a list of maps, such as {params: "bias$", lr: 0.1, betas: [0.9, 0.99]}: texts, or lists of texts.
+/// One map of a list of maps, such as {params: "bias$", lr: 0.1, betas: [0.9, 0.99]}. Its values are texts or lists of
+/// texts.
 using ConfigMap = std::map<std::string, std::variant<std::string, std::vector<std::string>>>;
 
 /// A dotted key's value before it is bound: YAML text and where it came from.
@@ -50,28 +51,29 @@ struct ConfigValue {
   bool is_sequence = false;
 };
 
-/// What is wrong with a YAML text, with line and column; "" where it can be read. Every text is read within bounds: one
-/// document of at most 4 MiB, 64 levels and 100,000 values with its aliases written out, no alias inside what it means,
-/// no key twice in a map.
+/// Returns what is wrong with a YAML text, with line and column; "" where it can be read. Every text has limits: one
+/// document of at most 4 MiB, 64 levels and 100,000 values with its aliases written out, no alias inside its own
+/// anchor, no key twice in a map.
 [[nodiscard]] std::string yaml_problem(std::string_view yaml);
 
-/// Dotted keys ("optimizer.lr") to values, in key order. Later merges win; maps merge, lists replace.
+/// A map from dotted keys ("optimizer.lr") to values, in key order. Later merges win; maps are merged, lists are
+/// replaced.
 class ConfigTree {
  public:
-  /// Reads `path`; the files under its key `__include__` (relative to it) come first, depth first.
+  /// Reads `path`; the files under its key `__include__` (relative to it) are read first, depth first.
   /// Throws: DataError where a file is missing, UsageError (file and line) where it is no YAML map or includes itself.
   static ConfigTree from_file(const std::filesystem::path& path);
 
-  /// `name` stands for the file in origins and messages. Throws: as from_file.
+  /// Reads `yaml`. `name` stands for the file in origins and messages. Throws: as from_file.
   static ConfigTree from_text(std::string_view yaml, const std::string& name);
 
-  /// One `a.b=c` from the command line. Throws: UsageError where there is no '=' or no key.
+  /// Sets one `a.b=c` from the command line. Throws: UsageError where there is no '=' or no key.
   void set(std::string_view assignment, const std::string& origin);
 
-  /// All of `other` over this.
+  /// Merges all of `other` over this tree.
   void merge(const ConfigTree& other);
 
-  /// The values whose keys are `wanted`.
+  /// Returns the values whose keys are `wanted`.
   [[nodiscard]] ConfigTree filtered(const std::function<bool(const std::string& key)>& wanted) const;
 
   [[nodiscard]] const std::map<std::string, ConfigValue>& values() const noexcept { return values_; }
@@ -80,31 +82,31 @@ class ConfigTree {
   std::map<std::string, ConfigValue> values_;
 };
 
-/// The numbers that a setting may be.
+/// The numbers that a setting may have.
 struct ConfigRange {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
-  bool above = false;  ///< `least` itself is not one of them
-  bool below = false;  ///< `most` itself is not one of them
+  bool above = false;  ///< excludes `least` itself
+  bool below = false;  ///< excludes `most` itself
 
-  /// False for what is no number (NaN).
+  /// Returns true where `value` is in the range; false for NaN.
   [[nodiscard]] bool contains(double value) const noexcept;
-  /// "1 .. 1,000,000", "0 or more", "above 0, below 1".
+  /// Returns "1 .. 1,000,000", "0 or more", "above 0, below 1".
   [[nodiscard]] std::string text() const;
 };
 
-/// What becomes of a setting whose value is another one than the checkpoint's that a run goes on from.
+/// What happens on resume to a setting whose value differs from the checkpoint's.
 enum class OnResume {
-  kError,            ///< the result depends on it
-  kFree,             ///< it holds from now on
+  kError,            ///< an error, since the result depends on the setting
+  kFree,             ///< the new value holds from now on
   kFreeLength,       ///< free where the learning rate does not depend on the length of the run, else an error
   kFreeEvaluations,  ///< free where neither the learning rate nor a second stage follows the evaluations, else an error
   kFreeToBegin,      ///< free where the checkpoint has no moving average yet, else an error
   kCheckpoint,       ///< the checkpoint's own value holds
 };
 
-/// The fields of a settings struct. A field's row is the one place that says what is known of a setting: validation,
-/// help, the tables of the guides, what may change at resume and what `lockstep tune` tries come from it.
+/// The fields of a settings struct. A field's row is the one description of a setting: validation, help, the tables of
+/// the guides, what may change at resume and what `lockstep tune` tries all come from it.
 /// Lifetime: the struct outlives the list.
 class ConfigFields {
  public:
@@ -115,30 +117,30 @@ class ConfigFields {
     Target target;
     std::string help;
     std::string origin = "default";
-    std::vector<std::string> choices = {};  ///< for strings: the valid values; empty: any
-    std::optional<ConfigRange> range = {};  ///< of the number, or of each whole number of a list
-    std::string unit = {};                  ///< of the number: "steps", "MiB"; empty: a plain number
+    std::vector<std::string> choices = {};  ///< valid values of a string; empty: any
+    std::optional<ConfigRange> range = {};  ///< the valid numbers, also for each whole number of a list
+    std::string unit = {};                  ///< the number's unit: "steps", "MiB"; empty: a plain number
     OnResume resume = OnResume::kError;
-    bool host = false;        ///< the hosts of a run may have it differently
+    bool host = false;        ///< the hosts of a run may have different values
     bool tune = false;        ///< `lockstep tune` may try it
-    std::string unused = {};  ///< why it has no meaning in this recipe; empty: it has one
+    std::string unused = {};  ///< why the setting has no meaning in this recipe; empty: it has one
 
-    // Each sets what it is called after, and returns the field.
+    // Each of these sets what its name says, and returns the field.
     Field& in(const ConfigRange& numbers, std::string of_unit = "");
     Field& at_resume(OnResume what);
     Field& of_a_host();
     Field& tuned();
 
-    /// "1 .. 4,096 threads", "none, bf16, fp16"; empty where any value of its type will do.
+    /// Returns "1 .. 4,096 threads" or "none, bf16, fp16"; empty where any value of the type is valid.
     [[nodiscard]] std::string allowed() const;
   };
 
-  /// Adds a field; its present value is the default. What is known of it beyond that is added to the result, which is
+  /// Adds a field; its present value is the default. The caller adds more to the returned field, a reference that is
   /// valid until the next field is added.
   /// Example: fields.add("workers", &workers, "loader threads per replica").in({0, 1024}).at_resume(OnResume::kFree);
   Field& add(std::string key, Target target, std::string help, std::vector<std::string> choices = {});
 
-  /// The field `key`. Throws: InternalError where there is none.
+  /// Returns the field `key`. Throws: InternalError where there is none.
   [[nodiscard]] Field& at(const std::string& key);
 
   /// Writes every value of `tree` into its field.
@@ -146,16 +148,17 @@ class ConfigFields {
   /// of its range or an invalid choice.
   void bind(const ConfigTree& tree);
 
-  /// Looks at the present values, which a program may have set itself.
-  /// Throws: UsageError naming the first key whose number is outside of its range, with both.
+  /// Checks the present values, which a program may have set itself.
+  /// Throws: UsageError naming the first key whose number is outside of its range, with number and range.
   void check() const;
 
   [[nodiscard]] const std::vector<Field>& fields() const noexcept { return fields_; }
 
-  /// All fields as nested YAML, in the order they were added: what config.yml of a run folder holds.
+  /// Returns all fields as nested YAML, in the order in which they were added. config.yml of a run folder holds this
+  /// text.
   [[nodiscard]] std::string to_yaml() const;
 
-  /// One field's value as YAML text.
+  /// Returns one field's value as YAML text.
   [[nodiscard]] static std::string value_text(const Target& target);
 
  private:

@@ -12,17 +12,18 @@
 
 namespace lockstep::env {
 
-/// The variable's value; none where it is unset or empty.
+/// Returns the variable's value; none where it is unset or empty.
 [[nodiscard]] std::optional<std::string> get(const char* name);
 
-/// Every variable, as "NAME=value".
+/// Returns every variable, as "NAME=value".
 [[nodiscard]] std::vector<std::string> all();
 
-/// The variable as an integer; none where unset.
-/// Throws: UsageError naming variable and value where it is no integer.
+/// Returns the variable as an integer; none where it is unset.
+/// Throws: UsageError naming variable and value where the value is not an integer.
 [[nodiscard]] std::optional<std::int64_t> get_int(const char* name);
 
-/// The limit of every collective: LOCKSTEP_TIMEOUT, else NCCL_TIMEOUT, in seconds (fractions welcome); default 300 s.
+/// Returns the time limit of every collective: LOCKSTEP_TIMEOUT, else NCCL_TIMEOUT, in seconds (fractions are valid);
+/// the default is 300 s.
 /// Throws: UsageError where it is no positive number.
 [[nodiscard]] std::chrono::milliseconds collective_timeout();
 

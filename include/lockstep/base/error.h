@@ -11,17 +11,17 @@
 
 namespace lockstep {
 
-/// Exit codes of every Lockstep program (sysexits where a meaning fits; 75 and 76 are ours).
+/// Exit codes of every Lockstep program (those of sysexits where the meaning fits; 75 and 76 are Lockstep's own).
 enum class ExitCode : int {
   kDone = 0,
-  kUsage = 64,     ///< usage or configuration: never restarted
-  kData = 65,      ///< missing or bad file, data, checkpoint; non-finite loss: never restarted
+  kUsage = 64,     ///< a usage or configuration error: never restarted
+  kData = 65,      ///< a missing or bad file, data set or checkpoint, or a non-finite loss: never restarted
   kResource = 69,  ///< out of memory, or no such device
-  kInternal = 70,  ///< our bug: never restarted
+  kInternal = 70,  ///< a bug of Lockstep: never restarted
   kProgram = 71,   ///< the program's own exception: restarted within the budget
-  kIo = 74,        ///< I/O, maybe transient: restarted within the budget
+  kIo = 74,        ///< an I/O error, maybe transient: restarted within the budget
   kPeer = 75,      ///< another rank died: restarted within the budget
-  kTimeout = 76,   ///< somebody is late: restarted within the budget
+  kTimeout = 76,   ///< a rank is late: restarted within the budget
   kInterrupted = 130,
   kTerminated = 143,
 };
@@ -30,7 +30,7 @@ enum class ExitCode : int {
 /// own.
 class Error : public std::runtime_error {
  public:
-  /// `message`: what happened, with which values and units. `hint`: what to do next; may be empty.
+  /// `message` says what happened, with values and units. `hint` says what to do next; it may be empty.
   Error(ExitCode code, const char* type, const std::string& message, const std::string& hint);
 
   [[nodiscard]] ExitCode code() const noexcept { return code_; }
@@ -57,7 +57,7 @@ LOCKSTEP_ERROR_TYPE(UsageError, ExitCode::kUsage);
 LOCKSTEP_ERROR_TYPE(DataError, ExitCode::kData);
 LOCKSTEP_ERROR_TYPE(ResourceError, ExitCode::kResource);
 LOCKSTEP_ERROR_TYPE(InternalError, ExitCode::kInternal);
-/// An exception of the program that is none of these, where it had to cross a process (fault.h).
+/// An exception of the program that is no lockstep::Error, where it had to cross a process (fault.h).
 LOCKSTEP_ERROR_TYPE(ProgramError, ExitCode::kProgram);
 LOCKSTEP_ERROR_TYPE(IoError, ExitCode::kIo);
 LOCKSTEP_ERROR_TYPE(PeerError, ExitCode::kPeer);
@@ -65,13 +65,14 @@ LOCKSTEP_ERROR_TYPE(TimeoutError, ExitCode::kTimeout);
 
 #undef LOCKSTEP_ERROR_TYPE
 
-/// Rebuilds an error of the given type name ("PeerError", ...), for errors that crossed a process; an unknown name
+/// Rebuilds an error of the given type name ("PeerError", ...), for an error that crossed a process; an unknown name
 /// gives an InternalError. Throws: that error, always.
 [[noreturn]] void throw_error(const std::string& type, const std::string& message, const std::string& hint = "");
 
-/// Runs a program's body; an error that leaves it is printed once, written to the launcher's error file (the path in
-/// LOCKSTEP_ERROR_FILE or TORCHELASTIC_ERROR_FILE, in torchelastic's JSON) and becomes the exit code: of an exception
-/// that is no lockstep::Error ExitCode::kProgram, with its type, its place and its backtrace. Never throws.
+/// Runs a program's body. An error that leaves it is printed once, written to the launcher's error file (the path in
+/// LOCKSTEP_ERROR_FILE or TORCHELASTIC_ERROR_FILE, in torchelastic's JSON) and turned into the exit code. An exception
+/// that is no lockstep::Error gives ExitCode::kProgram and is printed with its type, its place and its backtrace. Never
+/// throws.
 [[nodiscard]] int guarded_main(const std::function<int()>& body) noexcept;
 
 }  // namespace lockstep

@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// kDied: its process ended without a word. kFailed: an error of its own. kTimeout: it was late. kMismatch: the ranks
-/// called different collectives. kPeer: it only repeats what another rank has to say.
+/// kDied: the rank's process ended without a message. kFailed: the rank had an error of its own. kTimeout: it was late.
+/// kMismatch: the ranks called different collectives. kPeer: the rank only repeats another rank's failure.
 enum class FailureKind : std::uint8_t { kNone, kDied, kFailed, kTimeout, kMismatch, kPeer };
 
 /// Thrown on every rank where the ranks called different collectives.
@@ -26,32 +26,34 @@ class MismatchError : public UsageError {
 
 struct FailureRecord {
   FailureKind kind = FailureKind::kFailed;
-  std::string type = {};  ///< the error's type, "DataError"; empty: it is no error of ours
+  std::string type = {};  ///< the error's type, "DataError"; empty: it is no Lockstep error
   std::string message = {};
   std::string hint = {};
-  int rank = -1;  ///< the rank in the job; -1: not known
+  int rank = -1;  ///< the rank in the job; -1: unknown
   std::string host = {};
-  std::int64_t time_ns = 0;  ///< since 1970, when the record was made
+  std::int64_t time_ns = 0;  ///< nanoseconds from 1970 to when the record was made
 };
 
-/// The store's key of the first failure: a record as JSON, written once by compare_set. Whoever fails first writes it:
-/// a rank for itself, or the agent for a rank that cannot any more.
+/// The store's key of the first failure. Its value is a record as JSON, written once by compare_set. The rank that
+/// fails first writes it, or the agent does for a rank that no longer can.
 inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 
-/// `error` as this process would tell others of it. An exception that is none of ours has fault::type_of_unknown().
+/// Returns `error` as this process reports it to others. An exception that is no lockstep::Error has the type
+/// fault::type_of_unknown().
 [[nodiscard]] FailureRecord record_of(const std::exception& error);
 
-/// "DataError: broken image", or the message alone where there is no type.
+/// Returns "DataError: broken image", or only the message where there is no type.
 [[nodiscard]] std::string words_of(const FailureRecord& record);
 
-/// One line of JSON: {"kind", "type", "message", "hint", "rank", "host", "what", "time_ns"}; "what" is words_of().
+/// Returns one line of JSON: {"kind", "type", "message", "hint", "rank", "host", "what", "time_ns"}; "what" is
+/// words_of().
 [[nodiscard]] std::string to_json(const FailureRecord& record);
 
-/// Reads what to_json() has written, or {"rank", "host", "what"} alone. The words may come from a stranger: they are
-/// cleaned for a terminal, and secrets are left out. Empty where it is no such JSON.
+/// Reads what to_json() has written, or {"rank", "host", "what"} alone. The text may come from a stranger: it is
+/// cleaned for a terminal, and secrets are left out. Returns empty where it is no such JSON.
 [[nodiscard]] std::optional<FailureRecord> parse_failure(const std::string& json);
 
-/// Throws: the error that the record tells of, always; InternalError where its type is not known.
+/// Throws: always the error that the record describes; InternalError where its type is unknown.
 [[noreturn]] void rethrow(const FailureRecord& record);
 
 }  // namespace lockstep

@@ -14,29 +14,31 @@
 
 namespace lockstep::fault {
 
-/// From here on an exception that is no lockstep::Error is a bug of Lockstep: what its own commands call first. Without
-/// it the program is a user's, and the exception is its own (ExitCode::kProgram).
+/// Marks this process as one of Lockstep's own commands, which call it first: from now on an exception that is no
+/// lockstep::Error counts as a bug of Lockstep. Without the call the program is a user's, and the exception is the
+/// user's (ExitCode::kProgram).
 void this_is_lockstep() noexcept;
 
-/// An exception that nobody catches, and SIGSEGV, SIGABRT, SIGBUS, SIGFPE and SIGILL, are reported from here on: on
-/// stderr and in the launcher's error file, with a backtrace. An uncaught exception then ends the process with
-/// ExitCode::kProgram, a signal as before. Handlers that the program has set stay. What init() and spawn() call.
+/// Reports uncaught exceptions, SIGSEGV, SIGABRT, SIGBUS, SIGFPE and SIGILL from now on: on stderr and in the
+/// launcher's error file, with a backtrace. An uncaught exception then ends the process with ExitCode::kProgram; a
+/// signal ends it as before. Handlers that the program has set are kept. init() and spawn() call this.
 void install_reports() noexcept;
 
-/// Which rank this process is; the step that is computed (from 1), or, without one, the loader's batch.
+/// Notes this process's rank, and the step that is computed (from 1) or, outside of a step, the loader's batch.
 void note_rank(int rank) noexcept;
 void note_step(std::int64_t step) noexcept;
 void note_batch(std::int64_t epoch, std::int64_t batch) noexcept;
-/// The step that was noted last; -1 outside of a step.
+/// Returns the step that was noted last; -1 outside of a step.
 [[nodiscard]] std::int64_t noted_step() noexcept;
 
-/// An exception of the program as a report has it: "your program threw std::runtime_error in forward (rank 1, step 13):
-/// boom". Of the exception that is being handled, so call it in a catch block.
+/// Returns a report's words for an exception of the program: "your program threw std::runtime_error in forward (rank 1,
+/// step 13): boom". It describes the exception that is being handled, so call it in a catch block.
 [[nodiscard]] std::string headline(const std::exception& error);
-/// Of the exception that is being handled, one line a frame, from where it was thrown; empty where it is not known.
+/// Returns the backtrace of the exception that is being handled, one line a frame, from where it was thrown; empty
+/// where it is unknown.
 [[nodiscard]] std::string backtrace_text();
-/// The type under which it is known to the launcher and other ranks: "ProgramError", in Lockstep's own commands
-/// "InternalError".
+/// Returns the type under which such an exception is reported to the launcher and other ranks: "ProgramError", or in
+/// Lockstep's own commands "InternalError".
 [[nodiscard]] const char* type_of_unknown() noexcept;
 
 namespace detail {
@@ -44,8 +46,8 @@ namespace detail {
 void call(const char* section, void (*run)(void*), void* context);
 }  // namespace detail
 
-/// Runs code of the program; `section` ("forward", "loss", "dataset") lives for the whole program. Exceptions go on
-/// their way unchanged. Returns: what `body` does, by value.
+/// Runs code of the program; `section` ("forward", "loss", "dataset") lives for the whole program. Exceptions leave it
+/// unchanged. Returns the result of `body`, by value.
 template <class Body>
 auto in_section(const char* section, Body&& body) -> std::decay_t<decltype(body())> {
   using Result = std::decay_t<decltype(body())>;

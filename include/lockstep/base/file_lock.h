@@ -11,11 +11,12 @@ namespace lockstep {
 enum class FileLock {
   kTaken,
   kBusy,        ///< another process has it
-  kUnsupported  ///< the file system knows no locks (Lustre without -o flock, some FUSE): nothing keeps others away
+  kUnsupported  ///< the file system has no locks (Lustre without -o flock, some FUSE): nothing keeps other processes
+                ///< away
 };
 
-/// Tries to take the lock of the open file `fd` for this process alone; it ends when the file is closed. kUnsupported
-/// is noted once in the life of the program. Never blocks.
+/// Tries to take the lock of the open file `fd` for this process alone. The lock ends when the file is closed.
+/// kUnsupported is logged once per program. Never blocks.
 /// Throws: IoError naming `path` and the cause.
 [[nodiscard]] FileLock try_lock_file(int fd, const std::filesystem::path& path);
 

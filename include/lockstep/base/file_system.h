@@ -17,14 +17,14 @@
 namespace lockstep {
 
 /// An fsync failed. The kernel may have dropped what was written, and a second fsync may then succeed over the loss:
-/// the data have to be written again, to a new file. Source: Rebello et al., Can Applications Recover from fsync
+/// the data must be written again, to a new file. Source: Rebello et al., Can Applications Recover from fsync
 /// Failures?, USENIX ATC 2020.
 class SyncError : public IoError {
  public:
   using IoError::IoError;
 };
 
-/// A file descriptor that closes itself. -1 is none.
+/// A file descriptor that closes itself; -1 means none.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -44,20 +44,21 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-/// Opens what has to be a regular file: a named pipe, a socket, a device or a folder is refused by its name, at once
-/// and without waiting for whoever is at the other end of a pipe. A link counts as what it leads to. `flags`: those of
-/// open(2) (0 is O_RDONLY), to which close-on-exec is added; a file that is made gets `mode`. An invalid descriptor,
-/// and errno, where the file cannot be opened. Throws: DataError where it is no regular file.
+/// Opens a file that must be regular. A named pipe, a socket, a device or a folder is refused at once, by name, without
+/// waiting for the other end of a pipe. A link counts as its target. `flags` are those of open(2) (0 is O_RDONLY), with
+/// close-on-exec added; a new file gets `mode`. Returns an invalid descriptor and sets errno where the file cannot be
+/// opened. Throws: DataError where it is no regular file.
 [[nodiscard]] UniqueFd try_open_regular_file(const std::filesystem::path& path, int flags = 0, unsigned mode = 0644);
 
-/// The same. Throws: DataError also where it is missing; IoError where it cannot be opened.
+/// Does the same, but also throws where the file cannot be opened. Throws: DataError where it is missing or no regular
+/// file; IoError where it cannot be opened.
 [[nodiscard]] UniqueFd open_regular_file(const std::filesystem::path& path, int flags = 0, unsigned mode = 0644);
 
-/// A file that is being written. Closed by its destructor, without fsync.
+/// A file that is being written. Its destructor closes it, without fsync.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
-  /// Appends all of `size` bytes. Throws: IoError naming path and cause.
+  /// Appends `size` bytes. Throws: IoError naming path and cause.
   virtual void append(const void* data, std::size_t size) = 0;
   /// Returns when the bytes are on the disk.
   /// Throws: SyncError; the file must then be written anew, never synced again.
@@ -69,40 +70,44 @@ class WritableFile {
 class ReadableFile {
  public:
   virtual ~ReadableFile() = default;
-  /// Bytes it had when it was opened.
+  /// Returns the bytes it had when it was opened.
   [[nodiscard]] virtual std::uint64_t size() const = 0;
-  /// All of `size` bytes from `offset` on. Throws: DataError where the file ends before; IoError.
+  /// Reads `size` bytes from `offset` on. Throws: DataError where the file ends before; IoError.
   virtual void read(std::uint64_t offset, void* data, std::size_t size) = 0;
 };
 
-/// All paths are absolute or relative to the working directory. Thread-safe: yes. Every verb blocks.
+/// The file operations that Lockstep uses. Paths are absolute or relative to the working directory. Thread-safe: yes.
+/// Every function blocks.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
-  /// Makes or truncates a file. Throws: IoError; DataError where something stands there that is no regular file.
+  /// Creates or truncates a file. Throws: IoError; DataError where the path is something other than a regular file.
   virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;
-  /// The whole file. Throws: DataError where it is missing or no regular file, IoError where it cannot be read.
+  /// Returns the whole content of a file. Throws: DataError where it is missing or no regular file, IoError where it
+  /// cannot be read.
   virtual std::string read(const std::filesystem::path& path) = 0;
-  /// For large files: read piece by piece into memory of one's own. What a file system does not do itself is done with
-  /// read(). Throws: as read().
+  /// Opens a large file that the caller reads in pieces into its own memory. A file system that does not override this
+  /// uses read(). Throws: as read().
   virtual std::unique_ptr<ReadableFile> open(const std::filesystem::path& path);
   virtual bool exists(const std::filesystem::path& path) = 0;
-  /// Names of a folder's entries, sorted; empty where the folder is missing.
+  /// Returns the names of a folder's entries, sorted; empty where the folder is missing.
   virtual std::vector<std::string> list(const std::filesystem::path& folder) = 0;
-  /// With parents; fine where it exists. Throws: IoError.
+  /// Creates a folder with its parents; an existing one is kept. Throws: IoError.
   virtual void make_folder(const std::filesystem::path& folder) = 0;
-  /// Throws: IoError (also where `to` is a folder with entries, a named pipe, a socket or a device).
+  /// Renames a file or folder. Throws: IoError (also where `to` is a folder with entries, a named pipe, a socket or a
+  /// device).
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
-  /// A file, or a folder with all in it; fine where it is missing. Throws: IoError.
+  /// Removes a file, or a folder with all in it; does nothing where it is missing. Throws: IoError.
   virtual void remove(const std::filesystem::path& path) = 0;
   /// Makes the entries of a folder durable. Throws: IoError where it cannot be opened, SyncError.
   virtual void sync_folder(const std::filesystem::path& folder) = 0;
 
-  /// The machine's own; lives for the whole program.
+  /// Returns the machine's own file system, which lives for the whole program.
   [[nodiscard]] static FileSystem& system();
 };
 
-/// Replaces `path` whole or not at all: temporary file beside it, fsync, rename, fsync of the folder.
+/// Replaces `path` whole or not at all: it writes a temporary file beside it, syncs it, renames it and syncs the
+/// folder.
 /// Throws: IoError; `path` is then as before.
 void write_file_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view content);
 

@@ -13,8 +13,8 @@
 
 namespace lockstep::log {
 
-/// error: the run ends. warn: the user should change something. note: a silent adjustment that a user would want to
-/// know. info: state changes. debug: for us.
+/// error: the run ends. warn: the user should change something. note: an adjustment that a user would want to know.
+/// info: a state changed. debug: details for developers.
 enum class Level { kError, kWarn, kNote, kInfo, kDebug };
 
 [[nodiscard]] bool is_enabled(Level level) noexcept;
@@ -22,7 +22,7 @@ enum class Level { kError, kWarn, kNote, kInfo, kDebug };
 /// Writes one line. Thread-safe: yes.
 void write(Level level, std::string_view line) noexcept;
 
-/// While one that is `on` lives, this process writes no notes: what every rank would say is said by the first.
+/// While one that is `on` lives, this process writes no notes, so that only one rank says what all would say.
 /// Thread-safe: yes.
 class [[nodiscard]] QuietNotes {
  public:

@@ -10,19 +10,19 @@
 
 namespace lockstep::text {
 
-/// `words` with every control character but line feed and tab as "\x1b", also those of Unicode (C1, the marks that turn
-/// the direction of writing), and with bytes that are no UTF-8 as "\xff".
+/// Returns `words` with every control character but line feed and tab as "\x1b", also those of Unicode (C1, the marks
+/// that turn the direction of writing), and with bytes that are not UTF-8 as "\xff".
 [[nodiscard]] std::string printable(std::string_view words);
 
-/// The same on one line: a line feed is "\n", a tab "\t".
+/// Does the same for one line: a line feed becomes "\n", a tab "\t".
 [[nodiscard]] std::string printable_line(std::string_view words);
 
-/// `words` with every URL in them shown as "https://***@host/path?token=***": without user, password and the values of
-/// its query. "#sha256=..." stays, another fragment is "#***".
+/// Returns `words` with every URL shown as "https://***@host/path?token=***": without user, password and the values of
+/// its query. "#sha256=..." is kept, another fragment becomes "#***".
 [[nodiscard]] std::string without_secrets(std::string_view words);
 
-/// The words of a file, a peer or a command line as an error or a log line shows them:
-/// printable(without_secrets(words)).
+/// Returns printable(without_secrets(words)): the text of a file, a peer or a command line as an error or a log line
+/// shows it.
 [[nodiscard]] std::string for_people(std::string_view words);
 
 }  // namespace lockstep::text

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Where this process stands among the ranks of its job.
+/// This process's place among the ranks of its job.
 struct RankInfo {
   int rank = 0;  ///< 0 .. world_size - 1
   int world_size = 1;
@@ -17,12 +17,12 @@ struct RankInfo {
   int local_world_size = 1;
   int node_rank = 0;
   int restart_count = 0;         ///< how often the launcher has restarted the group
-  std::string source = "alone";  ///< where it was learned, in words ("torchrun's variables", "alone")
+  std::string source = "alone";  ///< where the values come from, in words ("torchrun's variables", "alone")
 
   bool operator==(const RankInfo&) const = default;
 };
 
-/// The part `index` of `count` equal parts of a data set: what `data` knows of a Job.
+/// Part `index` of `count` equal parts of a data set. It is all that the module data knows of a Job.
 struct ShardSpec {
   std::int64_t index = 0;
   std::int64_t count = 1;

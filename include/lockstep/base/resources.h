@@ -15,40 +15,42 @@
 
 namespace lockstep {
 
-/// What is allowed to this process, and what it has; none: unlimited, or not known.
+/// The limits of this process, and what it uses. None means unlimited or unknown.
 struct ResourceLimits {
-  std::optional<std::uint64_t> processes;      ///< processes and threads of this user
-  std::optional<std::uint64_t> group_tasks;    ///< processes and threads of the control group
-  std::optional<std::uint64_t> address_space;  ///< bytes
-  std::optional<std::uint64_t> mapped;         ///< bytes of the address space that are taken
-  std::optional<std::uint64_t> stack;          ///< bytes that a thread's stack takes of it
-  std::optional<std::uint64_t> files;          ///< open files, the hard limit
+  std::optional<std::uint64_t> processes;      ///< limit on processes and threads of this user
+  std::optional<std::uint64_t> group_tasks;    ///< limit on processes and threads of the control group
+  std::optional<std::uint64_t> address_space;  ///< limit on the address space, in bytes
+  std::optional<std::uint64_t> mapped;         ///< address space in use, in bytes
+  std::optional<std::uint64_t> stack;          ///< address space that a thread's stack takes, in bytes
+  std::optional<std::uint64_t> files;          ///< hard limit on open files
 };
 
 [[nodiscard]] ResourceLimits resource_limits();
 
-/// True of the error numbers that say "no more of it": descriptors, processes, threads, memory.
+/// Returns true for error numbers that mean a shortage: of descriptors, processes, threads or memory.
 [[nodiscard]] bool is_shortage(int error) noexcept;
 
-/// The limit that a call may have met which failed with `error`, and how to raise it: two sentences without a full
-/// stop. Pure.
+/// The limit that a failed call may have reached, and how to raise it: two sentences without a full stop.
 struct LimitWords {
   std::string limit;   ///< "512 processes and threads of this user are allowed (ulimit -u)"; may be empty
   std::string remedy;  ///< "raise the limit (ulimit -u, ...) or start fewer ..."
 };
 [[nodiscard]] LimitWords words_of_limit(int error, const ResourceLimits& limits);
 
-/// "cannot WHAT (Cannot allocate memory): LIMIT". `what`: "start a thread that watches the store".
+/// Returns the error "cannot WHAT (Cannot allocate memory): LIMIT", where `what` is like "start a thread that watches
+/// the store".
 [[nodiscard]] ResourceError shortage_error(const std::string& what, int error);
 
 /// Throws: ResourceError as shortage_error() where `error` is a shortage, else IoError.
 [[noreturn]] void throw_cannot(const std::string& what, int error);
 
-/// A thread that takes no signals. `purpose`: "for replica 3", "that watches the store".
-/// Throws: ResourceError where it cannot be had. A class with several of them ends those that have started then.
+/// Starts a thread that takes no signals. `purpose` is like "for replica 3" or "that watches the store".
+/// Throws: ResourceError where the thread cannot be started. A class with several threads must then end those that it
+///         has started.
 [[nodiscard]] std::thread start_thread(const std::string& purpose, std::function<void()> body);
 
-/// Starts so many threads at a time and ends them: for a library that hangs or exits where it cannot have them.
+/// Starts `count` threads at the same time and ends them. Call it before a library that hangs or exits where it cannot
+/// start its threads.
 /// Throws: ResourceError as start_thread().
 void require_threads(int count, const std::string& purpose);
 

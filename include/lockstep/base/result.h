@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Why a Result has no value.
+/// The reason why a Result has no value.
 struct Failure {
   std::string message;
 };
@@ -24,7 +24,7 @@ class [[nodiscard]] Result {
   [[nodiscard]] bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }
 
-  /// The value; only when ok().
+  /// Returns the value. Call it only where ok().
   [[nodiscard]] T& value() & { return std::get<0>(state_); }
   [[nodiscard]] const T& value() const& { return std::get<0>(state_); }
   [[nodiscard]] T&& value() && { return std::get<0>(std::move(state_)); }
@@ -33,7 +33,7 @@ class [[nodiscard]] Result {
   [[nodiscard]] T* operator->() { return &value(); }
   [[nodiscard]] const T* operator->() const { return &value(); }
 
-  /// The reason; only when not ok().
+  /// Returns the reason. Call it only where not ok().
   [[nodiscard]] const std::string& error() const { return std::get<1>(state_).message; }
 
  private:

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// While it lives, the calling thread takes no signals, nor will the threads that it starts, ever.
+/// While it lives, the calling thread takes no signals. Threads that it starts meanwhile never take any.
 class [[nodiscard]] SignalGuard {
  public:
   SignalGuard() noexcept {

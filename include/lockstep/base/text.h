@@ -13,33 +13,33 @@
 
 namespace lockstep::text {
 
-/// "4 B", "26.2 MB", "1.0 GB" (powers of 1000).
+/// Returns "4 B", "26.2 MB", "1.0 GB" (powers of 1000).
 [[nodiscard]] std::string bytes(std::uint64_t count);
 
-/// "0.8 s", "42 s", "3:07", "1:02:09".
+/// Returns "0.8 s", "42 s", "3:07", "1:02:09".
 [[nodiscard]] std::string duration(double seconds);
 
-/// The seconds of "90s", "45m", "1h30m", "2d", "1:30:00" (hours first) or "1-12:00:00" (days first, as Slurm writes
-/// it). Fails for anything else, and for a number without a unit.
+/// Returns the seconds of "90s", "45m", "1h30m", "2d", "1:30:00" (hours first) or "1-12:00:00" (days first, as Slurm
+/// writes it). Fails for anything else, and for a number without a unit.
 [[nodiscard]] Result<double> parse_duration(std::string_view text);
 
-/// "19,072,400".
+/// Returns "19,072,400".
 [[nodiscard]] std::string thousands(std::int64_t value);
 
-/// The candidate nearest to `word` by edit distance, or "" where none is near (more than a third of its letters
+/// Returns the candidate nearest to `word` by edit distance, or "" where none is near (more than a third of its letters
 /// differ).
 [[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// " (did you mean 'x'?)" or "".
+/// Returns " (did you mean 'x'?)" or "".
 [[nodiscard]] std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
-/// What libtorch's errors say, without the addresses of the stack that follow.
+/// Returns the message of a libtorch error without the stack addresses that follow it.
 [[nodiscard]] std::string without_backtrace(std::string_view message);
 
-/// "a, b, c".
+/// Returns "a, b, c".
 [[nodiscard]] std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
-/// `value` as a JSON string, with its quotes. Bytes that are no UTF-8 are replaced.
+/// Returns `value` as a JSON string, with its quotes. Bytes that are not UTF-8 are replaced.
 [[nodiscard]] std::string json_quote(std::string_view value);
 
 }  // namespace lockstep::text

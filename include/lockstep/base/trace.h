@@ -11,14 +11,14 @@
 
 namespace lockstep::trace {
 
-/// What a span is about. `sequence` numbers the collectives of a group; 0 elsewhere.
+/// The subject of a span. `sequence` numbers the collectives of a group; it is 0 elsewhere.
 struct Event {
   std::string_view name;  ///< lives for the whole program ("all_reduce", "DataLoader::next")
   std::uint64_t sequence = 0;
   std::uint64_t bytes = 0;
 };
 
-/// Receives begin and end of spans. Thread-safe: must be. Must not throw and must not block.
+/// Receives begin and end of spans. An implementation must be thread-safe and must neither throw nor block.
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -30,7 +30,7 @@ class Sink {
 void set_sink(Sink* sink) noexcept;
 [[nodiscard]] Sink* sink() noexcept;
 
-/// begin() now, end() when it goes out of scope.
+/// Calls begin() at construction and end() when it goes out of scope.
 class Span {
  public:
   explicit Span(Event event) noexcept : event_(event), sink_(sink()) {

@@ -11,20 +11,20 @@
 
 namespace lockstep {
 
-/// Which of them make sense.
+/// The valid numbers.
 struct WholeRange {
   std::int64_t least = 0;
-  std::int64_t most = 1'000'000;  ///< of what is counted in ranks, nodes and starts
+  std::int64_t most = 1'000'000;  ///< the limit for counts of ranks, nodes and starts
 };
 
-/// `text` from its first character to its last; none where it is no whole number of 64 bits, or outside of the range.
+/// Parses all of `text`; returns none where it is no whole number of 64 bits, or outside of the range.
 [[nodiscard]] std::optional<std::int64_t> parse_whole(std::string_view text, const WholeRange& range) noexcept;
 
-/// The same. Throws: UsageError "NAME is 'TEXT'; it must be a whole number, 0 .. 1,000,000".
+/// Does the same, but throws. Throws: UsageError "NAME is 'TEXT'; it must be a whole number, 0 .. 1,000,000".
 /// Example: const auto port = static_cast<std::uint16_t>(whole_number("--master-port", text, {1, 65535}));
 [[nodiscard]] std::int64_t whole_number(std::string_view name, std::string_view text, const WholeRange& range);
 
-/// "a whole number, 0 .. 1,000,000".
+/// Returns "a whole number, 0 .. 1,000,000".
 [[nodiscard]] std::string to_text(const WholeRange& range);
 
 }  // namespace lockstep
