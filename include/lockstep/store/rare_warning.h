@@ -12,14 +12,15 @@
 
 namespace lockstep {
 
-/// Not thread-safe. Example: if (const auto count = rare.add(now)) log::warn("{} strangers were turned away", *count);
+/// Counts events and says when a warning of them is due. Thread-safe: no. Example: if (const auto count =
+/// rare.add(now)) log::warn("{} strangers were turned away", *count);
 class RareWarning {
  public:
-  /// It happened once more. Returns: how often since the last warning, where one is due now.
+  /// Counts one more event. Returns how often it happened since the last warning, where one is due now.
   [[nodiscard]] std::optional<std::size_t> add(TimePoint now);
-  /// What has not been said yet, where it is due now.
+  /// Returns the count that has not been reported yet, where a warning is due now.
   [[nodiscard]] std::optional<std::size_t> due(TimePoint now);
-  /// When due() will say something; none where there is nothing to say.
+  /// Returns when due() will have something to report; none where there is nothing.
   [[nodiscard]] std::optional<TimePoint> next() const;
 
  private:

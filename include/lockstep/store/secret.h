@@ -9,18 +9,19 @@
 
 namespace lockstep {
 
-/// Throws: UsageError naming `where` (a file, a variable) for what is too short to be a secret, or no line of printable
-/// ASCII.
+/// Checks a token. Throws: UsageError naming `where` (a file, a variable) where it is too short for a secret or no line
+/// of printable ASCII.
 void require_secret(const std::string& token, const std::string& where);
 
-/// The token in a file, without the line's end. Throws: UsageError where it is no regular file, not this user's, open
-/// to others, or holds no secret; DataError where it is missing.
+/// Returns the token in a file, without the end of line. Throws: UsageError where the file is not regular, not this
+/// user's, readable by others, or holds no secret; DataError where it is missing.
 [[nodiscard]] std::string read_token_file(const std::filesystem::path& file);
 
-/// Writes a new token into a new file that this user alone may read. Throws: UsageError where there is one; IoError.
+/// Writes a new token into a new file that this user alone may read. Throws: UsageError where the file exists; IoError.
 void write_token_file(const std::filesystem::path& file);
 
-/// True where only processes of this machine reach `host`: a loopback address, or a name of nothing else.
+/// Returns true where only processes of this machine reach `host`: a loopback address, or a name that resolves to
+/// nothing else.
 [[nodiscard]] bool is_loopback(const std::string& host);
 
 }  // namespace lockstep

@@ -14,48 +14,48 @@
 
 namespace lockstep {
 
-/// A client's view of a store. Values are bytes. Keys starting with "lockstep/" are Lockstep's own.
-/// Thread-safe: yes. Every verb blocks for a round trip; waiting verbs up to `timeout`.
-/// Throws: PeerError where the server is gone, TimeoutError naming the keys that never came.
+/// A client's view of a store. Values are bytes. Keys that start with "lockstep/" are Lockstep's own.
+/// Thread-safe: yes. Every function blocks for a round trip; get() and wait() block up to `timeout`.
+/// Throws: PeerError where the server is gone; TimeoutError naming the keys that were not set in time.
 class Store {
  public:
   virtual ~Store() = default;
 
   virtual void set(const std::string& key, const std::string& value) = 0;
-  /// The value now; none where the key is unset. Never waits for it.
+  /// Returns the present value; none where the key is unset. It does not wait for the key.
   [[nodiscard]] virtual std::optional<std::string> try_get(const std::string& key) = 0;
-  /// Waits until the key is set.
+  /// Waits until the key is set, and returns its value.
   [[nodiscard]] virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
   /// Adds to a decimal counter (unset is 0) and returns the sum.
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
-  /// Sets `desired` where the value is `expected` ("" and unset are equal). Returns the value afterwards.
+  /// Sets `desired` where the value is `expected` ("" and unset count as equal). Returns the value afterwards.
   virtual std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) = 0;
   /// Waits until all keys are set.
   virtual void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) = 0;
-  /// True where the key was set.
+  /// Removes the key. Returns true where it was set.
   virtual bool remove(const std::string& key) = 0;
-  /// Ends every waiting verb of this client, in whatever thread, and all later ones, with PeerError.
+  /// Ends every waiting call of this client, in any thread, and all later ones, with PeerError.
   virtual void shut_down() noexcept {}
 };
 
-/// Where a store is and the secret that opens it.
+/// A store's address and the secret that opens it.
 struct StoreAddress {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;
-  std::string token;  ///< a connection that does not show it is closed
+  std::string token;  ///< the server closes a connection that does not show it
 };
 
-/// Connects, trying again until the server listens. Throws: TimeoutError naming host and port; UsageError for a wrong
+/// Connects; it tries again until the server listens. Throws: TimeoutError naming host and port; UsageError for a wrong
 /// token.
 [[nodiscard]] std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::milliseconds timeout);
 
-/// The same store with `prefix` before every key.
+/// Returns the same store with `prefix` before every key.
 [[nodiscard]] std::shared_ptr<Store> with_prefix(std::shared_ptr<Store> store, std::string prefix);
 
-/// A store inside this process, for tests and a world of one.
+/// Makes a store inside this process, for tests and a world of one.
 [[nodiscard]] std::shared_ptr<Store> make_local_store();
 
-/// Serves a store from a thread of its own until destroyed; its clients then get PeerError.
+/// Serves a store from its own thread until it is destroyed; its clients then get PeerError.
 class StoreServer {
  public:
   struct Options {
@@ -63,7 +63,7 @@ class StoreServer {
     std::uint16_t port = 0;          ///< 0: any free port
     std::string token;
   };
-  /// Throws: UsageError naming host and port where the port is busy.
+  /// Throws: UsageError naming host and port where the port is in use.
   explicit StoreServer(const Options& options);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
@@ -76,7 +76,7 @@ class StoreServer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// 32 random bytes as hexadecimal, from the system's generator.
+/// Returns 32 random bytes of the system's generator as hexadecimal.
 [[nodiscard]] std::string make_token();
 
 }  // namespace lockstep
