@@ -42,7 +42,15 @@ class QueuedOperation final : public Operation {
   std::atomic<bool> done_{false};
 };
 
-/// Thread-safe: yes. After the first error every operation fails with it.
+/// An operation is pending (in `pending_`), runs (it is the front of `pending_` and `running_` is true), then is done.
+/// Either the communication thread runs the front, or the thread that waits for that very operation does.
+///
+/// `mutex_` guards everything below it but `thread_`. It is not held while the runner works: `running_` keeps a second
+/// run() away. An operation's `error_` is written under the mutex before `done_` becomes true, and never again; whoever
+/// has seen is_done() may read the result and the error without the lock. `failure_` is never cleared: from the first
+/// error on, every pending and every later operation fails. After close() no operation starts.
+///
+/// Thread-safe: yes.
 class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
  public:
   OperationQueue(std::unique_ptr<Runner> runner, std::chrono::milliseconds timeout)
