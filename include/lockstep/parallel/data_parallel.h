@@ -27,17 +27,17 @@ class Module;
 namespace lockstep {
 
 struct DataParallelOptions {
-  int replicas = 0;  ///< 0: one for each device, or 1
-  int threads = 0;   ///< libtorch's, of each replica; 0: the caller's number / replicas, at least 1
-  std::vector<c10::Device> devices = {};  ///< of the replicas; empty: all on the module's own
+  int replicas = 0;  ///< number of replicas; 0: one for each device, or 1
+  int threads = 0;   ///< libtorch threads of each replica; 0: the caller's number / replicas, at least 1
+  std::vector<c10::Device> devices = {};  ///< one device for each replica; empty: all on the module's device
 };
 
 namespace parallel {
 
-/// All of DataParallel that does not depend on the module's type.
+/// The part of DataParallel that does not depend on the module's type.
 class DataParallelCore {
  public:
-  /// What one replica computes: from its parts of the tensor arguments to its outputs.
+  /// Computes one replica: from its parts of the tensor arguments to its outputs.
   using Body = std::function<std::vector<at::Tensor>(torch::nn::Module& replica, const std::vector<at::Tensor>& parts)>;
 
   DataParallelCore(std::shared_ptr<torch::nn::Module> module, const DataParallelOptions& options);
@@ -53,7 +53,7 @@ class DataParallelCore {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A forward's result as a list of tensors, and back.
+/// Converts a forward's result to a list of tensors, and back.
 inline std::vector<at::Tensor> to_list(at::Tensor result) { return {std::move(result)}; }
 inline std::vector<at::Tensor> to_list(std::vector<at::Tensor> result) { return result; }
 template <class... Tensors>
@@ -74,15 +74,16 @@ Result from_list(std::vector<at::Tensor> list) {
 
 }  // namespace parallel
 
-/// Runs copies of `Net`, a torch::nn::Cloneable, on parts of each batch at the same time, each in a thread of its own.
+/// Runs copies of `Net`, a torch::nn::Cloneable, on parts of each batch at the same time, each in its own thread.
 ///
-/// 1. Tensor arguments of one dimension or more are split along dimension 0 as at::chunk does; others, and arguments
-///    that are no tensors, go to every replica. A batch of fewer samples than replicas uses fewer.
-/// 2. Outputs (a tensor, a tuple or a vector of them) are put together along dimension 0; scalars become a list. They
-///    are on the first device.
+/// 1. Tensor arguments of one dimension or more are split along dimension 0 as at::chunk does; other tensors, and
+///    arguments that are not tensors, go to every replica. A batch of fewer samples than replicas uses fewer.
+/// 2. Outputs (a tensor, a tuple or a vector of them) are joined along dimension 0; scalars become a list. They are on
+///    the first device.
 /// 3. backward of the outputs runs all replicas' backward at the same time and adds the sum of their gradients, in tree
-///    order over the replicas, to grad() of the module that was given. Gradient mode and autocast are the caller's.
-/// 4. Replica 0 is the given module: its buffers (batch norm) survive a forward, the others begin each with a copy.
+///    order over the replicas, to grad() of the given module. Gradient mode and autocast are the caller's.
+/// 4. Replica 0 is the given module: its buffers (batch norm) survive a forward; each of the other replicas begins with
+///    a copy.
 ///
 /// The bits do not depend on the threads' timing, unless the module draws random numbers (dropout): all threads draw
 /// from the process's one generator.
@@ -90,8 +91,8 @@ Result from_list(std::vector<at::Tensor> list) {
 /// Cost: parameters on the first device are shared, not copied; on other devices they are copied in each forward.
 /// Thread-safe: no.
 /// Throws: UsageError for a module that cannot be cloned or has synced batch norm, for tensors of different batch
-///         sizes, for a parameter that changed between forward and backward, and for a second derivative. What a
-///         replica throws: that of the first one, after all have ended.
+///         sizes, for a parameter that changed between forward and backward, and for a second derivative. An exception
+///         of a replica is rethrown after all replicas have ended; the first replica's wins.
 /// Example: lockstep::DataParallel model{Net(), {.replicas = 4}};
 template <class Net>
 class DataParallel {
@@ -108,7 +109,7 @@ class DataParallel {
     return parallel::from_list<Result>(
         core_.run(tensors, [&](torch::nn::Module& replica, const std::vector<at::Tensor>& parts) {
           std::size_t next = 0;
-          // Braces: arguments are evaluated from left to right.
+          // Braces evaluate the arguments from left to right.
           const std::tuple<Replaced<Args>...> own{replace(args, parts, next)...};
           auto& net = dynamic_cast<Net&>(replica);
           return parallel::to_list(std::apply([&](const auto&... each) { return net.forward(each...); }, own));
@@ -119,7 +120,7 @@ class DataParallel {
     return (*this)(std::forward<Args>(args)...);
   }
 
-  /// The given module, whose parameters are trained.
+  /// Returns the given module, whose parameters are trained.
   [[nodiscard]] Net& module() const { return *module_; }
   [[nodiscard]] const std::shared_ptr<Net>& ptr() const { return module_; }
   [[nodiscard]] int replicas() const { return core_.replicas(); }
@@ -130,12 +131,12 @@ class DataParallel {
   void eval() { module_->eval(); }
 
   [[nodiscard]] StateDict state_dict() const { return model_state_dict(*module_); }
-  /// Throws: DataError as load_model_state_dict().
+  /// Loads a model's state. Throws: DataError as load_model_state_dict().
   void load_state_dict(const StateDict& state) { load_model_state_dict(*module_, state); }
 
-  /// Changes nothing: gradients are never reduced over processes. So that loops fit both wrappers.
+  /// Does nothing, since gradients are never reduced over processes. It lets one loop serve both wrappers.
   struct [[nodiscard]] NothingToHoldBack {
-    ~NothingToHoldBack() {}  // not trivial, so that an unused one is no warning
+    ~NothingToHoldBack() {}  // not trivial, so that an unused one causes no warning
   };
   [[nodiscard]] NothingToHoldBack no_sync() { return {}; }
 

@@ -29,54 +29,59 @@ namespace lockstep {
 
 class ProcessGroup;
 
-/// Defaults as in PyTorch but for gradient_as_bucket_view and exact. docs/guide/ddp.md shows each at work.
+/// The options of DistributedDataParallel. Defaults are PyTorch's except for gradient_as_bucket_view and exact.
+/// docs/guide/ddp.md shows each option at work.
 struct DdpOptions {
-  // What it does
-  bool broadcast_buffers = true;  ///< before each training forward every rank takes rank 0's buffers (batch norm);
-                                  ///< with several replicas on a rank only sync_buffers() does
-  bool init_sync = true;          ///< construction spreads rank 0's values; false: the caller has made them equal
-  int replicas = 0;               ///< of the run, at least the world size; 0: one per rank. See enter_replica()
-  bool exact = true;              ///< the same bits on any number of ranks; false: any order of additions that is fast
-  bool find_unused_parameters = false;  ///< a parameter that a backward does not reach counts as zero, else an error;
-                                        ///< one that no rank has reached keeps its grad. Walks the graph each forward
+  // What it computes
+  bool broadcast_buffers = true;  ///< before each training forward every rank takes rank 0's buffers (batch norm); with
+                                  ///< several replicas on a rank only sync_buffers() does that
+  bool init_sync = true;          ///< construction broadcasts rank 0's values; false: the caller has made them equal
+  int replicas = 0;               ///< number of replicas of the run, at least the world size; 0: one per rank. See
+                                  ///< enter_replica()
+  bool exact = true;              ///< the same bits on any number of ranks; false: any fast order of additions
+  bool find_unused_parameters = false;  ///< a parameter that a backward does not reach counts as zero, else it is an
+                                        ///< error; one that no rank has reached keeps its grad. Walks the graph in each
+                                        ///< forward
   bool static_graph = false;            ///< every step uses the same parameters, each as often as in the first step:
                                         ///< several recomputed (checkpointed) segments may share one, and some may be
                                         ///< unused. The first step reduces nothing before its backward has ended
-  bool gradient_as_bucket_view = true;  ///< grad() is a view of its bucket; false: a tensor of its own, copied twice
-  std::vector<std::string> sparse_parameters = {};  ///< that get sparse gradients, besides the weights of embeddings
-                                                    ///< with sparse(true); these are found
-  CommunicationHook hook = nullptr;  ///< in place of the plain mean: hooks::bf16_compress(), a lambda, ...
+  bool gradient_as_bucket_view = true;  ///< grad() is a view of its bucket; false: it is a separate tensor, copied
+                                        ///< twice
+  std::vector<std::string> sparse_parameters = {};  ///< parameters with sparse gradients, besides the weights of
+                                                    ///< embeddings with sparse(true), which are found
+  CommunicationHook hook = nullptr;                 ///< replaces the plain mean: hooks::bf16_compress(), a lambda, ...
   // How fast it is
   std::optional<std::int64_t> first_bucket_bytes = {};  ///< small, so that the first reduction starts early; unset:
                                                         ///< 1 MiB where bucket_bytes is unset too, else bucket_bytes
   std::optional<std::int64_t> bucket_bytes = {};        ///< a bucket is closed once it holds this much; unset: 25 MiB
-  bool grad_norm = false;  ///< reductions sum up the squares of what they leave, so that grad_norm() reads nothing
+  bool grad_norm = false;  ///< reductions also sum the squares of their results, so that grad_norm() reads nothing
 };
 
 namespace parallel {
 
 class Reducer;
 
-/// All of DistributedDataParallel that does not depend on the module's type.
+/// The part of DistributedDataParallel that does not depend on the module's type.
 class DdpCore {
  public:
-  /// What the module held when asked.
+  /// The module's tensors at the time of the call.
   struct State {
     NamedTensors parameters;
     NamedTensors buffers;
   };
-  /// Parameters whose gradients are sparse.
+  /// Parameters with sparse gradients.
   using Sparse = std::vector<at::Tensor>;
 
+  /// Compares parameters and buffers over the ranks, and broadcasts rank 0's values.
   /// Collective: yes.  Throws: UsageError naming the parameter or buffer that differs over the ranks.
   DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const DdpOptions& options);
   ~DdpCore();
   DdpCore(DdpCore&&) noexcept;
   DdpCore& operator=(DdpCore&&) noexcept;
 
-  /// Checks that the parameters are still those that were wrapped, and in training spreads rank 0's buffers.
+  /// Checks that the parameters are still those that were wrapped, and in training broadcasts rank 0's buffers.
   void before_forward(const State& now, bool training);
-  /// `outputs`: the tensors of the forward's result; `complete`: there are no others.
+  /// `outputs` are the tensors of the forward's result; `complete` means that there are no others.
   void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
   void enter_replica(int local, const NamedTensors& buffers);
   void sync_buffers(const NamedTensors& buffers);
@@ -85,7 +90,7 @@ class DdpCore {
   [[nodiscard]] double grad_norm();
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;
 
-  /// Of Joinable.
+  /// The functions of Joinable.
   [[nodiscard]] ProcessGroup& group() const;
   void set_join(std::optional<JoinHandle> handle);
   void shadow(int action, const State& now, const JoinStatus& status);
@@ -94,7 +99,7 @@ class DdpCore {
   [[nodiscard]] const std::shared_ptr<Reducer>& shared_reducer() const { return reducer_; }
 
  private:
-  /// A parameter as it was when wrapped.
+  /// A parameter as it was when it was wrapped.
   struct Wrapped {
     std::string name;
     at::Tensor value;
@@ -108,21 +113,21 @@ class DdpCore {
 
   std::shared_ptr<Reducer> reducer_;
   std::vector<Wrapped> wrapped_;
-  std::vector<std::vector<at::Tensor>> buffers_of_;  ///< by local replica: its buffers while another one runs
+  std::vector<std::vector<at::Tensor>> buffers_of_;  ///< by local replica: its buffers while another replica runs
   bool broadcast_buffers_;
 };
 
-/// The weights of embeddings with sparse(true) in `module`.
+/// Returns the weights of embeddings with sparse(true) in `module`.
 [[nodiscard]] std::vector<at::Tensor> sparse_weights(const torch::nn::Module& module);
 
-/// The same for any module; one that is no torch::nn::Module has none.
+/// Does the same for any module; one that is not a torch::nn::Module has none.
 template <class Net>
 std::vector<at::Tensor> sparse_weights_of(const Net& net) {
   if constexpr (std::is_convertible_v<const Net&, const torch::nn::Module&>) return sparse_weights(net);
   return {};
 }
 
-/// The shared module behind what a user passes: a ModuleHolder, a shared_ptr, or a module by value (moved in).
+/// Returns the shared module behind what a user passes: a ModuleHolder, a shared_ptr, or a module by value (moved in).
 template <class Module>
 auto share_module(Module&& module) {
   if constexpr (requires { module.ptr(); }) {
@@ -138,7 +143,7 @@ auto share_module(Module&& module) {
 template <class Module>
 using SharedModule = typename decltype(share_module(std::declval<Module>()))::element_type;
 
-/// Anything with a group(): a Job.
+/// Any class with a group(), such as Job.
 template <class Job>
 concept HasGroup = requires(Job& job) {
   { job.group() } -> std::convertible_to<ProcessGroup&>;
@@ -146,8 +151,8 @@ concept HasGroup = requires(Job& job) {
 
 }  // namespace parallel
 
-/// While one lives, forwards of its model are for backwards that accumulate locally; the next synced backward reduces
-/// the whole sum. What counts is where the forward is, as in PyTorch.
+/// While one lives, backwards of the model's forwards accumulate locally; the next synced backward reduces the whole
+/// sum. As in PyTorch, the place of the forward decides.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(parallel::DdpCore& core) : core_(core), before_(core.sync()) { core_.set_sync(false); }
@@ -162,8 +167,8 @@ class [[nodiscard]] NoSync {
 
 /// Data-parallel training of `Net`, a torch module: gradients are averaged over the ranks while backward runs.
 ///
-/// 1. Construction compares names, shapes and dtypes over the ranks, then every rank takes rank 0's values.
-/// 2. forward in training spreads rank 0's buffers; evaluation communicates nothing and may run on one rank alone.
+/// 1. Construction compares names, shapes and dtypes over the ranks; then every rank takes rank 0's values.
+/// 2. forward in training broadcasts rank 0's buffers; evaluation communicates nothing and may run on one rank only.
 /// 3. After backward, gradients are equal on all ranks; with more than one rank they are views of the buckets, in the
 ///    parameters' own strides, whatever was in grad() before.
 /// 4. A backward is reduced where it reaches an output of a forward that was made outside of no_sync(). Several
@@ -172,10 +177,10 @@ class [[nodiscard]] NoSync {
 ///
 /// Collective: construction, forward in training mode with gradients on (where there are buffers), and backward: every
 ///             rank, in the same order.
-/// Lifetime:   the group outlives it. Parameters stay the module's for good: replacing one is an error that names it.
-/// Throws:     UsageError for what differs over the ranks, an unused or a replaced parameter, a backward through
-///             module() instead of the wrapper; from backward and forward also what the group throws (PeerError,
-///             TimeoutError).
+/// Lifetime:   the group outlives it. The module must keep its parameters: replacing one is an error that names it.
+/// Throws:     UsageError for parameters or buffers that differ over the ranks, an unused or a replaced parameter, a
+///             backward through module() instead of the wrapper; backward and forward also throw the group's failure
+///             (PeerError, TimeoutError).
 /// Example:    lockstep::DistributedDataParallel model{Net(), job};
 template <class Net>
 class DistributedDataParallel : public Joinable {
@@ -210,9 +215,10 @@ class DistributedDataParallel : public Joinable {
     return (*this)(std::forward<Args>(args)...);
   }
 
-  /// The inner module: its parameters are the wrapped ones.
+  /// Returns the inner module; its parameters are the wrapped ones.
   [[nodiscard]] Net& module() const { return *module_; }
-  /// Its own methods and members, as on a libtorch ModuleHolder: model->fc1->weight. Not for forward: call the wrapper.
+  /// Gives access to the module's own methods and members, as a libtorch ModuleHolder does: model->fc1->weight. Do not
+  /// use it for forward: call the wrapper.
   Net* operator->() const { return module_.get(); }
   [[nodiscard]] const std::shared_ptr<Net>& ptr() const { return module_; }
   [[nodiscard]] auto parameters() const { return module_->parameters(); }
@@ -221,48 +227,49 @@ class DistributedDataParallel : public Joinable {
   void train(bool on = true) { module_->train(on); }
   void eval() { module_->eval(); }
 
-  /// Names of the inner module. Collective: no.
+  /// Returns the state under the inner module's names. Collective: no.
   [[nodiscard]] StateDict state_dict() const { return model_state_dict(*module_); }
+  /// Loads the inner module's state.
   /// Collective: no; load the same on every rank.  Throws: DataError as load_model_state_dict().
   void load_state_dict(const StateDict& state) { load_model_state_dict(*module_, state); }
 
+  /// Makes gradients accumulate locally while the result lives (see NoSync).
   /// Example: { auto local = model.no_sync(); model(a).sum().backward(); }
   [[nodiscard]] NoSync no_sync() { return NoSync(core_); }
 
-  /// From here on this rank's `local`-th replica runs: its buffers and the gradients that it has accumulated take the
-  /// place of those of the one before. After a step, when gradients are reduced, they are everybody's. Replicas run
-  /// backward in order; gradients are to be dropped (zero_grad) after each step. What ReplicaTeam's on_switch is for.
+  /// Makes this rank's `local`-th replica the active one: its buffers and accumulated gradients replace those of the
+  /// previous replica. After a step the reduced gradients belong to all replicas. Replicas run backward in order; drop
+  /// the gradients (zero_grad) after each step. Call it from ReplicaTeamOptions::on_switch.
   void enter_replica(int local) { core_.enter_replica(local, named_buffers_of(*module_)); }
 
-  /// Every replica of every rank takes the buffers of replica 0.
-  /// Collective: yes.  Blocks: yes.
+  /// Copies the buffers of replica 0 to every replica of every rank.
   void sync_buffers() { core_.sync_buffers(named_buffers_of(*module_)); }
 
-  /// The norm of the gradients as the last backward left them, with the bits of lockstep::grad_norm(). With
-  /// DdpOptions::grad_norm its squares were summed while buckets were reduced, each rank its share, and gradients that
-  /// were changed since (unscaled, say) are not noticed: use lockstep::grad_norm(model) then. Without the option it is
-  /// that same pass.
-  /// Collective: no; every rank gets the same.
-  /// Throws:     UsageError where each rank has its part of the gradients only (ZeroOptions::shard_gradients).
+  /// Returns the norm of the gradients that the last backward left, with the bits of lockstep::grad_norm(). With
+  /// DdpOptions::grad_norm the squares were summed while buckets were reduced, each rank its share. Later changes of
+  /// the gradients (unscaling, say) are then not included: use lockstep::grad_norm(model). Without the option it makes
+  /// that pass itself.
+  /// Collective: no; every rank gets the same number.
+  /// Throws:     UsageError where each rank has only its part of the gradients (ZeroOptions::shard_gradients).
   /// Example:    optimizer.step(lockstep::clip_factor(model.grad_norm(), 1.0));
   [[nodiscard]] double grad_norm() { return core_.grad_norm(); }
 
-  /// The bytes of the gradients in each bucket, in the order in which they are reduced: as constructed until the first
-  /// backward, in the order of arrival from then on. Empty where nothing is reduced.
+  /// Returns the gradient bytes of each bucket, in the order of reduction: the order of construction until the first
+  /// backward has ended, then the order of arrival. It is empty where nothing is reduced.
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const { return core_.bucket_bytes(); }
 
   [[nodiscard]] const parallel::Reducer& reducer() const { return core_.reducer(); }
-  /// For an optimizer that takes part in the reduction (ZeroOptions::shard_gradients).
+  /// Returns the reducer, for an optimizer that takes part in the reduction (ZeroOptions::shard_gradients).
   [[nodiscard]] const std::shared_ptr<parallel::Reducer>& shared_reducer() const { return core_.shared_reducer(); }
 
-  // What Join calls.
+  // Join calls these.
   [[nodiscard]] ProcessGroup& join_group() override { return core_.group(); }
   void set_join(std::optional<JoinHandle> handle) override { core_.set_join(handle); }
   void shadow(int action, const JoinStatus& status) override { core_.shadow(action, state(), status); }
   void after_join(int source) override { core_.after_join(state(), source); }
 
  private:
-  /// An exception of it is reported as of the forward.
+  /// Reports an exception of the module as one of its forward.
   template <class... Args>
   decltype(auto) run_module(Args&&... args) {
     using Output = decltype(module_->forward(std::forward<Args>(args)...));

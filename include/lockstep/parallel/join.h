@@ -16,30 +16,30 @@
 namespace lockstep {
 
 struct JoinOptions {
-  /// Gradients are divided by the number of ranks that began, so that every sample counts the same; false: by those
-  /// that still have data.
+  /// Divides gradients by the number of ranks that began, so that every sample counts the same; false: by the number of
+  /// ranks that still have data.
   bool divide_by_initial_world_size = true;
-  /// Every rank gets a DataError as soon as one has run out of data. For models with collectives of their own
-  /// (sync_batch_norm), which nobody can take part in without data.
+  /// Makes every rank throw DataError as soon as one has run out of data. Set it for models with collectives of their
+  /// own (sync_batch_norm), in which a rank without data cannot take part.
   bool throw_on_early_termination = false;
 };
 
-/// Who still has data.
+/// Says which ranks still have data.
 struct JoinStatus {
-  int active = 0;        ///< ranks
-  int first_active = 0;  ///< the lowest of them
+  int active = 0;        ///< number of ranks with data
+  int first_active = 0;  ///< the lowest rank with data
   bool divide_by_initial_world_size = true;
 };
 
 class Join;
 
-/// A Joinable's way to the Join that it is part of.
+/// Connects a Joinable to its Join.
 class JoinHandle {
  public:
   JoinHandle(Join& join, int index) : join_(&join), index_(index) {}
-  /// Tells ranks that have run out of data which collectives come next: their shadow(action).
-  /// Collective: yes: every rank that has data, the same joinable and action.  Blocks: yes.
-  /// Throws: DataError with throw_on_early_termination; UsageError where ranks do different things.
+  /// Tells ranks that have run out of data which collectives come next; they call shadow(action).
+  /// Collective: yes; every rank with data calls it for the same joinable and action.  Blocks: yes.
+  /// Throws: DataError with throw_on_early_termination; UsageError where ranks announce different actions.
   JoinStatus announce(int action) const;
   [[nodiscard]] bool throws_on_early_termination() const;
 
@@ -48,21 +48,23 @@ class JoinHandle {
   int index_;
 };
 
-/// What can take part in a Join: a DistributedDataParallel, a JoinedState, a class of one's own that announces its
+/// A class that can take part in a Join: DistributedDataParallel, JoinedState, or a user's class that announces its
 /// collectives.
 class Joinable {
  public:
   virtual ~Joinable() = default;
   [[nodiscard]] virtual ProcessGroup& join_group() = 0;
-  /// `handle`: for as long as the Join lives, then nothing.
-  /// Throws: UsageError where it cannot take part.
+  /// Sets the handle, which is valid while the Join lives; the Join resets it at its end.
+  /// Throws: UsageError where the object cannot take part.
   virtual void set_join(std::optional<JoinHandle> handle) = 0;
-  /// On a rank without data: calls the collectives that the others call after announce(action).
+  /// Calls, on a rank without data, the collectives that the other ranks call after announce(action).
   virtual void shadow(int action, const JoinStatus& status) = 0;
-  /// All ranks have run out of data; `source` was one of the last.
+  /// Called when all ranks have run out of data; `source` was one of the last with data.
   virtual void after_join(int source) = 0;
 };
 
+/// Lets ranks train together that have different numbers of batches.
+///
 /// Collective: construction no, run() yes.
 /// Lifetime:   the joinables outlive it and are not moved meanwhile.
 /// Source:     PyTorch's torch.distributed.algorithms.Join.
@@ -71,17 +73,17 @@ class Joinable {
 ///             join.run([&] { for (auto& batch : batches) train(batch); });
 class Join {
  public:
-  /// Throws: UsageError for joinables of different groups, or none.
+  /// Throws: UsageError for joinables of different groups, or for an empty list.
   explicit Join(std::vector<Joinable*> joinables, const JoinOptions& options = {});
   ~Join();
   Join(const Join&) = delete;
   Join& operator=(const Join&) = delete;
 
-  /// Runs `body`, a training loop of any number of steps, then takes part in the others' until theirs have ended. At
-  /// the end every rank has the weights and buffers of the last one that had data.
+  /// Runs `body`, a training loop of any number of steps, then takes part in the other ranks' loops until they have
+  /// ended. At the end every rank has the weights and buffers of the last rank that had data.
   ///
   /// Collective: yes.  Blocks: until all ranks have ended.
-  /// Throws: what body throws; DataError as JoinOptions say.
+  /// Throws: what body throws; DataError with JoinOptions::throw_on_early_termination.
   void run(const std::function<void()>& body);
 
  private:
@@ -100,11 +102,11 @@ class Join {
   ProcessGroup& group_;
 };
 
-/// Something with a state, such as an optimizer, that takes the last active rank's state at the end of a Join: ranks
+/// An object with a state, such as an optimizer, that takes the last active rank's state at the end of a Join. Ranks
 /// that ran out of data have missed steps, and their moments would drive the weights apart.
 class JoinedState final : public Joinable {
  public:
-  /// Lifetime: both outlive it.
+  /// Lifetime: `state` and `group` outlive it.
   JoinedState(Stateful& state, ProcessGroup& group) : state_(state), group_(group) {}
   [[nodiscard]] ProcessGroup& join_group() override { return group_; }
   void set_join(std::optional<JoinHandle> /*handle*/) override {}

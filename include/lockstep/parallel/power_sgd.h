@@ -15,25 +15,24 @@
 
 namespace lockstep {
 
-/// Defaults as in PyTorch's PowerSGDState.
+/// The options of PowerSgd. Defaults are those of PyTorch's PowerSGDState.
 struct PowerSgdOptions {
-  std::int64_t rank = 1;           ///< of the approximation: thinner is cheaper and coarser
+  std::int64_t rank = 1;           ///< rank of the approximation: a lower one is cheaper and coarser
   std::int64_t start_iter = 1000;  ///< synced backwards that are reduced in full before compression begins
   /// A gradient of n x m is compressed where (n + m) * rank * min_compression_rate < n * m.
   double min_compression_rate = 2;
-  bool use_error_feedback = true;        ///< what compression loses is added to the replica's next gradient
+  bool use_error_feedback = true;        ///< adds what compression loses to the replica's next gradient
   bool warm_start = true;                ///< begins with the last step's Q instead of a random one
-  double orthogonalization_epsilon = 0;  ///< added to the norms of columns; columns of zeros stay zeros without it
-  std::uint64_t seed = 0;                ///< of the random Q
+  double orthogonalization_epsilon = 0;  ///< added to the norms of columns; without it columns of zeros stay zeros
+  std::uint64_t seed = 0;                ///< seed of the random Q
 };
 
-/// The state of the hook. It is kept per parameter and per replica, by name: it depends neither on buckets nor on the
-/// number of ranks, and may begin at any iteration. A gradient is seen as a matrix whose rows are its first dimension
-/// (the slowest in memory, where that is another).
+/// The state of the hook. It is kept per parameter and per replica, by name; it depends neither on buckets nor on the
+/// number of ranks, and may begin at any iteration. A gradient is treated as a matrix whose rows are its first
+/// dimension (the slowest in memory, where that is another).
 ///
-/// Cost:    per compressed parameter two passes of matrix products of `rank` columns, and a copy of its gradient for
-/// each
-///          replica of this rank with error feedback. Two rounds of all_reduce of (n + m) * rank elements.
+/// Cost:    for each compressed parameter two passes of matrix products of `rank` columns, and a copy of its gradient
+///          for each replica of this rank with error feedback. Two rounds of all_reduce of (n + m) * rank elements.
 /// Source:  Vogels et al., PowerSGD, 2019, as in PyTorch's powerSGD_hook. Columns are orthogonalized by Gram-Schmidt
 ///          whatever the rank.
 /// Example: auto power_sgd = std::make_shared<lockstep::PowerSgd>(lockstep::PowerSgdOptions{.rank = 2});
@@ -47,13 +46,15 @@ class PowerSgd : public Stateful {
 
   [[nodiscard]] std::int64_t iterations() const noexcept { return iterations_; }
 
-  /// "iterations", "q.<parameter>" and "error.<replica>.<parameter>" for the replicas of this rank. Collective: no.
+  /// Returns "iterations", "q.<parameter>" and "error.<replica>.<parameter>" for the replicas of this rank. Collective:
+  /// no.
   [[nodiscard]] StateDict state_dict() const override;
-  /// The same with the errors of all replicas, on every rank: what to save for a resume on another number of ranks.
+  /// Returns the same with the errors of all replicas, on every rank. Save this for a resume on another number of
+  /// ranks.
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] StateDict gather_state_dict(ProcessGroup& group) const;
-  /// Entries of other ranks' replicas are kept as well, without harm.
-  /// Throws: DataError naming an entry that is missing, or of another kind than it should be; nothing is loaded then.
+  /// Loads the entries. Entries of other ranks' replicas may be present; they are kept.
+  /// Throws: DataError naming an entry that is missing, or of the wrong kind; nothing is loaded then.
   void load_state_dict(const StateDict& state) override;
 
  private:
@@ -70,14 +71,14 @@ class PowerSgd : public Stateful {
 
   PowerSgdOptions options_;
   std::int64_t iterations_ = 0;
-  ReplicaSpan block_;  ///< of this rank, once it has run
+  ReplicaSpan block_;  ///< the replicas of this rank, once the hook has run
   std::map<std::string, at::Tensor> q_;
   std::map<ErrorKey, at::Tensor> errors_;
 };
 
 namespace hooks {
 
-/// `state` may be shared with whoever saves it.
+/// Makes the hook. `state` may be shared with the code that saves it.
 [[nodiscard]] CommunicationHook power_sgd(std::shared_ptr<PowerSgd> state);
 [[nodiscard]] CommunicationHook power_sgd(const PowerSgdOptions& options = {});
 

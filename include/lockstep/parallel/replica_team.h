@@ -23,17 +23,18 @@ class Replica {
  public:
   Replica(ReplicaTeam& team, int local, int index) : team_(&team), local_(local), index_(index) {}
 
-  /// 0 .. count() - 1.
+  /// Returns its number in the run, 0 .. count() - 1.
   [[nodiscard]] int index() const noexcept { return index_; }
-  /// Of the whole run.
+  /// Returns the number of replicas of the whole run.
   [[nodiscard]] int count() const noexcept;
-  /// Among the replicas of this rank, from 0.
+  /// Returns its number among the replicas of this rank, from 0.
   [[nodiscard]] int local() const noexcept { return local_; }
 
-  /// Combines `tensor` over all replicas of the run, in place, in tree order: the same bits on any number of ranks. For
-  /// counts and statistics inside a forward pass, and for what their backward sums. Gradients do not flow through it.
+  /// Combines `tensor` over all replicas of the run, in place, in tree order, so that the result has the same bits on
+  /// any number of ranks. It is meant for counts and statistics inside a forward pass and for the sums of their
+  /// backward. Gradients do not flow through it.
   ///
-  /// Collective: yes - over the replicas; it hands the turn to the next replica of this rank.
+  /// Collective: yes, over the replicas; it passes the turn to the next replica of this rank.
   /// Blocks: yes.
   /// Shapes: the same on every replica; on the CPU.
   /// Throws: UsageError where another replica of this rank ended without it; as ProcessGroup::all_reduce.
@@ -45,23 +46,27 @@ class Replica {
   int index_;
 };
 
-/// The replica that this thread runs. For layers and losses that look at more than their own part of the batch.
+/// Returns the replica that this thread runs, for layers and losses that need more than their own part of the batch.
 /// Throws: UsageError outside of ReplicaTeam::run().
 /// Example: lockstep::this_replica().all_reduce(boxes);
 [[nodiscard]] Replica& this_replica();
-/// The same, or null outside of ReplicaTeam::run().
+/// Does the same, but returns null outside of ReplicaTeam::run().
 [[nodiscard]] Replica* find_replica() noexcept;
 
 struct ReplicaTeamOptions {
-  int replicas = 0;  ///< of the run; 0: the world size
-  int threads = 1;   ///< libtorch's, of each replica
-  /// Called, in the thread that gives the turn away, before the replica with local number `local` goes on.
+  int replicas = 0;  ///< number of replicas of the run; 0: the world size
+  int threads = 1;   ///< libtorch threads of each replica
+  /// Called before the replica with local number `local` continues, in the thread that gives the turn away.
   std::function<void(int local)> on_switch = nullptr;
 };
 
-/// The replicas of this rank. Exactly one runs at a time; it gives its turn away at each collective and at its end.
-/// Each has a thread, so that thread-local state (autocast, gradient mode) is its own, and its own state of the CPU's
+/// The replicas of this rank. Exactly one runs at a time, in its own thread; it gives its turn away at each collective
+/// and at its end. A replica has its own thread-local state (autocast, gradient mode) and its own state of the CPU's
 /// random generator. With one replica on the rank there is no further thread and no cost.
+///
+/// During run() a replica waits for its turn, runs, waits in a collective, or has ended. The replica with the turn may
+/// use everything that the replicas share (model, optimizer, group) without a lock: handing over the turn orders
+/// memory. Between calls of run() no replica has the turn.
 ///
 /// Lifetime: the group outlives it.  Thread-safe: no.
 class ReplicaTeam {
@@ -73,14 +78,14 @@ class ReplicaTeam {
   ReplicaTeam& operator=(const ReplicaTeam&) = delete;
 
   [[nodiscard]] int replicas() const noexcept;
-  /// Those of this rank.
+  /// Returns the replicas of this rank.
   [[nodiscard]] ReplicaSpan block() const noexcept;
 
-  /// Runs `body` for each replica of this rank, in order; the first in the calling thread. Gradient mode, autocast and
-  /// the like are the caller's when a replica begins.
+  /// Runs `body` for each replica of this rank, in order; the first one runs in the calling thread. A replica begins
+  /// with the caller's gradient mode, autocast and other thread-local state.
   ///
   /// Blocks: until all have ended.
-  /// Throws: what the first failing replica threw; the others are ended at their next collective.
+  /// Throws: what the first failing replica threw; the other replicas end at their next collective.
   void run(const std::function<void(Replica& replica)>& body);
 
  private:

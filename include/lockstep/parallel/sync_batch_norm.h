@@ -16,7 +16,7 @@ namespace parallel {
 
 int sync_batch_norm(torch::nn::Module& root, ProcessGroup& group);
 
-/// The torch module in a wrapper, holder or pointer.
+/// Returns the torch module in a wrapper, holder or pointer.
 template <class Model>
 torch::nn::Module& torch_module_of(Model& model) {
   if constexpr (requires { model.module(); }) {
@@ -28,11 +28,11 @@ torch::nn::Module& torch_module_of(Model& model) {
 
 }  // namespace parallel
 
-/// From here on every lockstep::nn::BatchNorm in `model` takes its statistics, in training, over the batches of all
-/// replicas: those of the ReplicaTeam that runs, else one per rank. The same bits however many ranks the replicas live
-/// on, also in backward. With one replica nothing changes.
+/// Makes every lockstep::nn::BatchNorm in `model` take its training statistics over the batches of all replicas: those
+/// of the ReplicaTeam that runs, else one per rank. The bits do not depend on the number of ranks, also in backward.
+/// With one replica nothing changes.
 ///
-/// Returns:  how many layers it found.
+/// Returns:  the number of layers that it found.
 /// Lifetime: the group outlives the model's last training step.
 /// Throws:   UsageError naming the first torch::nn::BatchNorm, whose statistics cannot be reached.
 /// Example:  lockstep::sync_batch_norm(net, job);

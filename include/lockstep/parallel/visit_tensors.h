@@ -13,9 +13,9 @@
 
 namespace lockstep::parallel {
 
-/// Calls `visit` for each tensor in `value`: a tensor; optionals, pointers, pairs, tuples, containers and maps of such;
-/// a class of one's own that has `template <class Visit> void visit_tensors(Visit&& visit) const`.
-/// Returns: false where a part of it is of a type that nobody can look into.
+/// Calls `visit` for each tensor in `value`: a tensor; optionals, pointers, pairs, tuples, containers and maps of
+/// tensors; a user's class that has `template <class Visit> void visit_tensors(Visit&& visit) const`.
+/// Returns: false where a part of it has a type that cannot be searched.
 template <class T, class Visit>
 bool visit_tensors(const T& value, const Visit& visit) {
   if constexpr (std::is_convertible_v<const T&, const at::Tensor&>) {

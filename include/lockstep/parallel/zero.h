@@ -17,17 +17,17 @@
 namespace lockstep {
 
 struct ZeroOptions {
-  /// The model, a DistributedDataParallel, leaves on each rank the mean of its part of the gradients only: a third less
-  /// is sent in a step. What grad() holds elsewhere is not defined then, so clip by optimizer.grad_norm() only.
+  /// The model, a DistributedDataParallel, leaves on each rank only the mean of its part of the gradients; a step sends
+  /// a third less. The rest of grad() is undefined, so clip by optimizer.grad_norm() only.
   bool shard_gradients = false;
 };
 
-/// Each rank keeps the optimizer's state for its part of the parameters only, about 1 / world size of it, updates that
-/// part, and all ranks gather the parts. The parameters have the bits that the optimizer alone would give them.
+/// Keeps on each rank only the optimizer's state for its part of the parameters, about 1 / world size of it. The rank
+/// updates that part, and all ranks gather the parts. The parameters have the bits that the optimizer alone would give
+/// them.
 ///
 /// 1. Construction moves the parameters into flat memory, of which each tensor becomes a view: the tensors stay the
-/// same
-///    objects, and whoever kept a data pointer has an old one.
+///    same objects, but data pointers taken before are stale.
 /// 2. After backward every rank has all gradients (DistributedDataParallel sees to that), or with shard_gradients its
 ///    part of them; step() uses its part.
 /// 3. A checkpoint does not depend on the number of ranks: consolidate_state_dict() on every rank, then state_dict() on
@@ -35,17 +35,17 @@ struct ZeroOptions {
 ///
 /// Collective: step(), consolidate_state_dict(), grad_norm(): every rank, in the same order.
 /// Lifetime:   the group outlives it.
-/// Throws:     UsageError for a parameter whose memory was replaced after construction or that is not dense, and for
-///             an optimizer that is not elementwise().
+/// Throws:     UsageError for a parameter whose memory was replaced after construction or that is not dense, and for an
+///             optimizer that is not elementwise().
 /// Source:     Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020.
 /// Example:    lockstep::ZeroRedundancyOptimizer optimizer{model, job, lockstep::AdamWOptions{.lr = 6e-4}};
 class ZeroRedundancyOptimizer final : public Optimizer {
  public:
-  /// Makes the optimizer of this rank from its parts of the parameters: one-dimensional, under the parameters' names,
-  /// of no elements where a parameter is another rank's.
+  /// Makes the optimizer of this rank from its parts of the parameters. A part is one-dimensional, has the parameter's
+  /// name, and is empty where the parameter belongs to another rank.
   using Make = std::function<std::unique_ptr<Optimizer>(NamedTensors parts)>;
 
-  /// An AdamW over `model`: as AdamW's own constructor.
+  /// Wraps an AdamW over `model`; arguments are as in AdamW's own constructor.
   template <class Model>
   requires(!std::is_same_v<std::remove_cvref_t<Model>, NamedTensors>)
       ZeroRedundancyOptimizer(Model& model, ProcessGroup& group, const AdamWOptions& options = {},
@@ -58,14 +58,15 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   ZeroRedundancyOptimizer(Model& model, Job& job, const AdamWOptions& options = {}, const ZeroOptions& zero = {})
       : ZeroRedundancyOptimizer(model, static_cast<ProcessGroup&>(job.group()), options, zero) {}
 
-  /// Any other optimizer. `reducer`: of a DistributedDataParallel (shared_reducer()) that is to shard its gradients.
+  /// Wraps any other optimizer. `reducer` is that of a DistributedDataParallel (shared_reducer()) that shards its
+  /// gradients.
   ZeroRedundancyOptimizer(NamedTensors parameters, ProcessGroup& group, const Make& make,
                           std::shared_ptr<parallel::Reducer> reducer = nullptr);
   ~ZeroRedundancyOptimizer() override;
   ZeroRedundancyOptimizer(ZeroRedundancyOptimizer&&) noexcept;
   ZeroRedundancyOptimizer& operator=(ZeroRedundancyOptimizer&&) noexcept;
 
-  /// Updates this rank's part and gathers all others'. Blocks: yes.
+  /// Updates this rank's part and gathers all others. Blocks: yes.
   void step(double grad_scale = 1.0) override;
   void set_lr(double lr) override;
   [[nodiscard]] double lr() const override;
@@ -74,19 +75,19 @@ class ZeroRedundancyOptimizer final : public Optimizer {
 
   [[nodiscard]] double grad_norm() override;
 
-  /// Gathers the whole state at rank 0, where it takes its full memory until the next step(). Blocks: yes.
+  /// Gathers the whole state on rank 0, where it needs its full memory until the next step(). Blocks: yes.
   void consolidate_state_dict() override;
-  /// What was consolidated.
-  /// Throws: UsageError on other ranks than 0, and where a step came after consolidate_state_dict() or none was called.
+  /// Returns the consolidated state.
+  /// Throws: UsageError on other ranks than 0, and where consolidate_state_dict() was not called since the last step.
   [[nodiscard]] StateDict state_dict() const override;
-  /// What this rank has, without consolidate_state_dict(): for checkpoints that all ranks write. Its arguments must be
-  /// those of the group.
+  /// Returns this rank's part of the state, without consolidate_state_dict(), for checkpoints that all ranks write. The
+  /// arguments must be those of the group.
   [[nodiscard]] StatePart state_part(int rank, int world_size) const override;
   /// Takes this rank's part of a whole state. Collective: no; load the same on every rank.
   /// Throws: DataError as the optimizer alone; nothing is loaded then.
   void load_state_dict(const StateDict& state) override;
 
-  /// The optimizer of this rank's part, which holds all of the state that this rank has.
+  /// Returns the optimizer of this rank's part, which holds all state of this rank.
   [[nodiscard]] const Optimizer& local() const;
 
  private:

@@ -17,11 +17,17 @@
 
 namespace lockstep::parallel {
 
-/// The one object that autograd's hooks hold, weakly: it locks, and hands on to the Backward (which gradients have
-/// come) and the StepReduction (what becomes of them). The mutex guards both; what a hook or a forward does, it does
-/// under it. sync() and local_replica() are the training thread's alone.
+/// Reduces gradients while backward runs. Autograd's hooks hold it weakly; it takes the lock and calls the Backward
+/// (which gradients have come) and the StepReduction (their reduction).
 ///
-/// Thread-safe: hooks may come from the engine's device threads; the rest is the training thread's.
+/// States of a replica's backward: idle -> running (an output of a forward or a first gradient was reached) -> idle
+/// (the engine's final callback); see Backward. A hook, the final callback and the parts of a forward hold `mutex_`,
+/// which guards `step_` and `backward_`; the final callback holds it also while it waits for the reductions. When a
+/// synced backward() of the rank's last replica returns, all of its reductions are over and grad() holds the mean, or
+/// this rank's part of it with shard_gradients().
+///
+/// Thread-safe: hooks may come from the engine's device threads. All other functions belong to the training thread;
+/// set_sync(), sync(), step(), local_replica(), join() and set_join() take no lock, so call them between backwards.
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   /// Throws: UsageError where there are fewer replicas than ranks.
