@@ -13,13 +13,14 @@ struct ProcessCount {
   std::string reason;  ///< one clause: "2 GPUs are visible", "no GPU is visible; 8 CPUs may be used"
 };
 
-/// GPUs that this process may use: CUDA_VISIBLE_DEVICES where it is set, else /dev/nvidia[0-9]+.
+/// Returns how many GPUs this process may use: CUDA_VISIBLE_DEVICES where it is set, else /dev/nvidia[0-9]+.
 [[nodiscard]] int count_gpus();
 
-/// CPUs that this process may run on.
+/// Returns how many CPUs this process may run on.
 [[nodiscard]] int count_cpus();
 
-/// Reads "3", "gpu", "cpu" or "auto" (GPUs, else CPUs). Throws: UsageError for anything else, or "gpu" without one.
+/// Reads "3", "gpu", "cpu" or "auto" (GPUs, else CPUs). Throws: UsageError for anything else, or for "gpu" where there
+/// is none.
 [[nodiscard]] ProcessCount resolve_process_count(const std::string& text);
 
 }  // namespace lockstep

@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-/// What is known about a failure when the decision falls.
+/// The facts about a failure on which the decision depends.
 struct RestartFacts {
-  std::string error_type = {};   ///< "DataError", ... from the worker's error file; empty: not one of our programs
-  std::string error_text = {};   ///< its words, from there or from the store
-  bool was_interrupted = false;  ///< somebody asked the agent to stop
+  std::string error_type = {};   ///< "DataError", ... from the worker's error file; empty: not a Lockstep program
+  std::string error_text = {};   ///< the error's message, from the error file or the store
+  bool was_interrupted = false;  ///< a user or signal asked the agent to stop
   int nodes = 1;
   int restarts_done = 0;
   int max_restarts = 0;
@@ -23,8 +23,8 @@ struct RestartDecision {
   std::string reason;  ///< one clause for the log
 };
 
-/// Usage, data and internal errors never restart, nor does a disk that is full or read-only; everything else does while
-/// the budget lasts. Exit codes of other programs mean nothing.
+/// Decides whether a failure restarts the job. Usage, data and internal errors never do, nor does a disk that is full
+/// or read-only; everything else does while the budget lasts. Exit codes of other programs mean nothing.
 [[nodiscard]] RestartDecision decide_restart(const RestartFacts& facts);
 
 }  // namespace lockstep

@@ -10,27 +10,26 @@
 
 namespace lockstep {
 
-/// SpawnOptions::processes: the visible GPUs, else the CPUs.
+/// The value of SpawnOptions::processes for the visible GPUs, else the CPUs.
 inline constexpr int kAuto = 0;
 
 struct SpawnOptions {
   int processes = kAuto;               ///< ranks on this machine
-  int max_restarts = 0;                ///< how often a failed group starts again
+  int max_restarts = 0;                ///< how often a failed group is started again
   std::filesystem::path log_dir = {};  ///< empty: a temporary folder, removed when the run succeeds
   ConsoleStyle console = ConsoleStyle::kPrefix;
 };
 
-/// True where a launcher (`lockstep run`, torchrun, a Slurm step of several tasks, MPI) has made this process a rank,
-/// or half of one, which init() then refuses. Throws: UsageError where a variable of Slurm is no number.
+/// Returns true where a launcher (`lockstep run`, torchrun, a Slurm step of several tasks, MPI) has set variables of a
+/// rank, even if some are missing; init() refuses those. Throws: UsageError where a variable of Slurm is not a number.
 [[nodiscard]] bool is_rank();
 
-/// Starts this very program again as `processes` ranks, with the same arguments, under the agent of `lockstep run`;
-/// waits for them and ends this process with their exit code. So it returns only in the ranks - and at once in a
-/// process that is a rank already, or where one process is asked for: a world of one.
+/// Starts this program again as `processes` ranks, with the same arguments, under the agent of `lockstep run`; it waits
+/// for them and ends this process with their exit code. So it returns only in the ranks. It returns at once in a
+/// process that is already a rank, and where one process is asked for: a world of one.
 ///
-/// Blocks:  in the process that starts the others, until all of them ended. Call it first in main: what stands before
-/// it
-///          happens in that process too, and a CUDA device that it opened there stays in use.
+/// Blocks:  in the process that starts the others, until all of them have ended. Call it first in main: code before it
+///          runs in that process too, and a CUDA device opened there stays in use.
 /// Throws:  nothing: an error is printed and becomes the exit code, as with run_program.
 /// Example: lockstep::spawn(argc, argv, {.processes = 2});
 ///          return lockstep::run_program(argc, argv, train);
