@@ -11,17 +11,17 @@
 
 namespace lockstep::tensor {
 
-/// True where libtorch has CUDA and the process has loaded it; there may be no GPU all the same.
+/// Returns true where libtorch has CUDA and the process has loaded it; there may still be no GPU.
 [[nodiscard]] bool has_cuda() noexcept;
 
-/// The GPUs that CUDA_VISIBLE_DEVICES leaves to this process.
+/// Returns how many GPUs CUDA_VISIBLE_DEVICES leaves to this process.
 [[nodiscard]] int cuda_device_count() noexcept;
 
-/// From here on `device` is this process's, and the current one of the calling thread. Before anything is allocated.
+/// Makes `device` the process's device and the calling thread's current one. Call it before anything is allocated.
 /// Thread-safe: yes.
 void use_device(const c10::Device& device);
 
-/// Makes the process's device the calling thread's: the first thing that a thread does which may touch tensors.
+/// Makes the process's device the calling thread's. A thread that may use tensors calls it first.
 /// Thread-safe: yes. Cost: none where the device is the CPU.
 void adopt_device();
 

@@ -9,8 +9,8 @@
 
 namespace lockstep::tensor {
 
-/// A recording holds addresses, not values: what `work` reads is read anew at each replay, from the same memory. What
-/// `work` allocates while it is recorded stays the graph's.
+/// A recording of device work. It holds addresses, not values: each replay reads the inputs of `work` again, from the
+/// same memory. The graph keeps the memory that `work` allocates while it is recorded.
 class DeviceGraph {
  public:
   DeviceGraph() = default;
@@ -18,24 +18,27 @@ class DeviceGraph {
   DeviceGraph& operator=(const DeviceGraph&) = delete;
   virtual ~DeviceGraph() = default;
 
-  /// While what it returns lives, the calling thread's work goes to the stream that is recorded: one for the process
-  /// and the same in every recording, behind what the current stream was given before and ahead of what it gets after.
-  /// What autograd keeps belongs to the stream that it was made on (gradients' accumulators), and a recording may wait
-  /// for no other: so whoever keeps some of it, and the steps before the recording, are made under this. Blocks: no.
+  /// Sends the calling thread's work to the recorded stream while the result lives. That stream is the same for all
+  /// recordings of the process; its work runs after earlier work of the current stream and before later work.
+  /// Autograd's gradient accumulators belong to the stream on which they were made, and a recording must not wait for
+  /// another stream: create objects that keep such nodes, and run the steps before the recording, under this. Blocks:
+  /// no.
   /// Returns: null where there is no such stream.
   [[nodiscard]] virtual std::shared_ptr<void> enter() { return nullptr; }
 
-  /// Runs `work` on the host once; what it gives to the device is recorded and not computed. Once per graph.
-  /// Blocks: until the device has done what it was given before.
-  /// Throws: what `work` throws, c10::Error for what cannot be recorded (reading a number back, say). The allocator and
-  ///         the random numbers then still belong to the recording: nothing more is to be computed in this process.
+  /// Runs `work` on the host once; its device work is recorded and not computed. Call it once per graph.
+  /// Blocks: until the device has finished its earlier work.
+  /// Throws: what `work` throws, c10::Error for work that cannot be recorded (reading a number back, say). The
+  ///         allocator and the random generator then still belong to the recording, and this process must not compute
+  ///         anything more.
   virtual void record(const std::function<void()>& work) = 0;
 
-  /// Stream: the device's current one. Blocks: no. The numbers of dropout follow the generator's seed, as in `work`.
+  /// Runs the recorded work again. Stream: the device's current one. Blocks: no. Dropout's numbers follow the
+  /// generator's seed, as in `work`.
   virtual void replay() = 0;
 };
 
-/// For the current GPU of the calling thread; null where Lockstep was built without CUDA.
+/// Makes a graph for the calling thread's current GPU; null where Lockstep was built without CUDA.
 [[nodiscard]] std::unique_ptr<DeviceGraph> make_device_graph();
 
 }  // namespace lockstep::tensor

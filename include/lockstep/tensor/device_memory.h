@@ -13,21 +13,22 @@
 
 namespace lockstep {
 
-/// Units: bytes.
+/// The memory that this process uses on a device. Units: bytes.
 struct MemoryUse {
-  /// CUDA: the most that tensors took at a time; CPU: the largest resident set. Both since the process started.
+  /// The peak since the process started: on CUDA what tensors took, on the CPU the largest resident set.
   std::int64_t peak = 0;
-  /// CUDA: the most that libtorch's allocator held of the GPU at a time, tensors and cache; CPU: none.
+  /// The peak of what libtorch's allocator held on the GPU, tensors and cache; none on the CPU.
   std::optional<std::int64_t> reserved;
 };
 
-/// Cost:   a system call or two on the CPU; on CUDA none that waits for the device.
+/// Returns the memory use of `device`.
+/// Cost:   a system call or two on the CPU; on CUDA it does not wait for the device.
 /// Throws: UsageError for a device that is neither CPU nor CUDA, and for CUDA where Lockstep was built without it.
 [[nodiscard]] MemoryUse memory_use(const c10::Device& device);
 
 namespace tensor {
 
-/// The largest resident set in the text of /proc/self/status, in bytes; 0 where it does not stand there.
+/// Returns the largest resident set in the text of /proc/self/status, in bytes; 0 where the text does not have it.
 [[nodiscard]] std::int64_t parse_peak_resident(std::string_view status);
 
 }  // namespace tensor

@@ -12,16 +12,16 @@
 namespace lockstep::tensor {
 
 struct FirstBatch {
-  std::uint64_t digest = 0;           ///< of the indices in order
-  std::int64_t shards = 1;            ///< that the loader shares the set with, itself included
+  std::uint64_t digest = 0;           ///< digest of the indices in order
+  std::int64_t shards = 1;            ///< number of shards that the set is divided into, this loader's included
   std::vector<std::int64_t> indices;  ///< the first few
 };
 
-/// The batch that the loop has just got. Kept until the next one comes or take_first_batch() is called; afterwards it
-/// costs one load. Thread-safe: yes.
+/// Notes the batch that the loop has just got, and keeps it until the next one comes or take_first_batch() is called.
+/// After that a call costs one load. Thread-safe: yes.
 void note_first_batch(const std::vector<std::int64_t>& indices, std::int64_t shards) noexcept;
 
-/// The batch noted last; none where there was none. Nothing is noted any more. Thread-safe: yes.
+/// Returns the batch that was noted last; none where there was none. Later batches are not noted. Thread-safe: yes.
 [[nodiscard]] std::optional<FirstBatch> take_first_batch();
 
 }  // namespace lockstep::tensor

@@ -12,7 +12,8 @@
 
 namespace lockstep::tensor {
 
-/// One tensor's place. Flat order is memory order: element i of the slot is element i of the tensor's own memory.
+/// One tensor's place in a flat buffer. Flat order is memory order: element i of the slot is element i of the tensor's
+/// own memory.
 struct FlatSlot {
   std::string name = {};
   std::int64_t offset = 0;  ///< in elements from the start of the buffer; a multiple of 64 bytes
@@ -24,15 +25,15 @@ struct FlatSlot {
 /// The places of several tensors of one dtype.
 struct FlatLayout {
   std::vector<FlatSlot> slots;
-  std::int64_t numel = 0;  ///< of the whole buffer, padding included
+  std::int64_t numel = 0;  ///< elements of the whole buffer, padding included
 };
 
-/// Lays `items` out one after another, each start padded to 64 bytes.
+/// Places `items` one after another; each start is aligned to 64 bytes.
 /// Throws: UsageError naming the first item whose dtype is not `dtype`.
 [[nodiscard]] FlatLayout flat_layout(const NamedTensors& items, at::ScalarType dtype);
 
-/// The part of `buffer` that belongs to `slot`, with the slot's sizes and strides. Lifetime: shares the buffer's
-/// storage.
+/// Returns the part of `buffer` that belongs to `slot`, with the slot's sizes and strides. Lifetime: it shares the
+/// buffer's storage.
 [[nodiscard]] at::Tensor flat_view(const at::Tensor& buffer, const FlatSlot& slot);
 
 }  // namespace lockstep::tensor

@@ -9,8 +9,8 @@ namespace lockstep {
 /// Keeps freed memory for the next step instead of returning it to the system. libtorch's CPU allocator frees every
 /// activation each step; glibc unmaps large blocks, and the next step pays for zeroed pages again: 180 ms of a 780 ms
 /// step of the captcha network in bf16. The process then keeps the memory of its largest step. Trainer and DataLoader
-/// call it; the variables MALLOC_MMAP_MAX_, MALLOC_TRIM_THRESHOLD_ or MALLOC_TOP_PAD_, where one is set, are left as
-/// they are. Call once, before training. Without glibc it does nothing.
+/// call it. It leaves settings alone where MALLOC_MMAP_MAX_, MALLOC_TRIM_THRESHOLD_ or MALLOC_TOP_PAD_ is set. Call it
+/// once, before training. Without glibc it does nothing.
 void keep_freed_memory();
 
 }  // namespace lockstep

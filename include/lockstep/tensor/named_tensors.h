@@ -12,15 +12,15 @@
 
 namespace lockstep {
 
-/// Names with their tensors, in the model's registration order, each tensor once (under its first name).
+/// Names with their tensors, in the model's registration order. Each tensor occurs once, under its first name.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 namespace tensor {
 
-/// `items` without repeated tensors (tied weights) and undefined ones.
+/// Returns `items` without repeated tensors (tied weights) and undefined ones.
 [[nodiscard]] NamedTensors without_repeats(NamedTensors items);
 
-/// The module behind a torch::nn::ModuleHolder, a smart pointer, or the module itself.
+/// Returns the module behind a torch::nn::ModuleHolder or a smart pointer, or the module itself.
 template <class Model>
 decltype(auto) module_of(Model& model) {
   if constexpr (requires { model.named_parameters(); }) {
@@ -39,19 +39,19 @@ template <class OrderedDict>
 
 }  // namespace tensor
 
-/// The parameters of a torch module, of its holder or pointer, or of a DistributedDataParallel.
+/// Returns the parameters of a torch module, of its holder or pointer, or of a DistributedDataParallel.
 template <class Model>
 [[nodiscard]] NamedTensors named_parameters_of(Model& model) {
   return tensor::from_ordered_dict(tensor::module_of(model).named_parameters());
 }
 
-/// The buffers (batch-norm statistics, ...) of the same.
+/// Returns the buffers (batch-norm statistics, ...) of the same.
 template <class Model>
 [[nodiscard]] NamedTensors named_buffers_of(Model& model) {
   return tensor::from_ordered_dict(tensor::module_of(model).named_buffers());
 }
 
-/// `items` as a StateDict; the tensors are shared, not copied.
+/// Returns `items` as a StateDict; the tensors are shared, not copied.
 [[nodiscard]] StateDict to_state_dict(const NamedTensors& items);
 
 /// Copies the entries of `state` into the tensors of the same names.
@@ -59,7 +59,7 @@ template <class Model>
 /// then.
 void load_tensors(const NamedTensors& items, const StateDict& state);
 
-/// Parameters and buffers of a model, in name order; the tensors are shared, not copied.
+/// Returns parameters and buffers of a model, in name order; the tensors are shared, not copied.
 template <class Model>
 [[nodiscard]] StateDict model_state_dict(Model& model) {
   StateDict state = to_state_dict(named_parameters_of(model));

@@ -16,14 +16,14 @@ namespace lockstep {
 /// Seeds the default generators of all devices (torch::manual_seed).
 void seed_all(std::uint64_t seed);
 
-/// A CPU generator of its own: the numbers that Python's torch.Generator().manual_seed(seed) gives.
+/// Makes a CPU generator with the numbers of Python's torch.Generator().manual_seed(seed).
 [[nodiscard]] at::Generator make_generator(std::uint64_t seed);
 
-/// A seed for stream `stream` of a run with `seed`: neighbouring streams are unrelated.
+/// Returns a seed for stream `stream` of a run with `seed`; neighbouring streams are unrelated.
 [[nodiscard]] std::uint64_t stream_seed(std::uint64_t seed, std::uint64_t stream);
 
-/// The state of the default CPU generator (dropout, initialisation), and its return.
-/// Throws: set_random_state throws DataError where `state` is no such state.
+/// Reads and sets the state of the default CPU generator (dropout, initialisation).
+/// Throws: set_random_state throws DataError where `state` is not such a state.
 [[nodiscard]] at::Tensor random_state();
 void set_random_state(const at::Tensor& state);
 

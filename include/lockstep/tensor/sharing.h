@@ -10,29 +10,31 @@
 
 namespace lockstep::tensor {
 
-/// What this process has done since it joined its job.
+/// Facts about what this process has done since it joined its job.
 struct SharingSigns {
   int world = 1;
   bool wrapped = false;      ///< a DistributedDataParallel over several ranks was made
-  bool divided = false;      ///< a DataLoader has given batches of one of several shards, shuffled
-  std::int64_t batches = 0;  ///< of such loaders
+  bool divided = false;      ///< a DataLoader has given shuffled batches of one of several shards
+  std::int64_t batches = 0;  ///< batches of such loaders
   std::int64_t stepped = 0;  ///< bytes of parameters that optimizers have changed, over all steps
   std::int64_t reduced = 0;  ///< bytes that collectives were given
 };
 
-/// Where the ranks share their data and neither gradients nor weights; else "". Pure function.
+/// Returns a warning where the ranks share their data but neither gradients nor weights; else "". It is a pure
+/// function.
 [[nodiscard]] std::string separate_training(const SharingSigns& signs);
 
-/// Thread-safe: yes. Each costs one load once it is known that there is nothing to warn of.
+/// Note one fact each. Thread-safe: yes. Each costs one load once it is known that there is nothing to warn of.
 void note_world(int rank, int world) noexcept;
 void note_wrapper() noexcept;
 void note_shard_batch(bool shuffled) noexcept;
 void note_step(std::int64_t parameter_bytes) noexcept;
 void note_reduced(std::int64_t bytes) noexcept;
-/// False: the notes above change nothing any more.
+/// Returns false where the notes above no longer change anything.
 [[nodiscard]] bool watches_sharing() noexcept;
 
-/// At the end of an epoch and when a checkpoint is saved: warns once, on rank 0, of what separate_training() finds.
+/// Warns once, on rank 0, of what separate_training() finds. It is called at the end of an epoch and when a checkpoint
+/// is saved.
 void warn_of_separate_training() noexcept;
 
 }  // namespace lockstep::tensor

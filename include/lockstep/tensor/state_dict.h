@@ -15,13 +15,14 @@
 
 namespace lockstep {
 
-/// What an entry holds. Tensors are not copied by building a StateDict; who keeps one past the next step clones it.
+/// The value of an entry. Building a StateDict does not copy tensors; code that keeps one past the next step must clone
+/// it.
 using StateValue = std::variant<at::Tensor, std::int64_t, double, bool, std::string>;
 
-/// Entries in name order, so that files and digests do not depend on who asked first.
+/// Entries in name order, so that files and digests do not depend on the order of insertion.
 using StateDict = std::map<std::string, StateValue>;
 
-/// What a checkpoint saves. state_dict() is local: never a collective.
+/// An object that a checkpoint saves. state_dict() is local: it is never a collective.
 class Stateful {
  public:
   virtual ~Stateful() = default;

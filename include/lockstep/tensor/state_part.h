@@ -13,31 +13,31 @@
 
 namespace lockstep {
 
-/// Which elements of a dense tensor, counted in the order of its memory, a part holds.
+/// Says which elements of a dense tensor, counted in memory order, a part holds.
 struct TensorSlice {
   std::int64_t begin = 0;
-  std::vector<std::int64_t> shape;         ///< of the whole tensor
-  std::vector<std::int64_t> strides = {};  ///< of the whole tensor; empty: row-major
+  std::vector<std::int64_t> shape;         ///< shape of the whole tensor
+  std::vector<std::int64_t> strides = {};  ///< strides of the whole tensor; empty: row-major
 
   bool operator==(const TensorSlice&) const = default;
 };
 
-/// Whole entries, and one-dimensional pieces of tensors whose other elements other parts hold.
+/// Whole entries, and one-dimensional pieces of tensors whose other elements are in other parts.
 struct StatePart {
   StateDict entries;
-  std::map<std::string, TensorSlice> slices;  ///< for each entry that is a piece
+  std::map<std::string, TensorSlice> slices;  ///< one for each entry that is a piece
 };
 
-/// The part of `rank`: a share of the bytes that differs by less than one element from that of any other rank, in name
-/// order. Plain values and tensors without elements are rank 0's.
+/// Returns the part of `rank`, in name order; its bytes differ by less than one element from those of any other rank.
+/// Plain values and tensors without elements belong to rank 0.
 ///
-/// Cost: copies nothing of contiguous tensors; their memory is shared.
+/// Cost: contiguous tensors are not copied; their memory is shared.
 [[nodiscard]] StatePart part_of(const StateDict& state, int rank, int world_size);
 
-/// The whole state, whatever the number of parts that it was cut into.
+/// Joins the parts to the whole state, whatever their number.
 ///
-/// Cost: copies only tensors that were cut.
-/// Throws: DataError naming an entry that two parts hold, of which elements are missing or twice, or of which parts
+/// Cost: only tensors that were cut are copied.
+/// Throws: DataError naming an entry that two parts hold, that lacks elements or has some twice, or whose parts
 ///         disagree on dtype or shape.
 [[nodiscard]] StateDict join_parts(const std::vector<StatePart>& parts);
 

@@ -6,8 +6,8 @@
 
 namespace lockstep::tensor {
 
-/// at::set_num_threads(count), once it is known that the system gives them: short of a thread libtorch's own pool would
-/// wait for ever, and OpenMP end the program. Throws: ResourceError.
+/// Calls at::set_num_threads(count) after it has checked that the system allows so many threads. Without a thread
+/// libtorch's own pool would wait for ever, and OpenMP would end the program. Throws: ResourceError.
 void set_threads(int count);
 
 }  // namespace lockstep::tensor

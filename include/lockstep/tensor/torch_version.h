@@ -11,7 +11,7 @@
 
 namespace lockstep::tensor {
 
-/// The libtorch that Lockstep was built with, as "1.13.1".
+/// Returns the version of libtorch that Lockstep was built with, as "1.13.1".
 [[nodiscard]] std::string libtorch_version();
 
 /// The autocast state of this thread for one kind of device.
@@ -25,8 +25,8 @@ struct AutocastState {
 [[nodiscard]] AutocastState autocast_state(c10::DeviceType device);
 void set_autocast_state(c10::DeviceType device, const AutocastState& state);
 
-/// Options of a c10d::TCPStore: without libuv, which 2.4 and later want even of a client and which Debian's 2.6 lacks.
-/// The two ways speak the same protocol.
+/// Turns libuv off in the options of a c10d::TCPStore: libtorch 2.4 and later ask even a client for it, and Debian's
+/// 2.6 lacks it. Both ways use the same protocol.
 template <class TcpStoreOptions>
 void without_libuv(TcpStoreOptions& options) {
   if constexpr (requires { options.useLibUV; }) options.useLibUV = false;
