@@ -14,17 +14,17 @@
 
 namespace lockstep::nn {
 
-/// torch::nn::Dropout, but with numbers of a generator of its own (Philox), seeded by libtorch's.
+/// torch::nn::Dropout with its own random generator (Philox), which libtorch's generator seeds.
 ///
-/// On a CPU with float32 or bfloat16, contiguous or channels-last, it is a kernel; all else is libtorch's. Evaluation
-/// is the identity.
+/// On a CPU with float32 or bfloat16, contiguous or channels-last, it runs a kernel; in all other cases it runs
+/// libtorch's layer. Evaluation is the identity.
 ///
-/// Cost:   a bit an element is kept for backward, and nothing else. The shares are steps of 1 / 65536.
+/// Cost:   backward keeps one bit for each element. The probability is rounded to a multiple of 1 / 65536.
 /// Throws: UsageError for a probability outside of [0, 1], or for a second derivative through the kernel.
 /// Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011.
 class DropoutImpl final : public torch::nn::Cloneable<DropoutImpl> {
  public:
-  /// `p`: the probability of zero.
+  /// `p` is the probability of zero.
   explicit DropoutImpl(double p = 0.5);
 
   void reset() override {}
@@ -37,7 +37,7 @@ class DropoutImpl final : public torch::nn::Cloneable<DropoutImpl> {
 };
 TORCH_MODULE(Dropout);
 
-/// torch::nn::ReLU that keeps a bit an element for backward, and not its output. What is no number stays none.
+/// torch::nn::ReLU that keeps one bit for each element for backward instead of its output. NaN stays NaN.
 ///
 /// Throws: UsageError for a second derivative through the kernel.
 class ReLUImpl final : public torch::nn::Cloneable<ReLUImpl> {

@@ -16,25 +16,25 @@
 
 namespace lockstep::nn {
 
-/// What sums a layer's statistics over the replicas of a run.
+/// Sums a layer's statistics over the replicas of a run.
 class StatisticsSync {
  public:
   virtual ~StatisticsSync() = default;
 
-  /// How many replicas' batches count as one; 1: there is nothing to sum.
+  /// Returns how many replicas' batches count as one; 1 means that there is nothing to sum.
   [[nodiscard]] virtual int replicas() const = 0;
 
-  /// Sums `values` over all of them, in place, to the same bits on each.
+  /// Sums `values` over all replicas, in place; every replica gets the same bits.
   ///
-  /// Collective: yes - over the replicas, in forward and inside backward.
+  /// Collective: yes, over the replicas, in forward and inside backward.
   /// Blocks: yes.
   virtual void all_reduce(const at::Tensor& values) = 0;
 };
 
-/// What the batch norms of all dimensions share: the switch that sync_batch_norm() looks for.
+/// The common base of the batch norms of all dimensions; sync_batch_norm() looks for it.
 class SyncedStatistics {
  public:
-  /// Null: the statistics of this replica's own batch.
+  /// Sets the sum over replicas; null: the statistics are those of this replica's own batch.
   void set_statistics_sync(std::shared_ptr<StatisticsSync> sync) { sync_ = std::move(sync); }
   [[nodiscard]] const std::shared_ptr<StatisticsSync>& statistics_sync() const noexcept { return sync_; }
 
@@ -52,7 +52,7 @@ class SyncedStatistics {
 
 namespace detail {
 
-/// A layer's tensors and state at a call.
+/// A layer's tensors and state at the time of a call.
 struct BatchNormCall {
   const at::Tensor& weight;
   const at::Tensor& bias;
@@ -72,13 +72,12 @@ void print(std::ostream& stream, std::size_t dimensions, const torch::nn::BatchN
 
 /// torch::nn::BatchNorm with the same options, names in the state dict and bits, until its statistics are synced.
 ///
-/// Synced, a training forward normalises with mean and variance over the batches of all replicas, which may be of
-/// different sizes, also empty; backward is that of batch norm over the batches put together. The gradients of weight
-/// and bias are those of the replica's own batch, as DistributedDataParallel wants them. Evaluation communicates
-/// nothing.
+/// When synced, a training forward normalises with mean and variance over the batches of all replicas, which may be of
+/// different sizes, also empty; backward is that of batch norm over the joined batches. The gradients of weight and
+/// bias are those of the replica's own batch, as DistributedDataParallel expects. Evaluation communicates nothing.
 ///
 /// Collective: forward in training, and backward where the input needs a gradient; only when synced.
-/// Throws: as torch::nn::BatchNorm; synced, UsageError where all replicas together bring fewer than 2 values per
+/// Throws: as torch::nn::BatchNorm; when synced, UsageError where all replicas together have fewer than 2 values per
 ///         channel, or for a second derivative.
 /// Source: Ioffe and Szegedy, Batch Normalization, 2015.
 template <std::size_t D, class Derived>

@@ -12,15 +12,15 @@
 
 namespace lockstep::nn {
 
-/// torch::nn::Conv2d with the same options, first weights and state dict; zeros around the image.
+/// torch::nn::Conv2d with the same options, initial weights and state dict; it pads with zeros.
 ///
-/// 3x3 with padding 1 and stride 1, on a CPU, float32 or under autocast to bfloat16, has kernels of its own:
-/// - from 1 channel (weights in channels-last, lockstep::use_channels_last; an input that needs no gradient), at the
-///   speed of memory, forward only;
+/// 3x3 with padding 1 and stride 1, on a CPU, float32 or under autocast to bfloat16, has its own kernels:
+/// - from 1 channel (weights in channels-last, lockstep::use_channels_last; an input that needs no gradient), at memory
+///   speed, forward only;
 /// - from 32 channels on, channels-last: Winograd's F(2x2, 3x3), forward and backward, with 4 products where the direct
 ///   sum has 9. Its rounding in float32 is that of the direct sum, in bfloat16 up to twice it.
-/// Which one runs follows from the shape by a table (src/nn/conv_table.h), never from timing; all else is libtorch's,
-/// bit for bit. What the kernels compute does not depend on the number of threads.
+/// The shape decides by a table (src/nn/conv/conv_table.h) which kernel runs, never timing; all other cases run
+/// libtorch's, bit for bit. The kernels' results do not depend on the number of threads.
 ///
 /// Shapes: [N, C, H, W] to [N, out, H', W'].
 /// Throws: UsageError for a padding_mode other than zeros, and for a second derivative through a kernel.
@@ -30,10 +30,10 @@ class Conv2dImpl final : public torch::nn::Cloneable<Conv2dImpl> {
   explicit Conv2dImpl(const torch::nn::Conv2dOptions& of);
   Conv2dImpl(std::int64_t in, std::int64_t out, torch::ExpandingArray<2> kernel)
       : Conv2dImpl(torch::nn::Conv2dOptions(in, out, kernel)) {}
-  /// Takes the place of `conv` with the same parameters.
+  /// Replaces `conv`, with the same parameters.
   explicit Conv2dImpl(const torch::nn::Conv2dImpl& conv);
 
-  /// Whether kernels exist for such a convolution, whatever the size of its images.
+  /// Returns true where kernels exist for such a convolution, whatever the size of its images.
   [[nodiscard]] static bool has_kernel(const torch::nn::Conv2dImpl& conv);
 
   void reset() override;

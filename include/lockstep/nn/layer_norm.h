@@ -13,16 +13,17 @@ namespace lockstep::nn {
 
 /// torch::nn::LayerNorm with the same options and state dict.
 ///
-/// On a CPU with contiguous float32 or bfloat16 and float32 weights it is a kernel; all else is libtorch's.
+/// On a CPU with contiguous float32 or bfloat16 and float32 weights it runs a kernel; in all other cases it runs
+/// libtorch's layer.
 ///
 /// Shapes: [..., normalized_shape] to the same.
-/// Cost:   the input is read once in forward and once in backward; beside it two float32 a row are kept.
+/// Cost:   the input is read once in forward and once in backward; backward also keeps two float32 for each row.
 /// Throws: as torch::nn::LayerNorm; UsageError for a second derivative through the kernel.
 /// Source: Ba et al., Layer Normalization, 2016.
 class LayerNormImpl final : public torch::nn::Cloneable<LayerNormImpl> {
  public:
   explicit LayerNormImpl(const torch::nn::LayerNormOptions& layer);
-  /// Takes the place of `layer` with the same parameters.
+  /// Replaces `layer`, with the same parameters.
   explicit LayerNormImpl(const torch::nn::LayerNormImpl& layer);
 
   void reset() override;
@@ -30,7 +31,7 @@ class LayerNormImpl final : public torch::nn::Cloneable<LayerNormImpl> {
   void pretty_print(std::ostream& stream) const override;
 
   torch::nn::LayerNormOptions options;
-  at::Tensor weight;  ///< of the normalised shape, or undefined
+  at::Tensor weight;  ///< has the normalised shape, or is undefined
   at::Tensor bias;
 };
 TORCH_MODULE(LayerNorm);

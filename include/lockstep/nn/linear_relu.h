@@ -12,22 +12,22 @@
 namespace lockstep::nn {
 
 struct LinearReLUOptions {
-  double dropout = 0;  ///< probability of zero, before or after ReLU: the same; 0: none
+  double dropout = 0;  ///< probability of zero, before or after ReLU (the result is the same); 0: none
 };
 
 /// torch::nn::Linear, then Dropout and ReLU; the state dict is that of Linear.
 ///
 /// On a CPU with float32 or autocast to bfloat16 the bias, dropout and ReLU are one pass over the product, and backward
-/// one pass that also sums the bias's gradient, in a fixed order; all else is the separate layers of libtorch.
+/// one pass that also sums the bias's gradient, in a fixed order; in all other cases libtorch's separate layers run.
 ///
 /// Shapes: [..., in_features] to [..., out_features].
-/// Cost:   backward keeps input, weight and output: where that is above 0, dropout kept the element.
+/// Cost:   backward keeps input, weight and output; dropout kept the elements where the output is above 0.
 /// Throws: as Linear; UsageError for a second derivative through the kernels.
 class LinearReLUImpl final : public torch::nn::Cloneable<LinearReLUImpl> {
  public:
-  /// With fresh weights, as torch::nn::Linear's.
+  /// Has fresh weights, as torch::nn::Linear's.
   explicit LinearReLUImpl(const torch::nn::LinearOptions& linear, LinearReLUOptions then = {});
-  /// Takes the place of `linear` with the same parameters.
+  /// Replaces `linear`, with the same parameters.
   LinearReLUImpl(const torch::nn::LinearImpl& linear, LinearReLUOptions then);
 
   void reset() override;

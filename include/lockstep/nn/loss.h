@@ -14,11 +14,11 @@ namespace lockstep::nn {
 
 /// torch::nn::MultiLabelSoftMarginLoss with the same options.
 ///
-/// On a CPU with contiguous float32 or bfloat16 logits, and targets that need no gradient, it is a kernel whose numbers
-/// are float32, as is the loss; all else is libtorch's.
+/// On a CPU with contiguous float32 or bfloat16 logits, and targets that need no gradient, it runs a kernel that
+/// computes in float32, and the loss is float32; in all other cases it runs libtorch's.
 ///
 /// Shapes: logits and targets [..., C]; the loss is a number, or [...] with torch::kNone.
-/// Throws: as torch's; UsageError for a second derivative through the kernel.
+/// Throws: as libtorch's; UsageError for a second derivative through the kernel.
 class MultiLabelSoftMarginLossImpl final : public torch::nn::Cloneable<MultiLabelSoftMarginLossImpl> {
  public:
   explicit MultiLabelSoftMarginLossImpl(torch::nn::MultiLabelSoftMarginLossOptions chosen = {});
@@ -34,12 +34,13 @@ TORCH_MODULE(MultiLabelSoftMarginLoss);
 
 /// torch::nn::CrossEntropyLoss with the same options: class weights, an ignored class, smoothed labels.
 ///
-/// On a CPU with float32 or bfloat16 logits, contiguous or channels-last, and classes as targets it is a kernel whose
-/// numbers are float32, as is the loss; all else (probabilities as targets too) is libtorch's.
+/// On a CPU with float32 or bfloat16 logits, contiguous or channels-last, and classes as targets it runs a kernel that
+/// computes in float32, and the loss is float32; in all other cases (also with probabilities as targets) it runs
+/// libtorch's.
 ///
-/// Shapes: logits [N, C] or [N, C, d1, ...], targets [N] or [N, d1, ...]; the loss is a number, or as the targets with
-///         torch::kNone.
-/// Throws: as torch's; DataError for a class that there is none of; UsageError for a second derivative through the
+/// Shapes: logits [N, C] or [N, C, d1, ...], targets [N] or [N, d1, ...]; the loss is a number, or has the targets'
+///         shape with torch::kNone.
+/// Throws: as libtorch's; DataError for a class that does not exist; UsageError for a second derivative through the
 ///         kernel.
 class CrossEntropyLossImpl final : public torch::nn::Cloneable<CrossEntropyLossImpl> {
  public:

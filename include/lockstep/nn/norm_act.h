@@ -16,25 +16,26 @@ namespace lockstep::nn {
 
 struct BatchNormReLUOptions {
   double dropout = 0;  ///< probability of zero, between batch norm and ReLU; 0: none
-  bool pool = false;   ///< the maxima of 2x2 windows, stride 2
+  bool pool = false;   ///< takes the maxima of 2x2 windows, stride 2
 };
 
 /// BatchNorm2d, then Dropout, ReLU, MaxPool2d(2) as options say; the state dict is that of BatchNorm2d.
 ///
-/// Training on a CPU with channels-last float32 or bfloat16 and a multiple of 8 channels takes the fused passes;
-/// anything else (evaluation, synced statistics, CUDA) the separate layers of libtorch. Fused, a value is rounded to
-/// bfloat16 once, at the end. Dropout's numbers come from a generator of its own, seeded by libtorch's.
+/// Training on a CPU with channels-last float32 or bfloat16 and a multiple of 8 channels runs the fused passes; all
+/// other cases (evaluation, synced statistics, CUDA) run libtorch's separate layers. The fused passes round a value to
+/// bfloat16 once, at the end. Dropout has its own random generator, which libtorch's generator seeds.
 ///
 /// Shapes: [N, C, H, W] to the same, or to [N, C, H/2, W/2] rounded down.
-/// Cost:   fused, the input is read twice in forward and twice in backward, with a bit an element kept for dropout.
+/// Cost:   the fused passes read the input twice in forward and twice in backward; dropout keeps one bit for each
+///         element.
 /// Throws: as BatchNorm2d; UsageError for a second derivative.
 class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
  public:
   explicit BatchNormReLU2dImpl(const torch::nn::BatchNormOptions& norm, BatchNormReLUOptions then = {})
       : BatchNormImpl(norm), then_(then) {}
 
-  /// Takes the place of `norm`, a BatchNorm2d of ours or of torch: the same parameters, buffers in the same memory, the
-  /// same synced statistics.
+  /// Replaces `norm`, a BatchNorm2d of Lockstep or libtorch: it has the same parameters, buffers in the same memory and
+  /// the same synced statistics.
   template <class Norm>
   BatchNormReLU2dImpl(const Norm& norm, BatchNormReLUOptions then) : BatchNormReLU2dImpl(norm.options, then) {
     if (norm.options.affine()) {

@@ -12,23 +12,22 @@
 
 namespace lockstep::nn {
 
-/// What optimize() did: names of layers, and what stands or would stand there.
+/// A replacement that optimize() made, or could not make.
 struct Optimized {
   struct Chain {
-    std::string name;  ///< of the chain's first layer: "features.1"
-    std::string what;  ///< "BatchNorm2d + ReLU + MaxPool2d"; of a chain that was left, with the reason
+    std::string name;  ///< name of the chain's first layer: "features.1"
+    std::string what;  ///< "BatchNorm2d + ReLU + MaxPool2d"; with the reason where the chain was left as it is
   };
   std::vector<Chain> fused;
   std::vector<Chain> left;
 };
 
-/// Replaces every BatchNorm2d (ours or torch's) + [Dropout] + ReLU + [MaxPool2d of 2x2, stride 2] inside a
-/// torch::nn::Sequential, at any depth, by a BatchNormReLU2d in the first one's place and nothing in the others'.
-/// So are Linear + ReLU, with Dropout between or after them (LinearReLU), and LayerNorm, Dropout
-/// and ReLU (not in place) alone.
-/// Names, parameters and state dict stay as they are. A 3x3 torch::nn::Conv2d for which lockstep::nn::Conv2d has
-/// kernels is replaced by one. Chains outside of a Sequential are left: a module's own forward() holds its layers by
-/// their types.
+/// Replaces every BatchNorm2d (Lockstep's or libtorch's) + [Dropout] + ReLU + [MaxPool2d of 2x2, stride 2] inside a
+/// torch::nn::Sequential, at any depth, by a BatchNormReLU2d in place of the first layer and empty layers in place of
+/// the others. It also replaces Linear + ReLU, with Dropout between or after them (LinearReLU), and single LayerNorm,
+/// Dropout and ReLU (not in place) layers. Names, parameters and state dict stay as they are. A 3x3 torch::nn::Conv2d
+/// for which lockstep::nn::Conv2d has kernels is replaced by one. Chains outside of a Sequential are left as they are,
+/// since a module's own forward() holds its layers by their types.
 ///
 /// Call it before an optimizer or a DistributedDataParallel takes the parameters' names, though they would find the
 /// same. Example: const nn::Optimized done = nn::optimize(*net);
