@@ -15,21 +15,21 @@
 
 namespace lockstep {
 
-/// Defaults as in torch.optim.Adagrad.
+/// The options of Adagrad. Defaults are those of torch.optim.Adagrad.
 struct AdagradOptions {
   double lr = 1e-2;
   double lr_decay = 0;  ///< step n has the rate lr / (1 + (n - 1) * lr_decay)
   double weight_decay = 0;
   double initial_accumulator_value = 0;
   double eps = 1e-10;
-  /// Parameters (by name) for which this is true are not decayed; none by default.
+  /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
-  std::vector<ParameterGroup> groups = {};  ///< parameters with options of their own
+  std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
 /// Adagrad with the results of torch.optim.Adagrad. State: sum.
 ///
-/// Cost:   20 bytes of memory traffic a parameter.
+/// Cost:   20 bytes of memory traffic for each parameter element.
 /// Source: Duchi et al., Adaptive Subgradient Methods for Online Learning and Stochastic Optimization, 2011.
 /// Example: lockstep::Adagrad optimizer{model, {.lr = 0.01}};
 class Adagrad : public FlatOptimizer {

@@ -16,21 +16,21 @@
 
 namespace lockstep {
 
-/// Defaults as in torch.optim.AdamW.
+/// The options of AdamW. Defaults are those of torch.optim.AdamW.
 struct AdamWOptions {
   double lr = 1e-3;
   std::array<double, 2> betas = {0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 1e-2;
-  bool amsgrad = false;  ///< divide by the largest second moment so far
-  /// Parameters (by name) for which this is true are not decayed; none by default.
+  bool amsgrad = false;  ///< divides by the largest second moment so far
+  /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
-  std::vector<ParameterGroup> groups = {};  ///< parameters with options of their own
+  std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
 /// AdamW with the results of torch.optim.AdamW. State: exp_avg, exp_avg_sq, with amsgrad max_exp_avg_sq.
 ///
-/// Cost:   28 bytes of memory traffic a parameter, 36 with amsgrad.
+/// Cost:   28 bytes of memory traffic for each parameter element, 36 with amsgrad.
 /// Source: Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019; Reddi et al., On the Convergence of Adam
 ///         and Beyond, 2018 (amsgrad).
 /// Example: lockstep::AdamW optimizer{model, {.lr = 6e-4}};

@@ -17,20 +17,21 @@ namespace lockstep {
 
 enum class Amp { kNone, kBf16, kFp16 };
 
-/// "none", "bf16", "fp16" and back.
-/// Throws: UsageError listing them.
+/// Convert between a precision and its name: "none", "bf16", "fp16".
+/// Throws: UsageError listing the names.
 [[nodiscard]] Amp amp_from_name(std::string_view name);
 [[nodiscard]] std::string to_string(Amp amp);
 
 struct AutocastOptions {
-  /// libtorch keeps the cast copy of a weight for the rest of the region, even when the weight changes. Off by default,
-  /// because from C++ a stale copy trains on old weights, and one made under no_grad swallows the gradient. Worth it
+  /// libtorch keeps the cast copy of a weight for the rest of the region, even when the weight changes. It is off by
+  /// default: from C++ a stale copy trains on old weights, and a copy made under no_grad swallows the gradient. It pays
   /// only where a weight is used many times in a region (recurrent nets) and does not change in it.
   bool weight_cache = false;
 };
 
-/// Until it goes out of scope, eligible operations of this thread run in `amp` on `device`; kNone: in full precision.
-/// Nests; the state before returns at its end, and the weight cache is then empty. Backward stays outside.
+/// Makes eligible operations of this thread run in `amp` on `device` until it goes out of scope; kNone means full
+/// precision. Regions may nest. The end of one restores the state before it and empties the weight cache. Run backward
+/// outside of it.
 ///
 /// Throws: UsageError for fp16 on the CPU and for devices that are neither CPU nor CUDA.
 /// Example: lockstep::Autocast autocast{job.device().type(), lockstep::Amp::kBf16};
@@ -46,8 +47,9 @@ class [[nodiscard]] Autocast {
   tensor::AutocastState before_;
 };
 
-/// No gradients until it goes out of scope, and no weight copies either: an evaluation inside an Autocast that uses the
-/// weight cache neither sees old weights nor leaves copies that would swallow the gradient of the training forward.
+/// Turns gradients off until it goes out of scope, and the weight cache too, so that an evaluation inside an Autocast
+/// with the weight cache neither sees old weights nor leaves copies that would swallow the gradient of the training
+/// forward.
 class [[nodiscard]] NoGrad {
  public:
   NoGrad();

@@ -17,7 +17,7 @@ namespace lockstep {
 
 struct EMAOptions {
   double decay = 0.9999;
-  double warmups = 1000;  ///< updates until the decay has reached 63 % of its value; 0: it has all of it at once
+  double warmups = 1000;  ///< updates until the decay has reached 63 % of its value; 0: it has its full value at once
 };
 
 /// An exponential moving average over all parameters and buffers of a model. The n-th update takes
@@ -25,13 +25,14 @@ struct EMAOptions {
 /// others (num_batches_tracked) are copied.
 ///
 /// 1. It begins as a copy of the model.
-/// 2. The average lies in memory of its own, in the model's strides. Float32 on the CPU takes one pass, and each
-///    element's bits depend on its own values only.
-/// 3. Its bits are the same on ranks whose models are: no rank asks another.
+/// 2. The average has its own memory, in the model's strides. Float32 on the CPU takes one pass, and each element's
+///    bits depend on its own values only.
+/// 3. Ranks with equal models have equal averages; no rank communicates.
 ///
-/// Owned by the training thread. Lifetime: the model's tensors may move to other memory, but stay the same objects.
-/// Cost:    12 bytes of memory traffic an element.
-/// Source:  ModelEMA of RT-DETR, D-FINE and DEIM. There a decay that is changed later takes no effect; here it does.
+/// It belongs to the training thread. Lifetime: the model's tensors may move to other memory, but stay the same
+/// objects.
+/// Cost:    12 bytes of memory traffic for each element.
+/// Source:  ModelEMA of RT-DETR, D-FINE and DEIM. There a later change of the decay has no effect; here it has.
 /// Example: lockstep::EMA ema{model, {.decay = 0.999}};  after each optimizer.step(): ema.update();
 class EMA : public Stateful {
  public:
@@ -41,16 +42,16 @@ class EMA : public Stateful {
   /// Throws: UsageError unless 0 <= decay < 1 and warmups >= 0.
   explicit EMA(NamedTensors model, EMAOptions options = {});
 
-  /// Throws: UsageError while the average is swapped in.
+  /// Takes the model's present values into the average. Throws: UsageError while the average is swapped in.
   void update();
 
-  /// From the next update on. Throws: UsageError unless 0 <= decay < 1.
+  /// Sets the decay of later updates. Throws: UsageError unless 0 <= decay < 1.
   void set_decay(double decay);
   [[nodiscard]] double decay() const noexcept { return options_.decay; }
   [[nodiscard]] std::int64_t updates() const noexcept { return updates_; }
 
-  /// While it lives, the model has the average's values and the average the model's; then both have their own again,
-  /// bit for bit. The tensors stay where they are. Lifetime: the EMA outlives it and is not moved meanwhile.
+  /// While it lives, the model has the average's values and the average has the model's. At its end both have their own
+  /// again, bit for bit. The tensors stay where they are. Lifetime: the EMA outlives it and is not moved meanwhile.
   class Swapped {
    public:
     ~Swapped();
@@ -64,14 +65,16 @@ class EMA : public Stateful {
     EMA* ema_;
   };
 
-  /// Throws: UsageError where it is swapped in already; what the allocation of memory on a GPU throws, and nothing is
+  /// Swaps the average into the model.
+  /// Throws: UsageError where it is already swapped in; also what the allocation of GPU memory throws, and nothing is
   ///         swapped then.
   /// Example: const lockstep::EMA::Swapped averaged = ema.swap_in();  evaluate(model);
   [[nodiscard]] Swapped swap_in();
 
-  /// The average under the model's names, and the number of updates. Throws: UsageError while it is swapped in.
+  /// Returns the average under the model's names, and the number of updates. Throws: UsageError while it is swapped in.
   [[nodiscard]] StateDict state_dict() const override;
-  /// The decay is not part of it. Throws: DataError as load_model_state_dict(); nothing is loaded then.
+  /// Loads an average. The decay is not part of it. Throws: DataError as load_model_state_dict(); nothing is loaded
+  /// then.
   void load_state_dict(const StateDict& state) override;
 
  private:
@@ -89,17 +92,18 @@ class EMA : public Stateful {
   EMAOptions options_;
   std::int64_t updates_ = 0;
   bool swapped_ = false;
-  std::map<std::string, at::Tensor> scratch_;  ///< by device, while swapped in: swapping back allocates nothing
+  std::map<std::string, at::Tensor> scratch_;  ///< by device, while swapped in, so that swapping back allocates nothing
 };
 
-/// What an EMA's state_dict() is made of: a model's, and how many updates it has had.
+/// The parts of an EMA's state_dict(): a model's state, and how many updates it has had.
 struct EMAState {
   StateDict model;
   std::int64_t updates = 0;
 };
 
+/// Splits an EMA's state.
 /// Example: load_model_state_dict(net, ema_state_of(checkpoint.state("ema")).model);
-/// Throws: DataError where `state` is not of an EMA.
+/// Throws: DataError where `state` is not that of an EMA.
 [[nodiscard]] EMAState ema_state_of(StateDict state);
 
 }  // namespace lockstep

@@ -18,48 +18,48 @@
 namespace lockstep {
 
 namespace optim {
-struct Setup;  ///< one optimizer's groups, each with its rule (src/optim/rule.h)
+struct Setup;  ///< the optimizer's groups, each with its rule (src/optim/rule.h)
 }
 
-/// A torch module, its holder or pointer, or a DistributedDataParallel; the names of parameters come along.
+/// A class whose parameters have names: a torch module, its holder or pointer, or a DistributedDataParallel.
 template <class Model>
 concept HasNamedParameters = !std::same_as<std::remove_cvref_t<Model>, NamedTensors>;
 
 /// An optimizer that updates each parameter by one rule, with state of the parameter's shape in flat buffers.
 ///
-/// 1. Dense float32 parameters on the CPU take one pass of a kernel over parameter, gradient and state. Elements are
-///    updated by themselves: their bits depend on no layout, number of threads or instruction set.
+/// 1. Dense float32 parameters on the CPU take one pass of a kernel over parameter, gradient and state. Each element is
+///    updated by itself: its bits do not depend on layout, number of threads or instruction set.
 /// 2. All others (CUDA, float64, strided ones) are updated together, by libtorch's fused operators on CUDA where it has
-///    them, else by its multi-tensor ones. The host waits for nothing.
-/// 3. Groups: parameters that no pattern matches are in the default group, whose options are the optimizer's.
+///    them, else by its multi-tensor ones. The host does not wait.
+/// 3. Parameters that no pattern matches are in the default group, whose options are the optimizer's.
 ///
 /// Throws: UsageError at construction for an option out of range, a parameter that is neither float32 nor float64, a
-///         pattern that matches nothing or is no regular expression, and a parameter that two patterns match.
+///         pattern that matches nothing or is not a regular expression, and a parameter that two patterns match.
 class FlatOptimizer : public Optimizer {
  public:
   ~FlatOptimizer() override;
   FlatOptimizer(FlatOptimizer&&) noexcept;
   FlatOptimizer& operator=(FlatOptimizer&&) noexcept;
 
-  /// Throws: UsageError for a sparse gradient; nothing is updated then.
+  /// Updates all parameters that have a gradient. Throws: UsageError for a sparse gradient; nothing is updated then.
   void step(double grad_scale = 1.0) override;
 
-  /// Sets the default group's learning rate. A group with one of its own keeps its ratio to the rate that the optimizer
-  /// was constructed with: its rate becomes own * (lr / constructed).
+  /// Sets the default group's learning rate. A group with its own rate keeps its ratio to the rate of construction: its
+  /// rate becomes own * (lr / constructed).
   void set_lr(double lr) override;
   [[nodiscard]] double lr() const noexcept override;
-  /// The default group, then the others in the order they were given.
+  /// Returns the default group, then the others in the order in which they were given.
   [[nodiscard]] std::vector<GroupState> groups() const;
 
   [[nodiscard]] std::int64_t steps() const noexcept override;
   [[nodiscard]] const NamedTensors& parameters() const noexcept override;
   [[nodiscard]] bool elementwise() const noexcept override;
 
-  /// "<parameter>.<kind>" for each kind of state, "step", and "<parameter>.step" where a parameter had fewer steps than
-  /// the optimizer (it was without a gradient). Learning rates are the schedule's and not saved.
+  /// Returns "<parameter>.<kind>" for each kind of state, "step", and "<parameter>.step" where a parameter had fewer
+  /// steps than the optimizer (it had no gradient). Learning rates belong to the schedule and are not saved.
   [[nodiscard]] StateDict state_dict() const override;
-  /// Throws: DataError naming the first entry that is missing, unknown or of another shape or dtype; nothing is loaded
-  /// then.
+  /// Loads a state. Throws: DataError naming the first entry that is missing, unknown or of another shape or dtype;
+  /// nothing is loaded then.
   void load_state_dict(const StateDict& state) override;
 
  protected:

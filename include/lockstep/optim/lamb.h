@@ -16,24 +16,24 @@
 
 namespace lockstep {
 
-/// Defaults as in the paper's runs.
+/// The options of LAMB. Defaults are those of the paper's runs.
 struct LAMBOptions {
   double lr = 1e-3;
   std::array<double, 2> betas = {0.9, 0.999};
   double eps = 1e-6;
   double weight_decay = 1e-2;
-  /// Parameters (by name) for which this is true are not decayed; none by default.
+  /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
-  std::vector<ParameterGroup> groups = {};  ///< parameters with options of their own
+  std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
 /// LAMB: x -= lr * |x| / |r + weight_decay * x| * (r + weight_decay * x), where r is Adam's direction with bias
-/// correction. Where one of the norms is zero their quotient counts as 1. State: exp_avg, exp_avg_sq.
+///       correction. Where one of the norms is zero their quotient counts as 1. State: exp_avg, exp_avg_sq.
 ///
 /// The norms are those of whole parameters, summed in double in fixed blocks of their memory: threads and instruction
-/// sets change no bits, but it cannot update a part of a parameter (ZeroRedundancyOptimizer refuses it).
+/// sets change no bits. It cannot update a part of a parameter (ZeroRedundancyOptimizer refuses it).
 ///
-/// Cost:   two passes, 40 bytes of memory traffic a parameter.
+/// Cost:   two passes, 40 bytes of memory traffic for each parameter element.
 /// Source: You et al., Large Batch Optimization for Deep Learning: Training BERT in 76 minutes, 2019, algorithm 2.
 /// Example: lockstep::LAMB optimizer{model, {.lr = 4e-3}};
 class LAMB : public FlatOptimizer {

@@ -15,24 +15,24 @@
 
 namespace lockstep {
 
-/// Momentum, trust and decay as in the paper's runs.
+/// The options of LARS. Momentum, trust and decay are those of the paper's runs.
 struct LARSOptions {
   double lr = 1e-1;
   double momentum = 0.9;
   double trust = 1e-3;  ///< the paper's eta: how much of its norm a parameter may move
   double weight_decay = 5e-4;
-  /// Parameters (by name) for which this is true are not decayed; none by default.
+  /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
-  std::vector<ParameterGroup> groups = {};  ///< parameters with options of their own
+  std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
 /// LARS: v = momentum * v + lr * rate * (g + weight_decay * x), x -= v, with
 /// rate = trust * |x| / (|g| + weight_decay * |x|). Where |x| or |g| is zero the rate is 1. State: momentum_buffer (v).
 ///
 /// The norms are those of whole parameters, summed in double in fixed blocks of their memory: threads and instruction
-/// sets change no bits, but it cannot update a part of a parameter (ZeroRedundancyOptimizer refuses it).
+/// sets change no bits. It cannot update a part of a parameter (ZeroRedundancyOptimizer refuses it).
 ///
-/// Cost:   two passes, 28 bytes of memory traffic a parameter.
+/// Cost:   two passes, 28 bytes of memory traffic for each parameter element.
 /// Source: You et al., Large Batch Training of Convolutional Networks, 2017, algorithm 1.
 /// Example: lockstep::LARS optimizer{model, {.lr = 2.0, .weight_decay = 1e-4}};
 class LARS : public FlatOptimizer {

@@ -16,20 +16,20 @@
 
 namespace lockstep {
 
-/// Defaults as in the paper.
+/// The options of Lion. Defaults are those of the paper.
 struct LionOptions {
   double lr = 1e-4;
   std::array<double, 2> betas = {0.9, 0.99};
   double weight_decay = 0;
-  /// Parameters (by name) for which this is true are not decayed; none by default.
+  /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
-  std::vector<ParameterGroup> groups = {};  ///< parameters with options of their own
+  std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
 /// Lion: x -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * x), m = beta2 * m + (1 - beta2) * g.
 /// State: exp_avg (m).
 ///
-/// Cost:   20 bytes of memory traffic a parameter.
+/// Cost:   20 bytes of memory traffic for each parameter element.
 /// Source: Chen et al., Symbolic Discovery of Optimization Algorithms, 2023, program 1.
 /// Example: lockstep::Lion optimizer{model, {.lr = 1e-4, .weight_decay = 0.1}};
 class Lion : public FlatOptimizer {

@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// Options of any optimizer. What is not set is the type's own default.
+/// The options of any optimizer. An option that is not set has the type's default.
 struct OptimizerOptions {
   std::optional<double> lr = {};
   std::optional<double> weight_decay = {};
@@ -36,11 +36,11 @@ struct OptimizerOptions {
   std::vector<ParameterGroup> groups = {};
 };
 
-/// AdamW, Adam, SGD, RMSprop, Adagrad, LAMB, LARS, Lion.
+/// Returns AdamW, Adam, SGD, RMSprop, Adagrad, LAMB, LARS, Lion.
 [[nodiscard]] const std::vector<std::string>& optimizer_types();
 
-/// `type`: one of optimizer_types(), in any case.
-/// Throws: UsageError for an unknown type and an option that it does not have, and what its constructor throws.
+/// Makes an optimizer of one of optimizer_types(), in upper or lower case.
+/// Throws: UsageError for an unknown type or an option that the type does not have; also what its constructor throws.
 /// Example: auto optimizer = lockstep::make_optimizer("sgd", lockstep::named_parameters_of(model), {.momentum = 0.9});
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const std::string& type, NamedTensors parameters,
                                                             const OptimizerOptions& options = {});

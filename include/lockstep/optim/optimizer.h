@@ -13,39 +13,38 @@
 
 namespace lockstep {
 
-/// Updates parameters from their gradients. Its state has, for each parameter, entries "<parameter>.<kind>" with no dot
-/// in the kind, and others without a dot; tensors among them have the parameter's shape.
+/// Updates parameters from their gradients. For each parameter its state has entries "<parameter>.<kind>" with no dot
+/// in the kind; tensors among them have the parameter's shape. Other entries have no dot in their names.
 class Optimizer : public Stateful {
  public:
-  /// Updates each parameter that has a gradient; the others stay as they are. `grad_scale` multiplies every gradient on
-  /// the way in, so that clipping (clip.h) needs no pass of its own.
+  /// Updates each parameter that has a gradient; the others stay as they are. `grad_scale` multiplies every gradient as
+  /// it is read, so that clipping (clip.h) needs no extra pass.
   virtual void step(double grad_scale = 1.0) = 0;
 
-  /// Drops the gradients (autograd then hands its fresh tensor over instead of adding to zeros; a
-  /// DistributedDataParallel keeps their memory), or writes zeros into them.
+  /// Drops the gradients, or writes zeros into them. After dropping, autograd passes its new tensor on instead of
+  /// adding to zeros; a DistributedDataParallel keeps the memory.
   virtual void zero_grad(bool set_to_none = true);
 
   virtual void set_lr(double lr) = 0;
   [[nodiscard]] virtual double lr() const = 0;
-  /// How often step() was called.
+  /// Returns how often step() was called.
   [[nodiscard]] virtual std::int64_t steps() const = 0;
   [[nodiscard]] virtual const NamedTensors& parameters() const = 0;
 
-  /// Whether each element is updated from its own values alone, so that any part of a parameter can be updated by
-  /// itself.
+  /// Returns true where each element is updated from its own values alone, so that any part of a parameter can be
+  /// updated by itself.
   [[nodiscard]] virtual bool elementwise() const { return true; }
 
-  /// The norm of all gradients, as lockstep::grad_norm().
-  /// Collective: yes, where the optimizer is sharded.
+  /// Returns the norm of all gradients, as lockstep::grad_norm().
   [[nodiscard]] virtual double grad_norm() { return lockstep::grad_norm(parameters()); }
 
-  /// Makes state_dict() on rank 0 that of the whole run. To be called before it; does nothing where each rank has all
-  /// of the state.
+  /// Makes state_dict() on rank 0 return the state of the whole run; call it before state_dict(). It does nothing where
+  /// each rank has the whole state.
   /// Collective: yes, where the optimizer is sharded.
   virtual void consolidate_state_dict() {}
 
-  /// What `rank` of `world_size` writes of a checkpoint that all ranks write. An optimizer that is sharded gives what
-  /// it has. Collective: no.
+  /// Returns the part that `rank` of `world_size` writes to a checkpoint that all ranks write. A sharded optimizer
+  /// returns what it has. Collective: no.
   [[nodiscard]] virtual StatePart state_part(int rank, int world_size) const {
     return part_of(state_dict(), rank, world_size);
   }

@@ -11,12 +11,12 @@
 
 namespace lockstep {
 
-/// The parameters in whose names `pattern` is found, with options of their own. What is not set is the optimizer's;
-/// what the optimizer does not have is a UsageError.
+/// The parameters in whose names `pattern` is found, with their own options. An option that is not set is the
+/// optimizer's; one that the optimizer does not have is a UsageError.
 ///
 /// Example: lockstep::SGD optimizer{model, {.lr = 0.1, .groups = {{.pattern = R"(^fc\.)", .lr = 1.0}}}};
 struct ParameterGroup {
-  /// An ECMAScript regular expression, found anywhere in the name: ^ and $ anchor it.
+  /// An ECMAScript regular expression. It may match anywhere in the name; ^ and $ anchor it.
   std::string pattern = {};
   std::optional<double> lr = {};
   std::optional<double> weight_decay = {};
@@ -25,9 +25,9 @@ struct ParameterGroup {
   std::optional<double> eps = {};
 };
 
-/// What one group of an optimizer is at present.
+/// The present values of one group of an optimizer.
 struct GroupState {
-  std::string pattern = {};  ///< empty: those that no pattern matches
+  std::string pattern = {};  ///< empty: the parameters that no pattern matches
   double lr = 0;
   double weight_decay = 0;
   std::vector<std::string> parameters = {};

@@ -10,26 +10,26 @@
 
 namespace lockstep {
 
-/// Defaults as in torch.optim.lr_scheduler.ReduceLROnPlateau.
+/// The options of a plateau schedule. Defaults are those of torch.optim.lr_scheduler.ReduceLROnPlateau.
 struct PlateauOptions {
-  double factor = 0.1;         ///< of the learning rate, when it falls
+  double factor = 0.1;         ///< multiplies the learning rate when it falls
   std::int64_t patience = 10;  ///< metrics in a row that may be no better than the best
   double threshold = 1e-4;     ///< by how much a metric must be better than the best
-  bool relative = true;        ///< the threshold is a share of the best; else an amount
+  bool relative = true;        ///< the threshold is a share of the best; false: an amount
   std::int64_t cooldown = 0;   ///< metrics after a fall that do not count as bad
   double min_lr = 0;
-  double eps = 1e-8;  ///< a fall by no more than this does not take place
+  double eps = 1e-8;  ///< a fall by this or less is not done
   bool lower_is_better = true;
 };
 
 struct PlateauState {
-  double lr = 1e-3;            ///< of the steps until the next metric
-  std::optional<double> best;  ///< none: no metric so far
+  double lr = 1e-3;            ///< the learning rate until the next metric
+  std::optional<double> best;  ///< none: there was no metric yet
   std::int64_t bad = 0;        ///< metrics in a row that were no better
   std::int64_t cooldown = 0;   ///< metrics until bad ones count again
 };
 
-/// The state after one more metric. NaN is never better.
+/// Returns the state after one more metric. NaN is never better.
 /// Throws: UsageError unless 0 < factor < 1.
 /// Example: state = after_metric({.patience = 3}, state, evaluation_loss); optimizer.set_lr(state.lr);
 [[nodiscard]] PlateauState after_metric(const PlateauOptions& options, PlateauState state, double metric);

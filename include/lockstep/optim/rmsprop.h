@@ -15,23 +15,24 @@
 
 namespace lockstep {
 
-/// Defaults as in torch.optim.RMSprop.
+/// The options of RMSprop. Defaults are those of torch.optim.RMSprop.
 struct RMSpropOptions {
   double lr = 1e-2;
   double alpha = 0.99;  ///< share of the old mean square that is kept
   double eps = 1e-8;
   double weight_decay = 0;
   double momentum = 0;
-  bool centered = false;  ///< divide by the deviation instead of the root of the mean square
-  /// Parameters (by name) for which this is true are not decayed; none by default.
+  bool centered = false;  ///< divides by the deviation instead of the root of the mean square
+  /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
-  std::vector<ParameterGroup> groups = {};  ///< parameters with options of their own
+  std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
-/// RMSprop with the results of torch.optim.RMSprop. State: square_avg, with momentum momentum_buffer, centered
-/// grad_avg. A variance that rounding made negative counts by its size: PyTorch's weight is not a number then.
+/// RMSprop with the results of torch.optim.RMSprop. State: square_avg, with momentum also momentum_buffer, with
+/// centered also grad_avg. A variance that rounding made negative counts by its absolute value, where PyTorch's weight
+/// becomes NaN.
 ///
-/// Cost:   20 bytes of memory traffic a parameter, 8 more for momentum and for centered.
+/// Cost:   20 bytes of memory traffic for each parameter element, 8 more each for momentum and centered.
 /// Source: Tieleman and Hinton, Lecture 6.5, 2012; Graves, Generating Sequences With Recurrent Neural Networks, 2013.
 /// Example: lockstep::RMSprop optimizer{model, {.lr = 1e-3, .momentum = 0.9}};
 class RMSprop : public FlatOptimizer {

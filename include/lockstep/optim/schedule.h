@@ -11,60 +11,63 @@
 
 namespace lockstep {
 
-/// lr, and gamma times as much after each `step_size` steps.
+/// The rate is lr, multiplied by gamma after each `step_size` steps.
 struct StepOptions {
   double lr = 1e-3;
   std::int64_t step_size = 1;
   double gamma = 0.1;
 };
 
-/// lr, and gamma times as much from each of `milestones` on.
+/// The rate is lr, multiplied by gamma at each of `milestones`.
 struct MultiStepOptions {
   double lr = 1e-3;
-  std::vector<std::int64_t> milestones = {};  ///< in any order; one that stands there twice counts twice
+  std::vector<std::int64_t> milestones = {};  ///< in any order; one that is listed twice counts twice
   double gamma = 0.1;
 };
 
-/// lr * (step + 1) / steps; then lr.
+/// The rate is lr * (step + 1) / steps; then lr.
 struct WarmupOptions {
   double lr = 1e-3;
   std::int64_t steps = 0;
 };
 
-/// Half a cosine from lr to min_lr; then min_lr.
+/// The rate is half a cosine from lr to min_lr; then min_lr.
 struct CosineOptions {
   double lr = 1e-3;
   std::int64_t steps = 0;  ///< fewer than 1 count as 1
-  double min_lr = 0;       ///< above lr it counts as lr
+  double min_lr = 0;       ///< a value above lr counts as lr
 };
 
-/// min_lr + (lr - min_lr) * (1 - step / steps) ^ power; then min_lr.
+/// The rate is min_lr + (lr - min_lr) * (1 - step / steps) ^ power; then min_lr.
 struct PolynomialOptions {
   double lr = 1e-3;
   std::int64_t steps = 0;  ///< fewer than 1 count as 1
   double power = 1;
-  double min_lr = 0;  ///< above lr it counts as lr
+  double min_lr = 0;  ///< a value above lr counts as lr
 };
 
-/// Up from max_lr / div_factor to max_lr within pct_start of all steps, then down to the first rate / final_div_factor.
+/// The rate goes up from max_lr / div_factor to max_lr within pct_start of all steps, then down to the first rate /
+/// final_div_factor.
 struct OneCycleOptions {
   double max_lr = 1e-3;
   std::int64_t total_steps = 0;  ///< at least 2
   double pct_start = 0.3;
   double div_factor = 25;
   double final_div_factor = 1e4;
-  bool linear = false;       ///< straight lines instead of half cosines
-  bool three_phase = false;  ///< down to the first rate within as many steps as up, and from there to the last
+  bool linear = false;       ///< uses straight lines instead of half cosines
+  bool three_phase = false;  ///< goes down to the first rate within as many steps as up, and from there to the last
+                             ///< rate
 };
 
-/// factor / sqrt(model_size) * min(1 / sqrt(n), n / warmup_steps ^ 1.5), where n = step + 1.
+/// The rate is factor / sqrt(model_size) * min(1 / sqrt(n), n / warmup_steps ^ 1.5), where n = step + 1.
 struct NoamOptions {
   double factor = 1;
   std::int64_t model_size = 512;
   std::int64_t warmup_steps = 4000;
 };
 
-/// lr * (step / warmup_steps)^2, then lr, then half a cosine to lr * gamma, and there for the last `final_steps`.
+/// The rate is lr * (step / warmup_steps)^2, then lr, then half a cosine to lr * gamma, which it keeps for the last
+/// `final_steps`.
 struct FlatCosineOptions {
   double lr = 1e-3;
   std::int64_t warmup_steps = 0;  ///< the first rate is exactly 0, unless this is 0
@@ -76,18 +79,20 @@ struct FlatCosineOptions {
 
 /// The learning rate of each optimizer step. Steps are counted from 0; schedules are chained by then().
 ///
-/// Source:  torch.optim.lr_scheduler, whose values they have; the warm-up is the captcha origin's, flat_cosine DEIM's.
+/// Source:  torch.optim.lr_scheduler, whose values they have. The warm-up is that of the original captcha program,
+///          flat_cosine that of DEIM.
 /// Example: const Schedule schedule = Schedule::linear_warmup({.lr = 0.1, .steps = 500})
 ///                                        .then(500, Schedule::cosine({.lr = 0.1, .steps = 9500}));
 ///          optimizer.set_lr(schedule.lr(step)); before optimizer.step().
 class Schedule {
  public:
-  /// Any function of the step.
+  /// Makes a schedule of any function of the step.
   explicit Schedule(std::function<double(std::int64_t step)> function) : function_(std::move(function)) {}
 
   [[nodiscard]] double lr(std::int64_t step) const { return function_(step); }
 
-  /// This one for the steps below `at`, then `next`, whose step 0 is step `at`. Throws: UsageError unless at >= 0.
+  /// Returns this schedule for the steps below `at`, then `next`, whose step 0 is step `at`. Throws: UsageError unless
+  /// at >= 0.
   [[nodiscard]] Schedule then(std::int64_t at, const Schedule& next) const;
 
   [[nodiscard]] static Schedule constant(double lr);
@@ -98,8 +103,8 @@ class Schedule {
   [[nodiscard]] static Schedule cosine(const CosineOptions& options);
   /// Throws: UsageError unless power > 0.
   [[nodiscard]] static Schedule polynomial(const PolynomialOptions& options);
-  /// The optimizer's momentum does not follow it. Throws: UsageError unless total_steps >= 2, 0 < pct_start < 1 (with
-  /// three phases 0.5 at most), and both factors are above 0.
+  /// The optimizer's momentum does not change with it. Throws: UsageError unless total_steps >= 2, 0 < pct_start < 1
+  /// (at most 0.5 with three phases), and both factors are above 0.
   [[nodiscard]] static Schedule one_cycle(const OneCycleOptions& options);
   /// Throws: UsageError unless model_size >= 1 and warmup_steps >= 1.
   [[nodiscard]] static Schedule noam(const NoamOptions& options);

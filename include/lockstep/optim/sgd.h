@@ -15,21 +15,21 @@
 
 namespace lockstep {
 
-/// Defaults as in torch.optim.SGD.
+/// The options of SGD. Defaults are those of torch.optim.SGD.
 struct SGDOptions {
   double lr = 1e-3;
   double momentum = 0;
-  double dampening = 0;   ///< of what a gradient adds to the momentum, from the second step on
+  double dampening = 0;   ///< share of a gradient that is not added to the momentum, from the second step on
   bool nesterov = false;  ///< needs momentum and no dampening
   double weight_decay = 0;
-  /// Parameters (by name) for which this is true are not decayed; none by default.
+  /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
-  std::vector<ParameterGroup> groups = {};  ///< parameters with options of their own
+  std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
 /// SGD with the results of torch.optim.SGD. State: momentum_buffer, where the momentum is not zero.
 ///
-/// Cost:   20 bytes of memory traffic a parameter, 12 without momentum.
+/// Cost:   20 bytes of memory traffic for each parameter element, 12 without momentum.
 /// Source: Sutskever et al., On the Importance of Initialization and Momentum in Deep Learning, 2013.
 /// Example: lockstep::SGD optimizer{model, {.lr = 0.1, .momentum = 0.9, .nesterov = true}};
 class SGD : public FlatOptimizer {
