@@ -14,26 +14,26 @@ namespace lockstep {
 
 struct ArgumentOptions {
   std::string description = {};  ///< one line or more of --help
-  bool keep_rest = false;        ///< what is no option here goes to ParsedArguments::rest instead of being an error
+  bool keep_rest = false;        ///< an unknown argument goes to ParsedArguments::rest instead of being an error
 };
 
 struct ParsedArguments {
-  bool help = false;  ///< --help was asked for and printed: the program has nothing to do
+  bool help = false;  ///< --help was given and is printed: the program has nothing more to do
   std::vector<std::string> rest = {};
 };
 
-/// Reads into `config` and `options`, over what the program has set there:
+/// Reads the arguments into `config` and `options`, over the values that the program has set:
 ///
 ///   FILE.yml              settings, as `key: value` or nested; may come again
 ///   --set KEY=VALUE       one setting; may come again. --KEY VALUE is the same
 ///   --run-dir DIR, --resume none|auto|PATH|URL, --init-from FILE, --rescue DIR, --max-time 90s|45m|1h30m|...
 ///   --help                prints these, and every setting with its value and meaning (on rank 0)
 ///
-/// --set wins over files, the last one over those before. "-" and "_" are the same in names. What init() reads
-/// (--backend, --device, --dist-url, --rank, --world-size) is left to it. From then on messages of the Trainer name
-/// these options.
+/// --set wins over files, and a later --set over earlier ones. "-" and "_" are the same in names. The options of init()
+/// (--backend, --device, --dist-url, --rank, --world-size) are left to it. Later messages of the Trainer name these
+/// options.
 ///
-/// Throws:  UsageError naming what is unknown, with the nearest name; DataError where a file is missing.
+/// Throws:  UsageError naming the unknown argument and the nearest name; DataError where a file is missing.
 /// Example: lockstep::TrainConfig config;  // what the program wants unless it is told otherwise
 ///          lockstep::TrainerOptions options{.recipe = "points", .run_dir = "runs/points"};
 ///          if (lockstep::parse_arguments(argc, argv, config, options).help) return 0;

@@ -12,20 +12,22 @@
 
 namespace lockstep {
 
-/// A key of the other program. "a.b.*" stands for all keys that begin so. One that stands twice is several keys here.
+/// A key of the other program, and its meaning here. "a.b.*" stands for all keys that begin with "a.b.". A key with two
+/// aliases becomes several keys here.
 struct ConfigAlias {
   std::string from;
-  std::string to = {};  ///< the key here; the same key: only the value changes; empty: it has no meaning here
-  /// The value here, as YAML; without one it stays. An empty result: there is nothing to set.
+  std::string to = {};  ///< the key here; where it is the same key, only the value changes; empty: it has no meaning
+                        ///< here
+  /// Returns the value here, as YAML; without this function the value is kept. An empty result sets nothing.
   std::function<std::string(const std::string& value)> value = nullptr;
-  bool wins = false;         ///< over the key here, where both stand in the same place
-  bool is_switch = false;    ///< stands alone there, as "--distributed"
-  std::string instead = {};  ///< of a key without a meaning here: what to use, in the note
+  bool wins = false;         ///< wins over the key here, where both are set in the same place
+  bool is_switch = false;    ///< has no value there, as "--distributed"
+  std::string instead = {};  ///< for a key without a meaning here: what the note tells the user to use
 };
 
-/// `tree` under the names of this program, every value with its origin. Where both names are set, `--set` wins over
-/// files, and of two in the same place the name of this program.
-/// `notes`: one line for all names that were changed, one for those without a meaning here; none where there are none.
+/// Returns `tree` with the names of this program; every value keeps its origin. Where both names are set, `--set` wins
+/// over files, and in the same place the name of this program wins.
+/// `notes` gets one line for all names that were changed and one for those without a meaning here, where there are any.
 /// Throws: what the aliases' functions throw.
 [[nodiscard]] ConfigTree with_aliases(const ConfigTree& tree, const std::vector<ConfigAlias>& aliases,
                                       std::vector<std::string>& notes);

@@ -26,13 +26,13 @@ namespace train {
 
 using ForwardCall = std::function<at::Tensor(torch::nn::Module&, const Batch&)>;
 
-/// Throws: UsageError naming both types, always.
+/// Throws: always UsageError, naming both types.
 [[noreturn]] void throw_other_model(const char* wanted, const torch::nn::Module& model);
 
-/// `model` as what it is. Throws: UsageError where it is something else.
+/// Returns `model` as a Net. Throws: UsageError where it is something else.
 template <class Net>
 Net& model_as(torch::nn::Module& model) {
-  // Not static_cast: libtorch's modules inherit virtually.
+  // A static_cast would not do: libtorch's modules inherit virtually.
   auto* net = dynamic_cast<Net*>(&model);
   if (net == nullptr) throw_other_model(c10::demangle_type<Net>(), model);
   return *net;
@@ -43,7 +43,7 @@ concept CalledWithData = requires(Net& net, const at::Tensor& data) {
   { net.forward(data) } -> std::convertible_to<at::Tensor>;
 };
 
-/// How a function that makes a network becomes the parts of a Task.
+/// Turns a function that makes a network into the parts of a Task.
 struct ModelFunction {
   std::function<std::shared_ptr<torch::nn::Module>()> make;
   ForwardCall forward;  ///< calls the network with batch.data; empty where it cannot be called so
@@ -65,7 +65,7 @@ struct ModelFunction {
   }
 };
 
-/// A user's forward, whose first parameter may be the network's own type.
+/// A user's forward; its first parameter may have the network's own type.
 struct ForwardFunction {
   ForwardCall call;
 
@@ -86,32 +86,33 @@ struct ForwardFunction {
 
 }  // namespace train
 
-/// A figure of an evaluation: the mean over all samples.
+/// A metric of an evaluation: the mean over all samples.
 struct MetricFunction {
   std::string name;
-  /// One value per sample of the batch, or their mean; of any type, also bool.
+  /// Returns one value per sample of the batch, or their mean, of any type, also bool.
   std::function<at::Tensor(const at::Tensor& output, const Batch& batch)> values;
   bool lower_is_better = false;
 };
 
-/// What a task is made of. Outputs reach `loss` and `metrics` in float32, whatever amp is.
+/// The parts of a task. `loss` and `metrics` get the outputs in float32, whatever amp is.
 struct TaskOptions {
   /// Makes the network with fresh weights: a module by value, a std::shared_ptr to one, or a ModuleHolder.
   train::ModelFunction model = {};
-  /// The samples of data.train and data.test, by what these settings say: a folder, or any word of yours.
+  /// Returns the samples of data.train or data.test. The argument is the setting's value: a folder, or any word that
+  /// the program knows.
   std::function<DatasetHandle(const std::string& folder)> dataset = nullptr;
-  /// A scalar: the mean over the batch's samples.
+  /// Returns a scalar: the mean over the batch's samples.
   std::function<at::Tensor(const at::Tensor& output, const Batch& batch)> loss = nullptr;
 
-  // May stay out.
-  /// (Net&, const Batch&) -> at::Tensor; without it the network is called with batch.data.
+  // The following are optional.
+  /// A function (Net&, const Batch&) -> at::Tensor; without it the network is called with batch.data.
   train::ForwardFunction forward = {};
-  /// The first one stands in the progress lines; the mean "loss" always comes last.
+  /// The progress lines show the first one; the mean "loss" always comes last.
   std::vector<MetricFunction> metrics = {};
-  std::string name = {};  ///< in the banner; without it the class of the network
+  std::string name = {};  ///< the name in the banner; empty: the network's class
 };
 
-/// A Task that keeps nothing but the functions it was given.
+/// A Task made of functions.
 /// Example: lockstep::FunctionTask task({.model = [] { return Net(); },
 ///                                       .dataset = [](const std::string& folder) { return lines(folder); },
 ///                                       .loss = [](const at::Tensor& output, const lockstep::Batch& batch) {
@@ -119,7 +120,7 @@ struct TaskOptions {
 ///                                       }});
 class FunctionTask : public Task {
  public:
-  /// Throws: UsageError naming what is missing, or the metric whose name is taken.
+  /// Throws: UsageError naming the function that is missing, or the metric whose name is taken.
   explicit FunctionTask(TaskOptions options);
 
   [[nodiscard]] std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;

@@ -11,15 +11,16 @@
 
 namespace lockstep {
 
-/// `auto` is the default of the chosen type. A key that the type does not have must stay so.
+/// The settings of the optimizer. `auto` means the default of the chosen type. A key that the type does not have must
+/// stay `auto`.
 struct OptimizerConfig {
   std::string type = "adamw";  ///< adamw, adam, sgd, rmsprop, adagrad, lamb, lars, lion
   double lr = 6e-4;
   double weight_decay = 1e-4;
   std::string lr_scaling = "none";  ///< none, replicas (lr x replicas), batch (lr x total batch / 256)
-  bool zero = false;                ///< each rank keeps and updates its part of the state only; the same result
+  bool zero = false;                ///< each rank keeps and updates only its part of the state; the result is the same
 
-  std::vector<std::string> betas = {};  ///< two numbers; empty: the type's
+  std::vector<std::string> betas = {};  ///< two numbers; empty: the type's default
   std::string eps = "auto";
   std::string amsgrad = "auto";
   std::string momentum = "auto";
@@ -30,11 +31,11 @@ struct OptimizerConfig {
   std::string lr_decay = "auto";
   std::string initial_accumulator_value = "auto";
   std::string trust = "auto";
-  /// Parameters with options of their own, as ParameterGroup: {params: REGEX, lr, weight_decay, betas, eps, momentum}.
+  /// Parameters with their own options, as in ParameterGroup: {params: REGEX, lr, weight_decay, betas, eps, momentum}.
   std::vector<ConfigMap> groups = {};
 
   void describe(ConfigFields& fields);
-  /// Throws: UsageError naming the first key whose value cannot be, or that the type does not have.
+  /// Checks the values. Throws: UsageError naming the first key whose value is invalid, or that the type does not have.
   void validate() const;
 };
 

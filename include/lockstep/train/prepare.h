@@ -13,23 +13,23 @@
 
 namespace lockstep {
 
-/// Lays the weights of convolutions out in channels-last, where the processor's bf16 convolutions are several times as
-/// fast. Call before an optimizer or DistributedDataParallel takes the parameters.
+/// Lays the weights of convolutions out in channels-last, in which the processor's bf16 convolutions are several times
+/// as fast. Call it before an optimizer or DistributedDataParallel takes the parameters.
 void use_channels_last(torch::nn::Module& net);
 
-/// `batch`'s data and target on `device`; anything in `extra` is the task's. From page-locked memory (pin_memory) the
-/// copy goes on while the caller does.
+/// Moves the batch's data and target to `device`; the task moves what is in `extra`. From page-locked memory
+/// (pin_memory) the copy runs while the caller continues.
 void move_to(Batch& batch, const c10::Device& device);
 
-/// Images with the strides of channels-last, so that the first layer already computes in it. One channel has the same
-/// memory in both layouts, but only the strides tell libtorch which is meant.
-/// Shapes: NCHW; any other tensor comes back as it is.
+/// Returns images with the strides of channels-last, so that the first layer already computes in that layout. Images of
+/// one channel have the same memory in both layouts; the strides tell libtorch which one is meant.
+/// Shapes: NCHW; any other tensor is returned unchanged.
 [[nodiscard]] at::Tensor to_channels_last(const at::Tensor& images);
 
-/// Both, as a step wants its batch: on `device`, and with `channels_last` images in that layout.
+/// Does both: moves the batch to `device`, and lays images out in channels-last with `channels_last`.
 void prepare_batch(Batch& batch, const c10::Device& device, bool channels_last);
 
-/// Elements of all parameters.
+/// Returns the number of elements of all parameters.
 [[nodiscard]] std::int64_t parameter_count(const torch::nn::Module& net);
 
 }  // namespace lockstep

@@ -12,21 +12,21 @@
 
 namespace lockstep {
 
-/// Names and defaults as in torch.optim.lr_scheduler, with epochs instead of steps. What the types do: Schedule
-/// (optim/schedule.h), PlateauOptions (optim/plateau.h).
+/// Names and defaults as in torch.optim.lr_scheduler, with epochs instead of steps. Schedule (optim/schedule.h) and
+/// PlateauOptions (optim/plateau.h) describe the types.
 struct ScheduleConfig {
   /// constant (none is the same), step, multi_step, cosine, one_cycle, polynomial, noam, plateau, flat_cosine
   std::string type = "cosine";
-  double warmup_epochs = 0;       ///< linear, of any type; flat_cosine's and noam's have their own shape
-  std::int64_t warmup_steps = 0;  ///< the same in steps; 0: warmup_epochs
-  double min_lr = 1e-6;           ///< where cosine and polynomial end, and below which plateau does not go
+  double warmup_epochs = 0;       ///< linear warm-up before any type; flat_cosine and noam have their own shape
+  std::int64_t warmup_steps = 0;  ///< the warm-up in steps; 0: warmup_epochs
+  double min_lr = 1e-6;           ///< the end of cosine and polynomial, and the lower limit of plateau
 
   double step_epochs = 30;                   ///< step: epochs until the rate falls
-  double gamma = 0.1;                        ///< step, multi_step: the factor; flat_cosine: of its end
+  double gamma = 0.1;                        ///< step, multi_step: the factor; flat_cosine: the factor of its end
   std::vector<std::string> milestones = {};  ///< multi_step: epochs since the start of the run
   double power = 1;                          ///< polynomial
 
-  double pct_start = 0.3;  ///< one_cycle, as the next four
+  double pct_start = 0.3;  ///< one_cycle, also the next four
   double div_factor = 25;
   double final_div_factor = 1e4;
   std::string anneal_strategy = "cos";  ///< cos, linear
@@ -36,18 +36,18 @@ struct ScheduleConfig {
   double flat_epochs = 0;         ///< flat_cosine: where the cosine begins, since the start of the run
   double no_aug_epochs = 0;       ///< flat_cosine: epochs at the end of the run after the cosine
 
-  std::string metric;          ///< plateau: of data.test; empty: the task's first
-  double factor = 0.1;         ///< plateau, as the next four
-  std::int64_t patience = 10;  ///< in evaluations
+  std::string metric;          ///< plateau: a metric of data.test; empty: the task's first
+  double factor = 0.1;         ///< plateau, also the next four
+  std::int64_t patience = 10;  ///< evaluations
   double threshold = 1e-4;
   std::string threshold_mode = "rel";  ///< rel, abs
-  std::int64_t cooldown = 0;           ///< in evaluations
+  std::int64_t cooldown = 0;           ///< evaluations
 
   void describe(ConfigFields& fields);
-  /// Throws: UsageError naming the first key whose value cannot be.
+  /// Checks the values. Throws: UsageError naming the first key whose value is invalid.
   void validate() const;
 
-  /// `milestones` as numbers. Throws: UsageError where one is none.
+  /// Returns `milestones` as numbers. Throws: UsageError where one is not a number.
   [[nodiscard]] std::vector<double> milestone_epochs() const;
 };
 

@@ -14,30 +14,30 @@
 
 namespace lockstep {
 
-/// Steps of a network, loader, replicas and optimizer of its own, all as the Trainer makes them. Nothing is evaluated,
-/// shown or written. The learning rate is 0, so that what is computed stays the same from step to step.
+/// Times training steps with its own network, loader, replicas and optimizer, all as the Trainer makes them. It
+/// evaluates, shows and writes nothing. The learning rate is 0, so that every step computes the same.
 ///
 /// Lifetime: the task outlives it.
 /// Example:  lockstep::StepTimer timer{job, task, config, task.make_dataset(config.data.train)};
 ///           const double seconds = timer.run(10) / 10;
 class StepTimer {
  public:
-  /// `config`: replicas and threads may be 0, as in a run; the batch size is a number.
+  /// In `config` replicas and threads may be 0, as in a run; the batch size is a number.
   /// Collective: yes.
-  /// Throws:     UsageError as the Trainer, and where the samples make no full batch.
+  /// Throws:     UsageError as the Trainer, and where there are too few samples for a full batch.
   StepTimer(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& dataset);
   ~StepTimer();
   StepTimer(StepTimer&&) noexcept;
   StepTimer& operator=(StepTimer&&) noexcept;
 
-  /// The seconds of so many steps, of the slowest rank. The loader goes on from where the last call left it.
+  /// Runs `steps` steps and returns the seconds of the slowest rank. The loader continues where the last call left it.
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] double run(std::int64_t steps);
 
-  /// Of the buckets in which its gradients are reduced (DistributedDataParallel::bucket_bytes()).
+  /// Returns the sizes of the buckets in which its gradients are reduced (DistributedDataParallel::bucket_bytes()).
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;
 
-  /// Ends loading ahead, which would take time of another timer; the next run() begins anew.
+  /// Stops loading ahead, which would take time from another timer; the next run() starts loading again.
   void rest();
 
  private:

@@ -14,34 +14,35 @@
 
 namespace lockstep {
 
+/// Gathers an evaluation whose metrics are not sums over samples.
 /// 1. Every rank makes one and adds the batches that it evaluates; each sample is added on one rank, once.
-/// 2. Every rank gets the bytes of all of them, by rank, and makes the same metrics of them. They must not depend on
-///    which rank had which sample: sort by something of the sample first.
+/// 2. Every rank gets the bytes of all ranks, by rank, and computes the same metrics from them. The metrics must not
+///    depend on which rank had which sample, so sort by a property of the samples first.
 ///
-/// Owned by the thread that evaluates.
+/// It belongs to the evaluating thread.
 class Tally {
  public:
   virtual ~Tally() = default;
 
-  /// Outputs of a batch of the evaluation set; the model is in evaluation mode.
+  /// Adds the outputs of a batch of the evaluation set; the model is in evaluation mode.
   virtual void add(const Outputs& outputs, const Batch& batch) = 0;
 
-  /// What the ranks have to know of what was added here.
+  /// Returns what the other ranks must know of the batches added here.
   [[nodiscard]] virtual std::string bytes() const = 0;
 
-  /// The metrics of the parts of all ranks, the first one for the progress lines. Called once; what follows is asked
-  /// for afterwards. Throws: DataError where no sample was added anywhere.
+  /// Returns the metrics of all ranks' parts; the progress lines show the first one. It is called once, before the
+  /// functions below. Throws: DataError where no sample was added anywhere.
   [[nodiscard]] virtual std::vector<Metric> metrics(const std::vector<std::string>& parts) = 0;
 
-  /// More words, for the end of an evaluation; may be empty.
+  /// Returns more text for the end of an evaluation; may be empty.
   [[nodiscard]] virtual std::string report() const { return ""; }
 
-  /// Files that each evaluation leaves in the run folder's `result`: name to content. `epoch`: from 1. Called on the
-  /// rank 0.
+  /// Returns the files, name to content, that each evaluation leaves in the run folder's `result`. `epoch` counts from
+  /// 1. It is called on rank 0.
   [[nodiscard]] virtual std::map<std::string, std::string> results(std::int64_t /*epoch*/) const { return {}; }
 
-  /// Writes pictures into `folder`, which is there. Called on rank 0 only, at the end of a run, or where a
-  /// person asks for them. Returns: the files.
+  /// Writes pictures into `folder`, which exists. It is called on rank 0 only, at the end of a run or on request.
+  /// Returns: the files.
   [[nodiscard]] virtual std::vector<std::filesystem::path> draw(const std::filesystem::path& /*folder*/) const {
     return {};
   }

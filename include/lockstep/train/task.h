@@ -24,88 +24,89 @@ namespace lockstep {
 
 class Tally;
 
-/// A figure of an evaluation, such as {"string_accuracy", 0.914}.
+/// A metric of an evaluation, such as {"string_accuracy", 0.914}.
 struct Metric {
   std::string name;
   double value = 0;
-  bool lower_is_better = false;  ///< as a loss; decides what is the best checkpoint
-  bool in_table = true;          ///< stands in the table of epochs
+  bool lower_is_better = false;  ///< as for a loss; it decides which checkpoint is the best
+  bool in_table = true;          ///< the table of epochs shows it
 };
 
-/// The tensors that a network gives for a batch, by name. One that is alone has the name "".
+/// The output tensors of a network for a batch, by name. A single output has the name "".
 using Outputs = std::map<std::string, at::Tensor>;
 
-/// A part of the loss, with its weight: the loss is the sum of all parts.
+/// A part of the loss, already weighted: the loss is the sum of all parts.
 struct LossTerm {
-  std::string name;  ///< in log.jsonl and in errors
+  std::string name;  ///< the name in log.jsonl and in errors
   at::Tensor value;  ///< a scalar
 };
 
-/// Where a run is, before the first batch of an epoch.
+/// A run's position before the first batch of an epoch.
 struct EpochInfo {
-  std::int64_t epoch = 0;  ///< from 0
+  std::int64_t epoch = 0;  ///< counted from 0
   std::int64_t stage = 1;  ///< 2 in a second stage (TrainConfig::Stages)
 };
 
 /// One training problem. A network with one output and one loss overrides forward(), loss() and count(); one with
 /// several overrides run(), loss_terms() and make_tally() instead.
 ///
-/// Every method is called by the thread that trains. None communicates, but for run() and loss_terms() in training:
-/// there this_replica().all_reduce() is allowed, as long as every batch makes the same calls.
+/// The training thread or a replica's thread calls the methods, never two at a time. None may communicate, except run()
+/// and loss_terms() in training: they may call this_replica().all_reduce() if every batch makes the same calls.
 /// Example: recipes/captcha/task.cpp; recipes/detection/task.cpp.
 class Task {
  public:
   virtual ~Task() = default;
 
-  /// The samples under `folder`, for training or evaluation. Throws: DataError naming the folder or file.
+  /// Returns the samples under `folder`, for training or evaluation. Throws: DataError naming the folder or file.
   [[nodiscard]] virtual std::shared_ptr<Dataset> make_dataset(const std::string& folder) = 0;
-  /// The same where the two differ, as with augmentations.
+  /// Returns the training set, where it differs from make_dataset(), as with augmentations.
   [[nodiscard]] virtual std::shared_ptr<Dataset> make_training_set(const std::string& folder) {
     return make_dataset(folder);
   }
-  /// How samples are put together; empty: they are stacked.
+  /// Returns how samples are put together; empty: they are stacked.
   [[nodiscard]] virtual Collate collate() const { return {}; }
 
-  /// Called before weights are taken from a checkpoint or file, and before make_model() where the checkpoint is all
-  /// that is known (`lockstep eval`, `predict`): a task that keeps what its data mean in the model, such as a
-  /// vocabulary, takes it from there, or compares. `state`: the model's entries. Throws: DataError naming what does not
+  /// Called before weights are loaded from a checkpoint or file, and before make_model() where only the checkpoint is
+  /// known (`lockstep eval`, `predict`). A task whose model keeps the meaning of its data, such as a vocabulary, takes
+  /// it from there or compares it. `state` has the model's entries. Throws: DataError naming the entry that does not
   /// fit.
   virtual void check_model_state(const StateDict& /*state*/) {}
 
-  /// The network with fresh weights; libtorch's generator has been seeded.
+  /// Makes the network with fresh weights; libtorch's generator has been seeded.
   [[nodiscard]] virtual std::shared_ptr<torch::nn::Module> make_model() = 0;
 
-  /// Called on every rank before the batches of each epoch, also where a resumed run goes on in the middle of one: what
-  /// is done in training may depend on it.
+  /// Called on every rank before the batches of each epoch, also where a run resumes in the middle of one. Training may
+  /// depend on it.
   virtual void begin_epoch(const EpochInfo& /*info*/) {}
 
-  /// The network's output for a batch. Runs under Autocast where amp is on.
+  /// Returns the network's output for a batch. It runs under Autocast where amp is on.
   [[nodiscard]] virtual at::Tensor forward(torch::nn::Module& model, const Batch& batch);
-  /// All of its outputs; the model's mode says whether it is for training. Runs under Autocast where amp is on.
+  /// Returns all outputs of the network; the model's mode says whether it trains. It runs under Autocast where amp is
+  /// on.
   [[nodiscard]] virtual Outputs run(torch::nn::Module& model, const Batch& batch);
 
-  /// A scalar, the mean over the batch's samples. Runs outside Autocast; `output` may be bfloat16.
+  /// Returns a scalar, the mean over the batch's samples. It runs outside Autocast; `output` may be bfloat16.
   [[nodiscard]] virtual at::Tensor loss(const at::Tensor& output, const Batch& batch);
-  /// Its parts: the same names for every batch, whatever it holds. Runs outside Autocast.
+  /// Returns the parts of the loss, with the same names for every batch. It runs outside Autocast.
   [[nodiscard]] virtual std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch);
 
-  /// Counts of a batch in evaluation, float64, one dimension, of the same length for every batch: they are summed over
-  /// batches and ranks.
+  /// Returns the counts of a batch in evaluation: float64, one dimension, the same length for every batch. They are
+  /// summed over batches and ranks.
   [[nodiscard]] virtual at::Tensor count(const at::Tensor& output, const Batch& batch);
 
-  /// The metrics of summed counts; the first one is the one that stands in the progress lines.
+  /// Returns the metrics of summed counts; the progress lines show the first one.
   [[nodiscard]] virtual std::vector<Metric> metrics(const at::Tensor& counts) const;
 
-  /// More words about summed counts, for the end of an evaluation; may be empty.
+  /// Returns more text about summed counts, for the end of an evaluation; may be empty.
   [[nodiscard]] virtual std::string report(const at::Tensor& /*counts*/) const { return ""; }
 
-  /// What gathers an evaluation whose figures are no sums over samples; null: count() and metrics() do.
+  /// Makes a Tally for an evaluation whose metrics are not sums over samples; null: count() and metrics() are used.
   [[nodiscard]] virtual std::unique_ptr<Tally> make_tally() const;
 
-  /// What is kept of a batch whose loss is not finite, for inspection: without an override data, target and indices.
+  /// Returns what is kept of a batch whose loss is not finite, for inspection; by default data, target and indices.
   [[nodiscard]] virtual StateDict batch_state(const Batch& batch) const;
 
-  /// One line for the start banner ("conv7, 19,072,400 parameters" gets its number from the Trainer).
+  /// Returns one line for the start banner ("conv7, 19,072,400 parameters" gets its number from the Trainer).
   [[nodiscard]] virtual std::string model_name() const = 0;
 };
 

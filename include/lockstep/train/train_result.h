@@ -16,18 +16,19 @@ namespace lockstep {
 
 struct TrainResult {
   std::int64_t steps = 0;   ///< optimizer steps
-  std::int64_t epochs = 0;  ///< begun
+  std::int64_t epochs = 0;  ///< epochs that were begun
   std::optional<std::int64_t>
-      skipped_steps;  ///< of them, left out for gradients that are not finite; none: the loss is not scaled
+      skipped_steps;  ///< steps left out for gradients that are not finite; none: the loss is not scaled
   std::int64_t replicas = 0;
-  double seconds = 0;           ///< of the training steps, without evaluation and saving
-  double images_per_s = 0;      ///< over all ranks
+  double seconds = 0;           ///< seconds of the training steps, without evaluation and saving
+  double images_per_s = 0;      ///< speed over all ranks
   bool reached_target = false;  ///< stop_at was met
-  std::string stopped_by;       ///< "SIGINT", "SIGTERM", "SIGUSR1" or "--max-time": it saved and left; empty: complete
+  std::string stopped_by;       ///< "SIGINT", "SIGTERM", "SIGUSR1" or "--max-time" where the run saved and left; empty:
+                                ///< it is complete
   bool requeued = false;        ///< Slurm was asked to start the job again
-  std::vector<Metric> metrics;  ///< of the last evaluation; empty where there was none
-  std::optional<Metric> best;   ///< of all evaluations (rank 0)
-  std::int64_t best_step = 0;   ///< whose checkpoint is the run's `best`
+  std::vector<Metric> metrics;  ///< metrics of the last evaluation; empty where there was none
+  std::optional<Metric> best;   ///< the best of all evaluations (rank 0)
+  std::int64_t best_step = 0;   ///< the step of the run's `best` checkpoint
   std::filesystem::path run_dir;
   std::filesystem::path checkpoint;  ///< the last one (rank 0)
 };

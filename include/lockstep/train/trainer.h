@@ -22,29 +22,31 @@
 namespace lockstep {
 
 struct TrainerOptions {
-  std::string recipe = "custom";  ///< in the banner, config.yml and summary.json
+  std::string recipe = "custom";  ///< the name in the banner, config.yml and summary.json
   std::filesystem::path run_dir;  ///< empty: runs/<recipe>-<time>, or the run that `resume` names
   std::string resume =
       "none";  ///< none; auto: run_dir's newest valid checkpoint, if any; or a checkpoint's path or URL
-  std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) whose weights a fresh run starts from
-  std::chrono::duration<double> max_time{0};  ///< then the run saves and leaves; 0: no limit
-  /// Where the run is saved, on all ranks at one step, when its folder is removed or its disk refuses to be written to;
-  /// it then ends with that IoError. Empty: it ends at once.
+  std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) with the weights that a fresh run
+                                    ///< starts from
+  std::chrono::duration<double> max_time{0};  ///< after this time the run saves and leaves; 0: no limit
+  /// Where all ranks save the run, at one step, when its folder is removed or its disk refuses writes; the run then
+  /// ends with that IoError. Empty: it ends without saving.
   std::filesystem::path rescue;
   bool experiment = false;   ///< run_dir is an experiment's folder (RunFolderOptions)
-  bool has_options = false;  ///< messages name --resume, --set and so on: parse_arguments() sets it. Else these fields
-  /// Hear of the run beside the Trainer's own: on every rank, in this order.
+  bool has_options = false;  ///< messages name --resume, --set and so on, which parse_arguments() sets; false: they
+                             ///< name these fields
+  /// Sinks that receive the run's events besides the Trainer's own, on every rank, in this order.
   std::vector<std::shared_ptr<RunSink>> sinks;
-  bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe: the end of a run proposes them
+  bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe, so the end of a run proposes them
 };
 
-/// On CPUs the result has the same bits on any number of ranks up to config.replicas, with any number of loader
-/// workers, and however often the run was killed and resumed (docs/design/exactness.md).
+/// Trains a task. On CPUs the result has the same bits on any number of ranks up to config.replicas, with any number of
+/// loader workers, and however often the run was killed and resumed (docs/design/exactness.md).
 ///
 /// Example: recipes/captcha; `lockstep::Trainer(job, task, config, {.recipe = "digits"}).fit();`
 class Trainer {
  public:
-  /// `config`: its `replicas`, `threads` and a `batch_size` that is auto become what they turn out to be. Lifetime:
+  /// Changes `config`: `replicas`, `threads` and a `batch_size` that is auto get the values that are used. Lifetime:
   /// `task` and `config` outlive it.
   Trainer(Job job, Task& task, TrainConfig& config, TrainerOptions options);
   ~Trainer();
@@ -53,21 +55,21 @@ class Trainer {
 
   /// Trains to the end: banner, epochs, evaluations, checkpoints, summary.
   ///
-  /// SIGTERM, SIGUSR1 and options.max_time on any rank end it earlier: all ranks agree on a step, save, and return with
-  /// stopped_by set (a program then ends with 143, as ExitCode::kTerminated). A second SIGTERM, after a second, ends
-  /// the process. Under Slurm, SIGUSR1 and max_time also ask for the job to be started again. Handlers that the program
-  /// has set stay.
+  /// SIGTERM, SIGUSR1 and options.max_time on any rank end it early: all ranks agree on a step, save, and return with
+  /// stopped_by set (a program then ends with 143, as ExitCode::kTerminated). A second SIGTERM, at least a second
+  /// later, ends the process. Under Slurm, SIGUSR1 and max_time also ask Slurm to start the job again. Handlers that
+  /// the program has set are kept.
   ///
-  /// Collective: yes - every rank, once.
+  /// Collective: yes; every rank calls it once.
   /// Blocks: until training ends.
-  /// With stages.stop_epoch, after so many epochs all ranks go on from the best of them (see TrainConfig::Stages).
+  /// With stages.stop_epoch, all ranks continue from the best checkpoint after that many epochs (see
+  /// TrainConfig::Stages).
   ///
-  /// A loss that is not finite ends the run on every rank; the batch that had it is kept in RUN/bad_batches.
+  /// A loss that is not finite ends the run on every rank; that batch is kept in RUN/bad_batches.
   ///
-  /// Throws: UsageError (settings, a run folder in use, other settings than those of the checkpoint to resume),
-  /// DataError
-  ///         (samples, a checkpoint that does not verify, a loss that is not finite), ResourceError (memory), IoError,
-  ///         PeerError, TimeoutError.
+  /// Throws: UsageError (settings, a run folder in use, settings that differ from those of the checkpoint to resume),
+  ///         DataError (samples, a checkpoint that does not verify, a loss that is not finite), ResourceError (memory),
+  ///         IoError, PeerError, TimeoutError.
   TrainResult fit();
 
  private:
