@@ -11,20 +11,20 @@
 
 namespace lockstep::view {
 
-/// One device of the run. "rank 0", "CPU (Intel Xeon, 2 of 8 cores, 1 thread)".
+/// One device of the run: "rank 0", "CPU (Intel Xeon, 2 of 8 cores, 1 thread)".
 struct BannerDevice {
   std::string place;
   std::string name;
 };
 
-/// Everything that the start banner tells. Empty texts and zero counts leave their line out.
+/// The contents of the start banner. An empty text or a zero count leaves its line out.
 struct BannerInfo {
   std::string title;  ///< "Lockstep 0.1.0: captcha"
   std::vector<BannerDevice> devices;
   std::string backend;         ///< "shm"
   std::string backend_reason;  ///< "all ranks share this host's memory"
   std::int64_t batch_per_replica = 0;
-  std::string batch_origin;  ///< where that number is from: "found by batch_size: auto"; empty: the settings
+  std::string batch_origin;  ///< where that number comes from: "found by batch_size: auto"; empty: the settings
   std::int64_t replicas = 1;
   std::int64_t accumulate_steps = 1;
   std::int64_t workers = 0;  ///< loader threads per replica
@@ -34,25 +34,25 @@ struct BannerInfo {
   std::int64_t epochs = 0;
   std::int64_t max_steps = 0;  ///< 0: no limit
   std::string precision;       ///< "bf16 autocast, channels last"
-  double learning_rate = 0;    ///< as it is used, scaled
+  double learning_rate = 0;    ///< the rate that is used, after scaling
   double base_learning_rate = 0;
   std::string learning_rate_scaling = "none";  ///< none, replicas, batch
   std::string schedule;                        ///< "5 epochs of warm-up, then cosine"
   std::string model;                           ///< "conv7"
   std::int64_t parameters = 0;
   std::string run_folder;
-  std::string resumed_from;                                ///< a step folder; empty: fresh
+  std::string resumed_from;                                ///< a step folder; empty: a fresh run
   std::vector<std::pair<std::string, std::string>> extra;  ///< more lines of the recipe: label, text
 };
 
-/// The banner between rules of 80 '='; ends with a line end.
+/// Returns the banner between rules of 80 '='; it ends with a line end.
 [[nodiscard]] std::string banner(const BannerInfo& info);
 
-/// A block with a title between rules: the end of a run, with aligned labels. Ends with a line end.
+/// Returns the summary of a run: a block with a title between rules and aligned labels. It ends with a line end.
 [[nodiscard]] std::string summary(const std::string& title,
                                   const std::vector<std::pair<std::string, std::string>>& lines);
 
-/// The commands to type next: "next" and one command a line, each with what it does. Ends with a line end.
+/// Returns the commands to type next: "next" and one command a line, each with its effect. It ends with a line end.
 [[nodiscard]] std::string next_commands(const std::vector<std::pair<std::string, std::string>>& commands);
 
 /// This machine's processor: its model name from /proc/cpuinfo and the cores that this process may use.
@@ -62,7 +62,7 @@ struct CpuInfo {
 };
 [[nodiscard]] CpuInfo cpu_info();
 
-/// The model name in the text of /proc/cpuinfo; "CPU" where there is none (Arm has none).
+/// Returns the model name in the text of /proc/cpuinfo; "CPU" where there is none (as on Arm).
 [[nodiscard]] std::string parse_cpu_name(const std::string& cpuinfo);
 
 }  // namespace lockstep::view

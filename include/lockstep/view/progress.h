@@ -16,7 +16,7 @@
 
 namespace lockstep::view {
 
-/// What is shown; what is not known is left out.
+/// The values to show; unknown values are left out.
 struct ProgressState {
   std::string label;       ///< "epoch 3/150"
   std::int64_t step = 0;   ///< done, of `steps`
@@ -27,23 +27,23 @@ struct ProgressState {
   std::string unit = "images/s";
 };
 
-/// One line of at most `width` columns, without line end: label, bar, steps, loss, rate, time left. What does not fit
-/// is dropped from the least telling on: the bar shrinks first.
+/// Returns one line of at most `width` columns, without line end: label, bar, steps, loss, rate, time left. The least
+/// important parts that do not fit are dropped; the bar shrinks first.
 [[nodiscard]] std::string render_bar(const ProgressState& state, int width);
 
-/// The same as a plain line for a log: "epoch 3/150  step 40/391  loss 0.1234  812 images/s  0:43 left".
+/// Returns the same as a plain line for a log: "epoch 3/150  step 40/391  loss 0.1234  812 images/s  0:43 left".
 [[nodiscard]] std::string render_line(const ProgressState& state);
 
-/// Units per second over the last few seconds, so that a slow first step is forgotten.
+/// Measures units per second over the last few seconds, so that a slow first step is forgotten.
 class RateMeter {
  public:
   explicit RateMeter(const Clock& clock, Seconds window = Seconds(10)) : clock_(clock), window_(window) {}
 
-  /// `count` more units are done now.
+  /// Notes that `count` more units are done now.
   void add(std::int64_t count);
-  /// Starts measuring now, as when the loop begins and after an evaluation: the pause does not count.
+  /// Starts measuring now. Call it when the loop begins and after an evaluation, so that the pause does not count.
   void restart();
-  /// None until there is an interval.
+  /// Returns units per second; none until there is an interval.
   [[nodiscard]] std::optional<double> rate() const;
 
  private:
@@ -53,19 +53,19 @@ class RateMeter {
   std::int64_t total_ = 0;
 };
 
-/// How a ProgressBar behaves.
+/// The behaviour of a ProgressBar.
 struct ProgressOptions {
-  bool live = false;                                 ///< a terminal: redraw one line
-  int width = 80;                                    ///< columns, when live
-  Seconds line_every = Seconds(10);                  ///< not live: at most one line in this time, and the last
-  Seconds draw_every = Seconds(0.1);                 ///< live: at most one drawing in this time, and the last
+  bool live = false;                                 ///< true on a terminal: one line is redrawn
+  int width = 80;                                    ///< columns of the terminal, when live
+  Seconds line_every = Seconds(10);                  ///< when not live: at most one line in this time, and the last
+  Seconds draw_every = Seconds(0.1);                 ///< when live: at most one drawing in this time, and the last
   std::function<void(std::string_view)> write = {};  ///< default: stderr
 };
 
-/// Thread-safe: no; one loop owns it.
+/// A progress bar, or progress lines. Thread-safe: no; one loop owns it.
 class ProgressBar {
  public:
-  /// Live exactly where stderr is a terminal, with its width; silent where LOCKSTEP_QUIET is set.
+  /// Returns options that are live where stderr is a terminal, with its width, and silent where LOCKSTEP_QUIET is set.
   [[nodiscard]] static ProgressOptions for_stderr();
 
   ProgressBar(ProgressOptions options, const Clock& clock);
@@ -75,12 +75,12 @@ class ProgressBar {
 
   /// Shows `state` if it is time to.
   void update(const ProgressState& state);
-  /// Shows `state` in any case: the last of a loop, or a step that is logged. Live, the line stays.
+  /// Shows `state` in any case: the last one of a loop, or a logged step. When live, the line stays.
   void finish(const ProgressState& state);
   /// Prints `line` above the bar.
   void message(std::string_view line);
-  /// The loop ended, or other output follows: takes the bar away (live), or writes the last state where the lines so
-  /// far (not live) ended before it. The next update shows the bar again. The destructor does the same.
+  /// Call it when the loop has ended or other output follows. It removes the bar when live; else it writes the last
+  /// state unless that was written. The next update shows the bar again. The destructor calls it.
   void clear();
 
  private:
@@ -91,7 +91,7 @@ class ProgressBar {
   const Clock& clock_;
   std::optional<TimePoint> last_;
   bool drawn_ = false;
-  std::optional<ProgressState> unshown_;  // of the last update, where it was not yet time
+  std::optional<ProgressState> unshown_;  // the state of the last update, where it was not yet time to show it
   std::string shown_label_;
 };
 

@@ -15,22 +15,22 @@ namespace lockstep::view {
 /// One column. Rows are streamed, so its width is fixed when the header is printed.
 struct Column {
   std::string title;
-  int width = 0;  ///< at least this; the title's width where that is more
+  int width = 0;  ///< the least width; the title's width where that is more
   Align align = Align::kRight;
-  int leave_out = 0;  ///< where the table is too wide, columns with the highest number go first; 0: it stays
+  int leave_out = 0;  ///< where the table is too wide, columns with the highest number are left out first; 0: never
 };
 
-/// Rows under a header. The texts have no trailing spaces and end with a line end.
+/// A table that is printed row by row under a header. The texts have no trailing spaces and end with a line end.
 /// Example: Table table({{"epoch", 9}, {"loss", 8}}); print(table.header()); print(table.row({"1/150", "0.1042"}));
 class Table {
  public:
-  /// `width`: columns of the terminal; 0: any number, nothing is left out.
+  /// `width` is the number of columns of the terminal; 0: no limit, nothing is left out.
   explicit Table(std::vector<Column> columns, int width = 0);
 
-  /// Titles and a rule below them.
+  /// Returns the titles and a rule below them.
   [[nodiscard]] std::string header() const;
+  /// Returns one row. `cells` has one cell for every column, also for those that are left out.
   /// Throws: UsageError where the number of cells is not that of the columns.
-  /// `cells`: one for every column, also for those that are left out.
   [[nodiscard]] std::string row(const std::vector<std::string>& cells) const;
 
  private:
@@ -40,7 +40,7 @@ class Table {
   std::vector<bool> is_shown_;
 };
 
-/// Header and rows at once, each column as wide as its widest cell.
+/// Returns header and rows at once; each column is as wide as its widest cell.
 [[nodiscard]] std::string render_table(std::vector<Column> columns, const std::vector<std::vector<std::string>>& rows);
 
 /// One kind of mistake of a classifier.
@@ -50,7 +50,8 @@ struct Confusion {
   std::int64_t count = 0;
 };
 
-/// "predicted O where 0 stood: 12 times", the `limit` most frequent first; a line that says so where there is none.
+/// Returns lines as "predicted O where 0 stood: 12 times", at most `limit`, the most frequent first; where there is
+/// none, a line that says so.
 [[nodiscard]] std::string render_confusions(std::vector<Confusion> confusions, std::size_t limit = 10);
 
 }  // namespace lockstep::view
