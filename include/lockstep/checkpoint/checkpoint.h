@@ -30,83 +30,85 @@ struct FileBytes;
 /// The states of a checkpoint by name: "model", "optimizer", "ema", "trainer"; each becomes <name>.safetensors.
 using CheckpointStates = std::map<std::string, StateDict>;
 
-/// Texts of a checkpoint by file name ("config.yml"): they lie beside the states and are verified like them, but are no
-/// part of names() nor of the digest.
+/// Texts of a checkpoint by file name ("config.yml"). They lie beside the states and are verified like them, but belong
+/// neither to names() nor to the digest.
 using CheckpointTexts = std::map<std::string, std::string>;
 
 /// Saves `states` and `texts` as `<folder>/step-<8 digits>` and returns that path when it is durable. `folder` is a
-/// run's "checkpoints" folder; it is made. A step saved twice with the same content is kept; where the content differs,
-/// or the old one is torn, the old one becomes `step-<8 digits>.bad-<n>`. Leftovers of writers that died are removed.
+/// run's "checkpoints" folder; it is created if missing. A step that is saved again with the same content is kept;
+/// where the content differs, or the old one is torn, the old folder becomes `step-<8 digits>.bad-<n>`. Leftovers of
+/// writers that died are removed.
 ///
-/// After a failed fsync all is written again, to new files, up to three times.
+/// After a failed fsync everything is written again, to new files, up to three times.
 ///
-/// Blocks: until the disk has it. Lifetime: the tensors do not change meanwhile.
-/// Throws: IoError, UsageError (a name that is no plain word, a text's that is taken or leaves the folder, an entry
-/// that cannot be saved); then every checkpoint that was there still is.
+/// Blocks: until the data are on the disk. Lifetime: the tensors do not change meanwhile.
+/// Throws: IoError, UsageError (a name that is not a plain word, a text's name that is taken or leads out of the
+///         folder, an entry that cannot be saved); all earlier checkpoints are then still there.
 std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem::path& folder,
                                         const CheckpointMeta& meta, const CheckpointStates& states,
                                         const CheckpointTexts& texts = {});
 
-/// What one rank writes of a checkpoint.
+/// The content that one rank writes to a checkpoint.
 struct ShardedContent {
-  std::map<std::string, StatePart> parts;  ///< by state; the same names on every rank
-  CheckpointTexts texts;                   ///< rank 0's
-  /// Throws where what was written may not be kept. Called on every rank once its files are written, and on rank 0
-  /// again before they get their name; may be empty.
+  std::map<std::string, StatePart> parts;  ///< parts by state name; the names are the same on every rank
+  CheckpointTexts texts;                   ///< texts, on rank 0 only
+  /// Throws where the written files must not be kept. It is called on every rank when its files are written, and again
+  /// on rank 0 before they get their name; it may be empty.
   std::function<void()> check = nullptr;
 };
 
-/// As commit_checkpoint, by all ranks of `peers` together: each writes its parts,
-/// `<state>.part-<i>-of-<n>.safetensors`, and rank 0 the one manifest. Readers, on any number of ranks, see the whole
+/// Does the same as commit_checkpoint with all ranks of `peers`: each rank writes its parts,
+/// `<state>.part-<i>-of-<n>.safetensors`, and rank 0 writes the manifest. Readers on any number of ranks see the whole
 /// states.
 ///
-/// Collective: every rank of `peers`. Blocks: until the disk has all of it.
-/// Throws: on every rank the same error, as commit_checkpoint, where any rank's writing or check failed; TimeoutError,
-/// PeerError.
+/// Collective: every rank of `peers`. Blocks: until all data are on the disk.
+/// Throws: the errors of commit_checkpoint, the same one on every rank, where a rank failed to write or its check
+///         threw; TimeoutError, PeerError.
 std::filesystem::path commit_sharded_checkpoint(FileSystem& files, CheckpointPeers& peers,
                                                 const std::filesystem::path& folder, const CheckpointMeta& meta,
                                                 const ShardedContent& content);
 
-/// Removes what writers that died left in `folder`, as commit_checkpoint does at its start; fine where it is missing.
-/// What cannot be removed stays. Throws: IoError where the folder cannot be listed.
+/// Removes the files that dead writers left in `folder`, as commit_checkpoint does at its start. The folder may be
+/// missing. A file that cannot be removed stays. Throws: IoError where the folder cannot be listed.
 void remove_checkpoint_leftovers(FileSystem& files, const std::filesystem::path& folder);
 
-/// Whether `folder` holds a step folder of any kind: whole, torn, or put aside. Tells a run without a checkpoint from
-/// one of whose checkpoints none verifies.
+/// Returns true where `folder` holds a step folder of any kind: whole, torn, or put aside. This tells a run without
+/// checkpoints from one whose checkpoints all fail to verify.
 [[nodiscard]] bool has_step_folders(FileSystem& files, const std::filesystem::path& folder);
 
-/// Which checkpoints stay.
+/// Says which checkpoints are kept.
 struct Retention {
-  std::int64_t keep_last = 3;   ///< the newest so many; 0: all
-  std::int64_t keep_every = 0;  ///< besides, those whose step is a multiple of it; 0: none
+  std::int64_t keep_last = 3;   ///< the number of newest ones; 0: all
+  std::int64_t keep_every = 0;  ///< also those whose step is a multiple of it; 0: none
 };
 
-/// The step folders that may go: not the newest `keep_last`, no multiple of `keep_every`, and none that a named best
-/// names. None while the newest does not verify. Throws: IoError.
+/// Returns the step folders that may be removed: not the newest `keep_last`, no multiple of `keep_every`, and none that
+/// has a name such as "best". It returns none while the newest does not verify. Throws: IoError.
 [[nodiscard]] std::vector<std::filesystem::path> choose_prunable(FileSystem& files, const std::filesystem::path& folder,
                                                                  const Retention& retention);
 
-/// Removes choose_prunable() and returns it. Throws: IoError; what is left is whole.
+/// Removes choose_prunable() and returns it. Throws: IoError; the checkpoints that are left are whole.
 std::vector<std::filesystem::path> prune_checkpoints(FileSystem& files, const std::filesystem::path& folder,
                                                      const Retention& retention);
 
-/// Makes `name` ("best", "best_stg1") stand for the committed step folder `step_folder` of `folder`.
-/// Throws: UsageError where the name is no plain word, DataError where the folder has no manifest; IoError.
+/// Makes `name` ("best", "best_stg1") refer to the committed step folder `step_folder` of `folder`.
+/// Throws: UsageError where the name is not a plain word, DataError where the folder has no manifest; IoError.
 void name_checkpoint(FileSystem& files, const std::filesystem::path& folder, const std::string& name,
                      const std::filesystem::path& step_folder);
 
-/// The step folder that `name` stands for.
+/// Returns the step folder that `name` refers to.
 /// Throws: DataError where there is no such name (the nearest one is suggested) or its step folder is gone.
 [[nodiscard]] std::filesystem::path find_named_checkpoint(FileSystem& files, const std::filesystem::path& folder,
                                                           const std::string& name);
 
-/// The names that stand for a step folder, sorted.
+/// Returns the names that refer to a step folder, sorted.
 [[nodiscard]] std::vector<std::string> checkpoint_names(FileSystem& files, const std::filesystem::path& folder);
 
-/// The step folder of the latest step, whole or not. None where there is none.
+/// Returns the step folder of the latest step, whole or not; none where there is none.
 [[nodiscard]] std::optional<std::filesystem::path> find_newest(FileSystem& files, const std::filesystem::path& folder);
 
-/// The newest step folder whose every byte verifies; torn ones are skipped with a note. None where there is none.
+/// Returns the newest step folder whose every byte verifies; torn ones are skipped with a note. Returns none where
+/// there is none.
 [[nodiscard]] std::optional<std::filesystem::path> find_newest_valid(FileSystem& files,
                                                                      const std::filesystem::path& folder);
 
@@ -125,20 +127,20 @@ class Checkpoint {
   [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
-  /// "model", "optimizer", ...: sorted.
+  /// Returns the names of its states, sorted: "model", "optimizer", ...
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool has(const std::string& name) const;
 
-  /// Reads one state; its bytes are verified again. Of read_checkpoint(): what was read then; its tensors share that
-  /// memory with those of a further call.
-  /// Throws: DataError where the checkpoint has no such state (those that it has are listed) or the file is torn;
-  /// IoError.
+  /// Reads one state; its bytes are verified again. With read_checkpoint() it returns what was read then; tensors of
+  /// several calls share that memory.
+  /// Throws: DataError where the checkpoint has no such state (the message lists the states that it has) or the file is
+  ///         torn; IoError.
   [[nodiscard]] StateDict state(const std::string& name) const;
 
-  /// The file names of its texts ("config.yml"): sorted.
+  /// Returns the file names of its texts ("config.yml"), sorted.
   [[nodiscard]] std::vector<std::string> text_files() const;
 
-  /// Reads one text; its bytes are verified again. None where the checkpoint has no such text.
+  /// Reads one text; its bytes are verified again. Returns none where the checkpoint has no such text.
   /// Throws: DataError where the file is torn; IoError.
   [[nodiscard]] std::optional<std::string> text(const std::string& file) const;
 
@@ -148,23 +150,24 @@ class Checkpoint {
   FileSystem* files_;
   std::filesystem::path path_;
   Manifest manifest_;
-  std::shared_ptr<const checkpoint::KeptFiles> kept_;  ///< none: each file is read when it is asked for
+  std::shared_ptr<const checkpoint::KeptFiles> kept_;  ///< none: each file is read when it is requested
 };
 
-/// Which step folder `where` means: itself; the newest valid of a run folder (or of its checkpoints folder); or the
-/// named best of RUN:NAME.
-/// Throws: DataError naming `where` and what was looked for; where none of a run's checkpoints verifies, how many there
-/// are and what is wrong with the first.
+/// Returns the step folder that `where` means: itself, the newest valid one of a run folder (or of its checkpoints
+/// folder), or the named one of RUN:NAME.
+/// Throws: DataError naming `where` and what was searched; where none of a run's checkpoints verifies, it says how many
+///         there are and what is wrong with the first.
 [[nodiscard]] std::filesystem::path resolve_checkpoint(const std::string& where,
                                                        FileSystem& files = FileSystem::system());
 
-/// Opens what `where` means (see resolve_checkpoint).
+/// Opens the checkpoint that `where` means (see resolve_checkpoint).
 /// Cost: reads every byte once. Throws: DataError where it is missing or torn (file, expected and found size or hash).
 /// Example: model.load_state_dict(load_checkpoint("runs/captcha:best").state("model"));
 [[nodiscard]] Checkpoint load_checkpoint(const std::string& where, FileSystem& files = FileSystem::system());
 
-/// As load_checkpoint, and keeps what it reads: every byte is read and verified once, and no later call can fail over
-/// the disk. Cost: the memory of the checkpoint, until the object and the states taken from it are gone.
+/// Does the same as load_checkpoint, and keeps what it reads: every byte is read and verified once, and no later call
+/// can fail because of the disk. Cost: the memory of the checkpoint, until the object and the states taken from it are
+/// gone.
 [[nodiscard]] Checkpoint read_checkpoint(const std::string& where, FileSystem& files = FileSystem::system());
 
 }  // namespace lockstep

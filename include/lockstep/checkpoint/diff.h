@@ -16,40 +16,42 @@
 
 namespace lockstep {
 
-/// What each side has under one name, in words.
+/// The values of both sides under one name, as texts.
 struct ValueDifference {
   std::string name;
   std::string a;
   std::string b;
 };
 
-/// A tensor of one dtype and shape in both, whose bits differ.
+/// A tensor of the same dtype and shape on both sides whose bits differ.
 struct TensorDifference {
   std::string name;             ///< "model/conv.weight"
   std::string type;             ///< "float32 [64, 1, 3, 3]"
-  std::int64_t elements = 0;    ///< all
-  std::int64_t differing = 0;   ///< those of other bits; equal NaNs are equal, -0 and 0 are not
-  std::int64_t non_finite = 0;  ///< of these, those that are infinite or NaN on a side; no part of what follows
-  double largest_absolute = 0;  ///< of |a - b|
+  std::int64_t elements = 0;    ///< number of all elements
+  std::int64_t differing = 0;   ///< number of elements with different bits; equal NaNs are equal, -0 and 0 are not
+  std::int64_t non_finite = 0;  ///< number of differing elements that are infinite or NaN on a side; the values below
+                                ///< leave them out
+  double largest_absolute = 0;  ///< largest |a - b|
   double largest_relative = 0;  ///< largest_absolute as a share of the largest magnitude in either tensor
   std::optional<std::uint64_t> largest_ulps;  ///< steps of the floating type between a and b; none for other types
 };
 
-/// The outcome of diff_checkpoints(). Entries are named "<state>/<entry>" and come in name order, but for `tensors`.
+/// The outcome of diff_checkpoints(). Entries are named "<state>/<entry>" and sorted by name, except in `tensors`.
 struct CheckpointDiff {
   std::filesystem::path path_a;
   std::filesystem::path path_b;
   std::string digest_a;  ///< see checkpoint_digest()
   std::string digest_b;
-  std::int64_t entries = 0;           ///< in either
-  std::vector<ValueDifference> meta;  ///< manifests and texts (whole): shown, but no part of the state
+  std::int64_t entries = 0;           ///< number of entries in either
+  std::vector<ValueDifference> meta;  ///< differences of manifests and (whole) texts, which are shown but do not belong
+                                      ///< to the state
   std::vector<std::string> only_in_a;
   std::vector<std::string> only_in_b;
-  std::vector<ValueDifference> types;     ///< tensors of another dtype or shape, or a tensor against a plain value
+  std::vector<ValueDifference> types;     ///< tensors whose dtype or shape differs, or a tensor against a plain value
   std::vector<ValueDifference> values;    ///< plain values, as canonical JSON
   std::vector<TensorDifference> tensors;  ///< the worst first: not finite, then by largest_relative, then by name
 
-  /// How many entries differ.
+  /// Returns how many entries differ.
   [[nodiscard]] std::int64_t differing() const;
   [[nodiscard]] bool equal() const { return differing() == 0; }
 };
@@ -59,10 +61,11 @@ struct CheckpointDiff {
 /// Throws: DataError where a file is torn; IoError.
 [[nodiscard]] CheckpointDiff diff_checkpoints(const Checkpoint& a, const Checkpoint& b);
 
-/// "equal: digest ...", or tables of what differs, each of at most `limit` rows (0: all) and a count of the rest.
+/// Returns "equal: digest ...", or tables of the differences, each with at most `limit` rows (0: all) and a count of
+/// the rest.
 [[nodiscard]] std::string to_text(const CheckpointDiff& diff, std::size_t limit = 20);
 
-/// One JSON object on one line, with all that differs. Its keys are those of CheckpointDiff, and "equal".
+/// Returns one JSON object on one line with all differences. Its keys are those of CheckpointDiff, and "equal".
 [[nodiscard]] std::string to_json(const CheckpointDiff& diff);
 
 }  // namespace lockstep

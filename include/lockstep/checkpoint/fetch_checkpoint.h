@@ -12,11 +12,11 @@
 namespace lockstep {
 
 /// Fetches the step folder that a server shows under `url` (".../checkpoints/step-00001200"): its manifest.json, then
-/// each file that this names, each byte of which is verified.
+/// each file that the manifest names. Every byte is verified.
 ///
-/// Returns: a step folder in the cache, whole. What is there is not fetched again.
-/// Blocks:  until it is there. A job of several ranks lets one of them call it.
-/// Throws:  DataError where there is no manifest, or what came is not what it says; as fetch().
+/// Returns: a whole step folder in the cache. Existing files are not fetched again.
+/// Blocks:  until it is there. In a job of several ranks, let one of them call it.
+/// Throws:  DataError where there is no manifest, or a file does not match it; as fetch().
 [[nodiscard]] std::filesystem::path fetch_checkpoint(const std::string& url, const FetchOptions& options = {});
 
 }  // namespace lockstep

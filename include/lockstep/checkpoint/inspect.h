@@ -16,20 +16,20 @@
 
 namespace lockstep {
 
-/// One file of a checkpoint, compared with what the manifest says of it.
+/// One file of a checkpoint, compared with its entry in the manifest.
 struct FileCheck {
   std::string file;
-  std::string problem;  ///< empty: whole
+  std::string problem;  ///< empty: the file is whole
 };
 
-/// Every file of one step folder.
+/// The checks of every file of one step folder.
 struct VerifyReport {
   std::filesystem::path path;
-  Manifest manifest;             ///< as far as it could be read
-  std::vector<FileCheck> files;  ///< manifest.json first
+  Manifest manifest;             ///< the manifest, as far as it could be read
+  std::vector<FileCheck> files;  ///< the checks; manifest.json comes first
 
   [[nodiscard]] bool ok() const;
-  /// The first problem in words; empty where all is well.
+  /// Returns the first problem in words; empty where there is none.
   [[nodiscard]] std::string problem() const;
 };
 
@@ -37,7 +37,7 @@ struct VerifyReport {
 /// Throws: DataError where the folder is missing; IoError where the disk fails. Damage is in the report, not thrown.
 [[nodiscard]] VerifyReport verify_checkpoint(FileSystem& files, const std::filesystem::path& step_folder);
 
-/// "step-00001200: whole (3 files, 228.9 MB)", or a line for each problem.
+/// Returns "step-00001200: whole (3 files, 228.9 MB)", or a line for each problem.
 [[nodiscard]] std::string to_text(const VerifyReport& report);
 
 /// One entry of a state, in words: "float32 [64, 1, 3, 3]", or a scalar's canonical JSON.
@@ -46,36 +46,37 @@ struct EntryDescription {
   std::string value;
   std::uint64_t bytes = 0;
   std::int64_t elements = 0;
-  std::optional<double> norm;  ///< the root of the sum of squares; none for plain values
+  std::optional<double> norm;  ///< the square root of the sum of squares; none for plain values
 };
 
-/// What a checkpoint, or a file of another program, holds.
+/// The content of a checkpoint, or of another program's file.
 struct CheckpointDescription {
   std::filesystem::path path;
-  std::optional<Manifest> manifest;  ///< none: a file
+  std::optional<Manifest> manifest;  ///< none: it is a file
   std::map<std::string, std::vector<EntryDescription>> states;
   std::map<std::string, FileDigest> texts;
 };
 
-/// Throws: DataError where it does not verify; IoError.
+/// Describes a checkpoint. Throws: DataError where it does not verify; IoError.
 [[nodiscard]] CheckpointDescription describe_checkpoint(const Checkpoint& checkpoint);
 
-/// Describes a .pth, .pt, .safetensors or .safetensors.index.json file: each dict of a nested one is a state, what
-/// lies deeper has its keys joined by dots. Throws: DataError; IoError.
+/// Describes a .pth, .pt, .safetensors or .safetensors.index.json file: each dict inside the outer one is a state; the
+/// keys of deeper values are joined by dots. Throws: DataError; IoError.
 [[nodiscard]] CheckpointDescription describe_file(FileSystem& files, const std::filesystem::path& path);
 
-/// Some lines for a person: the manifest, the texts' sizes, then every state as a table of its entries.
+/// Returns some lines for a person: the manifest, the texts' sizes, then every state as a table of its entries.
 [[nodiscard]] std::string to_text(const CheckpointDescription& description);
 
-/// One JSON object on one line with all of it.
+/// Returns one JSON object on one line with all of it.
 [[nodiscard]] std::string to_json(const CheckpointDescription& description);
 
-/// How this libtorch and processor differ from those that wrote `manifest`, in words; empty where they do not. A run
-/// that goes on elsewhere has other bits than one that stayed.
+/// Returns in words how this libtorch and processor differ from those that wrote `manifest`; empty where they do not. A
+/// run that resumes on another platform has other bits than one that stayed.
 [[nodiscard]] std::string platform_difference(const Manifest& manifest);
 
-/// One SHA-256 (64 hexadecimal digits) over all states, sorted by name: each entry's name, dtype, shape and row-major
-/// little-endian bytes, scalars as canonical JSON. Equal for equal state, whatever the time, host, path or version.
+/// Returns one SHA-256 (64 hexadecimal digits) over all states, sorted by name: each entry's name, dtype, shape and
+/// row-major little-endian bytes, scalars as canonical JSON. Equal states have equal digests, whatever the time, host,
+/// path or version.
 /// Throws: DataError where it does not verify; IoError.
 [[nodiscard]] std::string checkpoint_digest(const Checkpoint& checkpoint);
 

@@ -16,15 +16,16 @@
 
 namespace lockstep {
 
-/// What a file becomes as a checkpoint.
+/// The checkpoint states that come from a file.
 struct ImportedStates {
-  CheckpointStates states;            ///< "model"; "ema", where there is one; "values": plain values beside them
-  std::vector<std::string> left_out;  ///< what was not taken over, each with the reason
+  CheckpointStates states;            ///< "model"; "ema", where there is one; "values": plain values besides them
+  std::vector<std::string> left_out;  ///< entries that were not taken over, each with the reason
 };
 
 /// Sorts the content of a file: the state that `model` (or model_state_dict, state_dict, module, net) names, or the
-/// whole of a flat file, becomes "model"; `ema` becomes "ema", with its number of updates; "module." in front of all
-/// names goes. An optimizer's state is PyTorch's by position, not by name, and is left out. `file` is for messages.
+/// whole of a flat file, becomes "model"; `ema` becomes "ema", with its number of updates; a "module." that is in front
+/// of all names is removed. PyTorch stores an optimizer's state by position, not by name, so it is left out. `file` is
+/// for messages.
 /// Throws: DataError where there is no model.
 [[nodiscard]] ImportedStates import_states(const TorchValue& content, const std::string& file);
 
@@ -32,13 +33,14 @@ struct ImportedStates {
 [[nodiscard]] TorchValue read_any_file(FileSystem& files, const std::filesystem::path& path);
 
 struct ExportOptions {
-  std::string state = "model";  ///< whose tensors; "all": every state with its plain values, only to .pth
-  std::string prefix;           ///< in front of every name ("module.")
+  std::string state = "model";  ///< the state whose tensors are written; "all": every state with its plain values, only
+                                ///< to .pth
+  std::string prefix;           ///< put in front of every name ("module.")
 };
 
-/// Writes what `where` names (as load_weights: checkpoints and files) to `to`, whose ending says the format:
-/// .safetensors, .pth or .pt. The file is replaced whole or not at all. Returns how many tensors it has.
-/// Throws: UsageError (another ending, or a tensor that the format lacks), DataError, IoError.
+/// Writes the weights that `where` names (checkpoints and files, as in load_weights) to `to`, whose extension sets the
+/// format: .safetensors, .pth or .pt. The file is replaced whole or not at all. Returns how many tensors it has.
+/// Throws: UsageError (another extension, or a tensor that the format lacks), DataError, IoError.
 std::int64_t export_weights(const std::string& where, const std::filesystem::path& to,
                             const ExportOptions& options = {}, FileSystem& files = FileSystem::system());
 

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// What identifies a file's content.
+/// Identifies a file's content.
 struct FileDigest {
   std::uint64_t bytes = 0;
   std::string xxh3_128;  ///< 32 hexadecimal digits, most significant first
@@ -18,12 +18,12 @@ struct FileDigest {
   bool operator==(const FileDigest&) const = default;
 };
 
-/// What the run knows of a checkpoint besides its state.
+/// The facts of a run in a checkpoint besides its state.
 struct CheckpointMeta {
-  std::int64_t step = 0;           ///< optimizer steps done
-  std::int64_t replicas = 1;       ///< data-parallel width that the result depends on
-  std::int64_t threads = 1;        ///< per replica
-  std::string configuration_hash;  ///< of the settings that change the result
+  std::int64_t step = 0;           ///< optimizer steps that are done
+  std::int64_t replicas = 1;       ///< data-parallel width, on which the result depends
+  std::int64_t threads = 1;        ///< libtorch threads per replica
+  std::string configuration_hash;  ///< hash of the settings that change the result
 
   bool operator==(const CheckpointMeta&) const = default;
 };
@@ -32,9 +32,9 @@ struct CheckpointMeta {
 struct Manifest {
   std::int64_t format_version = 1;
   CheckpointMeta meta;
-  std::string libtorch;                     ///< digests are promised for one version and one instruction set
+  std::string libtorch;                     ///< digests are promised only for one version and one instruction set
   std::string instruction_set;              ///< "AVX512"
-  std::string blas;                         ///< "OpenBLAS 0.3.21 Cooperlake"; empty: not known
+  std::string blas;                         ///< "OpenBLAS 0.3.21 Cooperlake"; empty: unknown
   std::map<std::string, FileDigest> files;  ///< by file name ("model.safetensors")
 
   bool operator==(const Manifest&) const = default;

@@ -14,34 +14,36 @@
 
 namespace lockstep {
 
-/// Owned by one thread, but for abandon(). Both verbs: every rank, in the same order.
+/// Connects the ranks that write a checkpoint. It belongs to one thread, except for abandon(). Every rank calls
+/// gather() and broadcast() in the same order.
 class CheckpointPeers {
  public:
   virtual ~CheckpointPeers() = default;
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int world_size() const = 0;
-  /// On rank 0: what each rank said, by rank; empty on the others.
-  /// Blocks: on rank 0, until all have spoken. Throws: TimeoutError, PeerError.
+  /// Returns on rank 0 what each rank passed, by rank, and nothing on the others.
+  /// Blocks: on rank 0, until all ranks have called it. Throws: TimeoutError, PeerError.
   virtual std::vector<std::string> gather(const std::string& mine) = 0;
-  /// What rank 0 said.
-  /// Blocks: on the others, until rank 0 has spoken. Throws: TimeoutError, PeerError.
+  /// Returns what rank 0 passed.
+  /// Blocks: on the other ranks, until rank 0 has called it. Throws: TimeoutError, PeerError.
   virtual std::string broadcast(const std::string& mine) = 0;
-  /// Ends, from another thread, a verb that waits, within a moment, and all later ones that would: with PeerError.
+  /// Makes a waiting call end soon with PeerError, and every later one that would wait. Another thread calls it.
   virtual void abandon() noexcept {}
 };
 
-/// Of a process that saves alone.
+/// Makes the peers of a process that saves alone.
 [[nodiscard]] std::unique_ptr<CheckpointPeers> no_peers();
 
-/// Who takes part, and where they meet.
+/// Says who takes part, and where they meet.
 struct PeersOptions {
-  std::string prefix = "lockstep/checkpoint/";  ///< of the keys; another one for each object that lives at a time
+  std::string prefix = "lockstep/checkpoint/";  ///< in front of the keys; different for objects that live at the same
+                                                ///< time
   int rank = 0;
   int world_size = 1;
   std::chrono::milliseconds timeout{600'000};
 };
 
-/// Through a store. A key is removed once it has been read. Lifetime: the store outlives it.
+/// Makes peers that meet in a store. A key is removed once it has been read. Lifetime: the store outlives the result.
 [[nodiscard]] std::unique_ptr<CheckpointPeers> store_peers(Store& store, const PeersOptions& options);
 
 }  // namespace lockstep

@@ -27,34 +27,34 @@ struct TorchValue;
 using TorchKey = std::variant<std::int64_t, std::string>;
 /// A list or a tuple.
 using TorchList = std::vector<TorchValue>;
-/// A dict or an OrderedDict, in its order; no key stands twice.
+/// A dict or an OrderedDict, in its order; each key occurs once.
 using TorchDict = std::vector<std::pair<TorchKey, TorchValue>>;
 
-/// One value of a torch file, with all that is in it. None is std::monostate; a torch.Size is a list, a dtype and a
-/// device are their names ("torch.float32", "cuda:0").
+/// One value of a torch file, with all that it contains. None is std::monostate, a torch.Size is a list, and a dtype or
+/// device is its name ("torch.float32", "cuda:0").
 struct TorchValue {
   using Any = std::variant<std::monostate, bool, std::int64_t, double, std::string, at::Tensor, TorchList, TorchDict>;
   Any value;
 
-  /// The value under a text key of a dict; null where there is none, or this is no dict.
+  /// Returns the value under a text key of a dict; null where there is none, or where this is not a dict.
   [[nodiscard]] const TorchValue* find(std::string_view key) const;
-  /// Null where this is no dict.
+  /// Returns the dict; null where this is not a dict.
   [[nodiscard]] const TorchDict* dict() const { return std::get_if<TorchDict>(&value); }
 };
 
-/// Reads what torch.save wrote (PyTorch 1.6 or later). Tensors are on the CPU, have the strides that they had, and
-/// share storages as they did; all share the one buffer that the file was read into. Cost: reads every byte once and
-/// checks its CRC-32. Throws: DataError naming the file, what is wrong with it and, for what a pickle would have
-/// executed, the opcode, the name and the byte; IoError.
+/// Reads a file of torch.save (PyTorch 1.6 or later). Tensors are on the CPU, keep their strides, and share storages as
+/// before; all share the one buffer that the file was read into. Cost: reads every byte once and checks its CRC-32.
+/// Throws: DataError naming the file, what is wrong with it and, where a pickle would have executed code, the opcode,
+/// the name and the byte; IoError.
 [[nodiscard]] TorchValue read_torch_file(FileSystem& files, const std::filesystem::path& path);
 
-/// Writes what torch.load(weights_only=True) reads, and returns when it is on the disk. Tensors go out row-major and
-/// whole, one that stands twice once.
-/// Blocks: yes. Cost: one tensor's copy at a time, only for those that are not contiguous or not on the CPU.
+/// Writes a file that torch.load(weights_only=True) reads, and returns when it is on the disk. Tensors are written
+/// row-major and whole; one that occurs twice is written once.
+/// Blocks: yes. Cost: one tensor's copy at a time, only for tensors that are not contiguous or not on the CPU.
 /// Throws: UsageError naming the entry that cannot be saved; IoError.
 void write_torch_file(FileSystem& files, const std::filesystem::path& path, const TorchValue& value);
 
-/// A dict of the state's entries.
+/// Returns a dict of the state's entries.
 [[nodiscard]] TorchValue to_torch_value(const StateDict& state);
 
 }  // namespace lockstep

@@ -14,23 +14,23 @@
 
 namespace lockstep {
 
-/// What is known of a file after every byte was read.
+/// The facts about a file after every byte was read.
 struct FileReport {
   std::filesystem::path path;
-  std::string proof;  ///< "a CRC-32 of each of 21 members", or why there is none
+  std::string proof;  ///< "a CRC-32 of each of 21 members", or why there is no proof
   std::uint64_t bytes = 0;
-  std::vector<FileCheck> parts;  ///< of a zip file its members; else the file itself
+  std::vector<FileCheck> parts;  ///< the members of a zip file; else the file itself
 
   [[nodiscard]] bool ok() const;
 };
 
-/// Checks a zip file (.pth, .pt, .npz, .zip) member by member with their CRC-32, a torch file besides by reading it as
+/// Checks a zip file (.pth, .pt, .npz, .zip) member by member with their CRC-32, a torch file also by reading it as
 /// read_torch_file() does (nothing is executed), and a .safetensors file or an index of several by the rules of its
-/// header: that format has no checksum, so flipped bits of a tensor are not noticed.
+/// header. That format has no checksum, so flipped bits of a tensor are not noticed.
 /// Throws: DataError where the file is missing or of another format; IoError. Damage is in the report, not thrown.
 [[nodiscard]] FileReport verify_file(FileSystem& files, const std::filesystem::path& path);
 
-/// "weights.pth: whole (228.9 MB; a CRC-32 of each of 21 members)", or a line for each problem.
+/// Returns "weights.pth: whole (228.9 MB; a CRC-32 of each of 21 members)", or a line for each problem.
 [[nodiscard]] std::string to_text(const FileReport& report);
 
 }  // namespace lockstep

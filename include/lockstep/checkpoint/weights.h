@@ -20,55 +20,55 @@
 
 namespace lockstep {
 
-/// Weights by name, and where they come from.
+/// Weights by name, and their origin.
 struct Weights {
-  StateDict tensors;   ///< only tensors; without "module." in front
+  StateDict tensors;   ///< only tensors; names without "module." in front
   std::string origin;  ///< "weights.pth, ema.module", for people
 };
 
 struct WeightsOptions {
-  std::string from;  ///< "ema", "model", "checkpoint.state_dict": which state; empty: the first there is
+  std::string from;  ///< the state to take: "ema", "model", "checkpoint.state_dict"; empty: the first there is
 };
 
 /// Reads the weights that `where` names: a step folder, a run folder (its newest valid checkpoint), RUN:NAME, a
 /// .safetensors file, a .safetensors.index.json with its parts, or a .pth or .pt file of torch.save; FILE:STATE names
 /// the state as `from` does.
 ///
-/// Without a name, of a checkpoint folder or a dict of states the first of these is taken: ema (ema.module), model,
-/// state_dict, model_state_dict, module, net; an `ema` that has fewer entries than `model` is not whole and is passed
-/// over, and a dict that holds tensors itself is the state. "module." in front of every name goes.
-/// Throws: DataError naming the file, what is wrong with it and what states there are; IoError.
+/// Without a name, the first of these states of a checkpoint folder or a dict of states is taken: ema (ema.module),
+/// model, state_dict, model_state_dict, module, net; an `ema` that has fewer entries than `model` is not whole and is
+/// skipped, and a dict that itself holds tensors is the state. A "module." in front of every name is removed.
+/// Throws: DataError naming the file, what is wrong with it and which states there are; IoError.
 [[nodiscard]] Weights load_weights(const std::string& where, const WeightsOptions& options = {},
                                    FileSystem& files = FileSystem::system());
 
-/// The names and states of a dict, as load_weights looks for them. `file` is for messages.
+/// Picks the weights of a dict as load_weights does. `file` is for messages.
 /// Throws: DataError.
 [[nodiscard]] Weights pick_weights(const TorchValue& value, const std::string& file,
                                    const WeightsOptions& options = {});
 
-/// An entry of both whose shapes differ.
+/// An entry that both have, with different shapes.
 struct ShapeDifference {
   std::string name;
   std::vector<std::int64_t> model;
   std::vector<std::int64_t> weights;
 };
 
-/// Which entries of a model get a value. Names are sorted.
+/// Says which entries of a model get a value. Names are sorted.
 struct WeightsMatch {
-  std::vector<std::string> loaded;            ///< same name and shape
-  std::vector<std::string> converted;         ///< of them, those of another dtype
-  std::vector<ShapeDifference> other_shapes;  ///< kept as they are in the model
-  std::vector<std::string> missing;           ///< in the model only
-  std::vector<std::string> unused;            ///< in the weights only
+  std::vector<std::string> loaded;            ///< entries with the same name and shape
+  std::vector<std::string> converted;         ///< those of `loaded` that have another dtype
+  std::vector<ShapeDifference> other_shapes;  ///< entries that keep the model's values
+  std::vector<std::string> missing;           ///< entries that only the model has
+  std::vector<std::string> unused;            ///< entries that only the weights have
 };
 
-/// Compares names and shapes. A pure function: nothing is copied.
+/// Compares names and shapes. It is a pure function that copies nothing.
 [[nodiscard]] WeightsMatch match_weights(const NamedTensors& model, const StateDict& weights);
 
-/// A line, then what was not loaded, each list of at most `limit` rows and a count.
+/// Returns a line, then what was not loaded, each list with at most `limit` rows and a count.
 [[nodiscard]] std::string to_text(const WeightsMatch& match, std::size_t limit = 20);
 
-/// Copies what matches into the model's tensors, in their dtype.
+/// Copies the matching weights into the model's tensors, in their dtype.
 /// Throws: DataError where nothing matches, with the nearest names.
 WeightsMatch copy_weights(const NamedTensors& model, const Weights& weights);
 
