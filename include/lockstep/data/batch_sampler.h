@@ -14,18 +14,18 @@ namespace lockstep {
 
 using BatchIndices = std::vector<std::vector<std::int64_t>>;
 
-/// All batches of an epoch: a DataLoader deals them out to its shards, the j-th to shard j modulo their number.
-/// Thread-safe: must be.
+/// Yields all batches of an epoch. A DataLoader gives the j-th batch to shard j modulo the number of shards.
+/// Thread-safe: it must be.
 class BatchSampler {
  public:
   virtual ~BatchSampler() = default;
-  /// The same batches at each call with the same epoch, on every rank; none is empty.
+  /// Returns the same batches at each call with the same epoch, on every rank; none is empty.
   [[nodiscard]] virtual BatchIndices batches(std::int64_t epoch) const = 0;
-  /// How many: the same in every epoch.
+  /// Returns the number of batches, which is the same in every epoch.
   [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
 };
 
-/// Runs of `batch_size` indices of a sampler, as PyTorch's BatchSampler.
+/// Yields runs of `batch_size` indices of a sampler, as PyTorch's BatchSampler does.
 /// Source: torch.utils.data.BatchSampler
 class SequentialBatches final : public BatchSampler {
  public:
@@ -42,22 +42,24 @@ class SequentialBatches final : public BatchSampler {
 
 struct LengthBatchesOptions {
   std::int64_t batch_size = 1;
-  std::vector<std::int64_t> boundaries;  ///< ascending: a sample of length n belongs to the first bucket with n <= it
-  bool shuffle = true;                   ///< samples inside their bucket, then the batches
-  std::uint64_t seed = 0;                ///< of epoch e: seed + e
-  bool drop_last = false;                ///< leave out what does not fill a batch of its bucket
+  std::vector<std::int64_t> boundaries;  ///< ascending: a sample of length n belongs to the first bucket with n <=
+                                         ///< boundary
+  bool shuffle = true;                   ///< shuffles samples inside their bucket, then the batches
+  std::uint64_t seed = 0;                ///< the seed of epoch e is seed + e
+  bool drop_last = false;                ///< leaves out samples that do not fill a batch of their bucket
 };
 
-/// Batches of samples of like length, so that little of a padded batch is padding.
+/// Yields batches of samples of similar length, so that little of a padded batch is padding.
 class LengthBatches final : public BatchSampler {
  public:
-  /// `lengths`: one an index. Throws: UsageError where batch_size is below 1 or the boundaries do not ascend.
+  /// `lengths` has one entry for each index. Throws: UsageError where batch_size is below 1 or the boundaries do not
+  /// ascend.
   LengthBatches(const std::vector<std::int64_t>& lengths, LengthBatchesOptions options);
   [[nodiscard]] BatchIndices batches(std::int64_t epoch) const override;
   [[nodiscard]] std::int64_t size() const noexcept override { return count_; }
 
  private:
-  BatchIndices buckets_;  ///< the indices of each, ascending
+  BatchIndices buckets_;  ///< the indices of each bucket, ascending
   LengthBatchesOptions options_;
   std::int64_t count_ = 0;
 };

@@ -15,16 +15,16 @@
 
 namespace lockstep {
 
-/// Which batch is put together: what it may depend on besides its samples. Nothing in it tells shards or workers apart,
-/// so that a size drawn from it is the same on all ranks.
+/// Identifies the batch that is put together; a collate function may depend only on it and the samples. It does not
+/// distinguish shards or workers, so that a size drawn from it is the same on all ranks.
 struct BatchContext {
-  std::uint64_t seed = 0;  ///< of the loader
+  std::uint64_t seed = 0;  ///< the loader's seed
   std::int64_t epoch = 0;
-  std::int64_t step = 0;  ///< its place in the epoch, from 0
+  std::int64_t step = 0;  ///< the batch's place in the epoch, from 0
 };
 
-/// A function (samples) -> Batch or (samples, context) -> Batch, called by loader workers, several at once. `size`,
-/// `indices`, `epoch` and `step` of what it returns are filled in by the loader. Empty: samples are stacked.
+/// A function (samples) -> Batch or (samples, context) -> Batch, called by several loader workers at once. The loader
+/// fills in `size`, `indices`, `epoch` and `step` of the result. An empty one stacks the samples.
 class Collate {
  public:
   Collate() = default;

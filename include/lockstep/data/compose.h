@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace detail {
 
-/// How a step takes what it needs besides the value.
+/// What a step takes besides the value.
 enum class StepNeeds { kContext, kRandom, kNothing, kUnknown };
 
 template <class Step, class Value>
@@ -26,7 +26,7 @@ constexpr StepNeeds step_needs() {
   return std::invocable<const Step&, Value> ? StepNeeds::kNothing : StepNeeds::kUnknown;
 }
 
-/// `Value` is an lvalue or rvalue reference: how the step wants it.
+/// Calls a step. `Value` is an lvalue or rvalue reference, as the step takes it.
 template <class Value, class Step>
 decltype(auto) call_step(const Step& step, Value value, SampleContext& context) {
   constexpr StepNeeds kNeeds = step_needs<Step, Value>();
@@ -39,11 +39,11 @@ decltype(auto) call_step(const Step& step, Value value, SampleContext& context) 
   }
 }
 
-/// A step that takes a non-const reference gets one; the others get the value itself, to keep.
+/// A step that takes a non-const reference gets one; other steps get the value itself, to keep.
 template <class Step, class T>
 using StepValue = std::conditional_t<step_needs<Step, T&&>() == StepNeeds::kUnknown, T&, T&&>;
 
-/// What comes after `step`: its result, or what it was given where it returns nothing.
+/// Returns the result of `step`, or its argument where it returns nothing.
 template <class T, class Step>
 auto apply_step(const Step& step, T value, SampleContext& context) {
   static_assert(
@@ -74,11 +74,11 @@ auto apply_steps(T value, SampleContext& context, const Step& step, const Rest&.
 
 }  // namespace detail
 
-/// Steps in the order in which they are applied. A step takes what the former gives, an AnnotatedImage or a Sample, by
-/// value or by reference, and if it likes a SampleContext& or SampleRandom& after it; it returns what the next one
-/// takes, or nothing where it changed what it got. Itself a step. Thread-safe: as the steps, which are called as const
-/// by several loader workers at once. Example: Compose{RandomResizedCrop{}, HorizontalFlip{}, ToTensor{.normalize =
-/// Normalize{}}, [](Sample s) { return s; }}
+/// Steps in the order in which they are applied. A step takes the result of the step before, an AnnotatedImage or a
+/// Sample, by value or by reference, and optionally a SampleContext& or SampleRandom& after it. It returns what the
+/// next one takes, or nothing where it changed its argument. A Compose is itself a step. Thread-safe: as the steps,
+/// which several loader workers call as const at once. Example: Compose{RandomResizedCrop{}, HorizontalFlip{},
+/// ToTensor{.normalize = Normalize{}}, [](Sample s) { return s; }}
 template <class... Steps>
 class Compose {
  public:

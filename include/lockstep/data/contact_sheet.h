@@ -13,17 +13,17 @@
 namespace lockstep {
 
 struct ContactSheetOptions {
-  std::int64_t columns = 0;                   ///< 0: about as many as rows
-  std::int64_t cell = 224;                    ///< pixels that a picture's longer side gets; smaller ones are enlarged
-  std::vector<std::string> class_names = {};  ///< by label; without one its number is written
+  std::int64_t columns = 0;                   ///< number of columns; 0: about as many as rows
+  std::int64_t cell = 224;                    ///< pixels of a picture's longer side; smaller ones are enlarged
+  std::vector<std::string> class_names = {};  ///< by label; a label without a name shows its number
 };
 
-/// Pictures with boxes, points, masks and maps in colours by class, and below each its class, captions or name. Without
-/// FreeType's font the sheet has no words.
-/// Throws: DataError naming a picture that cannot be decoded; UsageError where there is none.
+/// Draws pictures with boxes, points, masks and maps in colours by class, and below each its class, captions or name.
+/// Without FreeType's font the sheet has no text.
+/// Throws: DataError naming a picture that cannot be decoded; UsageError where there is no picture.
 [[nodiscard]] Image contact_sheet(std::vector<AnnotatedImage> pictures, const ContactSheetOptions& options = {});
 
-/// Throws: IoError; UsageError where the channels are neither 1 nor 3.
+/// Writes a PNG file. Throws: IoError; UsageError where the channels are neither 1 nor 3.
 void write_png(const Image& image, const std::filesystem::path& path);
 
 }  // namespace lockstep

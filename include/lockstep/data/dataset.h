@@ -24,11 +24,12 @@ namespace lockstep {
 /// One example. Where samples are stacked, all have the same shapes and dtypes.
 struct Sample {
   at::Tensor data;
-  at::Tensor target;  ///< may be undefined: then the batch's is, too
-  std::any extra;     ///< what does not stack, such as the boxes of a picture: Batch::extra holds a vector of them
+  at::Tensor target;  ///< may be undefined; then the batch's target is undefined too
+  std::any extra;     ///< data that cannot be stacked, such as the boxes of a picture; Batch::extra holds a vector of
+                      ///< them
 };
 
-/// Where one sample of a batch goes: rows of the batch's tensors, uninitialised, contiguous.
+/// The memory of one sample of a batch: uninitialised, contiguous rows of the batch's tensors.
 struct SampleSlot {
   void* data = nullptr;
   void* target = nullptr;  ///< nullptr where the spec has no target
@@ -43,7 +44,7 @@ struct SampleSlot {
   }
 };
 
-/// Shapes and dtypes that every sample of a set has. An empty target type: no target.
+/// Shapes and dtypes that every sample of a set has. An undefined target type means no target.
 struct SampleSpec {
   std::vector<std::int64_t> data_shape;
   c10::ScalarType data_type = c10::ScalarType::Float;
@@ -51,8 +52,8 @@ struct SampleSpec {
   c10::ScalarType target_type = c10::ScalarType::Undefined;  ///< Undefined: samples have no target
 };
 
-/// What a sample may depend on besides its index: random choices come from `random` and nowhere else, so that they do
-/// not depend on how many workers there are.
+/// The data that a sample may depend on besides its index. All random choices come from `random`, so that they do not
+/// depend on the number of workers.
 struct SampleContext {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
@@ -65,14 +66,14 @@ struct SampleContext {
         index(of_index),
         random(of_seed, static_cast<std::uint64_t>(of_epoch), static_cast<std::uint64_t>(of_index)) {}
 
-  /// An uninitialised tensor for Sample::data: the sample's own row of its batch where that has this shape and dtype,
-  /// so that nothing is copied when samples are put together; fresh memory otherwise.
-  /// Lifetime: at most one of each kind is in use for a sample; the row dies with the batch.
+  /// Returns an uninitialised tensor for Sample::data. It is the sample's own row of its batch where that has this
+  /// shape and dtype, so that nothing is copied when samples are put together; otherwise it is new memory.
+  /// Lifetime: use at most one of each kind for a sample; the row lives as long as the batch.
   [[nodiscard]] at::Tensor empty_data(at::IntArrayRef sizes, c10::ScalarType type = c10::ScalarType::Float) const;
-  /// The same for Sample::target.
+  /// Does the same for Sample::target.
   [[nodiscard]] at::Tensor empty_target(at::IntArrayRef sizes, c10::ScalarType type = c10::ScalarType::Long) const;
 
-  SampleSlot slot;                   ///< the row, once its batch has memory; filled in by the loader
+  SampleSlot slot;                   ///< the row, once its batch has memory; the loader fills it in
   const SampleSpec* spec = nullptr;  ///< what the row holds
 };
 
@@ -80,37 +81,38 @@ struct SampleContext {
 struct Batch {
   at::Tensor data;
   at::Tensor target;
-  std::vector<std::int64_t> indices;  ///< the samples' indices in the data set
-  std::int64_t size = 0;              ///< how many samples; the last batch of an epoch may be smaller
-  std::int64_t epoch = 0;             ///< of the loop
-  std::int64_t step = 0;              ///< its place in the epoch, from 0: step + 1 is where a resumed run starts
-  std::any extra;  ///< whatever a collate function adds; without one the samples' own, as std::vector<std::any>
+  std::vector<std::int64_t> indices;  ///< indices of the samples in the data set
+  std::int64_t size = 0;              ///< number of samples; the last batch of an epoch may be smaller
+  std::int64_t epoch = 0;             ///< the loop's epoch
+  std::int64_t step = 0;              ///< the batch's place in the epoch, from 0; a resumed run starts at step + 1
+  std::any extra;  ///< data that a collate function adds; without one the samples' extras, as std::vector<std::any>
 };
 
-/// Thread-safe: size() and get() must be; several workers call get() at once.
+/// A set of samples with indices. Thread-safe: size() and get() must be; several workers call get() at once.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// Sample `index`, 0 <= index < size(). What it throws reaches the loop over the loader, at the batch it belongs to.
+  /// Returns sample `index`, 0 <= index < size(). An exception reaches the loop over the loader, at the sample's batch.
   virtual Sample get(std::int64_t index, SampleContext& context) = 0;
-  /// The sample in words, for messages: its file where it has one.
+  /// Describes the sample for messages: its file where it has one.
   [[nodiscard]] virtual std::string describe(std::int64_t index) const { return "sample " + std::to_string(index); }
 };
 
-/// The fast path: samples of one shape, written straight into the batch, without a tensor for each.
+/// A data set on the fast path: samples of one shape, written directly into the batch, without a tensor for each.
 /// Thread-safe: spec() and get_into() must be.
 class FixedShapeDataset : public Dataset {
  public:
-  /// The same at each call.
+  /// Returns the same spec at each call.
   [[nodiscard]] virtual SampleSpec spec() const = 0;
   /// Writes all elements of sample `index` into `slot`.
   virtual void get_into(std::int64_t index, SampleContext& context, SampleSlot slot) = 0;
-  /// get_into() a fresh sample.
+  /// Calls get_into() for a new sample.
   Sample get(std::int64_t index, SampleContext& context) override;
 };
 
-/// A class of one's own that is no Dataset: size() and get(index) or get(index, context), which several threads call.
+/// A user's class that is not a Dataset: it has size() and get(index) or get(index, context), which several threads
+/// call.
 template <class D>
 concept PlainDataset = !std::derived_from<D, Dataset> && requires(D & set, const D& same, std::int64_t index) {
   { same.size() } -> std::convertible_to<std::int64_t>;
@@ -123,7 +125,7 @@ concept PlainDataset = !std::derived_from<D, Dataset> && requires(D & set, const
       { set.get(index, context) } -> std::same_as<Sample>;
     });
 
-/// The data set of a PlainDataset.
+/// Makes a Dataset of a PlainDataset.
 template <PlainDataset D>
 class PlainDatasetAdapter final : public Dataset {
  public:
@@ -141,7 +143,7 @@ class PlainDatasetAdapter final : public Dataset {
   D set_;
 };
 
-/// What takes a data set takes this: a shared_ptr to one, or one by value (it is moved in).
+/// The parameter type of functions that take a data set: a shared_ptr to one, or one by value (it is moved in).
 class DatasetHandle {
  public:
   template <std::derived_from<Dataset> D>
@@ -175,8 +177,8 @@ class FunctionDataset final : public Dataset {
   Function function_;
 };
 
-/// A data set of `size` samples from a callable (index) -> Sample or (index, SampleContext&) -> Sample, which several
-/// threads call at once.
+/// Makes a data set of `size` samples from a callable (index) -> Sample or (index, SampleContext&) -> Sample, which
+/// several threads call at once.
 /// Throws: UsageError where size is negative.
 /// Example: auto squares = make_dataset(100, [](int64_t i) { return Sample{at::full({1}, i), at::full({1}, i * i)}; });
 template <class F>
@@ -191,7 +193,8 @@ template <class F>
   }
 }
 
-/// `dataset` with every sample passed through `change`: Sample -> Sample, or (Sample, SampleContext&) -> Sample.
+/// Returns `dataset` with every sample passed through `change`: Sample -> Sample, or (Sample, SampleContext&) ->
+/// Sample.
 template <class F>
 [[nodiscard]] std::shared_ptr<Dataset> transform(const DatasetHandle& dataset, F change) {
   auto function = [inner = dataset.get(), call = std::move(change)](std::int64_t index,

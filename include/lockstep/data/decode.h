@@ -16,7 +16,7 @@
 namespace lockstep {
 
 enum class ColorMode {
-  kGray,  ///< ITU-R 601 luma, the same bits as Pillow's convert("L"); alpha is dropped
+  kGray,  ///< ITU-R 601 luma, with the bits of Pillow's convert("L"); alpha is dropped
   kRgb,   ///< alpha is dropped
 };
 
@@ -34,27 +34,28 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
-/// Pillow's limit against files that are made to fill the memory.
+/// Pillow's limit against files that are made to exhaust the memory.
 inline constexpr std::int64_t kDefaultMaxPixels = 178'956'970;
 
-/// Pictures of more pixels are refused, by their header, before memory is asked for; so are those of more than a
-/// quarter of it whose file has less than a byte for 100 of their pixels. Of the whole process; the setting
-/// data.max_pixels. Throws: UsageError below 1. Thread-safe: yes.
+/// Sets the process's limit of pixels (the setting data.max_pixels). A larger picture is refused by its header, before
+/// memory is allocated; so is a picture of more than a quarter of the limit whose file has less than one byte for 100
+/// pixels. Throws: UsageError below 1. Thread-safe: yes.
 void set_max_pixels(std::int64_t pixels);
 [[nodiscard]] std::int64_t max_pixels() noexcept;
 
-/// Decodes the bytes of a PNG or JPEG file, told apart by their first bytes.
-/// Thread-safe: yes. Cost: at most 16,384 pixels a side and max_pixels() in all, else a Failure.
+/// Decodes the bytes of a PNG or JPEG file; the first bytes tell which.
+/// Thread-safe: yes. Cost: at most 16,384 pixels a side and max_pixels() in all; a larger picture is a Failure.
 [[nodiscard]] Result<Image> decode_image(std::string_view bytes, ColorMode mode);
 
-/// The size that the header of a PNG or JPEG file states. Thread-safe: yes. Cost: no pixel is decoded; sizes as above.
+/// Returns the size that the header of a PNG or JPEG file states. Thread-safe: yes. Cost: no pixel is decoded; limits
+/// as above.
 [[nodiscard]] Result<ImageSize> image_size(std::string_view bytes);
 
 /// Reads and decodes a file.
 /// Throws: DataError naming the file where it is missing, empty, truncated, or neither PNG nor JPEG; IoError.
 [[nodiscard]] Image read_image(const std::filesystem::path& path, ColorMode mode);
 
-/// Resamples to `size` (OpenCV's area method where it shrinks, linear where it grows).
+/// Resamples to `size` (with OpenCV's area method where it shrinks, linearly where it grows).
 [[nodiscard]] Image resize_image(const Image& image, ImageSize size);
 
 /// Writes channels x height x width floats, value / 255, to `out`.

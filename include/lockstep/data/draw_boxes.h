@@ -13,20 +13,20 @@
 
 namespace lockstep {
 
-/// A frame and what is written above it.
+/// A frame and the text above it.
 struct BoxMark {
-  Box box;  ///< pixels of the picture as it was
+  Box box;  ///< pixels of the original picture
   std::array<std::uint8_t, 3> ink{255, 255, 255};
   std::int64_t thick = 1;  ///< pixels of the drawn picture
   bool dashed = false;
   std::string text = {};
 };
 
-/// Colours that are told apart easily, one after another by number, such as a class.
+/// Returns a colour for a number, such as a class; neighbouring numbers have colours that are easy to distinguish.
 [[nodiscard]] std::array<std::uint8_t, 3> mark_ink(std::int64_t number);
 
-/// The picture in this size, with the marks in their order. Without FreeType's font there are no words.
-/// Throws: UsageError where the size is none.
+/// Returns the picture in this size, with the marks drawn in their order. Without FreeType's font there is no text.
+/// Throws: UsageError where the size is not positive.
 [[nodiscard]] Image draw_boxes(const PixelView& picture, ImageSize size, const std::vector<BoxMark>& marks);
 
 }  // namespace lockstep

@@ -33,9 +33,9 @@ class ImageDataset final : public Dataset {
   const Transform transform_;
 };
 
-/// The pictures of `source`, each passed through `transform`: a Compose or any other callable that makes a Sample of an
-/// AnnotatedImage, as a step of Compose is called.
-/// Thread-safe: as `transform`, which several loader workers call at once. Throws: from get: what they throw.
+/// Returns the pictures of `source`, each passed through `transform`: a Compose or another callable that makes a Sample
+/// of an AnnotatedImage and is called like a step of Compose.
+/// Thread-safe: as `transform`, which several loader workers call at once. Throws: get() throws what they throw.
 /// Example: image_dataset(source, Compose{RandomResizedCrop{}, HorizontalFlip{}, ToTensor{.normalize = Normalize{}}})
 template <class Transform>
 [[nodiscard]] std::shared_ptr<Dataset> image_dataset(std::shared_ptr<const ImageSource> source, Transform transform) {

@@ -15,18 +15,18 @@
 
 namespace lockstep {
 
-/// The files of a folder that have one of the wanted extensions.
+/// The files of a folder with one of the wanted extensions.
 struct FileList {
   std::vector<std::filesystem::path> paths;  ///< sorted by name
-  std::int64_t ignored = 0;                  ///< entries with other names, or no regular files
+  std::int64_t ignored = 0;                  ///< number of entries with other extensions, or that are not regular files
 };
 
 /// Lists `folder` itself, not the folders in it; ".png" also finds ".PNG". Ignored entries are counted in a note.
-/// Throws: DataError where the folder is missing, is none, or has no such file.
+/// Throws: DataError where the folder is missing, is not a folder, or has no such file.
 [[nodiscard]] FileList list_files(const std::filesystem::path& folder,
                                   const std::vector<std::string>& extensions = {".png", ".jpg", ".jpeg"});
 
-/// How a file gets its target: `write` fills `shape` elements of `type`. Thread-safe: write must be.
+/// The target of a file: `write` fills `shape` elements of `type`. Thread-safe: write must be.
 struct ImageTarget {
   std::vector<std::int64_t> shape;
   c10::ScalarType type = c10::ScalarType::Float;
@@ -35,18 +35,18 @@ struct ImageTarget {
 
 struct ImageFolderOptions {
   ColorMode color = ColorMode::kGray;
-  ImageSize size = {};      ///< 0 x 0: the first file's
-  bool resize = false;      ///< resample files of another size; otherwise they are an error
+  ImageSize size = {};      ///< 0 x 0: the first file's size
+  bool resize = false;      ///< resamples files of another size; otherwise they are an error
   ImageTarget target = {};  ///< without `write`: no target
 };
 
-/// Images as float32 C x H x W in 0 .. 1.
-/// Throws: from get: DataError naming the file where it is no good image or has another size.
+/// Yields images as float32 C x H x W in 0 .. 1.
+/// Throws: get() throws DataError naming the file where it is not a good image or has another size.
 class ImageFolder final : public FixedShapeDataset {
  public:
   /// Throws: as list_files().
   ImageFolder(const std::filesystem::path& folder, ImageFolderOptions options);
-  /// The given files, in the given order. Throws: UsageError where there is none.
+  /// Uses the given files, in the given order. Throws: UsageError where there is none.
   ImageFolder(std::vector<std::filesystem::path> files, ImageFolderOptions options);
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
@@ -64,8 +64,8 @@ class ImageFolder final : public FixedShapeDataset {
   ImageFolderOptions options_;
 };
 
-/// One file as ImageFolder would give it: C x H x W floats at `out`.
-/// Throws: DataError naming the file, with both sizes where it has another than `options.size`.
+/// Reads one file as ImageFolder does: C x H x W floats at `out`.
+/// Throws: DataError naming the file, with both sizes where its size is not `options.size`.
 void read_image_into(const std::filesystem::path& file, const ImageFolderOptions& options, float* out);
 
 }  // namespace lockstep

@@ -15,32 +15,32 @@
 
 namespace lockstep {
 
-/// Turns what was read into a sample. Called once, by any worker, beside others.
+/// Turns what was read into a sample. Any worker calls it, once, while others call theirs.
 using SampleMaker = std::function<Sample(SampleContext&)>;
 
-/// One pass. One thread at a time calls next(), whatever the number of workers, so that the order does not depend on
-/// it: it reads, and leaves decoding to the maker that it returns.
+/// One pass over a set. One thread at a time calls next(), so that the order does not depend on the number of workers.
+/// next() reads, and leaves decoding to the maker that it returns.
 class SampleStream {
  public:
   virtual ~SampleStream() = default;
-  /// None at the end. What it throws reaches the loop over the loader and ends the pass.
+  /// Returns the next maker; none at the end. An exception reaches the loop over the loader and ends the pass.
   virtual std::optional<SampleMaker> next() = 0;
 };
 
-/// Thread-safe: open() need not be.
+/// A set that is read in order. Thread-safe: open() need not be.
 class IterableDataset {
  public:
   virtual ~IterableDataset() = default;
-  /// A pass over what shard `shard` reads in `epoch`: parts of different shards have nothing in common.
+  /// Opens a pass over what shard `shard` reads in `epoch`. Different shards read different samples.
   virtual std::unique_ptr<SampleStream> open(std::int64_t epoch, ShardSpec shard) = 0;
 };
 
-/// A set from a callable (epoch, shard) -> callable () -> std::optional<SampleMaker>.
+/// Makes a set from a callable (epoch, shard) -> callable () -> std::optional<SampleMaker>.
 [[nodiscard]] std::shared_ptr<IterableDataset> make_iterable(
     std::function<std::function<std::optional<SampleMaker>()>(std::int64_t epoch, ShardSpec shard)> open);
 
-/// `stream` cut for one shard of several, where the source itself cannot be cut: sample i goes to shard i modulo their
-/// number, and each shard reads all.
+/// Returns one shard's part of `stream`, for sources that cannot be split: sample i goes to shard i modulo the number
+/// of shards, and each shard reads everything.
 [[nodiscard]] std::unique_ptr<SampleStream> every_nth(std::unique_ptr<SampleStream> stream, ShardSpec shard);
 
 }  // namespace lockstep

@@ -25,46 +25,48 @@
 
 namespace lockstep {
 
-/// What happens to the samples that do not divide by the number of shards.
+/// What happens to the samples that the number of shards does not divide.
 enum class Remainder {
-  kPad,   ///< the first samples are repeated: every shard has the same number (training)
-  kDrop,  ///< the last samples are left out: every shard has the same number
-  kKeep,  ///< nothing is repeated or left out: shards may differ by one sample (evaluation)
+  kPad,   ///< repeats the first samples: every shard has the same number (training)
+  kDrop,  ///< leaves out the last samples: every shard has the same number
+  kKeep,  ///< repeats and leaves out nothing: shards may differ by one sample (evaluation)
 };
 
-/// What a DataError of a sample does. Other errors always reach the loop.
+/// What a sample's DataError does. Other errors always reach the loop.
 enum class BadSamples {
   kError,  ///< it reaches the loop, at its batch
-  kSkip,   ///< the sample is left out of its batch, noted and listed; a batch of bad samples only is an error
+  kSkip,   ///< the sample is left out of its batch, noted and listed; a batch of only bad samples is an error
 };
 
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;
-  std::int64_t workers = 0;          ///< threads that load; 0: the calling thread does
+  std::int64_t workers = 0;          ///< threads that load; 0: the calling thread loads
   std::int64_t prefetch_factor = 2;  ///< batches made ahead per worker
   bool persistent_workers = true;    ///< threads live as long as the loader; false: they end with each epoch
   bool shuffle = false;
-  bool drop_last = false;  ///< leave out a last batch that is not full
-  std::uint64_t seed = 0;  ///< of the order and of each sample's random numbers
-  ShardSpec shard = {};    ///< which part of the set this loader reads
+  bool drop_last = false;  ///< leaves out a last batch that is not full
+  std::uint64_t seed = 0;  ///< seed of the order and of each sample's random numbers
+  ShardSpec shard = {};    ///< the part of the set that this loader reads
   Remainder remainder = Remainder::kPad;
   std::shared_ptr<const Sampler> sampler = nullptr;             ///< the order of the whole set, instead of shuffle
-  std::shared_ptr<const BatchSampler> batch_sampler = nullptr;  ///< its batches, instead of batch_size and all of these
-  bool elastic = false;  ///< resume() may go on from another number of shards or batch_size
+  std::shared_ptr<const BatchSampler> batch_sampler = nullptr;  ///< the batches of the set, instead of batch_size and
+                                                                ///< the options above it
+  bool elastic = false;  ///< resume() may continue from another number of shards or another batch_size
   BadSamples bad_samples = BadSamples::kError;
   double timeout_s = 0;           ///< seconds that next() waits for a batch; 0: for ever. Needs workers
-  bool note_waiting = true;       ///< say once where waiting took more than 10 % of an epoch
-  bool pin_memory = false;        ///< page-locked batches for copies to a GPU; without one it changes nothing
-  c10::Device device{c10::kCPU};  ///< CUDA: the workers copy each batch there, on a stream of their own
+  bool note_waiting = true;       ///< reports once where waiting took more than 10 % of an epoch
+  bool pin_memory = false;        ///< page-locked batches for copies to a GPU; no effect without a GPU
+  c10::Device device{c10::kCPU};  ///< a CUDA device: the workers copy each batch there, on their own stream
   Collate collate = nullptr;      ///< default: stack data and targets
 };
 
-/// Where a loop over a loader stands: all that another loader of the same set needs to go on.
+/// The position of a loop over a loader: all that another loader of the same set needs to continue.
 struct LoaderState {
   std::int64_t epoch = 0;
-  std::int64_t batches = 0;   ///< of this epoch and shard that the loop has taken
-  std::int64_t consumed = 0;  ///< samples of the epoch's whole order that were read before, by other numbers of shards
-  std::int64_t size = 0;      ///< samples of the set
+  std::int64_t batches = 0;   ///< batches of this epoch and shard that the loop has taken
+  std::int64_t consumed = 0;  ///< samples of the epoch's whole order that were read before, with other numbers of
+                              ///< shards
+  std::int64_t size = 0;      ///< number of samples of the set
   std::int64_t shards = 1;
   std::int64_t batch_size = 1;
   std::uint64_t seed = 0;
@@ -75,32 +77,35 @@ struct LoaderState {
 /// A sample that was left out.
 struct BadSample {
   std::int64_t index = 0;
-  std::string what;  ///< the error's words, with the file's path where there is one
+  std::string what;  ///< the error's message, with the file's path where there is one
 };
 
-/// Something that knows its share of the data, such as a Job.
+/// A class that knows its share of the data, such as Job.
 template <class T>
 concept Sharded = requires(const T& value) {
   { value.shard() } -> std::convertible_to<ShardSpec>;
 };
 
-/// Lifetime: ends its threads when destroyed, even where batches wait or a sample is being loaded (it waits for that
-/// one, unless it was too slow for timeout_s: then its thread is left behind). Thread-safe: no; one epoch at a time.
+/// Loads batches of a data set.
+/// Lifetime: its destructor ends the threads, even where batches wait or a sample is being loaded. It waits for that
+///           sample, unless it was too slow for timeout_s; then its thread is left behind. Thread-safe: no; one epoch
+///           at a time.
 /// Example: for (auto& batch : loader.epoch(e)) train(batch.data, batch.target);
 class DataLoader {
  public:
   class Epoch;
 
-  /// The process keeps freed memory from here on (keep_freed_memory(), tensor/memory.h).
+  /// From now on the process keeps freed memory (keep_freed_memory(), tensor/memory.h).
   /// Throws: UsageError where an option is out of range, or options exclude each other; DataError where the set has
-  /// fewer samples than there are shards. Warns where it has fewer than shards x batch_size.
+  ///         fewer samples than there are shards. Warns where it has fewer than shards x batch_size.
   explicit DataLoader(const DatasetHandle& dataset, DataLoaderOptions options = {});
 
-  /// A set that is read in order: no shuffle, no sampler. How many batches an epoch has is not known before its end.
+  /// Loads a set that is read in order: no shuffle, no sampler. The number of batches of an epoch is unknown before its
+  /// end.
   /// Throws: as above.
   explicit DataLoader(std::shared_ptr<IterableDataset> dataset, DataLoaderOptions options = {});
 
-  /// The same with `job`'s share as the shard.
+  /// Does the same with `job`'s share as the shard.
   template <Sharded Job>
   DataLoader(const DatasetHandle& dataset, const Job& job, DataLoaderOptions options = {})
       : DataLoader(dataset, with_shard(std::move(options), job.shard())) {}
@@ -115,31 +120,33 @@ class DataLoader {
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  /// The batches of `epoch` from the `start_batch`-th on (to resume after that many consumed ones). Loading starts at
-  /// once; an older epoch of this loader ends.
+  /// Returns the batches of `epoch` from the `start_batch`-th on (to resume after that many batches). Loading starts at
+  /// once; an earlier epoch of this loader ends.
   /// Throws: UsageError where epoch or start_batch is negative, or start_batch is beyond steps_per_epoch().
   [[nodiscard]] Epoch epoch(std::int64_t epoch, std::int64_t start_batch = 0);
 
-  /// Where the loop stands: after the batch that it has taken last. Before any epoch: at the beginning of the first.
+  /// Returns the loop's position: after the last batch that it has taken, or at the beginning of the first epoch.
   [[nodiscard]] LoaderState state() const;
 
-  /// The batches that are left of state.epoch, the same at any number of workers. With another number of shards or
-  /// another batch_size (`elastic`) the samples that nobody has read yet are dealt out anew: none is lost or comes
-  /// twice. Throws: UsageError naming what differs: the set's size, the seed, or the width where `elastic` is false.
+  /// Returns the batches that are left of state.epoch, the same with any number of workers. With another number of
+  /// shards or another batch_size (`elastic`) the unread samples are distributed again: none is lost or repeated.
+  /// Throws: UsageError naming what differs: the set's size, the seed, or the width where `elastic` is false.
   [[nodiscard]] Epoch resume(const LoaderState& state);
 
-  /// Batches of an epoch on this shard (resume() with another width: of a whole one). 0 for an iterable set.
+  /// Returns the batches of an epoch on this shard (after resume() with another width, those of a whole epoch); 0 for
+  /// an iterable set.
   [[nodiscard]] std::int64_t steps_per_epoch() const noexcept;
-  /// Samples of an epoch on this shard, with padding, without what drop_last leaves out. 0 where it is not known.
+  /// Returns the samples of an epoch on this shard, with padding, without what drop_last leaves out; 0 where it is
+  /// unknown.
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;
-  /// The indices that this shard reads in `epoch`, in order.
+  /// Returns the indices that this shard reads in `epoch`, in order.
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const;
   [[nodiscard]] const DataLoaderOptions& options() const noexcept;
-  /// Null for an iterable set.
+  /// Returns the data set; null for an iterable set.
   [[nodiscard]] const std::shared_ptr<Dataset>& dataset() const noexcept;
-  /// What was left out so far, each sample once, in the order in which it was found. Thread-safe: yes.
+  /// Returns the samples left out so far, each once, in the order in which they were found. Thread-safe: yes.
   [[nodiscard]] std::vector<BadSample> bad_samples() const;
-  /// Seconds that the loop has waited for batches, in all epochs.
+  /// Returns the seconds that the loop has waited for batches, in all epochs.
   [[nodiscard]] double waited_s() const noexcept;
 
  private:
@@ -151,7 +158,7 @@ class DataLoader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// One pass over the shard, for a range-for. Leaving the loop early is fine.
+/// One pass over the shard, for a range-based for loop. The loop may end early.
 /// Lifetime: the loader outlives it.
 class DataLoader::Epoch {
  public:
@@ -164,13 +171,13 @@ class DataLoader::Epoch {
   Epoch(const Epoch&) = delete;
   Epoch& operator=(const Epoch&) = delete;
 
-  /// The next batch, or nullptr at the end. The batch lives until the next call; moving from it is fine.
+  /// Returns the next batch, or nullptr at the end. The batch lives until the next call; the caller may move from it.
   /// Blocks: until the batch is there.
   /// Throws: what the data set threw for a sample of this batch; TimeoutError after timeout_s, naming the sample.
-  /// UsageError where another epoch was started since.
+  ///         UsageError where another epoch was started since.
   Batch* next();
 
-  /// Fetches the first batch; a second call goes on where the first stopped.
+  /// Fetches the first batch; a second call continues where the first stopped.
   Iterator begin();
   [[nodiscard]] static std::default_sentinel_t end() noexcept { return {}; }
 

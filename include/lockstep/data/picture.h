@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// Corners in pixels; x2 and y2 are the first column and row outside.
+/// A box by its corners in pixels; x2 and y2 are the first column and row outside.
 struct Box {
   float x1 = 0.0F;
   float y1 = 0.0F;
@@ -30,7 +30,7 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// In pixels from the upper left corner of the picture: pixel (0, 0) covers 0 .. 1.
+/// A point in pixels from the upper left corner of the picture: pixel (0, 0) covers 0 .. 1.
 struct Point {
   float x = 0.0F;
   float y = 0.0F;
@@ -48,36 +48,37 @@ struct Region {
   bool operator==(const Region&) const = default;
 };
 
-/// One marked thing.
+/// One annotated object.
 struct Object {
   Box box;
   std::int64_t label = 0;     ///< its class, from 0
-  bool crowd = false;         ///< COCO's iscrowd: a group, on which nothing counts as a false detection
-  float area = 0.0F;          ///< pixels that it covers; of the box where no mask is known
+  bool crowd = false;         ///< COCO's iscrowd: a group in which nothing counts as a false detection
+  float area = 0.0F;          ///< pixels that it covers; the box's where no mask is known
   std::vector<Point> points;  ///< keypoints
   std::optional<Image> mask;  ///< one channel of 0 and 1, as large as the picture
 };
 
-/// A value for every pixel, such as a class: resampled without mixing values.
+/// A value for every pixel, such as a class. It is resampled without mixing values.
 struct LabelMap {
   Image image;              ///< one channel, as large as the picture
-  std::uint8_t fill = 255;  ///< what stands where an augmentation shows nothing of the picture
+  std::uint8_t fill = 255;  ///< the value where an augmentation shows nothing of the picture
 };
 
-/// The bytes of a PNG or JPEG file and what keeps them alive.
+/// The bytes of a PNG or JPEG file and the owner that keeps them alive.
 struct EncodedImage {
   std::shared_ptr<const void> owner;
   std::string_view bytes;
-  std::string name;  ///< for messages: the file, or where in which file it lies
+  std::string name;  ///< for messages: the file, or its place in another file
 };
 
-/// Decoded pixels in memory of somebody else, such as a mapped file: rows from the top, channels interleaved.
+/// Decoded pixels in memory that belongs to another object, such as a mapped file: rows from the top, channels
+/// interleaved.
 struct PixelView {
   std::shared_ptr<const void> owner;  ///< keeps `data` alive; none: the caller does
   const std::uint8_t* data = nullptr;
   ImageSize size;
   std::int64_t channels = 3;
-  std::int64_t stride = 0;  ///< bytes from a row to the next; 0: rows follow each other without a gap
+  std::int64_t stride = 0;  ///< bytes from one row to the next; 0: rows have no gaps
 
   [[nodiscard]] std::int64_t row_bytes() const noexcept { return size.width * channels; }
   [[nodiscard]] const std::uint8_t* row(std::int64_t y) const noexcept {
@@ -85,7 +86,7 @@ struct PixelView {
   }
 };
 
-/// `image`, which has to outlive the view.
+/// Returns a view of `image`, which must outlive it.
 [[nodiscard]] inline PixelView view_of(const Image& image) {
   return {.owner = nullptr, .data = image.pixels.data(), .size = image.size, .channels = image.channels};
 }
@@ -98,26 +99,25 @@ class Pixels {
   Pixels(EncodedImage encoded) : state_(std::move(encoded)) {}  // NOLINT(google-explicit-constructor)
   Pixels(PixelView view) : state_(std::move(view)) {}           // NOLINT(google-explicit-constructor)
 
-  /// From the header alone where they are encoded.
+  /// Returns the size; for encoded pixels it reads only the header.
   /// Throws: DataError naming the file.
   [[nodiscard]] ImageSize size() const;
   [[nodiscard]] bool encoded() const noexcept { return std::holds_alternative<EncodedImage>(state_); }
-  /// The file's bytes; nullptr where they are decoded.
+  /// Returns the file's bytes; nullptr where the pixels are decoded.
   [[nodiscard]] const EncodedImage* encoded_image() const noexcept { return std::get_if<EncodedImage>(&state_); }
 
-  /// The pixels, to read and to change; decoded as `mode` where they still were encoded, copied where they are a view,
-  /// else as they are.
+  /// Returns the pixels, to read and to change. Encoded pixels are decoded as `mode`, and a view is copied.
   /// Throws: DataError naming the file, with the reason and its size in bytes.
   Image& decoded(ColorMode mode = ColorMode::kRgb);
 
-  /// The pixels, to read, without a copy; decoded as `mode` where they still were encoded.
+  /// Returns the pixels, to read, without a copy. Encoded pixels are decoded as `mode`.
   /// Lifetime: until the pixels are changed. Throws: as decoded().
   [[nodiscard]] PixelView view(ColorMode mode = ColorMode::kRgb);
 
-  /// Keeps only `region`, of which at least `wanted` pixels are needed each way: a JPEG may come out smaller by a power
-  /// of two, and what lies outside may never be decoded, so that damage there is not seen. A view only becomes smaller.
-  /// Returns where the region lies in the pixels that are left: it is all of them, but those of a JPEG that came out
-  /// smaller may reach over it by less than one on each side.
+  /// Keeps only `region`, which needs at least `wanted` pixels in each direction. A JPEG may be decoded smaller by a
+  /// power of two, and pixels outside of the region may never be decoded, so that damage there is not noticed. A view
+  /// only becomes smaller. Returns the region's place in the remaining pixels: all of them, except that a JPEG decoded
+  /// smaller may reach beyond the region by less than one pixel on each side.
   /// Throws: as decoded(); UsageError where the region is empty or reaches outside.
   Box crop(const Region& region, ImageSize wanted, ColorMode mode = ColorMode::kRgb);
 
@@ -125,29 +125,29 @@ class Pixels {
   std::variant<Image, EncodedImage, PixelView> state_;
 };
 
-/// A picture and its marks. What a source does not know stays empty.
+/// A picture and its annotations. A field that the source does not know stays empty.
 struct AnnotatedImage {
   Pixels pixels;
   std::vector<Object> objects;
   std::vector<LabelMap> maps;
   std::optional<std::int64_t> label;  ///< class of the whole picture, from 0
   std::vector<std::string> captions;
-  std::vector<float> values;  ///< numbers that belong to it: further columns of a list, its labels as 0 and 1
+  std::vector<float> values;  ///< numbers that belong to it: other columns of a list, or its labels as 0 and 1
   std::int64_t id = 0;        ///< the source's own number of the picture (COCO's image id), else its index
   std::string name;           ///< for messages, and the file's path where there is one
 };
 
-/// A data set before its transform. Thread-safe: size() and get() must be.
+/// A source of pictures: a data set before its transform. Thread-safe: size() and get() must be.
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// Picture `index`, 0 <= index < size(), with its pixels still encoded where they come from a file.
+  /// Returns picture `index`, 0 <= index < size(), with its pixels still encoded where they come from a file.
   /// Throws: DataError naming the file; IoError.
   [[nodiscard]] virtual AnnotatedImage get(std::int64_t index) const = 0;
-  /// The picture in words, for messages, without reading it: its file where it has one of its own.
+  /// Describes the picture for messages, without reading it: its file where it has its own.
   [[nodiscard]] virtual std::string describe(std::int64_t index) const { return "picture " + std::to_string(index); }
-  /// Names of the classes, by label; empty where the source knows none.
+  /// Returns the names of the classes, by label; empty where the source knows none.
   [[nodiscard]] virtual const std::vector<std::string>& class_names() const {
     static const std::vector<std::string> kNone;
     return kNone;

@@ -13,17 +13,17 @@
 namespace lockstep {
 
 enum class PngFilter : std::uint8_t {
-  kBest,  ///< chosen for each row: the smallest files
-  kSub,   ///< differences to the left neighbour: fast, good for drawings
-  kNone   ///< fast, good for maps of few numbers
+  kBest,  ///< chosen for each row; gives the smallest files
+  kSub,   ///< differences to the left neighbour; fast, good for drawings
+  kNone   ///< fast, good for maps with few values
 };
 
 struct PngOptions {
-  std::optional<int> compression = std::nullopt;  ///< 0 to 9 as zlib's; none: zlib's default
+  std::optional<int> compression = std::nullopt;  ///< 0 to 9 as in zlib; none: zlib's default
   PngFilter filter = PngFilter::kBest;
 };
 
-/// 8 bits of one channel (grey) or three (RGB). The same pixels and options give the same bytes.
+/// Encodes 8-bit pixels of one channel (grey) or three (RGB). The same pixels and options give the same bytes.
 /// Throws: UsageError for another number of channels; InternalError where libspng refuses the pixels.
 /// Example: write_file_atomically(files, "map.png", encode_png(view_of(map), {.filter = PngFilter::kNone}));
 [[nodiscard]] std::string encode_png(const PixelView& pixels, const PngOptions& options = {});

@@ -10,17 +10,18 @@ namespace lockstep {
 
 enum class Interpolation {
   kNearest,   ///< for values that must not mix, such as classes
-  kBilinear,  ///< a triangle, as wide as the pixels that are put together where the picture becomes smaller
+  kBilinear,  ///< a triangle, as wide as the pixels that it averages where the picture becomes smaller
   kBicubic,   ///< Keys' cubic with a = -0.5, widened in the same way
 };
 
-/// `part` of the picture in another size; only pixels inside it count. Antialiased, but for kNearest.
+/// Returns `part` of the picture in another size; only pixels inside the part count. It is antialiased, except with
+/// kNearest.
 /// Shapes: 1 or 3 channels. Throws: UsageError where a size is not positive, or the part is empty or reaches outside.
 /// Source: Pillow's Image.resize(size, resample, box), 8 bits a channel, weights in 22-bit fixed point.
 [[nodiscard]] Image resample(const PixelView& view, const Box& part, ImageSize size,
                              Interpolation interpolation = Interpolation::kBilinear);
 
-/// The whole picture.
+/// Resamples the whole picture.
 [[nodiscard]] Image resample(const PixelView& view, ImageSize size,
                              Interpolation interpolation = Interpolation::kBilinear);
 

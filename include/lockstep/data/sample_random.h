@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// The stream of one sample. Thread-safe: no; each sample has its own.
+/// The random numbers of one sample. Thread-safe: no; each sample has its own.
 /// Source: Blackman and Vigna, "Scrambled linear pseudorandom number generators" (xoshiro256**, splitmix64).
 class SampleRandom {
  public:
@@ -27,7 +27,7 @@ class SampleRandom {
   static constexpr result_type min() noexcept { return 0; }
   static constexpr result_type max() noexcept { return ~std::uint64_t{0}; }
 
-  /// 64 random bits.
+  /// Returns 64 random bits.
   std::uint64_t operator()() noexcept {
     const std::uint64_t result = rotate(state_[1] * 5, 7) * 9;
     const std::uint64_t shifted = state_[1] << 17;
@@ -40,13 +40,13 @@ class SampleRandom {
     return result;
   }
 
-  /// 0 <= x < 1, with 53 random bits.
+  /// Returns x with 0 <= x < 1, with 53 random bits.
   double uniform() noexcept { return static_cast<double>((*this)() >> 11) * 0x1.0p-53; }
 
-  /// low <= x < high.
+  /// Returns x with low <= x < high.
   double uniform(double low, double high) noexcept { return low + (high - low) * uniform(); }
 
-  /// 0 .. count - 1, every value equally likely; `count` > 0.
+  /// Returns one of 0 .. count - 1, all equally likely; `count` > 0.
   std::uint64_t below(std::uint64_t count) noexcept {
     const std::uint64_t limit = max() - max() % count;
     std::uint64_t bits = (*this)();
@@ -54,12 +54,12 @@ class SampleRandom {
     return bits % count;
   }
 
-  /// low .. high, both included.
+  /// Returns one of low .. high, both included.
   std::int64_t between(std::int64_t low, std::int64_t high) noexcept {
     return low + static_cast<std::int64_t>(below(static_cast<std::uint64_t>(high - low) + 1));
   }
 
-  /// True with probability `p`.
+  /// Returns true with probability `p`.
   bool chance(double p) noexcept { return uniform() < p; }
 
  private:

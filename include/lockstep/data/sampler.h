@@ -14,17 +14,18 @@
 
 namespace lockstep {
 
-/// The order of a whole set, epoch by epoch: a DataLoader deals it out to its shards. Thread-safe: must be.
+/// Yields the order of a whole set for each epoch; a DataLoader distributes it over its shards. Thread-safe: it must
+/// be.
 class Sampler {
  public:
   virtual ~Sampler() = default;
-  /// The same indices at each call with the same epoch, on every rank.
+  /// Returns the same indices at each call with the same epoch, on every rank.
   [[nodiscard]] virtual std::vector<std::int64_t> indices(std::int64_t epoch) const = 0;
-  /// How many: the same in every epoch.
+  /// Returns the number of indices, which is the same in every epoch.
   [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
 };
 
-/// 0, 1, 2, ...
+/// Yields 0, 1, 2, ...
 class SequentialSampler final : public Sampler {
  public:
   /// Throws: UsageError where size is negative.
@@ -38,12 +39,12 @@ class SequentialSampler final : public Sampler {
 
 struct RandomSamplerOptions {
   std::uint64_t seed = 0;    ///< the order of epoch e comes from seed + e
-  bool replacement = false;  ///< an index may come again
-  std::int64_t count = 0;    ///< how many indices an epoch has; 0: the set's size
+  bool replacement = false;  ///< an index may be drawn again
+  std::int64_t count = 0;    ///< number of indices of an epoch; 0: the set's size
 };
 
-/// The indices of PyTorch's RandomSampler with a generator seeded seed + epoch. Without replacement a `count` beyond
-/// the size goes through the set again in further random orders. Source: torch.utils.data.RandomSampler
+/// Yields the indices of PyTorch's RandomSampler with a generator seeded seed + epoch. Without replacement, a `count`
+/// beyond the size goes through the set again in more random orders. Source: torch.utils.data.RandomSampler
 class RandomSampler final : public Sampler {
  public:
   /// Throws: UsageError where size or count is negative, or count is not 0 for an empty set.
@@ -56,12 +57,12 @@ class RandomSampler final : public Sampler {
   RandomSamplerOptions options_;
 };
 
-/// Indices drawn in proportion to their weights, as PyTorch's WeightedRandomSampler with a generator seeded seed +
-/// epoch. Source: torch.utils.data.WeightedRandomSampler
+/// Yields indices drawn in proportion to their weights, as PyTorch's WeightedRandomSampler does with a generator seeded
+/// seed + epoch. Source: torch.utils.data.WeightedRandomSampler
 class WeightedSampler final : public Sampler {
  public:
-  /// `weights`: one an index, not negative. Throws: UsageError where one is negative or not finite, all are 0, or more
-  /// indices are wanted without replacement than have a weight.
+  /// `weights` has one number for each index, 0 or more. Throws: UsageError where one is negative or not finite, all
+  /// are 0, or without replacement more indices are asked for than have a positive weight.
   explicit WeightedSampler(std::vector<double> weights, RandomSamplerOptions options = {.replacement = true});
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const override;
   [[nodiscard]] std::int64_t size() const noexcept override { return options_.count; }
@@ -74,23 +75,23 @@ class WeightedSampler final : public Sampler {
 struct SamplerOptions {
   bool shuffle = true;
   std::uint64_t seed = 0;  ///< the order of epoch e comes from seed + e
-  bool drop_last = false;  ///< leave the remainder out, instead of padding it to equal parts
+  bool drop_last = false;  ///< leaves the remainder out, instead of padding it to equal parts
 };
 
-/// Exactly the indices of PyTorch's DistributedSampler: equal parts with stride `shard.count`, padded by repeating from
-/// the start. Thread-safe: yes.
+/// Yields exactly the indices of PyTorch's DistributedSampler: equal parts with stride `shard.count`, padded by
+/// repeating from the start. Thread-safe: yes.
 /// Source: torch.utils.data.distributed.DistributedSampler
 class DistributedSampler {
  public:
-  /// `size`: samples in the set, 0 or more.
+  /// `size` is the number of samples in the set, 0 or more.
   /// Throws: UsageError where size is negative or the shard is not 0 <= index < count.
   explicit DistributedSampler(std::int64_t size, ShardSpec shard = {}, SamplerOptions options = {});
 
-  /// This shard's indices in `epoch`, in order.
+  /// Returns this shard's indices in `epoch`, in order.
   /// Cost: O(size) time and memory where it shuffles.
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const;
 
-  /// How many indices a shard has: the same for all.
+  /// Returns the number of indices of a shard, the same for all shards.
   [[nodiscard]] std::int64_t size() const noexcept { return part_; }
 
  private:
@@ -100,8 +101,8 @@ class DistributedSampler {
   SamplerOptions options_;
 };
 
-/// Each index on exactly one shard, in order and unpadded: for evaluation, where no sample counts twice. Parts differ
-/// by at most one, so no collective may depend on the number of batches. Thread-safe: yes.
+/// Yields each index on exactly one shard, in order and unpadded, for evaluation, where no sample counts twice. Shards
+/// differ by at most one index, so no collective may depend on the number of batches. Thread-safe: yes.
 class EvaluationSampler {
  public:
   /// Throws: UsageError as DistributedSampler.
@@ -115,11 +116,12 @@ class EvaluationSampler {
   ShardSpec shard_;
 };
 
-/// What one shard reads of the rest of an epoch, step by step, after the number of shards has changed: each step takes
-/// the next shards x batch_size indices and deals them out in turn. Every index of `rest` comes exactly once over all
-/// shards, and all shards have as many steps: a rest smaller than one index a shard joins the step before, whose
-/// batches are then larger by at most one. Only where `rest` itself is smaller than the number of shards are its first
-/// indices repeated. Source: the resharding of TorchElastic's ElasticDistributedSampler, which pads
+/// Returns what one shard reads, step by step, of the rest of an epoch after the number of shards has changed. Each
+/// step takes the next shards x batch_size indices and deals them out in turn. Every index of `rest` occurs exactly
+/// once over all shards, and all shards have the same number of steps: a rest of less than one index for each shard
+/// joins the step before, whose batches are then larger by at most one. The first indices are repeated only where
+/// `rest` itself is smaller than the number of shards. Source: the resharding of TorchElastic's
+/// ElasticDistributedSampler, which pads
 [[nodiscard]] std::vector<std::vector<std::int64_t>> deal_rest(std::span<const std::int64_t> rest, ShardSpec shard,
                                                                std::int64_t batch_size);
 

@@ -19,21 +19,21 @@ namespace lockstep {
 
 struct StreamOptions {
   TarOptions tar = {};
-  bool shuffle = false;    ///< the shards; samples inside one keep their order
-  std::uint64_t seed = 0;  ///< of epoch e: seed + e
+  bool shuffle = false;    ///< shuffles the shards; samples inside one keep their order
+  std::uint64_t seed = 0;  ///< the seed of epoch e is seed + e
 };
 
-/// Pictures one after another; none at the end.
+/// Returns one picture after another; none at the end.
 using PictureStream = std::function<std::optional<AnnotatedImage>()>;
 
-/// The pictures of every `part.count`-th shard of the epoch's order, from the `part.index`-th on.
-/// Throws: DataError where there are fewer shards than parts: somebody would get none.
+/// Opens the pictures of every `part.count`-th shard of the epoch's order, from the `part.index`-th on.
+/// Throws: DataError where there are fewer shards than parts, since a part would be empty.
 [[nodiscard]] PictureStream open_shards(const std::vector<std::string>& shards, const StreamOptions& options,
                                         std::int64_t epoch, ShardSpec part);
 
-/// `shards` (files, or "pipe:COMMAND" with tar.allow_commands) dealt out to the loaders that share them, each read by
-/// one thread and decoded by all; `transform` as for image_dataset(). Local files are better opened as TarShards: those
-/// can be shuffled whole, and every rank gets equally many samples.
+/// Makes a set of `shards` (files, or "pipe:COMMAND" with tar.allow_commands), which are distributed over the loaders
+/// that share them. One thread reads a shard and all decode; `transform` is as in image_dataset(). Open local files as
+/// TarShards instead: these can be shuffled as a whole, and every rank gets the same number of samples.
 /// Example: DataLoader{stream_dataset(expand_braces("a-{00..15}.tar"), Compose{Resize{}, ToTensor{}}), job, options}
 template <class Transform>
 [[nodiscard]] std::shared_ptr<IterableDataset> stream_dataset(std::vector<std::string> shards, Transform transform,

@@ -14,33 +14,33 @@
 
 namespace lockstep {
 
-/// A picture that nobody can train on.
+/// A picture that cannot be used for training.
 struct UnreadablePicture {
   std::string name;
   std::string reason;
 };
 
-/// Counts and sizes; only of pictures that could be decoded, but for `unreadable`.
+/// Counts and sizes. They include only pictures that could be decoded, except for `unreadable`.
 struct Survey {
   std::int64_t pictures = 0;
   std::vector<ImageSize> sizes;                   ///< in the source's order
   std::map<std::string, std::int64_t> formats;    ///< "JPEG", "PNG", "decoded"
-  std::map<std::int64_t, std::int64_t> channels;  ///< as the file has them
-  std::map<std::int64_t, std::int64_t> classes;   ///< pictures by their label
-  std::int64_t unlabelled = 0;                    ///< pictures without one
-  std::map<std::int64_t, std::int64_t> objects;   ///< by label
+  std::map<std::int64_t, std::int64_t> channels;  ///< channels as in the file
+  std::map<std::int64_t, std::int64_t> classes;   ///< number of pictures by label
+  std::int64_t unlabelled = 0;                    ///< number of pictures without a label
+  std::map<std::int64_t, std::int64_t> objects;   ///< number of objects by label
   std::vector<std::int64_t> objects_a_picture;
   std::vector<Box> boxes;
-  std::int64_t empty_boxes = 0;  ///< without area
-  std::int64_t masks = 0;        ///< of objects
+  std::int64_t empty_boxes = 0;  ///< number of boxes without area
+  std::int64_t masks = 0;        ///< number of objects with a mask
   std::int64_t maps = 0;
-  std::map<std::int64_t, std::int64_t> pixels;  ///< of the maps, by value
+  std::map<std::int64_t, std::int64_t> pixels;  ///< number of pixels of the maps, by value
   std::int64_t captions = 0;
   std::vector<UnreadablePicture> unreadable;
 };
 
-/// Decodes every picture. `progress`, where there is one, gets the number of those looked at.
-/// Throws: IoError; what cannot be decoded is only counted.
+/// Decodes every picture. `progress`, where given, gets the number of pictures that are done.
+/// Throws: IoError; a picture that cannot be decoded is only counted.
 [[nodiscard]] Survey survey_source(const ImageSource& source, const std::function<void(std::int64_t)>& progress = {});
 
 }  // namespace lockstep

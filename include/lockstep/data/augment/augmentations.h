@@ -15,28 +15,28 @@
 
 namespace lockstep {
 
-/// Numbers by the name of what they set: {"size", {224, 224}}, {"p", {0.5}}.
+/// Numbers by setting: {"size", {224, 224}}, {"p", {0.5}}.
 using AugmentationSettings = std::map<std::string, std::vector<double>>;
 
-/// One step and what it is called.
+/// One step and its name.
 struct Augmentation {
   std::string name;
   std::function<void(AnnotatedImage&, SampleContext&)> run;
 };
 
-/// The built-in step `name`, such as "random_resized_crop", with its defaults but for `settings`.
-/// Throws: UsageError with the nearest name for one that is unknown, of the step or of a setting, or where a setting
-/// has another number of values.
+/// Makes the built-in step `name`, such as "random_resized_crop", with `settings` and else its defaults.
+/// Throws: UsageError with the nearest name for an unknown step or setting, or where a setting has the wrong number of
+///         values.
 [[nodiscard]] Augmentation make_augmentation(std::string_view name, const AugmentationSettings& settings = {});
 
-/// The same from text: "rotation degrees=20 p=0.5", "resize size=320,240".
-/// Throws: UsageError as make_augmentation(), and for text that is none.
+/// Does the same from text: "rotation degrees=20 p=0.5", "resize size=320,240".
+/// Throws: UsageError as make_augmentation(), and for text that cannot be parsed.
 [[nodiscard]] Augmentation parse_augmentation(std::string_view text);
 
-/// Names of all built-in steps, sorted.
+/// Returns the names of all built-in steps, sorted.
 [[nodiscard]] std::vector<std::string> augmentation_names();
 
-/// Steps in order; itself a step of Compose. Thread-safe: to call, as the steps.
+/// Steps in order; it is itself a step of Compose. Thread-safe: a call is as safe as the steps.
 /// Example: Augmentations chain; chain.add(make_augmentation("horizontal_flip", {{"p", {0.5}}}));
 class Augmentations {
  public:

@@ -11,25 +11,25 @@
 
 namespace lockstep {
 
-/// ITU-R 601 luma, with Pillow's bits. A picture that was not decoded yet is decoded as gray at once.
+/// Converts to gray by ITU-R 601 luma, with Pillow's bits. An encoded picture is decoded as gray directly.
 struct Gray {
   std::int64_t channels = 1;  ///< 1, or 3 equal ones
 
-  /// Throws: UsageError where channels is neither; DataError naming the file that cannot be decoded.
+  /// Throws: UsageError where channels is neither 1 nor 3; DataError naming the file that cannot be decoded.
   void operator()(AnnotatedImage& image) const;
 };
 
-/// The four changes of ColorJitter, each with Pillow's bits. Gray pictures have no saturation and no hue.
+/// Make the four changes of ColorJitter, each with Pillow's bits. Gray pictures have no saturation and no hue.
 /// Units: factors, 1 changes nothing; hue as a part of the circle, -0.5 .. 0.5.
 void adjust_brightness(Image& image, double factor);
 void adjust_contrast(Image& image, double factor);
 void adjust_saturation(Image& image, double factor);
 void adjust_hue(Image& image, double by);
 
-/// Random brightness, contrast, saturation and hue, in random order.
+/// Changes brightness, contrast, saturation and hue at random, in random order.
 /// Source: torchvision's ColorJitter.
 struct ColorJitter {
-  double brightness = 0.0;  ///< the factor is drawn from 1 - brightness (at least 0) .. 1 + brightness; 0: not changed
+  double brightness = 0.0;  ///< the factor is drawn from 1 - brightness (at least 0) .. 1 + brightness; 0: unchanged
   double contrast = 0.0;
   double saturation = 0.0;
   double hue = 0.0;  ///< drawn from -hue .. hue
@@ -44,13 +44,13 @@ struct ColorJitter {
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
-/// The distortions of SSD: each of brightness, contrast (first or last), saturation, hue and an exchange of the
-/// channels, with probability `p`.
+/// Applies the distortions of SSD: brightness, contrast (first or last), saturation, hue and a permutation of the
+/// channels, each with probability `p`.
 /// Source: torchvision's RandomPhotometricDistort.
 struct PhotometricDistort {
   double min_brightness = 0.875;
   double max_brightness = 1.125;
-  double min_contrast = 0.5;  ///< of contrast and saturation
+  double min_contrast = 0.5;  ///< limits of contrast and saturation
   double max_contrast = 1.5;
   double hue = 0.05;
   double p = 0.5;
@@ -71,19 +71,19 @@ struct GaussianBlur {
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
-/// A rectangle of a sample set to `value`, with probability `p`: a step after ToTensor.
+/// Sets a rectangle of a sample to `value`, with probability `p`. It is a step after ToTensor.
 /// Source: torchvision's RandomErasing.
 struct RandomErasing {
   double p = 0.5;
-  double min_scale = 0.02;  ///< of the area
+  double min_scale = 0.02;  ///< share of the area
   double max_scale = 0.33;
   double min_ratio = 0.3;  ///< height to width
   double max_ratio = 3.3;
   float value = 0.0F;
 
-  /// None where ten tries found no place.
+  /// Returns none where ten tries found no place.
   [[nodiscard]] std::optional<Region> parameters(ImageSize of, SampleRandom& random) const;
-  /// Shapes: float32, C x H x W. Throws: UsageError where it is not.
+  /// Shapes: float32, C x H x W. Throws: UsageError for another dtype or shape.
   void apply(Sample& sample, const Region& region) const;
   [[nodiscard]] Sample operator()(Sample sample, SampleRandom& random) const;
 };

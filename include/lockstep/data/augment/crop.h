@@ -12,20 +12,20 @@
 
 namespace lockstep {
 
-/// What stands where nothing of the picture is, by channel; gray pictures take the first.
+/// The colour outside of the picture, by channel; gray pictures take the first.
 using Color = std::array<std::uint8_t, 3>;
 
-/// A part of random area and shape, in the wanted size. Of a JPEG only the part is decoded.
+/// Cuts a part of random area and shape, and resizes it. Only that part of a JPEG is decoded.
 /// Source: torchvision's RandomResizedCrop.
 struct RandomResizedCrop {
   ImageSize size{224, 224};
-  double min_scale = 0.08;  ///< of the picture's area
+  double min_scale = 0.08;  ///< share of the picture's area
   double max_scale = 1.0;
   double min_ratio = 3.0 / 4.0;  ///< width to height
   double max_ratio = 4.0 / 3.0;
   Interpolation interpolation = Interpolation::kBilinear;
-  /// A part of a JPEG of at least twice the size is decoded at a half, quarter or eighth: faster, other bits than
-  /// Pillow's.
+  /// Decodes a part of a JPEG of at least twice the size at a half, quarter or eighth. It is faster, with other bits
+  /// than Pillow's.
   bool shrink_while_decoding = true;
 
   [[nodiscard]] Region parameters(ImageSize of, SampleRandom& random) const;
@@ -34,18 +34,18 @@ struct RandomResizedCrop {
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
-/// The middle; a smaller picture gets a border first.
+/// Cuts the middle; a smaller picture gets a border first.
 /// Source: torchvision's CenterCrop.
 struct CenterCrop {
   ImageSize size{224, 224};
   Color fill{};
 
-  /// May reach outside.
+  /// Returns the region, which may reach outside of the picture.
   [[nodiscard]] Region region_of(ImageSize of) const;
   void operator()(AnnotatedImage& image) const;
 };
 
-/// A border of so many pixels.
+/// Adds a border, in pixels.
 struct Pad {
   std::int64_t left = 0;
   std::int64_t top = 0;
@@ -56,15 +56,15 @@ struct Pad {
   void operator()(AnnotatedImage& image) const;
 };
 
-/// A part of the wanted size anywhere in the picture with a border of `padding` pixels; a picture that is still smaller
-/// gets what is missing on both sides.
+/// Cuts a part of the wanted size anywhere in the picture with a border of `padding` pixels. A picture that is still
+/// smaller is padded on both sides.
 /// Source: torchvision's RandomCrop with pad_if_needed.
 struct RandomCrop {
   ImageSize size{32, 32};
   std::int64_t padding = 0;
   Color fill{};
 
-  /// In pixels of the picture without its border: may reach outside.
+  /// Returns the region in pixels of the picture without its border; it may reach outside.
   [[nodiscard]] Region parameters(ImageSize of, SampleRandom& random) const;
   void apply(AnnotatedImage& image, const Region& region) const;
   void operator()(AnnotatedImage& image, SampleRandom& random) const;

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// The picture on a canvas of up to `max_side` times its sides, anywhere on it, with probability `p`.
+/// Puts the picture anywhere on a canvas of up to `max_side` times its sides, with probability `p`.
 /// Source: SSD; torchvision's RandomZoomOut.
 struct ZoomOut {
   double min_side = 1.0;
@@ -20,29 +20,29 @@ struct ZoomOut {
   Color fill{};
   double p = 0.5;
 
-  /// The canvas, in pixels of the picture.
+  /// Returns the canvas, in pixels of the picture.
   [[nodiscard]] Region parameters(ImageSize of, SampleRandom& random) const;
   void apply(AnnotatedImage& image, const Region& canvas) const;
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
-/// A crop that overlaps at least one object by a share drawn from 0, 0.1, 0.3, 0.5, 0.7, 0.9 or 1 (no crop). Objects
-/// whose middle is outside are dropped. Source: SSD; torchvision's RandomIoUCrop.
+/// Crops so that at least one object overlaps by a share drawn from 0, 0.1, 0.3, 0.5, 0.7, 0.9 or 1 (no crop). Objects
+/// whose centre is outside are dropped. Source: SSD; torchvision's RandomIoUCrop.
 struct IoUCrop {
-  double min_scale = 0.3;  ///< of each side
+  double min_scale = 0.3;  ///< share of each side
   double max_scale = 1.0;
   double min_ratio = 0.5;  ///< width to height
   double max_ratio = 2.0;
-  int tries = 40;  ///< for each share that is drawn
+  int tries = 40;  ///< tries for each share that is drawn
   double p = 1.0;
 
-  /// None: no crop.
+  /// Returns none where there is no crop.
   [[nodiscard]] std::optional<Region> parameters(const AnnotatedImage& image, SampleRandom& random) const;
   static void apply(AnnotatedImage& image, const Region& region);
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
-/// Drops objects whose box is smaller than `min_size` pixels either way; after crops and turns.
+/// Drops objects whose box is narrower or lower than `min_size` pixels. Use it after crops and rotations.
 /// Source: torchvision's SanitizeBoundingBoxes.
 struct SanitizeBoxes {
   double min_size = 1.0;
@@ -51,8 +51,8 @@ struct SanitizeBoxes {
 };
 
 /// Puts four pictures into one: the sample's own and three others of the source, each with its shorter side resized to
-/// `shorter`, in four quarters, then turned, shifted and scaled together. Maps and masks come along; class and captions
-/// are those of the first. With probability `p`.
+/// `shorter`, in four quarters, then rotated, shifted and scaled together. Maps and masks are included; class and
+/// captions are those of the first. It is applied with probability `p`.
 /// Thread-safe: as the source. Throws: what the source throws. Source: YOLOv4; D-FINE's and DEIM's parameters.
 struct Mosaic {
   std::shared_ptr<const ImageSource> source;
@@ -67,12 +67,12 @@ struct Mosaic {
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
-/// Blends the picture with another one of the source, which is resized to its size; objects of both stay. With
-/// probability `p`. Maps and masks have to be absent.
+/// Blends the picture with another one of the source, which is resized to its size; the objects of both are kept. It is
+/// applied with probability `p`. Maps and masks must be absent.
 /// Throws: UsageError where there is a map or a mask; what the source throws. Source: DEIM's MixUp for detection.
 struct BlendPictures {
   std::shared_ptr<const ImageSource> source;
-  double min_share = 0.45;  ///< of the first picture
+  double min_share = 0.45;  ///< share of the first picture
   double max_share = 0.55;
   double p = 0.5;
 

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// Blends each sample with the one before it: share * x + (1 - share) * neighbour, the share drawn for a batch from
-/// Beta(alpha, alpha). Targets (int64 classes) become float32 [B, classes] of shares.
+/// Blends each sample with the one before it: share * x + (1 - share) * neighbour, with a share drawn for each batch
+/// from Beta(alpha, alpha). Targets (int64 classes) become float32 [B, classes] of shares.
 /// Source: Zhang et al. 2018; torchvision's RandomMixup.
 /// Example: const MixUp mix{.classes = 10};
 ///          auto set = image_dataset(source, Compose{ToTensor{}, mix});
@@ -20,17 +20,17 @@ namespace lockstep {
 struct MixUp {
   std::int64_t classes = 0;
   double alpha = 0.2;
-  double p = 1.0;  ///< of a batch to be mixed
+  double p = 1.0;  ///< probability that a batch is mixed
 
   /// Keeps drawn numbers in Sample::extra for the batch.
   void operator()(Sample& sample, SampleRandom& random) const;
-  /// Throws: UsageError where samples were not drawn for, or `classes` is not positive; DataError where a class is not
-  /// below `classes`.
+  /// Throws: UsageError where a sample has no drawn numbers, or `classes` is not positive; DataError where a class is
+  ///         not below `classes`.
   [[nodiscard]] Batch operator()(const std::vector<Sample>& samples) const;
 };
 
-/// Puts a rectangle of the neighbour into each sample; its share of the area is that of the target. The area is drawn
-/// for a batch from Beta(alpha, alpha). Source: Yun et al. 2019; torchvision's RandomCutmix.
+/// Puts a rectangle of the neighbour into each sample; its share of the area is its share of the target. The area is
+/// drawn for each batch from Beta(alpha, alpha). Source: Yun et al. 2019; torchvision's RandomCutmix.
 struct CutMix {
   std::int64_t classes = 0;
   double alpha = 1.0;

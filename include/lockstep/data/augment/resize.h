@@ -9,19 +9,21 @@
 
 namespace lockstep {
 
-/// To `size`, whatever shape the picture had.
+/// Resizes to `size`, whatever the picture's shape.
 /// Source: torchvision's Resize with two numbers.
 struct Resize {
   ImageSize size{224, 224};
   Interpolation interpolation = Interpolation::kBilinear;
-  /// A JPEG of at least twice the size is decoded at a half, quarter or eighth: faster, other bits than Pillow's.
+  /// Decodes a JPEG of at least twice the size at a half, quarter or eighth. It is faster, with other bits than
+  /// Pillow's.
   bool shrink_while_decoding = false;
 
   /// Throws: DataError naming the file that cannot be decoded.
   void operator()(AnnotatedImage& image) const;
 };
 
-/// Keeps the shape: the shorter side becomes `shorter` pixels, or less where the longer would exceed `longest`.
+/// Resizes and keeps the aspect ratio: the shorter side becomes `shorter` pixels, or less where the longer one would
+/// exceed `longest`.
 /// Source: torchvision's Resize with one number and max_size.
 struct ResizeShorter {
   std::int64_t shorter = 256;

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Left and right change places, with probability `p`.
+/// Swaps left and right, with probability `p`.
 struct HorizontalFlip {
   double p = 0.5;
 
@@ -16,7 +16,7 @@ struct HorizontalFlip {
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
-/// Top and bottom change places, with probability `p`.
+/// Swaps top and bottom, with probability `p`.
 struct VerticalFlip {
   double p = 0.5;
 
@@ -24,7 +24,7 @@ struct VerticalFlip {
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
-/// How a picture is turned about its middle.
+/// The parameters of a rotation about a picture's centre, with shift, scale and shear.
 struct AffineParameters {
   double degrees = 0.0;      ///< clockwise
   double translate_x = 0.0;  ///< pixels
@@ -34,15 +34,15 @@ struct AffineParameters {
   double shear_y = 0.0;
 };
 
-/// Rotation, shear, scale and shift at once; the picture keeps its size.
+/// Rotates, shears, scales and shifts at once; the picture keeps its size.
 /// Source: torchvision's RandomAffine.
 struct Affine {
   double degrees = 0.0;      ///< the angle is drawn from -degrees .. degrees
-  double translate_x = 0.0;  ///< of the width, each way; whole pixels are drawn
+  double translate_x = 0.0;  ///< share of the width, either way; whole pixels are drawn
   double translate_y = 0.0;
   double min_scale = 1.0;
   double max_scale = 1.0;
-  double shear_x = 0.0;  ///< degrees, each way
+  double shear_x = 0.0;  ///< degrees, either way
   double shear_y = 0.0;
   Interpolation interpolation = Interpolation::kBilinear;
   Color fill{};
@@ -53,14 +53,14 @@ struct Affine {
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
-/// Rotation about the middle by -degrees .. degrees, with probability `p`; the picture keeps its size.
+/// Rotates about the centre by -degrees .. degrees, with probability `p`; the picture keeps its size.
 struct Rotation {
   double degrees = 10.0;
   Interpolation interpolation = Interpolation::kBilinear;
   Color fill{};
   double p = 1.0;
 
-  /// `degrees` counter-clockwise, as torchvision's rotate().
+  /// Rotates by `degrees` counter-clockwise, as torchvision's rotate() does.
   void apply(AnnotatedImage& image, double degrees_left) const;
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };

@@ -18,15 +18,15 @@ struct Coco;
 }  // namespace data
 
 struct CocoOptions {
-  std::filesystem::path images = {};  ///< the pictures' folder; empty: the JSON file's
-  bool masks = false;                 ///< draw every object's mask, as pycocotools does
+  std::filesystem::path images = {};  ///< the pictures' folder; empty: that of the JSON file
+  bool masks = false;                 ///< draws every object's mask, as pycocotools does
   bool remap = true;                  ///< labels 0 .. n - 1 in the order of the category ids; false: the ids themselves
   bool strict = true;          ///< false: missing pictures and bad annotations are left out and counted in a note
   bool allow_outside = false;  ///< pictures may lie outside of `images` (name_inside())
 };
 
-/// The pictures in the file's order, each with its annotations in the file's order. Boxes [x, y, w, h] become corners;
-/// iscrowd becomes Object::crowd; a keypoint is visible where it is labelled (v > 0).
+/// Yields the pictures in the file's order, each with its annotations in the file's order. Boxes [x, y, w, h] become
+/// corners; iscrowd becomes Object::crowd; a keypoint is visible where it is labelled (v > 0).
 class CocoImages final : public ImageSource {
  public:
   /// Throws: DataError naming the file and the annotation: unknown image or category ids, boxes of negative size,
@@ -36,14 +36,14 @@ class CocoImages final : public ImageSource {
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
   [[nodiscard]] std::string describe(std::int64_t index) const override;
-  /// The objects of picture `index`, without reading the picture. Lifetime: this object's.
+  /// Returns the objects of picture `index`, without reading the picture. Lifetime: that of this object.
   [[nodiscard]] const std::vector<Object>& objects(std::int64_t index) const;
-  /// As the file says it; 0 x 0 where it does not.
+  /// Returns the size that the file states; 0 x 0 where it states none.
   [[nodiscard]] ImageSize stated_size(std::int64_t index) const;
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
-  /// COCO's id of each label; empty where labels are ids.
+  /// Returns COCO's id of each label; empty where labels are ids.
   [[nodiscard]] const std::vector<std::int64_t>& category_ids() const noexcept;
-  /// Pictures and annotations that `strict = false` left out.
+  /// Returns how many pictures and annotations `strict = false` left out.
   [[nodiscard]] std::int64_t left_out() const noexcept { return left_out_; }
 
  private:

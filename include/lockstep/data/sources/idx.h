@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// The format's own codes.
+/// The format's own type codes.
 enum class IdxType : std::uint8_t {
   kUint8 = 0x08,
   kInt8 = 0x09,
@@ -23,26 +23,26 @@ enum class IdxType : std::uint8_t {
   kFloat64 = 0x0E,
 };
 
-/// Bytes of one number.
+/// Returns the bytes of one number.
 [[nodiscard]] std::int64_t idx_bytes(IdxType type) noexcept;
 
-/// A whole file.
+/// The content of an IDX file.
 struct IdxFile {
   IdxType type = IdxType::kUint8;
   std::vector<std::int64_t> shape;
   std::string bytes;  ///< in this machine's byte order
 
-  /// Gzipped where it begins as gzip does. Throws: DataError naming path and byte; IoError.
+  /// Reads a file, which may be gzipped. Throws: DataError naming path and byte; IoError.
   [[nodiscard]] static IdxFile read(const std::filesystem::path& path);
-  /// Number `index` of all, whatever the type.
+  /// Returns number `index`, whatever the type.
   [[nodiscard]] double at(std::int64_t index) const;
 };
 
-/// Images N x H x W (or N x H x W x 3) of bytes, and labels N of any whole type.
+/// Yields images N x H x W (or N x H x W x 3) of bytes, and N labels of any integer type.
 class IdxImages final : public ImageSource {
  public:
-  /// `labels`: empty: none.
-  /// Throws: DataError naming the file where it does not fit that, or both have different lengths.
+  /// An empty `labels` means no labels.
+  /// Throws: DataError naming the file where its type or shape is wrong, or where both have different lengths.
   explicit IdxImages(const std::filesystem::path& images, const std::filesystem::path& labels = {});
 
   [[nodiscard]] std::int64_t size() const override { return images_.shape.front(); }
@@ -50,7 +50,7 @@ class IdxImages final : public ImageSource {
   [[nodiscard]] ImageSize image_size() const noexcept { return {images_.shape[2], images_.shape[1]}; }
   [[nodiscard]] std::int64_t channels() const noexcept { return images_.shape.size() == 4 ? 3 : 1; }
   [[nodiscard]] bool has_labels() const noexcept { return !labels_.empty(); }
-  /// The pixels of image `index`, and its label (0 where there are none). Lifetime: this object's.
+  /// Return the pixels of image `index`, and its label (0 where there are none). Lifetime: that of this object.
   [[nodiscard]] const std::uint8_t* pixels(std::int64_t index) const;
   [[nodiscard]] std::int64_t label(std::int64_t index) const;
 
@@ -64,9 +64,9 @@ class IdxImages final : public ImageSource {
 /// train-images.idx3-ubyte and the like.
 struct IdxPaths {
   std::filesystem::path images;
-  std::filesystem::path labels;  ///< empty where there are none
+  std::filesystem::path labels;  ///< empty where there are no labels
 };
-/// `images`: a folder, in which `split` is looked for, or the file of the images. Throws: DataError.
+/// Finds the files. `images` is a folder, which is searched for `split`, or the file of the images. Throws: DataError.
 [[nodiscard]] IdxPaths find_idx(const std::filesystem::path& images, const std::string& split = "train");
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Float C x H x W in 0 .. 1, and the label as int64 where there are labels.
+/// Yields float C x H x W in 0 .. 1, and the label as int64 where there are labels.
 /// Example: DataLoader loader{IdxDataset({"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"}), job, {}};
 class IdxDataset final : public FixedShapeDataset {
  public:

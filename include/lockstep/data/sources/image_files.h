@@ -17,8 +17,8 @@ struct ParsedList;
 }  // namespace data
 
 struct ImageFilesOptions {
-  bool recursive = false;  ///< the folders in the folder, too; links to folders are followed
-  std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};  ///< in lower case; any case is found
+  bool recursive = false;  ///< also the folders in the folder; links to folders are followed
+  std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};  ///< in lower case; files match in any case
 };
 
 /// The image files of a folder, sorted by folder and name.
@@ -26,7 +26,7 @@ class ImageFiles final : public ImageSource {
  public:
   /// Throws: DataError where the folder is missing or holds no such file; IoError.
   explicit ImageFiles(const std::filesystem::path& folder, const ImageFilesOptions& options = {});
-  /// These files, in this order.
+  /// Makes a source of these files, in this order.
   [[nodiscard]] static ImageFiles of(std::vector<std::filesystem::path> files);
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
@@ -43,11 +43,12 @@ class ImageFiles final : public ImageSource {
 };
 
 struct ClassFoldersOptions {
-  bool allow_empty = false;  ///< a class without files is fine
+  bool allow_empty = false;  ///< a class may have no files
   std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};
 };
 
-/// A folder for each class: the label is the place of its name in the sorted names; files anywhere below it count.
+/// Reads a folder for each class. The label is the position of the folder's name in the sorted names; files anywhere
+/// below it count.
 /// Source: torchvision.datasets.ImageFolder, whose order of classes and files this is.
 class ClassFolders final : public ImageSource {
  public:
@@ -67,22 +68,22 @@ class ClassFolders final : public ImageSource {
   std::vector<std::string> classes_;
 };
 
-/// A list of files with what belongs to each; paths are relative to the list's folder.
+/// Reads a list of files with their annotations; paths are relative to the list's folder.
 /// CSV (RFC 4180, with a header row): the column `path`; `label`, a number or a class name; of the others, columns of
 /// numbers become `values` and texts `captions`, in their order.
 /// JSON (an array, or an object a line): "path" and any of "label", "labels" (of the boxes where there are any, else
 /// `values` of 0 and 1), "caption" or "captions", "boxes" ([x1, y1, x2, y2] each), "values".
 class ImageList final : public ImageSource {
  public:
-  /// `images`: the folder that paths are relative to and stay in (name_inside()); empty: the list's own.
-  /// Throws: DataError naming file and line; IoError. Whether the files are there shows when they are read.
+  /// `images` is the folder that paths are relative to and must stay in (name_inside()); empty: the list's own.
+  /// Throws: DataError naming file and line; IoError. A missing file is noticed when it is read.
   explicit ImageList(const std::filesystem::path& list, const std::filesystem::path& images = {},
                      bool allow_outside = false);
 
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
-  /// Names of the columns that became `values`; empty for JSON.
+  /// Returns the names of the columns that became `values`; empty for JSON.
   [[nodiscard]] const std::vector<std::string>& value_names() const noexcept;
 
  private:

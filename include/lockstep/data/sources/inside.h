@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-/// The file `name` of a data set in `folder`, without "." and ".." in it; `from`: the list or annotations that name it,
-/// for messages. A name that leads out of the folder, by ".." or because it is absolute, is refused unless
-/// `allow_outside` (the setting data.allow_outside), which leaves it as it is. The name alone counts: where a link in
-/// the folder leads to is the choice of who made the folder.
+/// Returns the file `name` of a data set in `folder`, without "." and ".." in it. `from` is the list or the annotations
+/// that name it, for messages. A name that leads out of the folder, by ".." or because it is absolute, is refused,
+/// unless `allow_outside` (the setting data.allow_outside) is set, which leaves it as it is. Only the name counts:
+/// links in the folder are the choice of its creator.
 /// Throws: DataError naming both.
 [[nodiscard]] std::string name_inside(const std::filesystem::path& folder, const std::string& name,
                                       const std::filesystem::path& from, bool allow_outside);

@@ -13,33 +13,34 @@
 
 namespace lockstep {
 
-/// What the numbers in a mask are.
+/// The meaning of the numbers in a mask.
 enum class MaskMeaning {
-  kClasses,     ///< a class for each pixel, as VOC's SegmentationClass; 255 is none
-  kForeground,  ///< anything but 0 is class 1: instance maps as a segmentation of two classes
-  kInstances,   ///< kForeground, and each number is an object with box, area and mask
+  kClasses,     ///< a class for each pixel, as in VOC's SegmentationClass; 255 means none
+  kForeground,  ///< any number but 0 is class 1: instance maps as a segmentation of two classes
+  kInstances,   ///< as kForeground, and each number is an object with box, area and mask
 };
 
 struct MaskFoldersOptions {
   MaskMeaning meaning = MaskMeaning::kClasses;
-  std::filesystem::path list = {};  ///< a text file with a name a line; empty: every mask of the folder
+  std::filesystem::path list = {};  ///< a text file with one name a line; empty: every mask of the folder
   std::vector<std::string> class_names = {};
   bool allow_outside = false;  ///< names of the list may lead out of the masks' folder (name_inside())
 };
 
-/// Names of the classes of masks, by id: of `classes.txt` (a name a line) or `labelmap.txt` (as CVAT writes it:
-/// name:colour:parts:actions) in this folder or the one above; none where there is no such file.
+/// Returns the names of the classes of masks, by id, from `classes.txt` (a name a line) or `labelmap.txt` (as CVAT
+/// writes it: name:colour:parts:actions) in this folder or the one above; none where there is no such file.
 [[nodiscard]] std::vector<std::string> mask_class_names(const std::filesystem::path& root);
 
-/// Pictures (.jpg, .jpeg or .png) with a LabelMap each. Masks are gray or palette PNGs of up to 16 bits.
+/// Yields pictures (.jpg, .jpeg or .png) with a LabelMap each. Masks are gray or palette PNGs of up to 16 bits.
 class MaskFolders final : public ImageSource {
  public:
-  /// Throws: DataError where a folder is missing, no mask is there, or a mask has no picture; IoError.
+  /// Throws: DataError where a folder is missing, there is no mask, or a mask has no picture; IoError.
   MaskFolders(const std::filesystem::path& pictures, const std::filesystem::path& masks,
               MaskFoldersOptions options = {});
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(pictures_.size()); }
-  /// Throws: DataError where the mask is damaged, has another size than the picture, or a class above 255; IoError.
+  /// Throws: DataError where the mask is damaged, its size is not that of the picture, or it has a class above 255;
+  ///         IoError.
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
   [[nodiscard]] const std::vector<std::string>& class_names() const override { return options_.class_names; }
 

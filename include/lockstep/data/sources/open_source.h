@@ -16,7 +16,7 @@ namespace lockstep {
 
 /// The layouts that open_source() knows.
 enum class SourceKind {
-  kAuto,     ///< looked up from the path's name and what stands there
+  kAuto,     ///< detected from the path's name and its content
   kFolder,   ///< image files of one folder
   kClasses,  ///< a folder for each class
   kList,     ///< CSV, JSON or JSON lines that name the files
@@ -28,32 +28,33 @@ enum class SourceKind {
   kIdx,      ///< MNIST's IDX files
 };
 
-/// "auto", "folder", ...: as it is written in configurations.
+/// Returns the name used in configurations: "auto", "folder", ...
 [[nodiscard]] std::string_view source_kind_name(SourceKind kind) noexcept;
-/// Throws: UsageError with the nearest name.
+/// Parses such a name. Throws: UsageError with the nearest name.
 [[nodiscard]] SourceKind parse_source_kind(std::string_view name);
 
 struct SourceOptions {
   std::string path;  ///< a file, a folder, or shards such as "train-{000000..000012}.tar"
   SourceKind kind = SourceKind::kAuto;
   std::filesystem::path images = {};  ///< folder of the pictures; empty: the layout's own, else the file's folder
-  /// VOC: a list in ImageSets; IDX: what the file names begin with; a folder of splits: one of them. Empty: "trainval",
-  /// "train"
+  /// The split. VOC: a list in ImageSets; IDX: the beginning of the file names; a folder of splits: one of them. Empty
+  /// means "trainval" for VOC and "train" for IDX.
   std::string split = {};
-  bool recursive = false;      ///< folder: the folders in it, too
+  bool recursive = false;      ///< folder: also the folders in it
   bool masks = false;          ///< COCO: a mask for each object; masks: the objects of an instance map
   bool allow_outside = false;  ///< lists, COCO, VOC: names may lead out of the folder (name_inside())
   bool strict = true;          ///< false: entries without a good picture or box are left out and counted in a note
 };
 
-/// The splits of a folder that holds nothing else, such as train and val, sorted; none where it is no such folder. They
-/// are sets of their own: `path`/train and so on.
+/// Returns the splits of a folder that holds nothing else, such as train and val, sorted; none where it is no such
+/// folder. Each split is a separate set: `path`/train and so on.
 [[nodiscard]] std::vector<std::string> split_folders(const std::string& path);
 
-/// What kAuto finds for this path.
-/// Throws: DataError where nothing is there, or nothing that is known, or a folder of splits.
+/// Returns the layout that kAuto finds for this path.
+/// Throws: DataError where the path is missing, has no known layout, or is a folder of splits.
 [[nodiscard]] SourceKind detect_source(const std::string& path);
 
+/// Opens a source.
 /// Throws: DataError naming file and place; UsageError for options that do not fit together; IoError.
 /// Example: auto source = open_source({.path = "data/bccd", .split = "train"});
 [[nodiscard]] std::shared_ptr<ImageSource> open_source(const SourceOptions& options);

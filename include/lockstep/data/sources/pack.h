@@ -19,22 +19,22 @@ enum class PackFormat { kPacked, kTar };
 struct PackOptions {
   std::filesystem::path out;
   PackFormat format = PackFormat::kPacked;
-  std::uint64_t shard_bytes = 0;  ///< tar: begin another shard when one has reached this; 0: one shard
-  PackedOptions packed = {};      ///< class_names: the source's where empty
+  std::uint64_t shard_bytes = 0;  ///< tar: begins a new shard when one has reached this size; 0: one shard
+  PackedOptions packed = {};      ///< class_names: those of the source where empty
   std::int64_t workers = 1;       ///< threads that decode
-  bool skip_bad = false;          ///< leave unreadable pictures out; otherwise the first ends it
-  std::function<void(std::int64_t done)> progress = {};  ///< from the calling thread
+  bool skip_bad = false;          ///< leaves unreadable pictures out; otherwise the first one ends the packing
+  std::function<void(std::int64_t done)> progress = {};  ///< called in the calling thread
 };
 
 struct PackReport {
   std::int64_t samples = 0;
   std::uint64_t bytes = 0;
   std::vector<std::filesystem::path> files;
-  std::vector<std::string> bad;  ///< why each left-out picture was
+  std::vector<std::string> bad;  ///< the reason for each picture that was left out
 };
 
 /// Packs all samples of `source`. On an error nothing is left behind.
-/// Blocks. Throws: DataError naming the first unreadable picture; IoError; UsageError.
+/// Blocks: yes. Throws: DataError naming the first unreadable picture; IoError; UsageError.
 [[nodiscard]] PackReport pack_images(const ImageSource& source, PackOptions options);
 
 }  // namespace lockstep

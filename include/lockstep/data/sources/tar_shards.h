@@ -21,34 +21,36 @@ class TarPipe;
 class TarFile;
 }  // namespace data
 
-/// "a-{000..002}.tar" as a-000.tar, a-001.tar, a-002.tar; "{x,y}" as x, y; all combinations, the last brace fastest.
-/// Throws: UsageError where a brace is not closed, a range is none, or there are more than a million.
+/// Expands braces: "a-{000..002}.tar" becomes a-000.tar, a-001.tar, a-002.tar; "{x,y}" becomes x, y. It returns all
+/// combinations; the last brace varies fastest.
+/// Throws: UsageError where a brace is not closed, a range is invalid, or there are more than a million.
 [[nodiscard]] std::vector<std::string> expand_braces(const std::string& pattern);
 
 struct TarOptions {
   bool strict = true;           ///< false: samples without a picture are left out and counted in a note
-  bool allow_commands = false;  ///< let "pipe:COMMAND" run COMMAND in a shell
+  bool allow_commands = false;  ///< lets "pipe:COMMAND" run COMMAND in a shell
 };
 
-/// Local shards, whose headers are read once when they are opened: then any sample can be had at any time.
+/// Reads local shards. Their headers are read once, when they are opened; after that any sample can be read at any
+/// time.
 /// Thread-safe: yes.
 class TarShards final : public ImageSource {
  public:
-  /// Throws: DataError naming the shard and the byte offset of what is wrong with it; IoError.
+  /// Throws: DataError naming the shard and the byte offset of the damage; IoError.
   explicit TarShards(const std::vector<std::string>& shards, const TarOptions& options = {});
-  /// All shards of a pattern. Throws: UsageError for a command: that is a TarStream's.
+  /// Opens all shards of a pattern. Throws: UsageError for a command, which needs a TarStream.
   explicit TarShards(const std::string& pattern, const TarOptions& options = {});
 
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
-  /// Known where TarWriter wrote the first shard.
+  /// Returns the class names; they are known where TarWriter wrote the first shard.
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
 
  private:
   std::shared_ptr<data::TarSet> set_;
 };
 
-/// One shard from its start to its end: a file, or what a command writes ("pipe:curl -s https://host/a.tar").
+/// Reads one shard from its start to its end: a file, or the output of a command ("pipe:curl -s https://host/a.tar").
 /// Thread-safe: no.
 class TarStream {
  public:
@@ -58,8 +60,9 @@ class TarStream {
   TarStream(TarStream&&) noexcept;
   TarStream& operator=(TarStream&&) noexcept;
 
-  /// The next sample; none at the end.
-  /// Blocks. Throws: DataError naming the shard and offset; also where the command failed, with its status; IoError.
+  /// Returns the next sample; none at the end.
+  /// Blocks: yes. Throws: DataError naming the shard and offset; also where the command failed, with its status;
+  ///         IoError.
   [[nodiscard]] std::optional<AnnotatedImage> next();
 
  private:
@@ -67,7 +70,7 @@ class TarStream {
 };
 
 struct TarWriterOptions {
-  std::uint64_t shard_bytes = 0;  ///< a shard ends with the sample that reaches this; 0: one shard, exactly `path`
+  std::uint64_t shard_bytes = 0;  ///< a shard ends with the sample that reaches this size; 0: one shard, exactly `path`
   std::vector<std::string> class_names = {};
 };
 
@@ -80,9 +83,9 @@ class TarWriter {
   TarWriter(const TarWriter&) = delete;
   TarWriter& operator=(const TarWriter&) = delete;
 
-  /// The sample's part of a shard: its picture as the file that it came from, or as PNG. Its key is `index`.
+  /// Returns the sample's part of a shard: its picture as the original file, or as PNG. Its key is `index`.
   [[nodiscard]] static std::string prepare(AnnotatedImage picture, std::int64_t index);
-  /// Throws: IoError.
+  /// Appends a sample. Throws: IoError.
   void append(const std::string& sample);
   void add(AnnotatedImage picture) { append(prepare(std::move(picture), count_)); }
   /// Completes the last shard. Throws: IoError; DataError where there is no sample.

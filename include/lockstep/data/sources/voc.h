@@ -18,17 +18,17 @@ struct VocSet;
 }  // namespace data
 
 struct VocOptions {
-  std::string split = "trainval";   ///< ImageSets/Main/<split>.txt; a file with a flag behind each name will do
-  bool difficult_is_crowd = false;  ///< objects marked as difficult become crowds, which evaluation passes over
-  bool drop_empty_boxes = false;    ///< leave boxes without area out, and count them
+  std::string split = "trainval";   ///< ImageSets/Main/<split>.txt; a file with a flag after each name is valid too
+  bool difficult_is_crowd = false;  ///< objects marked as difficult become crowds, which evaluation ignores
+  bool drop_empty_boxes = false;    ///< leaves boxes without area out, and counts them
   bool strict = true;               ///< false: names without a good picture or XML are left out and counted
   bool allow_outside = false;       ///< names may lead out of `root` (name_inside())
-  std::vector<std::string> class_names = {};  ///< empty: all that Annotations holds, sorted, whatever the split
+  std::vector<std::string> class_names = {};  ///< empty: all classes in Annotations, sorted, whatever the split
 };
 
-/// JPEGImages/<name>.jpg with the objects of Annotations/<name>.xml. VOC counts pixels from 1 and includes the last
-/// one: (xmin, ymin, xmax, ymax) becomes (xmin - 1, ymin - 1, xmax, ymax), cut at the picture's border. A box that VOC
-/// gives no area (xmin = xmax or ymin = ymax) keeps none.
+/// Yields JPEGImages/<name>.jpg with the objects of Annotations/<name>.xml. VOC counts pixels from 1 and includes the
+/// last one: (xmin, ymin, xmax, ymax) becomes (xmin - 1, ymin - 1, xmax, ymax), cut at the picture's border. A box
+/// without area in VOC (xmin = xmax or ymin = ymax) has none here either.
 class VocImages final : public ImageSource {
  public:
   /// Throws: DataError naming the file and the byte or the object; IoError.
@@ -37,12 +37,12 @@ class VocImages final : public ImageSource {
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
   [[nodiscard]] std::string describe(std::int64_t index) const override;
-  /// The objects of picture `index`, without reading the picture. Lifetime: this object's.
+  /// Returns the objects of picture `index`, without reading the picture. Lifetime: that of this object.
   [[nodiscard]] const std::vector<Object>& objects(std::int64_t index) const;
-  /// As the XML says it; 0 x 0 where it does not.
+  /// Returns the size that the XML states; 0 x 0 where it states none.
   [[nodiscard]] ImageSize stated_size(std::int64_t index) const;
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
-  [[nodiscard]] std::int64_t empty_boxes() const noexcept;  ///< in this split; dropped where the option says so
+  [[nodiscard]] std::int64_t empty_boxes() const noexcept;  ///< boxes in this split; dropped where the option says so
   [[nodiscard]] std::int64_t left_out() const noexcept;     ///< names that `strict = false` left out
 
  private:
