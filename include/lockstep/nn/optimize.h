@@ -29,8 +29,8 @@ struct Optimized {
 /// for which lockstep::nn::Conv2d has kernels is replaced by one. Chains outside of a Sequential are left as they are,
 /// since a module's own forward() holds its layers by their types.
 ///
-/// Call it before an optimizer or a DistributedDataParallel takes the parameters' names, though they would find the
-/// same. Example: const nn::Optimized done = nn::optimize(*net);
+/// Call it before an optimizer or a DistributedDataParallel takes the parameters' names; the names do not
+/// change. Example: const nn::Optimized done = nn::optimize(*net);
 Optimized optimize(torch::nn::Module& model);
 
 }  // namespace lockstep::nn
