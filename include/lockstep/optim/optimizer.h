@@ -36,6 +36,7 @@ class Optimizer : public Stateful {
   [[nodiscard]] virtual bool elementwise() const { return true; }
 
   /// Returns the norm of all gradients, as lockstep::grad_norm().
+  /// Collective: yes, where the optimizer is sharded.
   [[nodiscard]] virtual double grad_norm() { return lockstep::grad_norm(parameters()); }
 
   /// Makes state_dict() on rank 0 return the state of the whole run; call it before state_dict(). It does nothing where
