@@ -243,6 +243,7 @@ class DistributedDataParallel : public Joinable {
   void enter_replica(int local) { core_.enter_replica(local, named_buffers_of(*module_)); }
 
   /// Copies the buffers of replica 0 to every replica of every rank.
+  /// Collective: yes.  Blocks: yes.
   void sync_buffers() { core_.sync_buffers(named_buffers_of(*module_)); }
 
   /// Returns the norm of the gradients that the last backward left, with the bits of lockstep::grad_norm(). With
