@@ -70,7 +70,7 @@ class Trainer::Impl {
   TrainResult result_;
 };
 
-/// What it throws names the options that the program has, or, where it has none, the fields to set.
+/// Its errors name the program's options, or, where it has none, the fields to set.
 TrainResult Trainer::Impl::fit() {
   try {
     return fit_or_explain();
@@ -119,7 +119,7 @@ TrainResult Trainer::Impl::run() {
   return result_;
 }
 
-/// Rank 0 has them: console and run folder.
+/// Only rank 0 has these: console and run folder.
 std::vector<std::shared_ptr<RunSink>> Trainer::Impl::own_sinks() {
   std::vector<std::shared_ptr<RunSink>> own;
   if (run_.folder) {
@@ -146,7 +146,7 @@ RunStart Trainer::Impl::start_event() const {
           .banner = job_.is_main() ? view::banner(run_.banner) : ""};
 }
 
-/// Saved already. Whether the job is started again is for all ranks to know: it decides the exit code.
+/// The run is already saved. All ranks must know whether the job is started again, since that decides the exit code.
 void Trainer::Impl::leave(RunEnd end) {
   const StopReason reason = loop_->stopped_by();
   result_.stopped_by = train::stop_name(reason);
@@ -170,7 +170,7 @@ void Trainer::Impl::finish(RunEnd end) {
   });
 }
 
-/// This rank's; the others learn of it as of any error.
+/// This rank's error; the other ranks learn of it as of any error.
 ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
   return train::out_of_memory_error(
       {.when = loop_ ? loop_->where() : "setting up",
@@ -181,7 +181,7 @@ ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
        .largest = run_.learner ? run_.learner->steps().memory_holders() : std::vector<train::Holder>{}});
 }
 
-/// Keeps those of this rank's replicas, for inspection. Returns: the error's hint, with where they are.
+/// Keeps the batches of this rank's replicas, for inspection. Returns: the error's hint, which says where they are.
 std::string Trainer::Impl::keep_bad_batches(const DataError& fault, std::int64_t step) {
   std::string hint = fault.hint();
   if (!run_.learner || run_.run_dir.empty()) return hint;
@@ -202,7 +202,7 @@ Trainer::~Trainer() = default;
 
 TrainResult Trainer::fit() {
   TrainResult result = impl_->fit();
-  fault::note_step(-1);  // where it ends with an error, the step is where that happened
+  fault::note_step(-1);  // where it ends with an error, the step is that of the error
   return result;
 }
 

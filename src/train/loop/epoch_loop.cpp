@@ -81,7 +81,7 @@ void EpochLoop::train_epoch() {
   epoch_.seconds = seconds_since(epoch_.begin);
   counted_.seconds += epoch_.seconds;
   images_ += epoch_.images;
-  if (stopped_by() == StopReason::kDisk) return;  // it is saved elsewhere
+  if (stopped_by() == StopReason::kDisk) return;  // the disk sink saves it elsewhere
   if (stopped_by() != StopReason::kNone) return save({});
   end_epoch();
 }
@@ -113,7 +113,7 @@ void EpochLoop::train_step() {
                 .skipped = state_.skipped});
 }
 
-/// The step that was just done has left the weights as they were.
+/// The step that was just done did not change the weights.
 void EpochLoop::note_left_out() {
   learner_.loss().left_out();
   ++state_.skipped;
@@ -127,8 +127,8 @@ void EpochLoop::note_left_out() {
       text::thousands(state_.step), *learner_.steps().weights().loss_scale(), scale);
 }
 
-/// Before an epoch's first batch: the second stage begins, or goes back to where it began. What decided it is the same
-/// on every rank.
+/// Called before an epoch's first batch: the second stage begins, or returns to its beginning. Every rank decides the
+/// same.
 void EpochLoop::begin_stage() {
   if (state_.batch > 0) return;
   const std::int64_t epoch = state_.epoch;
@@ -180,7 +180,7 @@ void EpochLoop::end_epoch() {
 }
 
 void EpochLoop::save(const SaveReason& reason) {
-  late_.flush();  // which may bring a wish to leave
+  late_.flush();  // this may bring a request to leave
   if (plan_.config.bad_samples == "skip") note_bad_samples(job_, learner_.steps().data(), state_.bad_samples);
   trouble_.guard(
       [&] { saves_.save(state_, {.names = reason.names, .may_skip = reason.may_skip, .last = finished()}); });

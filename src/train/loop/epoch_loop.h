@@ -17,7 +17,7 @@
 
 namespace lockstep::train {
 
-/// What the loop works with. Lifetime: outlives it.
+/// The objects that the loop uses. Lifetime: they outlive it.
 struct LoopParts {
   const Job& job;
   Task& task;
@@ -27,8 +27,8 @@ struct LoopParts {
   DiskTrouble& trouble;
 };
 
-/// Owned by the training thread. Every rank has one, and all come to the same decisions at the same step: what they
-/// decide by is RunPlan, RunState and what collectives have combined.
+/// It belongs to the training thread. Every rank has one, and all take the same decisions at the same step: these
+/// depend only on RunPlan, RunState and the results of collectives.
 class EpochLoop {
  public:
   explicit EpochLoop(const LoopParts& parts);
@@ -37,17 +37,17 @@ class EpochLoop {
   /// Trainer::fit().
   void run();
 
-  /// The run has come to its end: all steps, or its target.
+  /// Returns true at the end of the run: all steps are done, or the target is reached.
   [[nodiscard]] bool complete() const;
-  /// Why it leaves before that; kNone: it does not.
+  /// Returns why it leaves before that; kNone: it does not.
   [[nodiscard]] StopReason stopped_by() const;
-  /// What is counted and measured so far.
+  /// Returns what is counted and measured so far.
   [[nodiscard]] TrainResult result() const;
   [[nodiscard]] const Evaluation& evaluation() const { return evaluations_.last(); }
 
-  /// "step 12": for the report of an error.
+  /// Returns "step 12", for the report of an error.
   [[nodiscard]] std::string where() const;
-  /// The step whose gradients were computed last.
+  /// Returns the step whose gradients were computed last.
   [[nodiscard]] std::int64_t computed_step() const { return computed_step_; }
 
  private:
@@ -60,7 +60,7 @@ class EpochLoop {
   void tell_saved();
   [[nodiscard]] bool finished() const { return complete() || stopped_by() != StopReason::kNone; }
 
-  /// What an epoch's steps have come to so far, in this process.
+  /// The sums of an epoch's steps so far, in this process.
   struct Tally {
     TimePoint begin;
     double seconds = 0;
@@ -81,7 +81,7 @@ class EpochLoop {
   SavePoints saves_;
   Tally epoch_;
   TrainResult counted_;
-  std::int64_t images_ = 0;  ///< trained on, over all replicas
+  std::int64_t images_ = 0;  ///< images trained on, over all replicas
   std::int64_t computed_step_ = 0;
   bool said_left_out_ = false;
 };

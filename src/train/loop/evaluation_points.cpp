@@ -38,7 +38,7 @@ std::vector<std::string> EvaluationPoints::evaluate(RunState& run, std::int64_t 
       reached_target_ = true;
   }
   sinks_.evaluation({.epoch = epoch, .step = run.step, .metrics = last_.metrics, .tally = last_.tally});
-  // One that there is only because the run ends here does not count: a longer run would not have it.
+  // An evaluation that exists only because the run ends here does not count: a longer run would not have it.
   const bool whole = run.batch == plan_.sums.batches_per_epoch;
   const bool counts = whole && (epoch + 1) % plan_.config.eval_every_epochs == 0;
   std::vector<std::string> names = note_best(run, counts);
@@ -46,7 +46,7 @@ std::vector<std::string> EvaluationPoints::evaluate(RunState& run, std::int64_t 
   return names;
 }
 
-/// By the metric of stop_at, else the task's first.
+/// Compares by the metric of stop_at, else by the task's first.
 std::vector<std::string> EvaluationPoints::note_best(RunState& run, bool counts) {
   const TrainConfig& config = plan_.config;
   for (const Metric& metric : last_.metrics) {

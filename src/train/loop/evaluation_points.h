@@ -14,24 +14,24 @@
 
 namespace lockstep::train {
 
-/// Owned by the training thread. Lifetime: all that it is given outlives it.
+/// It belongs to the training thread. Lifetime: its arguments outlive it.
 class EvaluationPoints {
  public:
-  /// `run`: where the run stands; an earlier part of it may have reached the target.
+  /// `run` is the state of the run; an earlier part of the run may have reached the target.
   EvaluationPoints(const RunPlan& plan, Learner& learner, RunSinks& sinks, const RunState& run);
 
-  /// The end of `epoch` is evaluated.
+  /// Returns true where the end of `epoch` is evaluated.
   [[nodiscard]] bool is_due(const RunState& run, std::int64_t epoch) const;
 
-  /// Evaluates, tells it, and notes in `run` what it has brought.
+  /// Evaluates, reports the result, and notes it in `run`.
   /// Returns: the names that the step has earned. Collective: yes.
   [[nodiscard]] std::vector<std::string> evaluate(RunState& run, std::int64_t epoch);
 
-  /// Of the last evaluation; empty before the first.
+  /// Returns the metrics of the last evaluation; empty before the first.
   [[nodiscard]] const std::vector<Metric>& metrics() const { return last_.metrics; }
   [[nodiscard]] const Evaluation& last() const { return last_; }
   [[nodiscard]] bool reached_target() const { return reached_target_; }
-  /// True while evaluate() has not returned: for the report of an error.
+  /// Returns true while evaluate() has not returned, for the report of an error.
   [[nodiscard]] bool under_way() const { return under_way_; }
 
  private:

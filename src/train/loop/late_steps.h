@@ -11,22 +11,22 @@
 
 namespace lockstep::train {
 
-/// Owned by the training thread. Lifetime: all that it is given outlives it.
+/// It belongs to the training thread. Lifetime: its arguments outlive it.
 class LateSteps {
  public:
   LateSteps(Learner& learner, RunSinks& sinks);
 
-  /// The step that was just done: its loss is being combined.
+  /// Takes the step that was just done, whose loss is being combined.
   void expect(StepResult step) { waiting_ = std::move(step); }
-  /// What the meter has come to know; nothing where it knows nothing new.
+  /// Reports what the meter knows by now; nothing where there is nothing new.
   void tell(const std::optional<LossReading>& reading);
-  /// Waits for the loss under way and tells its step. Collective: yes.
+  /// Waits for the loss under way and reports its step. Collective: yes.
   void flush();
 
-  /// Evaluation and saving are no training time.
+  /// Restarts the rate: evaluation and saving do not count as training time.
   void restart_rate() { rate_.restart(); }
 
-  /// Why a rank wished to leave, by a step that all ranks agree on.
+  /// Returns why a rank wished to leave, at a step that all ranks agree on.
   [[nodiscard]] StopReason stop() const { return stop_; }
 
  private:

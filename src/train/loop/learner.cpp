@@ -22,7 +22,7 @@ void Learner::build(const Start& start, const std::filesystem::path& init_from) 
   loss_->start_mean(start.run.loss_sum, start.run.loss_count);
 }
 
-/// Rank 0's weights are everybody's once it is wrapped.
+/// Wrapping gives every rank the weights of rank 0.
 std::shared_ptr<TaskNet> Learner::make_net(const Start& start, const std::filesystem::path& init_from) {
   auto net = steps_.make_net();
   if (start.checkpoint) {
@@ -44,7 +44,7 @@ void Learner::restore(const Start& start) {
   if (steps_.weights().scaler().is_enabled()) steps_.weights().scaler().load_state_dict(shared("scaler"));
 }
 
-/// With the weights that the next step finds, the same on every rank.
+/// Evaluates with the weights of the next step, the same on every rank.
 void Learner::begin_average() {
   steps_.sync_buffers();
   average_.emplace(steps_.model().module().net(),
@@ -65,7 +65,7 @@ void Learner::build_average(const Start& start) {
 bool Learner::update(double lr) {
   if (!steps_.weights().update(lr)) return false;
   if (!average_) return true;
-  steps_.sync_buffers();  // replica 0's, so that all ranks have the same average
+  steps_.sync_buffers();  // replica 0's buffers, so that all ranks have the same average
   average_->update();
   return true;
 }

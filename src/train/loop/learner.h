@@ -20,46 +20,47 @@
 
 namespace lockstep::train {
 
-/// Which part of a sharded save this rank writes; the only one where rank 0 writes all.
+/// The part of a sharded save that this rank writes; the only one where rank 0 writes everything.
 struct SaveShare {
   int rank = 0;
   int world = 1;
 };
 
-/// Owned by the training thread. Lifetime: job, task and config outlive it.
+/// It belongs to the training thread. Lifetime: job, task and config outlive it.
 ///
-/// Until build() there is only steps(): the data and the batch size are found with it. From build() on weights,
-/// optimizer, scaler and average are the same on every rank between any two calls.
+/// Before build() only steps() may be used, to find the data and the batch size. From build() on, weights, optimizer,
+/// scaler and average are the same on every rank between any two calls.
 class Learner {
  public:
-  /// `config`: with replicas and threads decided.
+  /// In `config` replicas and threads are decided.
   Learner(const Job& job, Task& task, const TrainConfig& config);
 
-  /// Network, optimizer, scaler and average as the checkpoint of `start` has them, or fresh.
-  /// `init_from`: whose weights a fresh run begins with; may be empty.
+  /// Makes network, optimizer, scaler and average with the states of `start`'s checkpoint, or fresh.
+  /// `init_from` names the weights that a fresh run begins with; it may be empty.
   /// Collective: yes. Throws: DataError, UsageError where they do not fit.
   void build(const Start& start, const std::filesystem::path& init_from);
 
-  /// The optimizer's step, then the average's. Collective: as WeightUpdate::update().
-  /// Returns: false where the step was left out, on every rank.
+  /// Runs the optimizer's step, then updates the average. Collective: as WeightUpdate::update().
+  /// Returns: false where every rank left the step out.
   bool update(double lr);
 
   /// Evaluates the average where there is one, else the weights. Collective: yes.
   [[nodiscard]] Evaluation evaluate(const std::shared_ptr<Dataset>& set, const EvaluateOptions& options);
 
-  /// Goes on from the first stage's best, the checkpoint `folder`/step-<step>; without an average in it, one begins.
+  /// Continues from the first stage's best, the checkpoint `folder`/step-<step>; where it has no average, a new one
+  /// begins.
   /// Collective: yes. Throws: as load_base().
   void go_back_to(const std::filesystem::path& folder, std::int64_t step);
 
-  /// The states model, optimizer, ema and scaler, and of each the part that `share` writes.
+  /// Returns the states model, optimizer, ema and scaler; of each the part that `share` writes.
   [[nodiscard]] StateParts state_parts(const SaveShare& share);
 
   [[nodiscard]] StepRunner& steps() { return steps_; }
   [[nodiscard]] const StepRunner& steps() const { return steps_; }
-  /// From build() on.
+  /// Valid from build() on.
   [[nodiscard]] LossMeter& loss() { return *loss_; }
   [[nodiscard]] bool has_average() const { return average_.has_value(); }
-  /// Of the average from here on; nothing without one.
+  /// Sets the decay of the average; does nothing without one.
   void set_decay(double decay);
 
  private:

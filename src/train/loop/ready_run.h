@@ -15,16 +15,16 @@
 
 namespace lockstep::train {
 
-/// A run that is ready for its next step. What an error leaves behind in the middle of the set-up is what is there
-/// already: the report of an error asks for it.
+/// A run that is ready for its next step. After an error in the set-up it holds the parts that were ready, which the
+/// report of the error reads.
 struct ReadyRun {
-  std::optional<RunFolder> folder;  ///< rank 0's
+  std::optional<RunFolder> folder;  ///< set on rank 0 only
   std::filesystem::path run_dir;    ///< that folder's path, on every rank
   std::optional<Learner> learner;
   std::optional<RunPlan> plan;
   RunState state;
   std::unique_ptr<RunSaver> saver;
-  view::BannerInfo banner;  ///< whole on rank 0 only
+  view::BannerInfo banner;  ///< complete on rank 0 only
 };
 
 }  // namespace lockstep::train

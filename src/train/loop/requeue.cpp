@@ -15,7 +15,7 @@
 namespace lockstep::train {
 namespace {
 
-/// The exit code of scontrol, or why it has none.
+/// Returns the exit code of scontrol, or why it has none.
 std::string run_scontrol(const std::string& job) {
   std::string program = "scontrol";
   std::string verb = "requeue";
@@ -26,7 +26,7 @@ std::string run_scontrol(const std::string& job) {
   if (failed != 0) return std::strerror(failed);
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0) {
-    if (errno != EINTR) return std::strerror(errno);  // SIGCHLD is ignored: nobody knows how it ended
+    if (errno != EINTR) return std::strerror(errno);  // SIGCHLD is ignored: its status is lost
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
   return WIFEXITED(status) ? fmt::format("exit code {}", WEXITSTATUS(status)) : "it was killed";

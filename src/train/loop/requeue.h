@@ -9,15 +9,15 @@
 
 namespace lockstep::train {
 
-/// The job that Slurm would have to start again; none: not under Slurm. Reads the environment.
+/// Returns the job that Slurm can start again; none outside of Slurm. It reads the environment.
 [[nodiscard]] std::optional<std::string> slurm_job();
 
-/// SIGUSR1 is what `sbatch --signal=USR1@90` sends before the time is over; --max-time is a limit of ours. Who sends
-/// SIGTERM (scancel) wants the job to end.
+/// Returns true for a stop that asks for a restart: `sbatch --signal=USR1@90` sends SIGUSR1 before the time is over,
+/// and --max-time is Lockstep's own limit. A SIGTERM (scancel) means that the job must end.
 [[nodiscard]] bool asks_for_requeue(StopReason reason);
 
 /// Runs `scontrol requeue JOB`.
-/// Blocks: until scontrol has answered. Returns: whether Slurm took it; if not, a warning says why.
+/// Blocks: until scontrol has answered. Returns: true where Slurm accepted it; otherwise a warning says why.
 [[nodiscard]] bool requeue(const std::string& job);
 
 }  // namespace lockstep::train

@@ -9,14 +9,14 @@
 
 namespace lockstep::train {
 
-/// Makes `folder` on rank 0, so that it is known to be writable before hours are spent. Empty: nothing happens.
+/// Creates `folder` on rank 0, to know before hours of training that it is writable. An empty `folder` does nothing.
 /// Collective: yes. Throws: UsageError where it lies in the run folder, IoError.
 void require_rescue(const Job& job, const std::filesystem::path& folder, const std::filesystem::path& run_dir);
 
-/// Saves the run as it stands in `folder`/checkpoints where rank 0's disk was in trouble, and ends it with that error;
-/// nothing where it was not.
-/// Collective: yes. Blocks: until the disk has it.
-/// Throws: on every rank, IoError with what happened, and as its hint how to resume from the rescue.
+/// Saves the present run in `folder`/checkpoints where rank 0's disk has failed, and ends it with that error; else it
+/// does nothing.
+/// Collective: yes. Blocks: until the data are on the disk.
+/// Throws: on every rank, IoError with the cause and, as its hint, how to resume from the rescue.
 void rescue_run(const Job& job, ReadyRun& run, const DiskTrouble& trouble, const std::filesystem::path& folder);
 
 }  // namespace lockstep::train

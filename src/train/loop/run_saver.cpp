@@ -22,11 +22,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// How long a disk takes says nothing of the ranks' health: LOCKSTEP_TIMEOUT does not limit a save. A rank that dies in
-// it is noticed by the group, and the save is given up (CheckpointPeers::abandon).
+// A slow disk says nothing about the ranks' health, so LOCKSTEP_TIMEOUT does not limit a save. A rank that dies in it
+// is noticed by the group, and the save is given up (CheckpointPeers::abandon).
 constexpr auto kAsLongAsItTakes = std::chrono::milliseconds::max();
 
-/// The ranks of a sharded save; the same number on every rank, so that each saver has words of its own in the store.
+/// Numbers the savers of a process alike on every rank, so that each sharded save has its own keys in the store.
 std::unique_ptr<CheckpointPeers> peers_of(const Job& job, bool sharded) {
   static std::int64_t savers = 0;
   ++savers;
@@ -72,11 +72,11 @@ void RunSaver::save(const StateParts& parts, const RunSave& what) {
   if (!options_.async || what.last || !what.may_skip || options_.when_busy != "skip") {
     return do_on_main(job_, [&] { save_here(parts, what); });
   }
-  // The others have nothing to wait for: rank 0 leaves out what it would have to wait for.
+  // The other ranks have nothing to wait for: rank 0 skips a save that it would have to wait for.
   if (job_.is_main()) save_here(parts, what);
 }
 
-/// This rank's part of save().
+/// Does this rank's part of save().
 void RunSaver::save_here(const StateParts& parts, const RunSave& what) {
   if (check_ && job_.is_main() && !options_.sharded) check_();
   if (what.order.meta.step == last_step_) {
@@ -93,7 +93,7 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& what) {
   if (options_.async && !what.last) {
     if (options_.sharded) finish_here();
     writer_.save_in_background(parts, what.order);
-    check_group(job_.group());  // the copy is there: what an abort cut short is known by now
+    check_group(job_.group());  // the copy is made; an aborted collective is known by now
     return;
   }
   finish_here();
@@ -101,8 +101,7 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& what) {
   save_together(parts, what);
 }
 
-/// A sharded save that the training waits for, in a thread all the same: the group learns of a death, the store does
-/// not.
+/// A sharded save that the training waits for runs in a thread too: the group learns of a death, the store does not.
 void RunSaver::save_together(const StateParts& parts, const RunSave& what) {
   auto written = std::async(std::launch::async, [&] {
     tensor::adopt_device();
@@ -111,13 +110,13 @@ void RunSaver::save_together(const StateParts& parts, const RunSave& what) {
   try {
     wait_for_all([&] { return written.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
   } catch (...) {
-    writer_.give_up();  // the thread would wait for a rank that is gone, and we for the thread
+    writer_.give_up();  // the thread would wait for a rank that is gone, and this thread for it
     throw;
   }
   written.get();
 }
 
-/// A GPU's sum that an abort cut short looks like any other.
+/// A GPU sum that an abort cut short cannot be told from others.
 void RunSaver::require_whole() const {
   check_group(job_.group());
   if (check_ && job_.is_main()) check_();

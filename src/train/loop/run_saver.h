@@ -14,58 +14,57 @@
 
 namespace lockstep::train {
 
-/// A save that the training asks for.
+/// A save that the training requests.
 struct RunSave {
   SaveOrder order;
-  bool may_skip = false;  ///< it is there only because some steps have gone by
-  bool last = false;      ///< no step follows: nothing is copied, and save() returns when the disk has it
+  bool may_skip = false;  ///< it is due only because some steps have passed
+  bool last = false;      ///< no step follows: nothing is copied, and save() returns when the data are on the disk
 };
 
-/// Owned by the training thread, on every rank. Ranks that write nothing wait for the one that does through the store,
-/// so that a slow disk is no dead rank.
+/// Owned by the training thread, on every rank. Ranks that write nothing wait through the store for the rank that
+/// writes, so that a slow disk does not look like a dead rank.
 class RunSaver {
  public:
-  /// `folder`: the run's "checkpoints", on rank 0. Lifetime: `job`'s store outlives it.
+  /// `folder` is the run's "checkpoints", on rank 0. Lifetime: `job`'s store outlives it.
   RunSaver(const Job& job, const TrainConfig::Checkpoint& options, std::filesystem::path folder);
-  /// After finish() nothing is under way. Without it the run ends with an error: a save under way would wait for ranks
-  /// that do not come any more, or keep what the error has spoilt, and is dropped.
+  /// After finish() nothing is under way. Without finish() the run has failed, and a save under way is dropped: it
+  /// would wait for ranks that no longer come, or keep a damaged state.
   ~RunSaver() = default;
   RunSaver(const RunSaver&) = delete;
   RunSaver& operator=(const RunSaver&) = delete;
 
-  /// Called on rank 0 before it writes: throws what keeps the save from being worth anything, on every rank.
+  /// Sets a check that rank 0 calls before it writes; an exception of it is thrown on every rank.
   void require_before_writing(std::function<void()> check) { check_ = std::move(check); }
 
-  /// This rank writes a part, or all.
+  /// Returns true where this rank writes a part or everything.
   [[nodiscard]] bool writes() const { return options_.sharded || job_.is_main(); }
 
-  /// The step that was saved last, or is being saved; -1: none.
+  /// Returns the step that was saved last, or is being saved; -1: none.
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
-  /// That of the checkpoint that the run goes on from, where it lies in the run's folder. On every rank; `path` on
-  /// rank 0.
+  /// Sets that step to the checkpoint that the run resumes from, where it lies in the run's folder. Every rank calls
+  /// it; `path` is rank 0's.
   void start_at(std::int64_t step, const std::filesystem::path& path);
 
-  /// Makes room for copies of states like `parts`. Never blocks.
+  /// Allocates memory for copies of states like `parts`. It does not block for long.
   void reserve(const StateParts& parts) { writer_.reserve(parts); }
 
   /// Saves `parts`, this rank's, names the checkpoint and prunes. A step that is saved already is only named.
   ///
-  /// Collective: yes; `parts` are looked at on ranks that write only. Blocks: for a copy of the state (asynchronous),
-  /// or
-  ///             until the disk has it; and until the save before has ended. However long the disk takes.
-  /// Throws: on every rank, IoError of this save or the one before; what the group has failed with, and the state with
-  ///         it: such a checkpoint gets no name.
+  /// Collective: yes; only ranks that write read `parts`. Blocks: for a copy of the state (asynchronous), or until the
+  ///             data are on the disk; also until the previous save has ended. No timeout limits it.
+  /// Throws: on every rank, IoError of this save or the previous one; also the group's failure, after which the state
+  ///         may be damaged: such a checkpoint gets no name.
   void save(const StateParts& parts, const RunSave& what);
 
-  /// Throws: what a save in the background has thrown. Never blocks.
+  /// Throws what a background save has thrown. Never blocks.
   void check() { writer_.check(); }
   /// Waits for the save under way. Collective: yes. Throws: as save().
   void finish();
 
-  /// The checkpoints that have become durable since the last call; rank 0's. Never blocks.
+  /// Returns the checkpoints that have become durable since the last call, on rank 0. Never blocks.
   [[nodiscard]] std::vector<SaveResult> take_saved();
 
-  /// The last committed checkpoint; rank 0's, after finish().
+  /// Returns the last committed checkpoint, on rank 0, after finish().
   [[nodiscard]] std::filesystem::path last_path() const { return writer_.newest(); }
 
  private:

@@ -14,7 +14,7 @@ bool SavePoints::is_due(const RunState& run) const {
 
 void SavePoints::make_room(const RunState& run) {
   if (std::exchange(made_room_, true)) return;
-  // A state that is sharded and gathered on rank 0 is there only then.
+  // A state that rank 0 gathers from shards exists only after the gathering.
   const bool gathered = plan_.config.optimizer.zero && !plan_.config.checkpoint.sharded;
   if (plan_.config.checkpoint.every_steps > 0 && saver_.writes() && !gathered) saver_.reserve(parts(run));
 }
@@ -36,7 +36,7 @@ void SavePoints::save(RunState& run, const SaveReason& reason) {
   // Which ranks take part in a collective must not depend on what only rank 0 knows.
   const bool first_time = std::exchange(asked_step_, run.step) != run.step;
   if (first_time && !sharded) learner_.steps().weights().optimizer().consolidate_state_dict();
-  if (first_time && sharded) learner_.steps().sync_buffers();  // replica 0's are what is saved
+  if (first_time && sharded) learner_.steps().sync_buffers();  // the saved buffers are replica 0's
   const bool writes = saver_.writes() && saver_.last_step() != run.step;
   const SaveOrder order{.meta = {.step = run.step,
                                  .replicas = plan_.config.replicas,

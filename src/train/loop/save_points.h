@@ -13,27 +13,28 @@
 
 namespace lockstep::train {
 
-/// Why and how a step is saved.
+/// Says why and how a step is saved.
 struct SaveReason {
-  std::vector<std::string> names = {};  ///< "best" and its like, that the step has earned
-  bool may_skip = false;                ///< it is saved only because some steps have gone by
+  std::vector<std::string> names = {};  ///< "best" and similar names that the step has earned
+  bool may_skip = false;                ///< it is saved only because some steps have passed
   bool last = false;                    ///< no step follows
 };
 
-/// Owned by the training thread. Lifetime: all that it is given outlives it.
+/// It belongs to the training thread. Lifetime: its arguments outlive it.
 class SavePoints {
  public:
   SavePoints(const Job& job, const RunPlan& plan, Learner& learner, RunSaver& saver)
       : job_(job), plan_(plan), learner_(learner), saver_(saver) {}
 
-  /// checkpoint.every_steps names the step that was just done.
+  /// Returns true where checkpoint.every_steps names the step that was just done.
   [[nodiscard]] bool is_due(const RunState& run) const;
 
-  /// Saves the run as it stands; a step that is saved already only gets the names.
+  /// Saves the present run; a step that is already saved only gets the names.
   /// Collective: yes. Blocks, throws: as RunSaver::save().
   void save(RunState& run, const SaveReason& reason);
 
-  /// Once the first step is done, and with it the optimizer's state: makes room for copies of it. Never blocks.
+  /// Allocates memory for copies of the state, once the first step has created the optimizer's state. It does not block
+  /// for long.
   void make_room(const RunState& run);
 
  private:
@@ -43,7 +44,7 @@ class SavePoints {
   const RunPlan& plan_;
   Learner& learner_;
   RunSaver& saver_;
-  std::int64_t asked_step_ = -1;  ///< at which save() was called last
+  std::int64_t asked_step_ = -1;  ///< the step of the last save()
   bool made_room_ = false;
 };
 

@@ -14,15 +14,15 @@ struct Plan {
   std::int64_t batches_per_epoch = 0;
   std::int64_t steps_per_epoch = 0;  ///< optimizer steps
   std::int64_t total_steps = 0;
-  double lr = 0;         ///< after scaling
-  double lr_factor = 1;  ///< of the scaling
+  double lr = 0;         ///< the learning rate after scaling
+  double lr_factor = 1;  ///< the factor of the scaling
   Schedule schedule = Schedule::constant(0);
 };
 
-/// `batches_per_epoch`: of one replica.
+/// `batches_per_epoch` is that of one replica.
 [[nodiscard]] Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas);
 
-/// Throws: UsageError where the samples make no batch.
+/// Throws: UsageError where there are too few samples for a batch.
 void require_steps(const Plan& plan, const TrainConfig& config, std::int64_t samples);
 
 }  // namespace lockstep::train

@@ -12,17 +12,17 @@
 
 namespace lockstep::train {
 
-/// The same on every rank, but for what says otherwise.
+/// What a run is decided to be. Fields are the same on every rank unless they say otherwise.
 struct RunPlan {
-  const TrainConfig& config;  ///< as decided: replicas, threads and batch_size are numbers
+  const TrainConfig& config;  ///< replicas, threads and batch_size are decided numbers
   std::string recipe;
-  std::string settings;  ///< of config and recipe, as YAML: config.yml of the run folder and of each checkpoint
+  std::string settings;  ///< config and recipe as YAML: config.yml of the run folder and of each checkpoint
   std::filesystem::path run_dir;
   std::shared_ptr<Dataset> train_set;
   std::shared_ptr<Dataset> test_set;  ///< null: nothing is evaluated
   Plan sums;                          ///< steps, learning rate, schedule
   bool folder_has_run =
-      false;  ///< rank 0's: the run folder may hold more than the checkpoint that the run resumes from
+      false;  ///< on rank 0: the run folder may hold more than the checkpoint that the run resumes from
   int world_size = 1;
 
   [[nodiscard]] std::filesystem::path checkpoints() const { return run_dir / "checkpoints"; }

@@ -31,7 +31,7 @@ namespace {
 constexpr std::int64_t kMostCount = 1'000'000'000'000'000;
 constexpr const char* kOnlyWeights = "take another checkpoint, or only its weights: --init-from instead of --resume";
 
-/// "5,20". What is no number is left out: the indices are only counted.
+/// Parses "5,20". Other text is left out, since the indices are only counted.
 std::set<std::int64_t> indices_of(const std::string& text) {
   std::set<std::int64_t> indices;
   const char* const end = text.data() + text.size();
@@ -48,7 +48,7 @@ std::set<std::int64_t> indices_of(const std::string& text) {
 
 std::int64_t count_entry(const StateDict& state, const std::string& name) {
   const auto count = entry<std::int64_t>(state, name);
-  // Whoever made the checkpoint may have sealed anything.
+  // A checkpoint that verifies may still hold any value.
   if (count >= 0 && count <= kMostCount) return count;
   throw DataError(
       fmt::format("the checkpoint's state 'run' says {} is {}; 0 to {} make sense", name, count, kMostCount),

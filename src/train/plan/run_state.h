@@ -15,39 +15,40 @@
 
 namespace lockstep::train {
 
-/// Random numbers are not here: those of a batch are a function of the seed, the replica and the batch's number.
+/// The position of a run. It has no random numbers: those of a batch are a function of the seed, the replica and the
+/// batch's number.
 struct RunState {
-  std::int64_t step = 0;     ///< optimizer steps done
-  std::int64_t epoch = 0;    ///< of the next batch
+  std::int64_t step = 0;     ///< optimizer steps that are done
+  std::int64_t epoch = 0;    ///< epoch of the next batch
   std::int64_t batch = 0;    ///< the next batch of that epoch, on every replica
-  std::int64_t samples = 0;  ///< of the training set
-  double loss_sum = 0;       ///< of the epoch's steps so far
+  std::int64_t samples = 0;  ///< samples of the training set
+  double loss_sum = 0;       ///< sum over the epoch's steps so far
   std::int64_t loss_count = 0;
-  std::int64_t skipped = 0;            ///< steps that were left out since the start of the run: gradients not finite
-  std::int64_t epoch_skipped = 0;      ///< of the epoch's steps so far
-  std::set<std::int64_t> bad_samples;  ///< indices of those left out since the start of the run, on whatever replica
+  std::int64_t skipped = 0;            ///< steps left out since the start of the run because a gradient was not finite
+  std::int64_t epoch_skipped = 0;      ///< skipped steps of the epoch so far
+  std::set<std::int64_t> bad_samples;  ///< indices left out since the start of the run, on any replica
   std::optional<Metric> best;          ///< the best evaluation so far
   std::int64_t best_step = 0;
-  std::optional<PlateauState> plateau;  ///< of schedule.type plateau
+  std::optional<PlateauState> plateau;  ///< state of schedule.type plateau
   StageState stages;
 };
 
 [[nodiscard]] StateDict to_state(const RunState& run);
 
-/// Throws: DataError naming the entry that is missing, of another type, or a count that no run can have.
+/// Throws: DataError naming the entry that is missing, has the wrong type, or is an impossible count.
 [[nodiscard]] RunState run_state_of(const StateDict& state);
 
-/// Throws: DataError where the run stands behind the last batch of its epoch.
+/// Throws: DataError where the position is behind the last batch of its epoch.
 void require_place(const RunState& run, std::int64_t batches_per_epoch);
 
-/// True where `metric` is better than the best so far (a metric of another name starts anew).
+/// Returns true where `metric` is better than the best so far, or has another name.
 [[nodiscard]] bool is_better(const Metric& metric, const std::optional<Metric>& best);
 
-/// An entry of a state that a checkpoint must hold. Throws: DataError naming it.
+/// Returns an entry of a state that a checkpoint must hold. Throws: DataError naming it.
 template <class T>
 [[nodiscard]] T entry(const StateDict& state, const std::string& name);
 
-/// An entry that counts something. Throws: DataError naming it where it is missing, below 0 or absurd.
+/// Returns an entry that is a count. Throws: DataError naming it where it is missing, below 0 or absurd.
 [[nodiscard]] std::int64_t count_entry(const StateDict& state, const std::string& name);
 
 }  // namespace lockstep::train

@@ -17,26 +17,27 @@
 
 namespace lockstep::train {
 
-/// Where a run stands between its stages; part of RunState. All ranks have the same.
+/// A run's position in its stages, a part of RunState. It is the same on all ranks.
 struct StageState {
   std::int64_t stage = 1;
-  std::int64_t base_step = 0;    ///< of the first stage's best so far, which the second begins with; 0: none yet
-  std::optional<Metric> rival;   ///< stage 2: what the next evaluation has to beat; none: whatever comes is better
-  double decay = 0;              ///< stage 2: of the average
-  bool roll_back = false;        ///< stage 2: the last epoch was no better: the next one begins with the base again
+  std::int64_t base_step = 0;    ///< step of the first stage's best so far, with which the second stage begins; 0: none
+                                 ///< yet
+  std::optional<Metric> rival;   ///< stage 2: the metric that the next evaluation must beat; none: any is better
+  double decay = 0;              ///< stage 2: decay of the average
+  bool roll_back = false;        ///< stage 2: the last epoch was no better, so the next one begins with the base again
   std::int64_t no_better = 0;    ///< stage 1: evaluations since its best
   std::int64_t begin_epoch = 0;  ///< stage 2: its first epoch
 };
 
-/// What an evaluation has brought.
+/// The outcome of an evaluation.
 struct Evaluated {
   Metric metric;
   std::int64_t step = 0;
-  bool best = false;   ///< better than all before, of both stages
-  bool counts = true;  ///< false: it is there only because the run ends here; a longer run would not have it
+  bool best = false;   ///< better than all evaluations before, of both stages
+  bool counts = true;  ///< false: it exists only because the run ends here; a longer run would not have it
 };
 
-/// Notes it in `state`. Returns: the names that the step's checkpoint gets: best, best_stg1, best_stg2.
+/// Notes the outcome in `state`. Returns: the names that the step's checkpoint gets: best, best_stg1, best_stg2.
 [[nodiscard]] std::vector<std::string> note_evaluation(const TrainConfig::Stages& options, StageState& state,
                                                        const Evaluated& evaluated);
 
@@ -44,20 +45,20 @@ struct Evaluated {
 enum class StageMove {
   kNone,
   kRefresh,   ///< the second stage begins
-  kRollBack,  ///< it goes back to where it began
+  kRollBack,  ///< the second stage returns to its beginning
 };
 [[nodiscard]] StageMove next_move(const TrainConfig::Stages& options, const StageState& state, std::int64_t epoch);
 
-/// `state` after `move` before `epoch`, to which the caller has loaded the base. `best`: the run's so far.
+/// Returns `state` after `move` before `epoch`; the caller has loaded the base. `best` is the run's best so far.
 void make_move(const TrainConfig::Stages& options, StageMove move, std::int64_t epoch,
                const std::optional<Metric>& best, StageState& state);
 
-/// Epochs of the run as far as it is known: the second stage may end it before `epochs`.
+/// Returns the epochs of the run, as far as known: the second stage may end it before `epochs`.
 [[nodiscard]] std::int64_t last_epoch(const TrainConfig& config, const StageState& state);
 
-/// Entries "stages.*" of the state "run"; none for a run in one stage.
+/// Returns the entries "stages.*" of the state "run"; none for a run in one stage.
 void add_stages(const StageState& stages, StateDict& state);
-/// Throws: DataError naming the entry that is missing or of another type.
+/// Throws: DataError naming the entry that is missing or has the wrong type.
 [[nodiscard]] StageState stages_of(const StateDict& state);
 
 }  // namespace lockstep::train

@@ -11,26 +11,26 @@
 
 namespace lockstep::train {
 
-/// In the order of precedence, the last first: a run that was told to end does not ask to be started again, and
-/// one whose disk fails (disk_trouble.h) ends with that error.
+/// Why a run leaves early. The last one has the highest precedence: a run that was told to end does not ask to be
+/// started again, and one whose disk fails (disk_trouble.h) ends with that error.
 enum class StopReason { kNone, kTimeLimit, kUserSignal, kInterrupted, kTerminated, kDisk };
 inline constexpr int kStopReasons = 5;  ///< without kNone
 
-/// "--max-time", "SIGUSR1", "SIGINT", "SIGTERM"; "" for kNone and kDisk.
+/// Returns "--max-time", "SIGUSR1", "SIGINT", "SIGTERM"; "" for kNone and kDisk.
 [[nodiscard]] std::string stop_name(StopReason reason);
 
 /// A SIGINT or SIGTERM, as its handler sees it.
 struct StopSignal {
-  std::int64_t ms = 0;         ///< of CLOCK_MONOTONIC
-  bool from_terminal = false;  ///< somebody pressed Ctrl-C, no process has sent it
+  std::int64_t ms = 0;         ///< milliseconds of CLOCK_MONOTONIC
+  bool from_terminal = false;  ///< a user pressed Ctrl-C; no process has sent it
 };
 
-/// `now` asks again and does not only repeat `first`: a launcher passes on what the terminal, or a scheduler, has told
-/// each process already, within a second; a terminal never says the same thing twice.
+/// Returns true where `now` is a second request and does not only repeat `first`. A launcher forwards, within a second,
+/// what the terminal or a scheduler has already sent to each process; a terminal never repeats a signal by itself.
 [[nodiscard]] bool asks_again(const StopSignal& first, const StopSignal& now) noexcept;
 
-/// While it lives, SIGINT, SIGTERM and SIGUSR1 are noted instead of ending the process; a SIGINT or SIGTERM that asks
-/// again ends it. A handler that the program has set itself stays.
+/// While it lives, SIGINT, SIGTERM and SIGUSR1 are noted instead of ending the process; a second SIGINT or SIGTERM ends
+/// it. A handler that the program has set itself is kept.
 class StopSignals {
  public:
   StopSignals();
@@ -38,14 +38,14 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// What came, if anything.
+  /// Returns the signal that came, if any.
   [[nodiscard]] static StopReason seen() noexcept;
 };
 
-/// One rank's wish to leave: a signal, or that the time is over.
+/// One rank's request to leave: because of a signal, or because the time is over.
 class StopWish {
  public:
-  /// `max_time`: from now; 0: no limit.
+  /// `max_time` counts from now; 0: no limit.
   StopWish(const Clock& clock, std::chrono::duration<double> max_time);
   [[nodiscard]] StopReason reason() const;
 

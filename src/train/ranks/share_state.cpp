@@ -18,7 +18,7 @@ Json describe(const StateValue& value) {
     return {{"tensor", static_cast<int>(tensor->scalar_type())}, {"sizes", tensor->sizes().vec()}};
   }
   if (const auto* number = std::get_if<double>(&value)) {
-    return {{"double", __builtin_bit_cast(std::int64_t, *number)}};  // as bits: JSON knows no infinity
+    return {{"double", __builtin_bit_cast(std::int64_t, *number)}};  // as bits: JSON has no infinity
   }
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return {{"int", *integer}};
   if (const auto* flag = std::get_if<bool>(&value)) return {{"bool", *flag}};
@@ -44,7 +44,7 @@ StateDict share_state(const StateDict& state, ProcessGroup& group) {
   if (group.rank() == 0) {
     for (const auto& [name, value] : state) list[name] = describe(value);
   }
-  list = broadcast_object(group, list, 0);  // binary, so that a text of any bytes passes
+  list = broadcast_object(group, list, 0);  // binary, so that a text may hold any bytes
   StateDict shared = group.rank() == 0 ? state : StateDict{};
   for (const auto& [name, json] : list.items()) {
     if (group.rank() != 0) shared[name] = from_description(json);

@@ -7,7 +7,7 @@
 
 namespace lockstep::train {
 
-/// Rank 0's `state` on every rank; what the others pass does not matter. Every bit arrives as it was.
+/// Returns rank 0's `state` on every rank, bit for bit; the argument of other ranks is ignored.
 ///
 /// Collective: yes.  Blocks: yes.  Cost: the bytes of its tensors.
 [[nodiscard]] StateDict share_state(const StateDict& state, ProcessGroup& group);

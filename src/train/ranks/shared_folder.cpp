@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file whose content no other run can have written. Its name is that of a leftover, should we die here.
+/// A file with content that no other run writes. Its name is that of a leftover, in case this process dies here.
 class Probe {
  public:
   explicit Probe(const fs::path& folder)

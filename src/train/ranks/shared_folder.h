@@ -8,10 +8,10 @@
 
 namespace lockstep::train {
 
-/// `folder`: rank 0's.
+/// Checks that all ranks see `folder`, rank 0's argument.
 /// Collective: yes. Blocks: yes.
-/// Throws: UsageError on every rank, naming the folder and the ranks and hosts that do not see what rank 0 writes
-///         there; IoError on every rank where rank 0 cannot write there.
+/// Throws: UsageError on every rank, naming the folder and the ranks and hosts that do not see rank 0's file there;
+///         IoError on every rank where rank 0 cannot write there.
 void require_shared_folder(const Job& job, const std::filesystem::path& folder);
 
 }  // namespace lockstep::train

@@ -19,7 +19,7 @@ namespace {
 
 void print(const std::string& text) {
   if (view::is_quiet()) return;                     // log.jsonl and summary.json have it
-  const std::string words = text::printable(text);  // metrics bear names that stand in files
+  const std::string words = text::printable(text);  // metrics have names that come from files
   std::fwrite(words.data(), 1, words.size(), stdout);
   std::fflush(stdout);
 }
@@ -74,7 +74,7 @@ void ConsoleSink::print_header(const EpochResult& event) {
   const auto column = [](std::string title, int width, int leave_out) {
     return view::Column{.title = std::move(title), .width = width, .leave_out = leave_out};
   };
-  // On a narrow terminal the last of these go first; log.jsonl has them all.
+  // A narrow terminal drops the last of these first; log.jsonl has them all.
   std::vector<view::Column> columns = {column("epoch", 9, 0), column("step", 7, 3),     column("loss", 8, 0),
                                        column("lr", 9, 2),    column("images/s", 9, 1), column("wait", 6, 5),
                                        column("time", 8, 4),  column("memory", 8, 6)};
@@ -87,7 +87,7 @@ void ConsoleSink::print_header(const EpochResult& event) {
 }
 
 void ConsoleSink::print_row(const EpochResult& event) {
-  // The first evaluation brings the metrics' columns.
+  // The first evaluation adds the metrics' columns.
   const std::vector<Metric> metrics = in_table(event.metrics);
   if (!table_ || metrics.size() > metric_columns_) print_header(event);
   std::vector<std::string> cells = {fmt::format("{}/{}", event.epoch + 1, run_.epochs),
@@ -116,7 +116,7 @@ void ConsoleSink::on_stage(const StageChange& event) {
   run_.epochs = event.epochs;
   run_.total_steps = event.total_steps;
   bar_.clear();
-  // The first words are those that users of the origin look for.
+  // The line begins as in the original program, for its users.
   const std::string what = event.decay
                                ? fmt::format("refresh EMA at epoch {} with decay {:g}", event.epoch, *event.decay)
                                : fmt::format("refresh weights at epoch {}", event.epoch);

@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-/// Rank 0's. Prints nothing but the bar's end where LOCKSTEP_QUIET is set.
+/// Shows a run on the console of rank 0. With LOCKSTEP_QUIET it prints only the bar's end.
 class ConsoleSink final : public RunSink {
  public:
   /// Lifetime: `config` and `options` outlive it.
@@ -34,7 +34,7 @@ class ConsoleSink final : public RunSink {
 
   const TrainConfig& config_;
   const TrainerOptions& options_;
-  RunStart run_;  ///< with what is known of its end by now
+  RunStart run_;  ///< the start, with the end as it is known by now
   view::ProgressBar bar_;
   std::optional<view::Table> table_;
   std::size_t metric_columns_ = 0;

@@ -10,12 +10,12 @@
 
 namespace lockstep::train {
 
-/// One for each rank; rank 0 writes most. Owned by the training thread.
+/// Keeps the disk errors of a rank; rank 0 writes most. It belongs to the training thread.
 class DiskTrouble {
  public:
   explicit DiskTrouble(bool has_rescue) : has_rescue_(has_rescue) {}
 
-  /// Does `work`. With a rescue an IoError is kept, the first one, instead of thrown. Throws: what `work` throws else.
+  /// Runs `work`. With a rescue, the first IoError is kept instead of thrown. Throws: every other error of `work`.
   template <class Work>
   void guard(Work&& work) {
     try {
@@ -27,7 +27,7 @@ class DiskTrouble {
   }
 
   [[nodiscard]] bool any() const { return first_.has_value(); }
-  /// Where any().
+  /// Call it only where any().
   [[nodiscard]] const IoError& first() const { return *first_; }
 
  private:

@@ -7,13 +7,13 @@
 
 namespace lockstep::train {
 
-/// Rank 0's. Throws: IoError from each event.
+/// Writes a run's folder, on rank 0. Throws: IoError from each event.
 class FolderSink final : public RunSink {
  public:
   /// Lifetime: `folder` outlives it.
   explicit FolderSink(RunFolder& folder) : folder_(folder) {}
 
-  /// From here on the folder holds a run: a start that failed over its data may be tried again in the same folder.
+  /// From now on the folder holds a run; before, a start that failed because of its data may be tried again in it.
   void on_start(const RunStart& event) override;
   void on_evaluation(const EvaluationResult& event) override;
   void on_end(const RunEnd& event) override;
@@ -23,8 +23,8 @@ class FolderSink final : public RunSink {
   std::string recipe_;
 };
 
-/// Draws the pictures of an evaluation into `folder`/pictures. Pictures are a kindness: a run that trained well does
-/// not fail over them. `tally`: null where there is none. Returns: the files.
+/// Draws the pictures of an evaluation into `folder`/pictures. A failure to draw does not fail the run. `tally` is null
+/// where there is none. Returns: the files.
 [[nodiscard]] std::vector<std::filesystem::path> draw_pictures(const std::filesystem::path& folder, const Tally* tally);
 
 }  // namespace lockstep::train

@@ -29,7 +29,7 @@ std::string terms_json(const std::vector<std::pair<std::string, double>>& terms)
 void LogSink::on_start(const RunStart& event) {
   if (!event.folder_has_run) return;
   folder_.drop_log_after(event.step);
-  if (event.step == 0) return;  // a run that had not come far enough to save anything
+  if (event.step == 0) return;  // the run was too short to save anything
   folder_.log({{"event", "\"resume\""},
                {"step", std::to_string(event.step)},
                {"world_size", std::to_string(event.world_size)}});
@@ -78,7 +78,7 @@ void LogSink::on_stage(const StageChange& event) {
 }
 
 void LogSink::on_end(const RunEnd& event) {
-  if (event.result.stopped_by.empty()) return;  // summary.json tells the rest
+  if (event.result.stopped_by.empty()) return;  // summary.json has the rest
   folder_.log({{"event", "\"stop\""},
                {"step", std::to_string(event.result.steps)},
                {"reason", text::json_quote(event.result.stopped_by)}});

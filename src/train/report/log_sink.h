@@ -7,10 +7,10 @@
 
 namespace lockstep::train {
 
-/// Rank 0's. Throws: IoError from each event.
+/// Writes log.jsonl, on rank 0. Throws: IoError from each event.
 class LogSink final : public RunSink {
  public:
-  /// `every_steps`: log_every_steps; 0: no line for steps. Lifetime: `folder` outlives it.
+  /// `every_steps` is log_every_steps; 0: no line for steps. Lifetime: `folder` outlives it.
   LogSink(RunFolder& folder, std::int64_t every_steps) : folder_(folder), every_steps_(every_steps) {}
 
   void on_start(const RunStart& event) override;

@@ -47,7 +47,7 @@ UniqueFd open_file(const fs::path& path, int flags) {
 // Appends all of `text`, or leaves the file as it was.
 void append(const UniqueFd& fd, const fs::path& path, std::string_view text) {
   const off_t before = ::lseek(fd.get(), 0, SEEK_END);
-  // One write(2) where the disk lets us: a reader, or a kill, never sees half a line.
+  // Uses one write(2) where the disk allows it, so that neither a reader nor a kill sees half a line.
   while (!text.empty()) {
     const ssize_t written = ::write(fd.get(), text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
@@ -60,7 +60,7 @@ void append(const UniqueFd& fd, const fs::path& path, std::string_view text) {
   }
 }
 
-// Device and inode; none where nothing is there, or nobody can look.
+// Returns device and inode; none where the path does not exist or cannot be read.
 std::optional<std::pair<std::uint64_t, std::uint64_t>> identity_of(const fs::path& folder) {
   struct stat found {};
   if (::stat(folder.c_str(), &found) != 0) return std::nullopt;
@@ -80,7 +80,7 @@ void make_folder(const fs::path& path) {
   if (problem) fail("make folder", path, problem.value());
 }
 
-// "pid 4711 on host", for the error of the next one who wants the folder.
+// Writes "pid 4711 on host", for the error of the next process that wants the folder.
 std::string own_name() {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
@@ -113,7 +113,7 @@ UniqueFd lock(const fs::path& folder) {
   return fd;
 }
 
-// As write_file_atomically names them: "<file>.tmp-<pid>".
+// write_file_atomically names them so: "<file>.tmp-<pid>".
 bool is_temporary(const std::string& name) {
   constexpr std::string_view kMark = ".tmp-";
   const auto at = name.rfind(kMark);
@@ -121,15 +121,15 @@ bool is_temporary(const std::string& name) {
          name.find_first_not_of("0123456789", at + kMark.size()) == std::string::npos;
 }
 
-// Only who holds the lock writes here, so what is half written is of a dead one.
+// Only the holder of the lock writes here, so a half-written file belongs to a dead process.
 void remove_half_written(const fs::path& folder) {
   for (const std::string& name : FileSystem::system().list(folder)) {
     if (is_temporary(name)) FileSystem::system().remove(folder / name);
   }
 }
 
-// A rank that was killed while it told of its error, in logs/attempt_<n>/rank-<r>. This attempt's ranks may be writing
-// theirs: what bears the pid of a process that lives is left alone.
+// Leftovers of ranks that were killed while they reported an error, in logs/attempt_<n>/rank-<r>. Ranks of this attempt
+// may be writing theirs, so a file with the pid of a living process is left alone.
 void remove_half_written_errors(const fs::path& logs) {
   std::error_code ignored;
   std::vector<fs::path> found;
@@ -163,7 +163,7 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
   open_log();
 }
 
-/// Who is used to `snapshot` finds the checkpoints there.
+/// Users of the original program look for the checkpoints in `snapshot`.
 void RunFolder::link_snapshots() const {
   std::error_code problem;
   const fs::path link = path_ / "snapshot";
@@ -210,7 +210,7 @@ void RunFolder::drop_log_after(std::int64_t step) {
               kept.damaged == 1 ? "line is" : "lines are");
   }
   write(kLogName, kept.text);
-  open_log();  // the old descriptor is of the file that was replaced
+  open_log();  // the old descriptor belongs to the file that was replaced
 }
 
 fs::path RunFolder::default_path(const std::string& recipe) {

@@ -12,13 +12,14 @@
 
 namespace lockstep::train {
 
-/// Lifetime: outlives the sinks.
+/// What the sinks need. Lifetime: it outlives them.
 struct SinkOwners {
   const Job& job;
-  DiskTrouble& trouble;  ///< takes what the own sinks' disk refuses while the run trains
+  DiskTrouble& trouble;  ///< keeps disk errors of the own sinks while the run trains
 };
 
-/// The Trainer's own sinks, which rank 0 has, and the program's, which every rank has. Owned by the training thread.
+/// The Trainer's own sinks, which rank 0 has, and the program's, which every rank has. It belongs to the training
+/// thread.
 class RunSinks {
  public:
   RunSinks(const SinkOwners& owners, std::vector<std::shared_ptr<RunSink>> own,
@@ -32,7 +33,7 @@ class RunSinks {
   void save(const SaveResult& event);
   void start(const RunStart& event);
 
-  /// Rank 0's sinks write files that a disk may take long for: the others wait, and have its error as their own.
+  /// Rank 0's sinks write files, which may take long: the other ranks wait, and throw its error too.
   /// Collective: yes.
   void evaluation(const EvaluationResult& event);
   /// `finish` completes the event on rank 0 before its sinks see it. Collective: yes.

@@ -20,7 +20,7 @@ void start_from_weights(Task& task, const NamedTensors& model, const std::filesy
   const Weights weights = load_weights(where.string());
   task.check_model_state(weights.tensors);
   std::string report = to_text(copy_weights(model, weights));
-  report.pop_back();  // its last line's end
+  report.pop_back();  // the last line's end
   log::note("weights from {}: {}", weights.origin, report);
 }
 

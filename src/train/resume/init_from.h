@@ -9,12 +9,12 @@
 
 namespace lockstep::train {
 
-/// Throws: UsageError where the options name both a checkpoint to go on from and weights to start from; `resume: auto`
-/// goes together with them, as it may find none.
+/// Throws: UsageError where the options name both a checkpoint to resume from and weights to start from. `resume: auto`
+///         is allowed with weights, as it may find no checkpoint.
 void require_one_start(const TrainerOptions& options);
 
-/// Copies what fits of load_weights(where) into the model, and says what did not.
-/// Throws: DataError where nothing fits, the file is none of weights, or the task takes none of its kind.
+/// Copies the matching weights of load_weights(where) into the model, and reports the rest.
+/// Throws: DataError where nothing matches, the file has no weights, or the task refuses them.
 void start_from_weights(Task& task, const NamedTensors& model, const std::filesystem::path& where);
 
 }  // namespace lockstep::train

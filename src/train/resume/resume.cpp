@@ -91,7 +91,7 @@ void require_same_settings(const Checkpoint& checkpoint, const std::string& sett
   }
   std::vector<std::string> words;
   for (const Difference& difference : differences(*before, settings, rows)) {
-    // A run may begin to average its weights; the trainer says so.
+    // A run may begin to average its weights; the Trainer reports it.
     if (difference.resume == OnResume::kFreeToBegin && !checkpoint.has("ema")) continue;
     words.push_back(fmt::format("{} is {} and was {}", difference.key, difference.now, difference.before));
   }

@@ -12,25 +12,25 @@
 
 namespace lockstep::train {
 
-/// The run folder that a checkpoint lies in; empty where it lies in none.
+/// Returns the run folder that a checkpoint lies in; empty where it lies in none.
 [[nodiscard]] std::filesystem::path run_folder_of(const std::filesystem::path& step_folder);
 
-/// Where this run writes, and whether it may find a run there.
+/// Says where this run writes, and whether it may find a run there.
 struct RunPlace {
   std::filesystem::path path;
   bool resume = false;
 };
 
-/// Throws: UsageError for `resume: auto` without a run folder, DataError where the checkpoint is not there.
+/// Throws: UsageError for `resume: auto` without a run folder, DataError where the checkpoint is missing.
 [[nodiscard]] RunPlace choose_place(const TrainerOptions& options);
 
-/// The checkpoint to go on from; none: start afresh (with `auto`, where the run folder has none yet).
-/// Throws: DataError where there are checkpoints and none verifies; UsageError where the run folder holds a later one
-/// than the path that was given: two futures in one folder.
+/// Returns the checkpoint to resume from; none: a fresh start (with `auto`, where the run folder has none yet).
+/// Throws: DataError where there are checkpoints and none verifies; UsageError where the run folder holds a later
+///         checkpoint than the given path, since one folder must not hold two continuations.
 [[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place);
 
-/// Settings that a run was begun with and that its folder's file of settings tells, for a run that had not come to a
-/// checkpoint: as they had been decided. 0: not known.
+/// The decided settings of a run that was killed before its first checkpoint, from its folder's file of settings. 0:
+/// unknown.
 struct BegunWith {
   std::int64_t replicas = 0;
   std::int64_t threads = 0;
@@ -38,10 +38,10 @@ struct BegunWith {
 };
 [[nodiscard]] BegunWith begun_with(const std::filesystem::path& settings_file);
 
-/// The batch_size that the checkpoint's run has; 0: not known.
+/// Returns the batch_size of the checkpoint's run; 0: unknown.
 [[nodiscard]] std::int64_t batch_size_of(const Checkpoint& checkpoint);
 
-/// Warns where the checkpoint is of another libtorch or instruction set: the bits are then others.
+/// Warns where the checkpoint comes from another libtorch or instruction set, since the bits then differ.
 void warn_of_another_platform(const Checkpoint& checkpoint);
 
 /// Throws: UsageError naming the settings that differ from those of the checkpoint, with both values. `rows` say which

@@ -35,7 +35,7 @@ void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std:
   warn_of_another_platform(checkpoint);
 }
 
-/// Where a group that the agent started again goes on: from what the one before has saved, if anything.
+/// A group that the agent started again resumes from what the group before has saved, if anything.
 RunPlace place_of(const Job& job, TrainerOptions& options) {
   const bool again = job.rank_info().restart_count > 0 && !options.run_dir.empty();
   const bool saved = again && has_step_folders(FileSystem::system(), options.run_dir / "checkpoints");
@@ -45,14 +45,14 @@ RunPlace place_of(const Job& job, TrainerOptions& options) {
   return place;
 }
 
-/// That of the run which goes on; 0: there is none, and it will be found.
+/// Returns that of the run that resumes; 0: there is none, and it will be found.
 void take_batch_size(TrainConfig& config, std::int64_t known) {
   if (known <= 0) return;
   config.batch_size = known;
   log::note("batch_size is auto: {}, as the run began with", known);
 }
 
-/// batch_size, where it is given as a total.
+/// Returns batch_size where it is given as a total.
 void take_total_batch(TrainConfig& config) {
   if (config.total_batch_size == 0 || config.replicas == 0) return;
   const std::int64_t parts = config.replicas * config.accumulate_steps;
@@ -82,8 +82,8 @@ void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   job.set_replicas(static_cast<int>(config.replicas));
 }
 
-/// The names that the checkpoint's own run has earned; a kill may have come between its commit and theirs, and what has
-/// no name is pruned.
+/// Adds the names that the checkpoint's own run has earned: a kill may have come between the commit and the naming, and
+/// a checkpoint without a name is pruned.
 void name_bests(const RunState& run, const fs::path& folder) {
   FileSystem& files = FileSystem::system();
   const auto name = [&](const char* as, std::int64_t step) {
@@ -94,7 +94,7 @@ void name_bests(const RunState& run, const fs::path& folder) {
   name("best_stg1", run.stages.base_step);
 }
 
-/// A run that goes on in another folder takes along what its second stage begins with.
+/// A run that resumes in another folder takes along the checkpoint that its second stage begins with.
 void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const fs::path& folder) {
   const RunState run = run_state_of(checkpoint.state("run"));
   if (checkpoint.path().parent_path() == folder) return name_bests(run, folder);
@@ -111,7 +111,7 @@ void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const f
   if (run.best_step == step) name_checkpoint(FileSystem::system(), folder, "best", step_folder_of(folder, step));
 }
 
-/// A URL becomes the path of what was fetched.
+/// Replaces a URL by the path of the fetched file.
 void fetch_start(TrainerOptions& options) {
   if (is_url(options.resume)) {
     log::note("fetching {}", options.resume);
@@ -123,7 +123,7 @@ void fetch_start(TrainerOptions& options) {
   }
 }
 
-/// Rank 0's part: where it writes, what it goes on from, and what it tells the others.
+/// Does rank 0's part: where it writes, what it resumes from, and what it tells the other ranks.
 StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options, Start& start,
                    std::optional<RunFolder>& folder) {
   StateDict told;
@@ -133,7 +133,7 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   remove_checkpoint_leftovers(FileSystem::system(), folder->checkpoints());
   start.in_old_folder = place.resume;
   start.checkpoint = find_start(options, place);
-  // A run that was killed before its first checkpoint begins again as it had begun, on whatever number of ranks.
+  // A run that was killed before its first checkpoint begins again with the same settings, on any number of ranks.
   const BegunWith begun =
       place.resume && !start.checkpoint ? begun_with(place.path / folder->settings_file()) : BegunWith{};
   if (config.replicas == 0) config.replicas = begun.replicas;
@@ -141,7 +141,7 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   if (config.batch_size.is_auto()) {
     take_batch_size(config, start.checkpoint ? batch_size_of(*start.checkpoint) : begun.batch_size);
   }
-  config.rows().check();  // a settings file that a killed run has left may hold anything
+  config.rows().check();  // the settings file of a killed run may hold anything
   told["replicas"] = config.replicas;
   told["threads"] = config.threads;
   told["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
@@ -171,7 +171,7 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   shared = share_state(shared, job.group());
   start.resumed = shared.count("step") != 0;
   if (start.resumed) start.run = run_state_of(shared);
-  // A run that had one stage until now: its best is the first stage's.
+  // For a run that had one stage until now, its best is the first stage's.
   StageState& stages = start.run.stages;
   if (config.stages.stop_epoch > 0 && stages.base_step == 0 && start.run.best) stages.base_step = start.run.best_step;
   if (start.resumed) start.saved_here = entry<bool>(shared, "saved_here");

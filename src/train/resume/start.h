@@ -15,12 +15,12 @@ namespace lockstep::train {
 
 struct Start {
   bool resumed = false;
-  RunState run;                          ///< where it stands; all zero for a fresh run
-  std::string settings;                  ///< as YAML, with what was decided
-  std::optional<Checkpoint> checkpoint;  ///< rank 0's: what it goes on from
+  RunState run;                          ///< the position; all zero for a fresh run
+  std::string settings;                  ///< settings as YAML, with what was decided
+  std::optional<Checkpoint> checkpoint;  ///< on rank 0: the checkpoint that it resumes from
   std::string run_dir;                   ///< the run folder, on every rank
-  bool saved_here = false;               ///< that checkpoint lies in the run's folder
-  bool in_old_folder = false;            ///< rank 0's: the run folder may hold more than the checkpoint knows
+  bool saved_here = false;               ///< the checkpoint lies in the run's folder
+  bool in_old_folder = false;            ///< on rank 0: the run folder may hold more than the checkpoint knows
 };
 
 /// Opens the run folder on rank 0, finds the checkpoint and tells all ranks; sets config.replicas,
@@ -32,7 +32,7 @@ struct Start {
 [[nodiscard]] Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& options,
                                    std::optional<RunFolder>& folder);
 
-/// "1 process", "3 processes".
+/// Returns "1 process", "3 processes".
 [[nodiscard]] std::string counted(std::int64_t count, const char* one, const char* many);
 
 }  // namespace lockstep::train

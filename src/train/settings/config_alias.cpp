@@ -17,7 +17,7 @@ bool fits(const ConfigAlias& alias, std::string_view key) {
   return key.starts_with(std::string_view(alias.from).substr(0, alias.from.size() - 1));
 }
 
-/// The first that fits, and all others of the same name.
+/// Returns the aliases of the first key that fits.
 std::vector<const ConfigAlias*> aliases_of(const std::vector<ConfigAlias>& aliases, std::string_view key) {
   std::vector<const ConfigAlias*> found;
   for (const ConfigAlias& alias : aliases) {
@@ -26,7 +26,7 @@ std::vector<const ConfigAlias*> aliases_of(const std::vector<ConfigAlias>& alias
   return found;
 }
 
-/// A value on its way to its key, and how strongly it is meant.
+/// A value for its key, and its precedence.
 struct Claim {
   ConfigValue value;
   int rank = 0;
@@ -56,7 +56,7 @@ class Renaming {
   }
 
  private:
-  /// The command line is over files.
+  /// The command line wins over files.
   static int place_of(const ConfigValue& value) { return value.origin.starts_with("--") ? 2 : 0; }
 
   void take_as(const std::string& key, const ConfigAlias& alias, ConfigValue value) {

@@ -10,28 +10,29 @@
 
 namespace lockstep::train {
 
-/// All settings as YAML, `recipe` first: config.yml of the run folder and of each checkpoint.
+/// Returns all settings as YAML, `recipe` first: config.yml of the run folder and of each checkpoint.
 [[nodiscard]] std::string settings_text(const std::string& recipe, const TrainConfig& config);
 
-/// A setting that two runs have differently.
+/// A setting with different values in two runs.
 struct Difference {
   std::string key;
   std::string before;
   std::string now;
-  OnResume resume = OnResume::kError;  ///< of its row: kFreeToBegin stays to be decided
+  OnResume resume = OnResume::kError;  ///< the row's value; kFreeToBegin is decided later
 };
 
-/// The settings of `now` that differ from `before` and would change the result of going on: those whose rows do not
-/// say that they are free (OnResume), and of which `replicas` and `threads` come from the checkpoint and are compared
-/// elsewhere. A key without a row is not free. Keys that `before` does not have are of a later version and count as
-/// equal.
+/// Returns the settings of `now` that differ from `before` and would change the result of the resumed run. A setting is
+/// left out where its row says that it is free (OnResume); `replicas` and `threads` come from the checkpoint and are
+/// compared elsewhere. A key without a row is not free. Keys that `before` does not have come from a later version and
+/// count as equal.
 [[nodiscard]] std::vector<Difference> differences(const std::string& before, const std::string& now,
                                                   const ConfigFields& rows);
 
-/// What the ranks of one run must have in common, by key: all but what a host may have for itself.
+/// Returns the settings that the ranks of one run must have in common, by key: all except those that a host may have
+/// for itself.
 [[nodiscard]] std::map<std::string, std::string> common_settings(const std::string& settings, const ConfigFields& rows);
 
-/// 16 hexadecimal digits over all settings that differences() looks at.
+/// Returns 16 hexadecimal digits over all settings that differences() compares.
 [[nodiscard]] std::string configuration_hash(const std::string& settings, const ConfigFields& rows);
 
 }  // namespace lockstep::train

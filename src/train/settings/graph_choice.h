@@ -11,7 +11,7 @@
 
 namespace lockstep::train {
 
-/// Why they may not; empty where they may. `config`: with replicas decided.
+/// Returns why steps may not be recorded; empty where they may. In `config` replicas are decided.
 [[nodiscard]] std::string graph_obstacle(const TrainConfig& config, const c10::Device& device, int world_size);
 
 }  // namespace lockstep::train

@@ -8,13 +8,14 @@
 
 namespace lockstep::train {
 
-/// Throws: UsageError naming the key where `text` is no finite number.
+/// Throws: UsageError naming the key where `text` is not a finite number.
 [[nodiscard]] double number_of(const std::string& key, const std::string& text);
 
 /// Throws: UsageError "KEY is VALUE; it must be NEEDED" unless `valid`.
 void require_setting(bool valid, const char* key, double value, const char* needed);
 
-/// Whether the values of `config`, which describes its rows, are within their ranges. Throws: as ConfigFields::check().
+/// Checks that the values of `config`, which describes its rows, are within their ranges. Throws: as
+/// ConfigFields::check().
 template <class Config>
 void check_rows(const Config& config) {
   Config copy = config;

@@ -29,7 +29,7 @@ std::array<double, 2> two_numbers(const std::string& key, const std::vector<std:
   throw UsageError(fmt::format("{} has {} numbers; it must have two", key, texts.size()), "such as [0.9,0.999]");
 }
 
-/// The settings' `optimizer.groups[index]`.
+/// Reads the settings' `optimizer.groups[index]`.
 ParameterGroup group_of(const ConfigMap& map, std::size_t index) {
   const std::string name = fmt::format("optimizer.groups[{}]", index);
   ParameterGroup group;
@@ -80,7 +80,7 @@ OptimizerOptions optimizer_options(const OptimizerConfig& config) {
 }
 
 void require_group(const std::string& type, const OptimizerOptions& options, const ParameterGroup& group) {
-  // As the options of an optimizer without parameters: that checks them, and no pattern has to find something.
+  // Makes an optimizer without parameters: it checks the options, and no pattern has to match.
   OptimizerOptions own = options;
   own.groups.clear();
   own.lr = group.lr ? group.lr : own.lr;

@@ -10,11 +10,11 @@
 
 namespace lockstep::train {
 
-/// Throws: UsageError naming a key that is no number or flag, and a key of a group that is none.
+/// Throws: UsageError naming a key that is not a number or flag, or an unknown key of a group.
 [[nodiscard]] OptimizerOptions optimizer_options(const OptimizerConfig& config);
 
-/// Throws: UsageError where `group` sets what an optimizer of `type` does not have or not within its bounds, or its
-/// pattern is no regular expression.
+/// Throws: UsageError where `group` sets an option that `type` does not have or that is out of range, or where its
+///         pattern is not a regular expression.
 void require_group(const std::string& type, const OptimizerOptions& options, const ParameterGroup& group);
 
 /// Throws: as make_optimizer(), and optimizer_options().

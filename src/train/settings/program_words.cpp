@@ -18,7 +18,7 @@ constexpr std::array kWords = {
     Words{"--init-from", "TrainerOptions::init_from"}, Words{"--max-time", "TrainerOptions::max_time"},
     Words{"--rescue", "TrainerOptions::rescue"}};
 
-// The end of a value, which no quotes hold together.
+// Characters that end a value, which has no quotes.
 constexpr const char* kEnds = " ,;:)\n";
 
 bool is_value(const std::string& word) {

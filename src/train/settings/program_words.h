@@ -8,11 +8,11 @@
 
 namespace lockstep::train {
 
-/// "--resume auto" becomes "TrainerOptions::resume = "auto"", "--set epochs=3" "TrainConfig::epochs = 3", and so on.
-/// Pure function.
+/// Rewrites options: "--resume auto" becomes "TrainerOptions::resume = "auto"", "--set epochs=3" "TrainConfig::epochs =
+/// 3", and so on. It is a pure function.
 [[nodiscard]] std::string program_words(const std::string& text);
 
-/// `error` in program_words(), where they are others. Throws: that error, or nothing.
+/// Rethrows `error` with its message in program_words(), where that differs. Throws: that error, or nothing.
 void throw_in_program_words(const Error& error);
 
 }  // namespace lockstep::train

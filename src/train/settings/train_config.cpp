@@ -9,8 +9,8 @@ namespace lockstep {
 
 namespace {
 
-/// Throws: UsageError where the second stage would begin before anything was evaluated, or settings of stages are there
-/// without one.
+/// Throws: UsageError where the second stage would begin before any evaluation, or where settings of stages are set
+///         without a second stage.
 void require_base(const TrainConfig& config) {
   const std::int64_t stop = config.stages.stop_epoch;
   if (stop == 0 && (config.stages.patience > 0 || config.stages.epochs > 0 || config.stages.lr > 0)) {
@@ -34,7 +34,7 @@ constexpr double kMostEpochs = 1e8;
 constexpr double kMostEvaluations = 1e9;
 constexpr ConfigRange kSteps{0, kMostSteps};
 constexpr ConfigRange kEpochs{0, kMostEpochs};
-constexpr ConfigRange kAverage{.least = 0, .most = 1, .below = true};  // of a moving average's decay
+constexpr ConfigRange kAverage{.least = 0, .most = 1, .below = true};  // decay of a moving average
 
 void describe_data(ConfigFields& fields, TrainConfig::Data& data) {
   fields.add("data.train", &data.train, "folder of the training samples").at_resume(OnResume::kFree).of_a_host();
@@ -52,7 +52,7 @@ void describe_data(ConfigFields& fields, TrainConfig::Data& data) {
       .at_resume(OnResume::kFree);
 }
 
-/// What the length of the run and the size of its steps are.
+/// Adds the length of the run and the size of its steps.
 void describe_course(ConfigFields& fields, TrainConfig& config) {
   fields.add("seed", &config.seed, "the weights, the order of the samples and dropout come from it");
   fields
@@ -106,7 +106,7 @@ void describe_precision(ConfigFields& fields, TrainConfig& config) {
              {"default", "true", "false"});
 }
 
-/// How fast the run is.
+/// Adds the settings of speed.
 void describe_speed(ConfigFields& fields, TrainConfig& config) {
   fields
       .add("cuda_graph", &config.cuda_graph,
@@ -230,7 +230,7 @@ void TrainConfig::describe(ConfigFields& fields) {
 
 ConfigFields TrainConfig::rows() const {
   ConfigFields fields;
-  // describe() takes addresses and changes nothing; the rows are for reading.
+  // describe() takes addresses and changes nothing; the rows are only read.
   const_cast<TrainConfig*>(this)->describe(fields);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
   return fields;
 }

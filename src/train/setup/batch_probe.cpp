@@ -22,8 +22,8 @@ namespace {
 
 // Only the second step has the optimizer's state from its beginning on.
 constexpr int kSteps = 2;
-// Batches of the trials are made of so many samples, again and again: what they hold costs no memory of the device, and
-// reading thousands for each trial would take long.
+// Trial batches repeat this many samples: their content does not change the device's memory, and reading thousands of
+// samples for each trial would take long.
 constexpr std::int64_t kSamples = 64;
 
 ProcessGroup& group_of_one(const Job& job, const std::shared_ptr<ProcessGroup>& alone) {
@@ -34,7 +34,7 @@ ReplicaSpan block_of(const Job& job, const TrainConfig& config) {
   return replicas_of_rank(job.rank(), job.world_size(), static_cast<int>(config.replicas));
 }
 
-/// Spread over the whole set.
+/// The samples are spread over the whole set.
 std::vector<Sample> some_samples(Dataset& dataset, std::int64_t seed) {
   const std::int64_t count = std::min(dataset.size(), kSamples);
   std::vector<Sample> samples;
@@ -101,7 +101,7 @@ BatchProbe::BatchProbe(const Untried& run)
 bool BatchProbe::fits(std::int64_t batch) {
   bool fit = true;
   try {
-    // Their steps may need different memory.
+    // The steps of the stages may need different memory.
     for (const std::int64_t stage : {1, 2}) {
       if (stage == 2 && !run_.config.has_second_stage()) continue;
       run_.task.begin_epoch({.epoch = 0, .stage = stage});
@@ -112,7 +112,7 @@ bool BatchProbe::fits(std::int64_t batch) {
     problem_ = text::without_backtrace(error.what());
     fit = false;
   }
-  // Else blocks of the last trial's sizes would stand in the way of the next one.
+  // Otherwise blocks of the last trial's sizes would fragment the next one's memory.
   if (run_.job.device().is_cuda()) forget_gpu_memory(run_.job.device().index());
   return fit;
 }
@@ -126,10 +126,10 @@ void BatchProbe::train(std::int64_t batch) {
       at::empty({bytes_of(parameters) * (copies + average)}, at::TensorOptions(run_.job.device()).dtype(at::kByte));
   if (run_.config.sync_batchnorm) sync_batch_norm(net->net(), group_of_one(run_.job, alone_));
   OptimizerConfig same_memory = run_.config.optimizer;
-  same_memory.groups.clear();  // they find nothing in some shares
+  same_memory.groups.clear();  // their patterns may match nothing in a part
   const auto optimizer =
       make_optimizer(same_memory, share_of(parameters, run_.config.optimizer.zero ? run_.job.world_size() : 1));
-  // From the second batch of a step on there are gradients while the forward runs; a third adds nothing.
+  // From the second batch of a step on, gradients exist while the forward runs; a third batch adds nothing.
   const int batches = run_.config.accumulate_steps > 1 ? 2 : 1;
   for (int step = 0; step < kSteps; ++step) {
     team_.run([&](Replica&) { train_replica(*net, batch, batches); });
@@ -151,7 +151,7 @@ void BatchProbe::train_replica(TaskNet& net, std::int64_t size, int batches) {
     loss = total_loss(run_.task.loss_terms(outputs, batch));
     loss.backward();
   }
-  (void)loss.item();  // the host waits: what goes wrong on the device comes up in this trial
+  (void)loss.item();  // the host waits, so that an error of the device appears in this trial
 }
 
 Batch BatchProbe::make_batch(std::int64_t size) const {

@@ -22,42 +22,43 @@
 
 namespace lockstep::train {
 
-/// What a run is made of before its batch is known. Lifetime: task and config outlive it.
+/// The parts of a run before its batch size is known. Lifetime: task and config outlive it.
 struct Untried {
   Job job;
   Task& task;
-  const TrainConfig& config;  ///< with replicas and threads decided
+  const TrainConfig& config;  ///< replicas and threads are decided
   std::shared_ptr<Dataset> dataset;
-  std::function<std::shared_ptr<TaskNet>()> make_net;  ///< a fresh network on the device
+  std::function<std::shared_ptr<TaskNet>()> make_net;  ///< makes a fresh network on the device
 };
 
-/// Copies of all gradients that this rank's buckets hold beside the gradients themselves: one for each unfinished
-/// branch of the sum over its replicas; none where a process with one replica is alone. Pure function.
+/// Returns how many copies of all gradients this rank's buckets hold besides the gradients: one for each unfinished
+/// branch of the sum over its replicas; none for a single process with one replica. It is a pure function.
 [[nodiscard]] int gradient_copies(int rank, int world, int replicas);
 
-/// The samples that stand for a batch of `batch`: twice as many where steps are recorded as CUDA graphs. A recording
-/// keeps its memory while a last batch that is not full, or an evaluation, is computed without it. Pure function.
+/// Returns the samples of a trial for a batch of `batch`: twice as many where steps are recorded as CUDA graphs. A
+/// recording keeps its memory while a smaller last batch, or an evaluation, is computed without it. It is a pure
+/// function.
 [[nodiscard]] std::int64_t trial_size(const TrainConfig& config, const c10::Device& device, int world,
                                       std::int64_t batch);
 
-/// The first of `parameters` that together have at least 1 / `ranks` of all elements: as much as the optimizer's state
-/// of a rank covers with ZeRO. Pure function.
+/// Returns the first of `parameters` that together have at least 1 / `ranks` of all elements, as much as a rank's
+/// optimizer state covers with ZeRO. It is a pure function.
 [[nodiscard]] NamedTensors share_of(const NamedTensors& parameters, int ranks);
 
-/// Owned by the training thread.
+/// It belongs to the training thread.
 class BatchProbe {
  public:
-  /// Reads some samples. Collective: yes, where there are several ranks; nothing else here is.
+  /// Reads some samples. Collective: yes, where there are several ranks. No other function here is collective.
   explicit BatchProbe(const Untried& run);
 
-  /// Two steps - forward, backward, optimizer - of each replica of this rank with `batch` samples, as the run will do
-  /// them: its device, precision and layout, its number of accumulated batches, as much memory as its buckets and its
-  /// moving average.
+  /// Runs two steps (forward, backward, optimizer) of each replica of this rank with `batch` samples, as the run will:
+  /// with its device, precision, layout and number of accumulated batches, and as much memory as its buckets and its
+  /// moving average need.
   /// Returns: false where memory ran out.
-  /// Throws:  whatever else goes wrong in a step.
+  /// Throws:  any other error of a step.
   [[nodiscard]] bool fits(std::int64_t batch);
 
-  /// The allocator's words when memory ran out last; empty: it never did.
+  /// Returns the allocator's message when memory last ran out; empty: it never did.
   [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
 
  private:
@@ -66,7 +67,7 @@ class BatchProbe {
   [[nodiscard]] Batch make_batch(std::int64_t size) const;
 
   Untried run_;
-  std::shared_ptr<ProcessGroup> alone_;  ///< of this rank only; null: the job's has no other
+  std::shared_ptr<ProcessGroup> alone_;  ///< a group of this rank only; null: the job's group has no other rank
   ReplicaTeam team_;
   std::vector<Sample> samples_;
   std::string problem_;

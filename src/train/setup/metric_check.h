@@ -10,7 +10,8 @@
 
 namespace lockstep::train {
 
-/// Evaluates one sample of `test_set` where stop_at.metric or schedule.metric names a metric; fine without a set.
+/// Evaluates one sample of `test_set` where stop_at.metric or schedule.metric names a metric; it does nothing without a
+/// set.
 /// Collective: yes. Throws: UsageError naming the key and the nearest metric.
 void require_metrics(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& test_set,
                      torch::nn::Module& net);

@@ -15,7 +15,7 @@
 
 namespace lockstep::train {
 
-/// What the banner tells of.
+/// The facts that the banner shows.
 struct BannerFacts {
   const Job& job;
   const TrainConfig& config;
@@ -27,11 +27,11 @@ struct BannerFacts {
   std::int64_t test_samples = 0;
   std::filesystem::path run_folder;
   bool found_batch = false;  ///< batch_size was auto
-  bool averaged = false;     ///< evaluated with a moving average
+  bool averaged = false;     ///< evaluates with a moving average
   const Start& start;
 };
 
-/// Every rank tells rank 0 of its device, which alone has the whole banner. Collective: yes.
+/// Every rank tells rank 0 its device; only rank 0 has the whole banner. Collective: yes.
 [[nodiscard]] view::BannerInfo run_banner(const BannerFacts& facts);
 
 }  // namespace lockstep::train

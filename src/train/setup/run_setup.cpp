@@ -59,7 +59,7 @@ class RunSetup {
   }
 
   void open_data() {
-    const log::QuietNotes others(!job_.is_main());  // all see the same files
+    const log::QuietNotes others(!job_.is_main());  // all ranks see the same files
     fault::in_section("make_dataset", [&] {
       train_set_ = task_.make_training_set(config_.data.train);
       if (!config_.data.test.empty()) test_set_ = task_.make_dataset(config_.data.test);
@@ -90,7 +90,7 @@ class RunSetup {
                               .world_size = job_.world_size()});
   }
 
-  /// From here on the settings hold the number: a run that resumes has to have it.
+  /// From now on the settings hold the number, which a resumed run needs.
   void find_batch() {
     if (job_.is_main()) log::note("batch_size is auto: looking for the largest that fits into memory");
     const auto make_net = [this] { return steps().make_net(); };
@@ -131,7 +131,7 @@ class RunSetup {
   TrainConfig& config_;
   TrainerOptions& options_;
   ReadyRun& run_;
-  Start start_;  ///< its checkpoint's memory goes with it
+  Start start_;  ///< its checkpoint's memory is freed with it
   std::shared_ptr<Dataset> train_set_;
   std::shared_ptr<Dataset> test_set_;
   bool found_batch_ = false;

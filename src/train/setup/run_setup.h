@@ -7,19 +7,19 @@
 
 namespace lockstep::train {
 
-/// What the Trainer was given. Lifetime: outlives what is made of it.
+/// The Trainer's arguments. Lifetime: they outlive what is made from them.
 struct RunInputs {
   Job& job;
   Task& task;
-  TrainConfig& config;  ///< replicas, threads and a batch_size that is auto become what they turn out to be
+  TrainConfig& config;  ///< replicas, threads and a batch_size that is auto get the values that are used
   TrainerOptions& options;
 };
 
-/// In this order: settings, run folder and checkpoint, data, batch size, network, saver.
+/// Sets a run up, in this order: settings, run folder and checkpoint, data, batch size, network, saver.
 ///
 /// Collective: yes. Blocks: yes.
-/// Throws: UsageError, DataError, ResourceError, IoError, PeerError, TimeoutError as Trainer::fit() says; what the
-///         task throws.
+/// Throws: UsageError, DataError, ResourceError, IoError, PeerError, TimeoutError as Trainer::fit(); also what the task
+///         throws.
 void set_up_run(const RunInputs& given, ReadyRun& run);
 
 }  // namespace lockstep::train

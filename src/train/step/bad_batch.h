@@ -11,7 +11,7 @@
 
 namespace lockstep::train {
 
-/// Of which replica, and what was wrong.
+/// The replica of a bad batch, and what was wrong.
 struct BadBatch {
   std::int64_t step = 0;
   int replica = 0;
@@ -19,7 +19,7 @@ struct BadBatch {
 };
 
 /// Writes <folder>/step-00000012-replica-3-batch-7.safetensors: task.batch_state(), and in its metadata the fault, the
-/// epoch and each sample's words (dataset.describe()). Returns: its path. Throws: IoError.
+/// epoch and each sample's description (dataset.describe()). Returns: its path. Throws: IoError.
 std::filesystem::path write_bad_batch(const Task& task, const Dataset& dataset, const Batch& batch,
                                       const BadBatch& which, const std::filesystem::path& folder);
 

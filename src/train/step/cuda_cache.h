@@ -5,8 +5,7 @@
 
 namespace lockstep::train {
 
-/// Gives memory that no tensor uses back to the GPU, and counts the peaks of memory_use() from here on. Waits for the
-/// GPU.
+/// Returns memory that no tensor uses to the GPU, and restarts the peaks of memory_use(). It waits for the GPU.
 void forget_gpu_memory(int gpu);
 
 }  // namespace lockstep::train

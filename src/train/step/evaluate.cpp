@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kMetrics = "metrics of the evaluation";
 
-// Evaluation mode until it goes out of scope.
+// Sets evaluation mode until it goes out of scope.
 class EvalMode {
  public:
   explicit EvalMode(torch::nn::Module& model) : model_(model), was_training_(model.is_training()) { model_.eval(); }
@@ -55,7 +55,7 @@ class Counter {
     open(dataset);
     std::vector<at::Tensor> counts;
     for (DataLoader& loader : loaders_) {
-      at::Tensor sum;  // on the device: the host waits at the end only
+      at::Tensor sum;  // on the device; the host waits only at the end
       each_batch(loader, [&](const Outputs& outputs, const Batch& batch) {
         const at::Tensor more =
             fault::in_section(kMetrics, [&] { return task_.count(outputs.begin()->second, batch); });
@@ -108,7 +108,7 @@ class Counter {
   }
 
   at::Tensor combine(std::vector<at::Tensor> counts) const {
-    // A part without a sample does not know how long the counts are: the longest decides.
+    // A part without samples does not know the length of the counts, so the longest one decides.
     std::int64_t longest = 0;
     for (const at::Tensor& each : counts) longest = std::max(longest, each.defined() ? each.numel() : 0);
     const at::Tensor length = at::full({1}, longest, at::kLong);

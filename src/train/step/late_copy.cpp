@@ -19,7 +19,7 @@ LateCopy::LateCopy(const at::Tensor& tensor) : host_(tensor) {
 }
 
 const at::Tensor& LateCopy::get() const {
-  // 1.13 has no way to wait for an event of any device but to ask. As a rule it is long past.
+  // libtorch 1.13 can only poll an event of any device. It is usually long past.
   while (copied_ && !copied_->query()) std::this_thread::sleep_for(std::chrono::microseconds(20));
   return host_;
 }

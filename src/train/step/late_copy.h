@@ -13,10 +13,10 @@ namespace lockstep::train {
 class LateCopy {
  public:
   LateCopy() = default;
-  /// Starts the copy behind what the current stream has been given. A tensor of the CPU is not copied.
+  /// Starts the copy behind the current stream's earlier work. A CPU tensor is not copied.
   explicit LateCopy(const at::Tensor& tensor);
 
-  /// Blocks: until the copy is made; not for what the stream was given after it.
+  /// Blocks: until the copy is done, but not for later work of the stream.
   [[nodiscard]] const at::Tensor& get() const;
 
  private:

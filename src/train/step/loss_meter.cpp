@@ -15,7 +15,7 @@ namespace lockstep::train {
 
 namespace {
 
-/// Of the votes for each reason, in their order.
+/// Returns the last reason that has a vote.
 StopReason reason_of(const double* votes) {
   for (int i = kStopReasons; i > 0; --i) {
     if (votes[i - 1] > 0) return static_cast<StopReason>(i);
@@ -25,7 +25,7 @@ StopReason reason_of(const double* votes) {
 
 }  // namespace
 
-/// A vote for each reason to leave, then the loss and its parts.
+/// A row: a vote for each reason to leave, then the loss and its parts.
 at::Tensor LossMeter::with_wish(const at::Tensor& loss, StopReason wish) {
   const auto options = loss.options().dtype(at::kDouble);
   if (!no_wish_.defined()) no_wish_ = at::zeros({kStopReasons}, options);
@@ -72,7 +72,7 @@ std::optional<LossReading> LossMeter::flush() {
   return reading;
 }
 
-/// Those that are not finite.
+/// Names those that are not finite.
 std::string LossMeter::words(const std::vector<double>& terms) const {
   std::vector<std::string> found;
   for (std::size_t i = 0; i < terms.size(); ++i) {

@@ -29,40 +29,41 @@ class NonFiniteLoss : public DataError {
   std::int64_t step_;
 };
 
-/// A step's loss, combined over all replicas, and with it, at no further cost, whether any rank wishes to leave.
+/// A step's loss, combined over all replicas. It also says, at no extra cost, whether any rank wishes to leave.
 struct LossReading {
   std::int64_t step = 0;
   double loss = 0;                      ///< not finite only where the step was left out
-  std::vector<double> terms = {};       ///< its parts, where there are several
+  std::vector<double> terms = {};       ///< the parts of the loss, where there are several
   StopReason stop = StopReason::kNone;  ///< why a rank wished to leave at that step; the same on every rank
 };
 
-/// Owned by the training thread.
+/// It belongs to the training thread.
 class LossMeter {
  public:
-  /// `block`: this rank's of all `replicas`. Lifetime: `group` outlives the meter.
+  /// `block` is this rank's part of all `replicas`. Lifetime: `group` outlives the meter.
   LossMeter(ProcessGroup& group, ReplicaSpan block, int replicas) : group_(group), block_(block), replicas_(replicas) {}
 
-  /// Takes the losses of `step`, a loss_row() for each replica of this rank, and this rank's wish, and starts combining
-  /// them; finishes the step before and returns it. Collective: yes. Blocks: only where the step before has not been
-  /// combined yet; never for the step that a GPU is
-  ///             at, where the group carries GPU tensors itself.
-  /// Throws: NonFiniteLoss, on every rank, where the combined loss of the step before is not finite.
+  /// Takes the losses of `step`, a loss_row() for each replica of this rank, and this rank's wish, and starts to
+  /// combine them. It finishes the previous step and returns it.
+  /// Collective: yes.
+  /// Blocks: only where the previous step is not combined yet; never for the step that a GPU is computing, where the
+  ///         group carries GPU tensors itself.
+  /// Throws: NonFiniteLoss, on every rank, where the combined loss of the previous step is not finite.
   std::optional<LossReading> add(std::int64_t step, const std::vector<at::Tensor>& losses,
                                  StopReason wish = StopReason::kNone);
 
-  /// What the parts of the loss are called, for errors.
+  /// Returns the names of the parts of the loss, for errors.
   void name_terms(std::vector<std::string> names) { names_ = std::move(names); }
 
-  /// The step under way was left out, on every rank: its loss need not be finite, and then counts in no mean.
+  /// Notes that every rank left out the step under way: its loss may be not finite, and then it counts in no mean.
   void left_out() noexcept { pending_left_out_ = true; }
 
   /// Finishes what is under way. Collective: yes. Throws: as add().
   std::optional<LossReading> flush();
 
-  /// The mean of what has been combined since start_mean().
+  /// Returns the mean of what has been combined since start_mean().
   [[nodiscard]] std::optional<double> mean() const noexcept;
-  /// The mean begins with `count` losses whose sum is `sum`.
+  /// Starts the mean with `count` losses whose sum is `sum`.
   void start_mean(double sum, std::int64_t count) noexcept;
   [[nodiscard]] double sum() const noexcept { return sum_; }
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
@@ -75,7 +76,7 @@ class LossMeter {
   [[nodiscard]] at::Tensor with_wish(const at::Tensor& loss, StopReason wish);
 
   at::Tensor pending_;
-  LateCopy combined_;  ///< of pending_, where that lies on a GPU
+  LateCopy combined_;  ///< the copy of pending_, where that lies on a GPU
   Work work_;
   std::int64_t pending_step_ = 0;
   bool pending_left_out_ = false;

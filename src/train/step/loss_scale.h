@@ -15,11 +15,13 @@
 
 namespace lockstep::train {
 
-/// Of `config`; ranks agree by the largest found-inf of all. Throws: UsageError for an option out of range.
+/// Makes the scaler of `config`; ranks agree by the maximum of all found_inf. Throws: UsageError for an option out of
+/// range.
 [[nodiscard]] GradScalerOptions scaler_options(const Job& job, const TrainConfig& config);
 
-/// The gradients that this rank updates with: all, or its parts of them where `optimizer` is a ZeroRedundancyOptimizer,
-/// outside of which they may not be defined. Views: what is written to them is written to the gradients.
+/// Returns the gradients that this rank updates with: all, or its parts of them where `optimizer` is a
+/// ZeroRedundancyOptimizer, outside of which they may be undefined. They are views: a write to them changes the
+/// gradients.
 [[nodiscard]] std::vector<at::Tensor> own_gradients(const Optimizer& optimizer);
 
 /// Throws: DataError where the scale is so small that no gradient could survive it in float16.

@@ -36,12 +36,12 @@ void largest_first(std::vector<Holder>& found) {
   std::stable_sort(found.begin(), found.end(), [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
 }
 
-/// The first line, as far as a message can use it.
+/// Returns the first line, as far as a message can use it.
 std::string first_words(const std::string& cause) { return cause.substr(0, cause.find('\n')); }
 
 std::string advice(const OutOfMemory& what) {
   if (what.batch_size <= 1) return "amp=bf16, optimizer.zero=true on several processes, or a smaller model";
-  // Rounded up, so that no sample of a step is lost.
+  // Rounds up, so that no sample of a step is lost.
   const std::int64_t half = (what.batch_size + 1) / 2;
   return fmt::format("--set batch_size={} --set accumulate_steps={}: as many samples a step, in smaller parts", half,
                      what.accumulate_steps * 2);
@@ -52,7 +52,8 @@ std::string advice(const OutOfMemory& what) {
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
-  // The CPU's allocator has no type of its own; nor have CUDA, cuBLAS and cuDNN where they allocate for themselves.
+  // The CPU's allocator has no error type of its own; neither have CUDA, cuBLAS and cuDNN where they allocate
+  // themselves.
   static constexpr std::array<std::string_view, 4> kWords = {"can't allocate memory", "CUDA error: out of memory",
                                                              "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"};
   const std::string_view what = error.what();

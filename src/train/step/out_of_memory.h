@@ -17,7 +17,7 @@
 
 namespace lockstep::train {
 
-/// True for what libtorch's allocators (of the CPU and of CUDA) and `new` throw where there is no more memory.
+/// Returns true for the errors that libtorch's allocators (CPU and CUDA) and `new` throw where memory runs out.
 [[nodiscard]] bool is_out_of_memory(const std::exception& error);
 
 /// A tensor and its bytes: {"fc.weight (gradient)", 4096}.
@@ -26,23 +26,23 @@ struct Holder {
   std::int64_t bytes = 0;
 };
 
-/// The tensors of the network, their gradients and the optimizer's state on this rank, the largest first.
+/// Returns the tensors of the network, their gradients and the optimizer's state on this rank, the largest first.
 [[nodiscard]] std::vector<Holder> holders(const torch::nn::Module& net, const Optimizer& optimizer);
 
-/// The most that any rank has used so far. Collective: yes.
+/// Returns the most memory that any rank has used so far. Collective: yes.
 [[nodiscard]] MemoryUse most_memory_used(const Job& job);
 
-/// What is known when it happens.
+/// The facts known when memory runs out.
 struct OutOfMemory {
   std::string when;             ///< "step 12"
-  std::string cause;            ///< the allocator's words
+  std::string cause;            ///< the allocator's message
   std::int64_t batch_size = 0;  ///< 0: not known yet
   std::int64_t accumulate_steps = 1;
   MemoryUse use;
   std::vector<Holder> largest;  ///< in any order; the five largest are named
 };
 
-/// Names all of it, and proposes the next smaller batch: as many samples a step, by smaller parts.
+/// Makes an error that names all of it and proposes the next smaller batch: as many samples a step, in smaller parts.
 [[nodiscard]] ResourceError out_of_memory_error(OutOfMemory what);
 
 }  // namespace lockstep::train

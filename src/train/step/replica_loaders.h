@@ -15,35 +15,35 @@
 
 namespace lockstep::train {
 
-/// Owned by the training thread. Lifetime: task and config outlive it.
+/// It belongs to the training thread. Lifetime: task and config outlive it.
 class ReplicaLoaders {
  public:
-  /// `config`: with replicas decided. `block`: this rank's replicas.
+  /// In `config` replicas are decided. `block` is this rank's replicas.
   ReplicaLoaders(Job job, const Task& task, const TrainConfig& config, ReplicaSpan block);
 
   void open(const std::shared_ptr<Dataset>& dataset);
-  /// After open().
+  /// Valid after open().
   [[nodiscard]] const Dataset& dataset() const { return *loaders_.front().dataset(); }
   [[nodiscard]] std::int64_t batches_per_epoch() const { return loaders_.front().steps_per_epoch(); }
   [[nodiscard]] ReplicaSpan block() const { return block_; }
 
-  /// The next step's first batch is the `first_batch`-th of `epoch`. Loading begins at once.
+  /// Makes the `first_batch`-th batch of `epoch` the next one. Loading begins at once.
   void start_epoch(std::int64_t epoch, std::int64_t first_batch);
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
-  /// Ends loading.
+  /// Stops loading.
   void end_epoch() { passes_.clear(); }
 
-  /// The next batch of the block's `local`-th replica. Blocks: until it is loaded. Throws: InternalError where the
-  /// epoch has no more; what the data set throws.
+  /// Returns the next batch of the block's `local`-th replica. Blocks: until it is loaded. Throws: InternalError where
+  /// the epoch has no more; what the data set throws.
   [[nodiscard]] Batch& next(std::size_t local);
-  /// Makes a batch once more and calls `look` with it.
+  /// Makes a batch again and calls `look` with it.
   void look_again(std::size_t local, std::int64_t epoch, std::int64_t number,
                   const std::function<void(const Batch&)>& look) const;
 
-  /// The part of the last `seconds` that the replicas waited for batches since the last call: of the rank that waited
-  /// most. Collective: yes.
+  /// Returns the share of the last `seconds` that the replicas waited for batches since the last call, for the rank
+  /// that waited most. Collective: yes.
   [[nodiscard]] double wait_share(double seconds);
-  /// Indices of the samples of this rank's replicas that were left out, each replica's once.
+  /// Returns the indices of the samples that this rank's replicas left out, once for each replica.
   [[nodiscard]] std::vector<std::int64_t> bad_samples() const;
 
  private:
@@ -52,9 +52,9 @@ class ReplicaLoaders {
   const TrainConfig& config_;
   ReplicaSpan block_;
   std::vector<DataLoader> loaders_;
-  std::vector<DataLoader::Epoch> passes_;  ///< the loaders', of the epoch under way
+  std::vector<DataLoader::Epoch> passes_;  ///< the loaders' passes over the epoch under way
   std::int64_t epoch_ = 0;
-  double reported_wait_s_ = 0;  ///< by wait_share()
+  double reported_wait_s_ = 0;  ///< reported by wait_share()
 };
 
 }  // namespace lockstep::train

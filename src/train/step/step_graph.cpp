@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// Both undefined, or of the same shape, dtype, memory order and device.
+/// True where both are undefined, or have the same shape, dtype, memory order and device.
 bool alike(const at::Tensor& a, const at::Tensor& b) {
   if (a.defined() != b.defined()) return false;
   if (!a.defined()) return true;
@@ -54,15 +54,15 @@ void StepGraph::record(const Batch& batch, std::uint64_t seed) {
   batch_.data = clone_of(batch.data);
   batch_.target = clone_of(batch.target);
   drop_gradients();
-  seed_all(seed);  // not while it is recorded: the generator is the graph's then
+  seed_all(seed);  // not while it is recorded: the generator then belongs to the graph
   try {
     graph_->record([this] { loss_ = compute_(batch_); });
   } catch (const Error&) {
     throw;
   } catch (const c10::OutOfMemoryError&) {
-    throw;  // it has advice of its own
+    throw;  // it has its own advice
   } catch (const std::exception& error) {
-    // The allocator and the random numbers belong to the broken recording: a step that is computed after it is wrong.
+    // The allocator and the random generator belong to the broken recording, so a later step would be wrong.
     throw UsageError("the step cannot be recorded as a CUDA graph: " + first_line(error.what()),
                      "leave out cuda_graph, or what reads a number back from the GPU in forward and loss");
   }

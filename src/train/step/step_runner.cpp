@@ -31,8 +31,8 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 std::uint64_t seed_of(const TrainConfig& config) { return static_cast<std::uint64_t>(config.seed); }
 
-/// Of the random numbers (dropout) of one batch of one replica. A function of nothing else, so that there is no state
-/// to save.
+/// The seed of the random numbers (dropout) of one batch of one replica. It depends on nothing else, so that there is
+/// no state to save.
 std::uint64_t batch_seed(const TrainConfig& config, int replica, std::int64_t batch_number) {
   const std::uint64_t stream = stream_seed(seed_of(config), static_cast<std::uint64_t>(replica) + 1);
   return stream_seed(stream, static_cast<std::uint64_t>(batch_number));
@@ -44,7 +44,7 @@ std::vector<Holder> batch_holders(const Batch& batch) {
   return found;
 }
 
-/// Null where no step is recorded.
+/// It is null where no step is recorded.
 std::unique_ptr<tensor::DeviceGraph> graph_of_steps(const TrainConfig& config, const Job& job) {
   if (!config.cuda_graph) return nullptr;
   std::string obstacle = graph_obstacle(config, job.device(), job.world_size());
@@ -84,10 +84,10 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
   if (config_.sync_batchnorm && sync_batch_norm(net->net(), job_) == 0 && job_.is_main()) {
     log::note("sync_batchnorm is true, and the network has no lockstep::nn::BatchNorm: it changes nothing");
   }
-  // What it is made on: the model keeps accumulators of gradients.
+  // The model is made on the recorded stream, since it keeps gradient accumulators.
   std::unique_ptr<tensor::DeviceGraph> graph = graph_of_steps(config_, job_);
   const std::shared_ptr<void> stream = graph ? graph->enter() : nullptr;
-  // Buffers are spread once a step, below: a step then depends on replica 0's only, which are those that are saved.
+  // Buffers are broadcast once a step, below: a step then depends only on replica 0's, which are saved.
   model_.emplace(net, job_,
                  DdpOptions{.broadcast_buffers = false,
                             .replicas = replicas_,
@@ -168,7 +168,7 @@ std::vector<Holder> StepRunner::memory_holders() const {
   return found;
 }
 
-// Every replica has as many samples as every other.
+// Every replica has the same number of samples.
 std::int64_t StepRunner::images() const { return images_ / team_.block().size() * replicas_; }
 
 }  // namespace lockstep::train

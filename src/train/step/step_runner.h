@@ -24,50 +24,51 @@
 
 namespace lockstep::train {
 
-/// Owned by the training thread. Lifetime: task and config outlive it.
+/// It belongs to the training thread. Lifetime: task and config outlive it.
 class StepRunner {
  public:
-  /// `config`: with replicas and threads decided.
+  /// In `config` replicas and threads are decided.
   StepRunner(Job job, Task& task, const TrainConfig& config);
 
-  /// This rank's batches.
+  /// Returns this rank's batches.
   [[nodiscard]] ReplicaLoaders& data() { return data_; }
 
-  /// The network with fresh weights, seeded.
+  /// Makes the network with fresh weights, seeded.
   [[nodiscard]] std::shared_ptr<TaskNet> make_net();
-  /// Wraps `net`, whose weights are rank 0's from here on. Collective: yes.
+  /// Wraps `net`, whose weights become those of rank 0. Collective: yes.
   void build(const std::shared_ptr<TaskNet>& net);
 
-  /// The model takes the values of `state`: the same on every rank. Throws: DataError as load_model_state_dict().
+  /// Loads the values of `state` into the model, the same on every rank. Throws: DataError as load_model_state_dict().
   void load_weights(const StateDict& state);
 
-  /// Forward and backward over `batches` batches of each replica; gradients are then the mean over all replicas.
+  /// Runs forward and backward over `batches` batches of each replica; gradients are then the mean over all replicas.
   /// Collective: yes. Returns: loss_row() of each replica of this rank, its mean over the batches.
-  /// Throws: what the task throws; of a batch that it cannot take (DataError), after that batch was kept.
+  /// Throws: what the task throws; where the task refuses a batch (DataError), that batch is kept first.
   const std::vector<at::Tensor>& compute_gradients(std::int64_t batches);
-  /// Replica 0's buffers on every rank and replica, as they are at the next step. Collective: yes.
+  /// Copies replica 0's buffers to every rank and replica, as the next step has them. Collective: yes.
   void sync_buffers();
 
-  /// Names of the further columns of a loss's row; empty where there is only one part, and before the first step.
+  /// Returns the names of the other columns of a loss row; empty where there is only one part, and before the first
+  /// step.
   [[nodiscard]] const std::vector<std::string>& loss_names() const { return loss_names_; }
 
-  /// What the last calls of compute_gradients() took.
+  /// Returns the batches that the last calls of compute_gradients() took.
   [[nodiscard]] const TakenBatches& taken() const { return taken_; }
 
-  /// Images of the last compute_gradients(), over all replicas.
+  /// Returns the images of the last compute_gradients(), over all replicas.
   [[nodiscard]] std::int64_t images() const;
   [[nodiscard]] DistributedDataParallel<TaskNet>& model() { return *model_; }
   [[nodiscard]] const DistributedDataParallel<TaskNet>& model() const { return *model_; }
-  /// From the gradients to the next weights.
+  /// Returns the object that computes the next weights from the gradients.
   [[nodiscard]] WeightUpdate& weights() { return weights_; }
-  /// Which layers of the network were fused.
+  /// Returns which layers of the network were fused.
   [[nodiscard]] const nn::Optimized& optimized() const { return optimized_; }
-  /// The tensors that this rank keeps, and those of its last batch.
+  /// Returns the tensors that this rank keeps, and those of its last batch.
   [[nodiscard]] std::vector<Holder> memory_holders() const;
 
  private:
   void run_replica(Replica& replica, std::int64_t batches);
-  /// Forward, loss times `share`, backward; returns the loss's row.
+  /// Runs forward, loss times `share`, and backward; returns the loss row.
   at::Tensor run_batch(const Batch& batch, double share);
 
   Job job_;
@@ -80,11 +81,11 @@ class StepRunner {
   ReplicaLoaders data_;
   WeightUpdate weights_;
   TakenBatches taken_;
-  std::optional<StepGraph> graph_;  ///< where steps are recorded
+  std::optional<StepGraph> graph_;  ///< set where steps are recorded
   bool synced_ = false;             ///< no step has changed the buffers since sync_buffers()
   std::vector<std::string> loss_names_;
-  std::int64_t images_ = 0;    ///< those of this rank's replicas
-  std::vector<Holder> batch_;  ///< the tensors of the last one
+  std::int64_t images_ = 0;    ///< images of this rank's replicas
+  std::vector<Holder> batch_;  ///< the tensors of the last batch
 };
 
 }  // namespace lockstep::train

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-/// The process's: a timer's threads are its own only while it runs.
+/// Process-wide settings, which a timer changes only while it runs.
 class ThreadCount {
  public:
   explicit ThreadCount(std::int64_t count) : before_(at::get_num_threads()) {
@@ -30,7 +30,7 @@ class ThreadCount {
   int before_;
 };
 
-/// What a run decides at its start.
+/// The decisions that a run takes at its start.
 TrainConfig decided(const Job& job, TrainConfig config) {
   if (config.replicas == 0) config.replicas = job.world_size();
   if (config.threads == 0) config.threads = 1;

@@ -36,7 +36,7 @@ void TakenBatches::fail(int replica, Batch batch, const std::string& fault) {
 
 fs::path TakenBatches::remake_and_keep(const Call& call, std::size_t local, std::int64_t step,
                                        const fs::path& folder) const {
-  // The first of the batches that were added up whose loss was not finite.
+  // Returns the first of the accumulated batches whose loss was not finite.
   const std::vector<at::Tensor>& rows = call.rows[local];
   const auto bad = std::find_if(rows.begin(), rows.end(),
                                 [](const at::Tensor& row) { return !std::isfinite(row[0].item<double>()); });

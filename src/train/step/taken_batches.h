@@ -15,36 +15,36 @@
 
 namespace lockstep::train {
 
-/// The last two calls of compute_gradients(), and a batch that the task could not take. Batches are not kept, they are
-/// made once more. Lifetime: task and loaders outlive it.
+/// The last two calls of compute_gradients(), and a batch that the task could not take. It does not keep batches; they
+/// are made again. Lifetime: task and loaders outlive it.
 class TakenBatches {
  public:
   TakenBatches(const Task& task, const ReplicaLoaders& loaders) : task_(task), loaders_(loaders) {}
 
-  /// A call of compute_gradients() begins.
+  /// Notes the begin of a call of compute_gradients().
   void begin();
-  /// A batch and its loss's row, of the block's `local`-th replica.
+  /// Notes a batch and its loss row, of the block's `local`-th replica.
   void add(std::size_t local, std::int64_t number, const at::Tensor& row);
-  /// Rows of the call, by replica of this rank: sums over its batches.
+  /// Returns the rows of the call, by replica of this rank, summed over its batches.
   [[nodiscard]] const std::vector<at::Tensor>& losses() const { return now_.losses; }
-  /// The task could not take the batch.
+  /// Notes a batch that the task refused.
   void fail(int replica, Batch batch, const std::string& fault);
 
   /// Writes the batches of this rank whose loss was not finite `ago` calls before the last one (0 or 1), or the one
-  /// that the task could not take, into `folder`. `step`: that call's. Returns: the files. Throws: IoError; what the
-  /// data set throws.
+  /// that the task refused, into `folder`. `step` is that call's. Returns: the files. Throws: IoError; what the data
+  /// set throws.
   [[nodiscard]] std::vector<std::filesystem::path> keep_bad(std::int64_t step, std::int64_t ago,
                                                             const std::filesystem::path& folder) const;
 
  private:
-  /// One compute_gradients(): its batches can be made once more.
+  /// One call of compute_gradients(), whose batches can be made again.
   struct Call {
     std::int64_t epoch = 0;
     std::int64_t first_batch = -1;
-    std::vector<at::Tensor> losses = {};             ///< rows, by replica of this rank: sums over the batches
-    std::vector<std::vector<at::Tensor>> rows = {};  ///< of each batch, by replica of this rank
+    std::vector<at::Tensor> losses = {};             ///< rows by replica of this rank, summed over the batches
+    std::vector<std::vector<at::Tensor>> rows = {};  ///< rows of each batch, by replica of this rank
   };
-  /// A batch that the task could not take.
+  /// A batch that the task refused.
   struct Failed {
     int replica = 0;
     Batch batch;

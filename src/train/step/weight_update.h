@@ -14,25 +14,25 @@
 
 namespace lockstep::train {
 
-/// Owned by the training thread. Lifetime: config outlives it, and the model the optimizer.
+/// It belongs to the training thread. Lifetime: config outlives it, and the model the optimizer.
 class WeightUpdate {
  public:
   WeightUpdate(const Job& job, const TrainConfig& config);
 
-  /// The norm that clipping needs is that of the gradients as they were reduced, and each rank has all of them.
+  /// Returns true where clipping needs the norm of the gradients as they were reduced, and each rank has all of them.
   [[nodiscard]] bool counts_norm() const;
-  /// Makes the optimizer. Collective: where it is sharded.
+  /// Makes the optimizer. Collective: yes, where it is sharded.
   void build(const Job& job, DistributedDataParallel<TaskNet>& model);
 
-  /// Clips and updates the weights. Collective: where the optimizer is sharded or the loss scaled.
-  /// Returns: false where the step was left out, on every rank: a gradient was not finite and the loss is scaled.
+  /// Clips and updates the weights. Collective: yes, where the optimizer is sharded or the loss is scaled.
+  /// Returns: false where every rank left the step out because a gradient was not finite and the loss is scaled.
   bool update(double lr);
 
-  /// After build().
+  /// Valid after build().
   [[nodiscard]] Optimizer& optimizer() const { return *optimizer_; }
   [[nodiscard]] bool has_optimizer() const { return optimizer_ != nullptr; }
   [[nodiscard]] GradScaler& scaler() { return scaler_; }
-  /// With which the last update()'s loss was scaled; none where it is not.
+  /// Returns the scale of the last update()'s loss; none where the loss is not scaled.
   [[nodiscard]] std::optional<double> loss_scale() const { return loss_scale_; }
 
  private:

@@ -14,12 +14,12 @@ namespace {
 
 constexpr const char* kLoss = "loss";
 
-// What autocast computes in.
+// The dtypes that autocast computes in.
 bool is_half(const at::Tensor& output) {
   return output.scalar_type() == at::kBFloat16 || output.scalar_type() == at::kHalf;
 }
 
-// "mine::NetImpl" is "Net", as its author calls it.
+// Turns "mine::NetImpl" into "Net", as its author calls it.
 std::string short_name(std::string type) {
   const auto colons = type.rfind("::");
   if (colons != std::string::npos) type.erase(0, colons + 2);
@@ -84,13 +84,13 @@ std::shared_ptr<torch::nn::Module> FunctionTask::make_model() {
 
 at::Tensor FunctionTask::forward(torch::nn::Module& model, const Batch& batch) {
   at::Tensor output = options_.forward.call(model, batch);
-  // Losses refuse bfloat16 outputs beside float32 targets.
+  // Losses refuse bfloat16 outputs with float32 targets.
   return is_half(output) ? output.to(at::kFloat) : output;
 }
 
 at::Tensor FunctionTask::loss(const at::Tensor& output, const Batch& batch) { return options_.loss(output, batch); }
 
-// Samples, then each metric's sum over them, then the loss's.
+// The counts: samples, then each metric's sum over them, then the loss's sum.
 at::Tensor FunctionTask::count(const at::Tensor& output, const Batch& batch) {
   const auto size = static_cast<double>(batch.size);
   std::vector<double> counts = {size};

@@ -12,17 +12,17 @@
 
 namespace lockstep::train {
 
-/// Throws: UsageError where there is none.
+/// Returns the sum of the parts. Throws: UsageError where there is none.
 [[nodiscard]] at::Tensor total_loss(const std::vector<LossTerm>& terms);
 
-/// [loss], or [loss, part, part, ...] where there are several; without autograd's graph.
+/// Returns [loss], or [loss, part, part, ...] where there are several parts; without the autograd graph.
 [[nodiscard]] at::Tensor loss_row(const at::Tensor& total, const std::vector<LossTerm>& terms);
 
-/// Their names where there are several: of the further columns of loss_row().
+/// Returns the names of the parts where there are several: those of the other columns of loss_row().
 [[nodiscard]] std::vector<std::string> loss_names(const std::vector<LossTerm>& terms);
 
-/// Ranks whose rows differ in length would wait for each other for ever.
-/// Throws: UsageError naming what a batch has and the one before had not, or the other way round.
+/// Checks the names: ranks whose rows differ in length would wait for each other for ever.
+/// Throws: UsageError naming a part that only this batch or only the one before has.
 void require_same_names(const std::vector<std::string>& before, const std::vector<std::string>& now);
 
 }  // namespace lockstep::train

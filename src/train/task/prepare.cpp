@@ -17,7 +17,7 @@ void move_to(Batch& batch, const c10::Device& device) {
 
 at::Tensor to_channels_last(const at::Tensor& images) {
   if (images.dim() != 4) return images;
-  // contiguous() would leave one channel with the strides of the other layout.
+  // contiguous() would leave an image of one channel with the strides of the other layout.
   return images.to(images.options(), /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::ChannelsLast);
 }
 
