@@ -35,7 +35,7 @@ void write_all(const UniqueFd& fd, const std::string& text, const fs::path& file
   }
 }
 
-// Why the open file is no word of rank 0; "" where it may be one.
+// Returns why the open file cannot come from rank 0; "" where it can.
 std::string objection(const UniqueFd& fd) {
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) return words(errno);

@@ -13,13 +13,14 @@
 
 namespace lockstep::comm {
 
-/// Whole or not at all, with mode 0600 whatever the umask says. Throws: IoError.
+/// Writes the file whole or not at all, with mode 0600 whatever the umask says. Throws: IoError.
 void publish_address(const std::filesystem::path& file, const StoreAddress& address);
 
-/// What rank 0 has written, or why it cannot be taken: it is missing, torn, or another user wrote or could write it.
+/// Returns what rank 0 has written, or why it cannot be used: it is missing or torn, or another user wrote it or could
+/// write it.
 [[nodiscard]] Result<StoreAddress> read_address(const std::filesystem::path& file);
 
-/// Of the file's text.
+/// Parses the file's text.
 [[nodiscard]] Result<StoreAddress> parse_address(std::string_view text);
 
 }  // namespace lockstep::comm

@@ -107,7 +107,7 @@ std::uint16_t to_port(const std::string& text, const char* name) {
   return static_cast<std::uint16_t>(value);
 }
 
-/// The first host of "node[03-07,9],other".
+/// Returns the first host of "node[03-07,9],other".
 std::string first_of_nodelist(const std::string& list) {
   const auto open = list.find_first_of("[,");
   if (open == std::string::npos || list[open] == ',') return list.substr(0, open);

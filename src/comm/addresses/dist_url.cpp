@@ -20,7 +20,7 @@ constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kForms =
     "use env://, tcp://HOST:PORT or file:///PATH, the latter two with --rank and --world_size or ?rank=0&world_size=4";
 
-/// "tcp://host:port?rank=0" in its parts.
+/// The parts of "tcp://host:port?rank=0".
 struct Url {
   std::string scheme;
   std::string place;
@@ -48,7 +48,7 @@ Url parse_url(const std::string& text) {
   return url;
 }
 
-/// The value of one variable: from the address, else from the arguments, else from the environment.
+/// Returns the value of one variable: from the address, else from the arguments, else from the environment.
 void settle(Environment& environment, const char* name, const Url& url, const std::optional<std::string>& argument) {
   const bool is_rank = std::string(name) == "RANK";
   const auto in_url = url.query.find(is_rank ? "rank" : "world_size");

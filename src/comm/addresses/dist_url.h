@@ -10,19 +10,19 @@
 
 namespace lockstep::comm {
 
-/// What the command line says beside the environment.
+/// The values of the command line, which win over the environment.
 struct DistArguments {
   std::string url;                                       ///< empty: env://
   std::optional<std::string> rank = std::nullopt;        ///< --rank
   std::optional<std::string> world_size = std::nullopt;  ///< --world_size
 };
 
-/// The plan by `arguments` and `environment`. tcp:// and file:// win over a launcher's store; rank and world size come
-/// from the address (?rank=0&world_size=4), else from the arguments, else from the environment.
+/// Returns the plan that `arguments` and `environment` describe. tcp:// and file:// win over a launcher's store; rank
+/// and world size come from the address (?rank=0&world_size=4), else from the arguments, else from the environment.
 /// Throws: UsageError for another kind of address, naming the valid ones, and for a missing rank or world size.
 [[nodiscard]] WorldPlan plan_world(const DistArguments& arguments, const Environment& environment);
 
-/// An address of this host that others reach: what its name stands for, unless that is the loopback only.
+/// Returns an address of this host that other hosts reach: that of its name, unless it is only the loopback.
 [[nodiscard]] std::string own_address();
 
 }  // namespace lockstep::comm

@@ -13,22 +13,22 @@
 
 namespace lockstep::comm {
 
-/// Runs what it is given, one after the other.
+/// Runs operations, one after the other.
 class Runner {
  public:
   virtual ~Runner() = default;
 
-  /// Runs one operation to its end or throws. Never called twice at the same time.
+  /// Runs one operation to its end or throws. It is never called twice at the same time.
   /// Throws: PeerError, TimeoutError, UsageError (the ranks called different collectives).
   virtual void run(const Collective& collective) = 0;
 
-  /// Throws what the group is known to have failed with, if anything. Blocks: no. Thread-safe: yes.
+  /// Throws the known failure of the group, if there is one. Blocks: no. Thread-safe: yes.
   virtual void check(const Collective& /*under_way*/) {}
 
   /// Makes a run() under way on any rank end soon, with `reason` of this rank. Thread-safe: yes.
   virtual void abort(const std::string& reason) noexcept = 0;
 
-  /// Tells the peers that this rank goes in order. Nothing is called after it but the destructor.
+  /// Tells the peers that this rank leaves in order. Only the destructor is called after it.
   virtual void leave() noexcept = 0;
 };
 
@@ -36,7 +36,8 @@ class Backend : public Runner {
  public:
   [[nodiscard]] virtual std::string name() const = 0;
 
-  /// What carries messages to `peer`, or from it, in order. It outlives the backend. Once for each peer and direction.
+  /// Opens a channel that carries messages to `peer`, or from it, in order. The channel may outlive the backend. Call
+  /// it once for each peer and direction.
   /// Thread-safe: yes.
   [[nodiscard]] virtual std::unique_ptr<Runner> open_channel(int peer, bool sending) = 0;
 
@@ -46,13 +47,14 @@ class Backend : public Runner {
   void run(const Collective& collective) final;
 
  protected:
-  /// Compares; returns when all ranks have come here. Reductions that copy first may compare by themselves.
+  /// Compares the descriptors; returns when all ranks have called it. Reductions that copy first may compare
+  /// themselves.
   virtual void meet(const Collective& collective) = 0;
-  /// all_reduce, reduce, reduce_scatter. Compares too.
+  /// Runs all_reduce, reduce and reduce_scatter. It compares too.
   virtual void reduce(const Collective& collective) = 0;
-  /// What only moves bytes (moves.h). Compares too.
+  /// Runs collectives that only move bytes (moves.h). It compares too.
   virtual void move(const Collective& collective) = 0;
-  /// After the collective. For those who ask how far this rank is.
+  /// Called after the collective, for ranks that ask how far this rank is.
   virtual void note_finished(std::uint64_t /*sequence*/) noexcept {}
 };
 

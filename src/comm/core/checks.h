@@ -11,7 +11,7 @@
 
 namespace lockstep::comm {
 
-/// Rank and size of a group.
+/// A rank and its group's size.
 struct Place {
   int rank = 0;
   int world = 1;
@@ -20,7 +20,7 @@ struct Place {
 /// Throws: UsageError for a tensor that cannot be reduced with `op`.
 void check_reducible(const at::Tensor& tensor, ReduceOp op, const char* verb);
 
-/// How many partial sums a rank brings. Throws: UsageError where the tensor has another number of rows.
+/// Returns how many partial sums a rank brings. Throws: UsageError where the tensor has another number of rows.
 [[nodiscard]] int check_rows(const at::Tensor& tensor, const ReduceOptions& options, Place place, const char* verb);
 
 /// Throws: UsageError for a tensor whose bytes cannot be carried.
@@ -32,10 +32,10 @@ void check_partner(const at::Tensor& tensor, const at::Tensor& other, std::int64
 /// Throws: UsageError where there is no such rank.
 void check_root(int root, int world, const char* verb);
 
-/// Throws: UsageError where `peer` is no other rank.
+/// Throws: UsageError where `peer` is not another rank.
 void check_peer(int peer, Place place, const char* verb);
 
-/// Throws: UsageError where the first dimension cannot be dealt out to the ranks.
+/// Throws: UsageError where the first dimension cannot be divided among the ranks.
 void check_divisible(const at::Tensor& tensor, int world, const char* verb);
 
 /// Throws: UsageError unless there is one tensor per rank, alike but for the first dimension, or alike altogether.

@@ -18,7 +18,8 @@
 
 namespace lockstep::comm {
 
-/// The order matters: up to kReduceScatter values are combined, up to kScatter bytes only move.
+/// The kinds of collectives. The order matters: up to kReduceScatter values are combined, up to kScatter bytes only
+/// move.
 enum class Kind : std::uint8_t {
   kAllReduce,
   kReduce,
@@ -34,10 +35,10 @@ enum class Kind : std::uint8_t {
   kBarrier
 };
 
-/// What must be equal on all ranks; they exchange it, byte for byte, before they touch data.
+/// The values that must be equal on all ranks, which exchange them, byte for byte, before they touch data.
 struct Descriptor {
   std::uint64_t sequence = 0;
-  std::int64_t numel = 0;  ///< of a row; where ranks bring different numbers, of all together
+  std::int64_t numel = 0;  ///< elements of a row; where ranks bring different numbers, of all ranks together
   std::uint64_t counts_digest = 0;
   std::int32_t root = 0;
   std::int32_t replicas = 0;  ///< as ReduceOptions::replicas
@@ -50,28 +51,28 @@ struct Descriptor {
   bool operator==(const Descriptor&) const = default;
 };
 
-/// How many elements each rank brings, where that differs: by rank; for all_to_all by rank * world + receiver.
+/// The number of elements of each rank, where these differ: by rank; for all_to_all by rank * world + receiver.
 using Counts = std::shared_ptr<const std::vector<std::int64_t>>;
 
 struct Collective {
   Descriptor what;
-  std::size_t bytes = 0;  ///< of one row of this rank's data
-  int rows = 1;           ///< of this rank's data: reductions over replicas have one per partial sum
+  std::size_t bytes = 0;  ///< bytes of one row of this rank's data
+  int rows = 1;           ///< rows of this rank's data: reductions over replicas have one per partial sum
   std::size_t item_bytes = 1;
-  const std::byte* data = nullptr;  ///< what this rank brings
-  std::byte* output = nullptr;      ///< where its result goes; may be part of `data`
+  const std::byte* data = nullptr;  ///< this rank's data
+  std::byte* output = nullptr;      ///< the result's place; may be part of `data`
   Counts counts = nullptr;
   std::chrono::steady_clock::time_point deadline = {};
   std::chrono::milliseconds timeout{0};
   bool caller_waits = false;                ///< it runs in a thread that has nothing else to do
-  std::int64_t step = fault::noted_step();  ///< of the training, in which it was called; -1: not known
-  bool on_device = false;                   ///< data and output are a device's: hosts only compare what they called
+  std::int64_t step = fault::noted_step();  ///< the training step in which it was called; -1: unknown
+  bool on_device = false;                   ///< data and output are on a device: hosts only compare their calls
 };
 
 [[nodiscard]] inline bool is_reduction(Kind kind) { return kind <= Kind::kReduceScatter; }
 [[nodiscard]] inline bool is_move(Kind kind) { return kind > Kind::kReduceScatter && kind <= Kind::kScatter; }
 
-/// Where one of the partial sums of a reduction lies, and what it is the sum of.
+/// The place of a partial sum of a reduction, and the replicas whose sum it is.
 struct Piece {
   int rank = 0;
   int row = 0;
@@ -81,28 +82,28 @@ struct Piece {
 /// All partial sums of a reduction, in tree order.
 [[nodiscard]] std::vector<Piece> pieces_of(const Descriptor& what, int world);
 
-/// The most rows that any rank has.
+/// Returns the largest number of rows of any rank.
 [[nodiscard]] int most_rows(const std::vector<Piece>& pieces);
 
-/// What a mean divides by.
+/// Returns the divisor of a mean.
 [[nodiscard]] int divisor_of(const Descriptor& what, int world);
 
 [[nodiscard]] ReduceOp op_of(const Descriptor& what);
 [[nodiscard]] c10::ScalarType dtype_of(const Descriptor& what);
 
-/// The elements of a reduction's result that `rank` ends with.
+/// Returns the elements of a reduction's result that `rank` ends with.
 [[nodiscard]] ElementRange result_range(const Descriptor& what, int world, int rank);
 
-/// "all_reduce": lives for the whole program.
+/// Returns "all_reduce"; it lives for the whole program.
 [[nodiscard]] const char* name_of(Kind kind);
 
-/// "all_reduce(sum) of 12 float32".
+/// Returns "all_reduce(sum) of 12 float32".
 [[nodiscard]] std::string call_text(const Descriptor& what);
 
-/// "operation 418, 26.2 MB, world 8".
+/// Returns "operation 418, 26.2 MB, world 8".
 [[nodiscard]] std::string context_text(const Collective& collective, int world);
 
-/// "float32".
+/// Returns "float32".
 [[nodiscard]] std::string dtype_name(c10::ScalarType dtype);
 
 }  // namespace lockstep::comm

@@ -19,7 +19,7 @@ const NcclAdvice kPeerAccess = {
     "NCCL_P2P_DISABLE=1 goes round it through host memory; for full speed boot with iommu=pt (or intel_iommu=off) and "
     "switch ACS off"};
 
-/// From the special to the general: the first row that fits is taken.
+/// The rows go from the special to the general: the first one that matches is taken.
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {{"Duplicate GPU detected"},

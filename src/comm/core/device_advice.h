@@ -14,11 +14,12 @@ struct NcclAdvice {
   std::string remedy;  ///< what to set or to change
 };
 
-/// The advice of the first row of the table whose words stand in `log`, any part of what NCCL printed or returned.
-/// None where no row fits. Pure function.
+/// Returns the advice of the first row of the table whose words occur in `log`, any part of what NCCL printed or
+/// returned.
+/// Returns none where no row matches. It is a pure function.
 [[nodiscard]] std::optional<NcclAdvice> nccl_advice(std::string_view log);
 
-/// For an operation that never ended although every rank had called it. Pure function.
+/// Returns the advice for an operation that never ended although every rank had called it. It is a pure function.
 [[nodiscard]] NcclAdvice nccl_hang_advice();
 
 }  // namespace lockstep::comm

@@ -22,7 +22,7 @@ class DeviceEvent {
   DeviceEvent(const DeviceEvent&) = delete;
   DeviceEvent& operator=(const DeviceEvent&) = delete;
 
-  /// What the calling thread's current stream gets from here on runs after it. Blocks: no.
+  /// Makes later work of the calling thread's current stream run after it. Blocks: no.
   virtual void hold_stream() = 0;
   /// Thread-safe: yes.
   [[nodiscard]] virtual bool is_done() = 0;
@@ -38,20 +38,20 @@ class DeviceBackend {
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual c10::Device device() const = 0;
 
-  /// False for what it has no way to carry, such as a bitwise reduction: that goes through host memory.
+  /// Returns false for operations that it cannot carry, such as a bitwise reduction; these go through host memory.
   [[nodiscard]] virtual bool takes(const Collective& collective) const = 0;
 
-  /// Puts the collective on a stream of its own, behind what the current stream has been given. The tensors are
-  /// contiguous and live until the event is done; `collective` has their device addresses.
-  /// Blocks: never for the device; where it connects first, until the peers do, or until abort().
+  /// Enqueues the collective on its own stream, behind the current stream's earlier work. The tensors are contiguous
+  /// and live until the event is done; `collective` has their device addresses.
+  /// Blocks: not for the device; where it connects first, until the peers do, or until abort().
   /// Throws: ResourceError with advice.
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> enqueue(const Collective& collective, const at::Tensor& input,
                                                              const at::Tensor& output) = 0;
 
-  /// What went wrong by the transport's own account, if anything did. Thread-safe: yes.
+  /// Returns an error that the transport itself reports, if there is one. Thread-safe: yes.
   [[nodiscard]] virtual std::optional<std::string> problem() = 0;
 
-  /// Everything under way ends soon, with results that mean nothing. Thread-safe: yes.
+  /// Makes everything under way end soon, with undefined results. Thread-safe: yes.
   virtual void abort() noexcept = 0;
 };
 

@@ -17,14 +17,14 @@ namespace {
 constexpr auto kDrainLimit = std::chrono::seconds(10);
 constexpr auto kDrainLook = std::chrono::milliseconds(1);
 
-/// Of a collective whose call is still being enqueued, which may wait for peers: not done until it is.
+/// The event of a collective that is still being enqueued, which may wait for peers: it is not done until then.
 class LateEvent final : public DeviceEvent {
  public:
   void set(std::shared_ptr<DeviceEvent> event) {
     const std::lock_guard lock(mutex_);
     event_ = std::move(event);
   }
-  /// There will be none.
+  /// Notes that there will be no event.
   void give_up() {
     const std::lock_guard lock(mutex_);
     given_up_ = true;
@@ -49,7 +49,7 @@ class LateEvent final : public DeviceEvent {
   bool given_up_ = false;
 };
 
-/// A collective that was enqueued. `finish`: what the stream that waits has to do then; may be empty.
+/// A collective that was enqueued. `finish` is the work of the waiting stream after it; it may be empty.
 class DeviceOperation final : public Operation {
  public:
   DeviceOperation(const DeviceWatch::Entry& entry, std::shared_ptr<DeviceWatch> watch, std::function<void()> finish)
@@ -64,7 +64,7 @@ class DeviceOperation final : public Operation {
   bool is_done() const noexcept override { return watch_->failure() != nullptr || has_ended(); }
 
  private:
-  /// A device that failed says so at once and for ever: the watch gives its verdict, and wait() throws it.
+  /// A failed device reports its error at every call: the watch gives its verdict, and wait() throws it.
   bool has_ended() const noexcept {
     try {
       return event_->is_done();
@@ -122,7 +122,7 @@ Work DevicePath::submit(Collective collective, const at::Tensor& input, const at
     event->set(transport_->enqueue(collective, from, to));
   } catch (...) {
     event->give_up();
-    watch_->fail(std::current_exception());  // the peers have met us and would wait; an earlier failure stays
+    watch_->fail(std::current_exception());  // the peers have met this rank and would wait; an earlier failure is kept
     std::rethrow_exception(watch_->failure());
   }
   std::function<void()> finish;
@@ -132,7 +132,8 @@ Work DevicePath::submit(Collective collective, const at::Tensor& input, const at
   return Work(std::make_shared<DeviceOperation>(entry, watch_, std::move(finish)));
 }
 
-/// Before the transport has the call: it may connect to peers first, and only the meeting knows whom it waits for.
+/// The meeting starts before the transport has the call, since the transport may connect to peers first, and only the
+/// meeting knows which rank it waits for.
 void DevicePath::meet(DeviceWatch::Entry& entry) {
   if (queue_ == nullptr) return;
   auto meeting = std::make_shared<QueuedOperation>(entry.collective, std::array<at::Tensor, 2>{}, nullptr);

@@ -17,7 +17,7 @@ namespace lockstep::comm {
 
 class DevicePath {
  public:
-  /// `queue`: of the group's host backend; null in a world of one.
+  /// `queue` is that of the group's host backend; null in a world of one.
   DevicePath(std::unique_ptr<DeviceBackend> transport, std::shared_ptr<OperationQueue> queue, World world,
              std::chrono::milliseconds timeout);
   ~DevicePath();
@@ -26,21 +26,22 @@ class DevicePath {
 
   [[nodiscard]] std::string name() const { return transport_->name(); }
 
-  /// True for tensors of the transport's device that it can carry. Either tensor may be undefined.
+  /// Returns true for tensors of the transport's device that it can carry. Either tensor may be undefined.
   [[nodiscard]] bool takes(const Collective& collective, const at::Tensor& input, const at::Tensor& output) const;
 
-  /// The Work's wait() makes the current stream wait, not the thread.
-  /// Throws: what the group has failed with.
+  /// Enqueues a collective. The Work's wait() makes the current stream wait, not the thread.
+  /// Throws: the group's failure.
   [[nodiscard]] Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output);
 
-  /// Throws: what the group has failed with. What the host has read of the device by now is whole where it does not.
+  /// Throws: the group's failure. Where it does not throw, data that the host has read from the device by now are
+  ///         complete.
   /// Blocks: no. Thread-safe: yes.
   void check() { watch_->check(std::chrono::steady_clock::now()); }
 
   void abort(const std::string& reason) noexcept;
 
-  /// Before the queue is closed. `orderly`: what is under way may end first, under the watch and for a bounded time;
-  /// whatever is left is aborted.
+  /// Closes the path; call it before the queue is closed. With `orderly` operations under way may end first, under the
+  /// watch and for a bounded time; the rest is aborted.
   void close(bool orderly) noexcept;
 
  private:
@@ -52,7 +53,7 @@ class DevicePath {
   const std::shared_ptr<OperationQueue> queue_;
   const std::chrono::milliseconds timeout_;
   std::mutex order_;                         ///< held while a call is given to the queue and to the transport
-  mutable std::mutex mutex_;                 ///< guards what follows
+  mutable std::mutex mutex_;                 ///< guards the members below
   std::shared_ptr<Operation> last_meeting_;  ///< null: there was none
   std::shared_ptr<DeviceWatch> watch_;       ///< shared with the operations, which ask it for failures
 };

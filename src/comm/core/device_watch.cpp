@@ -12,7 +12,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Asking a GPU costs a microsecond; a verdict may be a millisecond late.
+// The interval of the looks: asking a GPU costs a microsecond, and a verdict may be a millisecond late.
 constexpr auto kDeviceLook = std::chrono::milliseconds(1);
 
 std::exception_ptr problem_error(const World& world, const Collective& collective, const std::string& problem) {
@@ -23,7 +23,7 @@ std::exception_ptr problem_error(const World& world, const Collective& collectiv
       message, advice ? advice->remedy : "NCCL_DEBUG=INFO shows more; CUDA_LAUNCH_BLOCKING=1 shows where"));
 }
 
-/// The device itself failed: nothing that was given to it has a result.
+/// The device itself failed: no work on it has a result.
 std::exception_ptr device_error(const World& world, const Collective& collective, const char* what) {
   return std::make_exception_ptr(ResourceError(
       fmt::format("the GPU of {} failed while {} was under way ({}): {}", rank_text(world, world.rank),
@@ -89,12 +89,12 @@ void DeviceWatch::check(Time now) {
   if (const auto error = failure()) std::rethrow_exception(error);
 }
 
-/// Of what is not done. Null: it may go on.
+/// Returns the failure of an operation that is not done; null: it may continue.
 std::exception_ptr DeviceWatch::verdict(const Entry& entry, Time now) const {
   const bool met = entry.meeting == nullptr || entry.meeting->is_done();
-  if (met && entry.meeting != nullptr) entry.meeting->wait();  // throws what the comparison found
+  if (met && entry.meeting != nullptr) entry.meeting->wait();  // throws the result of the comparison
   if (hooks_.check_group) hooks_.check_group(entry.collective);
-  // Whom a meeting waits for the meeting itself will say.
+  // The meeting itself reports which rank it waits for.
   return met && now >= entry.collective.deadline ? hang_error(world_, entry.collective) : nullptr;
 }
 
@@ -107,7 +107,7 @@ DeviceWatch::Finding DeviceWatch::examine(const Entry& entry, Time now) const no
     return found;
   }
   try {
-    // Only now: after an error of its own a transport may end what it leaves undone.
+    // This comes last: after its own error a transport may end its unfinished work.
     if (const auto problem = hooks_.problem()) {
       found.error = problem_error(world_, entry.collective, *problem);
     } else if (!found.done) {
@@ -119,7 +119,7 @@ DeviceWatch::Finding DeviceWatch::examine(const Entry& entry, Time now) const no
   return found;
 }
 
-/// After a failure: what the device still works on keeps its memory, unless the device cannot be asked any more.
+/// After a failure, tensors that the device still uses keep their memory, unless the device can no longer be asked.
 void DeviceWatch::forget_ended(std::deque<Entry>& ended) {
   const std::lock_guard lock(mutex_);
   try {
@@ -134,7 +134,7 @@ void DeviceWatch::forget_ended(std::deque<Entry>& ended) {
 }
 
 std::size_t DeviceWatch::look(Time now) {
-  std::deque<Entry> ended;  // whose tensors go without the locks
+  std::deque<Entry> ended;  // their tensors are freed without the locks
   const std::lock_guard looking(looking_);
   while (!failure()) {
     std::optional<Entry> front;

@@ -28,18 +28,19 @@ class DeviceWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// What it asks and tells. Called from any thread that looks.
+  /// The functions that it calls, from any thread that looks.
   struct Hooks {
-    std::function<std::optional<std::string>()> problem;    ///< the transport's own account
-    std::function<void(const Collective&)> check_group;     ///< throws what the group has failed with
-    std::function<void(const std::exception_ptr&)> failed;  ///< once, when failure() says it: ends what is under way
+    std::function<std::optional<std::string>()> problem;    ///< the transport's own report
+    std::function<void(const Collective&)> check_group;     ///< throws the group's failure
+    std::function<void(const std::exception_ptr&)> failed;  ///< called once, when failure() is set; ends operations
+                                                            ///< under way
   };
 
   /// A collective under way. `meeting`: the comparison of all ranks' calls; none in a world of one.
   struct Entry {
     std::shared_ptr<DeviceEvent> event;
     std::shared_ptr<Operation> meeting;
-    Collective collective;  ///< with its deadline
+    Collective collective;  ///< with its deadline set
     std::array<at::Tensor, 2> tensors;
   };
 
@@ -48,25 +49,26 @@ class DeviceWatch {
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
-  /// Starts the thread; once. Without it look() is called by hand.
+  /// Starts the thread; call it once. Without it look() is called directly.
   void start();
   void add(Entry entry);
-  /// Ends the thread; nothing is watched any more.
+  /// Ends the thread; nothing is watched after that.
   void stop() noexcept;
 
-  /// One look at everything under way. Returns: how many are left. Thread-safe: yes.
+  /// Looks once at everything under way. Returns: how many operations are left. Thread-safe: yes.
   std::size_t look(Time now);
 
-  /// Looks now, and throws what it has found. Results that were read before it returned are whole. Thread-safe: yes.
+  /// Looks now, and throws a failure that it finds. Where it returns, results that were read before are complete.
+  /// Thread-safe: yes.
   void check(Time now);
 
-  /// Stores `error` unless there is a failure already. Only then may anything be ended: a rank that reads an unfinished
-  /// result afterwards finds the failure. Returns: whether it is the first. Thread-safe: yes.
+  /// Stores `error` unless there is already a failure. Operations may be ended only after that, so that a rank that
+  /// reads an unfinished result finds the failure. Returns: whether it is the first. Thread-safe: yes.
   bool note(const std::exception_ptr& error);
-  /// As note(), and ends what is under way.
+  /// Does the same as note(), and ends operations under way.
   void fail(const std::exception_ptr& error);
 
-  /// What it found; null while all is well.
+  /// Returns the failure that it found; null where there is none.
   [[nodiscard]] std::exception_ptr failure() const;
   [[nodiscard]] std::size_t under_way() const;
 

@@ -6,7 +6,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Up to here every rank sends all to all and reduces everything: one exchange instead of two.
+// Up to this size every rank sends everything to all and reduces everything: one exchange instead of two.
 constexpr std::size_t kOnePassBytes = std::size_t{32} << 10;
 
 Message part_of_row(const ExchangeReduce& job, const Contributor& to, std::size_t row) {
@@ -18,7 +18,7 @@ const Contributor& find(const ExchangeReduce& job, int rank) {
   return *std::find_if(job.contributors.begin(), job.contributors.end(), [&](const auto& c) { return c.rank == rank; });
 }
 
-/// Starting after this rank, so that not all send to rank 0 first.
+/// Starts after this rank, so that not all ranks send to rank 0 first.
 std::vector<const Contributor*> others(const ExchangeReduce& job, int rank) {
   std::vector<const Contributor*> result;
   for (const Contributor& contributor : job.contributors) {

@@ -11,7 +11,7 @@
 
 namespace lockstep::comm {
 
-/// A rank that brings rows, the elements that it combines, and what its rows are the sums of.
+/// A rank that brings rows, the elements that it combines, and the replicas that its rows sum.
 struct Contributor {
   int rank = 0;
   ElementRange range;
@@ -21,11 +21,11 @@ struct Contributor {
 struct ExchangeReduce {
   std::vector<Contributor> contributors;  ///< from left to right in the tree
   Reduction reduction;
-  std::size_t leaf_bytes = 1;    ///< of an element of the rows
-  std::size_t result_bytes = 1;  ///< of an element of the result
+  std::size_t leaf_bytes = 1;    ///< bytes of an element of the rows
+  std::size_t result_bytes = 1;  ///< bytes of an element of the result
   const std::byte* rows = nullptr;
-  std::size_t row_bytes = 0;    ///< from one of this rank's rows to the next
-  std::byte* output = nullptr;  ///< where element `range.begin` of this rank's result goes; may be in its first row
+  std::size_t row_bytes = 0;    ///< bytes from one of this rank's rows to the next
+  std::byte* output = nullptr;  ///< the place of element `range.begin` of this rank's result; may be in its first row
 };
 
 /// Combines this rank's range over all contributors; `scratch` keeps what was received and grows with need.
@@ -33,14 +33,14 @@ struct ExchangeReduce {
 void exchange_and_reduce(Transport& transport, const ExchangeReduce& job, const Collective& collective,
                          std::vector<std::byte>& scratch);
 
-/// Sends this rank's combined range to all contributors, and receives theirs. `base`: where element 0 is.
+/// Sends this rank's combined range to all contributors, and receives theirs. `base` is the place of element 0.
 void share_ranges(Transport& transport, const ExchangeReduce& job, const Collective& collective, std::byte* base);
 
-/// Ranges of `count` contributors that combine `numel` elements together; everybody everything where that is less work
-/// than a second exchange.
+/// Returns the ranges of `count` contributors that combine `numel` elements together; each one combines everything
+/// where that is less work than a second exchange.
 [[nodiscard]] std::vector<ElementRange> ranges_for_all(std::int64_t numel, std::size_t bytes, int count);
 
-/// True where ranges_for_all() gave everybody everything.
+/// Returns true where ranges_for_all() gave everything to each contributor.
 [[nodiscard]] bool is_one_pass(std::size_t bytes);
 
 }  // namespace lockstep::comm

@@ -262,7 +262,7 @@ class Group final : public OwnedGroup {
     return collective;
   }
 
-  /// Everybody's `mine`, one after the other. The elements of a row are compared on the way.
+  /// Returns the `mine` of all ranks, one after the other. It also compares the elements of a row.
   std::vector<std::int64_t> exchange_counts(const std::vector<std::int64_t>& mine, std::int64_t row) {
     const auto size = static_cast<std::int64_t>(mine.size());
     const at::Tensor input = at::full({size + 1}, row, at::kLong);
@@ -283,7 +283,7 @@ class Group final : public OwnedGroup {
     return counts;
   }
 
-  /// `out` becomes one part per rank.
+  /// Makes `out` one part per rank.
   Work submit_gathering(Collective collective, const at::Tensor& input, std::vector<at::Tensor>& out) {
     const at::Tensor whole = at::empty(with_first(input, world_size(), false), input.options().requires_grad(false));
     out.clear();
@@ -347,16 +347,16 @@ class Group final : public OwnedGroup {
 
   const std::string name_;
   GroupOptions options_;
-  Backend* backend_;  ///< the queue's, or alone_
+  Backend* backend_;  ///< the backend of the queue, or alone_
   bool closed_ = false;
   int splits_ = 0;
-  std::unique_ptr<Backend> alone_;         ///< a world of one: no queue, no thread
-  std::shared_ptr<OperationQueue> queue_;  ///< else
-  std::unique_ptr<DevicePath> device_;     ///< of tensors that a transport carries where they lie; may be null
+  std::unique_ptr<Backend> alone_;         ///< for a world of one: no queue, no thread
+  std::shared_ptr<OperationQueue> queue_;  ///< for other worlds
+  std::unique_ptr<DevicePath> device_;     ///< the path of tensors that a transport carries in place; may be null
   std::mutex mutex_;
   std::map<std::pair<int, bool>, std::shared_ptr<OperationQueue>> channels_;
   std::vector<std::weak_ptr<ProcessGroup>> children_;
-  std::exception_ptr aborted_;  ///< by abort()
+  std::exception_ptr aborted_;  ///< set by abort()
 };
 
 std::shared_ptr<ProcessGroup> Group::split(int color, int key) {

@@ -15,27 +15,28 @@
 
 namespace lockstep::comm {
 
-/// A group whose owner says when it leaves.
+/// A group whose owner closes it.
 class OwnedGroup : public ProcessGroup {
  public:
-  /// `orderly`: the peers are told that this rank is done; else they find it dead. Never blocks for long, never throws.
+  /// Leaves the group. With `orderly` the peers are told that this rank is done; else they find it dead. It waits a
+  /// bounded time for operations under way, and never throws.
   virtual void close(bool orderly) noexcept = 0;
 
   /// As check_group().
   virtual void check() = 0;
 };
 
-/// Who forms a part of a group: the ranks of the part, as ranks of the group, in the part's order.
+/// The members of a part of a group, as ranks of the group, in the part's order.
 struct Part {
   std::vector<int> members;
-  int rank = 0;      ///< this rank's in the part
-  std::string name;  ///< the same for all members, and no other part's of the job
+  int rank = 0;      ///< this rank's number in the part
+  std::string name;  ///< the same for all members; no other part of the job has it
 };
 
 struct GroupOptions {
   Place place;
   std::chrono::milliseconds timeout{0};
-  /// Of device tensors; null: they go through host memory.
+  /// Carries device tensors; null: they go through host memory.
   std::unique_ptr<DeviceBackend> transport = nullptr;
   World world = {};  ///< names the ranks in errors of the transport
   /// Connects the members of a part. Collective over them.

@@ -15,25 +15,26 @@ namespace lockstep::comm {
 
 [[nodiscard]] inline bool is_plain(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.is_contiguous(); }
 
-/// The tensor's contents in plain memory: itself, or a copy taken now.
+/// Returns the tensor's contents in plain memory: the tensor itself, or a copy taken now.
 [[nodiscard]] at::Tensor host_copy(const at::Tensor& tensor);
 
-/// Plain memory of the dtype of `like`; pinned where that is on a GPU.
+/// Returns plain memory of the dtype of `like`; pinned where that is on a GPU.
 [[nodiscard]] at::Tensor empty_host(at::IntArrayRef sizes, const at::Tensor& like);
 
-/// A function that copies `from`, plain memory, to `to`: for any thread, in order with the stream that is current now.
+/// Returns a function that copies `from`, plain memory, to `to`. Any thread may call it; the copy is in order with the
+/// stream that is current now.
 [[nodiscard]] std::function<void()> write_back(const at::Tensor& from, const at::Tensor& to);
 
-/// What a collective does in a world of one, on tensors of any device.
+/// Does what a collective does in a world of one, on tensors of any device.
 void apply_alone(const Collective& collective, const at::Tensor& input, const at::Tensor& output);
 
-/// The sizes of `like` with `first` as first dimension: instead of its own (`replace`), or before it.
+/// Returns the sizes of `like` with `first` as first dimension: instead of its own (`replace`), or before it.
 [[nodiscard]] std::vector<std::int64_t> with_first(const at::Tensor& like, std::int64_t first, bool replace);
 
-/// Elements of one step in the first dimension.
+/// Returns the elements of one step in the first dimension.
 [[nodiscard]] std::int64_t row_elements(const at::Tensor& tensor);
 
-/// `whole`, which has all parts one after the other, as views of them.
+/// Returns views of the parts of `whole`, which has them one after the other.
 [[nodiscard]] std::vector<at::Tensor> cut(const at::Tensor& whole, const std::vector<std::int64_t>& rows);
 
 }  // namespace lockstep::comm

@@ -10,7 +10,7 @@
 
 namespace lockstep::comm {
 
-/// `bytes` from `offset` of one rank's outbox go to `place` in another's output.
+/// A copy of `bytes` from `offset` of one rank's outbox to `place` in another's output.
 struct Move {
   int from = 0;
   int to = 0;
@@ -19,7 +19,7 @@ struct Move {
   std::size_t bytes = 0;
 };
 
-/// What is the same on every rank of a collective that moves data.
+/// The values of a collective that moves data which are the same on every rank.
 struct MovePlan {
   const Descriptor& what;
   const Counts& counts;
@@ -31,13 +31,13 @@ struct MovePlan {
   return {collective.what, collective.counts, collective.item_bytes, world};
 }
 
-/// The bytes that `rank` brings.
+/// Returns the bytes that `rank` brings.
 [[nodiscard]] std::size_t outbox_bytes(const MovePlan& plan, int rank);
 
-/// All that goes into the output of `rank`, its own part too. Moves of no bytes are left out.
+/// Returns all moves into the output of `rank`, its own part too. Moves of no bytes are left out.
 [[nodiscard]] std::vector<Move> moves_to(const MovePlan& plan, int rank);
 
-/// All that others need of `rank`.
+/// Returns all moves that other ranks need from `rank`.
 [[nodiscard]] std::vector<Move> moves_from(const MovePlan& plan, int rank);
 
 }  // namespace lockstep::comm

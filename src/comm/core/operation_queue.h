@@ -27,7 +27,7 @@ class QueuedOperation final : public Operation {
   QueuedOperation(Collective collective, std::array<at::Tensor, 2> tensors, std::function<void()> finish)
       : collective_(std::move(collective)), tensors_(std::move(tensors)), finish_(std::move(finish)) {}
 
-  /// Its number in the queue, once submitted.
+  /// Returns its number in the queue, once submitted.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return collective_.what.sequence; }
   void wait() override;
   [[nodiscard]] bool is_done() const noexcept override { return done_.load(std::memory_order_acquire); }
@@ -56,20 +56,20 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   OperationQueue(std::unique_ptr<Runner> runner, std::chrono::milliseconds timeout)
       : runner_(std::move(runner)), timeout_(timeout) {}
 
-  /// Starts the thread; once, after construction (the thread shares the queue).
+  /// Starts the thread. Call it once, after construction (the thread shares the queue).
   void start();
 
-  /// Numbers the operation and puts it last.
+  /// Numbers the operation and appends it. Blocks: no.
   void submit(const std::shared_ptr<QueuedOperation>& operation);
   void wait(QueuedOperation& operation);
 
   /// Fails everything, here and on the peers.
   void abort(const std::string& reason) noexcept;
 
-  /// Throws: what everything fails with from here on, if anything. Blocks: no.
+  /// Throws: the failure with which all later operations fail, if there is one. Blocks: no.
   void check();
 
-  /// Ends the thread; what has not run fails. Waits a bounded time for an operation under way.
+  /// Ends the thread; operations that have not run fail. It waits a bounded time for an operation under way.
   void close(bool orderly) noexcept;
 
   [[nodiscard]] Runner& runner() noexcept { return *runner_; }

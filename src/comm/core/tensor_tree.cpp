@@ -31,7 +31,7 @@ at::Tensor combine(const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
   }
 }
 
-/// The parts from `next` on that make up `span`; narrow types in float32.
+/// Combines the parts from `next` on that make up `span`; narrow types in float32.
 class Tree {
  public:
   Tree(const std::vector<PartialSum>& parts, ReduceOp op) : parts_(parts), op_(op) {}

@@ -8,7 +8,8 @@
 
 namespace lockstep::comm {
 
-/// As tree_sum(): the same bits, of sums and means of floating-point tensors and of minima, maxima and products.
+/// Does the same as tree_sum(), with the same bits for sums and means of floating-point tensors and for minima, maxima
+/// and products.
 /// Throws: UsageError for a bitwise operation.
 void tensor_tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const TreeOptions& options);
 

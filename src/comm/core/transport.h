@@ -13,7 +13,7 @@
 
 namespace lockstep::comm {
 
-/// Bytes to or from one rank.
+/// A message to or from one rank.
 struct Message {
   int rank = 0;
   std::byte* data = nullptr;
@@ -26,23 +26,22 @@ class Transport {
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual const World& world() const = 0;
 
-  /// Sends and receives all of them. Between two ranks messages match in order. Messages of no bytes are left
-  /// out.
-  /// Blocks: until all have come and gone.
-  /// Throws: PeerError naming who died, TimeoutError naming who is late.
+  /// Sends and receives all of them. Between two ranks messages match in order. Messages of no bytes are left out.
+  /// Blocks: until all are sent and received.
+  /// Throws: PeerError naming the rank that died, TimeoutError naming the late rank.
   virtual void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
                         const Collective& collective) = 0;
 
   [[nodiscard]] virtual std::unique_ptr<Runner> open_channel(int peer, bool sending) = 0;
 
-  /// Answers the others' question who died: not this rank, but `suspect`. Blocks: a moment, until they know.
+  /// Answers the other ranks' question who died: not this rank, but `suspect`. Blocks: briefly, until they know.
   virtual void report_death(int suspect) noexcept = 0;
 
-  /// Every exchange from here on fails. Thread-safe: yes.
+  /// Makes every later exchange fail. Thread-safe: yes.
   virtual void abort() noexcept = 0;
 };
 
-/// Throws: UsageError where one of `ranks` called something else. Compares in one exchange between these ranks.
+/// Compares the calls in one exchange between `ranks`. Throws: UsageError where one of them called something else.
 void compare_over(Transport& transport, const Collective& collective, const std::vector<int>& ranks);
 
 }  // namespace lockstep::comm

@@ -18,11 +18,11 @@
 namespace lockstep::comm {
 namespace {
 
-// One block of accumulators stays in the first cache beside the sources' blocks.
+// One block of accumulators stays in the first-level cache with the sources' blocks.
 constexpr std::int64_t kBlock = 2048;
 constexpr int kMaxLevels = 12;  // worlds up to 4,096
 
-/// Everything that one call needs, without templates: what crosses into the code of an instruction set.
+/// Everything that one call needs, without templates, so that it can be passed to the code of an instruction set.
 struct TreeCall {
   c10::ScalarType dtype;
   c10::ScalarType result;
@@ -54,7 +54,7 @@ struct Fp16 {
 inline float as_float(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
 inline std::uint32_t as_bits(float value) { return __builtin_bit_cast(std::uint32_t, value); }
 
-/// Accumulator of a stored type, and the ways between them.
+/// The accumulator of a stored type, and the conversions between them.
 template <class T>
 struct Element {
   using Acc = T;
@@ -78,7 +78,7 @@ struct Element<Fp16> {
     const std::uint32_t magnitude = (static_cast<std::uint32_t>(value.bits) & 0x7FFFU) << 13;
     const std::uint32_t sign = (static_cast<std::uint32_t>(value.bits) & 0x8000U) << 16;
     const std::uint32_t scaled = as_bits(as_float(magnitude) * 0x1.0p+112F);
-    const std::uint32_t special = magnitude | 0x7F800000U;  // infinity and not-a-number keep their mantissa
+    const std::uint32_t special = magnitude | 0x7F800000U;  // infinity and NaN keep their mantissa
     return as_float(sign | (magnitude >= 0x0F800000U ? special : scaled));
   }
   // Maratyszcza's FP16 library: two scalings make overflow infinite, one addition rounds to nearest even.
@@ -133,7 +133,7 @@ struct BitXor {
     return static_cast<A>(a ^ b);
   }
 };
-// A not-a-number wins, as in libtorch's amin and amax.
+// A NaN wins, as in libtorch's amin and amax.
 struct Min {
   template <class A>
   static A apply(A a, A b) {
@@ -173,7 +173,7 @@ struct Tree {
     for (std::int64_t i = 0; i < size; ++i) acc[i] = Op::apply(Element<T>::load(a[i]), Element<T>::load(b[i]));
   }
 
-  /// The subtree that leaves first .. last - 1 make up.
+  /// Returns the subtree that leaves first .. last - 1 make up.
   void reduce(int first, int last, int level) const {
     Acc* acc = scratch[level];
     if (last - first == 1) return load(acc, first);
@@ -200,7 +200,7 @@ void divide_block(Acc* __restrict acc, std::int64_t size, int count) {
   }
 }
 
-/// The accumulators as stored: converted into `room`, or as they lie.
+/// Returns the accumulators as stored: converted into `room`, or in place.
 template <class R, class Acc>
 const R* store_block(const Acc* __restrict acc, R* __restrict room, std::int64_t size) {
   if constexpr (std::is_same_v<R, Acc>) {
@@ -211,7 +211,7 @@ const R* store_block(const Acc* __restrict acc, R* __restrict room, std::int64_t
   }
 }
 
-/// Leaves of T, the result as R; both have one accumulator.
+/// The leaves are T and the result is R; both have one accumulator.
 template <class T, class R, class Op>
 void reduce_all(const TreeCall& call) {
   using Acc = typename Element<T>::Acc;
@@ -251,7 +251,7 @@ void reduce_integers(const TreeCall& call) {
   reduce_all<T, T, Sum>(call);
 }
 
-/// Bytes of 0 and 1.
+/// For bytes of 0 and 1.
 void reduce_bools(const TreeCall& call) {
   if (call.op == ReduceOp::kBitXor) return reduce_all<std::uint8_t, std::uint8_t, BitXor>(call);
   const bool all = call.op == ReduceOp::kMin || call.op == ReduceOp::kProduct || call.op == ReduceOp::kBitAnd;
@@ -330,7 +330,7 @@ c10::ScalarType accumulator_of(c10::ScalarType dtype) {
 
 namespace {
 
-// A leaf that is missing would be sought without end.
+// A missing leaf would be searched for ever.
 void check_leaves(const std::vector<TreeLeaf>& leaves) {
   bool valid = !leaves.empty() && leaves.size() <= (1U << (kMaxLevels - 1));
   for (std::size_t i = 1; valid && i < leaves.size(); ++i) valid = leaves[i].span.begin == leaves[i - 1].span.end;
@@ -338,7 +338,8 @@ void check_leaves(const std::vector<TreeLeaf>& leaves) {
 }
 
 double* reserve_scratch() {
-  // Kept between calls; not a static array: that much thread-local storage would not fit a small thread's stack.
+  // It is kept between calls, but not as a static array: that much thread-local storage would not fit a small thread's
+  // stack.
   thread_local hwy::AlignedFreeUniquePtr<double[]> scratch;
   if (scratch == nullptr) scratch = hwy::AllocateAligned<double>(static_cast<std::size_t>(kMaxLevels * kBlock));
   if (scratch == nullptr) throw ResourceError("no memory is left for a reduction's scratch of 196.6 kB");

@@ -17,15 +17,15 @@
 namespace lockstep::comm {
 
 struct Reduction {
-  c10::ScalarType dtype = c10::ScalarType::Float;  ///< of the leaves
+  c10::ScalarType dtype = c10::ScalarType::Float;  ///< dtype of the leaves
   ReduceOp op = ReduceOp::kSum;
-  int divisor = 1;  ///< of a mean
-  /// Of the destinations; else as the leaves. float32 for float16 and bfloat16 leaves and back: a partial sum that is
-  /// not rounded yet.
+  int divisor = 1;  ///< divisor of a mean
+  /// The dtype of the destinations; by default that of the leaves. float32 for float16 and bfloat16 leaves, or the
+  /// other way round, is a partial sum that is not rounded yet.
   std::optional<c10::ScalarType> result = std::nullopt;
 };
 
-/// One array to combine, and the replicas (or ranks) that it already is the sum of: a whole subtree.
+/// One array to combine, and the replicas (or ranks) whose sum it already is: a whole subtree.
 struct TreeLeaf {
   const std::byte* data = nullptr;
   ReplicaSpan span;
@@ -37,10 +37,10 @@ struct TreeLeaf {
 void tree_reduce(const Reduction& reduction, const std::vector<TreeLeaf>& leaves,
                  const std::vector<std::byte*>& destinations, std::int64_t count);
 
-/// The dtypes that tree_reduce knows.
+/// Returns true for the dtypes that tree_reduce knows.
 [[nodiscard]] bool is_reducible(c10::ScalarType dtype);
 
-/// In which a dtype is combined: float32 for float16 and bfloat16, else itself.
+/// Returns the dtype in which a dtype is combined: float32 for float16 and bfloat16, else itself.
 [[nodiscard]] c10::ScalarType accumulator_of(c10::ScalarType dtype);
 
 }  // namespace lockstep::comm

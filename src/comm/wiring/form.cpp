@@ -28,7 +28,7 @@ World world_of(const Meeting& meeting, const Membership& members) {
   return world;
 }
 
-/// The ranks of this host as a world of their own.
+/// Returns the ranks of this host as a separate world.
 World host_world(const World& world, const std::vector<int>& local) {
   World host{.rank = world.rank - local.front(), .size = static_cast<int>(local.size())};
   host.whole = world.size;
@@ -42,7 +42,7 @@ World host_world(const World& world, const std::vector<int>& local) {
   return host;
 }
 
-/// True if every rank said yes; else why not. Collective over the world.
+/// Returns true if every rank voted yes; else why not. Collective over the world.
 std::string first_objection(const World& world, const std::string& mine, std::chrono::milliseconds timeout) {
   const auto key = [&](int rank) { return fmt::format("{}hierarchy/{}", world.prefix, rank); };
   world.store->set(key(world.rank), mine.empty() ? "yes" : mine);
@@ -53,7 +53,7 @@ std::string first_objection(const World& world, const std::string& mine, std::ch
   return "";
 }
 
-/// Shared memory inside every host; where one host cannot, none does.
+/// Connects shared memory inside every host; where one host cannot, none does.
 std::unique_ptr<Backend> make_hierarchy(const Meeting& meeting, const World& world, const HostRanks& hosts,
                                         const std::vector<int>& local) {
   const World host = host_world(world, local);
@@ -102,7 +102,7 @@ std::unique_ptr<Backend> make_backend(const Meeting& meeting, const Membership& 
       choice = {BackendKind::kGloo, fmt::format("shared memory cannot be used ({})", problem.message())};
       if (world.rank == 0) log::note("using gloo between the ranks of one host: {}", problem.message());
     }
-    // All ranks are connected: where one lacks a thread now, gloo would wait for those that do not.
+    // All ranks are connected: if one lacked a thread now, gloo would wait for the others.
     if (connection) return std::make_unique<ShmBackend>(std::move(*connection), world);
   }
   return make_network_backend(meeting, members, world);
@@ -117,7 +117,7 @@ Membership part_of(const Membership& whole, const Part& part) {
   return members;
 }
 
-/// What a part asks for of what the whole was forced to: alone it needs nobody.
+/// Returns the backend wanted for a part of a group that was forced to one; a part of one rank needs none.
 BackendKind wanted_by_part(BackendKind wanted, std::size_t members) {
   return members == 1 && wanted != BackendKind::kNccl ? BackendKind::kAuto : wanted;
 }

@@ -13,22 +13,22 @@
 
 namespace lockstep::comm {
 
-/// Where and how the ranks of a job meet.
+/// Says where and how the ranks of a job meet.
 struct Meeting {
   BackendKind wanted = BackendKind::kAuto;
   std::shared_ptr<Store> store;
   std::string store_host;  ///< says which of this host's addresses the others can reach
   std::chrono::milliseconds timeout{0};
   std::chrono::milliseconds patience{0};  ///< World::patience
-  c10::Device device{c10::kCPU};          ///< that this rank computes on
+  c10::Device device{c10::kCPU};          ///< the device that this rank computes on
 };
 
-/// Who belongs to a group, by rank in it.
+/// The members of a group, by rank in it.
 struct Membership {
-  int rank = 0;  ///< this one's
+  int rank = 0;  ///< this process's rank
   std::vector<HostFacts> hosts = {};
-  std::vector<int> ranks = {};  ///< of the job
-  std::string prefix;           ///< of the group's keys in the store; no other group's
+  std::vector<int> ranks = {};  ///< ranks in the job
+  std::string prefix;           ///< prefix of the group's keys in the store, which no other group has
 };
 
 struct Formed {
@@ -36,7 +36,7 @@ struct Formed {
   std::string reason;  ///< why this backend, in one sentence
 };
 
-/// Connects the members; when it returns, all have come.
+/// Connects the members; it returns when all are connected.
 /// Collective: over the members.  Blocks: yes.
 /// Throws: UsageError for an impossible backend, ResourceError (shared memory), PeerError, TimeoutError.
 [[nodiscard]] Formed form_group(const Meeting& meeting, const Membership& members);

@@ -33,13 +33,13 @@
 namespace lockstep {
 namespace {
 
-// The launcher's agent reaps a dead worker within milliseconds; its word on the cause is worth that wait.
+// The launcher's agent reaps a dead worker within milliseconds; its report of the cause is worth that wait.
 constexpr auto kAgentPatience = std::chrono::milliseconds(300);
 // How often a rank looks for the file of file://, and how long it tries the address in it.
 constexpr auto kFilePoll = std::chrono::milliseconds(20);
 constexpr auto kFileTrial = std::chrono::milliseconds(1000);
 
-/// The value of `--name V`, `--name=V`; none where it is not among the arguments. "--" ends them.
+/// Returns the value of `--name V` or `--name=V`; none where it is not among the arguments. "--" ends them.
 std::optional<std::string> find_argument(int argc, const char* const* argv, const std::string& name) {
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
     const std::string word = argv[i];
@@ -49,7 +49,7 @@ std::optional<std::string> find_argument(int argc, const char* const* argv, cons
   return std::nullopt;
 }
 
-/// As find_argument, with "-" or "_" inside the name.
+/// Does the same as find_argument, with "-" or "_" inside the name.
 std::optional<std::string> find_spelled(int argc, const char* const* argv, std::string name) {
   if (auto value = find_argument(argc, argv, name)) return value;
   std::replace(name.begin() + 2, name.end(), '_', '-');
@@ -93,7 +93,7 @@ int check_replicas(int replicas, int world) {
                    fmt::format("start at most {} ranks", replicas));
 }
 
-/// Rank 0's store, where no launcher serves one.
+/// Makes rank 0's store, where no launcher serves one.
 void serve_store(Job::State& state) {
   WorldPlan& plan = state.plan;
   state.server =
@@ -101,7 +101,7 @@ void serve_store(Job::State& state) {
   plan.port = state.server->port();
 }
 
-/// Until the file names a store that answers: it may still be the one of a job that was killed.
+/// Waits until the file names a store that answers: it may still be that of a killed job.
 std::shared_ptr<Store> connect_through_file(const Job::State& state) {
   const auto end = std::chrono::steady_clock::now() + state.timeout;
   std::string problem;
@@ -134,7 +134,7 @@ void open_file_store(Job::State& state) {
   state.store = connect_store(address, state.timeout);
 }
 
-/// A store that other machines reach is open to those who know a secret.
+/// A store that other machines can reach needs a secret.
 void require_secret_beyond_loopback(const WorldPlan& plan) {
   if (is_loopback(plan.host)) return;
   if (!plan.token.empty()) return require_secret(plan.token, "LOCKSTEP_TOKEN");
@@ -168,7 +168,7 @@ void open_store(Job::State& state) {
   state.store = connect_store({plan.host, plan.port, plan.token}, state.timeout);
 }
 
-/// This host, and the GPU that this rank has there.
+/// Returns this host, and the GPU that this rank has there.
 comm::HostFacts own_facts(const Job::State& state) {
   comm::HostFacts facts = comm::this_host();
   if (!state.device.is_cuda()) return facts;
@@ -177,7 +177,7 @@ comm::HostFacts own_facts(const Job::State& state) {
   return facts;
 }
 
-/// What each rank tells the others before anything else: host id, host name, version, replicas, GPU, NCCL; a line each.
+/// The first message of each rank to the others: host id, host name, version, replicas, GPU, NCCL; one line each.
 std::string introduction(const comm::HostFacts& host, int replicas) {
   return fmt::format("{}\n{}\n{} on libtorch {}\n{}\n{}\n{}", host.id, host.name, kVersion, tensor::libtorch_version(),
                      replicas, host.gpu, host.nccl);
@@ -207,7 +207,7 @@ std::vector<std::string> lines_of(const std::string& text) {
                      "were all ranks started, with the same MASTER_ADDR and MASTER_PORT?");
 }
 
-/// Everybody's host, by rank. Throws: UsageError where ranks differ in version or replicas.
+/// Returns the host of every rank. Throws: UsageError where ranks differ in version or replicas.
 std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& prefix) {
   const int world = state.plan.info.world_size;
   const std::string mine = introduction(own_facts(state), state.replicas);
@@ -252,7 +252,7 @@ void join_group(Job::State& state, BackendKind wanted) {
 std::mutex current_mutex;
 std::weak_ptr<Job::State> current;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
-/// One job per process where there are other ranks: they meet by keys that hold for one group.
+/// A process may have one job with other ranks, since these meet by keys that hold for one group.
 void remember(const std::shared_ptr<Job::State>& state) {
   if (state->plan.info.world_size == 1) return;
   const std::lock_guard lock(current_mutex);

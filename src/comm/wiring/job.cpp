@@ -62,7 +62,7 @@ void Job::print(std::string_view line) const {
 }
 
 void Job::print_all(std::string_view line) const {
-  // Under our launcher only stderr of every rank reaches the console, and it gets its prefix there.
+  // Under Lockstep's launcher only stderr of every rank reaches the console, where it gets its prefix.
   if (env::get("LOCKSTEP_STORE")) return write_line(stderr, fmt::format("{}\n", line));
   write_line(stdout, fmt::format("[{}]: {}\n", rank(), line));
 }
@@ -73,7 +73,7 @@ void Job::publish_failure(const std::exception& error) const noexcept {
     FailureRecord record = record_of(error);
     record.rank = rank();
     record.host = host();
-    // A PeerError only repeats what another rank, or the agent for it, has to say.
+    // A PeerError only repeats the report of another rank, or of the agent for it.
     if (record.kind != FailureKind::kPeer && state_->store != nullptr) {
       comm::record_first_failure(*state_->store, record);
     }

@@ -27,7 +27,7 @@ class Job::State {
   int replicas = 1;
   std::chrono::milliseconds timeout{0};
   std::string backend_reason;
-  std::unique_ptr<StoreServer> server;  ///< on rank 0 where no launcher serves; goes last
+  std::unique_ptr<StoreServer> server;  ///< on rank 0 where no launcher serves; destroyed last
   std::shared_ptr<Store> store;
   std::shared_ptr<comm::OwnedGroup> group;
   std::atomic<bool> failed{false};

@@ -61,7 +61,7 @@ std::string host_names(const std::vector<HostFacts>& hosts) {
 
 BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts, bool has_gloo) {
   const auto world = hosts.size();
-  if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // which is for what lies in host memory
+  if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // kNccl says nothing about host memory
   if (world == 1) return {BackendKind::kLocal, "a world of one has nobody to talk to"};
   if (wanted == BackendKind::kLocal) {
     throw UsageError(fmt::format("the backend local is for a world of one, this one has {} ranks", world));
@@ -91,7 +91,7 @@ BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& h
 
 namespace {
 
-/// Why NCCL is out of the question; empty: it is not.
+/// Returns why NCCL is impossible; empty: it is possible.
 UsageError nccl_objection(const std::vector<HostFacts>& hosts) {
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const HostFacts& host = hosts[rank];

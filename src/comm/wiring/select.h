@@ -9,15 +9,15 @@
 
 namespace lockstep::comm {
 
-/// What a rank says of its host.
+/// The facts that a rank reports about its host.
 struct HostFacts {
   std::string id;         ///< equal where ranks can share memory
   std::string name;       ///< for people
-  std::string gpu = {};   ///< that it computes on, equal where two ranks have the same one; empty: the CPU
-  std::string nccl = {};  ///< version; empty: none in this build
+  std::string gpu = {};   ///< the GPU that it computes on, equal where two ranks use the same one; empty: the CPU
+  std::string nccl = {};  ///< NCCL's version; empty: none in this build
 };
 
-/// LOCKSTEP_HOST_ID, else boot id, network namespace and /dev/shm device.
+/// Reads LOCKSTEP_HOST_ID, else boot id, network namespace and /dev/shm device.
 [[nodiscard]] HostFacts this_host();
 
 struct BackendChoice {
@@ -28,20 +28,20 @@ struct BackendChoice {
 /// Throws: UsageError where the wanted backend is impossible.
 [[nodiscard]] BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts, bool has_gloo);
 
-/// How the tensors of GPUs travel.
+/// Says how the tensors of GPUs travel.
 struct DeviceChoice {
-  bool nccl = false;   ///< else through host memory, by the group's backend
+  bool nccl = false;   ///< false: through host memory, by the group's backend
   std::string reason;  ///< one sentence; empty where no rank has a GPU
 };
 
-/// NCCL where every rank has a GPU of its own and the same NCCL; with `wanted` kNccl anything else is an error.
+/// Chooses NCCL where every rank has its own GPU and the same NCCL; with `wanted` kNccl anything else is an error.
 /// Throws: UsageError that names the ranks in the way.
 [[nodiscard]] DeviceChoice choose_device_way(BackendKind wanted, const std::vector<HostFacts>& hosts);
 
-/// "shm". kAuto: "auto".
+/// Returns "shm"; "auto" for kAuto.
 [[nodiscard]] const char* backend_name(BackendKind kind);
 
-/// Throws: UsageError naming the valid words.
+/// Parses a name. Throws: UsageError naming the valid words.
 [[nodiscard]] BackendKind parse_backend(const std::string& text);
 
 }  // namespace lockstep::comm

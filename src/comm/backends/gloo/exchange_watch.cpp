@@ -18,13 +18,13 @@ namespace lockstep::comm {
 namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
-constexpr auto kPatience = std::chrono::milliseconds(150);  // of an exchange, before the store is asked
+constexpr auto kPatience = std::chrono::milliseconds(150);  // time that an exchange may take before the store is asked
 constexpr auto kPeriod = std::chrono::milliseconds(150);
 constexpr auto kWatchCloseLimit = std::chrono::milliseconds(1000);
 
 }  // namespace
 
-/// Shared with the thread, which may outlive the watch where the store hangs.
+/// The state is shared with the thread, which may outlive the watch where the store hangs.
 struct ExchangeWatch::State {
   explicit State(World of) : world(std::move(of)) {}
 
@@ -58,7 +58,7 @@ void ExchangeWatch::State::look(std::unique_lock<std::mutex>& lock) {
       log::debug("the store was not asked for an alarm: {}", problem.what());
     }
     lock.lock();
-    if (heard && !heard->empty()) alarm = std::atoi(heard->c_str());  // of what is no number: rank 0
+    if (heard && !heard->empty()) alarm = std::atoi(heard->c_str());  // text that is not a number means rank 0
   }
   if (!alarm) return;
   for (const auto& [number, exchange] : exchanges) exchange.interrupt();
@@ -68,7 +68,7 @@ void ExchangeWatch::State::loop() {
   std::unique_lock lock(mutex);
   while (!closed) {
     if (exchanges.empty()) {
-      // A loop of short exchanges does not wake the thread for each.
+      // A loop of short exchanges must not wake the thread for each.
       if (!changed.wait_for(lock, kPatience, [&] { return closed; }) && exchanges.empty()) {
         idle = true;
         changed.wait(lock);

@@ -12,7 +12,8 @@
 
 namespace lockstep::comm {
 
-/// Thread-safe: yes. Its thread asks the store only while an exchange has been under way for some time.
+/// Watches the exchanges of a group for an alarm in the store. Its thread asks the store only while an exchange has
+/// been under way for some time. Thread-safe: yes.
 class ExchangeWatch {
  public:
   explicit ExchangeWatch(World world);
@@ -20,7 +21,7 @@ class ExchangeWatch {
   ExchangeWatch(const ExchangeWatch&) = delete;
   ExchangeWatch& operator=(const ExchangeWatch&) = delete;
 
-  /// While it lives, `interrupt` is called again and again once an alarm was raised, from another thread.
+  /// While it lives and an alarm was raised, another thread calls `interrupt` again and again.
   class [[nodiscard]] Scope {
    public:
     Scope(ExchangeWatch& watch, std::function<void()> interrupt);
@@ -33,10 +34,10 @@ class ExchangeWatch {
     int number_ = 0;
   };
 
-  /// Tells every rank of the group that `suspect` is gone. The first alarm stays.
+  /// Tells every rank of the group that `suspect` is gone. Only the first alarm counts.
   void raise(int suspect) noexcept;
 
-  /// Whom the alarm is about, once this rank has heard of it.
+  /// Returns the suspect of the alarm, once this rank has heard of it.
   [[nodiscard]] std::optional<int> alarm() const noexcept;
 
  private:

@@ -13,14 +13,14 @@ namespace lockstep::comm {
 
 [[nodiscard]] bool has_gloo() noexcept;
 
-/// The ranks connect to each other through the world's store; `store_host` says which of this host's addresses they can
-/// reach (GLOO_SOCKET_IFNAME names another interface).
+/// Connects the ranks to each other through the world's store; `store_host` says which of this host's addresses they
+/// can reach (GLOO_SOCKET_IFNAME names another interface).
 /// Collective: yes. Blocks: until all are connected.
 /// Throws: UsageError without Gloo; TimeoutError; PeerError.
 [[nodiscard]] std::shared_ptr<Transport> make_gloo_transport(World world, const std::string& store_host,
                                                              std::chrono::milliseconds timeout);
 
-/// A client of torchrun's own store. Throws: UsageError without Gloo; PeerError where nothing listens.
+/// Connects to torchrun's own store. Throws: UsageError without Gloo; PeerError where nothing listens.
 [[nodiscard]] std::shared_ptr<Store> connect_torch_store(const WorldPlan& plan, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::comm

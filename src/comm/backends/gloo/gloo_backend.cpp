@@ -76,7 +76,7 @@ void GlooBackend::reduce(const Collective& collective) {
   if (for_all && !is_one_pass(collective.bytes)) share_ranges(*transport_, job, collective, collective.output);
 }
 
-// A root sends to each: a tree saves time only in worlds larger than data-parallel starts need.
+// The root sends to each rank: a tree saves time only in very large worlds.
 void GlooBackend::move(const Collective& collective) {
   meet(collective);
   const World& world = transport_->world();

@@ -27,7 +27,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// The address of this host by which it reaches `host`; none where there is no route.
+/// Returns the address of this host by which it reaches `host`; none where there is no route.
 std::optional<std::string> address_towards(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
@@ -61,8 +61,8 @@ std::shared_ptr<::gloo::transport::Device> make_device(const std::string& store_
 }
 
 /// Gloo writes to sockets in a way that raises SIGPIPE when a peer has died, which would end this process without a
-/// word. Blocks the signal in this thread and swallows what came meanwhile; threads that start under it inherit the
-/// block.
+/// message. This class blocks the signal in this thread and discards a pending one at its end; threads that start
+/// meanwhile inherit the block.
 class NoSigpipe {
  public:
   NoSigpipe() {
@@ -98,7 +98,7 @@ std::vector<at::Tensor> as_tensors(const std::byte* data, std::size_t bytes) {
   return {at::from_blob(const_cast<std::byte*>(data), {static_cast<std::int64_t>(bytes)}, at::kByte)};
 }
 
-/// The error after an exchange that failed: who is to blame takes a question to all.
+/// Returns the error of a failed exchange: all ranks are asked which one is to blame.
 [[noreturn]] void throw_failure(const World& world, ExchangeWatch& watch, const Collective& collective, int suspect) {
   const bool late = Clock::now() >= collective.deadline;
   suspect = watch.alarm().value_or(suspect);
@@ -115,7 +115,7 @@ std::vector<at::Tensor> as_tensors(const std::byte* data, std::size_t bytes) {
 
 using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 
-/// Messages between two ranks. Tags of exchanges and of channels never meet.
+/// The tags of messages between two ranks. Tags of exchanges and of channels are never equal.
 class GlooChannel final : public Runner {
  public:
   GlooChannel(World world, GlooGroup group, std::shared_ptr<ExchangeWatch> watch, int peer, bool sending)
@@ -222,7 +222,8 @@ class GlooTransport final : public Transport {
   const World world_;
   const GlooGroup group_;
   const std::shared_ptr<ExchangeWatch> watch_;
-  // Messages so far, by peer: their tags. Two ranks need not have taken part in as many exchanges.
+  // Number of messages so far, by peer, which gives the tags. Two ranks need not have taken part in the same number of
+  // exchanges.
   std::vector<std::uint64_t> sent_;
   std::vector<std::uint64_t> received_;
   std::atomic<bool> aborted_{false};

@@ -37,7 +37,7 @@ void collect(const World& world, RollCall& answers) {
   }
 }
 
-/// True once waiting for the ranks that have not answered is over.
+/// Returns true once waiting for the ranks that have not answered is over.
 bool is_settled(const RollCall& answers, const World& world, SteadyTime start) {
   const auto waited = std::chrono::steady_clock::now() - start;
   const std::vector<int> absent = absent_ranks(answers, world);
@@ -69,7 +69,7 @@ void linger(const World& world, const RollCall& answers) {
 
 }  // namespace
 
-// In a thread of its own: the store may hang on the very rank that is sought.
+// It runs in its own thread: the store may hang because of the missing rank.
 RollCall call_roll(const World& world, int suspect) noexcept {
   try {
     auto answer = std::make_shared<std::promise<RollCall>>();

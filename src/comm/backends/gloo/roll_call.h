@@ -10,20 +10,20 @@
 
 namespace lockstep::comm {
 
-/// What the ranks said after a failure: for each one that answered, the rank that it could not reach.
+/// The answers of the ranks after a failure: for each rank that answered, the rank that it could not reach.
 using RollCall = std::map<int, int>;
 
 /// Reports `suspect` under a key of the group that does not depend on the operation (ranks may fail in different ones),
-/// and collects what the others report. Waits for a suspected rank a moment, for the others longer: they may still be
-/// on their way into their own failure. Then stays until those present know as much: this rank may serve the store.
-/// Never throws; empty where the store is gone.
-/// Blocks: at most some seconds.
+/// and collects what the others report. It waits briefly for a suspected rank and longer for the others, which may not
+/// have failed yet. Then it stays until the present ranks know the same, since this rank may serve the store. Never
+/// throws; the result is empty where the store is gone.
+/// Blocks: at most a few seconds.
 [[nodiscard]] RollCall call_roll(const World& world, int suspect) noexcept;
 
-/// The speakers of a world, and those whom somebody could not reach, that did not answer.
+/// Returns the ranks that did not answer, of the world's speakers and of the ranks that some rank could not reach.
 [[nodiscard]] std::vector<int> absent_ranks(const RollCall& answers, const World& world);
 
-/// The rank to name: one that did not answer, and of these one that somebody could not reach; else `suspect`.
+/// Returns the rank to name: one that did not answer, preferably one that some rank could not reach; else `suspect`.
 [[nodiscard]] int blamed_rank(const RollCall& answers, int suspect, const World& world);
 
 }  // namespace lockstep::comm

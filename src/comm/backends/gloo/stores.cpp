@@ -19,7 +19,7 @@ using Bytes = std::vector<std::uint8_t>;
 std::string to_string(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 Bytes to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
-/// torchrun's store as ours. TCPStore is thread-safe; its errors are translated here.
+/// Adapts torchrun's store. TCPStore is thread-safe; its errors are translated here.
 class TorchStore final : public Store {
  public:
   explicit TorchStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}

@@ -117,8 +117,8 @@ HierarchicalBackend::HostPart HierarchicalBackend::host_part(const Collective& c
   return part;
 }
 
-/// Memory of the leader whose place all ranks of the host read after the next meeting. Returns what it replaces, which
-/// some may still read until then.
+/// Offers memory of the leader, whose place all ranks of the host read after the next meeting. Returns the memory that
+/// it replaces, which some ranks may still read until then.
 HierarchicalBackend::Memory HierarchicalBackend::offer_scratch(std::size_t bytes) {
   if (!is_leader() || offered_.bytes >= bytes) return {};
   const Memory old = offered_;
@@ -200,7 +200,7 @@ void HierarchicalBackend::all_reduce(const Collective& collective) {
     if (is_leader()) reduce_between_hosts(collective);
   }
   barrier().meet(collective);
-  // Until the next meeting nobody writes there.
+  // Nobody writes there until the next meeting.
   if (collective.bytes > 0) std::memcpy(collective.output, scratch_ + rows_bytes, collective.bytes);
 }
 
@@ -209,7 +209,7 @@ void HierarchicalBackend::move(const Collective& collective) {
   watched([&] { broadcast(collective); });
 }
 
-/// The root sends to the other hosts' leaders, and each of these, as the root, spreads it in its host.
+/// The root sends to the other hosts' leaders; each of these broadcasts it in its host.
 void HierarchicalBackend::broadcast(const Collective& collective) {
   const int rank = transport_->world().rank;
   const int root = collective.what.root;
@@ -229,7 +229,7 @@ void HierarchicalBackend::broadcast(const Collective& collective) {
   if (!sends.empty() || !receives.empty()) {
     between_hosts([&] { transport_->exchange(sends, receives, collective); });
   }
-  // Nobody announces anew before all have compared.
+  // No rank announces again before all have compared.
   barrier().meet(collective);
   Collective inside = collective;
   inside.what.root = at_home ? root - mine.front() : 0;

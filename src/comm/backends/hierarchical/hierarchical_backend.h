@@ -21,13 +21,13 @@ using HostRanks = std::vector<std::vector<int>>;
 /// Groups ranks by the id of their host.
 [[nodiscard]] HostRanks ranks_by_host(const std::vector<std::string>& host_ids);
 
-/// True where a tree over all ranks can be built from one per host: every host has neighbouring ranks, some host
-/// several.
+/// Returns true where a tree over all ranks can be built from one per host: every host has neighbouring ranks, some
+/// host several.
 [[nodiscard]] bool is_hierarchy(const HostRanks& hosts);
 
 class HierarchicalBackend final : public ShmBackend {
  public:
-  /// `host_world`: of this host's ranks, as connect_shm() had it.
+  /// `host_world` has this host's ranks, as in connect_shm().
   HierarchicalBackend(ShmConnection connection, const World& host_world, std::shared_ptr<Transport> transport,
                       HostRanks hosts);
   std::string name() const override { return "shm+" + transport_->name(); }
@@ -40,9 +40,9 @@ class HierarchicalBackend final : public ShmBackend {
   void move(const Collective& collective) override;
 
  private:
-  /// What this host brings to an all_reduce.
+  /// This host's contribution to an all_reduce.
   struct HostPart {
-    std::vector<Piece> pieces;      ///< of the host's ranks, by their rank in the host
+    std::vector<Piece> pieces;      ///< the pieces of the host's ranks, by their rank in the host
     std::vector<ReplicaSpan> rows;  ///< the sums that the other hosts need
   };
 
@@ -53,7 +53,7 @@ class HierarchicalBackend final : public ShmBackend {
   };
 
   [[nodiscard]] bool is_leader() const noexcept;
-  /// Runs a collective; where a rank of this host died meanwhile, the other hosts are told that it was that one.
+  /// Runs a collective; where a rank of this host dies meanwhile, the other hosts are told which one.
   template <class Step>
   void watched(Step&& step);
   /// Runs a step that talks to other hosts; its error becomes the error of all ranks of this host.
@@ -71,9 +71,10 @@ class HierarchicalBackend final : public ShmBackend {
   GlooBackend flat_;
   const HostRanks hosts_;
   std::vector<int> leaders_;
-  int host_ = 0;                  ///< this rank's, among hosts_
-  Memory offered_;                ///< by the leader; never given back at the end, when others may still read
-  std::byte* scratch_ = nullptr;  ///< where it is, for this collective
+  int host_ = 0;                  ///< this rank's host, among hosts_
+  Memory offered_;                ///< offered by the leader; not returned at the end, when other ranks may still read
+                                  ///< it
+  std::byte* scratch_ = nullptr;  ///< its place, for this collective
   std::vector<std::byte> received_;
 };
 

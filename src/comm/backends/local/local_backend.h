@@ -8,7 +8,7 @@
 
 namespace lockstep::comm {
 
-/// A world of one: reductions divide, moves copy.
+/// The backend of a world of one: reductions divide, moves copy.
 [[nodiscard]] std::unique_ptr<Backend> make_local_backend();
 
 }  // namespace lockstep::comm

@@ -32,11 +32,12 @@ namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr auto kPoll = std::chrono::microseconds(100);
-// The hosts' comparison and the watch speak first: they know whom a call waits for.
+// NCCL's limit is longer: the hosts' comparison and the watch report first, since they know which rank a call waits
+// for.
 constexpr auto kSettleGrace = std::chrono::seconds(5);
 constexpr auto kFinalizeLimit = std::chrono::seconds(10);
 
-/// What c10 knows of streams and events of any device.
+/// c10's interface to streams and events of any device.
 c10::impl::VirtualGuardImpl guard_of(const c10::Device& device) { return c10::impl::VirtualGuardImpl(device.type()); }
 
 class StreamEvent final : public DeviceEvent {
@@ -80,7 +81,7 @@ std::optional<ncclDataType_t> nccl_type(c10::ScalarType dtype) {
   }
 }
 
-/// A mean is a sum that is divided afterwards: the division comes last.
+/// A mean is a sum that is divided afterwards.
 std::optional<ncclRedOp_t> nccl_op(ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
@@ -97,7 +98,7 @@ std::optional<ncclRedOp_t> nccl_op(ReduceOp op) {
   }
 }
 
-/// The rows of this rank's partial sums in one, in the first.
+/// Adds the rows of this rank's partial sums into the first one.
 void combine_rows(const at::Tensor& rows, ReduceOp op) {
   const at::Tensor first = rows[0];
   if (op == ReduceOp::kMin) {
@@ -137,8 +138,8 @@ ncclUniqueId meet_for_id(const World& world, std::chrono::milliseconds timeout) 
   return id;
 }
 
-/// Calls between here and end() are one. Without end() they are given up by an error, and the group is closed all the
-/// same: an open one would swallow every later call of this thread.
+/// Calls until end() form one operation. An error gives them up without end(), and the destructor still closes the
+/// group: an open one would swallow every later call of this thread.
 class CallGroup {
  public:
   CallGroup() {
@@ -174,12 +175,12 @@ class NcclBackend final : public DeviceBackend {
     try {
       wait_for(ncclCommInitRankConfig(&comm_, world_, id, rank_, &config), "ncclCommInitRank");
     } catch (...) {
-      NcclBackend::abort();  // no destructor runs
+      NcclBackend::abort();  // a constructor that throws runs no destructor
       throw;
     }
   }
 
-  /// What was enqueued has ended by now, or was aborted (DevicePath::close): nobody watches any more.
+  /// All enqueued work has ended by now, or was aborted (DevicePath::close).
   ~NcclBackend() override {
     if (std::uncaught_exceptions() > 0 || !finalize()) NcclBackend::abort();
   }
@@ -231,7 +232,7 @@ class NcclBackend final : public DeviceBackend {
     return fmt::format("{} {}", ncclGetErrorString(result), last == nullptr ? "" : last);
   }
 
-  /// In order. Returns: false where the communicator is not finished within a moment and is still there.
+  /// Ends the communicator in order. Returns: false where it has not finished within a moment and still exists.
   [[nodiscard]] bool finalize() {
     const std::lock_guard lock(mutex_);
     if (aborted_ || comm_ == nullptr) return true;
@@ -243,7 +244,7 @@ class NcclBackend final : public DeviceBackend {
     return true;
   }
 
-  /// Until a call of the non-blocking communicator has got through.
+  /// Waits until a call of the non-blocking communicator has completed.
   [[nodiscard]] ncclResult_t settle(SteadyTime end) {
     ncclResult_t state = ncclInProgress;
     while (state == ncclInProgress && !aborted_ && std::chrono::steady_clock::now() < end) {
@@ -286,7 +287,7 @@ class NcclBackend final : public DeviceBackend {
     output.view({-1}).narrow(0, 0, mine.size()).div_(divisor);
   }
 
-  /// reduce_scatter: parts may differ in length by an element, which NCCL's own does not allow.
+  /// reduce_scatter allows parts of different lengths, which NCCL's own does not.
   void reduce_parts(const Collective& collective, ncclDataType_t type, ncclRedOp_t op) {
     CallGroup group;
     for (int root = 0; root < world_; ++root) {
@@ -329,7 +330,7 @@ class NcclBackend final : public DeviceBackend {
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream()), "cudaMemcpyAsync");
   }
 
-  /// Of calls inside a group, which only collects them.
+  /// Checks the result of calls inside a group, which only collects them.
   void check(ncclResult_t result, const char* call) const {
     if (result != ncclSuccess && result != ncclInProgress) throw nccl_error(call, error_text(result));
   }
@@ -339,8 +340,8 @@ class NcclBackend final : public DeviceBackend {
   const c10::Device device_;
   const std::chrono::milliseconds timeout_;
   const c10::Stream stream_;
-  std::mutex mutex_;  ///< held by calls, which may wait for peers, and by who ends the communicator
-  std::mutex life_;   ///< taken after mutex_: the communicator is there while it is held
+  std::mutex mutex_;  ///< held by calls, which may wait for peers, and by the thread that ends the communicator
+  std::mutex life_;   ///< taken after mutex_; the communicator exists while it is held
   ncclComm_t comm_ = nullptr;
   std::atomic<bool> aborted_{false};
 };

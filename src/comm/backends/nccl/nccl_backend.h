@@ -11,10 +11,11 @@
 
 namespace lockstep::comm {
 
-/// "2.27.3", of the library that is loaded; empty without NCCL.
+/// Returns "2.27.3", the version of the loaded library; empty without NCCL.
 [[nodiscard]] std::string nccl_version();
 
-/// The GPU's address on its host's PCI bus, equal for all processes of the host; without NCCL the device's name.
+/// Returns the GPU's address on its host's PCI bus, equal for all processes of the host; without NCCL the device's
+/// name.
 [[nodiscard]] std::string gpu_id(const c10::Device& device);
 
 /// Connects the world's GPUs; rank 0 publishes the id in the store. NCCL's own variables (NCCL_*) apply.

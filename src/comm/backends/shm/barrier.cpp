@@ -12,7 +12,8 @@
 namespace lockstep::comm {
 namespace {
 
-// A sleeper looks again this often even when nobody wakes it: the bound on a wake-up lost to a process that died.
+// A sleeper looks again at this interval even when no rank wakes it, which bounds the delay where the waking process
+// died.
 constexpr auto kBarrierSlice = std::chrono::milliseconds(50);
 // A blocked caller has a core to itself and may spin past the usual skew; the communication thread takes the core from
 // backward, so it spins only about as long as going to sleep would cost.
@@ -54,7 +55,7 @@ void Barrier::meet(const Collective& collective) {
   }
 }
 
-// Spinning is vain where the ranks have to share a core after all; then it is tried only now and then.
+// Spinning fails where the ranks share a core; then it is tried only sometimes.
 std::chrono::nanoseconds Barrier::spin_limit(bool caller_waits) const noexcept {
   if (!caller_waits || (vain_spins_ > kVainSpins && vain_spins_ % 16 != 0)) return kThreadSpin;
   return kCallerSpin;

@@ -45,8 +45,8 @@ class Barrier {
   const int rank_;
   const int world_;
   bool may_spin_ = false;
-  std::uint32_t vain_spins_ = 0;  ///< in a row
-  std::uint32_t target_ = 0;      ///< meetings so far; what every rank's `arrived` must reach
+  std::uint32_t vain_spins_ = 0;  ///< failed spins in a row
+  std::uint32_t target_ = 0;      ///< meetings so far, which every rank's `arrived` must reach
 };
 
 }  // namespace lockstep::comm

@@ -10,7 +10,7 @@
 namespace lockstep::comm {
 namespace {
 
-// As in barrier.cpp: the bound on a wake-up that was lost to a death.
+// As in barrier.cpp, this bounds the delay where the waking process died.
 constexpr auto kChannelSlice = std::chrono::milliseconds(50);
 constexpr int kSpins = 200;
 

@@ -51,7 +51,7 @@ void send_descriptor(int socket, int fd) {
   if (sendmsg(socket, &message, MSG_NOSIGNAL) != 1) throw system_error("sendmsg");
 }
 
-/// None where rank 0 closed the socket.
+/// Returns none where rank 0 closed the socket.
 UniqueFd receive_descriptor(int socket) {
   char byte = 0;
   iovec data{&byte, 1};
@@ -73,7 +73,7 @@ UniqueFd receive_descriptor(int socket) {
 
 std::string vote_key(const World& world, int rank) { return fmt::format("{}shm/vote/{}", world.prefix, rank); }
 
-/// Rank 0's side.
+/// Does rank 0's part.
 class Host {
  public:
   Host(const World& world, std::chrono::milliseconds timeout)
@@ -167,7 +167,7 @@ UniqueFd knock(const World& world, const DoorAddress& door, std::chrono::millise
 ShmConnection join(const World& world, std::chrono::milliseconds timeout) {
   const SteadyTime end = std::chrono::steady_clock::now() + timeout;
   const DoorAddress door = find_door(world, timeout);
-  // Strangers may have pushed this rank out before it was heard: then it comes again.
+  // Strangers may have pushed this rank out before it was heard; then it connects again.
   for (auto pause = kFirstPause;; pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause)) {
     UniqueFd socket = knock(world, door, timeout);
     UniqueFd segment = receive_descriptor(socket.get());
@@ -182,7 +182,7 @@ ShmConnection join(const World& world, std::chrono::milliseconds timeout) {
   }
 }
 
-/// The other ranks' votes; throws the first reason against.
+/// Reads the other ranks' votes; throws the first objection.
 void agree(const World& world, std::chrono::milliseconds timeout) {
   for (int rank = 0; rank < world.size; ++rank) {
     const std::string vote = world.store->get(vote_key(world, rank), timeout);

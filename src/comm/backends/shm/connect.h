@@ -13,20 +13,20 @@
 
 namespace lockstep::comm {
 
-/// What the handshake leaves: the mapping, and the sockets that tell of deaths.
+/// The result of the handshake: the mapping, and the sockets that report deaths.
 struct ShmConnection {
   struct Peer {
     int rank = 0;
     UniqueFd socket;
   };
   std::shared_ptr<Segment> segment;
-  std::vector<Peer> peers;  ///< rank 0: all others; else rank 0 only
+  std::vector<Peer> peers;  ///< on rank 0 all other ranks; else only rank 0
 };
 
-/// Collective: yes - every rank of the world, all on this host.
-/// Throws: ResourceError where this rank cannot take part (no memory, another network namespace); the others then throw
-/// too,
-///         with its reason. TimeoutError naming the ranks that did not come.
+/// Connects the ranks of a host.
+/// Collective: yes; every rank of the world, all on this host.
+/// Throws: ResourceError where this rank cannot take part (no memory, another network namespace); the other ranks then
+///         throw too, with its reason. TimeoutError naming the ranks that did not come.
 [[nodiscard]] ShmConnection connect_shm(const World& world, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::comm

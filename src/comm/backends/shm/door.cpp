@@ -22,9 +22,10 @@
 namespace lockstep::comm {
 namespace {
 
-// A rank speaks as soon as it is connected.
+// The time for a rank to speak, which it does as soon as it is connected.
 constexpr auto kSilence = std::chrono::seconds(5);
-// More than ranks connect at the same moment; strangers beyond it push out the oldest of them.
+// The limit of guests. It is more than the ranks that connect at the same moment; strangers beyond it push out the
+// oldest guest.
 constexpr std::size_t kMostGuests = 64;
 constexpr int kBacklog = 256;
 
@@ -34,7 +35,7 @@ ResourceError bind_error() {
   return ResourceError(fmt::format("bind of the ranks' socket failed: {}", std::strerror(error)));
 }
 
-// Takes the same time wherever the first difference is.
+// It takes the same time wherever the first difference is.
 bool is_nonce(const char* said, const std::string& nonce) {
   unsigned difference = nonce.size() == kNonceLetters ? 0 : 1;
   for (std::size_t i = 0; i < std::min(nonce.size(), kNonceLetters); ++i) {
@@ -91,7 +92,7 @@ void Door::look(std::chrono::milliseconds limit, const Enter& enter) {
   }
 }
 
-// As many as are there now, so that strangers in the queue hold up no rank behind them.
+// Takes as many as are waiting now, so that strangers in the queue delay no rank behind them.
 void Door::accept_all(TimePoint now, const Enter& enter) {
   for (int i = 0; i < kBacklog; ++i) {
     UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -107,7 +108,7 @@ void Door::accept_all(TimePoint now, const Enter& enter) {
       continue;
     }
     guests_.push_back({.socket = std::move(socket), .since = now, .hello = {}, .heard = 0});
-    hear(std::prev(guests_.end()), enter);  // a rank has mostly spoken by now
+    hear(std::prev(guests_.end()), enter);  // a rank has usually spoken by now
     if (guests_.size() > kMostGuests) turn_away(guests_.begin(), "too many are there that say nothing");
   }
 }

@@ -24,22 +24,22 @@ struct Hello {
   std::int32_t rank = 0;
 };
 
-/// An abstract address: it lives in the network namespace and leaves no file, whenever its owner is killed. `size` gets
-/// its length. Throws: ResourceError where the name does not fit.
+/// Returns an abstract address. It lives in the network namespace and leaves no file when its owner is killed. `size`
+/// gets its length. Throws: ResourceError where the name does not fit.
 [[nodiscard]] sockaddr_un abstract_address(const std::string& name, socklen_t& size);
 
-/// Throws: ResourceError where another user is at the other end.
+/// Checks the peer. Throws: ResourceError where another user is at the other end.
 void check_same_user(int socket);
 
 class Door {
  public:
-  /// Opens it. Throws: ResourceError.
+  /// Opens the door. Throws: ResourceError.
   Door(std::string nonce, int world);
 
   [[nodiscard]] const std::string& name() const { return name_; }
 
-  /// Waits up to `limit` for anybody, and gives the rank and the socket of each who has shown the nonce to `enter`,
-  /// which throws where that rank may not.
+  /// Waits up to `limit` for guests. It gives rank and socket of each guest that has shown the nonce to `enter`, which
+  /// throws where that rank may not enter.
   using Enter = std::function<void(int rank, UniqueFd socket)>;
   void look(std::chrono::milliseconds limit, const Enter& enter);
 
@@ -48,7 +48,7 @@ class Door {
     UniqueFd socket;
     TimePoint since;
     Hello hello;
-    std::size_t heard = 0;  ///< bytes of the hello
+    std::size_t heard = 0;  ///< bytes of the hello that were read
   };
   using Guests = std::list<Guest>;
 

@@ -14,7 +14,7 @@
 
 namespace lockstep::comm {
 
-/// Sleeps until woken, `limit` has passed, or the word is not `seen`; may also return for no reason.
+/// Sleeps until woken, `limit` has passed, or the word is not `seen`; it may also return without a reason.
 inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds limit) noexcept {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
   timespec time{};

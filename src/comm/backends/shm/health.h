@@ -11,7 +11,7 @@
 
 namespace lockstep::comm {
 
-/// Thread-safe: yes.
+/// The failure of a group in shared memory. Thread-safe: yes.
 class GroupHealth {
  public:
   GroupHealth(std::shared_ptr<Segment> segment, World world) : segment_(std::move(segment)), world_(std::move(world)) {}
@@ -22,11 +22,11 @@ class GroupHealth {
   /// Throws the group's failure, if there is one.
   void check(const Collective& collective) const;
 
-  /// The others never come, since `rank` left in order. Throws: PeerError.
+  /// Fails the group because `rank` left in order and will not come. Throws: PeerError.
   [[noreturn]] void fail_left(int rank, const Collective& collective) const;
-  /// Throws: TimeoutError that names the late ranks.
+  /// Fails the group. Throws: TimeoutError that names the late ranks.
   [[noreturn]] void fail_timeout(const Collective& collective, std::vector<LateRank> late) const;
-  /// Throws: UsageError that names both calls.
+  /// Fails the group. Throws: UsageError that names both calls.
   [[noreturn]] void fail_mismatch(const Collective& collective, int other, const Descriptor& theirs) const;
 
  private:

@@ -32,7 +32,7 @@ std::size_t head_bytes(int world) {
   return round_up(pairs_start(world) + pairs * sizeof(PairSlot));
 }
 
-/// A line of /proc/meminfo, in bytes; none where the system has no such file.
+/// Returns a line of /proc/meminfo in bytes; none where the system has no such file.
 std::optional<std::size_t> memory_figure(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   std::string key;
@@ -56,7 +56,7 @@ ResourceError memory_error(std::size_t bytes, const std::string& why) {
                        "run fewer ranks on this host, use a smaller model, or --backend gloo");
 }
 
-/// Of a call that failed with `error`: a limit of the process says more than the host's memory.
+/// Makes the error of a call that failed with `error`. A limit of the process says more than the host's memory.
 ResourceError call_error(std::size_t bytes, const char* call, int error) {
   if (error != EMFILE && !resource_limits().address_space) {
     return memory_error(bytes, fmt::format("{}: {}", call, std::strerror(error)));
@@ -97,7 +97,7 @@ Segment::Mapping::Mapping(UniqueFd file, std::size_t size) : fd(std::move(file))
   void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
   if (start == MAP_FAILED) throw call_error(bytes, "mmap", errno);
   base = static_cast<std::byte*>(start);
-  // Gradients in a core dump help nobody.
+  // Gradients are left out of core dumps, where they help nobody.
   madvise(start, bytes, MADV_DONTDUMP);
 }
 
@@ -130,7 +130,7 @@ std::byte* Segment::staging(int rank, std::uint64_t parity) noexcept {
 }
 
 void Segment::reserve(std::size_t offset, std::size_t bytes) {
-  // fallocate() of a memfd may end in the out-of-memory killer rather than in an error, so the figure is asked first.
+  // fallocate() of a memfd may trigger the out-of-memory killer instead of an error, so the free memory is read first.
   const auto available = memory_figure("MemAvailable");
   if (available && bytes > *available) throw memory_error(bytes, "there is not enough memory");
   int problem = EINTR;
@@ -156,7 +156,7 @@ void Segment::release(std::byte* start, std::size_t bytes) noexcept {
   const std::size_t size = std::max(round_up(bytes), kPage);
   auto offset = static_cast<std::size_t>(start - region(rank_));
   const std::lock_guard lock(mutex_);
-  // Gives the pages back; the next owner of the place finds zeros.
+  // Returns the pages to the system; the next owner of the place finds zeros.
   fallocate(mapping_->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start - mapping_->base),
             static_cast<off_t>(size));
   std::size_t room = size;

@@ -19,10 +19,10 @@
 
 namespace lockstep::comm {
 
-/// A rank copies at most this much at a time into its staging area; two such halves take turns.
+/// A rank copies at most this much at a time into its staging area, which has two such halves, used alternately.
 inline constexpr std::size_t kStagingBytes = std::size_t{512} << 10;
 
-/// Descriptor of a collective plus where this rank's data lies in its region (kNowhere: outside of the segment;
+/// The descriptor of a collective, and the place of this rank's data in its region (kNowhere: outside of the segment;
 /// kNothing: there are none).
 struct Announcement {
   Descriptor what;
@@ -31,32 +31,33 @@ struct Announcement {
 inline constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 inline constexpr std::uint64_t kNothing = kNowhere - 1;  ///< this rank brings no bytes
 
-/// Why a group ended. One word, written once by compare-and-swap, so that all ranks tell the same story. kPeer: a rank
-/// of another host died or failed, in the reporter's words. A rank's own error is in the store too, as a FailureRecord.
+/// Why a group failed. It is one word, written once by compare-and-swap, so that all ranks report the same failure.
+/// kPeer: a rank of another host died or failed, in the reporter's words. A rank's own error is in the store too, as a
+/// FailureRecord.
 struct GroupFailure {
   FailureKind kind = FailureKind::kNone;
   int subject = 0;   ///< the rank that is to blame
-  int reporter = 0;  ///< whose slot holds the words
+  int reporter = 0;  ///< the rank whose slot holds the words
 };
 
-/// One rank's words to the others. Only that rank writes them (but for `waiters`).
+/// One rank's data for the other ranks. Only that rank writes them (except for `waiters`).
 struct alignas(128) RankSlot {
-  std::atomic<std::uint32_t> arrived;   ///< barriers reached; a futex
-  std::atomic<std::uint32_t> waiters;   ///< how many sleep on `arrived`
-  std::atomic<std::uint32_t> left;      ///< 1: gone in order
+  std::atomic<std::uint32_t> arrived;   ///< number of barriers reached; a futex
+  std::atomic<std::uint32_t> waiters;   ///< number of ranks that sleep on `arrived`
+  std::atomic<std::uint32_t> left;      ///< 1: the rank left in order
   std::atomic<std::uint64_t> finished;  ///< sequence number of the last finished collective
   std::atomic<std::uint64_t> scratch;   ///< where in its region this rank offers memory to all; see HierarchicalBackend
-  Announcement announcements[2];        ///< of even and odd collectives
-  char words[1024];                     ///< its part of a failure
+  Announcement announcements[2];        ///< for even and odd collectives
+  char words[1024];                     ///< the rank's text of a failure
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// A stream of bytes from one rank to another: a ring in the sender's region.
+/// A byte stream from one rank to another: a ring in the sender's region.
 struct alignas(128) PairSlot {
   std::atomic<std::uint64_t> ring;              ///< 1 + its offset in the sender's region; 0: not there yet
-  std::atomic<std::uint32_t> written;           ///< bytes so far, by the sender; a futex
+  std::atomic<std::uint32_t> written;           ///< bytes written by the sender so far; a futex
   std::atomic<std::uint32_t> reader_waits;      ///< the receiver sleeps on `written`
-  alignas(64) std::atomic<std::uint32_t> read;  ///< bytes so far, by the receiver; a futex
+  alignas(64) std::atomic<std::uint32_t> read;  ///< bytes read by the receiver so far; a futex
   std::atomic<std::uint32_t> writer_waits;      ///< the sender sleeps on `read`
 };
 inline constexpr std::uint32_t kRingBytes = std::uint32_t{256} << 10;
@@ -67,15 +68,16 @@ struct SegmentHead {
   std::atomic<std::uint32_t> failure;
 };
 
-/// A mapping of the segment. Pages come with reserve(), never by touching: memory that is short is an error, not a
-/// SIGBUS.
+/// A mapping of the segment. reserve() allocates pages, not the first touch, so that a shortage of memory is an error
+/// and not a SIGBUS.
 class Segment {
  public:
-  /// Rank 0. Throws: ResourceError naming the sizes.
+  /// Creates the segment on rank 0. Throws: ResourceError naming the sizes.
   static std::shared_ptr<Segment> create(int world);
-  /// Another rank, with the descriptor that rank 0 passed. Throws: ResourceError.
+  /// Maps it on another rank, with the descriptor that rank 0 passed. Throws: ResourceError.
   static std::shared_ptr<Segment> open(UniqueFd fd, int world, int rank);
-  /// Another rank that is a thread of the same process, on the same mapping: so that one thread sanitizer sees both.
+  /// Makes another rank that is a thread of the same process, on the same mapping, so that one thread sanitizer sees
+  /// both.
   static std::shared_ptr<Segment> share(const Segment& other, int rank);
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -86,22 +88,23 @@ class Segment {
   [[nodiscard]] RankSlot& slot(int rank) noexcept;
   [[nodiscard]] PairSlot& pair(int from, int to) noexcept;
   [[nodiscard]] std::byte* region(int rank) noexcept;
-  /// Half `parity` of a rank's staging area.
+  /// Returns half `parity` of a rank's staging area.
   [[nodiscard]] std::byte* staging(int rank, std::uint64_t parity) noexcept;
 
-  /// Zeroed memory in this rank's region. Throws: ResourceError naming the sizes. Thread-safe: yes.
+  /// Returns zeroed memory in this rank's region. Throws: ResourceError naming the sizes. Thread-safe: yes.
   [[nodiscard]] std::byte* allocate(std::size_t bytes);
   void release(std::byte* start, std::size_t bytes) noexcept;
-  /// Where `[data, data + bytes)` lies in this rank's region; kNowhere outside of it.
+  /// Returns the place of `[data, data + bytes)` in this rank's region; kNowhere outside of it.
   [[nodiscard]] std::uint64_t offset_of(const std::byte* data, std::size_t bytes) noexcept;
 
   [[nodiscard]] GroupFailure failure() noexcept;
-  /// The first caller of all ranks wins. `words` go into this rank's slot. Wakes every waiting rank.
+  /// Notes a failure; the first caller of all ranks wins. `words` go into this rank's slot. It wakes every waiting
+  /// rank.
   void fail(FailureKind kind, int subject, const std::string& words) noexcept;
   void wake_all() noexcept;
 
  private:
-  /// Unmapped with its last user.
+  /// Memory that is unmapped with its last user.
   struct Mapping {
     Mapping(UniqueFd file, std::size_t size);
     ~Mapping();
@@ -120,9 +123,9 @@ class Segment {
   const int world_;
   const int rank_;
   const std::size_t region_bytes_;
-  std::mutex failing_;  ///< this rank's words have one writer
+  std::mutex failing_;  ///< only one thread writes this rank's words
   std::mutex mutex_;
-  std::map<std::size_t, std::size_t> free_;  ///< offset in the region to bytes
+  std::map<std::size_t, std::size_t> free_;  ///< offset in the region, and bytes
 };
 
 }  // namespace lockstep::comm

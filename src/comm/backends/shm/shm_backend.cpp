@@ -15,7 +15,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Up to here every rank reduces everything: the one barrier saved is worth more than the work shared.
+// Up to this size every rank reduces everything: saving one barrier is worth more than sharing the work.
 constexpr std::size_t kOnePassShmBytes = std::size_t{32} << 10;
 constexpr std::int64_t kLine = 64;  // slices end on cache lines, so that no two ranks write one
 
@@ -28,7 +28,7 @@ ElementRange common_part(ElementRange a, ElementRange b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// How the ranks' pieces are combined.
+/// Says how the ranks' pieces are combined.
 Reduction reduction_of(const Collective& collective, int world) {
   return {dtype_of(collective.what), op_of(collective.what), divisor_of(collective.what, world)};
 }
@@ -57,7 +57,7 @@ Announcement& ShmBackend::announcement(int rank, const Collective& collective) {
   return segment_->slot(rank).announcements[collective.what.sequence & 1];
 }
 
-/// `bytes`: all that this rank brings.
+/// `bytes` is all that this rank brings.
 void ShmBackend::announce(const Collective& collective, std::size_t bytes) {
   Announcement& mine = announcement(world_.rank, collective);
   mine.what = collective.what;
@@ -188,7 +188,7 @@ void ShmBackend::reduce_through_staging(const Collective& collective, const std:
   }
 }
 
-/// The other ranks' slices of a chunk, once all are combined.
+/// Copies the other ranks' slices of a chunk, once all are combined.
 void ShmBackend::share_slices(const Collective& collective, ElementRange chunk, std::uint64_t parity) {
   barrier_.meet(collective);
   std::byte* output = collective.output + bytes_of(chunk.begin, collective.item_bytes);

@@ -28,7 +28,7 @@ class DeathWatch {
   std::thread thread_;
 };
 
-/// The elements of `numel` that one rank combines for all, in whole cache lines.
+/// Returns the elements of `numel` that one rank combines for all, in whole cache lines.
 struct Slicing {
   std::int64_t numel = 0;
   std::size_t item_bytes = 0;
@@ -56,7 +56,7 @@ class ShmBackend : public Backend {
   [[nodiscard]] Segment& segment() noexcept { return *segment_; }
   [[nodiscard]] const World& world() const noexcept { return world_; }
   [[nodiscard]] Barrier& barrier() noexcept { return barrier_; }
-  /// The ranks' rows of `chunk` as leaves, wherever they are: in place, or copied to staging (then all ranks meet).
+  /// Returns the ranks' rows of `chunk` as leaves: in place, or copied to staging (then all ranks meet).
   [[nodiscard]] std::vector<TreeLeaf> leaves_of_chunk(const Collective& collective, const std::vector<Piece>& pieces,
                                                       ElementRange chunk);
   void announce(const Collective& collective, std::size_t bytes);
@@ -79,7 +79,7 @@ class ShmBackend : public Backend {
   World world_;
   Barrier barrier_;
   std::uint64_t staging_uses_ = 0;   ///< its parity says which half of the staging areas is next
-  std::vector<Piece> plain_pieces_;  ///< of every reduction without replicas
+  std::vector<Piece> plain_pieces_;  ///< the pieces of every reduction without replicas
   DeathWatch watch_;
 };
 
