@@ -8,15 +8,15 @@
 
 namespace lockstep::checkpoint {
 
-/// Makes both where they are missing, readable by their owner only. Throws: UsageError where one belongs to somebody
-/// else (root is trusted), or others may write to it; IoError.
+/// Creates both folders where they are missing, readable only by their owner. Throws: UsageError where one belongs to
+/// another user (root is trusted), or others may write to it; IoError.
 void make_cache_folders(const std::filesystem::path& cache, const std::filesystem::path& folder);
 
-/// Opens a file of the cache to read and write, made anew where it is missing; it is neither a link nor anything else
-/// but a file of this user's. Throws: DataError where it is; IoError with `hint`.
+/// Opens a file of the cache to read and write, and creates it where it is missing. It must be a regular file of this
+/// user and no link. Throws: DataError where it is not; IoError with `hint`.
 [[nodiscard]] UniqueFd open_cache_file(const std::filesystem::path& path, int flags, const char* hint);
 
-/// False where there is nothing. Throws: DataError where it is no file of this user's or root's.
+/// Returns false where the path is missing. Throws: DataError where it is not a file of this user or root.
 [[nodiscard]] bool has_cache_file(const std::filesystem::path& path);
 
 }  // namespace lockstep::checkpoint

@@ -26,10 +26,10 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kMinSpeed = "LOCKSTEP_FETCH_MIN_SPEED";
-constexpr std::int64_t kDefaultMinSpeed = 1000;  // an old modem's: below it nobody waits for weights
+constexpr std::int64_t kDefaultMinSpeed = 1000;  // an old modem's speed: nobody waits for weights below it
 constexpr auto kLockLook = std::chrono::milliseconds(100);
 
-/// Held by the process that fetches; the kernel takes it back however that one ends.
+/// The lock of the process that fetches; the kernel releases it however that process ends.
 class FetchLock {
  public:
   FetchLock(const fs::path& path, const fs::path& part, const FetchOptions& options) {
@@ -55,7 +55,7 @@ bool is_prefix_of(std::string_view prefix, std::string_view word) {
   return true;
 }
 
-/// Nothing came, or so little that it may go on for ever.
+/// True where nothing came, or so little that it could take for ever.
 bool has_stalled(const TransferEnd& end) { return end.kind != TransferEnd::Kind::kBroken; }
 
 [[noreturn]] void give_up(const FetchUrl& url, const TransferEnd& end, int tries, std::uint64_t bytes) {
@@ -79,7 +79,7 @@ void transfer_all(const FetchUrl& url, const FetchOptions& options, PartialFile&
   while (true) {
     const TransferEnd end = transfer(url, options, part);
     if (end.kind == TransferEnd::Kind::kWhole) return;
-    // A server without ranges may break off at the same place for ever: only what was never there counts.
+    // A server without ranges may break off at the same place for ever, so only new bytes count.
     failed = part.size() > most ? 1 : failed + 1;
     most = std::max(most, part.size());
     stalled = has_stalled(end) ? stalled + 1 : 0;
@@ -112,13 +112,13 @@ void check_hash(const FetchUrl& url, PartialFile& part) {
                   "the file was removed: check the address and the hash with whoever publishes it");
 }
 
-/// Whether the content is there: its hash is looked at whenever it is used, not only when it came.
+/// Returns whether the content is there. Its hash is checked at every use, not only when it was fetched.
 bool is_cached(const FetchUrl& url, const fs::path& path) {
   if (!has_cache_file(path)) return false;
   return url.sha256.empty() || sha256_of(path) == url.sha256;
 }
 
-/// Without a limit of the caller's, the environment's. Throws: UsageError where that is no number of bytes.
+/// Returns the caller's limit, else the environment's. Throws: UsageError where that is not a number of bytes.
 FetchOptions with_speed(FetchOptions options) {
   if (options.min_speed) return options;
   const std::int64_t speed = env::get_int(kMinSpeed).value_or(kDefaultMinSpeed);

@@ -23,7 +23,8 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// Of a file in the folder that `url` names; a query stays at the end, a "#sha256=" would be of no file.
+/// Returns the URL of a file in the folder that `url` names. A query stays at the end; a "#sha256=" is dropped, since
+/// it belongs to no file.
 std::string url_of(const std::string& url, const std::string& file) {
   const std::string plain = url.substr(0, url.find('#'));
   const auto query = std::min(plain.find('?'), plain.size());
@@ -31,18 +32,18 @@ std::string url_of(const std::string& url, const std::string& file) {
   return folder + "/" + file + plain.substr(query);
 }
 
-/// The same for people: without user, password and query.
+/// Does the same for people: without user, password and query.
 std::string shown(const std::string& url, const std::string& file) {
   return parse_fetch_url(url_of(url, file), "").text;
 }
 
-/// Nobody knows better than the manifest how much there is to come.
+/// The manifest knows best how many bytes are to come.
 FetchOptions at_most(FetchOptions options, std::uint64_t bytes) {
   options.max_bytes = std::min(options.max_bytes, bytes);
   return options;
 }
 
-/// A hash that nobody compares would be a false promise.
+/// A hash that is not compared would be a false promise.
 void require_no_hash(const std::string& url, const FetchOptions& options) {
   const FetchUrl parsed = parse_fetch_url(url, options.sha256);
   if (parsed.sha256.empty()) return;
@@ -50,7 +51,7 @@ void require_no_hash(const std::string& url, const FetchOptions& options) {
                    "leave it out, the files are compared with the manifest; to prove who made them, fetch by https://");
 }
 
-/// A second name for the fetched file where the disk knows such, else a copy.
+/// Makes a hard link to the fetched file where the disk supports it, else a copy.
 void put(const fs::path& from, const fs::path& to) {
   std::error_code no_link;
   fs::create_hard_link(from, to, no_link);
@@ -60,7 +61,7 @@ void put(const fs::path& from, const fs::path& to) {
   if (problem) throw IoError(fmt::format("cannot copy {} to {}: {}", from.string(), to.string(), problem.message()));
 }
 
-/// A file of the cache that is not what the manifest says is of no use to anybody.
+/// A file of the cache that does not match the manifest is useless.
 void require_file(const fs::path& path, const FileDigest& expected, const std::string& url) {
   FileSystem& files = FileSystem::system();
   const std::string problem = compare(hash_file(files, path), expected);
@@ -69,7 +70,7 @@ void require_file(const fs::path& path, const FileDigest& expected, const std::s
   throw DataError(fmt::format("what came from {} {}", url, problem), "it is not kept: try again, or take another one");
 }
 
-/// A folder that goes away again unless it was renamed.
+/// A folder that is removed again unless it was renamed.
 struct FetchedFolder {
   fs::path path;
   explicit FetchedFolder(fs::path where) : path(std::move(where)) {
@@ -99,7 +100,7 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
     throw DataError(fmt::format("{} is no manifest: {}", shown(url, kManifestName), manifest.error()),
                     "a URL names a step folder: .../checkpoints/step-00001200");
   }
-  // Beside the manifest, whose folder in the cache is this URL's own.
+  // It lies with the manifest, whose folder in the cache belongs to this URL.
   const fs::path target = manifest_file.parent_path() / step_name(manifest->meta.step);
   FileSystem& files = FileSystem::system();
   if (!files.exists(target)) {
@@ -110,7 +111,7 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
       require_file(file, digest, shown(url, name));
       put(file, temporary.path / name);
     }
-    std::error_code taken;  // by another process that wanted the same
+    std::error_code taken;  // taken by another process that wanted the same
     fs::rename(temporary.path, target, taken);
   }
   require_whole(target, parse_fetch_url(url, "").text);

@@ -23,14 +23,14 @@ constexpr long kWholeContent = 200;
 constexpr long kPartOfContent = 206;
 constexpr long kNothingAfterThat = 416;
 constexpr std::uint64_t kMostHeaderBytes = 256U << 10U;  // below libcurl's own limit, which it does not name
-constexpr std::uint64_t kMostOtherBytes = 1U << 20U;     // of a page that says why there is no content
+constexpr std::uint64_t kMostOtherBytes = 1U << 20U;     // limit for a page that says why there is no content
 
 struct FreeCurl {
   void operator()(CURL* curl) const noexcept { curl_easy_cleanup(curl); }
   void operator()(curl_slist* list) const noexcept { curl_slist_free_all(list); }
 };
 
-/// What "Content-Range: bytes 5-9/10" or "bytes */10" says.
+/// The values of "Content-Range: bytes 5-9/10" or "bytes */10".
 struct ContentRange {
   std::optional<std::uint64_t> begin = std::nullopt;
   std::optional<std::uint64_t> total = std::nullopt;
@@ -74,7 +74,8 @@ long status_of(CURL* curl) {
   return status;
 }
 
-/// One request with all that its callbacks learn. They are called by C: what they throw is kept until it has returned.
+/// One request with all that its callbacks learn. C code calls them, so an exception is kept until that code has
+/// returned.
 class Transfer {
  public:
   Transfer(const FetchUrl& url, const FetchOptions& options, PartialFile& part);
@@ -107,23 +108,23 @@ class Transfer {
   std::unique_ptr<CURL, FreeCurl> curl_;
   std::unique_ptr<curl_slist, FreeCurl> sent_headers_;
   char curl_text_[CURL_ERROR_SIZE] = {};
-  std::map<std::string, std::string> headers_;  // of the last answer, names in lower case
+  std::map<std::string, std::string> headers_;  // headers of the last answer, names in lower case
   std::exception_ptr fault_;
   std::optional<std::uint64_t> total_;
   bool has_begun_ = false;
   bool is_content_ = false;
   bool is_silent_ = false;
-  bool has_enough_ = false;     ///< of the body of an answer that is no content
-  std::uint64_t received_ = 0;  ///< of headers and bodies
+  bool has_enough_ = false;     ///< enough was read of the body of an answer without content
+  std::uint64_t received_ = 0;  ///< bytes of headers and bodies
   std::uint64_t header_bytes_ = 0;
   std::uint64_t other_bytes_ = 0;
   TimePoint last_byte_ = std::chrono::steady_clock::now();
-  TimePoint window_begin_ = last_byte_;  ///< of the time over which the speed is measured
-  std::uint64_t window_bytes_ = 0;       ///< had come then
-  std::string slow_;                     ///< how slow it was, where it was too slow
+  TimePoint window_begin_ = last_byte_;  ///< start of the time over which the speed is measured
+  std::uint64_t window_bytes_ = 0;       ///< bytes that had come by then
+  std::string slow_;                     ///< the speed, where it was too low
 };
 
-/// False where it threw.
+/// Returns false where it threw.
 template <class F>
 bool Transfer::keep_fault(F&& call) noexcept {
   try {
@@ -166,7 +167,7 @@ void Transfer::set_limits() {
 void Transfer::ask_for_the_rest() {
   if (part_.size() == 0) return;
   set(curl_.get(), CURLOPT_RANGE, fmt::format("{}-", part_.size()).c_str());
-  // With another content by now the server sends all of it instead.
+  // If the server has other content by now, it sends all of it instead.
   sent_headers_.reset(curl_slist_append(nullptr, ("If-Range: " + part_.tag()).c_str()));
   set(curl_.get(), CURLOPT_HTTPHEADER, sent_headers_.get());
 }
@@ -178,7 +179,7 @@ std::size_t Transfer::on_header(char* data, std::size_t /*one*/, std::size_t siz
 
 std::size_t Transfer::on_body(char* data, std::size_t /*one*/, std::size_t size, void* self) {
   auto* transfer = static_cast<Transfer*>(self);
-  // Not a byte taken ends the transfer; a body of no bytes is not handed over.
+  // Taking no byte ends the transfer; curl passes on no empty body.
   return transfer->keep_fault([&] { transfer->take_body({data, size}); }) && !transfer->has_enough_ ? size : 0;
 }
 
@@ -237,7 +238,7 @@ void Transfer::begin_body() {
     const ContentRange range = parse_content_range(header("content-range"));
     total_ = range.total;
     is_content_ = range.begin == part_.size() && (tag().empty() || tag() == part_.tag());
-    if (!is_content_) part_.restart("");  // not what was asked for: the next try asks for all of it
+    if (!is_content_) part_.restart("");  // not what was requested: the next try requests everything
   }
   if (is_content_ && total_) check_size(*total_);
 }
@@ -256,11 +257,12 @@ void Transfer::take_body(std::string_view bytes) {
 
 void Transfer::note_bytes(std::size_t count) {
   last_byte_ = std::chrono::steady_clock::now();
-  if (received_ == 0) window_begin_ = last_byte_;  // the time until the first is not its speed
+  if (received_ == 0) window_begin_ = last_byte_;  // the time until the first byte does not count
   received_ += count;
 }
 
-/// At the end of each window. libcurl's own limit takes the mean of some seconds, and does not say what it measured.
+/// Checks the speed at the end of each window. libcurl's own limit takes the mean of some seconds and does not report
+/// it.
 void Transfer::measure_speed() {
   const auto time = std::chrono::steady_clock::now() - window_begin_;
   if (received_ == 0 || time < options_.speed_window) return;
@@ -273,7 +275,7 @@ void Transfer::measure_speed() {
   window_bytes_ = received_;
 }
 
-/// False where nothing has come for too long, or too little.
+/// Returns false where nothing has come for too long, or too little.
 bool Transfer::report() {
   measure_speed();
   if (std::chrono::steady_clock::now() - last_byte_ > options_.stall_limit) is_silent_ = true;
@@ -285,7 +287,7 @@ TransferEnd Transfer::end_of_answer() {
   const long code = status_of(curl_.get());
   if (!has_begun_) begin_body();
   if (code == kNothingAfterThat) {
-    // If-Range held, so these bytes are of that content: all of it, or more than there are.
+    // If-Range held, so these bytes belong to that content: all of it, or more than it has.
     if (part_.size() > 0 && parse_content_range(header("content-range")).total == part_.size()) return {};
     part_.restart("");
     return {TransferEnd::Kind::kBroken, "the server has no such range"};

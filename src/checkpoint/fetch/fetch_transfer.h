@@ -10,16 +10,16 @@
 
 namespace lockstep::checkpoint {
 
-/// How a try ended that another may follow.
+/// The result of a try, after which another may follow.
 struct TransferEnd {
   enum class Kind { kWhole, kBroken, kSilent, kSlow };
   Kind kind = Kind::kWhole;
-  std::string cause = {};  ///< of one that is not whole
+  std::string cause = {};  ///< the reason where it is not whole
 };
 
-/// Asks for what comes after `part`'s bytes, or for all where the server has another content by now.
-/// Throws: DataError for what another try does not change, IoError for the disk or a certificate, and what
-/// options.progress throws.
+/// Requests the bytes after those of `part`, or everything where the server has other content by now.
+/// Throws: DataError for an error that another try would not change, IoError for the disk or a certificate, and what
+///         options.progress throws.
 [[nodiscard]] TransferEnd transfer(const FetchUrl& url, const FetchOptions& options, PartialFile& part);
 
 }  // namespace lockstep::checkpoint

@@ -28,7 +28,7 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-/// "" where the URL has no such part.
+/// Returns "" where the URL has no such part.
 std::string url_part(const ParsedUrl& url, CURLUPart part, unsigned flags = 0) {
   char* text = nullptr;
   if (curl_url_get(url.get(), part, &text, flags) != CURLUE_OK) return "";

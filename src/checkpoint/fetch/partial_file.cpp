@@ -44,7 +44,8 @@ std::filesystem::path PartialFile::part_path() const { return path_.string() + "
 std::filesystem::path PartialFile::tag_path() const { return path_.string() + ".part.tag"; }
 
 void PartialFile::restart(const std::string& tag) {
-  // The old mark goes before the old bytes, the new one comes before the new bytes: none is ever beside others'.
+  // The old mark is removed before the old bytes, and the new one is written before the new bytes, so a mark never
+  // stands with other content.
   FileSystem::system().remove(tag_path());
   if (::ftruncate(file_.get(), 0) != 0) fail_part("empty", part_path());
   size_ = 0;
@@ -65,7 +66,7 @@ void PartialFile::append(std::string_view bytes) {
 void PartialFile::finish() {
   if (::fsync(file_.get()) != 0) {
     const int cause = errno;
-    remove();  // what did not reach the disk may be read back as if it had
+    remove();  // bytes that did not reach the disk may be read back as if they had
     errno = cause;
     fail_part("sync", part_path());
   }

@@ -11,20 +11,21 @@
 
 namespace lockstep::checkpoint {
 
-/// <path>.part, and <path>.part.tag with the server's mark of the content that its bytes are of. The caller holds a
-/// lock.
+/// The files <path>.part, and <path>.part.tag with the server's mark of the content to which the bytes belong. The
+/// caller holds a lock.
 class PartialFile {
  public:
-  /// Opens what an earlier try left. Bytes without a mark are of unknown content, and dropped. Throws: IoError.
+  /// Opens the bytes of an earlier try. Bytes without a mark belong to unknown content and are dropped. Throws:
+  /// IoError.
   explicit PartialFile(const std::filesystem::path& path);
 
   [[nodiscard]] std::uint64_t size() const { return size_; }
-  /// What the server called this content ("ETag", else "Last-Modified"); "" where it gave it no name.
+  /// Returns the server's mark of this content ("ETag", else "Last-Modified"); "" where it gave none.
   [[nodiscard]] const std::string& tag() const { return tag_; }
 
-  /// Drops all bytes; those that come are of the content `tag`. Throws: IoError.
+  /// Drops all bytes; later ones belong to the content `tag`. Throws: IoError.
   void restart(const std::string& tag);
-  /// Throws: IoError.
+  /// Appends bytes. Throws: IoError.
   void append(std::string_view bytes);
   /// Gives the whole content its name, durably. Throws: IoError.
   void finish();

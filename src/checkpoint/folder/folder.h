@@ -16,22 +16,22 @@ namespace lockstep::checkpoint {
 
 inline constexpr std::string_view kStateSuffix = ".safetensors";
 
-/// A step folder that is there.
+/// An existing step folder.
 struct StepFolder {
   std::filesystem::path path;
   StepName name;
 };
 
-/// The newest first; those put aside come after all others, the latest first.
+/// Returns the newest first; folders that were put aside come last, the latest first.
 [[nodiscard]] std::vector<StepFolder> list_steps(FileSystem& files, const std::filesystem::path& folder);
 
-/// The manifest of a step folder; fails where it is missing or damaged. Throws: IoError.
+/// Reads the manifest of a step folder; fails where it is missing or damaged. Throws: IoError.
 [[nodiscard]] Result<Manifest> read_manifest(FileSystem& files, const std::filesystem::path& step_folder);
 
-/// "" where a file's content is what the manifest says, else "is torn: ..." with both sizes or both hashes.
+/// Returns "" where a file's content matches the manifest, else "is torn: ..." with both sizes or both hashes.
 [[nodiscard]] std::string compare(const FileDigest& found, const FileDigest& expected);
 
-/// The step folder to which the content of a named checkpoint's file leads; fails with the reason.
+/// Returns the step folder to which a named checkpoint's file refers; fails with the reason.
 [[nodiscard]] Result<std::filesystem::path> follow_name(FileSystem& files, const std::filesystem::path& folder,
                                                         const std::string& name);
 

@@ -14,7 +14,7 @@ struct KeptFiles {
   std::map<std::string, FileBytes> files;  ///< by name
 };
 
-/// verify_checkpoint(), keeping what it reads. Throws: as that.
+/// Does the same as verify_checkpoint(), and keeps what it reads. Throws: as verify_checkpoint().
 [[nodiscard]] VerifyReport verify_and_keep(FileSystem& files, const std::filesystem::path& step_folder,
                                            KeptFiles* kept);
 

@@ -47,7 +47,7 @@ std::vector<fs::path> choose_prunable(FileSystem& files, const fs::path& folder,
 
 std::vector<fs::path> prune_checkpoints(FileSystem& files, const fs::path& folder, const Retention& retention) {
   std::vector<fs::path> removed = choose_prunable(files, folder, retention);
-  // Renamed first, durably: a removal that is cut off leaves a leftover, not a torn checkpoint.
+  // The folder is renamed first, durably, so that an interrupted removal leaves a leftover and not a torn checkpoint.
   std::vector<fs::path> doomed;
   for (const fs::path& path : removed) {
     doomed.push_back(folder / temporary_name(path.filename().string(), ::getpid()));

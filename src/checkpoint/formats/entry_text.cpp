@@ -27,7 +27,7 @@ std::string type_and_shape(const at::Tensor& tensor) {
 std::string entry_text(const StateValue& value) {
   if (const auto* tensor = std::get_if<at::Tensor>(&value)) return type_and_shape(*tensor);
   const auto json = scalar_json(value);
-  return json ? *json : text::json_quote(std::get<std::string>(value));  // a text of other programs that is no UTF-8
+  return json ? *json : text::json_quote(std::get<std::string>(value));  // another program's text may not be UTF-8
 }
 
 }  // namespace lockstep::checkpoint

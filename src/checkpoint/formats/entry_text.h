@@ -8,10 +8,10 @@
 
 namespace lockstep::checkpoint {
 
-/// "float32 [64, 1, 3, 3]".
+/// Returns "float32 [64, 1, 3, 3]".
 [[nodiscard]] std::string type_and_shape(const at::Tensor& tensor);
 
-/// type_and_shape() of a tensor, the canonical JSON of a plain value. The entry was read from a file.
+/// Returns type_and_shape() of a tensor, or the canonical JSON of a plain value. The entry was read from a file.
 [[nodiscard]] std::string entry_text(const StateValue& value);
 
 }  // namespace lockstep::checkpoint

@@ -16,7 +16,7 @@ namespace lockstep::checkpoint {
 /// Size and hash of `content`.
 [[nodiscard]] FileDigest digest_of(std::string_view content);
 
-/// The same of content that comes in pieces.
+/// Computes the same for content that comes in pieces.
 class ContentHash {
  public:
   ContentHash();
@@ -32,12 +32,12 @@ class ContentHash {
   std::uint64_t bytes_ = 0;
 };
 
-/// A file that knows the digest of what went into it.
+/// A file that knows the digest of its content.
 class HashingFile {
  public:
   explicit HashingFile(std::unique_ptr<WritableFile> file);
 
-  /// Throws: IoError.
+  /// Appends bytes. Throws: IoError.
   void append(const void* data, std::size_t size);
   /// Returns the digest when the bytes are on the disk. Throws: IoError.
   [[nodiscard]] FileDigest finish();

@@ -9,7 +9,7 @@
 
 namespace lockstep::checkpoint {
 
-/// The first `count` bytes of `bytes`, which has as many.
+/// Reads the first `count` bytes of `bytes`, which must have as many.
 [[nodiscard]] inline std::uint64_t from_little_endian(std::string_view bytes, std::size_t count) {
   std::uint64_t value = 0;
   for (std::size_t i = 0; i < count; ++i) {

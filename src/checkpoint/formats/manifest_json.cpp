@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kSealKey = "  \"manifest_xxh3_128\": \"";
 constexpr std::string_view kSealEnd = "\"\n}\n";
 
-/// The text without its seal. Fails where there is none or it does not fit.
+/// Returns the text without its seal. Fails where the seal is missing or does not match.
 Result<std::string_view> check_seal(std::string_view text) {
   const auto at = text.rfind(kSealKey);
   if (at == std::string_view::npos) return Failure{"it has no seal: it is cut short"};
@@ -31,7 +31,7 @@ Result<std::string_view> check_seal(std::string_view text) {
 
 constexpr std::size_t kMaxWordBytes = 256;
 
-/// What a key of the manifest may be: a seal proves that nobody changed a number since, not that it makes sense.
+/// The valid range of a key: a seal proves that a number was not changed, not that it makes sense.
 struct ManifestRange {
   const char* key;
   std::int64_t least;
@@ -46,12 +46,12 @@ std::string out_of_range(const ManifestRange& range, const std::string& of, cons
   return fmt::format("its {}{} is {}; {} to {} make sense", range.key, of, value, range.least, range.most);
 }
 
-/// "" where the number is in its range.
+/// Returns "" where the number is in its range.
 std::string check_range(const ManifestRange& range, std::int64_t value) {
   return value >= range.least && value <= range.most ? "" : out_of_range(range, "", fmt::format("{}", value));
 }
 
-/// A word is shown as it is: it has no characters that a terminal obeys.
+/// A word is shown unchanged: it has no control characters.
 std::string check_word(const char* key, const std::string& word) {
   const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
   if (word.size() > kMaxWordBytes) {
@@ -71,7 +71,7 @@ std::string check_digest(const std::string& name, const FileDigest& digest) {
   return fmt::format("its xxh3_128{} is no hash of 32 hexadecimal digits", of);
 }
 
-/// Not get<>(): it converts 1e39 too, to no number that anybody meant. Throws where it is no integer.
+/// get<>() is not used, since it would also convert 1e39. Throws where it is not an integer.
 std::int64_t integer_of(const nlohmann::json& json) { return json.get_ref<const nlohmann::json::number_integer_t&>(); }
 
 Manifest fields_of(const nlohmann::json& json) {
@@ -91,7 +91,7 @@ Manifest fields_of(const nlohmann::json& json) {
   return manifest;
 }
 
-/// "" where every state has all of its parts.
+/// Returns "" where every state has all of its parts.
 std::string missing_part(const Manifest& manifest) {
   for (const auto& [name, digest] : manifest.files) {
     const auto file = parse_state_file_name(name);

@@ -17,14 +17,15 @@ inline constexpr std::uint64_t kMaxManifestBytes = 16U << 20U;
 inline constexpr std::int64_t kFormatVersion = 1;
 inline constexpr std::int64_t kShardedFormatVersion = 2;  ///< its states lie in parts
 
-/// What no run can have, with its key and range ("its threads is -1; 1 to 4096 make sense"); "" where all makes sense.
+/// Returns an impossible value with its key and range ("its threads is -1; 1 to 4096 make sense"); "" where all values
+/// are possible.
 [[nodiscard]] std::string manifest_problem(const Manifest& manifest);
 
-/// The same text for the same manifest.
+/// Returns the same text for the same manifest.
 [[nodiscard]] std::string manifest_to_json(const Manifest& manifest);
 
-/// Fails where the seal does not fit the text, a field is missing or of a wrong type, a file name leaves the folder, a
-/// value makes no sense (manifest_problem), or the format is newer than this program.
+/// Parses a manifest. Fails where the seal does not match the text, a field is missing or has a wrong type, a file name
+/// leads out of the folder, a value is impossible (manifest_problem), or the format is newer than this program.
 [[nodiscard]] Result<Manifest> manifest_from_json(std::string_view text);
 
 }  // namespace lockstep::checkpoint

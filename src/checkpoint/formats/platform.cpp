@@ -8,7 +8,7 @@
 namespace lockstep::checkpoint {
 
 std::string instruction_set() {
-  // libtorch 1.13 says it in no other public way than in this text: "  - CPU capability usage: AVX512\n".
+  // libtorch 1.13 reports it publicly only in this text: "  - CPU capability usage: AVX512\n".
   static const std::string name = [] {
     const std::string config = at::show_config();
     const std::string key = "CPU capability usage: ";

@@ -6,10 +6,10 @@
 
 namespace lockstep::checkpoint {
 
-/// What libtorch's kernels use on this processor: "AVX512", "AVX2", "NEON", "DEFAULT".
+/// Returns the instruction set of libtorch's kernels on this processor: "AVX512", "AVX2", "NEON", "DEFAULT".
 [[nodiscard]] std::string instruction_set();
 
-/// "OpenBLAS 0.3.21 Cooperlake"; empty where the process has no OpenBLAS.
+/// Returns "OpenBLAS 0.3.21 Cooperlake"; empty where the process has no OpenBLAS.
 [[nodiscard]] std::string blas_kernels();
 
 }  // namespace lockstep::checkpoint

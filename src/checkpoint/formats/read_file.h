@@ -12,7 +12,8 @@
 
 namespace lockstep::checkpoint {
 
-/// Begins at a multiple of 64 bytes. Lifetime: the bytes live as long as a copy of `data` does.
+/// The bytes of a file. They begin at a multiple of 64 bytes. Lifetime: the bytes live as long as a copy of `data`
+/// does.
 struct FileBytes {
   std::shared_ptr<char> data;
   std::size_t size = 0;
@@ -20,14 +21,14 @@ struct FileBytes {
   [[nodiscard]] std::string_view view() const { return {data.get(), size}; }
 };
 
-/// Memory that is not zeroed.
+/// Returns memory that is not zeroed.
 [[nodiscard]] FileBytes allocate_bytes(std::size_t size);
 
-/// The whole file; `digest`, where given, receives the hash of its bytes, taken while they are in the cache.
+/// Reads the whole file; `digest`, where given, receives the hash of its bytes, taken while they are in the cache.
 /// Throws: DataError where the file is missing, or shrinks while it is read; IoError.
 [[nodiscard]] FileBytes read_file(FileSystem& files, const std::filesystem::path& path, FileDigest* digest = nullptr);
 
-/// Reads and hashes a file that is not kept. Throws: as read_file.
+/// Reads and hashes a file without keeping it. Throws: as read_file.
 [[nodiscard]] FileDigest hash_file(FileSystem& files, const std::filesystem::path& path);
 
 }  // namespace lockstep::checkpoint

@@ -56,7 +56,7 @@ DType dtype_of(const std::string& name, const at::Tensor& tensor) {
   throw refuse(fmt::format("safetensors has no type for {}", c10::toString(tensor.scalar_type())));
 }
 
-/// Row-major bytes on the CPU: the tensor itself where it is so already.
+/// Returns row-major bytes on the CPU: the tensor itself where it is row-major already.
 at::Tensor row_major(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
 }
@@ -91,7 +91,7 @@ at::Tensor tensor_from(const TensorEntry& entry, const FileBytes& buffer, std::u
       bytes, entry.shape, [keep = buffer.data](void*) {}, options);
 }
 
-/// Scalars into `state`, everything else into `metadata`.
+/// Puts scalars into `state` and everything else into `metadata`.
 void split_metadata(const SafetensorsMetadata& all, const std::string& file, StateDict& state,
                     SafetensorsMetadata* metadata) {
   for (const auto& [key, text] : all) {

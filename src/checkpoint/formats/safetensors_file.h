@@ -15,7 +15,7 @@ namespace lockstep::checkpoint {
 [[nodiscard]] StateDict state_from_bytes(const FileBytes& bytes, const std::string& file,
                                          SafetensorsMetadata* metadata = nullptr);
 
-/// A plain value's canonical JSON. Fails for a tensor, and for a text that is no UTF-8.
+/// Returns a plain value's canonical JSON. Fails for a tensor, and for a text that is not UTF-8.
 [[nodiscard]] Result<std::string> scalar_json(const StateValue& value);
 
 }  // namespace lockstep::checkpoint

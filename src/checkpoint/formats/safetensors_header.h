@@ -19,12 +19,12 @@ inline constexpr std::size_t kMaxDimensions = 64;              // more than libt
 /// The element types of the format that libtorch has too.
 enum class DType { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kBool };
 
-/// "F32".
+/// Returns "F32".
 [[nodiscard]] std::string_view dtype_name(DType dtype) noexcept;
-/// Bytes of one element.
+/// Returns the bytes of one element.
 [[nodiscard]] std::uint64_t dtype_bytes(DType dtype) noexcept;
 
-/// Where a tensor lies. Offsets count from the end of the header.
+/// The place of a tensor. Offsets count from the end of the header.
 struct TensorEntry {
   std::string name;
   DType dtype = DType::kF32;
@@ -35,20 +35,20 @@ struct TensorEntry {
 
 struct SafetensorsHeader {
   std::uint64_t data_start = 0;      ///< offset of the first tensor byte in the file
-  std::vector<TensorEntry> tensors;  ///< by offset: no overlap, no hole
+  std::vector<TensorEntry> tensors;  ///< sorted by offset: no overlap, no hole
   std::map<std::string, std::string> metadata;
 };
 
-/// The bytes of a tensor of this shape. Fails where they, or its strides, do not fit 63 bits.
+/// Returns the bytes of a tensor of this shape. Fails where they, or its strides, do not fit 63 bits.
 [[nodiscard]] Result<std::uint64_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& shape);
 
 /// Reads the header of a whole file. On success every entry lies inside the file and has the size of its shape, and
-/// every byte after the header belongs to exactly one tensor. Never throws but for lack of memory.
+/// every byte after the header belongs to exactly one tensor. It throws only where memory runs out.
 [[nodiscard]] Result<SafetensorsHeader> parse_safetensors_header(std::string_view file);
 
 /// Lays `tensors` (name, dtype and shape given) out without holes, large element types first so that each is aligned,
-/// sets their offsets and order, and returns the header's bytes with its length in front; their count is a multiple
-/// of 64. Fails where a name is no UTF-8, taken twice or reserved, or a size overflows.
+/// sets their offsets and order, and returns the header's bytes with its length in front; their count is a multiple of
+/// 64. Fails where a name is not UTF-8, repeated or reserved, or a size overflows.
 [[nodiscard]] Result<std::string> layout_safetensors(std::vector<TensorEntry>& tensors,
                                                      const std::map<std::string, std::string>& metadata);
 

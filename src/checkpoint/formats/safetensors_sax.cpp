@@ -11,7 +11,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Where in the grammar the reader stands; each place takes few kinds of events and refuses all others.
+/// The reader's position in the grammar; each accepts few kinds of events and refuses all others.
 enum class Place { kStart, kTop, kEntry, kTensor, kDType, kShape, kOffsets, kMetadata, kMetadataValue, kArray, kDone };
 
 /// nlohmann's SAX interface. Every event returns false to stop; error() then says why.

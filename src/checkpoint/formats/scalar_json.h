@@ -14,14 +14,15 @@ namespace lockstep::checkpoint {
 
 using Scalar = std::variant<std::int64_t, double, bool, std::string>;
 
-/// `12`, `0.5`, `1.0`, `true`, `"text"`; what JSON cannot say is `{"float":"nan"}`, `"inf"` or `"-inf"`.
-/// Fails where a text is no UTF-8.
+/// Returns `12`, `0.5`, `1.0`, `true` or `"text"`; numbers that JSON lacks become `{"float":"nan"}`, `"inf"` or
+/// `"-inf"`.
+/// Fails where a text is not UTF-8.
 [[nodiscard]] Result<std::string> scalar_to_json(const Scalar& value);
 
-/// The other way; accepts any spacing. Fails on anything else than the above.
+/// Parses such a text, with any spacing. Fails on anything else.
 [[nodiscard]] Result<Scalar> scalar_from_json(std::string_view json);
 
-/// `text` as a JSON string with its quotes. Fails where it is no UTF-8.
+/// Returns `text` as a JSON string with its quotes. Fails where it is not UTF-8.
 [[nodiscard]] Result<std::string> quote_json(std::string_view text);
 
 }  // namespace lockstep::checkpoint

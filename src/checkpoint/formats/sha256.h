@@ -18,7 +18,7 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
 
   void update(std::string_view bytes);
-  /// 64 hexadecimal digits; nothing may be fed in afterwards.
+  /// Returns 64 hexadecimal digits; nothing may be added afterwards.
   [[nodiscard]] std::string hex();
 
  private:

@@ -22,7 +22,7 @@ class SharedRead {
   SharedRead(ReadableFile& file, const FileBytes& bytes)
       : file_(file), bytes_(bytes), back_((bytes.size + kBlock - 1) / kBlock), read_(back_) {}
 
-  /// The other thread's part.
+  /// Does the other thread's part.
   void read_from_front() {
     try {
       while (const auto block = claim(true)) read(*block);
@@ -41,13 +41,13 @@ class SharedRead {
     return hash.digest();
   }
 
-  /// After both threads are done.
+  /// Call it after both threads are done.
   void rethrow() const {
     if (error_) std::rethrow_exception(error_);
   }
 
  private:
-  /// A block that nobody reads yet; none where there is none, or reading has failed.
+  /// Returns a block that no thread reads yet; none where there is none, or reading has failed.
   std::optional<std::size_t> claim(bool at_front) {
     const std::lock_guard lock(mutex_);
     if (front_ == back_ || error_) return std::nullopt;
@@ -75,7 +75,7 @@ class SharedRead {
     if (!has_failed_) read_[next].wait(0, std::memory_order_acquire);
   }
 
-  /// Nobody waits for what will not come.
+  /// After an error no thread waits for blocks that will not come.
   void fail(std::exception_ptr error) {
     {
       const std::lock_guard lock(mutex_);

@@ -8,10 +8,10 @@
 
 namespace lockstep::checkpoint {
 
-inline constexpr std::size_t kSharedReadBytes = 16U << 20U;  ///< from here on a second thread pays
+inline constexpr std::size_t kSharedReadBytes = 16U << 20U;  ///< from this size on a second thread pays
 
-/// Fills `bytes` from `file` and returns the hash. One thread reads from the front; this one hashes what is there, and
-/// reads from the back while nothing is.
+/// Fills `bytes` from `file` and returns the hash. One thread reads from the front; the calling thread hashes finished
+/// blocks, and reads from the back while there are none.
 /// Throws: what reading throws.
 [[nodiscard]] FileDigest read_with_two_threads(ReadableFile& file, const FileBytes& bytes);
 

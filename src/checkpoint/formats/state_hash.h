@@ -13,7 +13,7 @@ class StateHash {
  public:
   /// States come in name order, each once; their tensors are row-major on the CPU, as they are read from files.
   void add(const std::string& name, const StateDict& state);
-  /// 64 hexadecimal digits; nothing may be added afterwards.
+  /// Returns 64 hexadecimal digits; nothing may be added afterwards.
   [[nodiscard]] std::string hex() { return hash_.hex(); }
 
  private:

@@ -13,7 +13,7 @@ namespace lockstep::checkpoint {
 
 [[nodiscard]] at::ScalarType scalar_type_of(ElementType type);
 
-/// None for a type that a torch file of ours does not hold (quantized ones).
+/// Returns none for a type that Lockstep's torch files do not hold (quantized ones).
 [[nodiscard]] std::optional<ElementType> element_type_of(at::ScalarType type);
 
 }  // namespace lockstep::checkpoint

@@ -33,7 +33,7 @@ constexpr const char* kTornHint = "take another: the run folder alone means its 
 /// Only a folder has an entry "."; a missing path and a file have none.
 bool is_folder(FileSystem& files, const fs::path& path) { return files.exists(path / "."); }
 
-/// A run folder's "checkpoints", or the folder itself.
+/// Returns a run folder's "checkpoints", or the folder itself.
 fs::path checkpoints_of(FileSystem& files, const fs::path& run) {
   return is_folder(files, run / "checkpoints") ? run / "checkpoints" : run;
 }
@@ -42,13 +42,13 @@ bool is_step_folder(FileSystem& files, const fs::path& path) {
   return files.exists(path / kManifestName) || parse_step_name(path.filename().string()).has_value();
 }
 
-/// The first step folder of which every byte verifies, and what was looked at before it.
+/// The first step folder whose every byte verifies, and the ones that were checked before it.
 struct Newest {
   std::optional<VerifyReport> whole;
   std::vector<VerifyReport> torn;
 };
 
-/// What the disk does not give is as good as torn: an older one may lie on better sectors.
+/// An unreadable checkpoint counts as torn: an older one may lie on better sectors.
 VerifyReport verify_or_unreadable(FileSystem& files, const fs::path& step_folder, KeptFiles* kept) {
   if (kept != nullptr) kept->files.clear();
   try {
@@ -85,7 +85,7 @@ VerifyReport newest_of(FileSystem& files, const fs::path& run, KeptFiles* kept) 
                               first.path.string()));
 }
 
-/// What `where` means: a run folder's newest is verified already, others are not.
+/// What `where` means: the newest of a run folder is already verified, others are not.
 struct Found {
   fs::path path;
   std::optional<VerifyReport> report;

@@ -11,10 +11,10 @@ namespace lockstep::checkpoint {
 
 inline constexpr std::size_t kMostTextBytes = 64U << 20U;
 
-/// Whether the file's name promises a grammar: .yml, .yaml, .json.
+/// Returns whether the file's name promises a grammar: .yml, .yaml, .json.
 [[nodiscard]] bool is_read_text(std::string_view file);
 
-/// What whoever reads the text would stumble over; "" where nothing, and for texts of other names.
+/// Returns the error that a reader of the text would find; "" where there is none, and for texts with other names.
 [[nodiscard]] std::string text_problem(std::string_view file, std::string_view text);
 
 }  // namespace lockstep::checkpoint

@@ -26,8 +26,7 @@ std::string VerifyReport::problem() const {
 
 namespace {
 
-/// What is wrong with one file of a checkpoint: bytes other than those that were written, or a text that cannot be
-/// read.
+/// Returns what is wrong with one file of a checkpoint: its bytes have changed, or its text cannot be read.
 std::string check_file(FileSystem& files, const fs::path& path, const FileDigest& expected, KeptFiles* kept) {
   const std::string name = path.filename().string();
   const bool is_text = is_read_text(name);

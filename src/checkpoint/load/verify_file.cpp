@@ -30,7 +30,7 @@ bool has_ending(const fs::path& path, std::initializer_list<std::string_view> en
   return std::find(endings.begin(), endings.end(), ending) != endings.end();
 }
 
-/// What a reader of the file refuses, without the path in front; "" where it takes it.
+/// Returns why a reader refuses the file, without the path in front; "" where it accepts it.
 template <class F>
 std::string refusal_of(const FileReport& report, F&& read) {
   try {
@@ -54,7 +54,7 @@ bool is_torch_file(const FileReport& report, const std::vector<ZipMember>& membe
                      [](const ZipMember& member) { return member.name.ends_with(kTorchPickle); });
 }
 
-/// "" where what is packed may be unpacked.
+/// Returns "" where the packed bytes may be unpacked.
 std::string packing_problem(const FileBytes& bytes, const std::vector<ZipMember>& members) {
   std::uint64_t unpacked = 0;
   for (const ZipMember& member : members) {
@@ -64,7 +64,7 @@ std::string packing_problem(const FileBytes& bytes, const std::vector<ZipMember>
   return "";
 }
 
-/// A torch file is also read, as `inspect` and `import` do it: the checksums of what is made to harm are right as well.
+/// A torch file is also read, as `inspect` and `import` do it: a malicious file has correct checksums too.
 void verify_zip(const FileBytes& bytes, FileReport& report) {
   const auto members = parse_zip(bytes.view());
   if (!members) return add_itself(report, members.error());

@@ -29,7 +29,7 @@ std::uint64_t distance(std::int64_t x, std::int64_t y) {
   return larger - static_cast<std::uint64_t>(std::min(x, y));  // modulo 2^64, where it always fits
 }
 
-/// The place of a finite float among all of its type: neighbours differ by 1, and -0 and 0 by nothing.
+/// Returns the position of a finite float among all of its type: neighbours differ by 1, and -0 and 0 are equal.
 template <class T>
 std::int64_t place_of(const T& value) {
   constexpr Bits<T> kMagnitude = std::numeric_limits<Bits<T>>::max() >> 1U;

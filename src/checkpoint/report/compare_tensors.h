@@ -8,8 +8,8 @@
 
 namespace lockstep::checkpoint {
 
-/// None where all bits are equal. Both are row-major on the CPU and of one dtype and shape; `name` and `type` of what
-/// is returned are left to the caller.
+/// Compares two tensors; returns none where all bits are equal. Both are row-major on the CPU and have one dtype and
+/// shape. The caller fills in `name` and `type` of the result.
 [[nodiscard]] std::optional<TensorDifference> compare_tensors(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace lockstep::checkpoint

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-/// In double precision, whatever the type.
+/// It computes in double precision, whatever the type.
 double norm_of(const at::Tensor& tensor) {
   const at::Tensor wide = tensor.is_complex() ? tensor.to(at::kComplexDouble).abs() : tensor.to(at::kDouble);
   return wide.norm().item<double>();
@@ -27,7 +27,7 @@ EntryDescription describe_entry(const std::string& name, const StateValue& value
   return {name, checkpoint::entry_text(value), bytes, tensor->numel(), norm_of(*tensor)};
 }
 
-/// What is no state's: plain values and lists, with the keys on the way to them.
+/// Collects values outside of states: plain values and lists, with the keys that lead to them.
 void describe_tree(const TorchValue& value, const std::string& name, std::vector<EntryDescription>& entries) {
   const auto below = [&name](const std::string& key) { return name.empty() ? key : name + "." + key; };
   if (const auto* dict = value.dict()) {

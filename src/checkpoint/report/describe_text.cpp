@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kShownText = 60;  // of a plain value; JSON has all of it
+constexpr std::size_t kShownText = 60;  // characters of a plain value; JSON has all of it
 
 std::string cut_text(const std::string& text) {
   return text.size() <= kShownText ? text : text.substr(0, kShownText) + "...";

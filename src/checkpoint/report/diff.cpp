@@ -23,7 +23,7 @@ std::set<std::string> either(const std::vector<std::string>& a, const std::vecto
   return all;
 }
 
-/// Two texts that differ, whole; where a side has none, the size of the other must do.
+/// Shows two texts that differ, whole; where a side has none, the size of the other is shown.
 ValueDifference diff_text(const std::string& file, const std::optional<std::string>& a,
                           const std::optional<std::string>& b) {
   if (a && b) return {file, *a, *b};
@@ -53,7 +53,7 @@ std::vector<ValueDifference> diff_meta(const Checkpoint& a, const Checkpoint& b)
   return meta;
 }
 
-/// An entry that both have.
+/// Compares an entry that both have.
 void diff_entry(const std::string& name, const StateValue& a, const StateValue& b, CheckpointDiff& diff) {
   const auto* left = std::get_if<at::Tensor>(&a);
   const auto* right = std::get_if<at::Tensor>(&b);
@@ -92,7 +92,7 @@ void diff_state(const std::string& name, const StateDict& a, const StateDict& b,
   }
 }
 
-/// Tensors came in name order, which stays among equals.
+/// Tensors come in name order, which is kept among equals.
 void sort_worst_first(std::vector<TensorDifference>& tensors) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const TensorDifference& x, const TensorDifference& y) {
     if ((x.non_finite > 0) != (y.non_finite > 0)) return x.non_finite > 0;

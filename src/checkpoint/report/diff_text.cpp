@@ -15,8 +15,8 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-constexpr std::size_t kValueWidth = 48;  // two of them and a name fit a wide terminal
-constexpr std::size_t kBefore = 16;      // of what is equal, in front of the first difference
+constexpr std::size_t kValueWidth = 48;  // two of them and a name fit into a wide terminal
+constexpr std::size_t kBefore = 16;      // equal characters in front of the first difference
 
 /// A section of the text: a title, and its rows in columns.
 std::string section(const std::string& title, const Row& header, const std::vector<Row>& rows, std::size_t limit) {
@@ -42,7 +42,7 @@ bool is_inside_character(std::string_view text, std::size_t at) {
   return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
 }
 
-/// What of a long value stands around `at`.
+/// Returns the part of a long value around `at`.
 std::string excerpt(const std::string& value, std::size_t at) {
   if (value.size() <= kValueWidth) return value.empty() ? "-" : value;
   std::size_t begin = at <= kBefore ? 0 : at - kBefore;
@@ -68,7 +68,7 @@ Row row_of(const ValueDifference& difference) {
 
 Row row_of(const std::string& name) { return {name}; }
 
-/// Of what is no rounding any more the magnitude is enough.
+/// For a difference larger than rounding the magnitude is enough.
 std::string ulps_text(const std::optional<std::uint64_t>& ulps) {
   if (!ulps) return "-";
   return *ulps < 100'000 ? fmt::format("{}", *ulps) : fmt::format("{:.1e}", static_cast<double>(*ulps));
@@ -103,7 +103,7 @@ std::string in_words(const ValueDifference& difference) {
                      text::json_quote(difference.a), text::json_quote(difference.b));
 }
 
-/// `a` and `b` are JSON already.
+/// `a` and `b` are already JSON.
 std::string in_json(const ValueDifference& difference) {
   return fmt::format(R"({{"name": {}, "a": {}, "b": {}}})", text::json_quote(difference.name), difference.a,
                      difference.b);

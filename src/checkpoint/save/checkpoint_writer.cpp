@@ -64,7 +64,7 @@ class CheckpointWriter::Impl {
     return std::exchange(saved_, {});
   }
 
-  std::unique_ptr<AsyncSaver> thread;  ///< none: all is written by the caller
+  std::unique_ptr<AsyncSaver> thread;  ///< none: the caller writes everything
 
  private:
   [[nodiscard]] bool is_main() const { return peers_->rank() == 0; }
@@ -83,7 +83,7 @@ class CheckpointWriter::Impl {
   std::atomic<bool> given_up_ = false;
   mutable std::mutex mutex_;
   fs::path newest_;
-  std::vector<SavedCheckpoint> saved_;  ///< that take_saved() has not returned
+  std::vector<SavedCheckpoint> saved_;  ///< the saves that take_saved() has not returned
 };
 
 CheckpointWriter::CheckpointWriter(FileSystem& files, CheckpointWriterOptions options,

@@ -15,11 +15,11 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// Throws: the error that kept it from being saved; what it has written is removed by then.
+/// Throws: the error that prevented the save; the written files are removed by then.
 fs::path commit_once(FileSystem& files, const SaveTarget& target, const Content& content, bool& placed) {
   const std::unique_ptr<Staging> staging = open_staging(files, target, content);
   const auto digests = write_content(files, staging->path(), content, {});
-  if (content.check) content.check();  // with the files there, and once more before they get their name
+  if (content.check) content.check();  // called with the files written, and again before they get their name
   if (content.check) content.check();
   return place_content(*staging, target.meta, 1, digests, placed);
 }

@@ -19,7 +19,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// One save, by one rank of those that take part. Every step ends with rank 0's report, so that all do the same.
+/// One rank's part of a save. Every step ends with rank 0's report, so that all ranks do the same.
 class ShardedSave {
  public:
   ShardedSave(FileSystem& files, CheckpointPeers& peers, SaveTarget target, const Content& content)
@@ -52,7 +52,7 @@ class ShardedSave {
     if (!is_main()) return {};
     try {
       staging = open_staging(files_, target_, content_);
-      return {.folder = fs::absolute(staging->path()).string()};  // the others may stand in another folder
+      return {.folder = fs::absolute(staging->path()).string()};  // the other ranks may run in another folder
     } catch (const std::exception& error) {
       return explained(report_of(error));
     }
@@ -68,7 +68,7 @@ class ShardedSave {
     }
   }
 
-  /// Rank 0's part: everything is there, or the first rank that failed says why not.
+  /// Does rank 0's part: everything is there, or the first rank that failed says why not.
   SaveReport finish(std::unique_ptr<Staging>& staging, const std::vector<SaveReport>& written) {
     SaveReport outcome = combine(written);
     if (!outcome.failed()) outcome = place(*staging, outcome.files);
@@ -76,7 +76,7 @@ class ShardedSave {
     return explained(outcome);
   }
 
-  /// What the last attempt has failed with, in the words that the user reads.
+  /// Returns the error of the last attempt, in the words that the user reads.
   [[nodiscard]] SaveReport explained(SaveReport report) const {
     if (report.failed() && !is_tried_again(report)) report.failure = not_saved(*report.failure, target_, content_);
     return report;
@@ -119,7 +119,7 @@ class ShardedSave {
   SaveTarget target_;
   const Content& content_;
   int attempt_ = 0;
-  bool placed_ = false;  ///< by an attempt of this save
+  bool placed_ = false;  ///< placed by an attempt of this save
 };
 
 }  // namespace

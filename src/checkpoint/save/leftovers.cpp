@@ -18,7 +18,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// A process commits to one folder from one thread, so what bears our own pid is left over as well (pids come again).
+/// A process commits to one folder from one thread, so files with its own pid are leftovers too (pids are reused).
 bool is_leftover(const std::string& name) {
   const auto pid = parse_temporary_pid(name);
   if (!pid || *pid <= 0) return false;
@@ -40,7 +40,7 @@ void remove_checkpoint_leftovers(FileSystem& files, const fs::path& folder) {
   for (const std::string& name : files.list(folder)) {
     if (!is_leftover(name)) continue;
     const auto step = checkpoint::parse_old_name(name);
-    // Killed between the two renames of Staging::replace(): the step has no folder but this one.
+    // A process was killed between the two renames of Staging::replace(): the step has only this folder.
     if (step && !files.exists(folder / *step)) {
       put_back(files, folder / name, folder / *step);
     } else {

@@ -38,7 +38,7 @@ class StorePeers final : public CheckpointPeers {
       all.push_back(wait_for(said_by(other)));
       store_.remove(said_by(other));
     }
-    // Who has spoken now has heard what rank 0 said before.
+    // A rank that has answered has read what rank 0 sent before.
     for (; forgotten_ < broadcasts_; ++forgotten_) store_.remove(said_to_all(forgotten_ + 1));
     return all;
   }
@@ -53,7 +53,7 @@ class StorePeers final : public CheckpointPeers {
   void abandon() noexcept override { abandoned_ = true; }
 
  private:
-  /// In short waits: the store cannot be woken.
+  /// It waits in short intervals, since the store cannot be woken.
   std::string wait_for(const std::string& key) {
     constexpr std::chrono::milliseconds kShort{200};
     for (auto left = options_.timeout;; left -= kShort) {
@@ -78,7 +78,7 @@ class StorePeers final : public CheckpointPeers {
   std::atomic<bool> abandoned_ = false;
   std::int64_t gathers_ = 0;
   std::int64_t broadcasts_ = 0;
-  std::int64_t forgotten_ = 0;  ///< broadcasts whose key is gone
+  std::int64_t forgotten_ = 0;  ///< broadcasts whose key was removed
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ std::string missing_room(const std::filesystem::path& folder, const Need& need) 
   if (free < need.bytes) {
     return fmt::format(" (it needs {}, {} are free)", text::bytes(need.bytes), text::bytes(free));
   }
-  // Some file systems have no such limit, and say 0 of 0.
+  // Some file systems have no such limit, and report 0 of 0.
   if (disk.f_files == 0 || disk.f_favail >= need.entries) return "";
   return fmt::format(" (it needs {} files and folders, the disk takes {} more)", need.entries, disk.f_favail);
 }

@@ -15,10 +15,10 @@ struct Need {
   std::uint64_t entries = 0;  ///< files and folders
 };
 
-/// What writing it takes; headers of a few kB are not counted.
+/// Returns the room that writing it needs; headers of a few kB are not counted.
 [[nodiscard]] Need need_of(const Content& content);
 
-/// " (it needs 10.4 MB, 5.2 MB are free)"; "" where the disk has the room or cannot be asked.
+/// Returns " (it needs 10.4 MB, 5.2 MB are free)"; "" where the disk has the room or cannot be asked.
 [[nodiscard]] std::string missing_room(const std::filesystem::path& folder, const Need& need);
 
 }  // namespace lockstep::checkpoint

@@ -13,12 +13,12 @@
 
 namespace lockstep::checkpoint {
 
-/// How far an attempt came: a folder to write to or the finished one, what was written, or why not.
+/// The result of an attempt: a folder to write to or the finished one, the files that were written, or the failure.
 struct SaveReport {
   std::string folder;
   std::map<std::string, FileDigest> files;
-  std::optional<FailureRecord> failure = {};  ///< none where all is well
-  bool again = false;                         ///< an fsync failed: to be written again, to new files
+  std::optional<FailureRecord> failure = {};  ///< none where there was no error
+  bool again = false;                         ///< an fsync failed: everything must be written again, to new files
 
   [[nodiscard]] bool failed() const { return failure.has_value(); }
 };
@@ -26,10 +26,10 @@ struct SaveReport {
 [[nodiscard]] SaveReport report_of(const std::exception& error);
 
 [[nodiscard]] std::string to_bytes(const SaveReport& report);
-/// Throws: InternalError.
+/// Parses a report. Throws: InternalError.
 [[nodiscard]] SaveReport save_report_from_bytes(const std::string& bytes);
 
-/// Throws: the error that the report tells of, always.
+/// Throws: always the error that the report describes.
 [[noreturn]] void throw_report(const SaveReport& report);
 
 }  // namespace lockstep::checkpoint

@@ -15,14 +15,14 @@
 
 namespace lockstep::checkpoint {
 
-/// What one rank writes.
+/// The content that one rank writes.
 struct Content {
-  std::map<std::string, StatePart> parts;  ///< by state
+  std::map<std::string, StatePart> parts;  ///< parts by state
   CheckpointTexts texts;
   std::function<void()> check = nullptr;  ///< as ShardedContent::check
 };
 
-/// Which of how many ranks writes.
+/// The number of the rank that writes, and of all ranks.
 struct Share {
   int rank = 0;
   int world_size = 1;
@@ -33,10 +33,10 @@ struct Share {
 [[nodiscard]] std::map<std::string, FileDigest> write_content(FileSystem& files, const std::filesystem::path& folder,
                                                               const Content& content, const Share& share);
 
-/// Makes `folder` with each parent that is missing, durably. Throws: IoError.
+/// Creates `folder` and its missing parents, durably. Throws: IoError.
 void make_folder_durably(FileSystem& files, const std::filesystem::path& folder);
 
-/// A temporary folder that goes away again unless it was placed.
+/// A temporary folder that is removed again unless it was placed.
 class Staging {
  public:
   /// Throws: IoError.
@@ -47,10 +47,10 @@ class Staging {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
-  /// Writes the manifest of what lies in it and gives it its name. A folder of that name with the same content stays
-  /// and this one goes, one with another content is put aside.
-  /// `placed`: set once it has the name; where it is set before, what has the name is from an attempt of the same save
-  /// that was not durable, and is replaced.
+  /// Writes the manifest of its files and gives the folder its name. Where a folder of that name has the same content,
+  /// it stays and this one is removed; where it has other content, it is put aside.
+  /// `placed` is set once the folder has the name. Where it is already set, the folder with that name comes from an
+  /// attempt of the same save that was not durable, and is replaced.
   /// Returns: the step folder, once it is durable. Throws: IoError, SyncError; nothing was lost.
   std::filesystem::path place(const Manifest& manifest, bool& placed);
 

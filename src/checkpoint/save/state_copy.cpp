@@ -13,7 +13,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Bytes in the tensor's own order fill its memory without a gap: one memcpy copies it.
+/// The tensor's bytes fill its memory without a gap, so that one memcpy copies it.
 bool is_dense_on_cpu(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.layout() == at::kStrided && tensor.is_non_overlapping_and_dense() &&
          !tensor.is_conj() && !tensor.is_neg();
@@ -32,7 +32,7 @@ at::Tensor make_room(const at::Tensor& tensor) {
                : at::empty_strided(tensor.sizes(), tensor.contiguous().strides(), options);
 }
 
-/// A plain copy is only put on the list.
+/// A plain copy is only added to the list.
 void copy_into(at::Tensor& memory, const at::Tensor& tensor, std::vector<CopyJob>& plain) {
   if (is_dense_on_cpu(tensor)) {
     plain.push_back({static_cast<char*>(memory.data_ptr()), static_cast<const char*>(tensor.data_ptr()),
@@ -42,7 +42,7 @@ void copy_into(at::Tensor& memory, const at::Tensor& tensor, std::vector<CopyJob
   }
 }
 
-/// Copies from devices were only begun.
+/// Copies from devices were only started.
 void finish_copies(const std::set<std::string>& devices) {
   for (const std::string& name : devices) {
     const c10::Device device(name);
@@ -78,7 +78,7 @@ const StateParts& StateCopy::take(const StateParts& parts) {
     copy.slices = part.slices;
     for (const auto& [name, value] : part.entries) {
       const auto* tensor = std::get_if<at::Tensor>(&value);
-      // What cannot be saved (an undefined or sparse tensor) is named by who writes.
+      // The writer names entries that cannot be saved (an undefined or sparse tensor).
       if (tensor == nullptr || !tensor->defined() || tensor->layout() != at::kStrided || tensor->is_meta()) {
         copy.entries[name] = value;
         continue;

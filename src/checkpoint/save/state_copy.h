@@ -9,13 +9,13 @@
 
 namespace lockstep::checkpoint {
 
-/// Owned by one thread at a time.
+/// The memory of a state's copy. It belongs to one thread at a time.
 class StateCopy {
  public:
-  /// Memory for all tensors of `parts`, touched, so that a copy does not wait for the system's.
+  /// Allocates and touches memory for all tensors of `parts`, so that a copy does not wait for the system.
   void reserve(const StateParts& parts);
 
-  /// The copy of `parts`: on the CPU, dense, in the same layout. Valid until the next take() or reserve().
+  /// Returns a copy of `parts`: on the CPU, dense, in the same layout. Valid until the next take() or reserve().
   /// Blocks: until the devices have delivered.
   const StateParts& take(const StateParts& parts);
 

@@ -35,7 +35,7 @@ const PickleNode& item_of(const Pickle& pickle, const PickleNode& list, std::siz
   return pickle.nodes.at(list.items.at(i));
 }
 
-/// A tuple or list of integers, none below 0.
+/// Reads a tuple or list of integers, none below 0.
 std::optional<std::vector<std::int64_t>> counts_of(const Pickle& pickle, const PickleNode& node) {
   if (node.kind != PickleKind::kTuple && node.kind != PickleKind::kList) return std::nullopt;
   if (node.items.size() > kMostTensorDimensions) return std::nullopt;
@@ -48,8 +48,8 @@ std::optional<std::vector<std::int64_t>> counts_of(const Pickle& pickle, const P
   return counts;
 }
 
-/// How many elements of a storage the tensor reaches over, from the storage's first on; fails where that is no number
-/// of 63 bits, or the tensor has so many elements.
+/// Returns how many elements of a storage the tensor spans, from the storage's first on; fails where that number, or
+/// the tensor's number of elements, does not fit 63 bits.
 Result<std::uint64_t> reach_of(const PickleTensor& tensor) {
   __extension__ using Wide = unsigned __int128;
   constexpr Wide kMost = INT64_MAX;
@@ -140,7 +140,7 @@ Result<PickleId> device_text(Pickle& pickle, const PickleNode& arguments) {
   return add_pickle_node(pickle, std::move(text));
 }
 
-/// The only argument, which is of that kind.
+/// Returns the only argument, which has that kind.
 Result<PickleId> only_argument(const Pickle& pickle, const PickleNode& arguments, PickleKind kind, const char* what) {
   if (arguments.items.size() != 1 || item_of(pickle, arguments, 0).kind != kind) return Failure{what};
   return arguments.items[0];

@@ -25,7 +25,7 @@ enum class PickleName {
   kDType,
 };
 
-/// What "module.name" means; `type` for a storage's class and a dtype.
+/// The meaning of "module.name"; `type` is set for a storage's class and a dtype.
 struct KnownPickleName {
   PickleName name = PickleName::kOrderedDict;
   ElementType type = ElementType::kU8;
@@ -33,10 +33,12 @@ struct KnownPickleName {
 
 [[nodiscard]] std::optional<KnownPickleName> find_pickle_name(std::string_view full_name);
 
-/// Calls a name with a tuple of arguments: the new value, added to `pickle`. Fails with what is wrong with them.
+/// Calls a name with a tuple of arguments, and returns the new value, which it adds to `pickle`. Fails with what is
+/// wrong with the arguments.
 [[nodiscard]] Result<PickleId> call_pickle_name(Pickle& pickle, KnownPickleName name, const PickleNode& arguments);
 
-/// The storage that a persistent id names. Fails where it is none, or the file has named it otherwise before.
+/// Returns the storage that a persistent id names. Fails where the id is invalid, or differs from an earlier one for
+/// the same storage.
 [[nodiscard]] Result<PickleId> load_pickle_storage(Pickle& pickle, const PickleNode& id);
 
 }  // namespace lockstep::checkpoint

@@ -14,7 +14,7 @@ struct OpcodeName {
   std::string_view name;
 };
 
-// Those that are read, and those that pickles of other things have.
+// The opcodes that are read, and those that other pickles have.
 constexpr std::array<OpcodeName, 53> kOpcodeNames{{
     {'(', "MARK"},
     {'.', "STOP"},

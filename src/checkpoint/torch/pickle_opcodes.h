@@ -46,7 +46,7 @@ enum class PickleOpcode : unsigned char {
   kFrame = 0x95,
 };
 
-/// "GLOBAL", or "opcode 0x69" for one without a name here.
+/// Returns "GLOBAL", or "opcode 0x69" for one without a name here.
 [[nodiscard]] std::string pickle_opcode_name(PickleOpcode opcode);
 
 }  // namespace lockstep::checkpoint

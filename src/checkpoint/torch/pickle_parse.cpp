@@ -26,7 +26,7 @@ class PickleBytes {
 
   [[nodiscard]] std::uint64_t at() const { return at_; }
   [[nodiscard]] bool is_at_end() const { return at_ == bytes_.size(); }
-  /// More was taken than there is; what was taken then means nothing.
+  /// True where more bytes were taken than there are; their values are then undefined.
   [[nodiscard]] bool is_cut() const { return cut_; }
 
   std::string_view take(std::uint64_t count) {
@@ -54,20 +54,20 @@ class PickleBytes {
   bool cut_ = false;
 };
 
-/// The machine's stack, marks and memo, and the tree that it builds. What may fail returns why, or "".
+/// The machine's stack, marks and memo, and the tree that it builds. A step that can fail returns the reason, or "".
 class PickleStack {
  public:
   void push(PickleNode node) {
     pickle_.nodes.push_back(std::move(node));
     stack_.push_back(static_cast<PickleId>(pickle_.nodes.size() - 1));
   }
-  /// Puts a node of the tree in the place of the `count` topmost.
+  /// Replaces the `count` topmost values by a node of the tree.
   void replace(std::size_t count, PickleId id) {
     stack_.resize(stack_.size() - count);
     stack_.push_back(id);
   }
   void pop(std::size_t count) { stack_.resize(stack_.size() - count); }
-  /// Above the last mark; below it nothing is reached.
+  /// The values above the last mark; those below it are not accessible.
   [[nodiscard]] bool has(std::size_t count) const {
     return stack_.size() - (marks_.empty() ? 0 : marks_.back()) >= count;
   }
@@ -78,14 +78,14 @@ class PickleStack {
   }
 
   void mark() { marks_.push_back(stack_.size()); }
-  /// How many stand above the last mark, which is gone then; none without a mark.
+  /// Removes the last mark and returns how many values were above it; none without a mark.
   [[nodiscard]] std::optional<std::size_t> take_mark() {
     if (marks_.empty()) return std::nullopt;
     const std::size_t count = stack_.size() - marks_.back();
     marks_.pop_back();
     return count;
   }
-  /// The `count` topmost become one node.
+  /// Turns the `count` topmost values into one node.
   [[nodiscard]] std::string collect(PickleKind kind, std::size_t count) {
     if (!has(count)) return "the stack is empty";
     PickleNode node{kind, 0, 0, {}, {stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end()}};
@@ -93,7 +93,7 @@ class PickleStack {
     push(std::move(node));
     return "";
   }
-  /// The `count` topmost go into the list or dict below them.
+  /// Moves the `count` topmost values into the list or dict below them.
   [[nodiscard]] std::string add(PickleKind kind, std::size_t count) {
     const bool is_dict = kind == PickleKind::kDict;
     if (is_dict && count % 2 != 0) return "a key without a value";
@@ -154,7 +154,7 @@ class PickleReader {
     if (problem_.empty()) problem_ = fmt::format("{} at byte {}: {}", pickle_opcode_name(opcode_), opcode_at_, why);
     return false;
   }
-  /// `why`: "" where it went well. What came of bytes that are not there is no fault of its own.
+  /// `why` is "" where the step succeeded. An error that comes from missing bytes is not reported by itself.
   bool check(const std::string& why) { return why.empty() || bytes_.is_cut() || stop(why); }
   bool push(PickleNode node) {
     stack_.push(std::move(node));
@@ -332,7 +332,8 @@ bool PickleReader::reduce() {
   return true;
 }
 
-/// Only what state_dict() does: attributes of an OrderedDict ("_metadata": versions of modules), which are left out.
+/// Only the form that state_dict() writes is read: attributes of an OrderedDict ("_metadata": versions of modules),
+/// which are left out.
 bool PickleReader::build() {
   const bool is_ordered =
       stack_.has(2) && stack_.top(1).kind == PickleKind::kDict && stack_.top(1).integer == kPickleOrdered;

@@ -15,18 +15,18 @@
 
 namespace lockstep::checkpoint {
 
-/// A value's place in Pickle::nodes.
+/// A value's index in Pickle::nodes.
 using PickleId = std::uint32_t;
 
 enum class PickleKind { kNone, kBool, kInt, kReal, kText, kList, kTuple, kDict, kTensor, kStorage, kName };
 
-/// One value. What its kind does not need is empty.
+/// One value. Fields that its kind does not need are empty.
 struct PickleNode {
   PickleKind kind = PickleKind::kNone;
   std::int64_t integer = 0;  ///< kBool, kInt; kStorage, kTensor: place in Pickle::storages or tensors; kDict: its class
   double real = 0;
   std::string text;             ///< kText; kName: "module.name"
-  std::vector<PickleId> items;  ///< of a list or tuple; of a dict: key, value, key, value
+  std::vector<PickleId> items;  ///< items of a list or tuple; of a dict: key, value, key, value
 };
 
 inline constexpr std::int64_t kPickleOrdered = 1;  ///< PickleNode::integer of an OrderedDict
@@ -40,14 +40,14 @@ struct PickleStorage {
 };
 
 struct PickleTensor {
-  std::uint64_t storage = 0;  ///< place in Pickle::storages
+  std::uint64_t storage = 0;  ///< index in Pickle::storages
   ElementType type = ElementType::kF32;
-  std::int64_t offset = 0;  ///< in elements
+  std::int64_t offset = 0;  ///< counted in elements
   std::vector<std::int64_t> sizes;
   std::vector<std::int64_t> strides;
 };
 
-/// A pickle that was read: a graph without circles, at most kPickleMostDepth deep, whose written-out tree has at most
+/// A pickle that was read: a graph without cycles, at most kPickleMostDepth deep, whose written-out tree has at most
 /// kPickleMostValues values.
 struct Pickle {
   std::vector<PickleNode> nodes;
@@ -64,8 +64,8 @@ inline constexpr int kPickleMostDepth = 64;
 inline constexpr std::size_t kMostTensorDimensions = 64;  // more than libtorch's operators take
 
 /// Reads a whole pickle. On success only kNone to kTensor can be reached from the root, keys are texts and integers and
-/// none stands twice, and every tensor lies inside its storage. A refusal names opcode, what it would have done, and
-/// the byte. Never throws but for lack of memory.
+/// none is repeated, and every tensor lies inside its storage. A refusal names the opcode, its effect, and the byte. It
+/// throws only where memory runs out.
 [[nodiscard]] Result<Pickle> parse_pickle(std::string_view bytes);
 
 }  // namespace lockstep::checkpoint

@@ -13,13 +13,13 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Of the tree below one value, itself included.
+/// Measures the tree below one value, the value included.
 struct TreeSize {
   std::uint64_t values = 1;
   std::uint64_t text_bytes = 0;
   int height = 1;
   bool known = false;
-  bool open = false;  ///< being measured: to come upon it again is a circle
+  bool open = false;  ///< being measured: reaching it again is a cycle
 };
 
 class TreeMeter {

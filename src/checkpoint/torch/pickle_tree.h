@@ -9,7 +9,7 @@
 
 namespace lockstep::checkpoint {
 
-/// "" where everything below the root is as Pickle promises, else what is not.
+/// Returns "" where everything below the root is as Pickle promises, else what is not.
 [[nodiscard]] std::string check_pickle_tree(const Pickle& pickle);
 
 }  // namespace lockstep::checkpoint

@@ -25,10 +25,10 @@ class PickleWriter {
   /// Keys and values follow each other.
   void begin_dict() { begin(PickleOpcode::kEmptyDict); }
   void end_dict() { add(PickleOpcode::kSetItems); }
-  /// `tensor.storage` becomes the key; the storage has `elements`.
+  /// Adds a tensor. `tensor.storage` becomes the key; the storage has `elements`.
   void add_tensor(const PickleTensor& tensor, std::uint64_t elements);
 
-  /// The whole pickle, which has one value.
+  /// Returns the whole pickle, which has one value.
   [[nodiscard]] std::string finish();
 
  private:

@@ -10,10 +10,11 @@
 
 namespace lockstep::checkpoint {
 
-/// Its values; tensors share the bytes where nothing is packed. `name` stands in messages. Throws: DataError.
+/// Returns the file's values; tensors share the bytes where nothing is packed. `name` is for messages. Throws:
+/// DataError.
 [[nodiscard]] TorchValue torch_file_of(const FileBytes& file, const std::string& name);
 
-/// Why a file of so many bytes is not unpacked to so many; "" where it may be.
+/// Returns why a file of this size must not be unpacked to so many bytes; "" where it may be.
 [[nodiscard]] std::string unpacked_problem(std::uint64_t file_bytes, std::uint64_t unpacked_bytes);
 
 }  // namespace lockstep::checkpoint

@@ -29,8 +29,8 @@ static_assert(std::endian::native == std::endian::little, "the storages of a tor
 namespace {
 
 constexpr std::uint64_t kInflateSlack = 256U << 20U;
-constexpr std::uint64_t kInflateRatio = 64;  // of a whole file; weights pack to a half at best
-constexpr std::uint64_t kShareRatio = 16;    // how often each byte of a storage may stand in a tensor
+constexpr std::uint64_t kInflateRatio = 64;  // for a whole file; weights are packed to a half at best
+constexpr std::uint64_t kShareRatio = 16;    // how often each byte of a storage may occur in tensors
 constexpr const char* kResave =
     "in Python, where you trust the file: torch.save(torch.load(FILE, map_location='cpu'), NEW)";
 constexpr const char* kStateDictsOnly =
@@ -49,7 +49,7 @@ class TorchArchive {
     const auto found = members_.find(name);
     return found == members_.end() ? nullptr : &found->second;
   }
-  /// Its bytes, unpacked and checked. Throws: DataError.
+  /// Returns the member's bytes, unpacked and checked. Throws: DataError.
   [[nodiscard]] FileBytes read(const ZipMember& member);
 
  private:
@@ -97,7 +97,7 @@ FileBytes TorchArchive::read(const ZipMember& member) {
     if (!problem.empty()) throw error(fmt::format("'{}': {}", member.name, problem), "get it anew: it is damaged");
   };
   check(check_member(bytes_.view(), member));
-  // Shares the file's buffer: no copy where nothing is packed.
+  // It shares the file's buffer where nothing is packed.
   if (!member.deflated) return {{bytes_.data, bytes_.data.get() + member.offset}, member.stored};
   inflated_ += member.bytes;
   if (const std::string problem = unpacked_problem(bytes_.size, inflated_); !problem.empty()) {
@@ -132,7 +132,7 @@ class TorchTree {
   std::vector<at::Tensor> tensors_;
 };
 
-/// Strides of zero and shared storages make much out of little: whoever copies the tensors has to have that memory.
+/// Strides of zero and shared storages make large tensors from few bytes, and a copy of the tensors needs that memory.
 void TorchTree::require_bounded() {
   double stored = 0;
   double seen = 0;

@@ -93,7 +93,7 @@ void write_torch_file(FileSystem& files, const std::filesystem::path& path, cons
   TorchPickler pickler;
   pickler.add(value, "");
   ZipWriter zip(files.create(path));
-  const std::string root = "archive/";  // torch.save's name for what is not written to a path
+  const std::string root = "archive/";  // torch.save's name for a file that is not written to a path
   zip.add(root + "data.pkl", pickler.finish());
   zip.add(root + "byteorder", "little");
   for (std::size_t i = 0; i < pickler.storages().size(); ++i) {

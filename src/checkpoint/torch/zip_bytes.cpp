@@ -28,7 +28,7 @@ class InflateStream {
   InflateStream(const InflateStream&) = delete;
   InflateStream& operator=(const InflateStream&) = delete;
 
-  /// Fills `out` as far as there are bytes, and returns how many those are.
+  /// Fills `out` as far as there are bytes, and returns their number.
   std::size_t next(char* out, std::size_t size) {
     stream_.next_out = reinterpret_cast<Bytef*>(out);
     stream_.avail_out = static_cast<uInt>(size);
@@ -42,7 +42,7 @@ class InflateStream {
     return size - stream_.avail_out;
   }
 
-  /// Whether the stream has ended, and with it the packed bytes.
+  /// Returns whether the stream, and with it the packed bytes, has ended.
   [[nodiscard]] bool complete() const { return code_ == Z_STREAM_END && rest_.empty(); }
 
  private:
@@ -92,7 +92,7 @@ Result<std::string> inflate_member(std::string_view file, const ZipMember& membe
   }
   InflateStream stream(stored_bytes(file, member));
   std::string out;
-  // Grows with what is really there: a wrong size in the directory allocates nothing.
+  // The memory grows with the bytes that arrive: a wrong size in the directory allocates nothing.
   while (out.size() <= member.bytes) {
     const std::size_t before = out.size();
     out.resize(before +

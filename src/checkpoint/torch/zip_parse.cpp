@@ -14,19 +14,19 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Where the central directory lies.
+/// The place of the central directory.
 struct ZipDirectory {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::uint64_t members = 0;
-  std::uint64_t end = 0;  ///< where what follows it begins
+  std::uint64_t end = 0;  ///< the offset of what follows it
 };
 
 std::uint64_t number_at(std::string_view bytes, std::uint64_t offset, std::size_t count) {
   return from_little_endian(bytes.substr(offset, count), count);
 }
 
-/// `offset` of the last end record whose comment ends with the file.
+/// Returns the `offset` of the last end record whose comment ends with the file.
 std::optional<std::uint64_t> find_end_record(std::string_view file) {
   if (file.size() < kZipEndBytes) return std::nullopt;
   const std::uint64_t last = file.size() - kZipEndBytes;
@@ -39,7 +39,7 @@ std::optional<std::uint64_t> find_end_record(std::string_view file) {
 
 Failure zip_failure(std::string_view what) { return Failure{fmt::format("a damaged zip file: {}", what)}; }
 
-/// The 64-bit end record, which stands for the fields of the other that are full of ones.
+/// Reads the 64-bit end record, which replaces the fields of the other one that are all ones.
 Result<ZipDirectory> read_end64(std::string_view file, std::uint64_t end, const ZipDirectory& small) {
   const std::uint64_t locator = end - kZipLocatorBytes;
   const std::uint64_t at = number_at(file, locator + 8, 8);
@@ -186,7 +186,7 @@ std::string read_local(std::string_view file, const ZipDirectory& directory, Zip
   return same && sizes ? "" : fmt::format("the header of '{}' and the directory disagree", member.name);
 }
 
-/// By offset; "" where no two share a byte and no name stands twice.
+/// Checks the members by offset; "" where no two share a byte and no name is repeated.
 std::string check_members(std::vector<ZipMember>& members) {
   std::sort(members.begin(), members.end(), [](const ZipMember& a, const ZipMember& b) { return a.header < b.header; });
   std::set<std::string_view> names;

@@ -18,31 +18,31 @@ namespace lockstep::checkpoint {
 struct ZipMember {
   std::string name;          ///< relative, without ".."
   std::uint64_t header = 0;  ///< offset of its own header
-  std::uint64_t offset = 0;  ///< of its bytes as they lie in the file
-  std::uint64_t stored = 0;  ///< how many those are
-  std::uint64_t bytes = 0;   ///< unpacked
+  std::uint64_t offset = 0;  ///< offset of its bytes in the file
+  std::uint64_t stored = 0;  ///< number of its bytes in the file
+  std::uint64_t bytes = 0;   ///< number of bytes after unpacking
   std::uint32_t crc = 0;     ///< CRC-32 of the unpacked bytes
-  bool deflated = false;     ///< else they lie there as they are, and stored == bytes
+  bool deflated = false;     ///< false: the bytes are not packed, and stored == bytes
 };
 
-/// Whether `file` begins as a zip file does.
+/// Returns whether `file` begins as a zip file does.
 [[nodiscard]] bool is_zip(std::string_view file);
 
-/// All members, by offset. On success each lies inside the file and none overlaps another. Their CRCs are not looked
-/// at.
+/// Returns all members, by offset. On success each lies inside the file and none overlaps another. It does not check
+/// their CRCs.
 [[nodiscard]] Result<std::vector<ZipMember>> parse_zip(std::string_view file);
 
-/// The member's bytes as they lie in the file.
+/// Returns the member's bytes as they are in the file.
 [[nodiscard]] std::string_view stored_bytes(std::string_view file, const ZipMember& member);
 
-/// What is wrong with a member's bytes ("its CRC-32 is 0x..., the zip file says 0x..."); "" where nothing is. Needs
-/// little memory, however large the member is unpacked.
+/// Returns what is wrong with a member's bytes ("its CRC-32 is 0x..., the zip file says 0x..."); "" where they are
+/// whole. It needs little memory, however large the unpacked member is.
 [[nodiscard]] std::string check_member(std::string_view file, const ZipMember& member);
 
-/// A deflated member unpacked, of at most `limit` bytes; its CRC is not looked at.
+/// Unpacks a deflated member of at most `limit` bytes; it does not check the CRC.
 [[nodiscard]] Result<std::string> inflate_member(std::string_view file, const ZipMember& member, std::uint64_t limit);
 
-/// CRC-32 as zip files have it, going on from `before`.
+/// Returns the CRC-32 as in zip files, continued from `before`.
 [[nodiscard]] std::uint32_t zip_crc(std::string_view bytes, std::uint32_t before = 0);
 
 }  // namespace lockstep::checkpoint

@@ -16,10 +16,10 @@ namespace lockstep::checkpoint {
 
 class ZipWriter {
  public:
-  /// `wide_from`: sizes and offsets from this on take 64 bits; the format's own bound, smaller in tests.
+  /// Sizes and offsets from `wide_from` on take 64 bits. It is the format's own bound, and smaller in tests.
   explicit ZipWriter(std::unique_ptr<WritableFile> file, std::uint64_t wide_from = 0xFFFFFFFF);
 
-  /// Throws: IoError.
+  /// Adds a member. Throws: IoError.
   void add(const std::string& name, std::string_view bytes);
   /// Writes the directory and returns when the file is on the disk. Throws: IoError.
   void finish();

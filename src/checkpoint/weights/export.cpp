@@ -28,9 +28,9 @@ ExportFormat format_of(const fs::path& to) {
                    "end it with .safetensors, .pth or .pt");
 }
 
-/// Only the tensors: what model.load_state_dict() takes.
+/// Writes only the tensors, as model.load_state_dict() expects them.
 StateDict weights_to_export(const std::string& where, const ExportOptions& options, FileSystem& files) {
-  // A file that is flat has no state to name: its tensors are the model.
+  // A flat file has no state to name: its tensors are the model.
   const bool whole_file = is_weight_file(files, where) && options.state == ExportOptions{}.state;
   const Weights weights = load_weights(where, {whole_file ? "" : options.state}, files);
   StateDict state;
@@ -61,7 +61,7 @@ std::int64_t count_tensors(const TorchValue& value) {
   return count;
 }
 
-/// Writes beside `to` and renames, so that a file that is there stays until the new one is whole.
+/// Writes beside `to` and renames, so that an existing file stays until the new one is whole.
 template <class Write>
 void replace_file(FileSystem& files, const fs::path& to, const Write& write) {
   const fs::path temporary = to.string() + fmt::format(".tmp-{}", ::getpid());

@@ -17,10 +17,10 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-constexpr const char* kEmaUpdates = "ema.updates";  // as EMA::state_dict() has it
+constexpr const char* kEmaUpdates = "ema.updates";  // the name in EMA::state_dict()
 constexpr std::array<std::string_view, 5> kModelKeys{"model", "model_state_dict", "state_dict", "module", "net"};
 
-/// A plain value as one of a state; none for lists, dicts and None.
+/// Returns a plain value as an entry of a state; none for lists, dicts and None.
 std::optional<StateValue> plain_value(const TorchValue& value) {
   if (const auto* flag = std::get_if<bool>(&value.value)) return *flag;
   if (const auto* integer = std::get_if<std::int64_t>(&value.value)) return *integer;
@@ -29,7 +29,7 @@ std::optional<StateValue> plain_value(const TorchValue& value) {
   return std::nullopt;
 }
 
-/// In words, for what is not taken over.
+/// Describes a value that is not taken over.
 std::string kind_of(const TorchValue& value) {
   if (const auto* dict = value.dict()) return fmt::format("a dict of {}", dict->size());
   if (const auto* list = std::get_if<TorchList>(&value.value)) return fmt::format("a list of {}", list->size());
@@ -44,7 +44,7 @@ StateDict average_state(const TorchValue& ema, const std::string& file) {
   return state;
 }
 
-/// One key beside the model.
+/// Takes one key besides the model.
 void import_entry(const std::string& key, const TorchValue& value, const std::string& file, ImportedStates& imported) {
   if (const auto plain = plain_value(value)) {
     imported.states["values"][key] = *plain;

@@ -9,14 +9,14 @@
 
 namespace lockstep::checkpoint {
 
-/// Whether `path` is a file, of whatever kind; a checkpoint is a folder.
+/// Returns whether `path` is a file of any kind; a checkpoint is a folder.
 [[nodiscard]] bool is_weight_file(FileSystem& files, const std::filesystem::path& path);
 
-/// A .safetensors file, the parts that a .safetensors.index.json names, or a file of torch.save.
+/// Reads a .safetensors file, the parts that a .safetensors.index.json names, or a file of torch.save.
 /// Throws: DataError; IoError.
 [[nodiscard]] TorchValue read_weight_file(FileSystem& files, const std::filesystem::path& path);
 
-/// The tensors of a dict by name, without "module." where all names begin so.
+/// Returns the tensors of a dict by name, without "module." where all names begin with it.
 [[nodiscard]] StateDict tensors_of(const TorchDict& dict);
 
 }  // namespace lockstep::checkpoint

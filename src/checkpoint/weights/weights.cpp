@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kMostStateDepth = 3;  // "ema.module", "checkpoint.model.state_dict"
 
-/// In the order in which they are taken.
+/// The states in the order in which they are searched.
 constexpr std::array<std::string_view, 6> kStateKeys{"ema", "model", "state_dict", "model_state_dict", "module", "net"};
 
 bool holds_tensors(const TorchDict& dict) {
@@ -30,7 +30,7 @@ bool holds_tensors(const TorchDict& dict) {
                      [](const auto& entry) { return std::holds_alternative<at::Tensor>(entry.second.value); });
 }
 
-/// A dict of tensors, and the way to it from the top.
+/// A dict of tensors, and its path from the top.
 struct FoundState {
   const TorchDict* dict = nullptr;
   std::string path;
@@ -48,7 +48,7 @@ std::optional<FoundState> find_below(const TorchValue& value, std::string_view k
   return below == nullptr ? std::nullopt : find_state(*below, joined_path(path, key), depth + 1);
 }
 
-/// Whether every tensor of `all` is in `part`, whatever stands in front of the names.
+/// Returns whether every tensor of `all` is in `part`, whatever prefix the names have.
 bool is_whole(const FoundState& part, const FoundState& all) {
   const StateDict some = tensors_of(*part.dict);
   const StateDict wanted = tensors_of(*all.dict);
@@ -66,7 +66,7 @@ std::optional<FoundState> find_state(const TorchValue& value, const std::string&
   return holds_tensors(*value.dict()) ? std::optional(FoundState{value.dict(), path}) : std::nullopt;
 }
 
-/// The value that "a.b" names; a key may itself hold dots.
+/// Returns the value that "a.b" names; a key may itself contain dots.
 const TorchValue* follow_path(const TorchValue& value, std::string_view path) {
   if (const TorchValue* found = value.find(path)) return found;
   for (std::size_t dot = path.find('.'); dot != path.npos; dot = path.find('.', dot + 1)) {
@@ -77,7 +77,7 @@ const TorchValue* follow_path(const TorchValue& value, std::string_view path) {
   return nullptr;
 }
 
-/// The keys under which there are tensors, near or far.
+/// Returns the keys under which there are tensors, at any depth.
 std::vector<std::string> states_in(const TorchValue& value) {
   std::vector<std::string> names;
   if (value.dict() == nullptr) return names;
