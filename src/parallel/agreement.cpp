@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kBroadcastBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kAlignmentBytes = 64;
 
-/// "parameter\tfc.weight\tFloat [10, 4]" for each: name and description are split at the tabs.
+/// Returns "parameter\tfc.weight\tFloat [10, 4]" for each item: name and description are split at the tabs.
 std::string describe(const char* what, const NamedTensors& items) {
   std::string lines;
   for (const auto& [name, value] : items) {
@@ -40,7 +40,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-/// `text` of every rank.
+/// Returns the `text` of every rank.
 std::vector<std::string> gather_text(const std::string& text, ProcessGroup& group) {
   const auto length = static_cast<std::int64_t>(text.size());
   std::vector<at::Tensor> lengths;
@@ -79,7 +79,7 @@ std::vector<std::string> gather_text(const std::string& text, ProcessGroup& grou
   throw UsageError(fmt::format("{} '{}' is {} on rank 0 and {} on rank {}", a[0], a[1], a[2], b[2], rank), hint);
 }
 
-/// The item's place in a buffer of bytes, in logical order, so that layouts need not agree.
+/// Returns the item's place in a buffer of bytes, in logical order, so that layouts may differ.
 at::Tensor typed_part(const at::Tensor& bytes, std::int64_t offset, const at::Tensor& item) {
   const auto length = static_cast<std::int64_t>(item.nbytes());
   return bytes.narrow(0, offset, length).view(item.scalar_type()).view(item.sizes());

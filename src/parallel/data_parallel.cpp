@@ -27,7 +27,7 @@ using Parts = std::vector<std::vector<at::Tensor>>;  // by replica, by argument
 
 bool is_split(const at::Tensor& argument) { return argument.defined() && argument.dim() > 0; }
 
-/// Modules draw their first weights when they are cloned; the caller's random numbers stay the caller's.
+/// Modules draw initial weights when they are cloned; the caller's random generator is restored afterwards.
 class KeepRandomState {
  public:
   KeepRandomState() : before_(random_state()) {}
@@ -101,7 +101,7 @@ std::int64_t batch_size(const std::vector<at::Tensor>& arguments) {
                    "pass tensors themselves; what holds them (a struct, a vector) cannot be split");
 }
 
-/// As at::chunk: parts of ceil(size / replicas), the last one shorter; fewer where the batch is small.
+/// Splits as at::chunk does: parts of ceil(size / replicas), the last one shorter; fewer where the batch is small.
 Parts split(const std::vector<at::Tensor>& arguments, int replicas) {
   const std::int64_t size = batch_size(arguments);
   const std::int64_t each = std::max<std::int64_t>((size + replicas - 1) / replicas, 1);
@@ -148,7 +148,7 @@ class DataParallelCore::Impl {
     return index == 0 ? *module_ : *copies_[static_cast<std::size_t>(index) - 1];
   }
 
-  /// Makes a copy what the module is now: the same parameter memory, buffers of its own, the same modes.
+  /// Updates a copy to the module's present state: the same parameter memory, its own buffers, the same modes.
   void refresh(Module& copy) const {
     const at::NoGradGuard no_grad;
     const auto from = module_->parameters();
@@ -238,7 +238,7 @@ class DataParallelCore::Impl {
   std::vector<c10::Device> devices_;
   int replicas_;
   std::shared_ptr<ReplicaThreads> threads_;
-  std::vector<std::shared_ptr<Module>> copies_;  ///< of the replicas after the first
+  std::vector<std::shared_ptr<Module>> copies_;  ///< copies of the module, for the replicas after the first
 };
 
 DataParallelCore::DataParallelCore(std::shared_ptr<Module> module, const DataParallelOptions& options)

@@ -30,7 +30,7 @@ void require_positive(std::optional<std::int64_t> bytes, const char* name) {
   if (bytes && *bytes <= 0) throw UsageError(fmt::format("DdpOptions::{} is {} bytes, which is not > 0", name, *bytes));
 }
 
-/// The names in the options, and those of `found`, among the trained parameters.
+/// Returns the trained parameters that the options or `found` name.
 std::vector<bool> mark_sparse(const NamedTensors& trained, const DdpCore::Sparse& found, const DdpOptions& options) {
   std::vector<bool> sparse(trained.size());
   std::vector<std::string> names;
@@ -130,7 +130,7 @@ void DdpCore::enter_replica(int local, const NamedTensors& buffers) {
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     at::Tensor buffer = buffers[i].second;
     outgoing.push_back(buffer.detach());
-    // Another storage rather than other contents: backward would take those for a change of what it has saved.
+    // It exchanges the storage and not the contents, which backward would take for a change of its saved tensors.
     buffer.set_data(i < incoming.size() ? incoming[i] : buffer.detach().clone());
   }
 }

@@ -26,7 +26,7 @@ bool is_narrow(const at::Tensor& value) {
   return value.scalar_type() == at::kBFloat16 || value.scalar_type() == at::kHalf;
 }
 
-/// Undefined parts count as zero; undefined where all are.
+/// Undefined parts count as zero; the result is undefined where all are.
 at::Tensor tree(const std::vector<at::Tensor>& parts, int lo, int hi) {
   if (hi - lo == 1) {
     const at::Tensor& part = parts[static_cast<std::size_t>(lo)];
@@ -107,7 +107,7 @@ class GatheredBackward final : public torch::autograd::Node {
     }
   }
 
-  /// Where the part of `replica` begins in the joined output, and how long it is.
+  /// Returns where the part of `replica` begins in the joined output, and its length.
   [[nodiscard]] at::Tensor own_part(const at::Tensor& grad, std::size_t output, std::size_t replica) const {
     const at::Tensor& own = graphs_[replica].outputs[output];
     if (own.dim() == 0) return grad.select(0, static_cast<std::int64_t>(replica));
@@ -133,7 +133,7 @@ class GatheredBackward final : public torch::autograd::Node {
     const variable_list parameters = leaves_with_gradient(graph.parameters);
     wanted.insert(wanted.end(), parameters.begin(), parameters.end());
     if (outputs.empty() || wanted.empty()) return variable_list(wanted.size());
-    // Kept: whether the caller's graph is, a node is only told by release_variables().
+    // The graph is kept: only release_variables() tells a node whether the caller's graph is.
     return torch::autograd::grad(outputs, wanted, given, /*retain_graph=*/true, /*create_graph=*/false,
                                  /*allow_unused=*/true);
   }
@@ -198,7 +198,7 @@ std::vector<at::Tensor> gather(std::vector<ReplicaGraph> graphs, GatherInputs in
     for (std::size_t i = 0; i < graphs.front().outputs.size(); ++i) {
       std::vector<at::Tensor> parts;
       for (const ReplicaGraph& graph : graphs) parts.push_back(graph.outputs[i].detach());
-      // A copy also of a single part: what is given out must not be changed in place under the replica's graph.
+      // A single part is copied too: an in-place change of the output must not affect the replica's graph.
       joined.push_back(parts.size() == 1 && parts.front().dim() > 0 ? parts.front().clone() : join_parts(parts));
       has_graph.push_back(graphs.front().outputs[i].requires_grad());
     }

@@ -17,30 +17,30 @@ namespace lockstep::parallel {
 
 /// A replica's own graph.
 struct ReplicaGraph {
-  std::vector<at::Tensor> arguments = {};   ///< leaves; those that need a gradient get one
-  std::vector<at::Tensor> parameters = {};  ///< in the order of the model's
+  std::vector<at::Tensor> arguments = {};   ///< leaves; those that need a gradient require one
+  std::vector<at::Tensor> parameters = {};  ///< in the order of the model's parameters
   std::vector<at::Tensor> outputs = {};
 };
 
-/// What went into all replicas.
+/// The inputs of all replicas.
 struct GatherInputs {
-  std::vector<at::Tensor> arguments = {};  ///< whole
-  std::vector<bool> is_split = {};         ///< by argument: along dimension 0; else each replica got all of it
-  NamedTensors parameters = {};            ///< of the model
+  std::vector<at::Tensor> arguments = {};  ///< the whole arguments
+  std::vector<bool> is_split = {};         ///< by argument: split along dimension 0; false: each replica got all of it
+  NamedTensors parameters = {};            ///< parameters of the model
 };
 
-/// The outputs of `graphs` put together along dimension 0 (scalars: as a list). Where they need gradients, their
-/// backward runs the replicas' on `threads`.
+/// Joins the outputs of `graphs` along dimension 0 (scalars become a list). Where they need gradients, their backward
+/// runs the replicas' backward on `threads`.
 [[nodiscard]] std::vector<at::Tensor> gather(std::vector<ReplicaGraph> graphs, GatherInputs inputs,
                                              std::shared_ptr<ReplicaThreads> threads);
 
-/// Added in tree order; undefined ones count as zero. The result has the type of `like`.
+/// Adds tensors in tree order; undefined ones count as zero. The result has the type of `like`.
 [[nodiscard]] at::Tensor sum_parts(const std::vector<at::Tensor>& parts, const at::Tensor& like);
 
-/// From here on the gradients of `copies`, one for each replica, flow into `parameter` as their sum.
+/// Makes the gradients of `copies`, one for each replica, flow into `parameter` as their sum.
 void lead_back(const at::Tensor& parameter, const std::vector<at::Tensor>& copies);
 
-/// `parts` as one tensor.
+/// Returns `parts` as one tensor.
 [[nodiscard]] at::Tensor join_parts(const std::vector<at::Tensor>& parts);
 
 }  // namespace lockstep::parallel

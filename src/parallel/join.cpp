@@ -97,7 +97,7 @@ void Join::run(const std::function<void()>& body) {
   body();
   bool was_last = true;
   while (shadow_one()) was_last = false;
-  // Of several that ended together the highest, as in PyTorch.
+  // Of several ranks that ended together it takes the highest, as PyTorch does.
   const std::vector<Message> all = exchange({was_last ? 1 : 0, 0});
   int source = 0;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// {"tensor": [dtype, sizes]} or the plain value.
+/// Returns {"tensor": [dtype, sizes]} or the plain value.
 Json describe(const StateDict& state) {
   Json entries = Json::object();
   for (const auto& [name, value] : state) {

@@ -27,8 +27,8 @@ thread_local Replica* current = nullptr;
 
 constexpr int kNobody = -1;
 
-/// Thrown in a replica that waits for one that failed; what that one threw is what the caller gets. An std::exception,
-/// since it may pass through autograd's engine, which cleans up after those only.
+/// Thrown in a replica that waits for one that failed; the caller gets that one's exception. It is a std::exception,
+/// since it may pass through autograd's engine, which only cleans up after those.
 struct TurnLost : std::exception {};
 
 bool is_narrow(const at::Tensor& tensor) {
@@ -38,7 +38,7 @@ bool is_narrow(const at::Tensor& tensor) {
 }  // namespace
 
 /// Phases of a member: idle -> waiting -> running, then any number of times meeting (in a collective) -> running, and
-/// ended. `turn_` names the one member that may go on, or nobody: outside of run(), and once all have ended.
+/// ended. `turn_` names the one member that may continue, or nobody: outside of run(), and once all have ended.
 ///
 /// `mutex_` guards `turn_` and `closed_`. It is held while the turn changes hands, on_switch included (but for the
 /// first one of a run), and while the last member to come combines the values of a collective. Everything else belongs
@@ -63,8 +63,8 @@ class ReplicaTeam::Impl {
     explicit Member(const Replica& own) : replica(own) {}
     Replica replica;
     Phase phase = Phase::kIdle;
-    at::Tensor random;  ///< the generator's state while another has the turn
-    at::Tensor value;   ///< what it brings to a collective
+    at::Tensor random;  ///< the generator's state while another member has the turn
+    at::Tensor value;   ///< the tensor that it brings to a collective
     std::condition_variable wake;
   };
   using Lock = std::unique_lock<std::mutex>;
@@ -84,7 +84,7 @@ class ReplicaTeam::Impl {
   std::vector<std::unique_ptr<Member>> members_;
   int turn_ = kNobody;
   int arrived_ = 0;          ///< members in the collective under way
-  std::int64_t rounds_ = 0;  ///< collectives done
+  std::int64_t rounds_ = 0;  ///< collectives that are done
   bool closed_ = false;
   const std::function<void(Replica&)>* body_ = nullptr;
   std::optional<at::ThreadLocalState> caller_;
@@ -105,8 +105,8 @@ ReplicaTeam::Impl::Impl(ReplicaTeam& team, ProcessGroup& group_in, const Replica
   for (int local = 0; local < size(); ++local) {
     members_.push_back(std::make_unique<Member>(Replica(team, local, block.begin + local)));
   }
-  // Each sets libtorch's number of threads at its begin, which makes libtorch's pool anew and hangs where that is
-  // short.
+  // Each thread sets libtorch's number of threads at its start, which rebuilds libtorch's pool and hangs where threads
+  // are short.
   const int libtorch = 2 * (options.threads - 1);
   if (libtorch > 0 && size() > 1) require_threads(size() - 1 + libtorch, "for the replicas of this rank and libtorch");
   try {
@@ -165,7 +165,7 @@ void ReplicaTeam::Impl::run(const std::function<void(Replica&)>& body) {
 
 void ReplicaTeam::Impl::thread_loop(int local) noexcept {
   tensor::adopt_device();
-  at::set_num_threads(options.threads);  // a thread's own: OpenMP would give it as many as there are cores
+  at::set_num_threads(options.threads);  // a per-thread setting: OpenMP would use as many as there are cores
   Lock lock(mutex_);
   while (true) {
     member(local).wake.wait(lock, [&] { return closed_ || turn_ == local; });
@@ -236,7 +236,7 @@ void ReplicaTeam::Impl::all_reduce(int local, const at::Tensor& tensor, ReduceOp
   const std::int64_t round = rounds_;
   if (++arrived_ == size()) combine(op);
   if (size() > 1) {
-    pass_turn(lock, local);  // the last to come gives it to the first: who goes on is in order again
+    pass_turn(lock, local);  // the last to come passes it to the first, so that the replicas continue in order
     wait_for_turn(lock, local);
   }
   if (error_) throw TurnLost{};

@@ -22,8 +22,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// What ThreadLocalState leaves out: the types of autocast, and its weight cache. That is off here: copies that a
-/// thread of ours made would outlive the caller's region.
+/// The state that ThreadLocalState leaves out: the types of autocast, and its weight cache. The cache is off here,
+/// since copies of such a thread would outlive the caller's region.
 class AutocastOfCaller {
  public:
   AutocastOfCaller() : cpu_(state(c10::kCPU)), cuda_(state(c10::kCUDA)) {}
@@ -52,7 +52,7 @@ class ReplicaThreads::Impl {
     start(count);
     std::unique_lock lock(mutex_);
     done_.wait(lock, [&] { return ready_ == count; });
-    at::set_num_threads(before);  // the number is also one of the process's, for threads to come
+    at::set_num_threads(before);  // the number is also a process-wide one, for later threads
   }
 
   ~Impl() { end_threads(); }
@@ -83,7 +83,7 @@ class ReplicaThreads::Impl {
   };
 
   void start(int count) {
-    // Each sets libtorch's number of threads, which makes libtorch's pool anew and hangs where that is short.
+    // Each thread sets libtorch's number of threads, which rebuilds libtorch's pool and hangs where threads are short.
     const int libtorch = 2 * (libtorch_threads_ - 1);
     if (libtorch > 0) require_threads(count + libtorch, "for the replicas and libtorch");
     try {

@@ -7,10 +7,10 @@
 
 namespace lockstep::parallel {
 
-/// Lifetime: joins its threads at its end.  Thread-safe: no.
+/// Runs the replicas of a DataParallel. Its destructor joins the threads.  Thread-safe: no.
 class ReplicaThreads {
  public:
-  /// `libtorch_threads`: of each; the number of the thread that constructs stays what it is.
+  /// `libtorch_threads` is the number for each thread; the constructing thread keeps its own number.
   ReplicaThreads(int count, int libtorch_threads);
   ~ReplicaThreads();
   ReplicaThreads(const ReplicaThreads&) = delete;

@@ -17,7 +17,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Over the replicas of the team whose thread asks; without a team, over the ranks.
+/// Sums over the replicas of the team whose thread calls; without a team, over the ranks.
 class ReplicaSync final : public nn::StatisticsSync {
  public:
   explicit ReplicaSync(ProcessGroup& group) : group_(&group) {}
@@ -38,7 +38,7 @@ class ReplicaSync final : public nn::StatisticsSync {
   }
 
  private:
-  // A GPU's backward runs in a thread of autograd's, which is no replica's and could not hand the turn on.
+  // A GPU's backward runs in an autograd thread, which belongs to no replica and could not pass the turn on.
   void require_one_per_rank(const Replica* replica) const {
     if (replica == nullptr || replica->count() == group_->world_size()) return;
     throw UsageError(

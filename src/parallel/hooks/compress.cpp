@@ -11,7 +11,7 @@ CommunicationHook compress(at::ScalarType dtype) {
   return [dtype](GradBucket& bucket) -> HookStage {
     std::vector<at::Tensor> values;
     for (int local = 0; local < bucket.block().size(); ++local) {
-      // Divided before the sum, as in PyTorch: float16 could overflow.
+      // The division comes before the sum, as in PyTorch, since float16 could overflow.
       values.push_back(bucket.gradient(local).to(dtype, /*non_blocking=*/false, /*copy=*/true).div_(bucket.divisor()));
     }
     ReplicaSum sum = bucket.all_reduce(values);

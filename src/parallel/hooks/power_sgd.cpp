@@ -29,7 +29,7 @@ struct Shape {
   std::int64_t columns;
 };
 
-/// Rows are the dimension that is slowest in memory, so that flat memory is the matrix.
+/// Returns the rows: the dimension that is slowest in memory, so that flat memory is the matrix.
 Shape matrix_shape(const tensor::FlatSlot& slot) {
   if (slot.sizes.empty() || slot.numel == 0) return {1, slot.numel};
   std::size_t slowest = 0;
@@ -45,7 +45,7 @@ at::Tensor flat_part(const at::Tensor& flat, const tensor::FlatSlot& slot) {
 
 at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
-/// The same in every program, unlike std::hash: FNV-1a.
+/// An FNV-1a hash, which is the same in every program, unlike std::hash.
 std::uint64_t hash(std::string_view text) {
   std::uint64_t value = 14695981039346656037ULL;
   for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
@@ -54,7 +54,7 @@ std::uint64_t hash(std::string_view text) {
 
 }  // namespace
 
-/// One bucket's way through one backward.
+/// The state of one bucket in one backward.
 struct PowerSgd::Step {
   explicit Step(GradBucket& from) : bucket(&from) {}
   GradBucket* bucket;
@@ -73,7 +73,7 @@ struct PowerSgd::Step {
 
 namespace {
 
-/// One flat tensor for each local replica, made of what `make` gives for each part.
+/// Makes one flat tensor for each local replica from what `make` returns for each part.
 template <class Make>
 std::vector<at::Tensor> flatten(int locals, std::size_t parts, const Make& make) {
   std::vector<at::Tensor> values;
@@ -105,7 +105,7 @@ bool PowerSgd::is_compressed(const tensor::FlatSlot& slot) const {
          static_cast<double>(rows * columns);
 }
 
-/// Every rank draws the same.
+/// Every rank draws the same numbers.
 at::Tensor PowerSgd::first_q(const std::string& name, std::int64_t rows, const at::Tensor& like) const {
   const std::uint64_t seed =
       stream_seed(stream_seed(options_.seed, hash(name)), static_cast<std::uint64_t>(iterations_));
@@ -142,7 +142,7 @@ HookStage PowerSgd::run(GradBucket& bucket) {
   return stage;
 }
 
-/// The matrices, with what was lost of the last ones.
+/// Returns the matrices, with the loss of the last step added.
 void PowerSgd::prepare(Step& step) {
   for (int local = 0; local < step.locals(); ++local) {
     auto& matrices = step.matrices_NM.emplace_back();
@@ -236,7 +236,7 @@ std::string error_name(int replica, const std::string& parameter) {
   return fmt::format("{}{}.{}", kError, replica, parameter);
 }
 
-/// Replica and parameter of "<replica>.<parameter>".
+/// Parses replica and parameter of "<replica>.<parameter>".
 std::pair<int, std::string> parse_error_key(std::string_view entry, std::string_view rest) {
   int replica = -1;
   const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), replica);
@@ -262,14 +262,14 @@ StateDict PowerSgd::state_dict() const {
 
 StateDict PowerSgd::gather_state_dict(ProcessGroup& group) const {
   StateDict state = state_dict();
-  if (block_.size() == 0 || errors_.empty()) return state;  // what was loaded, if anything, is everybody's
+  if (block_.size() == 0 || errors_.empty()) return state;  // a loaded state holds the entries of all replicas
   std::vector<at::Tensor> blocks;
   group.all_gather(at::tensor({std::int64_t{block_.begin}, std::int64_t{block_.end}}, at::kLong), blocks).wait();
   for (int rank = 0; rank < group.world_size(); ++rank) {
     const auto* block = blocks[static_cast<std::size_t>(rank)].data_ptr<std::int64_t>();
     for (auto replica = static_cast<int>(block[0]); replica < block[1]; ++replica) {
       for (const auto& [key, own] : errors_) {
-        if (key.first != block_.begin) continue;  // each parameter once
+        if (key.first != block_.begin) continue;  // takes each parameter once
         const at::Tensor error = rank == group.rank() ? errors_.at({replica, key.second}) : at::empty_like(own);
         group.broadcast(error, rank).wait();
         state[error_name(replica, key.second)] = error;

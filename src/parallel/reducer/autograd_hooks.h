@@ -19,7 +19,7 @@ namespace lockstep::parallel {
 /// destructor takes the hooks away.
 class AutogradHooks {
  public:
-  /// `defined`: false where only a part of the graph that got nothing leads to the parameter.
+  /// `defined` is false where only a part of the graph without gradients leads to the parameter.
   using Ready = std::function<void(std::size_t index, bool defined)>;
 
   AutogradHooks() = default;

@@ -79,7 +79,7 @@ void Backward::output_reached(ForwardPass& forward) {
 
 void Backward::gradient_ready(std::size_t index, bool defined) {
   ReplicaBackward& now = replica();
-  if (!now.running) {  // through no output that is known
+  if (!now.running) {  // the backward came through no known output
     begin();
     now.synced = now.last_sync;
   }
@@ -108,7 +108,7 @@ bool Backward::is_complete(std::size_t index) {
   return now.counts[index] == now.expected[index];
 }
 
-/// All of `index`'s gradient of this replica is in grad().
+/// Called when all of `index`'s gradient of this replica is in grad().
 void Backward::complete(std::size_t index) {
   ReplicaBackward& now = replica();
   if (!now.synced) return parts_.step.gradients().keep(index);
@@ -123,7 +123,7 @@ void Backward::contribute_unused(const std::vector<std::size_t>& indices) {
   }
 }
 
-/// The backward is known to be synced, and to be one.
+/// Called when the backward is known to be synced.
 void Backward::start_sync() {
   ReplicaBackward& now = replica();
   const DdpOptions& options = parts_.options;
@@ -149,7 +149,7 @@ void Backward::start_sync() {
 void Backward::end() {
   ReplicaBackward& now = replica();
   if (!now.running) return;
-  if (now.arrivals == 0 && !now.whole) {  // autograd::grad(): no parameter was to get anything
+  if (now.arrivals == 0 && !now.whole) {  // autograd::grad(): no parameter gets a gradient
     now.running = false;
     return;
   }

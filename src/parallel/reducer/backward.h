@@ -18,13 +18,13 @@
 
 namespace lockstep::parallel {
 
-/// What a DistributedDataParallel announces inside a Join.
+/// The actions that a DistributedDataParallel announces inside a Join.
 enum JoinAction { kForward, kBuffers, kBackward };
 
-/// What sums are divided by in the step that `status` begins; 0: the number of replicas.
+/// Returns the divisor of the step that `status` begins; 0: the number of replicas.
 [[nodiscard]] int divisor_of(const std::optional<JoinHandle>& join, const JoinStatus& status);
 
-/// What a Backward works with; all of it is its owner's and outlives it.
+/// The objects that a Backward uses. They belong to its owner and outlive it.
 struct BackwardParts {
   ProcessGroup& group;
   const DdpOptions& options;
@@ -39,22 +39,23 @@ struct BackwardParts {
 /// Not thread-safe: the Reducer calls it under its mutex.
 class Backward {
  public:
-  /// `queue_end`: has the engine call end() when the outermost backward is over.
+  /// `queue_end` makes the engine call end() when the outermost backward is over.
   Backward(const BackwardParts& parts, std::function<void()> queue_end);
 
-  /// This rank's replica that runs, as its number among them.
+  /// Returns the active replica's number among this rank's.
   [[nodiscard]] int local() const { return local_; }
   [[nodiscard]] ReplicaBackward& replica() { return replicas_[static_cast<std::size_t>(local_)]; }
-  /// The gradients that `local` has accumulated take the place of those of the replica before.
+  /// Makes `local` active: its accumulated gradients replace those of the replica before.
   void enter(int local);
 
-  /// Throws: UsageError where a synced backward was left halfway, so that the ranks are out of step.
+  /// Checks that the replica may run a forward. Throws: UsageError where a synced backward was left halfway, so that
+  /// the ranks are out of step.
   void before_forward();
-  /// A forward with gradients is over. `complete`: its result holds no tensors that are not known.
+  /// Notes the end of a forward with gradients. `complete`: its result holds no unknown tensors.
   [[nodiscard]] std::shared_ptr<ForwardPass> after_forward(bool complete);
 
   void output_reached(ForwardPass& forward);
-  /// `defined`: false where only a part of the graph that got nothing leads to it.
+  /// `defined` is false where only a part of the graph without gradients leads to the parameter.
   void gradient_ready(std::size_t index, bool defined);
   void end();
 
@@ -69,7 +70,7 @@ class Backward {
 
   BackwardParts parts_;
   std::function<void()> queue_end_;
-  bool opaque_ = false;  ///< some forward's result could not be looked into
+  bool opaque_ = false;  ///< some forward's result could not be searched for tensors
   int local_ = 0;
   std::vector<ReplicaBackward> replicas_;  ///< by local replica
 };

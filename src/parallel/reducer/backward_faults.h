@@ -12,20 +12,20 @@
 
 namespace lockstep::parallel {
 
-/// Where a backward failed.
+/// The place where a backward failed.
 struct FaultyBackward {
   ProcessGroup& group;
   const TrainedParameters& parameters;
   ReplicaBackward& replica;
 };
 
-/// A gradient came through the inner module, not through the wrapper. Throws: UsageError.
+/// Reports that a gradient came through the inner module, not through the wrapper. Throws: UsageError.
 [[noreturn]] void throw_bypassed(const FaultyBackward& fault);
-/// A parameter got a second gradient, or one that no output of forward leads to. Throws: UsageError.
+/// Reports that a parameter got a second gradient, or one that no output of forward leads to. Throws: UsageError.
 [[noreturn]] void throw_two_gradients(const FaultyBackward& fault, std::size_t index);
-/// A step of a static graph differs from the first one. Throws: UsageError.
+/// Reports that a step of a static graph differs from the first one. Throws: UsageError.
 [[noreturn]] void throw_changed_graph(const FaultyBackward& fault, std::size_t index);
-/// Parameters got no gradient. Throws: UsageError.
+/// Reports that parameters got no gradient. Throws: UsageError.
 [[noreturn]] void throw_unused(const FaultyBackward& fault, const std::vector<std::size_t>& missing);
 
 }  // namespace lockstep::parallel

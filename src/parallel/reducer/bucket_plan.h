@@ -9,19 +9,19 @@
 
 namespace lockstep::parallel {
 
-/// What the plan knows of a parameter.
+/// The facts of a parameter that the plan needs.
 struct PlanItem {
   std::int64_t bytes = 0;
   std::string kind = {};  ///< dtype and device: a bucket holds one kind
 };
 
 struct PlanLimits {
-  std::int64_t first_bytes = 0;  ///< of the first bucket of each kind
-  std::int64_t bytes = 0;        ///< of the others; a bucket is closed once it holds this much
+  std::int64_t first_bytes = 0;  ///< bytes of the first bucket of each kind
+  std::int64_t bytes = 0;        ///< bytes of the other buckets; a bucket is closed once it holds this much
 };
 
-/// Buckets as indices into `items`. `order`: every index once, as the gradients are expected to arrive. Buckets come in
-/// the order in which their last gradient is expected, which is the order in which they are reduced.
+/// Plans buckets as indices into `items`. `order` has every index once, as the gradients are expected to arrive.
+/// Buckets come in the order in which their last gradient is expected, which is the order in which they are reduced.
 [[nodiscard]] std::vector<std::vector<std::size_t>> plan_buckets(const std::vector<PlanItem>& items,
                                                                  const std::vector<std::size_t>& order,
                                                                  const PlanLimits& limits);

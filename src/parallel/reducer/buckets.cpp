@@ -17,14 +17,14 @@ namespace {
 
 bool is_narrow(at::ScalarType dtype) { return dtype == at::kBFloat16 || dtype == at::kHalf; }
 
-/// How many rows the partial sums of `steps` need at most.
+/// Returns how many rows the partial sums of `steps` need at most.
 std::int64_t most_rows(const std::vector<FoldStep>& steps) {
   std::size_t most = 1;
   for (const FoldStep& step : steps) most = std::max(most, step.first + step.spans.size() - 1);
   return static_cast<std::int64_t>(std::max(most, steps.back().first + 1));
 }
 
-/// `gradient` with the type and strides of `place`.
+/// Returns `gradient` with the type and strides of `place`.
 at::Tensor in_layout_of(const at::Tensor& place, const at::Tensor& gradient) {
   if (gradient.strides() == place.strides() && gradient.scalar_type() == place.scalar_type()) return gradient;
   return at::empty_strided(place.sizes(), place.strides(), place.options()).copy_(gradient);
@@ -52,7 +52,7 @@ std::vector<FoldStep> fold_steps(const ReplicaLayout& layout) {
 
 namespace {
 
-/// `index`: among the buckets that the hook sees.
+/// `index` counts the buckets that the hook gets.
 void show_to_hook(Bucket& bucket, tensor::FlatLayout flat, int index, const ReplicaLayout& layout,
                   ProcessGroup& group) {
   std::vector<at::Tensor> gradients;
@@ -78,7 +78,7 @@ void allocate(Bucket& bucket, const at::Tensor& any, std::int64_t numel, const R
   bucket.published = layout.has_rows() ? bucket.buffer.narrow(0, 0, published) : bucket.buffer;
 }
 
-/// What adds up the squares of the bucket's result, which is its first row.
+/// Returns what adds up the squares of the bucket's result, which is its first row.
 std::function<void()> counting(const Bucket& bucket, const std::shared_ptr<NormSums>& sums) {
   const at::Tensor result = bucket.published.dim() > 1 ? bucket.published[0] : bucket.published;
   return [sums, result, places = bucket.places] { sums->add(result, *places); };
@@ -110,7 +110,7 @@ Buckets::Buckets(const TrainedParameters& parameters, std::vector<std::vector<st
   restart();
 }
 
-/// Memory for the members' gradients, and their views of it.
+/// Allocates memory for the members' gradients, and makes their views of it.
 void Buckets::fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup& group) {
   NamedTensors items;
   for (const std::size_t index : bucket.members) items.push_back(parameters[index]);
@@ -147,7 +147,7 @@ void Buckets::fold(std::size_t parameter, std::size_t local, const at::Tensor& g
   }
   const FoldStep& step = folds_[local];
   const at::Tensor& place = rows[step.first];
-  // Alone on one rank the last replica completes the mean; else all_reduce divides.
+  // With one rank the last replica completes the mean; else all_reduce divides.
   const bool divides = layout_.world == 1 && local + 1 == folds_.size();
   if (step.spans.size() == 1 && !divides) {
     place.copy_(gradient);
@@ -218,7 +218,7 @@ HookStage Buckets::start(Bucket& bucket, ProcessGroup& group) const {
 
 void Buckets::wait() {
   const at::NoGradGuard no_grad;
-  // Stage by stage over all buckets: the next stages of all are under way before the first one's is waited for.
+  // Runs stage by stage over all buckets: the next stages of all buckets start before it waits for the first one's.
   for (bool more = true; more;) {
     more = false;
     for (HookStage& stage : stages_) {

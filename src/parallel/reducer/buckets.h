@@ -18,23 +18,24 @@
 
 namespace lockstep::parallel {
 
-/// Whose gradients a rank brings, and how they are combined.
+/// Says whose gradients a rank brings, and how they are combined.
 struct ReplicaLayout {
-  int replicas = 0;   ///< of the run; 0: the world size, one per rank
-  ReplicaSpan block;  ///< those of this rank
+  int replicas = 0;   ///< replicas of the run; 0: the world size, one per rank
+  ReplicaSpan block;  ///< replicas of this rank
   int world = 1;
   bool exact = true;
   CommunicationHook hook = nullptr;
 
-  /// Several replicas on some rank: partial sums, or with a hook the gradients of each replica, have rows of their own.
+  /// Returns true with several replicas on some rank: partial sums, or with a hook the gradients of each replica, then
+  /// have their own rows.
   [[nodiscard]] bool has_rows() const noexcept { return replicas != 0; }
-  /// Replicas of the run.
+  /// Returns the replicas of the run.
   [[nodiscard]] int total() const noexcept { return has_rows() ? replicas : world; }
-  /// True for the last replica of this rank's block, with which the rank's sums are complete.
+  /// Returns true for the last replica of this rank's block, with which the rank's sums are complete.
   [[nodiscard]] bool is_last(int local) const noexcept { return local + 1 == block.size(); }
 };
 
-/// What a model trains: those that require a gradient.
+/// The parameters that a model trains: those that require a gradient.
 struct TrainedParameters {
   NamedTensors items;
   std::vector<bool> sparse;  ///< by item: its gradients are sparse
@@ -44,14 +45,14 @@ struct TrainedParameters {
   [[nodiscard]] at::Tensor& grad(std::size_t index) const { return items[index].second.mutable_grad(); }
 };
 
-/// What the gradient of one local replica is added to: rows `first`, first + 1, ... and the gradient itself make up the
-/// subtree that becomes row `first`.
+/// The rows that the gradient of one local replica is added to: rows `first`, first + 1, ... and the gradient make up
+/// the subtree that becomes row `first`.
 struct FoldStep {
   std::size_t first = 0;
-  std::vector<ReplicaSpan> spans = {};  ///< of those rows, then of the replica
+  std::vector<ReplicaSpan> spans = {};  ///< spans of those rows, then of the replica
 };
 
-/// One step for each replica of the block, in order. Pure function.
+/// Returns one step for each replica of the block, in order. It is a pure function.
 [[nodiscard]] std::vector<FoldStep> fold_steps(const ReplicaLayout& layout);
 
 /// One flat buffer and the parameters whose gradients lie in it; or one parameter with sparse gradients and no buffer.
@@ -62,26 +63,26 @@ struct Bucket {
   at::Tensor narrow = {};     ///< the result in the parameters' own type, where that is not the buffer's
   std::optional<GradBucket> seen_by_hook = {};
   std::optional<SparseMean> sparse = {};
-  std::shared_ptr<const std::vector<NormMember>> places = {};  ///< of the members' gradients in the result
+  std::shared_ptr<const std::vector<NormMember>> places = {};  ///< places of the members' gradients in the result
 };
 
 /// All buckets of a model. Views have the parameters' own strides.
 ///
-/// A bucket is filling while some member is missing, then being reduced, then done; the buckets leave filling in bucket
-/// order on every rank, whatever the order of arrival, so that the ranks' reductions match. restart() makes all fill.
-/// Not thread-safe: the Reducer calls it under its mutex.
+/// A bucket is filling while some member is missing, then being reduced, then done; the buckets' reductions start in
+/// bucket order on every rank, whatever the order of arrival, so that the ranks' reductions match. restart() makes all
+/// buckets filling again. Not thread-safe: the Reducer calls it under its mutex.
 class Buckets {
  public:
   Buckets() = default;
-  /// Memory comes from group.allocate_bucket(), so that all_reduce works in place; for device parameters from the
-  /// device.
+  /// Memory comes from group.allocate_bucket(), so that all_reduce works in place; for device parameters it comes from
+  /// the device.
   Buckets(const TrainedParameters& parameters, std::vector<std::vector<std::size_t>> plan, const ReplicaLayout& layout,
           ProcessGroup& group);
 
   [[nodiscard]] const std::vector<Bucket>& all() const { return buckets_; }
-  /// Where the parameter's gradient is found after wait(); undefined where it is sparse.
+  /// Returns the parameter's gradient after wait(); undefined where it is sparse.
   [[nodiscard]] const at::Tensor& view(std::size_t parameter) const { return views_[parameter]; }
-  /// Of a parameter with sparse gradients.
+  /// Returns the mean of a parameter with sparse gradients.
   [[nodiscard]] SparseMean& sparse(std::size_t parameter) { return *buckets_[bucket_of_[parameter]].sparse; }
   [[nodiscard]] bool has_plan(const std::vector<std::vector<std::size_t>>& plan) const;
 
@@ -89,18 +90,19 @@ class Buckets {
   /// its row.
   void fold(std::size_t parameter, std::size_t local, const at::Tensor& gradient);
 
-  /// From here on adds up the squares of what reductions leave; null: no longer. Not with a hook or sparse gradients.
+  /// Sets the object that adds up the squares of the reductions' results; null: none. It does not work with a hook or
+  /// sparse gradients.
   void count_norm(std::shared_ptr<NormSums> sums) { norm_sums_ = std::move(sums); }
-  /// Forgets what arrived: a new backward begins. `divisor`: of the sums; 0: the number of replicas.
+  /// Forgets what arrived, since a new backward begins. `divisor` is that of the sums; 0: the number of replicas.
   void restart(int divisor = 0);
-  /// `parameter`'s gradient is complete on this rank; starts the all_reduce (mean), or the hook, of each bucket that is
-  /// full, in bucket order.
+  /// Notes that `parameter`'s gradient is complete on this rank; starts the all_reduce (mean), or the hook, of each
+  /// bucket that is full, in bucket order.
   void arrived(std::size_t parameter, ProcessGroup& group);
-  /// How many buckets are being reduced, or are so already.
+  /// Returns how many buckets are being reduced or already reduced.
   [[nodiscard]] std::size_t started() const { return stages_.size(); }
-  /// From here on the mean is left on each rank in its part of a bucket only, shard_of() the bucket's elements.
+  /// Makes each rank get the mean only in its part of a bucket, shard_of() the bucket's elements.
   void shard(bool on) noexcept { sharded_ = on; }
-  /// True when some bucket is being reduced and some is not yet.
+  /// Returns true when some bucket is being reduced and some is not yet.
   [[nodiscard]] bool is_halfway() const { return !stages_.empty() && stages_.size() < buckets_.size(); }
   /// Waits until every bucket is reduced; all gradients must have arrived.
   void wait();
@@ -115,13 +117,13 @@ class Buckets {
   bool sharded_ = false;
   std::vector<FoldStep> folds_;
   std::vector<Bucket> buckets_;
-  std::vector<std::size_t> hooked_;            ///< the buckets that the hook sees: all but the sparse ones
+  std::vector<std::size_t> hooked_;            ///< the buckets that the hook gets: all but the sparse ones
   std::vector<at::Tensor> views_;              ///< by parameter
   std::vector<std::vector<at::Tensor>> rows_;  ///< by parameter: its place in each row of the buffer
   std::vector<std::size_t> bucket_of_;         ///< by parameter
   int divisor_ = 0;
   std::vector<std::size_t> missing_;  ///< by bucket
-  std::vector<HookStage> stages_;     ///< of the buckets that are being reduced, the first of all()
+  std::vector<HookStage> stages_;     ///< stages of the buckets that are being reduced, the first of all()
 };
 
 }  // namespace lockstep::parallel

@@ -16,17 +16,17 @@ struct Node;
 
 namespace lockstep::parallel {
 
-/// Owned by hooks on the outputs: it is gone when the graph is.
+/// A forward whose backward may come. Hooks on the outputs own it, so it lives as long as the graph.
 struct ForwardPass {
-  bool sync = true;                  ///< outside of no_sync()
-  std::vector<bool> reachable = {};  ///< by parameter, from the outputs; empty: not looked for
+  bool sync = true;                  ///< it ran outside of no_sync()
+  std::vector<bool> reachable = {};  ///< by parameter, from the outputs; empty: not searched
   bool reached = false;              ///< some backward has come through an output
 };
 
-/// Which parameter each accumulator node belongs to.
+/// Maps each accumulator node to its parameter.
 using ParameterOf = std::unordered_map<const torch::autograd::Node*, std::size_t>;
 
-/// The parameters whose accumulators the graph above `outputs` contains. What a checkpointed segment will recompute is
+/// Returns the parameters whose accumulators the graph above `outputs` contains. Segments that are recomputed later are
 /// not in the graph. Cost: each node of the graph once.
 [[nodiscard]] std::vector<bool> reachable_parameters(const std::vector<at::Tensor>& outputs,
                                                      const ParameterOf& parameter_of);

@@ -37,12 +37,13 @@ bool same_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.data_ptr() == b.data_ptr() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
 }
 
-/// The parameter's grad() is the bucket's memory already.
+/// Returns true where the parameter's grad() is already the bucket's memory.
 bool is_in_bucket(const at::Tensor& value, const at::Tensor& view) {
   return value.defined() && view.defined() && !value.is_sparse() && same_memory(value, view);
 }
 
-/// Whether reductions leave what grad_norm() would read: not from sparse gradients, hooks, GPUs and narrow types.
+/// Returns whether reductions leave what grad_norm() would read: not with sparse gradients, hooks, GPUs and narrow
+/// types.
 bool can_count(const TrainedParameters& parameters, const ReplicaLayout& layout) {
   const auto is_counted = [](const auto& item) {
     const at::ScalarType dtype = item.second.scalar_type();
@@ -58,7 +59,7 @@ std::vector<std::vector<std::size_t>> plan_for(const TrainedParameters& paramete
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, value] = parameters.items[i];
     std::string kind = fmt::format("{} {}", c10::toString(value.scalar_type()), value.device().str());
-    if (parameters.sparse[i]) kind = "sparse " + name;  // a bucket of its own
+    if (parameters.sparse[i]) kind = "sparse " + name;  // a bucket for this parameter alone
     items.push_back({.bytes = static_cast<std::int64_t>(value.nbytes()), .kind = std::move(kind)});
   }
   return plan_buckets(items, order, limits_of(options));
@@ -92,7 +93,7 @@ void Gradients::restart(int divisor) {
 }
 
 void Gradients::keep(std::size_t index) {
-  // With rows each replica accumulates where autograd puts it.
+  // With rows, each replica accumulates where autograd puts the gradient.
   const bool in_bucket = has_buckets() && !layout_.has_rows() && !parameters_.sparse[index];
   if (in_bucket && options_.gradient_as_bucket_view) bring(index, 0);
 }
@@ -102,7 +103,7 @@ void Gradients::contribute(std::size_t index, int local) {
   if (layout_.is_last(local)) arrived(index);
 }
 
-/// Other ranks wait for what a hook that fails was to start.
+/// Other ranks wait for the reduction that a failing hook would have started.
 void Gradients::arrived(std::size_t index) {
   try {
     buckets_.arrived(index, group_);
@@ -123,7 +124,7 @@ void Gradients::contribute_unused(std::size_t index, int local) {
   arrived(index);
 }
 
-/// Copies grad() into the bucket; from then on it is the bucket's view, where it is to be one.
+/// Copies grad() into the bucket; from then on grad() is the bucket's view, where the options ask for it.
 void Gradients::bring(std::size_t index, int local) {
   const at::NoGradGuard no_grad;
   if (parameters_.sparse[index]) {
@@ -161,7 +162,7 @@ void Gradients::deliver(const std::vector<bool>& used) {
 }
 
 double Gradients::norm() const {
-  // One that kept its grad() has other values than the reduction's, and reading all is the rare case.
+  // A parameter that kept its grad() has other values than the reduction's; then all gradients are read, which is rare.
   if (!counts_ || std::find(kept_.begin(), kept_.end(), true) != kept_.end()) return grad_norm(parameters_.items);
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -19,36 +19,38 @@ class Gradients {
  public:
   Gradients(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options, const ReplicaLayout& layout);
 
-  /// False for one replica on one rank, without a hook: gradients stay where autograd puts them.
+  /// Returns false for one replica on one rank without a hook: gradients stay where autograd puts them.
   [[nodiscard]] bool has_buckets() const { return layout_.world > 1 || layout_.has_rows() || layout_.hook; }
   [[nodiscard]] const TrainedParameters& parameters() const { return parameters_; }
   [[nodiscard]] const Buckets& buckets() const { return buckets_; }
 
-  /// Nothing has arrived yet: a synced backward begins. `divisor`: of the sums; 0: the number of replicas.
+  /// Starts a synced backward, in which nothing has arrived yet. `divisor` is that of the sums; 0: the number of
+  /// replicas.
   void restart(int divisor);
-  /// After a backward that is not reduced: what comes next accumulates in the bucket.
+  /// Keeps the gradient of a backward that is not reduced: later ones accumulate in the bucket.
   void keep(std::size_t index);
-  /// The gradient of the block's `local`-th replica, which is complete, goes into its bucket.
+  /// Puts the complete gradient of the block's `local`-th replica into its bucket.
   void contribute(std::size_t index, int local);
-  /// The same for one that this backward did not reach: it counts as what was accumulated before, else as zero.
+  /// Does the same for a parameter that this backward did not reach: it counts as the gradient accumulated before, else
+  /// as zero.
   void contribute_unused(std::size_t index, int local);
-  /// Waits for all reductions and leaves the results in grad(). `used`, if not empty: by parameter, whether any replica
-  /// of the run has reached it; the others keep the grad() that they had.
+  /// Waits for all reductions and leaves the results in grad(). `used`, if not empty, says by parameter whether any
+  /// replica of the run has reached it; other parameters keep their grad().
   void deliver(const std::vector<bool>& used);
   /// See Buckets::shard().
   void shard(bool on);
-  /// The norm of all grad()s as deliver() left them, which grad_norm() would compute.
+  /// Returns the norm of all grad()s as deliver() left them, as grad_norm() would compute it.
   [[nodiscard]] double norm() const;
   /// Waits for reductions of a backward that ended with an error.
   void abandon() { buckets_.wait(); }
-  /// New buckets for `order`, an order of arrival. Returns: whether they differ from those that there are.
+  /// Makes new buckets for `order`, an order of arrival. Returns: whether they differ from the present ones.
   bool rebuild(const std::vector<std::size_t>& order);
 
  private:
   /// A parameter that this backward has not reached.
   struct Unused {
     std::size_t index;
-    at::Tensor grad;   ///< that it had
+    at::Tensor grad;   ///< the grad() that it had
     at::Tensor value;  ///< a copy of it, where its memory is the bucket's
   };
 
@@ -61,10 +63,10 @@ class Gradients {
   DdpOptions options_;
   ReplicaLayout layout_;
   Buckets buckets_;
-  std::shared_ptr<NormSums> norm_sums_;  ///< where reductions count the norm
-  bool counts_ = false;                  ///< in the step under way, or the last one
+  std::shared_ptr<NormSums> norm_sums_;  ///< set where reductions sum the norm
+  bool counts_ = false;                  ///< for the step under way, or the last one
   std::vector<bool> kept_;               ///< by parameter: grad() is not the last step's result
-  std::vector<Unused> unused_;           ///< of the backward under way
+  std::vector<Unused> unused_;           ///< the unused parameters of the backward under way
 };
 
 }  // namespace lockstep::parallel

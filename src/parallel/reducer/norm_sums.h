@@ -14,7 +14,7 @@
 
 namespace lockstep::parallel {
 
-/// A parameter's gradient in a bucket: so many elements, in memory order, from `offset` on.
+/// A parameter's gradient in a bucket: `numel` elements, in memory order, from `offset` on.
 struct NormMember {
   std::size_t parameter = 0;
   std::int64_t offset = 0;
@@ -33,17 +33,16 @@ class NormSums {
   void restart();
   /// Sums this rank's blocks of a reduced bucket: float32 or float64, flat, on the CPU.
   void add(const at::Tensor& bucket, const std::vector<NormMember>& members);
-  /// Gives every rank all sums: each block has one rank that knows it and zeros from the others, so adding changes no
-  /// bit.
+  /// Gives every rank all sums. One rank knows the sum of a block and the others have zeros, so adding changes no bit.
   /// Collective: yes.  Blocks: yes.
   void combine(ProcessGroup& group);
-  /// grad_norm()'s blocks of one parameter.
+  /// The blocks of one parameter in grad_norm().
   [[nodiscard]] std::vector<double> of(std::size_t parameter) const;
 
  private:
   int world_;
   int rank_;
-  std::vector<std::int64_t> first_;  ///< by parameter: the number of its first block; one more: of all blocks
+  std::vector<std::int64_t> first_;  ///< by parameter: the number of its first block; then the number of all blocks
   at::Tensor sums_;
 };
 

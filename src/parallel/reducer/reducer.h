@@ -35,7 +35,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Hooks into autograd; once, after the Reducer is owned by a shared_ptr.
+  /// Hooks into autograd. Call it once, after a shared_ptr owns the Reducer.
   void attach();
 
   /// Applies to later forwards of the active replica.
@@ -45,28 +45,31 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   [[nodiscard]] const StepReduction& step() const { return step_; }
 
   [[nodiscard]] std::size_t local_replicas() const { return static_cast<std::size_t>(layout_.block.size()); }
-  /// The number of the active one among this rank's replicas.
+  /// Returns the number of the active one among this rank's replicas.
   [[nodiscard]] int local_replica() const { return backward_.local(); }
-  /// Makes `local` the active replica: its accumulated gradients take the place of those of the one before.
+  /// Makes `local` the active replica: its accumulated gradients replace those of the one before.
   void enter_replica(int local);
 
   [[nodiscard]] const std::optional<JoinHandle>& join() const { return join_; }
   /// Throws: UsageError with several replicas on a rank.
   void set_join(std::optional<JoinHandle> handle);
-  /// On a rank without data: takes part in the reductions of a backward, with zeros. grad() then is everybody's.
+  /// Takes part in the reductions of a backward with zeros, on a rank without data. grad() then has the result of all
+  /// ranks.
   void shadow_backward(const JoinStatus& status);
 
-  /// From here on each rank gets its part of every bucket's mean only, and buckets stay as they are. For an optimizer
-  /// that knows: what the rest of grad() holds is not defined.
+  /// Makes each rank get only its part of every bucket's mean, and keeps the buckets as they are. It is for an
+  /// optimizer that expects it: the rest of grad() is undefined.
   /// Throws: UsageError with a communication hook.
   void shard_gradients(bool on);
 
   /// See DistributedDataParallel::grad_norm().
   [[nodiscard]] double grad_norm();
 
-  /// Throws: UsageError where a synced backward was left halfway, so that the ranks are out of step.
+  /// Checks that a forward may run. Throws: UsageError where a synced backward was left halfway, so that the ranks are
+  /// out of step.
   void before_forward();
-  /// A forward with gradients is over. `outputs`: its tensors; `complete`: there are no others in its result.
+  /// Notes the end of a forward with gradients. `outputs` are its tensors; `complete` means that its result has no
+  /// others.
   /// Throws: UsageError where unused parameters are to be found and `complete` is false.
   void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
 
@@ -77,7 +80,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::optional<JoinHandle> join_;
   AutogradHooks hooks_;
 
-  std::mutex mutex_;  ///< guards what follows
+  std::mutex mutex_;  ///< guards the members below
   StepReduction step_;
   Backward backward_;
 };

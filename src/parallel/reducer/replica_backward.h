@@ -18,34 +18,35 @@ namespace lockstep::parallel {
 /// callback. A synced backward is started once it is known to be synced and buckets take its gradients. Vectors have
 /// one entry for each parameter, unless they say otherwise.
 struct ReplicaBackward {
-  bool sync = true;                                       ///< the next forward's gradients are reduced
+  bool sync = true;                                       ///< later forwards' gradients are reduced
   bool armed = false;                                     ///< a forward has no backward yet
-  bool last_sync = true;                                  ///< as sync was in the last forward
-  std::vector<std::weak_ptr<ForwardPass>> forwards = {};  ///< whose backward may come
+  bool last_sync = true;                                  ///< the value of `sync` in the last forward
+  std::vector<std::weak_ptr<ForwardPass>> forwards = {};  ///< forwards whose backward may come
   bool running = false;
-  bool reached = false;  ///< through an output of a forward
+  bool reached = false;  ///< the backward came through an output of a forward
   bool whole = false;    ///< it is a backward(), not the gradient of some inputs
   bool synced = false;
   bool started = false;
-  std::size_t arrivals = 0;      ///< calls of hooks
-  std::vector<int> counts = {};  ///< calls of hooks
+  std::size_t arrivals = 0;      ///< calls of hooks, in all
+  std::vector<int> counts = {};  ///< calls of hooks, by parameter
   std::vector<bool> contributed = {};
-  std::vector<std::size_t> order = {};     ///< parameters as they arrived, in the first step of a static graph
+  std::vector<std::size_t> order = {};     ///< parameters in order of arrival, in the first step of a static graph
   std::vector<int> expected = {};          ///< the counts of that step
-  std::vector<at::Tensor> gradients = {};  ///< accumulated, while another replica runs
+  std::vector<at::Tensor> gradients = {};  ///< accumulated gradients, while another replica runs
 
   void begin(std::size_t parameters);
   /// Forgets the forwards that the backward came through, and those whose graph is gone.
   void end();
-  /// In the first synced step of a static graph.
+  /// Returns true in the first synced step of a static graph.
   [[nodiscard]] bool is_recording(const DdpOptions& options) const {
     return options.static_graph && synced && expected.empty();
   }
-  /// Parameters by their last arrival: that is when gradients are complete in the steps to come.
+  /// Returns the parameters by their last arrival, when gradients are complete in later steps.
   [[nodiscard]] std::vector<std::size_t> recorded_order() const;
-  /// Parameters that have not contributed.
+  /// Returns the parameters that have not contributed.
   [[nodiscard]] std::vector<std::size_t> missing() const;
-  /// Parameters on which no output of a forward depends, and that have got nothing. Those forwards looked for them.
+  /// Returns the parameters without a gradient on which no output of a forward depends; those forwards searched for
+  /// them.
   [[nodiscard]] std::vector<std::size_t> unreachable() const;
 };
 

@@ -14,31 +14,32 @@
 
 namespace lockstep::parallel {
 
-/// Some rows of a parameter, each once, in order of their indices.
+/// Some rows of a parameter, each once, sorted by index.
 struct SparseRows {
   at::Tensor indices;  ///< [n], int64
   at::Tensor values;   ///< [n, ...]
 };
 
-/// tree(lo, hi) over `replicas`, which begins with replica 0's. A row that only one side has is taken as it is.
-/// Shapes: values float32 or float64. Pure function.
+/// Adds in the order of tree(lo, hi) over `replicas`, which begins with replica 0's. A row that only one side has is
+/// taken unchanged.
+/// Shapes: values are float32 or float64. It is a pure function.
 [[nodiscard]] SparseRows sparse_tree_sum(const std::vector<SparseRows>& replicas, ReplicaSpan span);
 
-/// One parameter's.
+/// The mean of one parameter's sparse gradients.
 class SparseMean {
  public:
-  /// `replicas`: of the run; `block`: those of this rank.
+  /// `replicas` is that of the run; `block` has those of this rank.
   SparseMean(const at::Tensor& parameter, int replicas, ReplicaSpan block);
 
-  /// The gradient of the block's `local`-th replica: sparse, dense, or undefined, which is zero.
+  /// Takes the gradient of the block's `local`-th replica: sparse, dense, or undefined, which is zero.
   /// Throws: UsageError for one that is sparse in more than its first dimension.
   void put(int local, const at::Tensor& gradient);
-  /// What reduces it. Its collectives run in `then`.
+  /// Returns the stage that reduces it. Its collectives run in `then`.
   /// Lifetime: this object outlives the stage.
   [[nodiscard]] HookStage start(ProcessGroup& group);
-  /// After the stage: sparse and coalesced; the same on every rank.
+  /// Returns the mean after the stage: sparse and coalesced, the same on every rank.
   [[nodiscard]] const at::Tensor& result() const { return result_; }
-  /// Not the number of replicas, where ranks have run out of data.
+  /// Sets the divisor, where ranks have run out of data; otherwise it is the number of replicas.
   void set_divisor(int divisor) { divisor_ = divisor; }
 
  private:

@@ -45,7 +45,7 @@ void StepReduction::shadow(int divisor) {
   begin(divisor);
   used_.assign(used_.size(), false);
   for (std::size_t i = 0; i < used_.size(); ++i) {
-    gradients_.parameters().grad(i) = at::Tensor();  // its last step's, which all have had
+    gradients_.parameters().grad(i) = at::Tensor();  // the last step's result, which all ranks have used
     gradients_.contribute_unused(i, 0);
   }
   end();
@@ -67,14 +67,14 @@ double StepReduction::norm() const {
   return reduced_ ? gradients_.norm() : grad_norm(gradients_.parameters().items);
 }
 
-/// By parameter, whether any replica of the run has used it; empty where this rank need not know.
+/// Returns by parameter whether any replica of the run has used it; empty where this rank need not know.
 std::vector<bool> StepReduction::used_anywhere() {
   if (!options_.find_unused_parameters && !options_.static_graph) return {};
   if (options_.static_graph && settled_) return used_in_static_;  // on every rank alike
   const at::Tensor used = at::zeros({static_cast<std::int64_t>(used_.size())}, at::kInt);
   std::copy(used_.begin(), used_.end(), used.data_ptr<std::int32_t>());
   Work work = group_.all_reduce(used, {.op = ReduceOp::kMax});
-  // Another rank may need to know, and has called the same.
+  // Another rank may need the result, and has called the same collective.
   if (std::find(used_.begin(), used_.end(), false) == used_.end()) return {};
   work.wait();
   std::vector<bool> anywhere(used_.size());
@@ -88,7 +88,7 @@ void StepReduction::settle() {
   settled_ = true;
   warn_of_equal_batches(group_);
   if (!gradients_.has_buckets() || keeps_plan_) return;
-  for (const Bucket& bucket : gradients_.buckets().all()) {  // what did not arrive stays in the order that there is
+  for (const Bucket& bucket : gradients_.buckets().all()) {  // parameters that did not arrive keep the present order
     for (const std::size_t i : bucket.members) {
       const auto end = arrival_order_.end();
       if (std::find(arrival_order_.begin(), end, i) == end) arrival_order_.push_back(i);

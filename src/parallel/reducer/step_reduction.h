@@ -21,20 +21,20 @@ class StepReduction {
   StepReduction(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options,
                 const ReplicaLayout& layout);
 
-  /// `divisor`: what the sums are divided by; 0: the number of replicas.
+  /// Begins a step. `divisor` is that of the sums; 0: the number of replicas.
   void begin(int divisor);
-  /// The gradient of the block's `local`-th replica is complete in grad().
+  /// Takes the gradient of the block's `local`-th replica, which is complete in grad().
   void contribute(std::size_t index, int local);
-  /// This backward gives the parameter nothing.
+  /// Notes that this backward gives the parameter nothing.
   void contribute_unused(std::size_t index, int local);
-  /// Some replica of this rank got a gradient for it.
+  /// Notes that some replica of this rank got a gradient for it.
   void note_used(std::size_t index) { used_[index] = true; }
   /// Waits for the reductions and leaves their results in grad(). Collective: yes.
   void end();
-  /// A step on a rank without data: zeros for every parameter. Collective: yes.
+  /// Runs a step on a rank without data: zeros for every parameter. Collective: yes.
   void shadow(int divisor);
 
-  /// True while grad() holds a step's result, which is no replica's own.
+  /// Returns true while grad() holds a step's result, which belongs to no single replica.
   [[nodiscard]] bool holds_result() const { return reduced_; }
   void forget_result() { reduced_ = false; }
 
@@ -45,7 +45,7 @@ class StepReduction {
 
   [[nodiscard]] Gradients& gradients() { return gradients_; }
   [[nodiscard]] const Gradients& gradients() const { return gradients_; }
-  /// How often the buckets were made anew.
+  /// Returns how often the buckets were rebuilt.
   [[nodiscard]] int rebuilds() const { return rebuilds_; }
 
  private:
@@ -62,7 +62,7 @@ class StepReduction {
   bool sharded_ = false;
   bool reduced_ = false;
   std::vector<std::size_t> arrival_order_;
-  std::vector<bool> used_;            ///< by parameter, since the last step
+  std::vector<bool> used_;            ///< by parameter: used since the last step
   std::vector<bool> used_in_static_;  ///< by parameter: used anywhere, once the static graph is known
 };
 

@@ -81,15 +81,16 @@ class ZeroRedundancyOptimizer::Impl {
 
   NamedTensors parameters_;
   ProcessGroup* group_;
-  std::shared_ptr<parallel::Reducer> reducer_;  ///< that shards its gradients for us
+  std::shared_ptr<parallel::Reducer> reducer_;  ///< the reducer that shards its gradients for this optimizer
   ZeroLayout layout_;
   NamedTensors parts_;  ///< by parameter: this rank's part of it
   std::map<std::string, std::size_t> index_of_;
   std::unique_ptr<Optimizer> local_;
-  std::optional<StateDict> whole_;  ///< consolidated, on rank 0
+  std::optional<StateDict> whole_;  ///< the consolidated state, on rank 0
 };
 
-/// Its buckets as indices of our parameters: our parts are then what it leaves on this rank.
+/// Returns the reducer's buckets as indices of this optimizer's parameters, so that its parts are what the reducer
+/// leaves on this rank.
 std::vector<std::vector<std::size_t>> ZeroRedundancyOptimizer::Impl::buckets_of_reducer() const {
   std::vector<std::vector<std::size_t>> groups;
   if (!reducer_) return groups;
@@ -139,7 +140,7 @@ void ZeroRedundancyOptimizer::Impl::gather_parameters() {
   for (Work& work : works) work.wait();
 }
 
-/// The parameter that "<parameter>.<kind>" is an entry of.
+/// Returns the parameter that "<parameter>.<kind>" belongs to.
 std::optional<std::size_t> ZeroRedundancyOptimizer::Impl::parameter_of(const std::string& entry) const {
   const auto dot = entry.rfind('.');
   if (dot == std::string::npos) return std::nullopt;
@@ -169,7 +170,7 @@ void ZeroRedundancyOptimizer::Impl::gather_kind(const std::string& kind, const N
   std::map<std::size_t, at::Tensor> by_parameter;
   for (const auto& [entry, value] : entries) by_parameter[*parameter_of(entry)] = value;
   for (const ZeroGroup& group : layout_.groups()) {
-    // Equal blocks for all ranks: the last parts are shorter.
+    // All ranks have equal blocks: the last parts are shorter.
     const std::int64_t block = shard_of(group.layout.numel, group_->world_size(), 0).size();
     const auto dtype = by_parameter.at(group.members.front()).scalar_type();
     const at::Tensor own = at::zeros({block}, group.flat.options().dtype(dtype));
@@ -214,7 +215,7 @@ StatePart ZeroRedundancyOptimizer::Impl::state_part() const {
   return own;
 }
 
-/// Throws DataError where a tensor is not of its parameter's shape.
+/// Throws DataError where a tensor does not have its parameter's shape.
 StateDict ZeroRedundancyOptimizer::Impl::own_part_of(const StateDict& state) const {
   StateDict own = state;
   for (auto& [entry, value] : own) {

@@ -17,7 +17,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Elements begin, ..., begin + length - 1 of the tensor's memory. No view in autograd's sense (see flat_view).
+/// Returns elements begin, ..., begin + length - 1 of the tensor's memory. It is not a view in autograd's sense (see
+/// flat_view).
 at::Tensor memory_range(const at::Tensor& tensor, std::int64_t begin, std::int64_t length) {
   const at::NoGradGuard no_grad;
   return at::empty({0}, tensor.options().requires_grad(false))

@@ -16,18 +16,18 @@ struct ZeroGroup {
   std::vector<std::size_t> members = {};  ///< indices of parameters
   tensor::FlatLayout layout = {};
   at::Tensor flat = {};
-  ElementRange own = {};  ///< this rank's
+  ElementRange own = {};  ///< this rank's range
 };
 
 /// This rank's part of a parameter; may be empty.
 struct ZeroPart {
   std::size_t group = 0;
-  std::size_t slot = 0;    ///< of the group's layout
-  std::int64_t begin = 0;  ///< in elements of the parameter's memory
+  std::size_t slot = 0;    ///< slot in the group's layout
+  std::int64_t begin = 0;  ///< first element in the parameter's memory
   std::int64_t length = 0;
 };
 
-/// Indices of those parameters that are in none of `taken`, by dtype and device; after `taken` itself.
+/// Returns `taken`, then the indices of the parameters that are in none of them, by dtype and device.
 [[nodiscard]] std::vector<std::vector<std::size_t>> groups_by_kind(const NamedTensors& parameters,
                                                                    std::vector<std::vector<std::size_t>> taken = {});
 
@@ -39,16 +39,17 @@ class ZeroLayout {
   ZeroLayout(const NamedTensors& parameters, std::vector<std::vector<std::size_t>> groups, int world, int rank);
 
   [[nodiscard]] const std::vector<ZeroGroup>& groups() const { return groups_; }
-  /// By parameter.
+  /// Returns the parts, by parameter.
   [[nodiscard]] const std::vector<ZeroPart>& parts() const { return parts_; }
 
-  /// This rank's part of a tensor that has the memory order of parameter `index`: one dimension, the same memory.
+  /// Returns this rank's part of a tensor with the memory order of parameter `index`, as one dimension of the same
+  /// memory.
   [[nodiscard]] at::Tensor part_of(const at::Tensor& tensor, std::size_t index) const;
-  /// This rank's part of the parameter itself.
+  /// Returns this rank's part of the parameter itself.
   [[nodiscard]] at::Tensor own_part(std::size_t index) const;
-  /// `tensor` with the strides of parameter `index`: itself, or a copy.
+  /// Returns `tensor` with the strides of parameter `index`: itself, or a copy.
   [[nodiscard]] at::Tensor in_memory_order(const at::Tensor& tensor, std::size_t index) const;
-  /// True while the parameter is a view of its place.
+  /// Returns true while the parameter is a view of its place.
   [[nodiscard]] bool is_in_place(const at::Tensor& parameter, std::size_t index) const;
 
  private:

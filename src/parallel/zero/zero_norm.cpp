@@ -20,12 +20,12 @@ std::int64_t blocks_in(std::int64_t numel) { return (numel + kShardBlock - 1) / 
 
 /// A block of a parameter that the parts of two ranks or more share.
 struct SharedBlock {
-  std::int64_t row = 0;     ///< in the tensor that puts them together
+  std::int64_t row = 0;     ///< row in the tensor that joins them
   std::int64_t length = 0;  ///< in elements
 };
 using BlockOf = std::pair<std::size_t, std::int64_t>;  // parameter, number of the block in it
 
-/// The same on every rank.
+/// The list is the same on every rank.
 std::map<BlockOf, SharedBlock> shared_blocks(const ZeroLayout& layout, int world) {
   std::map<BlockOf, SharedBlock> found;
   for (const ZeroGroup& group : layout.groups()) {
@@ -45,7 +45,7 @@ std::map<BlockOf, SharedBlock> shared_blocks(const ZeroLayout& layout, int world
   return found;
 }
 
-/// This rank's blocks: sums of those that are wholly its own, the elements of the shared ones.
+/// Returns this rank's blocks: the sums of those that it has whole, and the elements of the shared ones.
 class Blocks {
  public:
   Blocks(const NamedTensors& parameters, const ZeroLayout& layout, int world)
@@ -74,7 +74,7 @@ class Blocks {
     }
   }
 
-  /// Every block has one rank that knows it, and zeros from the others: adding changes no bit.
+  /// One rank knows each block and the others have zeros, so adding changes no bit.
   void combine(ProcessGroup& group) {
     group.all_reduce(sums_).wait();
     group.all_reduce(pieces_).wait();

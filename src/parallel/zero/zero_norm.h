@@ -8,7 +8,8 @@
 
 namespace lockstep::parallel {
 
-/// The bits of grad_norm() over the whole gradients. A block of elements that lies on two ranks is put together first.
+/// Returns the norm with the bits of grad_norm() over the whole gradients. A block of elements that lies on two ranks
+/// is joined first.
 ///
 /// Collective: yes.  Blocks: yes.
 /// Cost: each rank reads its part once; 8 bytes for 4,096 elements are summed over the ranks, and at most one block of
