@@ -135,7 +135,7 @@ bool is_whole_number(const std::string& text) {
   return digits <= 1 && text.find_first_not_of("0123456789", digits) == std::string::npos;
 }
 
-/// Of a value that its field does not take.
+/// Makes the error for a value that its field does not take.
 UsageError no_value(const ConfigFields::Field& field, const ConfigValue& value) {
   const bool may_be_auto = std::holds_alternative<AutoInt*>(field.target);
   const bool is_integer = may_be_auto || std::holds_alternative<std::int64_t*>(field.target);

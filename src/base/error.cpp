@@ -86,7 +86,7 @@ int report_unknown(const std::exception& error) {
   const std::string device_hint = base::device_error_hint(error.what(), blocking);
   const bool is_ours = std::string_view(fault::type_of_unknown()) == "InternalError";
   std::string text = fault::headline(error);
-  // Of a kernel's error the stack tells something only where the kernel was waited for in the call that started it.
+  // For a kernel's error the stack is useful only where the call that started the kernel also waited for it.
   const std::string stack = device_hint.empty() || blocking ? fault::backtrace_text() : "";
   if (!stack.empty()) text += fmt::format("\n  backtrace\n    {}", indented(stack));
   const char* hint = is_ours ? "please report this with the command that led to it"

@@ -38,7 +38,7 @@ class FixedText {
 };
 
 struct Place {
-  const char* section = nullptr;  ///< of this thread
+  const char* section = nullptr;  ///< section of this thread
   std::int64_t rank = -1;         ///< -1: not known
   std::int64_t step = -1;
   std::int64_t epoch = -1;

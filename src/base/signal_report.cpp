@@ -113,7 +113,7 @@ void on_signal(int number, siginfo_t* info, void* context) noexcept {
 
 void install_signal_reports(const char* path) noexcept {
   if (std::strlen(path) < error_file.size()) std::strncpy(error_file.data(), path, error_file.size() - 1);
-  // Of this thread: one that has overrun its stack has no room for a handler.
+  // The alternate stack is this thread's: a thread that has overrun its stack has no room for a handler.
   stack_t other{};
   if (::sigaltstack(nullptr, &other) == 0 && (other.ss_flags & SS_DISABLE) != 0) {
     other = {};

@@ -23,11 +23,11 @@ constexpr const char* kKeyIsText = "write the key as a plain text";
   throw YAML::ParserException(mark, why);
 }
 
-/// Of a value with everything below it, aliases written out.
+/// The size of a value with everything below it, aliases written out.
 struct YamlExtent {
   std::uint64_t values = 1;
   std::uint64_t leaves = 1;
-  std::uint64_t bytes = 0;  ///< of its texts, and of the keys in front of each
+  std::uint64_t bytes = 0;  ///< bytes of its texts, and of the keys in front of each
   int height = 1;
 };
 
@@ -37,7 +37,7 @@ struct YamlLevel {
   YAML::anchor_t anchor = 0;
   YamlExtent extent = {};
   std::map<std::string, int> keys = {};         ///< by name: the line of each
-  std::optional<std::uint64_t> key_bytes = {};  ///< of the key whose value comes next
+  std::optional<std::uint64_t> key_bytes = {};  ///< bytes of the key whose value comes next
 };
 
 /// Hears the parser's events and builds nothing.
@@ -76,8 +76,8 @@ class YamlMeter : public YAML::EventHandler {
   int documents_ = 0;
   std::uint64_t written_ = 0;
   std::vector<YamlLevel> open_;
-  std::map<YAML::anchor_t, YamlExtent> anchors_;  ///< of whole values
-  YAML::Mark last_;                               ///< of the last event that has a place
+  std::map<YAML::anchor_t, YamlExtent> anchors_;  ///< extents of whole values
+  YAML::Mark last_;                               ///< place of the last event that has one
 };
 
 void YamlMeter::count_value(const YAML::Mark& mark) {
