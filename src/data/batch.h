@@ -31,7 +31,7 @@ struct BatchSource {
 struct Progress {
   std::atomic<std::int64_t> step{-1};     ///< whose batch it is making
   std::atomic<std::int64_t> index{-1};    ///< the sample being loaded
-  std::atomic<std::int64_t> since_ns{0};  ///< of the steady clock
+  std::atomic<std::int64_t> since_ns{0};  ///< start, in the steady clock's time
 };
 
 struct MadeBatch {

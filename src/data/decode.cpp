@@ -22,7 +22,7 @@ std::atomic<std::int64_t> most_pixels = kDefaultMaxPixels;
 
 // A photo has about a byte for 4 pixels, a drawing for 50. Less than a byte for 100 is an empty mask, or a trap.
 constexpr std::int64_t kPixelsAByte = 100;
-constexpr std::int64_t kShareOfEmpty = 4;  // of max_pixels(), that such a file gets
+constexpr std::int64_t kShareOfEmpty = 4;  // divisor of max_pixels() for such a file
 
 }  // namespace
 

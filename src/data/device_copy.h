@@ -13,7 +13,7 @@
 
 namespace lockstep::data {
 
-/// Of one thread. Does nothing for the CPU.
+/// Copies batches to a device. It belongs to one thread, and does nothing for the CPU.
 class DeviceCopy {
  public:
   explicit DeviceCopy(c10::Device device);

@@ -35,7 +35,7 @@ class EpochPlan {
 
 /// How long an epoch is, without its order.
 struct EpochSize {
-  std::int64_t samples = 0;  ///< of the shard, before drop_last; 0 with a batch sampler, which does not know
+  std::int64_t samples = 0;  ///< samples of the shard, before drop_last; 0 with a batch sampler, which does not know
   std::int64_t batches = 0;
 };
 [[nodiscard]] EpochSize epoch_size(std::int64_t set_size, const DataLoaderOptions& options);

@@ -25,7 +25,7 @@ struct BatchOutcome {
   std::optional<MadeBatch> made;
   std::optional<c10::Event> copied;  ///< after which a batch for a device is there
   std::exception_ptr error;
-  std::int64_t failed_index = -1;  ///< of the sample that threw
+  std::int64_t failed_index = -1;  ///< index of the sample that threw
 };
 
 /// Shared by the loop and its workers. Thread-safe: yes.
@@ -64,7 +64,7 @@ class EpochStream {
   std::condition_variable room_;
   std::condition_variable batch_;
   std::vector<std::optional<BatchOutcome>> ring_;
-  std::int64_t end_;  ///< of the steps, once it is known
+  std::int64_t end_;  ///< number of the steps, once known
   std::int64_t claimed_;
   std::int64_t consumed_;
   std::atomic<bool> cancelled_{false};

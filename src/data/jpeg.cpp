@@ -90,7 +90,7 @@ struct Plan {
   std::int64_t shrink = 1;
   int channels = 3;      ///< that libjpeg gives
   JDIMENSION first = 0;  ///< column at which its rows begin
-  JDIMENSION width = 0;  ///< of its rows
+  JDIMENSION width = 0;  ///< width of its rows
   std::uint8_t* out = nullptr;
   int out_channels = 3;
 };

@@ -28,7 +28,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kMuchWaiting = 0.1;       // of an epoch
+constexpr double kMuchWaiting = 0.1;       // share of an epoch
 constexpr double kShortEpoch = 1.0;        // seconds: too little to judge by
 constexpr std::size_t kNotedSamples = 10;  // bad samples that get a line of their own
 
@@ -117,11 +117,11 @@ class DataLoader::Impl {
 
   data::BatchSource source_;
   std::unique_ptr<data::WorkerPool> workers_;  // null: the loop's own thread loads
-  data::Progress progress_;                    // of the loop's own thread
+  data::Progress progress_;                    // progress of the loop's own thread
   std::shared_ptr<data::EpochStream> stream_;  // null between epochs
   LoaderState position_;
-  Seconds begun_{0};            // of the stream
-  double waited_before_s_ = 0;  // the stream
+  Seconds begun_{0};            // when the stream began
+  double waited_before_s_ = 0;  // waiting time before the stream
   std::int64_t ticket_ = 0;
   mutable bool said_waiting_ = false;
   mutable bool said_workers_ = false;

@@ -12,7 +12,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kMaxChunkBytes = 16 << 20;  // of a text or profile chunk, which nobody here reads
+constexpr std::size_t kMaxChunkBytes = 16 << 20;  // limit of a text or profile chunk, which nothing here reads
 
 struct FreeContext {
   void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }

@@ -18,7 +18,7 @@ namespace {
 /// What a sample brings for its batch; the first sample's count.
 struct Drawn {
   bool mixed = false;
-  double share = 1.0;  ///< of the sample itself
+  double share = 1.0;  ///< share of the sample itself
   double x = 0.5;      ///< middle of the rectangle, 0 .. 1
   double y = 0.5;
 };

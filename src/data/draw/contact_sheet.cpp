@@ -28,7 +28,7 @@ constexpr int kLetters = 12;            // pixels
 constexpr std::int64_t kGap = 6;        // pixels between cells
 constexpr std::int64_t kWords = 18;     // pixels below a picture, and of a line of the legend
 constexpr std::int64_t kSwatch = 10;    // pixels of a colour in the legend
-constexpr float kShareOfMasks = 0.45F;  // of the colour over what a mask covers
+constexpr float kShareOfMasks = 0.45F;  // share of the colour over a mask's pixels
 
 /// A picture scaled into its place.
 struct Cell {

@@ -24,7 +24,7 @@ struct CocoImage {
   std::string file;
   ImageSize size;  ///< 0 x 0 where the file does not say it
   std::vector<Object> objects;
-  std::vector<CocoOutline> outlines;  ///< of the objects, where masks are wanted
+  std::vector<CocoOutline> outlines;  ///< outlines of the objects, where masks are wanted
   std::vector<std::string> captions;
 };
 

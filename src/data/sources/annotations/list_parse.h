@@ -19,7 +19,7 @@ inline constexpr std::int64_t kMaxListLabel = 1 << 20;  // a larger one of sever
 struct ListEntry {
   std::string path;
   std::optional<std::int64_t> label;
-  std::vector<std::int64_t> labels;  ///< of the whole picture, 0 .. ParsedList::label_count - 1
+  std::vector<std::int64_t> labels;  ///< labels of the whole picture, 0 .. ParsedList::label_count - 1
   std::vector<float> values;
   std::vector<std::string> captions;
   std::vector<Object> objects;

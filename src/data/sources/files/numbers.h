@@ -13,7 +13,7 @@ inline constexpr double kMaxCoordinate =
     1e6;                                  // pixels, beyond the largest picture: floats still tell 0.1 of them apart
 inline constexpr double kMaxArea = 1e12;  // pixels
 
-/// Of a box or a point, in pixels; false for what is not finite.
+/// Returns true for a valid coordinate of a box or a point, in pixels; false for a number that is not finite.
 [[nodiscard]] constexpr bool is_coordinate(double value) noexcept {
   return value >= -kMaxCoordinate && value <= kMaxCoordinate;
 }

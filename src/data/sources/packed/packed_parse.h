@@ -20,7 +20,7 @@ inline constexpr std::uint64_t kPackedStart = 4096;  // bytes before the first s
 inline constexpr std::uint64_t kPackedAlign = 64;    // bytes: a cache line
 inline constexpr std::uint64_t kPackedEntryBytes = 48;
 inline constexpr std::uint64_t kPackedFooterBytes = 64;
-inline constexpr std::uint64_t kMaxMaskBytes = std::uint64_t{1} << 30;  // of the decoded masks of one sample
+inline constexpr std::uint64_t kMaxMaskBytes = std::uint64_t{1} << 30;  // limit of the decoded masks of one sample
 
 /// Where a sample lies: its pixels at `offset`, its marks right behind them.
 struct PackedEntry {
