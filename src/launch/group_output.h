@@ -28,8 +28,8 @@ class GroupOutput {
   void read(Worker& worker, RankLog& log, int stream, bool to_the_end);
   /// Takes the rest of both streams and closes them. Nothing writes to them any more.
   void close(Worker& worker, RankLog& log);
-  /// Of two terminals, what was written to the first may arrive after what was written to the second: the kernel hands
-  /// each on in a thread of its own. On a busy machine that takes a moment, for which this waits.
+  /// Waits a moment for output: with two terminals, bytes written to the first may arrive after later bytes of the
+  /// second, since the kernel passes each on in its own thread.
   [[nodiscard]] bool more_errors_arrive(const Worker& worker) const;
   /// The agent's terminal has another size.
   void resize(const Worker& worker) const;

@@ -23,7 +23,7 @@ std::string fit(std::string text, std::size_t width) {
   return text;
 }
 
-// Of a bar only the piece that shows is worth keeping; the log has all. A return at its end says that the next piece
+// Keeps only the visible piece of a bar; the log has all. A carriage return at its end means that the next piece
 // overwrites it.
 void keep_last_piece(std::string& partial) {
   const bool is_overwritten_next = !partial.empty() && partial.back() == '\r';

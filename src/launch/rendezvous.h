@@ -21,7 +21,7 @@ struct Meeting {
   StoreAddress address;
   std::unique_ptr<StoreServer> server;  ///< on node 0 only
   std::shared_ptr<Store> store;
-  Place place;  ///< of local rank 0
+  Place place;  ///< place of local rank 0
   std::string master_addr;
   std::uint16_t master_port = 0;  ///< free on node 0, for programs that make a store of their own
   std::string run_id;

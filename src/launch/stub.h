@@ -12,7 +12,7 @@ namespace lockstep::launch {
 
 /// Everything a stub needs, prepared before the fork.
 struct StubPlan {
-  const char* path = nullptr;  ///< of the program
+  const char* path = nullptr;  ///< path of the program
   char* const* arguments = nullptr;
   char* const* shell_arguments = nullptr;  ///< for a script without "#!", as a shell would run it
   char* const* environment = nullptr;

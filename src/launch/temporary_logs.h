@@ -13,7 +13,7 @@ constexpr std::size_t kKeptLogs = 20;
 
 struct TemporaryLogs {
   std::filesystem::path folder;
-  UniqueFd lock;  ///< of the folder itself; other launchers leave it alone while this is open
+  UniqueFd lock;  ///< lock of the folder itself; other launchers leave it alone while this is open
 };
 
 /// Makes a folder in `parent` for this user alone. Throws: IoError.

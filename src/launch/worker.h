@@ -23,7 +23,7 @@ enum class Channel { kPipe, kTerminal };
 
 struct WorkerSpec {
   int rank = 0;
-  std::string path;                    ///< of the program, as found
+  std::string path;                    ///< path of the program, as found
   std::vector<std::string> arguments;  ///< [0] as typed
   std::vector<std::string> environment;
   bool takes_input = false;  ///< our stdin; others get /dev/null

@@ -23,7 +23,7 @@ struct WorkerGroupSpec {
   const Meeting& meeting;
   const LogFolder& logs;
   const SignalGuard& signals;
-  std::string path;       ///< of the program
+  std::string path;       ///< path of the program
   int restart_count = 0;  ///< what the workers are told
   int log_attempt = 0;    ///< the number in the log folder
 };
