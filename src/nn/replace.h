@@ -43,7 +43,7 @@ struct Replaced {
 [[nodiscard]] std::optional<Replaced> replace_layer(torch::nn::SequentialImpl& sequential, std::size_t index,
                                                     const Layers& layers);
 
-/// Of a layer that would be replaced inside a Sequential, whatever follows it: its name; otherwise empty.
+/// Returns the name of a layer that would be replaced inside a Sequential, whatever follows it; otherwise empty.
 [[nodiscard]] std::string replaceable_alone(const torch::nn::Module& layer);
 
 }  // namespace lockstep::nn::detail

@@ -13,7 +13,7 @@ enum class ConvKernel { kLibtorch, kThin, kWinograd };
 struct ConvShape {
   std::int64_t in = 0;
   std::int64_t out = 0;
-  std::int64_t tiles = 0;  ///< of 2x2 results, of all images
+  std::int64_t tiles = 0;  ///< tiles of 2x2 results, of all images
   bool bfloat16 = false;   ///< else float32
 };
 

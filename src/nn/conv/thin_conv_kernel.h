@@ -11,7 +11,7 @@ namespace lockstep::nn {
 struct ThinConv {
   std::int64_t height = 0;
   std::int64_t width = 0;
-  std::int64_t channels = 0;       ///< of the output; a multiple of 8
+  std::int64_t channels = 0;       ///< channels of the output; a multiple of 8
   const float* weights = nullptr;  ///< [9, channels]: by tap, row by row
   const float* bias = nullptr;     ///< [channels]
 };

@@ -86,10 +86,10 @@ LOCKSTEP_WINOGRAD_INLINE void to_points(const V (&from)[4], V (&to)[4]) {
 /// Tiles of one row that follow each other.
 struct Run {
   std::int64_t image = 0;
-  std::int64_t y = 0;  ///< of the first pixels
+  std::int64_t y = 0;  ///< row of the first pixels
   std::int64_t first = 0;
   std::int64_t count = 0;
-  std::int64_t at = 0;  ///< of `first`, counted in the block that the run is part of
+  std::int64_t at = 0;  ///< number of `first` in the block that the run belongs to
 };
 
 /// The run that begins at tile (or group of tiles) `at` of all, `per_row` in a row, and ends before `end`.
@@ -183,7 +183,7 @@ void points_of_run(const Winograd& conv, const Inputs<Ops>& of, const Run& run, 
 template <class Ops>
 struct Results {
   const float* sums = nullptr;
-  const float* bias = nullptr;  ///< of the first channel
+  const float* bias = nullptr;  ///< bias of the first channel
   bool bias_by_border = false;
   typename Ops::Element* y = nullptr;
   std::int64_t channel = 0;
@@ -466,7 +466,7 @@ void pack(const Winograd& conv, const WinogradWeights& weights, typename Ops::El
 template <class Ops>
 void sum_pixels(const typename Ops::Element* dy, std::int64_t pixels, std::int64_t channels, float* sums) {
   for (std::int64_t c = 0; c < channels; c += Ops::kLanes) Ops::store_sums(Ops::zero(), sums + c);
-  // Of 32 pixels in registers, so that the sums in memory are few and of numbers of one size.
+  // Sums 32 pixels in registers, so that the sums in memory are few and their numbers have similar sizes.
   for (std::int64_t first = 0; first < pixels; first += 32) {
     const std::int64_t stop = std::min<std::int64_t>(first + 32, pixels);
     for (std::int64_t c = 0; c < channels; c += Ops::kLanes) {

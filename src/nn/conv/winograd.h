@@ -21,7 +21,7 @@ struct Winograd {
   std::int64_t out = 0;
 
   [[nodiscard]] std::int64_t tile_columns() const { return (width + 1) / 2; }
-  [[nodiscard]] std::int64_t tile_rows() const { return images * ((height + 1) / 2); }  ///< of all images
+  [[nodiscard]] std::int64_t tile_rows() const { return images * ((height + 1) / 2); }  ///< tile rows of all images
   [[nodiscard]] std::int64_t point_size() const { return in * out; }
 };
 
@@ -57,7 +57,7 @@ void winograd_pack(const Winograd& conv, const WinogradWeights& weights, std::ui
 template <class T>
 struct WinogradImages {
   const T* x = nullptr;         ///< [images, height, width, in]
-  const T* packed = nullptr;    ///< of winograd_pack()
+  const T* packed = nullptr;    ///< the result of winograd_pack()
   T* y = nullptr;               ///< [images, height, width, out]
   const float* bias = nullptr;  ///< [out], or null; [16, out] with `level`, for each winograd_border() of a result
   /// [in], or null: what the pixels are less by, so that their sums, which are rounded, are small where the mean is

@@ -29,7 +29,7 @@ struct Bfloat16 {
   static constexpr int kGroup = 2;
   static constexpr int kLanes = 16;
   static constexpr int kVectors = 4;
-  // Of the forms with a mask: GCC takes those without one for uses of a vector that was never set.
+  // The mask for the masked forms: GCC warns that the others use a vector that was never set.
   static constexpr __mmask16 kAll = 0xFFFF;
 
   LOCKSTEP_WINOGRAD_INLINE static V load(const Element* at) {

@@ -109,7 +109,7 @@ void add_level(const Winograd& conv, const std::vector<float>& level, const at::
   winograd_add_level(conv, level, sums, gradient);
 }
 
-/// Of `weight`'s layout.
+/// Returns the gradient in `weight`'s layout.
 template <class T>
 at::Tensor weight_gradient(const Winograd& conv, const at::Tensor& input, const at::Tensor& grad,
                            const at::Tensor& weight) {

@@ -17,7 +17,7 @@ struct Span {
 /// Dropout: a bit for each element in memory order, set where it is kept. No bits: no dropout.
 struct KeptBits {
   const std::uint8_t* bits = nullptr;  ///< with at least 4 readable bytes after the last one
-  float scale = 1;                     ///< of what is kept
+  float scale = 1;                     ///< scale of the elements that are kept
 };
 
 /// in * (kept ? scale : 0), so that what is no number stays none. Its own backward.
@@ -47,7 +47,7 @@ struct BiasReluBackward {
   const void* out;
   const void* grad;
   void* grad_in;
-  float scale;  ///< of dropout
+  float scale;  ///< scale of dropout
 };
 void bias_relu_backward_pass(const BiasReluBackward& pass, const Rows& rows, float* sums_padded);
 

@@ -21,7 +21,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kLinearElements = 1 << 15;  // of a block of rows
+constexpr std::int64_t kLinearElements = 1 << 15;  // elements of a block of rows
 constexpr std::int64_t kLinearRows = 128;          // at least in a block: its columns are summed apart
 
 std::int64_t rows_in_block(std::int64_t channels) { return std::max(kLinearRows, kLinearElements / channels); }

@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 // Pixels whose classes are worked through together: their numbers stay in the nearest cache for a few dozen classes.
 constexpr std::int64_t kTile = 64;
 
-/// Of what is no number Highway's is 0.
+/// Highway's exponential of NaN is 0.
 HWY_INLINE hn::Vec<Floats> exponential(Floats d, hn::Vec<Floats> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
 }
@@ -39,7 +39,7 @@ HWY_INLINE LossAndSlope multi_label(Floats d, hn::Vec<Floats> x, hn::Vec<Floats>
   const auto one = hn::Set(d, 1.0F);
   const auto e = exponential(d, hn::Neg(hn::Abs(x)));
   const auto straight = hn::NegMulAdd(x, y, hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x));
-  const auto larger = hn::Div(one, hn::Add(one, e));  // of s(x) and 1 - s(x)
+  const auto larger = hn::Div(one, hn::Add(one, e));  // the larger one of s(x) and 1 - s(x)
   const auto s = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(e, larger), larger);
   return {hn::Add(straight, hn::Log1p(d, e)), hn::Sub(s, y)};
 }

@@ -23,7 +23,7 @@ struct MultiLabelLoss {
   const void* logits = nullptr;
   const float* target = nullptr;
   const float* weight = nullptr;  ///< [classes], or none
-  float scale = 1;                ///< of the gradient
+  float scale = 1;                ///< scale of the gradient
   void* grad = nullptr;           ///< or none
 };
 
@@ -41,7 +41,7 @@ struct CrossEntropy {
   const float* weight = nullptr;  ///< [classes]
   float weight_sum = 0;           ///< over the classes
   float smoothing = 0;
-  float scale = 1;       ///< of the gradient
+  float scale = 1;       ///< scale of the gradient
   void* grad = nullptr;  ///< or none
 };
 

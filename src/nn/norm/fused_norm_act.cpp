@@ -20,7 +20,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kBitBlocks = 1 << 12;  // of dropout bits, at a time
+constexpr std::int64_t kBitBlocks = 1 << 12;  // blocks of dropout bits at a time
 
 NormActType type_of(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat ? NormActType::kFloat : NormActType::kBFloat16;

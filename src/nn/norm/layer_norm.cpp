@@ -22,8 +22,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kLayerNormElements = 1 << 15;  // of a block of rows in forward
-constexpr std::int64_t kLayerNormRows = 64;           // of one in backward, whose columns are summed apart
+constexpr std::int64_t kLayerNormElements = 1 << 15;  // elements of a block of rows in forward
+constexpr std::int64_t kLayerNormRows = 64;           // rows of a block in backward, whose columns are summed
+                                                      // separately
 
 struct Layer {
   at::Tensor input;
@@ -105,7 +106,7 @@ at::Tensor LayerNormImpl::forward(const at::Tensor& input) {
   const bool ours = detail::has_kernel_type(input) && input.is_contiguous() && detail::is_float_vector(weight) &&
                     detail::is_float_vector(bias) && last >= 0 &&
                     input.sizes().slice(static_cast<std::size_t>(last)) == at::IntArrayRef(shape);
-  // Of bfloat16 with float32 weights libtorch 1.13 has none.
+  // libtorch 1.13 has no layer norm of bfloat16 with float32 weights.
   const bool only_ours = input.scalar_type() == at::kBFloat16;
   if (ours && (only_ours || layer_norm_is_faster(input.numel() / weight.numel(), weight.numel()))) {
     return LayerNormFunction::apply(input, weight, bias, options.eps());

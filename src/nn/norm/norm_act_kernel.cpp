@@ -98,7 +98,7 @@ void statistics(const T* x, const NormActShape& shape, const float* shift, float
 template <class T>
 struct Image {
   const T* x;
-  const std::uint8_t* bits;  ///< of this image
+  const std::uint8_t* bits;  ///< dropout bits of this image
   NormActShape shape;
   NormActChannels by;
   float scale;

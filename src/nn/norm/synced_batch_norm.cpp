@@ -101,7 +101,7 @@ at::Tensor affine(const at::Tensor& values, const at::Tensor& scale, const at::T
   return normalize(values, scale, shift, {at::zeros_like(scale), at::ones_like(scale)}, /*eps=*/0.0);
 }
 
-/// Of this replica: the sums over dy * normalised x, and over dy.
+/// Returns this replica's sums over dy * normalised x, and over dy.
 std::pair<at::Tensor, at::Tensor> gradient_sums(const at::Tensor& grad, const at::Tensor& input, const Statistics& by,
                                                 double eps) {
   if (input.numel() == 0) return {at::zeros_like(by.mean), at::zeros_like(by.mean)};

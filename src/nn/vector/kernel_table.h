@@ -15,12 +15,12 @@ namespace lockstep::nn {
 
 struct LinearShape {
   std::int64_t rows = 0;
-  std::int64_t channels = 0;  ///< of the output
+  std::int64_t channels = 0;  ///< channels of the output
   bool dropout = false;
 };
 [[nodiscard]] bool linear_relu_is_faster(const LinearShape& shape);
 
-/// Of float32: with bfloat16 and float32 weights libtorch 1.13 has no layer norm to compare with.
+/// The table holds for float32: libtorch 1.13 has no layer norm of bfloat16 with float32 weights to compare with.
 [[nodiscard]] bool layer_norm_is_faster(std::int64_t rows, std::int64_t width);
 [[nodiscard]] bool cross_entropy_is_faster(std::int64_t elements, std::int64_t classes);
 
