@@ -30,7 +30,7 @@ struct Memory {
 struct AdamStep {
   float grad_scale = 1;
   float decay = 1;  ///< multiplies the parameter: 1 - lr * weight_decay
-  float l2 = 0;     ///< of the parameter that is added to the gradient, by adam_l2 only
+  float l2 = 0;     ///< share of the parameter that is added to the gradient, by adam_l2 only
   float beta1 = 0;
   float one_minus_beta1 = 0;
   float beta2 = 0;
@@ -72,7 +72,7 @@ struct SgdStep {
   float weight_decay = 0;
   float momentum = 0;   ///< 0 in a parameter's first step, whose buffer is the gradient
   float new_share = 1;  ///< 1 - dampening; 1 in the first step
-  float nesterov = 0;   ///< of the buffer that is added to the gradient
+  float nesterov = 0;   ///< share of the buffer that is added to the gradient
   float lr = 0;
 };
 void sgd_update(const Memory& memory, const SgdStep& step);
