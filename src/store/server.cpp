@@ -87,7 +87,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     read_header();
   }
 
-  // Of a connection that has not proved that it knows the token.
+  // Turns away a connection that has not proved that it knows the token.
   void turn_away() {
     state_.note_turned_away(address_);
     close();
