@@ -48,7 +48,7 @@ std::int64_t numel_of(const std::string& name, const std::vector<std::int64_t>& 
 bool is_dense(const TensorSlice& slice) {
   if (slice.strides.empty()) return true;
   if (slice.strides.size() != slice.shape.size()) return false;
-  std::vector<std::pair<std::int64_t, std::int64_t>> dimensions;  // of more than one element: stride, size
+  std::vector<std::pair<std::int64_t, std::int64_t>> dimensions;  // dimensions of more than one element: stride, size
   for (std::size_t i = 0; i < slice.shape.size(); ++i) {
     if (slice.shape[i] != 1) dimensions.emplace_back(slice.strides[i], slice.shape[i]);
   }
