@@ -12,7 +12,7 @@
 namespace lockstep::captioning {
 
 struct CaptioningConfig final : TrainConfig {
-  std::string folder;  ///< of an experiment, with config.yml; empty: none
+  std::string folder;  ///< folder of an experiment, with config.yml; empty: none
 
   struct Sets {
     std::string train_split;  ///< as SetOptions::split
@@ -70,7 +70,7 @@ struct CaptioningConfig final : TrainConfig {
   /// For a vocabulary of so many ids and, without a backbone, features of that width.
   [[nodiscard]] ModelOptions model_options(std::int64_t ids, std::int64_t feature_width) const;
   [[nodiscard]] SetOptions set_options(const std::string& path, bool training) const;
-  /// Of an epoch counted from 0.
+  /// Returns the probability in an epoch, counted from 0.
   [[nodiscard]] double scheduled_sampling_at(std::int64_t epoch) const;
 };
 

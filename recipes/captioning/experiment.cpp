@@ -253,7 +253,7 @@ ConfigTree read_experiment(const std::filesystem::path& file) {
   const ConfigTree own = all.filtered([](const std::string& key) { return !in_capitals(key); });
   if (capitals.values().empty()) return own;
   ConfigTree ours = Translation(capitals).run();
-  // Of the two ways to clip, the one that the file names under our name.
+  // Takes the way to clip that the file names, under Lockstep's name.
   for (const auto& [named, other] : {std::pair("clip_norm", "clip_value"), std::pair("clip_value", "clip_norm")}) {
     if (own.values().count(named) != 0) ours.set(std::string(other) + "=0", file.string());
   }

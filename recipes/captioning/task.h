@@ -53,7 +53,7 @@ class CaptioningTask final : public Task {
   const CaptioningConfig& config_;
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::int64_t feature_width_ = 0;
-  std::shared_ptr<CaptionDataset> test_set_;  ///< of the last make_dataset()
+  std::shared_ptr<CaptionDataset> test_set_;  ///< the set of the last make_dataset()
   std::optional<Reward> reward_;
   EpochInfo now_;
 };

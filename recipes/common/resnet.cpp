@@ -39,7 +39,7 @@ Depth depth_of(std::int64_t layers) {
   }
 }
 
-/// Of one block. `stride` and `dilation` are those of its 3x3 (dilation: the second one of a basic block).
+/// The shape of one block. `stride` and `dilation` are those of its 3x3 (dilation: the second one of a basic block).
 struct BlockShape {
   std::int64_t in = 0;
   std::int64_t middle = 0;

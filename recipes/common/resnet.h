@@ -19,7 +19,8 @@ namespace lockstep::common {
 struct ResNetOptions {
   std::int64_t layers = 50;         ///< 18, 34, 50, 101 or 152
   std::int64_t output_stride = 32;  ///< 8, 16 or 32: pixels of the picture a pixel of layer4; below 32 dilated instead
-  bool stride_in_1x1 = false;       ///< of a bottleneck: in its first 1x1 (Caffe), else in its 3x3 (torchvision)
+  bool stride_in_1x1 = false;       ///< the stride of a bottleneck is in its first 1x1 (Caffe), else in its 3x3
+                                    ///< (torchvision)
   bool multi_grid = false;          ///< the 3x3 of layer4's blocks have 1, 2 and 4 times the stage's dilation
   bool ceil_pool = false;           ///< the pooling after the stem rounds sizes up, else down as torchvision
 };

@@ -19,7 +19,7 @@ struct DetectionConfig final : TrainConfig {
   std::int64_t image_size = 160;               ///< pixels of the network's picture, each way
 
   struct Sets {
-    std::string kind = "auto";  ///< of both sets: a layout that open_source() knows
+    std::string kind = "auto";  ///< kind of both sets: a layout that open_source() knows
     std::string train_images;   ///< COCO: the pictures' folder; empty: beside the JSON file
     std::string test_images;
     std::string train_split;  ///< VOC: a list in ImageSets

@@ -38,9 +38,9 @@ class DetectionTally final : public Tally {
  private:
   std::vector<std::string> class_names_;
   std::shared_ptr<const ImageSource> source_;
-  std::vector<ImageResult> results_;  ///< of this rank
-  Gallery gallery_;                   ///< of this rank, after metrics() of all
-  CocoNumbers numbers_;               ///< of all, after metrics()
+  std::vector<ImageResult> results_;  ///< results of this rank
+  Gallery gallery_;                   ///< gallery of this rank; after metrics() that of all ranks
+  CocoNumbers numbers_;               ///< numbers of all ranks, after metrics()
 };
 
 }  // namespace lockstep::detection

@@ -41,7 +41,7 @@ class DetectionTask final : public Task {
   const DetectionConfig& config_;
   std::vector<std::string> names_of_training_;
   std::shared_ptr<const ImageSource> opened_;       ///< data.train, between settle() and make_training_set()
-  std::vector<std::string> names_of_set_;           ///< of the last make_dataset()
+  std::vector<std::string> names_of_set_;           ///< class names of the last make_dataset()
   std::shared_ptr<const ImageSource> test_source_;  ///< its pictures
 };
 

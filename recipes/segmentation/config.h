@@ -33,7 +33,7 @@ struct SegmentationConfig final : TrainConfig {
   } sets;
 
   std::string model_type = "aspp_lorm";
-  std::vector<std::string> rates;  ///< of the pyramid; empty: the type's
+  std::vector<std::string> rates;  ///< rates of the pyramid; empty: the type's
   ModelOptions model;              ///< but for what the settings above say
   LossOptions loss;
   AugmentOptions augment;
@@ -50,7 +50,7 @@ struct SegmentationConfig final : TrainConfig {
   /// What the parts want, with all that several of them share. Throws: UsageError naming the key.
   /// A network whose loss.lorm is 0 has no LoRM.
   [[nodiscard]] ModelOptions model_options() const;
-  /// Of scribbles: as set; of full masks: those without pseudo-labels and distances.
+  /// Returns the options as set for scribbles; for full masks those without pseudo-labels and distances.
   [[nodiscard]] LossOptions loss_options() const;
   /// The maps that the losses want.
   [[nodiscard]] Planes planes() const;

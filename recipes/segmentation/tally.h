@@ -35,7 +35,7 @@ class SegmentationTally final : public Tally {
  private:
   std::vector<std::string> class_names_;
   std::shared_ptr<const ImageSource> source_;
-  Confusion confusion_;  ///< of this rank; after metrics() of all
+  Confusion confusion_;  ///< confusion of this rank; after metrics() that of all ranks
   Gallery gallery_;
 };
 

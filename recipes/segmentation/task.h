@@ -42,7 +42,7 @@ class SegmentationTask final : public Task {
 
  private:
   const SegmentationConfig& config_;
-  std::shared_ptr<const ImageSource> test_source_;  ///< of the last make_dataset()
+  std::shared_ptr<const ImageSource> test_source_;  ///< the source of the last make_dataset()
   std::vector<std::string> names_of_set_;
 };
 

@@ -16,7 +16,7 @@ constexpr std::array kSizes{42.0, 50.0, 56.0};  // pixels of an em, at a height 
 constexpr double kSimpleHeight = 60;
 constexpr double kStretch = 1.15;     // upwards: the origin\'s letters are narrower and taller than DejaVu\'s
 constexpr double kMaxTurn = 30;       // degrees
-constexpr double kMaxOverlap = 0.25;  // of a mean letter
+constexpr double kMaxOverlap = 0.25;  // share of a mean letter's width
 constexpr int kDots = 30;             // at 160 x 60
 constexpr double kNominalArea = 160 * 60;
 constexpr double kDotWidth = 3;    // pixels

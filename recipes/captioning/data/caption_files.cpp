@@ -241,7 +241,7 @@ class JsonTable {
     return std::move(table_);
   }
 
-  static constexpr std::size_t kLeftOut = static_cast<std::size_t>(-1);  // of another split
+  static constexpr std::size_t kLeftOut = static_cast<std::size_t>(-1);  // an entry of another split
 
   std::string name_;
   std::string split_;

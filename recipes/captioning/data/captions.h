@@ -34,7 +34,7 @@ struct SetOptions {
   std::int64_t feature_width = 0;  ///< D that each must have; 0: that of the first
   std::int64_t max_features = -1;  ///< only the first so many rows; -1: all
   std::int64_t max_words = 16;     ///< a longer caption is cut; 1 .. 1000
-  std::int64_t captions_per_image = 5;  ///< of a training sample; see CaptionDataset
+  std::int64_t captions_per_image = 5;  ///< captions of a training sample; see CaptionDataset
   std::int64_t height = 128;  ///< pixels that pictures are scaled to, 1 .. 8192, or scenes drawn with, 32 .. 4096
   std::int64_t width = 128;
   std::int64_t min_word_count = 1;  ///< for Vocabulary::of

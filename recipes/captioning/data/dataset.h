@@ -19,7 +19,7 @@ namespace lockstep::captioning {
 
 /// All that people say about a picture: Sample::extra holds a std::shared_ptr<const ImageCaptions>.
 struct ImageCaptions {
-  std::int64_t index = 0;  ///< of the picture in its set
+  std::int64_t index = 0;  ///< index of the picture in its set
   std::string id;
   std::vector<std::string> captions;  ///< whole
   /// For CIDEr-D over ids: each caption cut to max_words, with the 0 at its end. An unknown word is the vocabulary's
@@ -40,7 +40,7 @@ class CaptionDataset final : public Dataset {
   [[nodiscard]] static std::shared_ptr<CaptionDataset> open(const SetOptions& options,
                                                             std::shared_ptr<const Vocabulary> vocabulary,
                                                             bool training);
-  /// Of pictures that read_captions gave for the same options.
+  /// Makes the set of pictures that read_captions returned for the same options.
   [[nodiscard]] static std::shared_ptr<CaptionDataset> open(const SetOptions& options,
                                                             std::vector<CaptionedImage> images,
                                                             std::shared_ptr<const Vocabulary> vocabulary,

@@ -151,8 +151,8 @@ void number_words(std::span<const std::int64_t> ids, const Ids& words, Scratch& 
 /// Vectors of all references over the n-grams that any of them has.
 struct CiderD::Prepared {
   Ids words;                          // that occur, rising; the place is the local number
-  std::vector<std::uint64_t> keys;    // of n-grams of local numbers, rising
-  std::vector<double> squares;        // of each n-gram's weight
+  std::vector<std::uint64_t> keys;    // n-grams of local numbers, ascending
+  std::vector<double> squares;        // squares of each n-gram's weight
   std::vector<float> counts;          // by n-gram, then reference
   std::vector<double> norms;          // by order, then reference
   std::vector<std::int64_t> lengths;  // bigrams of each reference

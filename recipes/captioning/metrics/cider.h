@@ -25,7 +25,7 @@ class DocumentFrequencies {
   /// n-grams (u64), source() (u64), NgramTable::bytes(), FNV-1a of 64 bits of all before. Throws: IoError.
   void save(const std::filesystem::path& path) const;
 
-  /// Of which references they are: their FNV-1a, ids and order included.
+  /// Returns the FNV-1a hash of the references that they come from, ids and order included.
   [[nodiscard]] std::uint64_t source() const noexcept { return source_; }
   [[nodiscard]] static std::uint64_t source_of(const std::vector<std::vector<Ids>>& references_by_image);
 

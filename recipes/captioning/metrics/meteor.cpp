@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kMostStates = 256;
 constexpr std::size_t kMostWays = 16;     // on from a state with one word, beside that which continues its run
-constexpr std::size_t kMostPairs = 4096;  // of a word here and a repeated one there
+constexpr std::size_t kMostPairs = 4096;  // pairs of a word here and a repeated one there
 constexpr std::ptrdiff_t kNowhere = -2;   // no reference word comes after it
 constexpr std::int64_t kNoWord = std::numeric_limits<std::int64_t>::min();
 
@@ -30,10 +30,10 @@ using Chunks = std::map<Place, std::int64_t>;
 /// One word of the caption: where the reference has it, and how it may be matched.
 struct Word {
   std::vector<std::ptrdiff_t> places;
-  std::vector<std::size_t> tried;  // of places, in which order
-  std::size_t first = 0;           // of its places among those of all repeated words
+  std::vector<std::size_t> tried;  // places in the order in which they are tried
+  std::size_t first = 0;           // index of its first place among those of all repeated words
   std::int64_t matches = 0;        // in all
-  std::int64_t left = 0;           // of it in the rest of the caption
+  std::int64_t left = 0;           // how often it still occurs in the rest of the caption
   bool repeated = false;           // there or here
 };
 
@@ -42,8 +42,9 @@ void keep_fewest(Chunks& states, Place place, std::int64_t chunks) {
   if (!fresh) at->second = std::min(at->second, chunks);
 }
 
-/// Of the states that took the same words those with the fewest chunks: going on from another's last word saves one
-/// chunk at most, which is one more than they have. Then the kMostStates with the fewest of all.
+/// Keeps, of the states that took the same words, those with the fewest chunks: continuing from another's last word
+/// saves at most one chunk, and the others have at least one more. Then it keeps the kMostStates with the fewest of
+/// all.
 void prune(Chunks& states) {
   if (states.size() == 1) return;
   std::map<std::vector<bool>, std::int64_t> fewest_of;

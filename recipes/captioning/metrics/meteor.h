@@ -14,7 +14,7 @@ namespace lockstep::captioning {
 struct MeteorCounts {
   std::int64_t matches = 0;    ///< words that both have, each used once
   std::int64_t chunks = 0;     ///< runs of matches that are in the same order in both without a gap
-  std::int64_t words = 0;      ///< of the caption
+  std::int64_t words = 0;      ///< words of the caption
   std::int64_t reference = 0;  ///< words of the reference
 
   MeteorCounts& operator+=(const MeteorCounts& other);

@@ -80,7 +80,7 @@ class NgramTable {
   bool wide_;
   std::size_t used_ = 0;
   std::vector<Slot> slots_;
-  std::vector<std::uint64_t> high_;  // of wide ones, by slot
+  std::vector<std::uint64_t> high_;  // high parts of wide n-grams, by slot
 };
 
 }  // namespace lockstep::captioning

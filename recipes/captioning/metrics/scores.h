@@ -12,19 +12,19 @@
 
 namespace lockstep::captioning {
 
-/// Of a corpus. All but the two CIDErs are 0 .. 1.
+/// The scores of a corpus. All but the two CIDErs are 0 .. 1.
 struct CaptionScores {
   std::array<double, kLongestNgram> bleu{};  ///< BLEU-1 .. BLEU-4
   double meteor_exact = 0;                   ///< see meteor.h: not comparable with METEOR
   double rouge_l = 0;
   double cider = 0;                  ///< without clipping and length penalty (the paper's first form), times 10
   double cider_d = 0;                ///< what COCO's evaluation calls CIDEr
-  std::vector<double> cider_d_each;  ///< of each caption, by rising index
+  std::vector<double> cider_d_each;  ///< score of each caption, by ascending index
 };
 
 /// What was said of an image, and what people say of it.
 struct ScoredCaption {
-  std::int64_t index = 0;  ///< of the image in its set
+  std::int64_t index = 0;  ///< index of the image in its set
   Ids hypothesis;
   std::vector<Ids> references;
 };

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kClitics = {"n't", "'re", "'ve", "'ll", "'s", "'m", "'d"};
 constexpr std::array<std::string_view, 6> kBracketNames = {"-lrb-", "-rrb-", "-lsb-", "-rsb-", "-lcb-", "-rcb-"};
-constexpr std::size_t kShownBytes = 40;  // of what comes before a fault
+constexpr std::size_t kShownBytes = 40;  // bytes before a fault that are shown
 /// Characters that typesetters write where others write what stands beside them.
 constexpr std::array<std::pair<std::string_view, char>, 5> kTypeset = {
     {{"\u00A0", ' '}, {"\u2018", '\''}, {"\u2019", '\''}, {"\u201C", '"'}, {"\u201D", '"'}}};

@@ -31,7 +31,7 @@ struct Features {
   at::Tensor tokens = {};   ///< [B, L, dim]; of a grid row by row
   at::Tensor global = {};   ///< [B, dim]: the mean of those that are there, before positions are added
   at::Tensor mask = {};     ///< bool [B, L], true: there; undefined: all are
-  std::int64_t height = 0;  ///< of the grid; height * width = L, or both 0: no grid
+  std::int64_t height = 0;  ///< size of the grid; height * width = L, or both 0: no grid
   std::int64_t width = 0;
 };
 
@@ -55,7 +55,7 @@ class FeatureEmbedding final : public torch::nn::Module {
   std::shared_ptr<GridBackbone> backbone_;
   torch::nn::Linear embed_{nullptr};
   nn::Dropout dropout_{nullptr};
-  at::Tensor positions_;  ///< of the grid below
+  at::Tensor positions_;  ///< positions of the grid below
   std::int64_t positions_height_ = 0;
   std::int64_t positions_width_ = 0;
 };

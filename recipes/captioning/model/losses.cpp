@@ -13,7 +13,7 @@
 namespace lockstep::captioning {
 namespace {
 
-/// Of the rows that count: log-probabilities [M, V] and their words [M].
+/// The rows that count: their log-probabilities [M, V] and their words [M].
 struct Counted {
   at::Tensor log_probs;
   at::Tensor words;

@@ -38,19 +38,19 @@ enum class BackboneType {
 
 struct BackboneOptions {
   BackboneType type = BackboneType::kNone;
-  std::int64_t layers = 18;         ///< of the ResNet
+  std::int64_t layers = 18;         ///< layers of the ResNet
   std::int64_t output_stride = 16;  ///< pixels of a side of a grid cell: small 4 to 32, resnet 8, 16 or 32
   std::int64_t width = 32;          ///< small: channels of the first convolution; each halving of size doubles them
 };
 
-/// Of the X-linear network only.
+/// Options of the X-linear network only.
 struct XLinearOptions {
   std::int64_t word_dim = 0;      ///< width of the word embedding; 0: dim
   std::int64_t middle_dim = 0;    ///< per head, of what attention is computed from; 0: half of dim / heads
   double word_dropout = -1;       ///< after the word embedding; below 0, as the three below: ModelOptions::dropout
   double feature_dropout = -1;    ///< after the embedding of features
   double attention_dropout = -1;  ///< inside the bilinear attention, and after its region updates
-  double output_dropout = -1;     ///< of the context that the LSTM sees, and before the classifier
+  double output_dropout = -1;     ///< dropout of the context that the LSTM sees, and before the classifier
 };
 
 struct ModelOptions {
@@ -65,7 +65,7 @@ struct ModelOptions {
   std::int64_t feed_forward = 2048;  ///< transformer
   double dropout = 0.1;
   std::int64_t window = 6;       ///< transformer: side of the encoder's windows; 0: plain attention over everything
-  std::int64_t grid_height = 0;  ///< of features without a backbone, for windows; both 0: the square root of L
+  std::int64_t grid_height = 0;  ///< grid of features without a backbone, for windows; both 0: the square root of L
   std::int64_t grid_width = 0;
   XLinearOptions x_linear = {};
 };

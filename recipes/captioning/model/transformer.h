@@ -94,7 +94,7 @@ class TransformerCaptioner final : public Captioner {
   std::vector<std::shared_ptr<DecoderLayer>> decoder_;
   nn::Dropout dropout_{nullptr};
   torch::nn::Linear classifier_{nullptr};
-  at::Tensor positions_;  ///< of words, as many as were needed so far
+  at::Tensor positions_;  ///< positions of words, as many as were needed so far
 };
 
 }  // namespace lockstep::captioning

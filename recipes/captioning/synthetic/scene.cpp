@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint64_t kSceneStream = 0x6361707469000000;  // apart from those of other recipes
 constexpr std::array<double, kShapeSizes> kRadii{0.07, 0.1, 0.145};
-constexpr double kPairs = 0.3;      // of the pictures with three shapes or four
-constexpr double kSway = 0.02;      // of a shape's middle from its cell's, each way
+constexpr double kPairs = 0.3;      // share of the pictures with three or four shapes
+constexpr double kSway = 0.02;      // shift of a shape's centre from its cell's, either way
 constexpr double kMostTurn = 0.22;  // radians: a square stays one
 
 template <class Enum>

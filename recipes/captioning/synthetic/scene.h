@@ -29,7 +29,7 @@ struct SceneShape {
   std::int64_t row = 0;     ///< 0 top, 1, 2 bottom
   double x = 0.5;           ///< its middle, near that of its cell
   double y = 0.5;
-  double radius = 0.1;  ///< of the circle around it; no two circles touch
+  double radius = 0.1;  ///< radius of the circle around it; no two circles touch
   double angle = 0;     ///< radians
 };
 

@@ -30,7 +30,7 @@ Tint shaken(Tint tint, double by, SampleRandom& random) {
 /// Where the ray from a star's middle with this angle leaves it, for a star whose tips are at 1.
 double star_edge(double angle) {
   constexpr double kPoint = 2.0 * std::numbers::pi / 5.0;
-  constexpr double kInner = 0.45;  // of the notches
+  constexpr double kInner = 0.45;  // radius of the notches
   double off = std::fmod(angle, kPoint);
   if (off < 0) off += kPoint;
   off = std::min(off, kPoint - off);  // from the next tip

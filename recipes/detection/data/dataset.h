@@ -32,14 +32,14 @@ struct AugmentOptions {
   double zoom_out_max = 4.0;      ///< side of the canvas, in sides of the picture
   double iou_crop_min = 0.3;      ///< smallest side of a crop, in sides of the picture
   std::int64_t mosaic_side = 0;   ///< pixels that a picture's shorter side has in a mosaic; 0: half of `base_size`
-  double mosaic_min_scale = 0.5;  ///< of the whole mosaic
+  double mosaic_min_scale = 0.5;  ///< scale of the whole mosaic
   double mosaic_max_scale = 1.5;  ///<
   double mosaic_degrees = 10.0;
   double mosaic_translate = 0.1;
   double min_box = 1.0;               ///< pixels: smaller boxes are dropped, seen at the network's size
   std::int64_t base_size = 160;       ///< pixels of the network's picture, each way
   std::int64_t base_size_repeat = 0;  ///< how often base_size stands in scales_of(); 0: every batch has base_size
-  std::int64_t divisor = 32;          ///< of all sizes: the coarsest stride
+  std::int64_t divisor = 32;          ///< divisor of all sizes: the coarsest stride
 };
 
 /// Sizes from about 3/4 to 5/4 of the base, which stands `repeat` times in them.

@@ -40,9 +40,9 @@ struct ImageTruth {
 /// Intersection over union; for a crowd over the detection's area alone.
 [[nodiscard]] double box_overlap(const CocoBox& found, const CocoBox& truth, bool crowd) noexcept;
 
-inline constexpr std::int64_t kThresholds = 10;      ///< of the overlap: 0.50, 0.55 .. 0.95
+inline constexpr std::int64_t kThresholds = 10;      ///< thresholds of the overlap: 0.50, 0.55 .. 0.95
 inline constexpr std::int64_t kAreas = 4;            ///< all, small (up to 32^2 pixels), medium, large (from 96^2)
-inline constexpr std::size_t kMostDetections = 100;  ///< of an image and a class; further ones do not exist
+inline constexpr std::size_t kMostDetections = 100;  ///< detections of an image and a class; more are ignored
 
 /// All that the numbers need to know about one image. The bit `area * kThresholds + threshold` of a detection's masks
 /// tells what it is there: a hit, a false one, or neither, where it is on a crowd or outside of the area range.
@@ -83,8 +83,8 @@ struct HitCounts {
   std::int64_t false_ones = 0;
   std::int64_t missed = 0;
 
-  [[nodiscard]] double precision() const noexcept;  ///< of no detections: 0
-  [[nodiscard]] double recall() const noexcept;     ///< of no objects: 0
+  [[nodiscard]] double precision() const noexcept;  ///< 0 where there are no detections
+  [[nodiscard]] double recall() const noexcept;     ///< 0 where there are no objects
   [[nodiscard]] double f1() const noexcept;
 };
 

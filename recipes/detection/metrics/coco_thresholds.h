@@ -11,7 +11,7 @@ namespace lockstep::detection {
 /// numpy.linspace(0.5, 0.95, 10), with its bits.
 [[nodiscard]] const std::array<double, kThresholds>& overlap_thresholds() noexcept;
 
-/// Of one class in one image, at threshold `at`.
+/// Returns the counts of one class in one image, at threshold `at`.
 [[nodiscard]] HitCounts confident_counts(const ImageResult::OfClass& of, std::int64_t at);
 
 [[nodiscard]] HitCounts operator+(const HitCounts& a, const HitCounts& b) noexcept;

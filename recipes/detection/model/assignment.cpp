@@ -33,7 +33,7 @@ class Solver {
 
   [[nodiscard]] const std::vector<double>& row_price() const { return row_price_; }
   [[nodiscard]] const std::vector<double>& column_price() const { return column_price_; }
-  /// Of each column; -1: free.
+  /// Returns the row of each column; -1: free.
   [[nodiscard]] std::vector<std::int64_t> row_of() const { return {row_of_.begin(), row_of_.end()}; }
 
  private:

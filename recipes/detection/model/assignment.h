@@ -10,7 +10,7 @@ namespace lockstep::detection {
 
 /// The columns of least total cost, one for each row, no column twice.
 struct Assignment {
-  std::vector<std::int64_t> column_of;  ///< of each row; -1 where there are more rows than columns
+  std::vector<std::int64_t> column_of;  ///< column of each row; -1 where there are more rows than columns
   /// The proof: row[i] + column[j] <= cost(i, j) everywhere, with equality at the pairs; the prices of columns (of rows
   /// where those are more) that are not taken are 0, and none is above 0.
   std::vector<double> row_price;

@@ -22,8 +22,8 @@ struct Overlap {
   at::Tensor giou;  ///< generalised: above -1, and less where boxes are farther apart
 };
 
-/// Of boxes with boxes, as corners; the shapes broadcast. Boxes without area, or with a right side left of the left
-/// one, have an area of 0; all numbers are finite.
+/// Returns the overlap of boxes with boxes, as corners; the shapes broadcast. Boxes without area, or with a right side
+/// left of the left one, have area 0; all numbers are finite.
 [[nodiscard]] Overlap overlap(const at::Tensor& a, const at::Tensor& b);
 
 /// How distances are laid out over bins.
@@ -51,7 +51,7 @@ struct SideBins {
   at::Tensor right_share;  ///< 1 - left_share
 };
 
-/// Of `boxes` relative to `refs`, both centred, [M, 4].
+/// Returns the bins of `boxes` relative to `refs`, both centred, [M, 4].
 [[nodiscard]] SideBins side_bins(const at::Tensor& refs, const at::Tensor& boxes, const at::Tensor& bins,
                                  double reg_scale);
 

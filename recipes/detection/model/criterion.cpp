@@ -20,7 +20,7 @@ namespace {
 
 /// Sets of predictions of the same shape: the decoder's layers first, then those that have boxes without distributions.
 struct Family {
-  std::vector<std::string> suffixes;  ///< of the sets' terms
+  std::vector<std::string> suffixes;  ///< suffixes of the sets' terms
   std::int64_t layers = 0;
   at::Tensor logits;   ///< [S, B, Q, C]
   at::Tensor boxes;    ///< [S, B, Q, 4]
@@ -153,7 +153,7 @@ class FamilyLoss {
             .giou = by_set(1 - giou, rows, family_.sets())};
   }
 
-  /// Of the decoder's layers.
+  /// Computes the loss of the decoder's layers.
   [[nodiscard]] at::Tensor fgl(const Rows& all) const {
     const Rows rows = all.first(all.of_layers);
     const std::int64_t reg_max = family_.corners.size(-1) / 4 - 1;
@@ -165,8 +165,8 @@ class FamilyLoss {
     return by_set(fgl_loss(mine, sides, iou_of(family_.boxes, rows)), rows, family_.layers);
   }
 
-  /// Of the decoder's layers but for the last, which teaches the others. A prediction's weight is its IoU where it is
-  /// matched, and else how sure the last layer is of it.
+  /// Computes the loss of the decoder's layers except the last, which teaches the others. A prediction's weight is its
+  /// IoU where it is matched, and else how sure the last layer is of it.
   [[nodiscard]] at::Tensor ddf(const Rows& all) const {
     const std::int64_t pupils = family_.layers - 1;
     const std::int64_t count = family_.images() * family_.queries();

@@ -24,10 +24,10 @@ struct CriterionOptions {
   double ddf_weight = 1.5;
 
   std::string classification = "mal";  ///< vfl, mal
-  double alpha = 0.75;                 ///< of vfl: the weight of what is no object
+  double alpha = 0.75;                 ///< for vfl: the weight of negatives
   double gamma = 1.5;                  ///< 2 with vfl
   bool union_matching = true;          ///< boxes learn from the pairs of all layers, each query from its most frequent
-  double temperature = 5;              ///< of ddf
+  double temperature = 5;              ///< temperature of ddf
 
   MatcherOptions matcher;
 

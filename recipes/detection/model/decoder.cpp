@@ -112,7 +112,7 @@ struct Decoder::Queries {
   at::Tensor boxes;    ///< [B, Q, 4], no gradient
 };
 
-/// Of all queries, denoising and proper ones.
+/// The state of all queries, denoising and proper ones.
 struct Decoder::Refined {
   std::vector<at::Tensor> logits;
   std::vector<at::Tensor> boxes;

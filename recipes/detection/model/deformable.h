@@ -45,7 +45,7 @@ class DeformableAttention final : public torch::nn::Module {
 
   std::int64_t heads_;
   std::array<std::int64_t, 3> points_;
-  std::int64_t count_;  ///< of points of a head
+  std::int64_t count_;  ///< number of points of a head
   torch::nn::Linear sampling_offsets_{nullptr};
   torch::nn::Linear attention_weights_{nullptr};
   at::Tensor offset_scale_;  ///< [P, 1]: half of one through the points of the scale

@@ -21,7 +21,7 @@ using Floats = hn::CappedTag<float, 16>;
 
 /// One of the four cells around a place.
 struct Corner {
-  std::int64_t row = -1;  ///< of the values; below 0: outside of the picture
+  std::int64_t row = -1;  ///< row of the values; below 0: outside of the picture
   float weight = 0;
   float by_x = 0;  ///< derivative of the weight by the place's column, in cells
   float by_y = 0;

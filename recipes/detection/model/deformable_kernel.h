@@ -21,7 +21,7 @@ struct SampleShape {
   std::int64_t queries = 0;
   std::int64_t heads = 0;
   std::int64_t depth = 0;   ///< channels of a head
-  std::int64_t points = 0;  ///< of all scales
+  std::int64_t points = 0;  ///< number of points of all scales
 };
 
 /// What is sampled, where, and how much of it counts.

@@ -18,7 +18,7 @@ namespace {
 
 /// Added to a score, it leaves nothing of its share, and sums of it stay finite in bfloat16.
 constexpr float kNever = -1e9F;
-/// Of a slot: four sizes and four signs of a box's move, whether the label changes, and to what.
+/// The random numbers of a slot: four sizes and four signs of a box's move, whether the label changes, and to what.
 constexpr std::int64_t kDraws = 10;
 
 /// One image's part of the tensors.

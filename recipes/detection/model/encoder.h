@@ -61,7 +61,7 @@ class Encoder final : public torch::nn::Module {
   std::vector<std::shared_ptr<FusionBlock>> top_down_;
   std::vector<torch::nn::Sequential> downsample_;
   std::vector<std::shared_ptr<FusionBlock>> bottom_up_;
-  at::Tensor positions_;  ///< of the last size
+  at::Tensor positions_;  ///< positions of the last size
   std::int64_t height_ = 0;
   std::int64_t width_ = 0;
 };

@@ -11,7 +11,7 @@ namespace lockstep::detection {
 
 struct ClassLossOptions {
   bool matchability = true;  ///< MAL; else VFL
-  double alpha = 0.75;       ///< of VFL
+  double alpha = 0.75;       ///< alpha of VFL
   double gamma = 1.5;
 };
 

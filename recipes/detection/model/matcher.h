@@ -17,7 +17,7 @@ struct MatcherOptions {
   double class_weight = 2;
   double bbox_weight = 5;
   double giou_weight = 2;
-  double alpha = 0.25;  ///< of the focal cost
+  double alpha = 0.25;  ///< alpha of the focal cost
   double gamma = 2;
 };
 
@@ -40,9 +40,9 @@ struct Pair {
   friend bool operator==(const Pair&, const Pair&) = default;
 };
 
-/// Of one image, by query.
+/// The pairs of one image, by query.
 using Pairs = std::vector<Pair>;
-/// Of one set of predictions: one Pairs an image.
+/// The matches of one set of predictions: one Pairs for each image.
 using Matches = std::vector<Pairs>;
 
 /// The assignment of least cost of each set and image, min(objects, queries) pairs each.

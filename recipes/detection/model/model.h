@@ -44,7 +44,7 @@ struct ModelOptions {
   std::int64_t heads = 3;
   std::int64_t encoder_layers = 1;  ///< transformer layers on the coarsest scale
   std::int64_t encoder_feedforward = 256;
-  double expansion = 0.7;         ///< of hidden: the channels within a fusion block
+  double expansion = 0.7;         ///< share of hidden: the channels within a fusion block
   std::int64_t fusion_depth = 2;  ///< 3x3 convolutions of a fusion block
 
   std::int64_t decoder_layers = 3;
@@ -59,7 +59,7 @@ struct ModelOptions {
 
   std::int64_t denoising = 60;  ///< slots an image, half of them with negative boxes; 0: none
   double label_noise = 0.5;     ///< half of it is the probability of another label
-  double box_noise = 1;         ///< of half a box's size; negative boxes move by once to twice that
+  double box_noise = 1;         ///< share of half a box's size; negative boxes move by once to twice that
 
   /// Pixels that a side of a picture has to be a multiple of.
   [[nodiscard]] std::int64_t coarsest_stride() const;

@@ -14,18 +14,18 @@ namespace lockstep::detection {
 namespace {
 
 constexpr double kEmpty = 0.1;          // share of scenes without objects
-constexpr double kWithCrowd = 1.0 / 6;  // of the others
-constexpr double kLeastShare = 0.001;   // of the picture, for an object
+constexpr double kWithCrowd = 1.0 / 6;  // share of the other pictures
+constexpr double kLeastShare = 0.001;   // share of the picture, for an object
 constexpr double kMostShare = 0.2;      //
 constexpr double kLeastArea = 26;       // pixels: in less of them the kinds cannot be told apart
 constexpr double kBudget = 0.45;        // share of the picture that all objects may cover
 constexpr double kOverlap = 0.36;       // share of objects that are meant to cover another one; some find no place
-constexpr double kLeastVisible = 0.5;   // of an object that is covered
+constexpr double kLeastVisible = 0.5;   // share of an object that must be visible
 constexpr double kLeastHidden = 0.06;   // else it does not count as covered
 constexpr double kMargin = 1.5;         // pixels between objects that do not overlap
 constexpr double kStandOut = 90;        // least distance of colours
-constexpr double kStandOutSmall = 120;  // of objects below
-constexpr double kSmall = 120;          // so many pixels
+constexpr double kStandOutSmall = 120;  // the same for objects of fewer than kSmall pixels
+constexpr double kSmall = 120;          // pixels
 constexpr double kLeastLined = 150;     // pixels of area: smaller ones have no border line
 constexpr double kLeastHollow = 350;    //
 constexpr int kTries = 60;              // for a place
@@ -34,7 +34,7 @@ struct Placed {
   Outline outline;
   Paint paint;
   SceneObject object;
-  std::int64_t pixels = 0;  // of which it covers half at least
+  std::int64_t pixels = 0;  // pixels of which it covers at least half
   std::int64_t hidden = 0;
   bool in_crowd = false;
 };

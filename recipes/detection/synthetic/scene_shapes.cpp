@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kPi = std::numbers::pi;
 constexpr int kArc = 40;             // lines of a full circle: below 0.05 pixels off at a radius of 40
-constexpr double kHole = 0.5;        // of the ring's radius
+constexpr double kHole = 0.5;        // share of the ring's radius
 constexpr double kArm = 0.34;        // half the width of the cross's arms
 constexpr double kThickness = 0.28;  // height to width of the bar
 constexpr double kNotch = 0.42;      // inner radius of the star

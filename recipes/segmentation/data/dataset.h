@@ -36,15 +36,15 @@ struct SetOptions {
   /// ImageSets/SegmentationAug/<split>.txt or ImageSets/Segmentation/<split>.txt, names one a line; without a folder
   /// ImageSets: every picture of the folder, or of the folder <split> in it. Empty: train for training, else val.
   std::string split = {};
-  Supervision supervision = Supervision::kFull;  ///< of training sets
+  Supervision supervision = Supervision::kFull;  ///< supervision of training sets
   std::string masks = {};                        ///< another folder, relative to `path`, or absolute; so the others
-  MaskValues mask_values = plain_mask_values();  ///< of full masks, but for instances
+  MaskValues mask_values = plain_mask_values();  ///< values of full masks, except for instances
   std::string scribbles = {};
   std::string pseudo_labels = {};
   std::string scribble_distances = {};
   std::string class_distances = {};
   std::int64_t classes = 2;       ///< with the background: ids have to be below it, or kUnlabelled
-  Planes planes = {};             ///< of training samples
+  Planes planes = {};             ///< planes of training samples
   bool strict = true;             ///< false: pictures without one of their maps are left out and counted in a note
   std::int64_t scene_side = 128;  ///< pixels of pictures that are drawn in memory, each way
 };
@@ -52,7 +52,8 @@ struct SetOptions {
 /// What a set says of its classes.
 struct SetClasses {
   std::vector<std::string> names = {};  ///< by id; empty: it names none
-  std::int64_t count = 0;  ///< of the names, else `SetOptions::classes`, else one more than the largest id, but two
+  std::int64_t count = 0;  ///< number of names, else `SetOptions::classes`, else one more than the largest id, at least
+                           ///< two
 };
 
 /// The classes of a training set. Names are those of `classes.txt` (a name a line) or `labelmap.txt` (as CVAT writes
@@ -64,13 +65,13 @@ struct SetClasses {
 /// What training does to a picture and its maps, all together: scaled, turned, cut, blurred, mirrored.
 struct AugmentOptions {
   std::int64_t crop = 465;  ///< pixels of a sample, each way
-  double scale_min = 0.5;   ///< of the picture's own size; the factor is drawn evenly
+  double scale_min = 0.5;   ///< share of the picture's own size; the factor is drawn uniformly
   double scale_max = 2.0;
   double rotate_degrees = 10.0;  ///< either way
   double rotate_prob = 0.5;
   double blur_prob = 0.5;  ///< Gaussian of 5 x 5 pixels
   double flip_prob = 0.5;
-  double photometric_prob = 0.0;  ///< of each change of light and colour (PhotometricDistort)
+  double photometric_prob = 0.0;  ///< probability of each change of light and colour (PhotometricDistort)
 };
 
 struct SegmentationSet {

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kDepthAt = 24;  // of the bit depth in a PNG file; the colour type follows
+constexpr std::size_t kDepthAt = 24;  // offset of the bit depth in a PNG file; the colour type follows
 constexpr std::size_t kHeaderEnd = 33;
 constexpr int kGrayType = 0;
 constexpr int kPaletteType = 3;
@@ -105,7 +105,7 @@ PngKind checked_kind(std::string_view bytes, const fs::path& file) {
   return kind;
 }
 
-/// Of 8 bits or less; the usual kind of file by a faster way than libspng's.
+/// Reads a map of 8 bits or less; the usual kind of file is read in a faster way than libspng's.
 Image small_map(std::string_view bytes, PngKind kind, const fs::path& file) {
   if (kind.depth == 8 && kind.color == kGrayType) {
     if (Result<Image> image = decode_image(bytes, ColorMode::kGray)) return std::move(image).value();

@@ -17,10 +17,10 @@
 namespace lockstep::segmentation {
 
 struct MaskedPicturesOptions {
-  std::vector<MapMeaning> meanings;  ///< of the maps
+  std::vector<MapMeaning> meanings;  ///< meanings of the maps
   std::int64_t classes = 2;
   std::vector<std::string> class_names = {};
-  MaskValues values = plain_mask_values();  ///< of the first map of each picture
+  MaskValues values = plain_mask_values();  ///< values of the first map of each picture
 };
 
 /// The values of maps of labels that were looked at.

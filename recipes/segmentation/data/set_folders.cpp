@@ -126,7 +126,7 @@ class Missing {
 /// Something odd that a set can be used in spite of.
 struct Odd {
   std::string what = {};     ///< empty: nothing
-  std::string hint = {};     ///< of the error
+  std::string hint = {};     ///< hint of the error
   std::string instead = {};  ///< what is done where it is no error
 };
 

@@ -25,12 +25,12 @@ class Confusion {
   [[nodiscard]] std::int64_t at(std::int64_t truth, std::int64_t predicted) const {
     return pixels_[static_cast<std::size_t>(truth * classes_ + predicted)];
   }
-  [[nodiscard]] std::int64_t pixels() const;                 ///< of all
+  [[nodiscard]] std::int64_t pixels() const;                 ///< number of all pixels
   [[nodiscard]] double pixel_accuracy() const;               ///< 0 where there is no pixel
   [[nodiscard]] bool has(std::int64_t label) const;          ///< the class is in the truth or was predicted
   [[nodiscard]] double iou(std::int64_t label) const;        ///< 0 where !has(label)
-  [[nodiscard]] double recall(std::int64_t label) const;     ///< of its true pixels; 0 where there is none
-  [[nodiscard]] double precision(std::int64_t label) const;  ///< of its predicted pixels; 0 where there is none
+  [[nodiscard]] double recall(std::int64_t label) const;     ///< share of its true pixels; 0 where there is none
+  [[nodiscard]] double precision(std::int64_t label) const;  ///< share of its predicted pixels; 0 where there is none
   /// Over the classes that has() knows: one that is nowhere says nothing. 0 where there is no pixel.
   [[nodiscard]] double mean_iou() const;
 

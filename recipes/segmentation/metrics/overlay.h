@@ -18,7 +18,7 @@ namespace lockstep::segmentation {
 [[nodiscard]] std::array<std::uint8_t, 3> class_color(std::int64_t label);
 
 struct OverlayOptions {
-  double opacity = 0.5;     ///< of the colours over the picture
+  double opacity = 0.5;     ///< opacity of the colours over the picture
   bool background = false;  ///< class 0 is coloured (black), too
   bool outlines = true;     ///< a thin opaque line where one class ends
 };

@@ -80,7 +80,7 @@ class ClassWidthHead final : public Head {
 
 struct DecoderOptions {
   std::int64_t low = 256;    ///< channels of layer1
-  std::int64_t high = 2048;  ///< of layer4
+  std::int64_t high = 2048;  ///< channels of layer4
   std::int64_t classes = 21;
   std::vector<std::int64_t> rates = {6, 12, 18};
   double dropout = 0.5;  ///< after the pyramid's projection

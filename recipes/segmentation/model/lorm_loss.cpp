@@ -63,7 +63,7 @@ at::Tensor through_lengths(at::Tensor grad, const UnitRows& unit) {
   return grad.sub_(unit.rows * along).div_(unit.lengths);
 }
 
-/// Of one picture, or of all of them.
+/// The sums of one picture, or of all pictures.
 struct LormSums {
   at::Tensor squares;  ///< a number
   at::Tensor count;    ///< int64: squares that are not 0
@@ -210,7 +210,7 @@ class LormFunction : public torch::autograd::Function<LormFunction> {
     const at::Tensor factor = incoming[0] / grads[kMeanOver];
     grads.pop_back();
     for (at::Tensor& grad : grads) grad = grad * factor.to(grad.scalar_type());
-    grads.emplace_back();  // of the call
+    grads.emplace_back();  // the last argument, `call`, has no gradient
     return grads;
   }
 };

@@ -16,11 +16,11 @@ namespace lockstep::segmentation {
 /// The weight of each part; one of 0 is left out.
 struct LossOptions {
   double segmentation = 1;       ///< cross entropy of the labels
-  double pseudo = 1;             ///< of the pseudo-labels
+  double pseudo = 1;             ///< weight of the pseudo-labels
   double distance_scribble = 1;  ///< entropy, weighted by the distances from scribbles
   double distance_class = 1;     ///< by those from contours
   double lorm = 1;
-  double label_smoothing = 0;  ///< of the pseudo-labels: this share is spread over all classes
+  double label_smoothing = 0;  ///< for the pseudo-labels: this share is spread over all classes
 };
 
 /// "segmentation", "pseudo", "distance_scribble", "distance_class" and "lorm", weighted: those whose map `planes` has

@@ -49,7 +49,7 @@ struct Workspace {
   std::vector<float> exponentials;
 };
 
-/// Of the pixels at hand: numbers that do not depend on the class.
+/// The pixels in work: numbers that do not depend on the class.
 struct Pixels {
   alignas(64) float log_sum[kPixels];
   alignas(64) float entropy[kPixels];
@@ -63,7 +63,7 @@ struct Factors {
   alignas(64) float all[kPixels];
 };
 
-/// Of what is no number Highway's is 0.
+/// Highway's exponential of NaN is 0.
 HWY_INLINE hn::Vec<Floats> exponential(Floats d, hn::Vec<Floats> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
 }

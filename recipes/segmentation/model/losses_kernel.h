@@ -18,16 +18,16 @@ struct Enlarged {
 
   std::vector<std::int64_t> before;  ///< the small axis' pixel at or before each
   std::vector<std::int64_t> after;
-  std::vector<float> share;  ///< of `after`
+  std::vector<float> share;  ///< shares of `after`
 };
 
 struct LossShape {
   std::int64_t classes = 0;
-  std::int64_t height = 0;  ///< of the logits
+  std::int64_t height = 0;  ///< height of the logits
   std::int64_t width = 0;
   const Enlarged* rows = nullptr;  ///< to the maps' height
   const Enlarged* columns = nullptr;
-  float smoothing = 0;  ///< of the pseudo-labels
+  float smoothing = 0;  ///< smoothing of the pseudo-labels
 
   /// Rows of the logits that a band begins its pixels at.
   static constexpr std::int64_t kBandRows = 8;
@@ -42,7 +42,7 @@ struct LossPicture {
 
 struct LossSums {
   std::array<double, kLossMaps> sum = {};
-  std::array<std::int64_t, kLossMaps> count = {};  ///< of the summands that are part of the mean
+  std::array<std::int64_t, kLossMaps> count = {};  ///< number of the summands in the mean
 };
 
 /// Adds a band's summands up.

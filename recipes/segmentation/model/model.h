@@ -38,7 +38,7 @@ struct ModelOptions {
       .layers = 50, .output_stride = 8, .stride_in_1x1 = true, .multi_grid = true, .ceil_pool = true};
   /// Dilations of the pyramid; empty: 12, 18, 24 at the width of the classes and 6, 12, 18 with the decoder.
   std::vector<std::int64_t> rates = {};
-  double dropout = 0.5;  ///< of the decoder's head
+  double dropout = 0.5;  ///< dropout of the decoder's head
 };
 
 /// Throws: UsageError for sizes that do not fit.

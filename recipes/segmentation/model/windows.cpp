@@ -37,7 +37,7 @@ struct Place {
   std::int64_t x = 0;
 };
 
-/// Of one picture [1, 3, h, w] in one scale.
+/// Computes one picture [1, 3, h, w] in one scale.
 at::Tensor through_windows(const at::Tensor& picture, const LogitsOf& logits, const WindowOptions& options) {
   const std::int64_t height = picture.size(2);
   const std::int64_t width = picture.size(3);

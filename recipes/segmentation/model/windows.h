@@ -14,7 +14,7 @@ namespace lockstep::segmentation {
 
 struct WindowOptions {
   std::int64_t window = 0;   ///< pixels each way of what the network sees at once; 0: the whole picture
-  double overlap = 1.0 / 3;  ///< of two neighbouring windows, in windows; below 1
+  double overlap = 1.0 / 3;  ///< overlap of two neighbouring windows, as a share of a window; below 1
   std::vector<double> scales = {1.0};
   bool flip = false;           ///< each view mirrored as well
   std::int64_t base_size = 0;  ///< pixels of the longer side at scale 1; 0: the picture's own

@@ -45,7 +45,8 @@ struct GenerateOptions {
   std::int64_t count = 0;
   std::uint64_t seed = 0;
   SideRange size = {};       ///< width and height are drawn apart
-  double val_share = 0.2;    ///< of the pictures, the last ones, are in the list val; the others, 1 at least, in train
+  double val_share = 0.2;    ///< share of the pictures, the last ones, in the list val; the others, at least 1, are in
+                             ///< train
   WeakOptions weak = {};     ///< its seed is `seed`
   std::int64_t threads = 0;  ///< 0: one per processor. Changes no byte
 };

@@ -113,7 +113,7 @@ class Strangeness {
     return much;
   }
 
-  static constexpr std::size_t kColours = 64;  // of a class at most
+  static constexpr std::size_t kColours = 64;  // the most colours of a class
   static constexpr float kUnknown = 1e-4F;     // a colour that is far from all is strange to none
   float scale_;
   std::array<std::vector<float>, 256> strange_;

@@ -27,8 +27,8 @@ struct FloodOptions {
 
 struct CoarseOptions {
   std::int64_t cell = 8;     ///< pixels: a cell has one class
-  double shift = 0.25;       ///< of a cell: how far borders are moved, at most, each way, by a smooth random field
-  double least_share = 0.6;  ///< of a cell: where no class has so much of it, it is kUnlabelled
+  double shift = 0.25;       ///< share of a cell by which a smooth random field moves borders, at most, either way
+  double least_share = 0.6;  ///< share of a cell: where no class has this much, it is kUnlabelled
 };
 
 /// The full mask as a weak classifier would see it: cells of one class, with moved borders.
