@@ -34,7 +34,8 @@ void prepare(CLI::App& app, const CommandText& text);
 /// "--batch-size", ...: what an app knows.
 [[nodiscard]] std::vector<std::string> option_names(const CLI::App& app);
 
-/// Of an option whose value is a whole number: another value, or one outside of the range, is an error with both.
+/// Checks an option whose value is a whole number: another value, or one outside of the range, is an error that names
+/// both.
 /// Example: app.add_option("--repeats", repeats, "counted runs")->check(cli::whole({1, 1000}));
 [[nodiscard]] CLI::Validator whole(const WholeRange& range = {});
 

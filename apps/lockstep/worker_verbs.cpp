@@ -42,7 +42,8 @@ Words worker_command(const std::string& verb, const Words& arguments) {
   return command;
 }
 
-// Of OpenBLAS in a process: it reads the first of these that is a number, and has one a processor otherwise.
+// Returns OpenBLAS's number of threads in a process: the first of these variables that is a number, else one thread for
+// each processor.
 int blas_threads(bool one_by_default) {
   constexpr int kMost = 128;
   for (const char* name : {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"}) {

@@ -169,7 +169,7 @@ bool asks_how_to_start(const TrainArguments& train, const Settings& settings) {
   return train.sets.empty() && settings.config().data.train.empty() && !settings.recipe().getting_started().empty();
 }
 
-// Of an experiment's folder: the run goes into it, whose config.yml is the user's.
+// Puts the run into an experiment's folder, whose config.yml is the user's.
 bool runs_in_experiment(TrainArguments& train, const Settings& settings) {
   const std::filesystem::path folder = settings.recipe().experiment_folder(settings.config());
   if (folder.empty()) return false;

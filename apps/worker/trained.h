@@ -15,7 +15,7 @@ struct Trained {
   std::unique_ptr<Task> task;
   std::shared_ptr<torch::nn::Module> model;  ///< in evaluation mode
   std::int64_t step = 0;
-  std::string path;     ///< of the step folder
+  std::string path;     ///< path of the step folder
   std::string weights;  ///< what they are where they are not the trained ones themselves; else empty
 };
 

@@ -9,7 +9,7 @@
 namespace lockstep::worker {
 
 struct OptimizerBench {
-  std::vector<std::string> optimizers = {};  ///< of optimizer_bench_names(); empty: all
+  std::vector<std::string> optimizers = {};  ///< some of optimizer_bench_names(); empty: all
   std::int64_t repeats = 9;
   int threads = 1;
   bool json = false;

@@ -62,7 +62,7 @@ thread_local double CollectiveCpu::began_ = 0;
 
 struct StepTime {
   double seconds = 0;
-  double collective_share = 0;  ///< of all CPU seconds
+  double collective_share = 0;  ///< share of all CPU seconds
 };
 
 template <class Step>

@@ -14,13 +14,13 @@ struct Repeats {
   std::int64_t counted = 9;
 };
 
-/// Of all counted runs, in seconds.
+/// Statistics of all counted runs, in seconds.
 struct Timing {
   double median = 0;
   double p99 = 0;
 };
 
-/// Of values in any order; not empty.
+/// Returns the median of values in any order; the list is not empty.
 [[nodiscard]] inline double median_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];

@@ -96,7 +96,7 @@ class Tuner {
   Job& job_;
   const TuneArguments& arguments_;
   std::shared_ptr<Dataset> dataset_;
-  TuneValues given_;                  ///< of every key
+  TuneValues given_;                  ///< the given values of every key
   std::vector<std::string> settled_;  ///< what the data have decided, as key=value
   std::map<TuneValues, Timed> ready_;
   std::int64_t pairs_ = 0;
@@ -137,7 +137,7 @@ void Tuner::keep_only(const TuneValues& one, const TuneValues& other) {
   std::erase_if(ready_, [&](const auto& item) { return item.first != one && item.first != other; });
 }
 
-/// Of a step. Loading ahead of one choice goes on during the other's step and weighs on both alike, unless it is
+/// Times a step. Loading ahead for one choice continues during the other's step and slows both alike, unless it is
 /// loading that differs: then each loads in its own time only.
 double Tuner::seconds(const TuneValues& values, bool loads) {
   StepTimer& timed = timer(values);

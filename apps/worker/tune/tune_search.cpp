@@ -74,7 +74,7 @@ TuneVerdict judge(const std::vector<StepPair>& pairs) {
   }
   TuneVerdict verdict{.ratio = median(ratios), .seconds = median(seconds)};
   for (double& ratio : ratios) ratio = std::abs(ratio - verdict.ratio);
-  verdict.noise = 1.4826 * median(ratios);  // of a normal distribution, the standard deviation
+  verdict.noise = 1.4826 * median(ratios);  // for a normal distribution, the standard deviation
   verdict.faster = 1 - verdict.ratio > std::max(kLeastGain, verdict.noise);
   return verdict;
 }

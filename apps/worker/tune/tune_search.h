@@ -18,7 +18,7 @@ using TuneValues = std::map<std::string, std::string>;  ///< by key: its value a
 struct TuneKey {
   std::string key;
   std::vector<std::string> values = {};
-  bool changes_bits = false;  ///< of a run's result
+  bool changes_bits = false;  ///< the choice changes bits of a run's result
   bool loads = false;         ///< it changes how samples are loaded, which goes on beside the steps
   /// Whether it does anything with these values; null: always.
   std::function<bool(const TuneValues&)> applies = nullptr;
@@ -68,9 +68,9 @@ struct TuneResult {
 
 /// What can be tuned, and where.
 struct TunePlace {
-  int cores = 1;     ///< of this machine
+  int cores = 1;     ///< cores of this machine
   int ranks = 1;     ///< on this machine
-  int replicas = 1;  ///< of the run
+  int replicas = 1;  ///< replicas of the run
   bool cpu = true;
 };
 
