@@ -90,9 +90,8 @@ std::vector<Difference> differences(const std::string& before, const std::string
   for (const auto& [key, value] : new_tree.values()) {
     const auto old = old_tree.values().find(key);
     if (rules.is_free(key, freedom) || old == old_tree.values().end() || old->second.yaml == value.yaml) continue;
-    if (key == "class_names" && old->second.yaml == "[]")
-      continue;  // from a version that did not keep the data's
-                 // names
+    // A version that did not keep the data's names wrote none.
+    if (key == "class_names" && old->second.yaml == "[]") continue;
     found.push_back({key, old->second.yaml, value.yaml, rules.at_resume(key)});
   }
   return found;
