@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernels OpenBLAS multiplies with. OpenBLAS chooses them by the model number of the processor, before main. A
-// processor younger than the library is taken for an old one (0.3.21: Prescott or Haswell in the place of Cooperlake),
-// computes several times slower, and with other bits. What the processor can do is the better witness.
+// The kernels with which OpenBLAS multiplies. OpenBLAS chooses them by the model number of the processor, before main.
+// A processor younger than the library is taken for an old one (0.3.21: Prescott or Haswell instead of Cooperlake); it
+// then computes several times slower and with other bits. The processor's features are the better guide.
 #pragma once
 
 #include <optional>

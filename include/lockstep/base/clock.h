@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time as an argument: what decides by time takes a Clock, so that its tests need no sleep.
+// Time as an argument: code that decides by time takes a Clock, so that its tests need no sleep.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank failed, as one value: what ranks, agents and savers tell each other and the launcher prints. Like the
-// collective errors of XGBoost it says what failed, where, and because of what.
+// A rank's failure as one value, which ranks, agents and savers exchange and the launcher prints. Like the collective
+// errors of XGBoost it says what failed, where, and why.
 #pragma once
 
 #include <cstdint>

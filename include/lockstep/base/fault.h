@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said of an end that is not Lockstep's own error: an exception of the program, a signal such as SIGSEGV.
+// Reports of an end that is not Lockstep's own error: an exception of the program, or a signal such as SIGSEGV.
 // Where it happened (rank, step, section) is noted here as the program goes, so that the report can name it.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeping other processes away from a folder, where its file system can.
+// Locks keep other processes away from a folder, where its file system supports that.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few file verbs that Lockstep uses, behind one interface: the seam where tests make the disk fail.
+// The few file operations that Lockstep uses, behind one interface, in which tests make the disk fail.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line per event on stderr, lower case, level by audience. Who decides an error logs it, once.
+// One line per event on stderr, lower case, level by audience. The code that decides an error logs it, once.
 // The level is LOCKSTEP_LOG (error, warn, note, info, debug; default note).
 #pragma once
 

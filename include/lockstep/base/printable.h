@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words of others (a file's content, a peer's message, an address that a user typed) before a person sees them:
-// nothing in them steers a terminal, and no URL shows a secret. Errors and log lines pass here by themselves.
+// Cleaning of foreign text (a file's content, a peer's message, an address that a user typed) before a person sees it:
+// nothing in them steers a terminal, and no URL shows a secret. Errors and log lines are cleaned automatically.
 #pragma once
 
 #include <string>

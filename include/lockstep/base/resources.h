@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the system gives to a process and may have no more of: threads, processes, memory, file descriptors. Running out
-// is one error with ExitCode::kResource that says what ran out, its limit, and how to raise it.
+// Resources of the system that may run out: threads, processes, memory, file descriptors. Running out is one error with
+// ExitCode::kResource that says what ran out, its limit, and how to raise it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Result<T>: a value or the words why there is none, for code that must not throw (threads, destructors, wire parsing).
+// Result<T>: a value or the reason why there is none, for code that must not throw (threads, destructors, wire
+// parsing).
 #pragma once
 
 #include <string>

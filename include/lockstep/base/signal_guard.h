@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals belong into the user's threads: their handlers know nothing of ours.
+// Signals belong to the user's threads: their handlers know nothing of Lockstep's threads.
 #pragma once
 
 #include <pthread.h>
