@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving while the training goes on: the step waits for a copy into memory, a thread writes.
+// Saving while the training continues: the step waits for a copy into memory, and a thread writes it.
 #pragma once
 
 #include <cstdint>

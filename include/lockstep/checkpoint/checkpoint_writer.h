@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call a save: a checkpoint is committed, gets its names, and the ones that may go are removed.
+// One call for each save: a checkpoint is committed and named, and old ones are removed.
 #pragma once
 
 #include <filesystem>

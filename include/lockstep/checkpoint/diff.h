@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where two checkpoints differ, entry by entry: a value, and texts of it for a person and for a program. Bits decide,
-// not a tolerance: what is equal here has the same digest.
+// The differences of two checkpoints, entry by entry, as a value and as texts for a person and for a program. Bits
+// decide, not a tolerance: equal states have the same digest.
 #pragma once
 
 #include <cstddef>

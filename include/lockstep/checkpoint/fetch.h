@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files by URL: fetched once, into a cache of the user's, whole and checked or not at all.
+// Files by URL: they are fetched once, into the user's cache, whole and checked or not at all.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person asks of a checkpoint: is it whole, and what is in it. Values and texts; the commands only print them.
+// Inspection of a checkpoint: whether it is whole, and its content. The functions return values and texts; the commands
+// only print them.
 #pragma once
 
 #include <cstdint>

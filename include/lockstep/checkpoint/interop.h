@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between checkpoints and the files of other programs: what of a .pth or safetensors file becomes a checkpoint's
-// states, and which file a checkpoint's states become.
+// Conversion between checkpoints and the files of other programs: from a .pth or safetensors file to a checkpoint's
+// states, and back.
 #pragma once
 
 #include <cstdint>

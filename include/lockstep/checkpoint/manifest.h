@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a checkpoint says of itself: plain values, no torch. The grammar is docs/formats/checkpoint.md.
+// A checkpoint's description of itself: plain values, no torch. The grammar is docs/formats/checkpoint.md.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a sharded save speak with each other: a few short words through the job's store, so that a save can
-// go on in a thread of its own while the training thread uses the process group.
+// Communication of the ranks of a sharded save: a few short messages through the job's store, so that a save can run in
+// its own thread while the training thread uses the process group.
 #pragma once
 
 #include <chrono>

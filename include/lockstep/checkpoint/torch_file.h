@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of torch.save: .pth and .pt. Tensors and plain values are read and written; nothing in a file is ever executed,
-// and what would have to be is refused. The grammar is docs/formats/torch_file.md.
+// and a file that needs it is refused. The grammar is docs/formats/torch_file.md.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a single file is whole: what a folder's manifest does for a checkpoint, the file's own format does here, as
-// far as it can.
+// Verification of a single file. The file's own format does for it, as far as it can, what a folder's manifest does for
+// a checkpoint.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's weights out of any file that holds some, and which of them fit a model: for fine-tuning, import and export.
+// A model's weights from any file that holds some, and the ones that match a model: for fine-tuning, import and export.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
