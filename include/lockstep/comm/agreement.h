@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// That all ranks were started with the same settings.
+// A check that all ranks were started with the same settings.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this build can carry bytes with.
+// The backends of this build.
 #pragma once
 
 #include <string>

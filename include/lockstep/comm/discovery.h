@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a process learns its rank and where the ranks meet: a pure function of the environment, so that it can be tested.
+// A process's rank and the place where the ranks meet, as a pure function of the environment, so that it can be tested.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether what a group's collectives have left in memory may be relied on.
+// A check whether the results of a group's collectives may be relied on.
 #pragma once
 
 #include "lockstep/comm/process_group.h"

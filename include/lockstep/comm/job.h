@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Job: what a program knows of its place among the ranks, from init() on.
+// Job: a program's place among the ranks, from init() on.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

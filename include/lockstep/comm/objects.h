@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small values between ranks: whatever nlohmann::json can hold (numbers, strings, vectors, maps, and a user's types
-// with to_json and from_json). For settings, counts and names; data go as tensors.
+// Exchange of small values between ranks: anything that nlohmann::json can hold (numbers, strings, vectors, maps, and a
+// user's types with to_json and from_json). Use it for settings, counts and names; send data as tensors.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProcessGroup: the collectives of a job, whatever carries the bytes. Backends stay in src/comm.
+// ProcessGroup: the collectives of a job. The backends local, shm, gloo and nccl are in src/comm.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

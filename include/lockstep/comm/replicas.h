@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where replicas live and in which order their values are added. Pure functions: every rank works them out alone.
+// The ranks of replicas, and the order in which their values are added. These are pure functions, which every rank
+// computes by itself.
 //
 // A run has `replicas` data-parallel replicas on `world` ranks, world <= replicas. Sums over replicas go in the order
 // of tree(0, replicas), where tree(lo, hi) = tree(lo, middle) + tree(middle, hi) and middle = lo + the largest power of
 // two below hi - lo. A rank holds a block of neighbouring replicas; the sums of the largest whole subtrees in its block
-// are all that the others need of it. So the order of additions, and with it every bit, does not depend on the world
+// are all that other ranks need from it. So the order of additions, and with it every bit, does not depend on the world
 // size.
 #pragma once
 

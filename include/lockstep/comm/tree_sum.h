@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adding up in tree order within one process: what a rank does with the values of its own replicas.
+// Addition in tree order within one process: a rank adds the values of its own replicas with it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
