@@ -92,7 +92,7 @@ class DataLoader::Impl {
   std::optional<Batch> next(std::int64_t ticket);
   void cancel(std::int64_t ticket) noexcept;
   [[nodiscard]] LoaderState state() const;
-  /// Where `state` was left by another width: from which sample of the epoch's whole order this one goes on.
+  /// Returns the sample of the epoch's whole order from which this loader continues, where another width left `state`.
   [[nodiscard]] LoaderState translated(const LoaderState& state) const;
   [[nodiscard]] std::vector<BadSample> bad_samples() const;
 

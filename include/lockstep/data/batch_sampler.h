@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which indices make a batch together, where it is not simply the next ones of an order. Pure functions of the epoch.
+// The indices of each batch, where these are not simply the next ones of an order. They are pure functions of the
+// epoch.
 #pragma once
 
 #include <cstdint>

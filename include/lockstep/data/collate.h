@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the samples of a batch are put together where stacking will not do.
+// Functions that put the samples of a batch together where stacking is not enough.
 #pragma once
 
 #include <concepts>

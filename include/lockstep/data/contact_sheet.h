@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a set looks like: pictures in a grid with their marks drawn on them. No torch header.
+// An overview of a set: pictures in a grid with their annotations drawn on them. No torch header.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a data set is: a size and a sample per index. Loader workers are threads, so a local class or a lambda will do.
+// The interface of a data set: a size and a sample per index. Loader workers are threads, so a local class or a lambda
+// will do.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

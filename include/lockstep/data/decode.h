@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PNG and JPEG into plain bytes, judged as foreign input: every fault is told with the file's name. No torch header.
+// Decoding of PNG and JPEG into plain bytes. Files are foreign input: every fault is reported with the file's name. No
+// torch header.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture with frames and words on it, such as what a detector found. No torch header.
+// A picture with frames and texts on it, such as the results of a detector. No torch header.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of images as a data set, in the order of the file names. What the target is, the caller says.
+// A folder of images as a data set, in the order of the file names. The caller defines the target.
 #pragma once
 
 #include <cstdint>

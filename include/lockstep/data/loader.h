@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DataLoader: batches of a data set, made ahead by threads, in the same order and with the same content whatever their
-// number. It knows a ShardSpec, never a process group.
+// DataLoader: batches of a data set, made ahead by threads, in the same order and with the same content whatever the
+//             number of threads. It knows a ShardSpec, never a process group.
 #pragma once
 
 #include <c10/core/Device.h>

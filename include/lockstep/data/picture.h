@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture with what is marked on it: what sources give and augmentations change. Its pixels stay encoded until
-// somebody wants them, so that a crop need not decode what it throws away. No torch header.
+// A picture with its annotations, which sources return and augmentations change. Its pixels stay encoded until they are
+// needed, so that a crop need not decode the rest. No torch header.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pixels as the bytes of a PNG file: the one encoder of this project. No torch header.
+// Encoding of pixels as a PNG file: the only encoder of this project. No torch header.
 #pragma once
 
 #include <cstdint>

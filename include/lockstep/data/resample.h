@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures in another size, with the same bits as Pillow's. No torch header.
+// Resampling of pictures to another size, with the same bits as Pillow's. No torch header.
 #pragma once
 
 #include "lockstep/data/picture.h"

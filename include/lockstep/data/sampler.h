@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which order a set is read in which epoch, and which part of it is a shard's. Pure functions of their arguments:
-// nothing here loads or communicates.
+// The order in which a set is read in each epoch, and each shard's part of it. These are pure functions of their
+// arguments: nothing here loads or communicates.
 #pragma once
 
 #include <cstdint>

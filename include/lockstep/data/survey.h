@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is in a source: every picture looked at once. No torch header.
+// A survey of a source, which reads every picture once. No torch header.
 #pragma once
 
 #include <cstdint>

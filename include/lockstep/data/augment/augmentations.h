@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chain of augmentations that is chosen while the program runs, such as from a configuration.
+// A chain of augmentations that is chosen at run time, such as from a configuration.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What changes pixels and leaves marks where they are.
+// Augmentations that change pixels and leave annotations where they are.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of pictures, and pictures with a border. Boxes are clipped to what is left and keep their place in the list
-// even where nothing of them is: SanitizeBoxes drops those.
+// even where they are empty; SanitizeBoxes drops those.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Augmentations that think of the objects in a picture.
+// Augmentations that respect the objects in a picture.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures in a wanted size, whole. Boxes, points, masks and maps come along; masks and maps are resampled without
+// Resizing of whole pictures. Boxes, points, masks and maps are resized too; masks and maps are resampled without
 // mixing values.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a picture to a sample: the last step but for those that work on tensors.
+// From a picture to a sample: the last step, except for steps that work on tensors.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of files that a data set's own files give: they stay inside the folder that the user named. No torch header.
+// File names from a data set's own files: they must stay inside the folder that the user named. No torch header.
 #pragma once
 
 #include <filesystem>

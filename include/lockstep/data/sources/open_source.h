@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One way to every source: from a path that a person typed to an ImageSource. No torch header.
+// One function for every source: from a path that a person typed to an ImageSource. No torch header.
 #pragma once
 
 #include <filesystem>
