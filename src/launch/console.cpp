@@ -70,7 +70,7 @@ void Console::write_front() noexcept {
       ::poll(&entry, 1, -1);
       return;
     }
-    // The reader left (`| head`): the ranks go on, their logs have everything.
+    // The reader left (`| head`): the ranks continue, and their logs have everything.
     if (written < 0) is_closed_[chunk.stream] = true;
     if (written >= 0) count = written;
   }

@@ -41,7 +41,7 @@ class RankLog {
   /// Makes the folder and both files, for this user alone. Throws: IoError.
   explicit RankLog(std::filesystem::path folder);
 
-  /// stream: 0 stdout, 1 stderr. A failing disk is told once, and the rank goes on.
+  /// stream: 0 stdout, 1 stderr. A failing disk is reported once, and the rank continues.
   void write(int stream, std::string_view bytes);
   [[nodiscard]] std::filesystem::path file(int stream) const {
     return folder_ / (stream == 0 ? "stdout.log" : "stderr.log");

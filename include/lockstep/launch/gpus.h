@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPUs of this host are doing, by NVIDIA's management library, which is looked for when asked.
+// The state of this host's GPUs, from NVIDIA's management library, which is loaded on request.
 #pragma once
 
 #include <cstdint>

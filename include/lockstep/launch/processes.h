@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many ranks a node gets where the user leaves it to us.
+// The number of ranks of a node where the user does not set it.
 #pragma once
 
 #include <string>

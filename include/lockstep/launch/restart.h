@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a failed group starts again: a pure function, so that every rule has a test without a process.
+// The decision whether a failed group starts again, as a pure function, so that every rule has a test without a
+// process.
 #pragma once
 
 #include <string>
