@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout and ReLU alone: one pass over memory each way, and as little kept as can be. Chains of layers are better
-// fused: nn/norm_act.h, nn/linear_relu.h.
+// Single Dropout and ReLU layers: one pass over memory in each direction, with as little kept as possible. Chains of
+// layers should be fused instead: nn/norm_act.h, nn/linear_relu.h.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

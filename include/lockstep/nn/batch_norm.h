@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm whose statistics can be those of all replicas of a run. Who the replicas are is not known here:
-// lockstep::sync_batch_norm() (parallel/sync_batch_norm.h) brings that.
+// Batch norm whose statistics can be those of all replicas of a run. The replicas are not known here;
+// lockstep::sync_batch_norm() (parallel/sync_batch_norm.h) connects them.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

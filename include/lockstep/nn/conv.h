@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of two dimensions: libtorch's, and on a processor kernels of our own where they are faster.
+// Convolutions of two dimensions: libtorch's, and on a CPU Lockstep's own kernels where they are faster.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

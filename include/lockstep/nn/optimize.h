@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// optimize(): puts fused layers in the place of chains of separate ones.
+// optimize(): replaces chains of separate layers by fused ones.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
