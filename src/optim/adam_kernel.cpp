@@ -28,7 +28,7 @@ struct AdamUpdate {
     auto divisor = exp_avg_sq;
     if constexpr (kAmsgrad) {
       const auto largest = hn::LoadU(d, memory.state[2] + i);
-      divisor = hn::IfThenElse(hn::Lt(exp_avg_sq, largest), largest, exp_avg_sq);  // NaN goes on
+      divisor = hn::IfThenElse(hn::Lt(exp_avg_sq, largest), largest, exp_avg_sq);  // NaN stays NaN
       hn::StoreU(divisor, d, memory.state[2] + i);
     }
     const auto denominator =
@@ -106,7 +106,7 @@ struct LionUpdate {
     const auto aim = blend(d, exp_avg, step.beta1, grad, step.one_minus_beta1);
     const auto zero = hn::Zero(d);
     const auto one = hn::Set(d, 1.0F);
-    // NaN is neither above nor below zero, and goes on.
+    // NaN is neither above nor below zero, and stays NaN.
     const auto sign = hn::IfThenElse(hn::Gt(aim, zero), one, hn::IfThenElse(hn::Lt(aim, zero), hn::Neg(one), aim));
     const auto parameter = hn::LoadU(d, memory.parameter + i);
     // Not parameter * (1 - lr * weight_decay): that factor's rounding would add up over the steps.

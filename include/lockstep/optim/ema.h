@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A moving average of a model's weights and buffers, which evaluations are made with.
+// A moving average of a model's weights and buffers, with which evaluations run.
 #pragma once
 
 #include <cstdint>

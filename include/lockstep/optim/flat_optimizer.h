@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all optimizers of this folder share: groups, state in flat buffers, its entries, and the way a step takes.
+// The common base of all optimizers of this folder: groups, state in flat buffers, its entries, and the step.
 #pragma once
 
 #include <concepts>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizer: what a training loop needs of any optimizer, whole or sharded over ranks.
+// Optimizer: the interface that a training loop needs of any optimizer, whole or sharded over ranks.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of parameters with options of their own, chosen by regular expressions over the parameters' names.
+// Groups of parameters with their own options, chosen by regular expressions over the parameters' names.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The learning rate that falls when a metric has stopped to improve: a pure function of the metrics so far, by way of a
+// The learning rate that falls when a metric has stopped improving: a pure function of the metrics so far, by way of a
 // small state that a checkpoint holds.
 #pragma once
 

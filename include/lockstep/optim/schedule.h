@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The learning rate as a pure function of the step: nothing to save, nothing to drift. What follows the metrics of a
-// run instead stands in plateau.h.
+// The learning rate as a pure function of the step: nothing to save, nothing to drift. plateau.h has the schedule that
+// follows a run's metrics.
 #pragma once
 
 #include <cstdint>
