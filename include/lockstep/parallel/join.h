@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Join: training where some ranks have fewer batches than others. A rank that has run out of data goes on taking part
-// in the collectives of the others until all have.
+// Join: training where some ranks have fewer batches than others. A rank that has run out of data keeps taking part in
+//       the collectives of the others until all have run out.
 #pragma once
 
 #include <cstdint>

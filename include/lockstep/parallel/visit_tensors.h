@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors in whatever a forward returns: where a backward comes in, and from where unused parameters are found.
+// The tensors in the result of a forward, where a backward begins and from which unused parameters are found.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
