@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What strangers do can happen a thousand times a second: a warning of it comes once a second at most, with the count.
+// Strangers can cause an event a thousand times a second: its warning comes at most once a second, with the count.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The secret that opens the store of a run over several hosts: who may read it, what is one, and where none is needed.
+// The secret that opens the store of a run over several hosts: who may read it, what is valid, and where none is
+// needed.
 #pragma once
 
 #include <filesystem>
