@@ -14,7 +14,7 @@
 namespace lockstep::tensor {
 namespace {
 
-/// Only this thread's calls may break the recording: loader threads go on allocating. 1.13 knows no modes yet.
+/// Only this thread's calls may break the recording: loader threads keep allocating. 1.13 knows no modes yet.
 template <class Graph>
 void begin(Graph& graph) {
   if constexpr (requires { graph.capture_begin(graph.pool(), cudaStreamCaptureModeThreadLocal); }) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device of this process, and that every thread of it means the same one. A thread starts with GPU 0 as its current
-// device, whichever its process computes on: what it allocates there (pinned memory too) costs GPU 0 some hundred MB
-// for each rank of the host.
+// The device of this process, which all of its threads must use. A thread starts with GPU 0 as its current device,
+// whichever its process computes on: what it allocates there (pinned memory too) costs GPU 0 some hundred MB for each
+// rank of the host.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

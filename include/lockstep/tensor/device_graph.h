@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work of a GPU that is recorded once and then started by a single call: a CUDA graph.
+// GPU work that is recorded once and then started by a single call: a CUDA graph.
 #pragma once
 
 #include <functional>

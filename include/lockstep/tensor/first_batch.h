@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process trains on in its first step: the loader says it, the wrapper compares it over the ranks. Here
-// because neither knows the other.
+// The first batch on which this process trains: the loader notes it, and the wrapper compares it over the ranks. It is
+// here because neither knows the other.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where named tensors lie in one flat buffer: optimizer state and gradient buckets share this rule.
+// The places of named tensors in one flat buffer: optimizer state and gradient buckets share this rule.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How this process treats memory that libtorch gives back.
+// The treatment of memory that libtorch frees.
 #pragma once
 
 #pragma GCC visibility push(default)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random streams: what a seed means, and a stream's whole state as a tensor that a checkpoint can hold.
+// Random streams: the numbers of a seed, and a stream's whole state as a tensor that a checkpoint can hold.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the ranks of a job train one model or each its own: who forgets the wrapper gets no error, only weights that
-// differ. The parts that see a sign note it here, because none of them knows the others.
+// A check whether the ranks of a job train one model or each its own: a program without the wrapper gets no error, only
+// weights that differ. The modules that see a sign note it here, because none of them knows the others.
 #pragma once
 
 #include <cstdint>

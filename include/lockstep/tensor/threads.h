@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// With how many threads libtorch computes.
+// The number of libtorch's threads.
 #pragma once
 
 #pragma GCC visibility push(default)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only place that knows which libtorch this is: whatever changed between 1.13 and 2.x is called through here.
+// The only place that depends on the version of libtorch: functions that changed between 1.13 and 2.x are called
+// through it.
 #pragma once
 
 #include <c10/core/DeviceType.h>
