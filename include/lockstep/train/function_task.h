@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FunctionTask: a Task from functions, for who would rather not write a class. What needs more (counts that are no
-// means, a report) overrides the methods of FunctionTask or of Task.
+// FunctionTask: a Task from functions, for programs without a class. A task that needs more (counts that are not means,
+//               a report) overrides the methods of FunctionTask or of Task.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done to a network before it trains, and to a batch before a step.
+// Preparation of a network before it trains, and of a batch before a step.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

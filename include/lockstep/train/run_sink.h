@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunSink: hears of a run's steps, evaluations, epochs and saves while it runs, as Lightning's callbacks do.
+// RunSink: receives a run's steps, evaluations, epochs and saves while it runs, as Lightning's callbacks do.
 #pragma once
 
 #include <cstdint>

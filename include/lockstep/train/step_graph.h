@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // StepGraph: forward, loss and backward of a step, recorded once and then started by one call. A GPU that computes
-// small steps otherwise waits for the host to name kernel after kernel.
+//            small steps otherwise waits for the host to launch each kernel.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepTimer: how long the steps of a run take with given settings, without running it. What `lockstep tune` compares.
+// StepTimer: how long the steps of a run take with given settings, without running it. `lockstep tune` compares these
+//            times.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tally: an evaluation whose figures are made of all samples at once, such as a ranking of all detections.
+// Tally: an evaluation whose metrics are computed from all samples at once, such as a ranking of all detections.
 #pragma once
 
 #include <cstdint>

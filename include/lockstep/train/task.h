@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Task: what a user gives to the Trainer. Data, model, loss and metrics; the Trainer brings everything else.
+// Task: the user's part of a training run, with data, model, loss and metrics; the Trainer does everything else.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run has come to.
+// The result of a run.
 #pragma once
 
 #include <cstdint>

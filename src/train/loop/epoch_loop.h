@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // EpochLoop: the order of things in a run. Steps, evaluations and saves come here one after the other; how each is done
-// stands in Learner, EvaluationPoints and SavePoints, and what is decided in course.h and stages.h.
+//            stands in Learner, EvaluationPoints and SavePoints, and what is decided in decisions.h and stages.h.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run in two stages: from stop_epoch on, all ranks go on from the first stage's best, with a moving average whose
+// A run in two stages: from stop_epoch on, all ranks continue from the first stage's best, with a moving average whose
 // decay is searched for. The decisions only, as pure functions; trainer.cpp carries them out.
 //
 // Source: the solver of D-FINE and DEIM (fit()). There the file of the best was read while it was being written, the
-// new decay took no effect, and nothing of it was in the state.
+//         new decay took no effect, and nothing of it was in the state.
 #pragma once
 
 #include <cstdint>
