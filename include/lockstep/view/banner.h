@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training run says when it starts and when it ends, as text.
+// The texts of a training run at its start and its end.
 #pragma once
 
 #include <cstdint>

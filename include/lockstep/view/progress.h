@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a loop is: a live bar on a terminal, plain lines elsewhere. The texts are pure functions.
+// The progress of a loop: a live bar on a terminal, plain lines elsewhere. The texts are pure functions.
 #pragma once
 
 #include <cstdint>

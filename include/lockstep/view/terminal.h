@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the terminal can do, and how wide a text is on it. The only place that knows of escape codes.
+// The terminal's abilities, and the width of a text on it. It is the only place that knows escape codes.
 #pragma once
 
 #include <string>
