@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training loop of one's own needs, and nothing of torch/torch.h: a job, data, the wrapper, AdamW and SGD,
-// checkpoints. Beside it stand the headers of libtorch that the program uses, such as torch/nn/modules/linear.h.
+// Everything that a user's own training loop needs, without torch/torch.h: a job, data, the wrapper, AdamW and SGD,
+// checkpoints. The program also includes the libtorch headers that it uses, such as torch/nn/modules/linear.h.
 #pragma once
 
 #if __cplusplus < 202002L
