@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which folder `lockstep train` runs, and what it goes on from. Decided before any rank starts, because the agent
+// In which folder `lockstep train` runs, and what it resumes from. Decided before any rank starts, because the agent
 // writes its logs into that folder.
 #pragma once
 

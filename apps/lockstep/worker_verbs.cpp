@@ -171,7 +171,7 @@ ProcessCount processes_for_training(const std::optional<std::string>& given) {
   return {1, "no GPU is visible"};
 }
 
-// A training run goes on from its last checkpoint by itself; what has no checkpoints is not tried again.
+// A training run resumes from its last checkpoint by itself; a command without checkpoints is not started again.
 constexpr int kTrainRestarts = 3;
 
 int restart_budget(const std::optional<std::string>& given) {
