@@ -99,3 +99,7 @@ endif()
 string(REGEX REPLACE "[^/]+" ".." LOCKSTEP_PC_UP ${CMAKE_INSTALL_LIBDIR}/pkgconfig)  # the package can be moved
 configure_file(cmake/lockstep.pc.in ${PROJECT_BINARY_DIR}/lockstep.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+
+if(PROJECT_IS_TOP_LEVEL AND LOCKSTEP_APPS)
+  include(LockstepShell)
+endif()

@@ -1,0 +1,31 @@
+# Man pages and completion for bash and zsh, made from what the built command's --help says: in <build>/shell.
+#
+# Python 3 makes them; without it, and in builds with a sanitizer, which start slowly, there are none. They are made
+# again when a file changes that has texts of --help or names of settings, not whenever the programs are linked.
+find_package(Python3 COMPONENTS Interpreter QUIET)
+if(NOT Python3_Interpreter_FOUND OR CMAKE_CROSSCOMPILING OR CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  message(STATUS "No man pages and no completion: they need Python 3, and programs that run here without a sanitizer")
+  return()
+endif()
+
+set(shell ${PROJECT_BINARY_DIR}/shell)
+file(GLOB_RECURSE texts apps/*.cpp apps/*.h recipes/*/config.cpp recipes/*/recipe.cpp recipes/*.yml src/train/settings/*
+  include/lockstep/train/*_config.h)
+list(APPEND texts packaging/completion.bash.in packaging/completion.zsh.in include/lockstep/base/error.h)
+set(programs ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+add_custom_command(OUTPUT ${shell}/help.json
+  COMMAND ${CMAKE_COMMAND} -E rm -rf ${shell}
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${shell}
+  COMMAND Python3::Interpreter scripts/command_help.py --programs ${programs} --output ${shell}/new.json
+  COMMAND Python3::Interpreter scripts/man_pages --texts ${shell}/new.json --output ${shell}/man
+  COMMAND Python3::Interpreter scripts/completions --texts ${shell}/new.json --output ${shell}
+  COMMAND ${CMAKE_COMMAND} -E rename ${shell}/new.json ${shell}/help.json  # last: what failed is made again
+  DEPENDS scripts/command_help.py scripts/man_pages scripts/completions ${texts}
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMENT "Man pages and completion" VERBATIM)
+add_custom_target(lockstep_shell ALL DEPENDS ${shell}/help.json)
+add_dependencies(lockstep_shell lockstep_command lockstep-worker)
+
+install(DIRECTORY ${shell}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT command)
+install(FILES ${shell}/lockstep.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME lockstep
+        COMPONENT command)
+install(FILES ${shell}/_lockstep DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT command)
