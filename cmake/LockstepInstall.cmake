@@ -10,7 +10,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(LOCKSTEP_SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})  # until 1.0 each minor version may differ
-# What a static library takes along: each is one name for the linker and the Debian package that has it.
+# What a static library takes along, by its name for the linker. LockstepDebian.cmake has the packages' names.
 set(LOCKSTEP_CORE_LIBRARIES spdlog yaml-cpp crypto)
 set(LOCKSTEP_TRAIN_LIBRARIES hwy xxhash curl deflate z spng jpeg pugixml freetype opencv_imgproc opencv_core)
 set(LOCKSTEP_CUDA_LIBRARIES "")
@@ -76,7 +76,7 @@ configure_package_config_file(cmake/LockstepConfig.cmake.in ${PROJECT_BINARY_DIR
   INSTALL_DESTINATION ${LOCKSTEP_PACKAGE_DIR} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/LockstepConfig.cmake ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
-              cmake/LockstepTorch.cmake
+              cmake/LockstepTorch.cmake cmake/LockstepDebian.cmake
         DESTINATION ${LOCKSTEP_PACKAGE_DIR} COMPONENT development)
 
 # lockstep.pc names what CMake's targets carry. libtorch has no file of its own for pkg-config.
@@ -100,6 +100,10 @@ string(REGEX REPLACE "[^/]+" ".." LOCKSTEP_PC_UP ${CMAKE_INSTALL_LIBDIR}/pkgconf
 configure_file(cmake/lockstep.pc.in ${PROJECT_BINARY_DIR}/lockstep.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 
-if(PROJECT_IS_TOP_LEVEL AND LOCKSTEP_APPS)
-  include(LockstepShell)
+if(PROJECT_IS_TOP_LEVEL)
+  if(LOCKSTEP_APPS)
+    include(LockstepShell)
+  endif()
+  include(LockstepDebian)
+  include(LockstepPackages)
 endif()

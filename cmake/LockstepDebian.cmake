@@ -1,0 +1,16 @@
+# Which Debian package has a library that the static liblockstep needs: for the message of find_package(Lockstep), and
+# for what liblockstep-dev depends on.
+set(lockstep_package_spdlog libspdlog-dev)
+set(lockstep_package_yaml-cpp libyaml-cpp-dev)
+set(lockstep_package_crypto libssl-dev)
+set(lockstep_package_hwy libhwy-dev)
+set(lockstep_package_xxhash libxxhash-dev)
+set(lockstep_package_curl libcurl4-openssl-dev)
+set(lockstep_package_deflate libdeflate-dev)
+set(lockstep_package_z zlib1g-dev)
+set(lockstep_package_spng libspng-dev)
+set(lockstep_package_jpeg libjpeg-dev)
+set(lockstep_package_pugixml libpugixml-dev)
+set(lockstep_package_freetype libfreetype-dev)
+set(lockstep_package_opencv_imgproc libopencv-imgproc-dev)
+set(lockstep_package_opencv_core libopencv-core-dev)
