@@ -1,7 +1,7 @@
 # What Debian wants otherwise than `cmake --install` leaves it; cpack runs this on the folders that become packages.
 #   - no run paths: the libraries are where the loader looks
 #   - zsh's completion in the folder that Debian's zsh reads
-#   - compressed man pages, without the time of the compression
+#   - compressed man pages and changelogs, without the time of the compression
 file(GLOB_RECURSE files LIST_DIRECTORIES false ${CPACK_TEMPORARY_DIRECTORY}/*)
 foreach(file IN LISTS files)
   if(IS_SYMLINK ${file})
@@ -9,7 +9,7 @@ foreach(file IN LISTS files)
   endif()
   if(file MATCHES "/bin/[^/]+$|\\.so[.0-9]*$")
     file(RPATH_REMOVE FILE ${file})
-  elseif(file MATCHES "/man/man1/")
+  elseif(file MATCHES "/man/man1/|/doc/[^/]+/changelog$")
     execute_process(COMMAND gzip -9n ${file} COMMAND_ERROR_IS_FATAL ANY)
   elseif(file MATCHES "^(.*/share/zsh)/site-functions/_lockstep$")
     file(MAKE_DIRECTORY ${CMAKE_MATCH_1}/vendor-completions)

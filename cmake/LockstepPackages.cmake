@@ -10,7 +10,9 @@ foreach(package IN ITEMS command:lockstep development:liblockstep-dev)
   string(REPLACE ":" ";" package ${package})
   list(GET package 0 component)
   list(GET package 1 name)
-  install(FILES packaging/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name} COMPONENT ${component})
+  set(documents ${CMAKE_INSTALL_DATADIR}/doc/${name})
+  install(FILES packaging/copyright DESTINATION ${documents} COMPONENT ${component})
+  install(FILES CHANGELOG.md DESTINATION ${documents} COMPONENT ${component} RENAME changelog)
 endforeach()
 
 set(LOCKSTEP_MAINTAINER "Lockstep maintainers <maintainers@lockstep.invalid>" CACHE STRING
@@ -39,10 +41,10 @@ set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS ca-certificates)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS liblockstep-dev)
 set(CPACK_COMPONENT_COMMAND_DESCRIPTION
     "distributed data-parallel training (command)
-Lockstep trains on several processes, GPUs or machines with the same bits as on one.
-The command starts and watches the ranks of programs, trains, evaluates and uses the
-recipes that come with it (captchas, detection, segmentation, captioning), and inspects
-and converts checkpoints.")
+Lockstep trains on several processes, GPUs or machines with the same bits as
+on one. The command starts and watches the ranks of programs, trains, evaluates
+and uses the recipes that come with it (captchas, detection, segmentation,
+captioning), and inspects and converts checkpoints.")
 
 string(REGEX MATCH "^([0-9]+)\\.([0-9]+)" torch "${LOCKSTEP_TORCH_VERSION}")
 math(EXPR next "${CMAKE_MATCH_2} + 1")
@@ -57,7 +59,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS lockstep)
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
     "distributed data-parallel training for C++ (library)
-Process groups, DistributedDataParallel, loaders, optimizers, checkpoints, a trainer and
-a launcher on libtorch. This package has the headers, static and shared libraries, the
-CMake package Lockstep and lockstep.pc.")
+Process groups, DistributedDataParallel, loaders, optimizers, checkpoints, a
+trainer and a launcher on libtorch. This package has the headers, static and
+shared libraries, the CMake package Lockstep and lockstep.pc.")
 include(CPack)
