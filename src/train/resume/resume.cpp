@@ -26,7 +26,7 @@ void require_newest(const Checkpoint& checkpoint) {
                    "--run-dir DIR begins a run of its own from there; --resume auto goes on from the newest");
 }
 
-std::int64_t number_of(const ConfigTree& tree, const std::string& key) {
+std::int64_t whole_number_at(const ConfigTree& tree, const std::string& key) {
   const auto found = tree.values().find(key);
   return found == tree.values().end() ? 0 : std::strtoll(found->second.yaml.c_str(), nullptr, 10);
 }
@@ -36,14 +36,14 @@ std::int64_t number_of(const ConfigTree& tree, const std::string& key) {
 BegunWith begun_with(const fs::path& settings) {
   if (!FileSystem::system().exists(settings)) return {};
   const ConfigTree tree = ConfigTree::from_file(settings);
-  return {.replicas = number_of(tree, "replicas"),
-          .threads = number_of(tree, "threads"),
-          .batch_size = number_of(tree, "batch_size")};
+  return {.replicas = whole_number_at(tree, "replicas"),
+          .threads = whole_number_at(tree, "threads"),
+          .batch_size = whole_number_at(tree, "batch_size")};
 }
 
 std::int64_t batch_size_of(const Checkpoint& checkpoint) {
   const auto settings = checkpoint.text("config.yml");
-  return settings ? number_of(ConfigTree::from_text(*settings, "the checkpoint's config.yml"), "batch_size") : 0;
+  return settings ? whole_number_at(ConfigTree::from_text(*settings, "the checkpoint's config.yml"), "batch_size") : 0;
 }
 
 void warn_of_another_platform(const Checkpoint& checkpoint) {
