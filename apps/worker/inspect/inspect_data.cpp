@@ -111,7 +111,7 @@ Opened open(const std::string& word, InspectWords words) {
 }
 
 Survey survey_with_progress(const ImageSource& source, const std::string& name) {
-  const Clock& clock = SystemClock::instance();
+  const lockstep::Clock& clock = SystemClock::instance();
   view::ProgressBar bar(view::ProgressBar::for_stderr(), clock);
   view::RateMeter meter(clock);
   const std::int64_t size = source.size();

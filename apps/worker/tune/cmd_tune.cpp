@@ -19,6 +19,7 @@
 #include "worker/commands.h"
 #include "worker/recipes.h"
 #include "worker/settings.h"
+#include "worker/settings_table.h"
 #include "worker/tune/tune_report.h"
 #include "worker/tune/tune_search.h"
 
