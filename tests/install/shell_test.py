@@ -20,6 +20,7 @@ VERBS = "run train eval predict generate checkpoint inspect bench pack tune".spl
 CASES = [
     ("tr", "train"),
     ("", " ".join(VERBS)),
+    ("--", "--help --version !--quiet"),
     ("checkpoint ", "inspect verify diff export import prune"),
     ("checkpoint d", "diff !inspect"),
     ("bench loader ", "captcha noop !step"),
