@@ -68,8 +68,8 @@ def man_pages(build):
         if text.startswith(".so "):
             assert text == ".so man1/lockstep.1\n", text
             continue
-        done = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-P-cbou"], input=text, text=True, capture_output=True,
-                              check=True)
+        done = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-P-cbou"], input=text, text=True,
+                              capture_output=True, check=True)
         assert not done.stderr, f"{name}: {done.stderr}"
         pages[name] = done.stdout
         for title in ("NAME", "SYNOPSIS", "DESCRIPTION", "SEE ALSO"):
@@ -133,7 +133,8 @@ def zsh_completes(functions, folder):
                         ("lockstep bench loader im", "loader imagenet"), ("lockstep train captcha:d", "captcha:digits"),
                         ("lockstep train --bac", "--backend"), ("lockstep train --device cu", "--device cuda"),
                         ("lockstep train captcha --set clip_v", "clip_value="),
-                        ("lockstep train captcha --set amp=b", "amp=bf16"), ("lockstep predict captcha no", "notes.txt"),
+                        ("lockstep train captcha --set amp=b", "amp=bf16"),
+                        ("lockstep predict captcha no", "notes.txt"),
                         ("lockstep eval dete", "eval detection"), ("lockstep train tu", "tuned.yml")):
         shown = zsh.completed(line, until)
         assert until in shown, f"zsh, '{line}': {shown!r}"
