@@ -3,6 +3,7 @@
 
 Exit code: 0 all well, 1 not, 77 skipped: a tool is missing, which it names."""
 import argparse
+import json
 import os
 import pathlib
 import pty
@@ -15,11 +16,10 @@ import tempfile
 import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-VERBS = "run train eval predict generate checkpoint inspect bench pack tune".split()
 # What stands on the line, word by word as readline cuts it, and what must (or with "!" must not) be offered.
 CASES = [
     ("tr", "train"),
-    ("", " ".join(VERBS)),
+    ("", "run train generate tune"),
     ("--", "--help --version !--quiet"),
     ("checkpoint ", "inspect verify diff export import prune"),
     ("checkpoint d", "diff !inspect"),
@@ -45,6 +45,9 @@ CASES = [
     ("inspect data ", "captcha:digits notes.txt"),
     ("inspect env --q", "--quiet"),
     ("pack --format ", "packed tar"),
+    ("new --from ", "trainer loop"),
+    ("new --folder ", "folder !notes.txt"),
+    ("new ", "!folder !notes.txt"),
     ("run --nproc-per-node 2 -- py", "python3"),
     ("run --nproc-per-node 2 python3 ", "notes.txt !--quiet"),
 ]
@@ -63,7 +66,9 @@ def man_pages(build):
         sys.exit(77)
     folder = made(build, "man")
     pages = {page.stem: page.read_text() for page in folder.glob("*.1")}
-    assert set(pages) == {"lockstep", "lockstep-worker", *(f"lockstep-{verb}" for verb in VERBS)}, sorted(pages)
+    root = json.loads(made(build, "help.json").read_text())["--help"]
+    verbs = [verb for verb in re.findall(r"^  ([a-z]+) ", root, re.M) if verb != "lockstep"]
+    assert set(pages) == {"lockstep", "lockstep-worker", *(f"lockstep-{verb}" for verb in verbs)}, sorted(pages)
     for name, text in pages.items():
         if text.startswith(".so "):
             assert text == ".so man1/lockstep.1\n", text
