@@ -35,7 +35,7 @@ class Case:
     def install(self):
         run("cmake", "--install", self.build, "--prefix", self.prefix)
 
-    def library_folder(self):
+    def installed_libraries(self):
         found = list(self.prefix.rglob("liblockstep.a"))
         assert len(found) == 1, f"liblockstep.a in {self.prefix}: {found}"
         return found[0].parent
@@ -87,7 +87,7 @@ def pkg_config(case):
         print("pkg-config is not installed")
         sys.exit(77)
     case.install()
-    libraries = case.library_folder()
+    libraries = case.installed_libraries()
     environment = dict(os.environ, PKG_CONFIG_PATH=str(libraries / "pkgconfig"))
 
     def flags(*words):
@@ -131,7 +131,7 @@ def exported(case):
         opened, closed = (text.count(f"#pragma GCC visibility {word}") for word in ("push(default)", "pop"))
         assert opened == closed == ("\nnamespace lockstep" in text), f"{header}: the visibility of what it declares"
     wrong = []
-    for library in case.library_folder().glob("liblockstep*.so"):
+    for library in case.installed_libraries().glob("liblockstep*.so"):
         names = run("nm", "-DC", "--defined-only", library).stdout.splitlines()
         assert len(names) > 100, f"{library} exports {len(names)} names"
         for line in names:
