@@ -19,6 +19,7 @@
 #include "lockstep/comm/tree_sum.h"
 #include "lockstep/tensor/device.h"
 #include "lockstep/tensor/random.h"
+#include "lockstep/tensor/threads.h"
 
 namespace lockstep {
 namespace {
@@ -165,7 +166,7 @@ void ReplicaTeam::Impl::run(const std::function<void(Replica&)>& body) {
 
 void ReplicaTeam::Impl::thread_loop(int local) noexcept {
   tensor::adopt_device();
-  at::set_num_threads(options.threads);  // a per-thread setting: OpenMP would use as many as there are cores
+  tensor::set_threads_in_turn(options.threads);  // a per-thread setting: OpenMP would use as many as there are cores
   Lock lock(mutex_);
   while (true) {
     member(local).wake.wait(lock, [&] { return closed_ || turn_ == local; });

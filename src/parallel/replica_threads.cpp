@@ -17,6 +17,7 @@
 
 #include "lockstep/base/resources.h"
 #include "lockstep/tensor/device.h"
+#include "lockstep/tensor/threads.h"
 #include "lockstep/tensor/torch_version.h"
 
 namespace lockstep::parallel {
@@ -52,7 +53,7 @@ class ReplicaThreads::Impl {
     start(count);
     std::unique_lock lock(mutex_);
     done_.wait(lock, [&] { return ready_ == count; });
-    at::set_num_threads(before);  // the number is also a process-wide one, for later threads
+    tensor::set_threads_in_turn(before);  // the number is also a process-wide one, for later threads
   }
 
   ~Impl() { end_threads(); }
@@ -110,7 +111,7 @@ class ReplicaThreads::Impl {
   void loop(int index) noexcept {
     tensor::adopt_device();
     (void)at::get_num_threads();  // the first call in a thread gives it the process's number
-    at::set_num_threads(libtorch_threads_);
+    tensor::set_threads_in_turn(libtorch_threads_);
     std::unique_lock lock(mutex_);
     ++ready_;
     done_.notify_all();

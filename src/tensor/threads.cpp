@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 
 #include "lockstep/base/resources.h"
 
@@ -24,6 +25,12 @@ int threads_of_first_pool() {
 void set_threads(int count) {
   const int more = std::max(0, count - 1);  // the calling thread is one of them
   require_threads(std::max(threads_of_first_pool() + more, 2 * more), "for libtorch");
+  set_threads_in_turn(count);
+}
+
+void set_threads_in_turn(int count) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   at::set_num_threads(count);
 }
 

@@ -3,6 +3,10 @@
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "support/scarce.h"
@@ -29,6 +33,25 @@ TEST(SetThreads, ThatTheSystemDoesNotGiveAreAnErrorAndNoHang) {
         }));
       },
       ::testing::ExitedWithCode(69), "cannot start a thread for libtorch .*ulimit -v");
+}
+
+// After a fork libtorch builds its pool again at the first call, and other callers found none in that moment.
+TEST(SetThreads, OfSixteenThreadsAtOnceAfterAFork) {
+  const int before = at::get_num_threads();
+  tensor::set_threads(4);
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_EXIT(
+        {
+          std::vector<std::thread> team;
+          for (int thread = 0; thread < 16; ++thread) {
+            team.emplace_back([] { tensor::set_threads_in_turn(1); });
+          }
+          for (std::thread& each : team) each.join();
+          ::_exit(0);
+        },
+        ::testing::ExitedWithCode(0), "");
+  }
+  tensor::set_threads(before);
 }
 
 }  // namespace threads_test

@@ -22,7 +22,7 @@ class ThreadCount {
   explicit ThreadCount(std::int64_t count) : before_(at::get_num_threads()) {
     tensor::set_threads(static_cast<int>(count));
   }
-  ~ThreadCount() { at::set_num_threads(before_); }
+  ~ThreadCount() { tensor::set_threads_in_turn(before_); }
   ThreadCount(const ThreadCount&) = delete;
   ThreadCount& operator=(const ThreadCount&) = delete;
 
