@@ -22,7 +22,8 @@ FOLDERS = ("include", "src", "recipes", "apps", "examples")
 TORCH = ("torch/", "ATen/", "c10/", "caffe2/")
 HEAVY = ("torch/torch.h", "torch/all.h", "lockstep/lockstep.h")
 UMBRELLA = "include/lockstep/lockstep.h"
-UMBRELLAS = (UMBRELLA, "include/lockstep/loop.h", "include/lockstep/trainer.h", "include/lockstep/ddp.h")
+UMBRELLAS = (UMBRELLA, "include/lockstep/loop.h", "include/lockstep/trainer.h", "include/lockstep/ddp.h",
+             "include/lockstep/data.h")
 
 # Folders whose programs and libraries are linked without libtorch.
 TORCH_FREE = tuple(f"{base}/{m}/*" for m in ("base", "store", "view", "launch")
@@ -117,7 +118,9 @@ class House:
         elif to_module == "user":
             return "nothing includes an example"
         if module == "user":
-            return "" if target.startswith("include/") else "a user's program includes public headers only"
+            # The recipes' headers are installed too.
+            is_public = target.startswith("include/") or to_module == "recipes"
+            return "" if is_public else "a user's program includes public headers only"
         if to_module == "user":
             return "" if module in ("recipes", "apps") else f"{module} -> the umbrella header"
         if module == to_module:
@@ -216,7 +219,7 @@ def self_test():
         "recipes/a/a.h": "", "recipes/common/c.h": "", "include/lockstep/lockstep.h": "#include <torch/torch.h>\n",
         "apps/lockstep/main.cpp": '#include "verbs.h"\n#include "common/cli.h"\n', "apps/lockstep/verbs.h": "",
         "apps/common/cli.h": "", "src/view/v.cpp": '#include "lockstep/base/a.h"\n',
-        "examples/e.cpp": "#include <lockstep/lockstep.h>\n",
+        "examples/e.cpp": "#include <a/a.h>\n#include <lockstep/lockstep.h>\n",
     }
     bad = {
         "src/base/b.cpp": ('#include "lockstep/tensor/t.h"\n', "base -> tensor"),

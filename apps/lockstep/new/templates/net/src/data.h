@@ -1,11 +1,12 @@
 // The data set: points of a square; the class tells whether their coordinates have the same sign.
 #pragma once
 
-#include <lockstep/data/dataset.h>
+#include <lockstep/data.h>
 
 #include <memory>
 #include <string>
 
 /// `part` is the value of data.train or data.test in config.yml: a folder, or any word. Replace the points by your
-/// files: lockstep/data/image_dataset.h has folders of classes, COCO, Pascal VOC and lists.
+/// files. This reads a folder of classes; CocoImages, VocImages, IdxImages and others read other layouts:
+///   return lockstep::image_dataset(std::make_shared<lockstep::ClassFolders>(part), lockstep::ToTensor{});
 std::shared_ptr<lockstep::Dataset> make_data(const std::string& part);
