@@ -11,9 +11,11 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/wait_notice.h"
 #include "lockstep/store/store.h"
-#include "store/handshake.h"
+#include "store/door.h"
 #include "store/socket.h"
 #include "store/table.h"
 #include "store/wire.h"
@@ -23,53 +25,18 @@ namespace {
 
 using store::FrameReader;
 using store::FrameWriter;
+using store::Opened;
 using store::Outcome;
 using store::Socket;
 using store::Status;
 using store::Verb;
 
-// A server answers at once; one that is silent for so long is stopped or cut off.
-constexpr auto kAnswerLimit = std::chrono::seconds(60);
-// What accepts a connection and is silent for so long is tried again.
-constexpr auto kDoorLimit = std::chrono::seconds(10);
+// For one attempt of connect_store(): then it says that it waits.
+constexpr auto kReach = std::chrono::seconds(3);
 constexpr auto kFirstPause = std::chrono::milliseconds(10);
 constexpr auto kLongestPause = std::chrono::milliseconds(500);
 
 TimePoint now() { return SystemClock::instance().now(); }
-
-/// A socket, or why there is none; `is_reached`: somebody listens there.
-struct Opened {
-  Result<Socket> socket;
-  bool is_reached = false;
-};
-
-/// Questions and answers before the store is open.
-struct Exchange {
-  Socket& socket;
-  const TimePoint deadline;
-  Outcome outcome = Outcome::kDone;
-  bool was_refused = false;
-
-  // The one field of a good answer.
-  std::optional<std::string> ask(FrameWriter& question) {
-    std::string body;
-    outcome = socket.send(question.take(), deadline);
-    if (outcome == Outcome::kDone) outcome = socket.receive(body, deadline, store::kMaxHelloBytes);
-    if (outcome != Outcome::kDone) return std::nullopt;
-    FrameReader answer(body);
-    const auto status = static_cast<Status>(answer.byte());
-    was_refused = status == Status::kRefused;
-    std::string field = answer.string();
-    if (status != Status::kOk || !answer.complete()) return std::nullopt;
-    return field;
-  }
-
-  [[nodiscard]] std::string problem() const {
-    if (outcome == Outcome::kLate) return "it accepts connections and says nothing";
-    if (outcome == Outcome::kGone) return "it accepts connections and closes them";
-    return "it does not answer as a Lockstep store of this version";
-  }
-};
 
 class Client final : public Store {
  public:
@@ -134,7 +101,7 @@ class Client final : public Store {
     }
     // Hours are as good as for ever, and never overflow the clock.
     waits = std::clamp<std::chrono::milliseconds>(waits, std::chrono::milliseconds(0), std::chrono::hours(24 * 365));
-    const auto deadline = now() + waits + kAnswerLimit;
+    const auto deadline = now() + waits + answer_limit_;
     const SocketPtr socket = borrow();
     std::string body;
     auto outcome = socket->send(frame, deadline);
@@ -143,7 +110,7 @@ class Client final : public Store {
     if (outcome == Outcome::kGone) throw_gone();
     if (outcome == Outcome::kLate) {
       throw TimeoutError(fmt::format("the store at {}:{} did not answer within {}", address_.host, address_.port,
-                                     text::duration(Seconds(waits + kAnswerLimit).count())));
+                                     text::duration(Seconds(waits + answer_limit_).count())));
     }
     Reply reply{static_cast<Status>(body[0]), body.substr(1)};
     if (reply.status == Status::kTimeout) throw_timeout(reply, waits);
@@ -169,9 +136,9 @@ class Client final : public Store {
 
   // A server that is there and closes the connection has too many strangers at its door: another try gets in.
   Socket open_another() {
-    const auto deadline = now() + kAnswerLimit;
+    const auto deadline = now() + answer_limit_;
     for (auto pause = kFirstPause;; pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause)) {
-      auto opened = open(address_, deadline);
+      auto opened = store::open_connection(address_, deadline);
       if (opened.socket) return std::move(*opened.socket);
       if (!opened.is_reached || now() + pause >= deadline) throw_gone();
       std::this_thread::sleep_for(pause);
@@ -208,29 +175,9 @@ class Client final : public Store {
     return fields.string();
   }
 
- public:
-  // Connects, and both sides prove that they know the token. Throws UsageError where one does not.
-  static Opened open(const StoreAddress& address, TimePoint deadline) {
-    auto socket = Socket::connect(address.host, address.port, deadline);
-    if (!socket) return {std::move(socket), false};
-    deadline = std::min<TimePoint>(deadline, now() + kDoorLimit);
-    Exchange exchange{*socket, deadline};
-    store::Nonces nonces{.client = store::make_nonce(), .server = {}};
-    const auto hello = exchange.ask(FrameWriter(Verb::kHello).string(store::kMagic).string(nonces.client));
-    nonces.server = hello.value_or("");
-    if (nonces.server.size() != store::kNonceBytes) return {Failure{exchange.problem()}, true};
-    const auto proof =
-        exchange.ask(FrameWriter(Verb::kProve).string(store::prove(address.token, store::Side::kClient, nonces)));
-    if (!proof && !exchange.was_refused) return {Failure{exchange.problem()}, true};
-    if (proof && store::is_proof(*proof, address.token, store::Side::kServer, nonces)) return {std::move(socket), true};
-    throw UsageError(fmt::format("the store at {}:{} {}", address.host, address.port,
-                                 proof ? "does not know our token: it is not our job's" : "refused our token"),
-                     "give every node the same token (--token-file or LOCKSTEP_TOKEN), and check that no other job "
-                     "uses this port");
-  }
-
  private:
   const StoreAddress address_;
+  const std::chrono::milliseconds answer_limit_ = store::answer_limit();
   std::mutex mutex_;
   bool is_shut_down_ = false;
   std::vector<SocketPtr> idle_;
@@ -243,8 +190,9 @@ std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::m
   const auto deadline = now() + std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(0),
                                                                       std::chrono::hours(24 * 365));
   std::chrono::milliseconds pause = kFirstPause;
+  WaitNotice notice(now());
   for (;;) {
-    auto opened = Client::open(address, std::max(deadline, now() + kFirstPause));
+    auto opened = store::open_connection(address, std::max(deadline, now() + kFirstPause), kReach);
     if (opened.socket) return std::make_shared<Client>(address, std::move(*opened.socket));
     if (now() + pause >= deadline) {
       throw TimeoutError(
@@ -254,6 +202,13 @@ std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::m
               ? "something listens there: see what the launcher of node 0 says of connections that it turned away, "
                 "and check that no other program uses the port"
               : "check that the launcher of node 0 runs, and that its address and port can be reached");
+    }
+    if (const auto waited = notice.due(now())) {
+      log::note(
+          "waiting for the job's store at {}:{}, which node 0 serves, since {} ({}); LOCKSTEP_TIMEOUT ends this after "
+          "{}",
+          address.host, address.port, text::duration(waited->count()), opened.socket.error(),
+          text::duration(Seconds(timeout).count()));
     }
     std::this_thread::sleep_for(pause);
     pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause);

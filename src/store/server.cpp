@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <asio.hpp>
+#include <functional>
 #include <thread>
 #include <unordered_set>
 #include <utility>
@@ -69,10 +70,56 @@ struct State {
   void warn(std::size_t count, const std::string& address) const;
 };
 
+// A client's heartbeat, and what it left for the moment when it is lost.
+class Attendance {
+ public:
+  explicit Attendance(const tcp::socket::executor_type& executor) : silence_(executor) {}
+
+  // Renews or ends it. Empty where the request is malformed.
+  std::string answer(Verb verb, FrameReader& request, const std::function<void()>& on_silence) {
+    end();
+    if (verb == Verb::kAttend) {
+      const auto limit = std::chrono::milliseconds(request.number());
+      keys_ = request.strings();
+      will_ = request.string();
+      silence_.expires_after(std::clamp<std::chrono::milliseconds>(limit, std::chrono::milliseconds(1), kLongestWait));
+      silence_.async_wait([this, on_silence, number = beats_](std::error_code problem) {
+        if (!problem && number == beats_) on_silence();
+      });
+    }
+    if (request.complete()) return FrameWriter(Status::kOk).take();
+    end();
+    return "";
+  }
+
+  // The client neither left nor lives.
+  void publish(State& state, std::string_view why) {
+    for (const std::string& key : end()) {
+      state.table.compare_set(key, "", fmt::format("{}\n{}", why, will_));
+      state.key_changed(key);
+    }
+  }
+
+ private:
+  std::vector<std::string> end() {
+    ++beats_;  // a timer that fired just before it was cancelled means nothing
+    silence_.cancel();
+    return std::exchange(keys_, {});
+  }
+
+  asio::steady_timer silence_;
+  std::vector<std::string> keys_;  // empty: the client does not attend
+  std::string will_;
+  std::uint64_t beats_ = 0;
+};
+
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, State& state)
-      : socket_(std::move(socket)), timer_(socket_.get_executor()), state_(state) {}
+      : socket_(std::move(socket)),
+        timer_(socket_.get_executor()),
+        attendance_(socket_.get_executor()),
+        state_(state) {}
 
   void start(store::Strangers::Id id, std::string address) {
     id_ = id;
@@ -115,6 +162,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     state_.left(id_);
     state_.connections.erase(self);
     timer_.cancel();
+    attendance_.publish(state_, "closed");
     std::error_code ignored;
     socket_.close(ignored);
   }
@@ -204,6 +252,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // The verbs that never wait. Empty where the request is malformed.
   std::string answer(Verb verb, FrameReader& request) {
+    if (verb == Verb::kAttend || verb == Verb::kLeave) {
+      const auto on_silence = [self = shared_from_this()] {
+        self->attendance_.publish(self->state_, "silent");
+        self->close();
+      };
+      return attendance_.answer(verb, request, on_silence);
+    }
     const std::string key = request.string();
     auto& table = state_.table;
     if (verb == Verb::kTryGet && request.complete()) {
@@ -261,6 +316,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   tcp::socket socket_;
   asio::steady_timer timer_;  // for the handshake, then for the wait
+  Attendance attendance_;
   State& state_;
   store::Strangers::Id id_ = 0;
   std::string address_;

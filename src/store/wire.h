@@ -17,7 +17,19 @@ inline constexpr std::uint32_t kMaxFrameBytes = 64U << 20U;
 // Before the token was proved a stranger may make the server hold this much, and no more.
 inline constexpr std::uint32_t kMaxHelloBytes = 256;
 
-enum class Verb : std::uint8_t { kHello = 1, kSet, kTryGet, kGet, kAdd, kCompareSet, kWait, kRemove, kProve };
+enum class Verb : std::uint8_t {
+  kHello = 1,
+  kSet,
+  kTryGet,
+  kGet,
+  kAdd,
+  kCompareSet,
+  kWait,
+  kRemove,
+  kProve,
+  kAttend,
+  kLeave
+};
 enum class Status : std::uint8_t { kOk = 0, kAbsent, kTimeout, kRefused, kBadRequest };
 
 /// Builds a frame: the length comes first, everything is little-endian.

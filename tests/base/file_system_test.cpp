@@ -31,9 +31,12 @@ int fail_with(int code) {
 extern "C" int fsync(int fd) {
   return fsync_error != 0 ? fail_with(fsync_error) : static_cast<int>(::syscall(SYS_fsync, fd));
 }
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"  // a struct of <fcntl.h> has the same name
 extern "C" int flock(int fd, int operation) noexcept {
   return flock_error != 0 ? fail_with(flock_error) : static_cast<int>(::syscall(SYS_flock, fd, operation));
 }
+#pragma GCC diagnostic pop
 
 namespace lockstep {
 namespace file_system_test {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process that waits for others says so: after 3 s, and then every 30 s.
+#pragma once
+
+#include <optional>
+
+#include "lockstep/base/clock.h"
+
+#pragma GCC visibility push(default)
+
+namespace lockstep {
+
+/// Decides when to tell the user that a wait goes on. Thread-safe: no. Example: if (const auto waited =
+/// notice.due(now)) log::note("waiting for node 1 since {}", text::duration(waited->count()));
+class WaitNotice {
+ public:
+  explicit WaitNotice(TimePoint begin);
+  /// Returns how long the wait has lasted, where it is time to say so.
+  [[nodiscard]] std::optional<Seconds> due(TimePoint now);
+  /// Returns when due() will next return something.
+  [[nodiscard]] TimePoint next() const { return next_; }
+
+ private:
+  TimePoint begin_;
+  TimePoint next_;
+};
+
+}  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/door.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "store/handshake.h"
+#include "store/wire.h"
+
+namespace lockstep::store {
+namespace {
+
+// What accepts a connection and is silent for so long is tried again.
+constexpr auto kDoorLimit = std::chrono::seconds(10);
+
+/// Questions and answers before the store is open.
+struct Exchange {
+  Socket& socket;
+  const TimePoint deadline;
+  Outcome outcome = Outcome::kDone;
+  bool was_refused = false;
+
+  // The one field of a good answer.
+  std::optional<std::string> ask(FrameWriter& question) {
+    std::string body;
+    outcome = socket.send(question.take(), deadline);
+    if (outcome == Outcome::kDone) outcome = socket.receive(body, deadline, kMaxHelloBytes);
+    if (outcome != Outcome::kDone) return std::nullopt;
+    FrameReader answer(body);
+    const auto status = static_cast<Status>(answer.byte());
+    was_refused = status == Status::kRefused;
+    std::string field = answer.string();
+    if (status != Status::kOk || !answer.complete()) return std::nullopt;
+    return field;
+  }
+
+  [[nodiscard]] std::string problem() const {
+    if (outcome == Outcome::kLate) return "it accepts connections and says nothing";
+    if (outcome == Outcome::kGone) return "it accepts connections and closes them";
+    return "it does not answer as a Lockstep store of this version";
+  }
+};
+
+}  // namespace
+
+Opened open_connection(const StoreAddress& address, TimePoint deadline, std::chrono::milliseconds reach) {
+  auto socket =
+      Socket::connect(address.host, address.port, std::min<TimePoint>(deadline, SystemClock::instance().now() + reach));
+  if (!socket) return {std::move(socket), false};
+  deadline = std::min<TimePoint>(deadline, SystemClock::instance().now() + kDoorLimit);
+  Exchange exchange{*socket, deadline};
+  Nonces nonces{.client = make_nonce(), .server = {}};
+  const auto hello = exchange.ask(FrameWriter(Verb::kHello).string(kMagic).string(nonces.client));
+  nonces.server = hello.value_or("");
+  if (nonces.server.size() != kNonceBytes) return {Failure{exchange.problem()}, true};
+  const auto proof = exchange.ask(FrameWriter(Verb::kProve).string(prove(address.token, Side::kClient, nonces)));
+  if (!proof && !exchange.was_refused) return {Failure{exchange.problem()}, true};
+  if (proof && is_proof(*proof, address.token, Side::kServer, nonces)) return {std::move(socket), true};
+  throw UsageError(fmt::format("the store at {}:{} {}", address.host, address.port,
+                               proof ? "does not know our token: it is not our job's" : "refused our token"),
+                   "give every node the same token (--token-file or LOCKSTEP_TOKEN), and check that no other job "
+                   "uses this port");
+}
+
+std::chrono::milliseconds answer_limit() {
+  return std::clamp<std::chrono::milliseconds>(env::collective_timeout(), std::chrono::seconds(5),
+                                               std::chrono::seconds(60));
+}
+
+}  // namespace lockstep::store

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way into a store: a connection on which both sides have proved that they know the token.
+#pragma once
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/result.h"
+#include "lockstep/store/store.h"
+#include "store/socket.h"
+
+namespace lockstep::store {
+
+/// A connection, or why there is none; `is_reached`: somebody listens there.
+struct Opened {
+  Result<Socket> socket;
+  bool is_reached = false;
+};
+
+/// Connects once, and gives up where nobody has answered within `reach`. Throws: UsageError where one side does not
+/// know the token.
+[[nodiscard]] Opened open_connection(const StoreAddress& address, TimePoint deadline,
+                                     std::chrono::milliseconds reach = std::chrono::seconds(10));
+
+/// A server answers at once; one that is silent for so long is stopped or cut off: LOCKSTEP_TIMEOUT, 5 s at least and a
+/// minute at most.
+[[nodiscard]] std::chrono::milliseconds answer_limit();
+
+}  // namespace lockstep::store
