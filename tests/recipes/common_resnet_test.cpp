@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ResNet without the classifier: torchvision's names and counts, strides and dilations, and that its layers are fused.
+#include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detection/model/criterion.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>

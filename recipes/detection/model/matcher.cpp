@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detection/model/matcher.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/log.h>

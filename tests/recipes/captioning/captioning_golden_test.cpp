@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The networks and their gradients against a re-creation in PyTorch, in float64 (golden/captioning.py).
+#include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/arange.h>
 #include <ATen/TensorOperators.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention in windows of a grid against a computation that looks at each cell: who sees whom, distances, padding, and
 // the global token.
+#include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/arange.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The networks, their losses and gradients against a re-creation in PyTorch (golden/make_segmentation.py), in float64
 // and, as they train, in float32; and weights in torchvision's layout.
+#include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
