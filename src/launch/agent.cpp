@@ -13,6 +13,7 @@
 #include "launch/failure.h"
 #include "launch/limits.h"
 #include "launch/log_folder.h"
+#include "launch/lost_node.h"
 #include "launch/program.h"
 #include "launch/rendezvous.h"
 #include "launch/signals.h"
@@ -117,26 +118,39 @@ class Agent {
   void wait_for_other_nodes(WorkerGroupResult& result) {
     KeyWatcher done(meeting_.address, keys_of("done", options_.nodes));
     KeyWatcher failed(meeting_.address, {kFirstFailureKey});
+    KeyWatcher lost(meeting_.address, {kLostNodeKey});
     meeting_.store->set(key_of("done", options_.node_rank), "1");
-    pollfd entries[3] = {{signals_.fd(), POLLIN, 0}, {done.fd(), POLLIN, 0}, {failed.fd(), POLLIN, 0}};
+    pollfd entries[5] = {{signals_.fd(), POLLIN, 0},
+                         {done.fd(), POLLIN, 0},
+                         {failed.fd(), POLLIN, 0},
+                         {lost.fd(), POLLIN, 0},
+                         {meeting_.presence->fd(), POLLIN, 0}};
     for (int number = 0;;) {
-      ::poll(entries, 3, -1);
+      ::poll(entries, 5, -1);
       while ((number = signals_.next()) != 0) {
         if (number == SIGWINCH || number == SIGUSR1 || number == SIGUSR2) continue;
         result.interrupted_by = number;
       }
       if (result.interrupted_by != 0 || done.found() == KeyWatcher::Found::kKeys) return;
       if (done.found() == KeyWatcher::Found::kStoreIsGone || failed.found() != KeyWatcher::Found::kNothing) break;
+      if (lost.found() != KeyWatcher::Found::kNothing || !meeting_.presence->lost().empty()) break;
     }
     result.has_remote_failure = true;
     if (failed.found() == KeyWatcher::Found::kKeys) {
       result.claim = parse_failure(meeting_.store->try_get(kFirstFailureKey).value_or(""));
     }
+    if (lost.found() == KeyWatcher::Found::kKeys) {
+      result.lost = lost_node(meeting_.store->try_get(kLostNodeKey).value_or(""), meeting_.silence);
+    } else if (!result.claim) {
+      const std::string why = meeting_.presence->lost();
+      result.lost = lost_node_zero(meeting_.address, why.empty() ? "closed" : why, meeting_.silence);
+    }
+    result.claim = first_cause(result.claim, result.lost, meeting_.silence);
   }
 
   // The store's server goes last, so that every other node can read what happened.
   void leave(std::chrono::milliseconds patience) {
-    if (options_.nodes == 1) return;
+    if (options_.nodes == 1 || !meeting_.presence->lost().empty()) return;
     try {
       meeting_.store->set(key_of("left", options_.node_rank), "1");
       if (options_.node_rank == 0) meeting_.store->wait(keys_of("left", options_.nodes), patience);
@@ -187,7 +201,7 @@ class Agent {
     const bool is_remote = result.has_remote_failure && !is_ours(result);
     const int code = is_remote ? remote_code(result) : local_code(result);
     leave(is_remote ? kAnswerTime : options_.shutdown_timeout + 3 * kAnswerTime);
-    if (is_remote) {
+    if (is_remote && result.claim) {
       print_remote(result);
     } else if (result.interrupted_by == 0) {
       print_local(result);
@@ -197,7 +211,7 @@ class Agent {
   }
 
   bool is_ours(const WorkerGroupResult& result) const {
-    if (!result.claim) return false;
+    if (!result.claim || result.claim->kind == FailureKind::kLost) return false;
     const int first = meeting_.place.first_rank;
     return result.claim->rank >= first && result.claim->rank < first + options_.processes;
   }
@@ -220,7 +234,7 @@ class Agent {
   }
 
   int remote_code(const WorkerGroupResult& result) {
-    if (!result.claim) return static_cast<int>(ExitCode::kPeer);
+    if (!result.claim || result.claim->kind == FailureKind::kLost) return static_cast<int>(ExitCode::kPeer);
     try {
       const int code = std::stoi(meeting_.store->get(kFailureCodeKey, options_.shutdown_timeout + kAnswerTime));
       return code > 0 && code < 256 ? code : static_cast<int>(ExitCode::kPeer);
@@ -230,12 +244,12 @@ class Agent {
   }
 
   void print_remote(const WorkerGroupResult& result) const {
-    if (result.claim) {
-      fmt::print(stderr, "lockstep: rank {} on {} failed first: {}\n  its output is on that node\n", result.claim->rank,
-                 result.claim->host, words_of(*result.claim));
+    const FailureRecord& first = *result.claim;
+    if (first.kind == FailureKind::kLost) {
+      fmt::print(stderr, "lockstep: {}\n  next    {}\n", first.message, first.hint);
     } else {
-      fmt::print(stderr, "lockstep: the agent of node 0 at {}:{} is gone, and with it the job\n", meeting_.address.host,
-                 meeting_.address.port);
+      fmt::print(stderr, "lockstep: rank {} on {} failed first: {}\n  its output is on that node\n", first.rank,
+                 first.host, words_of(first));
     }
   }
 

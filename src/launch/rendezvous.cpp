@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <fstream>
@@ -19,6 +20,7 @@
 #include <utility>
 
 #include "launch/failure.h"
+#include "launch/lost_node.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
@@ -26,6 +28,7 @@
 #include "lockstep/base/printable.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/wait_notice.h"
 #include "lockstep/store/secret.h"
 
 namespace lockstep::launch {
@@ -69,13 +72,16 @@ void meet_alone(const AgentOptions& options, Meeting& meeting) {
   meeting.master_port = options.master_port != 0 ? options.master_port : find_free_port(options.master_addr);
 }
 
+bool names_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
 void warn_of_loopback(const std::string& host) {
   sockaddr_in address{};
   addrinfo hints{};
   hints.ai_family = AF_INET;
   addrinfo* found = nullptr;
-  if (host == "localhost" || host.rfind("127.", 0) == 0 || ::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0)
-    return;
+  if (names_loopback(host) || ::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return;
   address.sin_addr = reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr;
   ::freeaddrinfo(found);
   if ((ntohl(address.sin_addr.s_addr) >> 24U) == 127) {
@@ -113,6 +119,49 @@ NodeSize parse_node(const std::string& said, int node) {
                   "start the same version of Lockstep on every node");
 }
 
+// One limit and one notice for all nodes that join.
+struct JoinWait {
+  TimePoint deadline = SystemClock::instance().now() + env::collective_timeout();
+  WaitNotice notice{SystemClock::instance().now()};
+};
+
+std::vector<int> missing_nodes(const AgentOptions& options, Store& store) {
+  std::vector<int> missing;
+  for (int node = 0; node < options.nodes; ++node) {
+    if (!store.try_get(node_key("processes", node))) missing.push_back(node);
+  }
+  return missing;
+}
+
+std::string nodes_text(const std::vector<int>& nodes) {
+  return fmt::format("{} {}", nodes.size() == 1 ? "node" : "nodes", fmt::join(nodes, ", "));
+}
+
+// What a node says of itself; the wait for it is told.
+std::string wait_for_node(const AgentOptions& options, Store& store, int node, JoinWait& wait) {
+  const auto limit = text::duration(Seconds(env::collective_timeout()).count());
+  for (;;) {
+    const auto until = std::min(wait.deadline, wait.notice.next());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SystemClock::instance().now());
+    try {
+      return store.get(node_key("processes", node), std::max(left, std::chrono::milliseconds(0)));
+    } catch (const TimeoutError&) {
+      // Told, and tried again, while there is time.
+    }
+    const TimePoint now = SystemClock::instance().now();
+    const auto missing = missing_nodes(options, store);
+    if (missing.empty()) continue;
+    if (now >= wait.deadline) {
+      throw TimeoutError(fmt::format("{} of {} did not join within {}", nodes_text(missing), options.nodes, limit),
+                         fmt::format("start the same command there with --node-rank {}", missing.front()));
+    }
+    if (const auto waited = wait.notice.due(now)) {
+      log::note("waiting at {}:{} since {} for {} of {}; LOCKSTEP_TIMEOUT ends this after {}", options.master_addr,
+                options.master_port, text::duration(waited->count()), nodes_text(missing), options.nodes, limit);
+    }
+  }
+}
+
 // Each node says how many ranks it has; their sum is the world.
 Place agree_on_places(const AgentOptions& options, Store& store) {
   const std::string mine = make_token();
@@ -128,18 +177,9 @@ Place agree_on_places(const AgentOptions& options, Store& store) {
               .world_size = 0,
               .node_rank = options.node_rank,
               .nodes = options.nodes};
-  const auto deadline = SystemClock::instance().now() + env::collective_timeout();
+  JoinWait wait;
   for (int node = 0; node < options.nodes; ++node) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SystemClock::instance().now());
-    std::string said;
-    try {
-      said = store.get(node_key("processes", node), left);
-    } catch (const TimeoutError&) {
-      throw TimeoutError(fmt::format("node {} of {} did not join within {}", node, options.nodes,
-                                     text::duration(Seconds(env::collective_timeout()).count())),
-                         fmt::format("start the same command there with --node-rank {}", node));
-    }
-    const auto [processes, nodes] = parse_node(said, node);
+    const auto [processes, nodes] = parse_node(wait_for_node(options, store, node, wait), node);
     if (nodes != options.nodes) {
       throw UsageError(fmt::format("node {} was started with --nnodes {}, node {} with {}", node, nodes,
                                    options.node_rank, options.nodes));
@@ -157,7 +197,12 @@ void meet_others(const AgentOptions& options, Meeting& meeting) {
     meeting.server = std::make_unique<StoreServer>(
         StoreServer::Options{.host = options.master_addr, .port = options.master_port, .token = meeting.address.token});
   }
-  meeting.store = connect_store(meeting.address, env::collective_timeout());
+  if (options.node_rank != 0 && names_loopback(options.master_addr)) {
+    log::warn("node {} looks for node 0 at {}, which is this machine: --master-addr names node 0's machine",
+              options.node_rank, options.master_addr);
+  }
+  meeting.silence = node_silence(env::collective_timeout());
+  meeting.store = connect_store(meeting.address, env::collective_timeout(), meeting.silence);
   if (options.node_rank == 0) {
     meeting.store->set("lockstep/agent/master_port", std::to_string(find_free_port(options.master_addr)));
   }
@@ -169,6 +214,12 @@ void meet_others(const AgentOptions& options, Meeting& meeting) {
     throw PeerError(fmt::format("node 0 said '{}' for its port", text::printable_line(said.substr(0, 40))));
   }
   meeting.master_port = static_cast<std::uint16_t>(*port);
+  meeting.presence =
+      std::make_unique<Presence>(meeting.address,
+                                 PresenceOptions{.keys = {kLostNodeKey, node_key("left", options.node_rank)},
+                                                 .will = will_of(meeting.place, host_name()),
+                                                 .silence = meeting.silence},
+                                 meeting.silence);
 }
 
 }  // namespace

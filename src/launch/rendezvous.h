@@ -13,6 +13,7 @@
 #include "launch/worker_env.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/launch/agent.h"
+#include "lockstep/store/presence.h"
 #include "lockstep/store/store.h"
 
 namespace lockstep::launch {
@@ -21,7 +22,9 @@ struct Meeting {
   StoreAddress address;
   std::unique_ptr<StoreServer> server;  ///< on node 0 only
   std::shared_ptr<Store> store;
-  Place place;  ///< place of local rank 0
+  std::unique_ptr<Presence> presence;    ///< of this node among several
+  std::chrono::milliseconds silence{0};  ///< how long a node may be silent before it is lost
+  Place place;                           ///< place of local rank 0
   std::string master_addr;
   std::uint16_t master_port = 0;  ///< free on node 0, for programs that make a store of their own
   std::string run_id;

@@ -59,11 +59,11 @@ std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_r
 }
 
 // Before the others are stopped: their messages can then point to it.
-void publish(Store& store, const WorkerEnd& end) {
+void publish(Store& store, const FailureRecord& record) {
   try {
-    store.compare_set(kFirstFailureKey, "", to_json(record_of_end(end)));
+    store.compare_set(kFirstFailureKey, "", to_json(record));
   } catch (const Error& problem) {
-    log::warn("the failure of rank {} was not published: {}", end.rank, problem.message());
+    log::warn("the failure of rank {} was not published: {}", record.rank, problem.message());
   }
 }
 
@@ -94,6 +94,7 @@ TimePoint StopTimes::next() const {
 WorkerGroup::WorkerGroup(const WorkerGroupSpec& spec) : spec_(spec), output_(spec.options.console) {
   if (spec.options.nodes > 1) {
     watcher_ = std::make_unique<KeyWatcher>(spec.meeting.address, std::vector<std::string>{kFirstFailureKey});
+    lost_watcher_ = std::make_unique<KeyWatcher>(spec.meeting.address, std::vector<std::string>{kLostNodeKey});
   }
   for (int local_rank = 0; local_rank < spec.options.processes; ++local_rank) start(local_rank);
 }
@@ -116,14 +117,35 @@ void WorkerGroup::start(int local_rank) {
 }
 
 WorkerGroupResult WorkerGroup::run() {
-  while (is_any_left()) wait_for_event();
+  const auto is_left = [](const Member& member) { return !member.worker->is_gone(); };
+  while (std::any_of(members_.begin(), members_.end(), is_left)) wait_for_event();
   show_the_rest();
+  await_cause();
   try {
-    if (const auto claim = spec_.meeting.store->try_get(kFirstFailureKey)) result_.claim = parse_failure(*claim);
+    const bool can_ask = !spec_.meeting.presence || spec_.meeting.presence->lost().empty();
+    const auto claim = can_ask ? spec_.meeting.store->try_get(kFirstFailureKey) : std::nullopt;
+    if (claim) result_.claim = parse_failure(*claim);
   } catch (const Error&) {
     // The store of another node is gone: what this node saw must do.
   }
+  result_.claim = first_cause(result_.claim, result_.lost, spec_.meeting.silence);
   return result_;
+}
+
+void WorkerGroup::await_cause() {
+  const auto names_no_cause = [](const WorkerEnd& end) { return !has_failed(end) || is_consequence(end); };
+  const bool has_cause = result_.is_success() || result_.has_remote_failure || result_.interrupted_by != 0 ||
+                         !std::all_of(result_.ends.begin(), result_.ends.end(), names_no_cause) ||
+                         std::any_of(result_.ends.begin(), result_.ends.end(), leaves_by_request);
+  if (has_cause || !lost_watcher_ || !watcher_) return;
+  const TimePoint deadline = now() + spec_.meeting.silence + kBlameTime;
+  pollfd entries[4] = {{spec_.signals.fd(), POLLIN, 0},
+                       {watcher_->fd(), POLLIN, 0},
+                       {lost_watcher_->fd(), POLLIN, 0},
+                       {spec_.meeting.presence->fd(), POLLIN, 0}};
+  if (::poll(entries, 4, timeout_ms(deadline)) <= 0) return;
+  if (entries[0].revents != 0) on_signals();
+  if (entries[2].revents != 0 || entries[3].revents != 0) on_lost_node();
 }
 
 // A pager that does not read must not keep us from obeying: the logs have everything.
@@ -135,15 +157,13 @@ void WorkerGroup::show_the_rest() {
   output_.console().drop();
 }
 
-bool WorkerGroup::is_any_left() const {
-  return std::any_of(members_.begin(), members_.end(), [](const auto& member) { return !member.worker->is_gone(); });
-}
-
 void WorkerGroup::wait_for_event() {
   std::vector<pollfd> entries;
   entries.push_back({spec_.signals.fd(), POLLIN, 0});
   entries.push_back({watcher_ ? watcher_->fd() : -1, POLLIN, 0});
   entries.push_back({output_.console().waiting_fd(), POLLOUT, 0});
+  entries.push_back({lost_watcher_ ? lost_watcher_->fd() : -1, POLLIN, 0});
+  entries.push_back({lost_watcher_ ? spec_.meeting.presence->fd() : -1, POLLIN, 0});
   const std::size_t first = entries.size();
   for (const auto& member : members_) {
     entries.push_back({member.worker->control(), POLLIN, 0});
@@ -168,6 +188,7 @@ void WorkerGroup::wait_for_event() {
   }
   if (entries[0].revents != 0) on_signals();
   if (entries[1].revents != 0) on_watcher();
+  if (entries[3].revents != 0 || entries[4].revents != 0) on_lost_node();
   on_times();
 }
 
@@ -208,14 +229,38 @@ void WorkerGroup::on_signals() {
 }
 
 void WorkerGroup::on_watcher() {
+  if (watcher_->found() == KeyWatcher::Found::kStoreIsGone) return on_lost_node();
   std::optional<FailureRecord> claim;
-  if (watcher_->found() == KeyWatcher::Found::kKeys) {
+  try {
     claim = parse_failure(spec_.meeting.store->try_get(kFirstFailureKey).value_or(""));
+  } catch (const Error&) {
+    return on_lost_node();
   }
   watcher_.reset();
   if (claim && is_local(spec_.meeting.place, claim->rank)) return;  // its own end will tell
   result_.has_remote_failure = true;
   result_.claim = claim;
+  if (!is_stopping_) stop_failed_group();
+}
+
+// Node 0 is lost with its store; another is what the store says.
+void WorkerGroup::on_lost_node() {
+  if (!lost_watcher_) return;  // two watchers told of one loss
+  const Meeting& meeting = spec_.meeting;
+  const bool is_told = lost_watcher_->found() == KeyWatcher::Found::kKeys;
+  try {
+    if (is_told) result_.lost = lost_node(meeting.store->try_get(kLostNodeKey).value_or(""), meeting.silence);
+  } catch (const Error&) {
+    // This node was frozen, and node 0 has ended without it.
+  }
+  if (!result_.lost) {
+    const std::string why = meeting.presence->lost();
+    result_.lost = lost_node_zero(meeting.address, why.empty() ? "closed" : why, meeting.silence);
+  }
+  watcher_.reset();
+  lost_watcher_.reset();
+  result_.has_remote_failure = true;
+  if (is_told && meeting.presence->lost().empty()) publish(*meeting.store, result_.lost->record);
   if (!is_stopping_) stop_failed_group();
 }
 
@@ -250,7 +295,7 @@ void WorkerGroup::on_end(Member& member, int status, int signal_sent) {
   } else if (is_consequence(end)) {
     if (!times_.stop_at) times_.stop_at = now() + kBlameTime;
   } else {
-    publish(*spec_.meeting.store, end);
+    publish(*spec_.meeting.store, record_of_end(end));
     stop_failed_group();
   }
 }

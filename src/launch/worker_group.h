@@ -11,6 +11,7 @@
 #include "launch/failure.h"
 #include "launch/group_output.h"
 #include "launch/log_folder.h"
+#include "launch/lost_node.h"
 #include "launch/rendezvous.h"
 #include "launch/signals.h"
 #include "launch/worker.h"
@@ -33,7 +34,8 @@ struct WorkerGroupResult {
   int interrupted_by = 0;       ///< the signal that told the agent to stop
   int start_error = 0;          ///< errno where the program could not be executed
   bool has_remote_failure = false;
-  std::optional<FailureRecord> claim;
+  std::optional<LostNode> lost;
+  std::optional<FailureRecord> claim;  ///< the first failure, as far as ranks, agents and the store know
 
   [[nodiscard]] bool is_success() const;
 };
@@ -71,9 +73,12 @@ class WorkerGroup {
   void start(int local_rank);
   void wait_for_event();
   void show_the_rest();
+  /// Where ranks here only say that a peer is gone, waits until the store says which node it was.
+  void await_cause();
   void on_times();
   void on_signals();
   void on_watcher();
+  void on_lost_node();
   void on_control(Member& member);
   void on_report(Member& member, const StubReport& report);
   void on_end(Member& member, int status, int signal_sent);
@@ -81,12 +86,12 @@ class WorkerGroup {
   void order(int signal, std::chrono::milliseconds grace);
   void stop(int signal);
   void stop_failed_group();
-  [[nodiscard]] bool is_any_left() const;
 
   const WorkerGroupSpec spec_;
   WorkerGroupResult result_;
   GroupOutput output_;
-  std::unique_ptr<KeyWatcher> watcher_;  ///< for failures of other nodes
+  std::unique_ptr<KeyWatcher> watcher_;       ///< for failures of other nodes
+  std::unique_ptr<KeyWatcher> lost_watcher_;  ///< for nodes that are lost
   std::vector<Member> members_;
   bool is_stopping_ = false;
   bool is_told_to_end_ = false;  ///< since the last rank left

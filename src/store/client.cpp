@@ -40,7 +40,8 @@ TimePoint now() { return SystemClock::instance().now(); }
 
 class Client final : public Store {
  public:
-  Client(StoreAddress address, Socket first) : address_(std::move(address)) {
+  Client(StoreAddress address, Socket first, std::chrono::milliseconds answer_limit)
+      : address_(std::move(address)), answer_limit_(answer_limit) {
     idle_.push_back(std::make_shared<Socket>(std::move(first)));
   }
 
@@ -177,7 +178,7 @@ class Client final : public Store {
 
  private:
   const StoreAddress address_;
-  const std::chrono::milliseconds answer_limit_ = store::answer_limit();
+  const std::chrono::milliseconds answer_limit_;
   std::mutex mutex_;
   bool is_shut_down_ = false;
   std::vector<SocketPtr> idle_;
@@ -186,14 +187,23 @@ class Client final : public Store {
 
 }  // namespace
 
-std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::milliseconds timeout) {
+std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::milliseconds timeout,
+                                     std::chrono::milliseconds answer_limit) {
+  if (answer_limit.count() == 0) answer_limit = store::answer_limit();
   const auto deadline = now() + std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(0),
                                                                       std::chrono::hours(24 * 365));
   std::chrono::milliseconds pause = kFirstPause;
   WaitNotice notice(now());
   for (;;) {
     auto opened = store::open_connection(address, std::max(deadline, now() + kFirstPause), kReach);
-    if (opened.socket) return std::make_shared<Client>(address, std::move(*opened.socket));
+    if (opened.socket) return std::make_shared<Client>(address, std::move(*opened.socket), answer_limit);
+    if (const auto waited = notice.due(now())) {
+      log::note(
+          "waiting for the job's store at {}:{}, which node 0 serves, since {} ({}); LOCKSTEP_TIMEOUT ends this after "
+          "{}",
+          address.host, address.port, text::duration(waited->count()), opened.socket.error(),
+          text::duration(Seconds(timeout).count()));
+    }
     if (now() + pause >= deadline) {
       throw TimeoutError(
           fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
@@ -202,13 +212,6 @@ std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::m
               ? "something listens there: see what the launcher of node 0 says of connections that it turned away, "
                 "and check that no other program uses the port"
               : "check that the launcher of node 0 runs, and that its address and port can be reached");
-    }
-    if (const auto waited = notice.due(now())) {
-      log::note(
-          "waiting for the job's store at {}:{}, which node 0 serves, since {} ({}); LOCKSTEP_TIMEOUT ends this after "
-          "{}",
-          address.host, address.port, text::duration(waited->count()), opened.socket.error(),
-          text::duration(Seconds(timeout).count()));
     }
     std::this_thread::sleep_for(pause);
     pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause);

@@ -2,6 +2,7 @@
 // `lockstep run` on several nodes, which here are several agents on the loopback of one machine.
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <memory>
 
 #include "launch/run_fixture.h"
@@ -77,6 +78,70 @@ TEST_F(TwoNodes, AFailureReachesANodeWhoseRanksAreDone) {
   EXPECT_THAT(of_second.err, HasSubstr("killed by signal 9 (SIGKILL)"));
 }
 
+TEST_F(TwoNodes, ANodeWhoseAgentIsKilledIsNamedAtOnce) {
+  auto first = node(0, std::string(kReady) + "sleep 1000");
+  auto second = node(1, std::string(kReady) + "sleep 1000", "2");
+  ASSERT_TRUE(ready(3));
+  const auto begin = std::chrono::steady_clock::now();
+  second->signal(SIGKILL);
+  const auto of_first = first->wait();
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(of_first.code, 75);
+  EXPECT_THAT(of_first.err, HasSubstr("lockstep: node 1 ("));
+  EXPECT_THAT(of_first.err, HasSubstr("ranks 1 to 2) is lost: its launcher was killed, or its machine went down"));
+  EXPECT_THAT(of_first.err, Not(HasSubstr("rank 0")));
+  EXPECT_LT(passed.count(), 10.0) << "nobody waits for a node that is gone";
+  EXPECT_TRUE(all_gone());
+}
+
+// Rank 0 of another library notices first, and fails with an exit code of its own.
+TEST_F(TwoNodes, ANodeThatIsKilledIsNamedAndNotTheRankThatNoticed) {
+  auto first = node(0, std::string(kReady) + "while kill -0 $(cat $DIR/ready-1); do :; done 2> /dev/null; exit 1");
+  auto second = node(1, std::string(kReady) + "sleep 1000");
+  ASSERT_TRUE(ready(2));
+  second->signal(SIGKILL);
+  const auto of_first = first->wait();
+  EXPECT_EQ(of_first.code, 75);
+  EXPECT_THAT(of_first.err, HasSubstr("rank 1) is lost"));
+  EXPECT_THAT(of_first.err, Not(HasSubstr("rank 0")));
+}
+
+TEST_F(TwoNodes, ANodeThatFreezesIsNamed) {
+  const auto slow = [&](int rank) {
+    auto options = command({"--nnodes", "2", "--node-rank", std::to_string(rank), "--master-port",
+                            std::to_string(port_), "--", "sh", "-c", std::string(kReady) + "sleep 1000"});
+    options.environment.emplace_back("LOCKSTEP_TIMEOUT", "4");
+    return options;
+  };
+  Process first(slow(0));
+  Process second(slow(1));
+  ASSERT_TRUE(ready(2));
+  second.signal(SIGSTOP);
+  const auto of_first = first.wait();
+  EXPECT_EQ(of_first.code, 75);
+  EXPECT_THAT(of_first.err, HasSubstr("rank 1) is lost: no word from it for 2.0 s; it is frozen"));
+  second.signal(SIGCONT);
+  const auto of_second = second.wait();
+  EXPECT_EQ(of_second.code, 75);
+  EXPECT_THAT(of_second.err, HasSubstr(" is lost: "));
+  EXPECT_TRUE(all_gone());
+}
+
+TEST_F(TwoNodes, SayForWhomTheyWait) {
+  auto options = command({"--nnodes", "3", "--node-rank", "0", "--master-port", std::to_string(port_), "true"});
+  options.environment.emplace_back("LOCKSTEP_TIMEOUT", "3.5");
+  const auto alone = test::run_process(options);
+  EXPECT_EQ(alone.code, 76);
+  EXPECT_THAT(alone.err, HasSubstr("note: waiting at 127.0.0.1:" + std::to_string(port_) +
+                                   " since 3.0 s for nodes 1, 2 of 3; LOCKSTEP_TIMEOUT ends this after 3.5 s"));
+  EXPECT_THAT(alone.err, HasSubstr("nodes 1, 2 of 3 did not join within 3.5 s"));
+  options.command[5] = "2";
+  const auto other = test::run_process(options);
+  EXPECT_EQ(other.code, 76);
+  EXPECT_THAT(other.err, HasSubstr("node 2 looks for node 0 at 127.0.0.1, which is this machine"));
+  EXPECT_THAT(other.err, HasSubstr("waiting for the job's store at 127.0.0.1:" + std::to_string(port_)));
+}
+
 TEST_F(TwoNodes, TheDeathOfNodeZerosAgentEndsTheOther) {
   auto first = node(0, std::string(kReady) + "sleep 1000");
   auto second = node(1, std::string(kReady) + "sleep 1000");
@@ -84,7 +149,7 @@ TEST_F(TwoNodes, TheDeathOfNodeZerosAgentEndsTheOther) {
   first->signal(SIGKILL);
   const auto of_second = second->wait();
   EXPECT_EQ(of_second.code, 75);
-  EXPECT_THAT(of_second.err, HasSubstr("the agent of node 0"));
+  EXPECT_THAT(of_second.err, HasSubstr("lockstep: node 0 (127.0.0.1:" + std::to_string(port_) + ") is lost"));
   EXPECT_TRUE(all_gone());
 }
 

@@ -45,9 +45,11 @@ struct StoreAddress {
   std::string token;  ///< the server closes a connection that does not show it
 };
 
-/// Connects; it tries again until the server listens. Throws: TimeoutError naming host and port; UsageError for a wrong
-/// token.
-[[nodiscard]] std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::milliseconds timeout);
+/// Connects; it tries again until the server listens, and says so after 3 s. A server that then leaves a request
+/// unanswered for `answer_limit` is given up (0: LOCKSTEP_TIMEOUT, 5 s at least and a minute at most).
+/// Throws: TimeoutError naming host and port; UsageError for a wrong token.
+[[nodiscard]] std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::milliseconds timeout,
+                                                   std::chrono::milliseconds answer_limit = {});
 
 /// Returns the same store with `prefix` before every key.
 [[nodiscard]] std::shared_ptr<Store> with_prefix(std::shared_ptr<Store> store, std::string prefix);
