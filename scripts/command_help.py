@@ -19,28 +19,34 @@ import sys
 
 @dataclasses.dataclass
 class Option:
-    """An option, or with `names` of one word without dashes a positional."""
+    """An option, or with `names` of one word without dashes a positional argument."""
     names: list
-    value: str       # "TEXT", "INT", ...; empty: a switch
-    choices: list    # the words that are allowed, where the help lists them in braces
+    value: str       # "FILE", "auto|cpu|cuda", ...; empty: a switch
     default: str
     required: bool
     several: bool
     meaning: str
+    group: str = ""
+
+    @property
+    def choices(self):
+        """The words that may be typed: of "none|auto|PATH" the small ones."""
+        return [word for word in self.value.split("|") if re.fullmatch(r"[a-z]\w*", word)]
 
 
 @dataclasses.dataclass
 class Command:
     words: tuple     # ("checkpoint", "diff"); empty: lockstep itself
     summary: str = ""
-    usage: list = dataclasses.field(default_factory=list)
+    usage: str = ""
     description: list = dataclasses.field(default_factory=list)  # paragraphs
     recipes: list = dataclasses.field(default_factory=list)      # (name, meaning, presets)
     options: list = dataclasses.field(default_factory=list)
     positionals: list = dataclasses.field(default_factory=list)
     verbs: list = dataclasses.field(default_factory=list)        # Commands
-    examples: list = dataclasses.field(default_factory=list)     # ("text" or "command", line)
-    exit_status: str = ""
+    notes: list = dataclasses.field(default_factory=list)        # paragraphs
+    exit_codes: list = dataclasses.field(default_factory=list)   # (code, meaning)
+    examples: list = dataclasses.field(default_factory=list)     # lists of lines
 
     def walk(self):
         """This command and all below it."""
@@ -53,120 +59,96 @@ def fail(words, line):
     sys.exit(f"error: lockstep {' '.join(words)} --help has a line that is not understood: '{line}'")
 
 
-def parse_entry(left, meaning, words):
-    """An option or a positional of its left column: '--bytes INT ... REQUIRED', '-m,--module', '--zero{false}'."""
-    match = re.fullmatch(r"(?P<names>[^\s={]+)(?:\{\w+\})?(?: (?P<value>[A-Z]+)(?:=(?P<default>[^\s:]+))?"
-                         r"(?::(?:\{(?P<choices>[^}]*)\}|[A-Z]+))?(?P<several> \.\.\.)?)?(?P<required> REQUIRED)?",
-                         left)
+def parse_rows(lines, column, words):
+    """(left, lines on the right) of two columns; a left side that is too long stands on a line alone."""
+    rows = []
+    for line in lines:
+        is_split = line[column - 2:column] == "  "
+        left, right = (line[:column].strip(), line[column:].strip()) if is_split else (line.strip(), "")
+        if left:
+            rows.append((left, [right] if right else []))
+        elif rows and right:
+            rows[-1][1].append(right)
+        else:
+            fail(words, line)
+    for left, right in rows:
+        if not right:
+            fail(words, left)
+    return rows
+
+
+def parse_option(left, right, words, group):
+    """An option or an argument of its left column: '-u, --update KEY=VALUE ...', '--new-token [FILE]', 'RECIPE'."""
+    meaning = " ".join(right)
+    required = meaning.startswith("(required) ")
+    default = re.search(r" \(default: (.*)\)$", meaning)
+    plain = meaning.removeprefix("(required) ").removesuffix(default[0] if default else "")
+    if not left.startswith("-"):
+        return Option([left.removesuffix("...")], "", "", True, left.endswith("..."), plain, group)
+    match = re.fullmatch(r"(?P<names>-[\w-]+(?:, -[\w-]+)*)(?: \[?(?P<value>[^\s\]]+)\]?(?P<several> \.\.\.)?)?", left)
     if match is None:
         fail(words, left)
-    choices = match["choices"].split(",") if match["choices"] else []
-    return Option(match["names"].split(","), match["value"] or "", choices, match["default"] or "",
-                  match["required"] is not None, match["several"] is not None, meaning)
+    return Option(match["names"].split(", "), match["value"] or "", default[1] if default else "", required,
+                  match["several"] is not None, plain, group)
 
 
-def parse_entries(lines, column, words):
-    """The entries of a block of two columns; a name that is too long has its meaning on the next line."""
-    entries, left = [], ""
-    for line in lines:
-        if left:
-            if line[:column].strip():
-                fail(words, left)
-            entries.append(parse_entry(left, line.strip(), words))
-            left = ""
-        elif len(line) > column and line[column - 1] == " " and line[column] != " ":
-            entries.append(parse_entry(line[:column].strip(), line[column:].strip(), words))
-        else:
-            left = line.strip()
-    if left:
-        fail(words, left)
-    return entries
-
-
-def parse_recipes(lines):
-    """Of train's list: a line with name and meaning, and one with presets."""
+def parse_recipes(rows):
+    """Of train's list: the meaning, and on a line of its own the presets."""
     recipes = []
-    for line in lines:
-        if match := re.fullmatch(r" {2}(\S+) +(.*)", line):
-            recipes.append((match[1], match[2], []))
-        elif match := re.fullmatch(r" +presets: (.*)", line):
-            recipes[-1][2].extend(match[1].split(", "))
+    for name, right in rows:
+        meaning, _, presets = "\n".join(right).partition("\npresets: ")
+        recipes.append((name, meaning.replace("\n", " "), presets.replace("\n", " ").split(", ")))
     return recipes
 
 
-def take_exit_status(command, paragraph):
-    """Puts what a paragraph says about the exit code aside; the rest is description."""
-    at = re.search(r"\b(The exit code|Exit code:)", paragraph)
-    text = paragraph[:at.start()].strip() if at else paragraph
-    if at:
-        command.exit_status = paragraph[at.start():]
-    if text:
-        command.description.append(text)
+def parse_examples(lines):
+    """A list of lines for each command: a long one goes on behind a backslash."""
+    examples = []
+    for line in lines:
+        if line.startswith("      "):
+            examples[-1].append(line[2:])
+        else:
+            examples.append([line.strip()])
+    return examples
 
 
-def parse_head(command, text):
-    """What stands before 'Usage:': the description, maybe a usage with more than options, maybe recipes."""
-    head, _, recipes = text.partition("\n\nRecipes:\n")
-    command.recipes = parse_recipes(recipes.splitlines())
-    for line in head.splitlines():
-        if line.startswith("lockstep "):
-            command.usage = [line]
-        elif line.strip():
-            take_exit_status(command, line)
+def paragraphs(text):
+    return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
 
 
-def parse_foot(command, text):
-    """Notes, and behind 'example:' commands with words between them."""
-    notes, *examples = re.split(r"^[Ee]xamples?:$", text, maxsplit=1, flags=re.M)
-    paragraph = " ".join(line.strip() for line in notes.splitlines() if line.strip())
-    if paragraph:
-        take_exit_status(command, paragraph)
-    for line in "".join(examples).splitlines():
-        if line.strip():
-            command.examples.append(("command" if line.startswith("  ") else "text", line.strip()))
+def parse_section(command, title, lines, column):
+    if title == "Examples":
+        command.examples = parse_examples(lines)
+        return
+    rows = parse_rows(lines, column, command.words)
+    if title == "Recipes":
+        command.recipes = parse_recipes(rows)
+    elif title == "Exit code":
+        command.exit_codes = [(left, " ".join(right)) for left, right in rows]
+    elif title == "Verbs":
+        command.verbs = [Command((*command.words, left), " ".join(right)) for left, right in rows]
+    elif title == "Arguments":
+        command.positionals = [parse_option(left, right, command.words, "") for left, right in rows]
+        for option in command.positionals:
+            option.several = option.several or f"{option.names[0]}..." in command.usage
+    else:
+        command.options += [parse_option(left, right, command.words, title) for left, right in rows]
 
 
 def parse_command(command, text):
-    """Of a verb that does something: CLI11's layout, with our description above and examples below."""
-    match = re.fullmatch(r"(.*?)\n*Usage: ([^\n]+)\n\n(.*)", text, re.S)
-    if match is None:
+    """What every --help prints (apps/common/help.cpp): a description, the usage, sections, paragraphs between them."""
+    match = re.fullmatch(r"(.*?)\n\nUsage: ([^\n]+)\n(.*)", text, re.S)
+    first = re.search(r"^ {2}-h, --help +", text, re.M)
+    if match is None or first is None:
         fail(command.words, text.splitlines()[0] if text else "")
-    parse_head(command, match[1])
-    command.usage = command.usage or [match[2]]
-    body, _, foot = match[3].partition("\n\n\n")
-    first = next(line for line in body.splitlines() if line.startswith("  -h,--help"))
-    column = len(re.match(r" {2}-h,--help +", first)[0])
-    for block in body.split("\n\n"):
+    command.description = paragraphs(match[1])
+    command.usage = match[2]
+    for block in match[3].strip("\n").split("\n\n"):
         title, *lines = block.splitlines()
-        entries = parse_entries(lines, column, command.words)
-        if title == "Options:":
-            command.options = entries
-        elif title == "Positionals:":
-            command.positionals = entries
-        else:
-            fail(command.words, title)
-    parse_foot(command, foot)
-
-
-def parse_verbs(command, text):
-    """Of a verb that has verbs: their names and summaries."""
-    for line in text.splitlines():
-        if match := re.fullmatch(r" {2}([a-z][a-z-]*) +(.*)", line):
-            if match[1] != "lockstep":
-                command.verbs.append(Command((*command.words, match[1]), match[2]))
-    command.usage = [f"lockstep {' '.join((*command.words, 'VERB'))} [OPTIONS]"]
-
-
-def parse_root(command, text):
-    """Of `lockstep --help`: the verbs, the options that all have, and one example."""
-    parse_verbs(command, text)
-    command.description = [text.splitlines()[0]]
-    for line in text.splitlines():
-        if match := re.fullmatch(r" {2}lockstep (VERB )?(--\S+) *(.*)", line):
-            command.options.append(Option([match[2]], "", [], "", False, False, match[3]))
-            command.usage.append(f"lockstep {match[1] or ''}{match[2]}")
-        elif line.startswith("Example: "):
-            command.examples.append(("command", line.removeprefix("Example: ")))
+        if lines and re.fullmatch(r"[A-Z][^.]*:", title) and lines[0].startswith("  "):
+            parse_section(command, title[:-1], lines, len(first[0]))
+        elif not title.startswith("Run 'lockstep"):
+            command.notes += paragraphs(block)
 
 
 class Programs:
@@ -199,19 +181,15 @@ class Texts:
 
 def fill(source, command):
     """Reads the help of a verb and of those below it."""
-    text = source.said(*command.words, "--help")
-    if text.startswith("usage: "):
-        parse_verbs(command, text)
-        for verb in command.verbs:
-            fill(source, verb)
-    else:
-        parse_command(command, text)
+    parse_command(command, source.said(*command.words, "--help"))
+    for verb in command.verbs:
+        fill(source, verb)
 
 
 def read_commands(source):
     """The whole tree, two verbs at a time."""
     root = Command(())
-    parse_root(root, source.said("--help"))
+    parse_command(root, source.said("--help"))
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         list(pool.map(lambda verb: fill(source, verb), root.verbs))
     return root

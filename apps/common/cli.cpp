@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
+#include <memory>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
@@ -14,13 +16,62 @@
 namespace lockstep::cli {
 namespace {
 
+constexpr const char* kQuiet = "print only results, warnings and errors";
+
 std::string hint(const CLI::App& app) { return app.get_name() + " --help"; }
 
+// The same with an example, for whoever left something out.
+std::string hint_with_example(const CLI::App& app) {
+  const auto formatter = std::dynamic_pointer_cast<HelpFormatter>(app.get_formatter());
+  if (!formatter || formatter->text().examples.empty()) return hint(app);
+  return fmt::format("{}\n  for example  {}", hint(app), formatter->text().examples.front());
+}
+
 UsageError unknown(const CLI::App& app, const std::string& argument) {
+  if (!argument.starts_with("-")) {
+    return UsageError(fmt::format("{}: unexpected argument '{}'", app.get_name(), argument), hint(app));
+  }
   const std::string word = argument.substr(0, argument.find('='));
   return UsageError(
-      fmt::format("{}: unknown argument '{}'{}", app.get_name(), word, text::did_you_mean(word, option_names(app))),
+      fmt::format("{}: unknown option '{}'{}", app.get_name(), word, text::did_you_mean(word, option_names(app))),
       hint(app));
+}
+
+// "RECIPE is missing", "--seed and --epoch are missing".
+UsageError missing(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_required() && option->count() == 0) names.push_back(option->get_name());
+  }
+  const char* verb = names.size() == 1 ? "is" : "are";
+  const std::string last = names.empty() ? "something" : names.back();
+  if (!names.empty()) names.pop_back();
+  const std::string list = names.empty() ? last : text::join(names) + " and " + last;
+  return UsageError(fmt::format("{}: {} {} missing", app.get_name(), list, verb), hint_with_example(app));
+}
+
+// CLI11 names the option, and counts what it got instead of what was typed.
+UsageError mismatch(const CLI::App& app, const std::string& problem) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (name.empty() || problem.find(name + ":") != 0) continue;
+    const std::string said = option->count() > 1 ? fmt::format("{} is given {} times", name, option->count())
+                                                 : fmt::format("{} needs a value: {}", name, option->get_type_name());
+    return UsageError(fmt::format("{}: {}", app.get_name(), said), hint(app));
+  }
+  return UsageError(fmt::format("{}: {}", app.get_name(), problem), hint(app));
+}
+
+// CLI11 says "Could not convert: --seed = x"; only numbers are converted.
+UsageError wrong_number(const CLI::App& app, const std::string& problem) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string start = fmt::format("Could not convert: {} = ", option->get_name());
+    if (option->get_name().empty() || !problem.starts_with(start)) continue;
+    return UsageError(
+        fmt::format("{}: {}: '{}' is not a number", app.get_name(), option->get_name(), problem.substr(start.size())),
+        hint(app));
+  }
+  return UsageError(fmt::format("{}: {}", app.get_name(), problem), hint(app));
 }
 
 // The first long option that the app does not have; "" where there is none.
@@ -82,12 +133,17 @@ std::string with_dashes(std::string word) {
   return word;
 }
 
+void be_quiet() {
+  ::setenv("LOCKSTEP_QUIET", "1", 1);   // NOLINT(concurrency-mt-unsafe): the command has no other thread yet
+  ::setenv("LOCKSTEP_LOG", "warn", 0);  // NOLINT(concurrency-mt-unsafe)
+}
+
 void prepare(CLI::App& app, const CommandText& text) {
   app.name(text.name);
-  app.description(text.description);
-  app.footer("\nexample:\n" + text.example);
-  app.set_help_flag("--help,-h", "print this help");
-  app.get_formatter()->column_width(34);
+  app.formatter(std::make_shared<HelpFormatter>(text));
+  app.option_defaults()->always_capture_default();
+  app.add_flag_callback("--quiet", be_quiet, kQuiet);
+  app.set_help_flag("-h,--help", kHelp);
 }
 
 bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
@@ -106,11 +162,14 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   } catch (const CLI::ExtrasError&) {
     const std::vector<std::string> extras = app.remaining();
     throw unknown(app, extras.empty() ? "" : extras.front());
-  } catch (const CLI::RequiredError& problem) {
+  } catch (const CLI::RequiredError&) {
     // A misspelt option is why it is missing.
     const std::string word = first_unknown(app, arguments);
-    if (!word.empty()) throw unknown(app, word);
-    throw UsageError(fmt::format("{}: {}", app.get_name(), problem.what()), hint(app));
+    throw word.empty() ? missing(app) : unknown(app, word);
+  } catch (const CLI::ConversionError& problem) {
+    throw wrong_number(app, problem.what());
+  } catch (const CLI::ArgumentMismatch& problem) {
+    throw mismatch(app, problem.what());
   } catch (const CLI::ParseError& problem) {
     throw UsageError(fmt::format("{}: {}", app.get_name(), problem.what()), hint(app));
   }
@@ -119,6 +178,24 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
 CLI::Validator whole(const WholeRange& range) {
   const auto problem = [range](const std::string& word) {
     return parse_whole(word, range) ? "" : fmt::format("'{}' is not {}", word, to_text(range));
+  };
+  return CLI::Validator(problem, "");
+}
+
+CLI::Validator above_zero() {
+  const auto problem = [](const std::string& word) {
+    char* end = nullptr;
+    const double number = std::strtod(word.c_str(), &end);
+    const bool good = !word.empty() && *end == '\0' && std::isfinite(number) && number > 0;
+    return good ? "" : fmt::format("'{}' is not a number above 0", word);
+  };
+  return CLI::Validator(problem, "");
+}
+
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  const auto problem = [words](const std::string& word) {
+    if (std::find(words.begin(), words.end(), word) != words.end()) return std::string();
+    return fmt::format("'{}' is not one of {}{}", word, text::join(words), text::did_you_mean(word, words));
   };
   return CLI::Validator(problem, "");
 }
@@ -152,23 +229,21 @@ std::vector<std::string> take_settings(const CLI::App& app, const std::vector<st
   return words;
 }
 
-int dispatch(const std::string& program, const std::vector<Verb>& verbs, const std::vector<std::string>& arguments) {
+int dispatch(const CommandText& text, const std::vector<Verb>& verbs, const std::vector<std::string>& arguments) {
   const std::string word = arguments.empty() ? "--help" : arguments.front();
-  if (word == "--help" || word == "-h") {
-    print(fmt::format("usage: {} VERB ...\n\n", program));
-    std::size_t widest = 12;
-    for (const Verb& verb : verbs) widest = std::max(widest, std::strlen(verb.name));
-    for (const Verb& verb : verbs) print(fmt::format("  {:<{}} {}\n", verb.name, widest, verb.summary));
-    print(fmt::format("\n{} VERB --help tells more of each.\n", program));
-    return 0;
-  }
+  std::vector<std::pair<std::string, std::string>> rows;
   std::vector<std::string> names;
   for (const Verb& verb : verbs) {
     if (word == verb.name) return verb.run({arguments.begin() + 1, arguments.end()});
     names.emplace_back(verb.name);
+    rows.emplace_back(verb.name, verb.summary);
   }
-  throw UsageError(fmt::format("{}: unknown verb '{}'{}", program, word, text::did_you_mean(word, names)),
-                   program + " --help");
+  if (word == "--help" || word == "-h") {
+    print(verbs_text(text, rows, {{"-h, --help", kHelp}}));
+    return 0;
+  }
+  throw UsageError(fmt::format("{}: unknown verb '{}'{}", text.name, word, text::did_you_mean(word, names)),
+                   text.name + " --help");
 }
 
 }  // namespace lockstep::cli

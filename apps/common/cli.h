@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every command line of Lockstep has in common: long options with '-' or '_', --help with an example, and for what
-// is wrong one UsageError with the nearest valid spelling. Free of libtorch.
+// What every command line of Lockstep has in common: long options with '-' or '_', --help and --quiet, and for what is
+// wrong one UsageError with the nearest valid spelling. Free of libtorch.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,18 +10,12 @@
 #include <string_view>
 #include <vector>
 
+#include "common/help.h"
 #include "lockstep/base/whole_number.h"
 
 namespace lockstep::cli {
 
-/// `name` and `description` for --help, and an example at its end.
-struct CommandText {
-  std::string name;  ///< "lockstep train"
-  std::string description;
-  std::string example;  ///< one or more lines, indented by two spaces
-};
-
-/// Sets up `app` with the habits above.
+/// Sets up `app` with the habits above. Options show their variables' values as defaults; default_str() shows another.
 void prepare(CLI::App& app, const CommandText& text);
 
 /// Parses `arguments` (without the program's name). True: go on; false: help was printed.
@@ -38,6 +32,16 @@ void prepare(CLI::App& app, const CommandText& text);
 /// both.
 /// Example: app.add_option("--repeats", repeats, "counted runs")->check(cli::whole({1, 1000}));
 [[nodiscard]] CLI::Validator whole(const WholeRange& range = {});
+
+/// The same for numbers above 0.
+[[nodiscard]] CLI::Validator above_zero();
+
+/// The same for one of some words.
+[[nodiscard]] CLI::Validator one_of(const std::vector<std::string>& words);
+
+/// "--quiet": from here on this process and those that it starts print only results, warnings and errors. The
+/// environment carries it; what LOCKSTEP_LOG says already stays.
+void be_quiet();
 
 /// What take_settings() is to look for.
 struct SettingOptions {
@@ -59,9 +63,12 @@ void print(std::string_view text);
 /// The same for JSON, which stays JSON: such characters as "\u009b".
 void print_json(std::string_view json);
 
+inline constexpr const char* kSeveral = "; may be given more than once";
 inline constexpr const char* kAllowOutside =
-    "lists and annotations may name files outside of their folder: by .., or absolute";
-inline constexpr const char* kMaxPixels = "larger pictures are refused (default: 178956970)";
+    "let lists and annotations name files outside their folder, by an absolute path or by ..";
+inline constexpr const char* kMaxPixels = "refuse images with more pixels than this";
+inline constexpr const char* kMaxPixelsDefault = "178956970";
+inline constexpr const char* kSourceKinds = "auto|folder|classes|list|coco|voc|masks|tar|packed|idx";
 
 /// A verb of a program: what it is called, one line about it, and what runs it (arguments after the verb).
 struct Verb {
@@ -70,9 +77,9 @@ struct Verb {
   int (*run)(const std::vector<std::string>& arguments);
 };
 
-/// Runs the verb that `arguments` starts with; "" or --help lists them.
+/// Runs the verb of command `text` that `arguments` starts with; "" or --help lists them.
 /// Throws: UsageError for an unknown verb, with the nearest one.
-[[nodiscard]] int dispatch(const std::string& program, const std::vector<Verb>& verbs,
+[[nodiscard]] int dispatch(const CommandText& text, const std::vector<Verb>& verbs,
                            const std::vector<std::string>& arguments);
 
 }  // namespace lockstep::cli

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "common/cli.h"
+#include "common/launch_options.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
@@ -31,55 +31,94 @@ struct RunOptions {
   std::string log_dir;
   bool is_standalone = false;
   bool is_module = false;
-  bool is_quiet = false;
   bool no_python = false;
   std::string new_token;  // the file; empty: printed
   std::string ignored;
 };
 
-// Options of torchrun that mean nothing here, and why.
-constexpr std::pair<const char*, const char*> kUnneeded[] = {
-    {"--monitor-interval", "a death is noticed at once, nothing is polled"},
-    {"--rdzv-backend", "nodes meet through Lockstep's own store"},
-    {"--rdzv-conf", "nodes meet through Lockstep's own store"},
-    {"--start-method", "workers are programs of their own"},
-    {"--tee", "output always goes to the console and to the log files"},
-    {"--redirects", "output always goes to the console and to the log files"},
-    {"--local-addr", "nodes meet at --master-addr"},
+// An option of torchrun that means nothing here, its value, and why.
+struct Unneeded {
+  const char* name;
+  const char* value;
+  const char* why;
 };
 
+constexpr Unneeded kUnneeded[] = {
+    {"--monitor-interval", "SECONDS", "a rank's death is noticed at once"},
+    {"--rdzv-backend", "NAME", "nodes meet through Lockstep's own store"},
+    {"--rdzv-conf", "PAIRS", "nodes meet through Lockstep's own store"},
+    {"--start-method", "NAME", "every rank is a program of its own"},
+    {"--tee", "N", "output always goes to the console and to log files"},
+    {"--redirects", "N", "output always goes to the console and to log files"},
+    {"--local-addr", "HOST", "nodes meet at --master-addr"},
+};
+
+constexpr const char* kUsage = "[OPTIONS] [--] PROGRAM [ARGS...]";
+
+cli::CommandText help() {
+  return {
+      .name = "lockstep run",
+      .description = "Start the ranks of PROGRAM on this node, watch them, and stop them all when one fails.",
+      .examples = {"lockstep run --nproc-per-node 2 -- ./train --epochs 3", "lockstep run --new-token job.token",
+                   "lockstep run --nnodes 2 --node-rank 0 --token-file job.token --master-addr 10.0.0.1 "
+                   "--nproc-per-node 8 train.py"},
+      .usage = kUsage,
+      .lists = {{"Arguments",
+                 {{"PROGRAM", "a program in any language; a .py file is run with python3"},
+                  {"ARGS...", "the program's own arguments"}}}},
+      .notes = {"Options may be spelled with '-' or with '_', as torchrun's: --nproc_per_node is --nproc-per-node. "
+                "lockstep run raises the limit on open files as far as the system allows (ulimit -Hn)."},
+      .tables = {{"Exit code",
+                  {{"0", "every rank ended with 0"},
+                   {"N", "the exit code of the rank that failed first"},
+                   {"128 + N", "signal N ended the rank that failed first, or lockstep run itself"},
+                   {"69", "the system has too few open files, too few processes or too little memory for the ranks"},
+                   {"71", "an exception of its own ended a Lockstep program; the error says where it was thrown"}}}}};
+}
+
+void add_node_options(CLI::App& app, NodeOptions& node) {
+  app.add_option("--nnodes", node.nodes);
+  app.add_option("--node-rank", node.node_rank)->check(cli::whole());
+  app.add_option("--master-addr", node.master_addr);
+  app.add_option("--master-port", node.master_port)->check(cli::whole({0, 65535}));
+  app.add_option("--rdzv-endpoint", node.endpoint);
+  app.add_option("--rdzv-id,--run-id", node.run_id);
+  app.add_option("--token-file", node.token_file);
+  cli::describe_nodes(app);
+}
+
 void add_options(CLI::App& app, RunOptions& options) {
-  app.add_option("--nproc-per-node", options.processes,
-                 "ranks on this node: a number, or auto (visible GPUs, else CPUs), gpu, cpu")
-      ->capture_default_str();
-  app.add_option("--nnodes", options.node.nodes, "nodes of the job")->capture_default_str();
-  app.add_option("--node-rank", options.node.node_rank, "this node's number from 0")
+  app.add_option("--nproc-per-node", options.processes);
+  cli::describe_processes(app);
+  app.add_option("--max-restarts", options.max_restarts, "how often to restart the ranks after a failure")
       ->check(cli::whole())
-      ->capture_default_str();
-  app.add_option("--master-addr", options.node.master_addr, "address of node 0")->capture_default_str();
-  app.add_option("--master-port", options.node.master_port, "port on node 0; one node: any free port by default")
-      ->check(cli::whole({0, 65535}));
-  app.add_option("--rdzv-endpoint", options.node.endpoint, "HOST:PORT, the same as --master-addr and --master-port");
-  app.add_option("--rdzv-id,--run-id", options.node.run_id, "name of the job, the same on every node");
-  app.add_option("--token-file", options.node.token_file,
-                 "the secret of a run over several nodes: a file of yours with mode 0600, the same on every node "
-                 "(or LOCKSTEP_TOKEN)");
-  app.add_option("--new-token", options.new_token, "print a new secret, or write it into FILE, and end")
+      ->type_name("N")
+      ->group(cli::kRanks);
+  app.add_option("--shutdown-timeout", options.shutdown_timeout, "the time between SIGTERM and SIGKILL")
+      ->type_name("SECONDS")
+      ->group(cli::kRanks);
+  app.add_option("--role", options.role, "the value of ROLE_NAME in the ranks' environment")
+      ->type_name("NAME")
+      ->group(cli::kRanks);
+  add_node_options(app, options.node);
+  app.add_option("--new-token", options.new_token,
+                 "print a new secret, or write it into FILE, for you to copy to every node; runs nothing")
       ->expected(0, 1)
-      ->type_name("FILE");
-  app.add_flag("--standalone", options.is_standalone, "one node, any free port (the default)");
-  app.add_option("--max-restarts", options.max_restarts, "how often a failed group starts again")
-      ->check(cli::whole())
-      ->capture_default_str();
-  app.add_option("--shutdown-timeout", options.shutdown_timeout, "seconds between SIGTERM and SIGKILL")
-      ->capture_default_str();
-  app.add_option("--log-dir", options.log_dir, "folder for attempt_<n>/rank-<r>/{stdout.log,stderr.log}");
-  app.add_option("--role", options.role, "ROLE_NAME of the workers")->capture_default_str();
-  app.add_flag("-m,--module", options.is_module, "PROGRAM is a Python module (python3 -m)");
-  app.add_flag("--quiet", options.is_quiet, "warnings and errors only, here and of Lockstep in the program");
-  app.add_flag("--no-python", options.no_python, "PROGRAM is executed as it is, also a .py file");
-  for (const auto& [name, why] : kUnneeded) {
-    app.add_option(name, options.ignored, fmt::format("accepted and not needed: {}", why));
+      ->type_name("FILE")
+      ->group("Several nodes");
+  app.add_flag("--standalone", options.is_standalone, "run on this node alone, with any free port (the default)")
+      ->group("Several nodes");
+  app.add_option("--log-dir", options.log_dir,
+                 "write each rank's output to FOLDER/attempt_N/rank-R/stdout.log and stderr.log")
+      ->type_name("FOLDER")
+      ->default_str("a folder in $TMPDIR, kept if a rank fails");
+  app.add_flag("-m,--module", options.is_module, "PROGRAM is a Python module: run it with python3 -m");
+  app.add_flag("--no-python", options.no_python, "run PROGRAM itself, even if it is a .py file");
+  app.get_option("--quiet")->description("print only results, warnings and errors, also in ranks that use Lockstep");
+  for (const auto& [name, value, why] : kUnneeded) {
+    app.add_option(name, options.ignored, fmt::format("ignored: {}", why))
+        ->type_name(value)
+        ->group("Accepted for torchrun's command lines");
   }
   app.add_option("-r,-t", options.ignored)->group("");
 }
@@ -156,7 +195,7 @@ AgentOptions agent_options(const RunOptions& given, std::vector<std::string> pro
 }
 
 void tell_of_unneeded(const CLI::App& app) {
-  for (const auto& [name, why] : kUnneeded) {
+  for (const auto& [name, value, why] : kUnneeded) {
     if (app.get_option(name)->count() > 0) log::note("{} is not needed: {}", name, why);
   }
 }
@@ -165,32 +204,11 @@ void tell_of_unneeded(const CLI::App& app) {
 
 int cmd_run(int argc, char** argv) {
   RunOptions given;
-  CLI::App app(
-      "lockstep run [OPTIONS] [--] PROGRAM [ARGS...]\n"
-      "Starts the ranks of PROGRAM on this node, watches them and ends them all when one fails.",
-      "lockstep run");
-  app.footer(
-      "Options may be spelled with '-' or '_', as torchrun's. A .py file goes through python3.\n"
-      "The exit code is the code of the first failure, or 128 + n for signal n; 69 where open files, processes or "
-      "memory\n"
-      "do not suffice. The limit of open files is raised as far as it may be (ulimit -Hn). A Lockstep program that an\n"
-      "exception of its own code has ended has 71, and says where it was thrown.\n\n"
-      "Examples:\n"
-      "  lockstep run --nproc-per-node 2 -- ./train --epochs 3\n"
-      "  lockstep run --new-token job.token    (then copy it to the other node)\n"
-      "  lockstep run --nnodes 2 --node-rank 0 --token-file job.token --master-addr 10.0.0.1 --nproc-per-node 8 "
-      "train.py");
+  CLI::App app;
+  cli::prepare(app, help());
   add_options(app, given);
   Split parts = split(app, argc, argv);
-  std::reverse(parts.own.begin(), parts.own.end());  // as CLI11 takes them
-  try {
-    app.parse(parts.own);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& problem) {
-    throw UsageError(problem.what(), "lockstep run --help lists the options");
-  }
-  if (given.is_quiet) be_quiet();
+  if (!cli::parse(app, parts.own)) return 0;
   if (app.get_option("--new-token")->count() > 0) return make_new_token(given.new_token);
   tell_of_unneeded(app);
   const AgentOptions options = agent_options(given, std::move(parts.program));

@@ -6,8 +6,11 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "common/help.h"
+#include "common/summaries.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/text.h"
@@ -19,27 +22,27 @@ namespace lockstep::apps {
 namespace {
 
 constexpr std::array kVerbs = {
-    Verb{"new", "write a small project that builds and trains", cmd_new},
-    Verb{"run", "start and watch the ranks of a program, in any language", cmd_run},
-    Verb{"train", "train a recipe: captcha, detection, segmentation, captioning", cmd_train},
-    Verb{"eval", "evaluate a checkpoint on a folder", cmd_worker},
-    Verb{"predict", "read files with a checkpoint", cmd_worker},
-    Verb{"generate", "make synthetic data", cmd_worker},
-    Verb{"checkpoint", "inspect, verify, compare, convert and prune checkpoints", cmd_worker},
-    Verb{"inspect", "show what a rank reads, every setting, the machine, the GPUs", cmd_worker},
-    Verb{"bench", "measure: all-reduce, a training step", cmd_worker},
-    Verb{"pack", "pack a data set into one file, or check one", cmd_worker},
-    Verb{"tune", "find the fastest settings of a recipe on this machine", cmd_worker},
+    Verb{"new", cli::kNewSummary, cmd_new},
+    Verb{"run", cli::kRunSummary, cmd_run},
+    Verb{"train", cli::kTrainSummary, cmd_train},
+    Verb{"eval", cli::kEvalSummary, cmd_worker},
+    Verb{"predict", cli::kPredictSummary, cmd_worker},
+    Verb{"generate", cli::kGenerateSummary, cmd_worker},
+    Verb{"checkpoint", cli::kCheckpointSummary, cmd_worker},
+    Verb{"inspect", cli::kInspectSummary, cmd_worker},
+    Verb{"bench", cli::kBenchSummary, cmd_worker},
+    Verb{"pack", cli::kPackSummary, cmd_worker},
+    Verb{"tune", cli::kTuneSummary, cmd_worker},
 };
 
 std::string help() {
-  std::string out = "Distributed data-parallel training for C++.\n\nUsage: lockstep VERB [OPTIONS]\n\n";
-  for (const auto& verb : kVerbs) out += fmt::format("  {:<12}{}\n", verb.name, verb.summary);
-  out +=
-      "\n  lockstep VERB --help   what a verb takes\n  lockstep VERB --quiet  warnings and errors only\n  lockstep "
-      "--version\n\n";
-  out += "Example: lockstep run --nproc-per-node 2 -- ./train --epochs 3\n";
-  return out;
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const auto& verb : kVerbs) rows.emplace_back(verb.name, verb.summary);
+  return cli::verbs_text({.name = "lockstep",
+                          .description = "Distributed data-parallel training for C++.",
+                          .examples = {"lockstep new digits", "lockstep run --nproc-per-node 2 -- ./train --epochs 3",
+                                       "lockstep train detection:smoke"}},
+                         rows, {{"-V, --version", "print the version"}, {"-h, --help", cli::kHelp}});
 }
 
 int dispatch(int argc, char** argv) {

@@ -88,7 +88,7 @@ void obey_quiet(Words& arguments) {
   const auto found = std::find(arguments.begin(), end, "--quiet");
   if (found == end) return;
   arguments.erase(found);
-  be_quiet();
+  cli::be_quiet();
 }
 
 bool asks_for_help(const Words& arguments) {
@@ -222,11 +222,6 @@ std::optional<std::string> take_option(Words& arguments, const std::string& name
     }
   }
   return value;
-}
-
-void be_quiet() {
-  ::setenv("LOCKSTEP_QUIET", "1", 1);   // NOLINT(concurrency-mt-unsafe): the command has no other thread yet
-  ::setenv("LOCKSTEP_LOG", "warn", 0);  // NOLINT(concurrency-mt-unsafe)
 }
 
 int cmd_train(int argc, char** argv) {

@@ -13,10 +13,6 @@ namespace lockstep::apps {
 /// stay. Throws: UsageError where the value is missing.
 [[nodiscard]] std::optional<std::string> take_option(std::vector<std::string>& arguments, const std::string& name);
 
-/// `--quiet`: from here on this process and those that it starts say warnings and errors only. The environment carries
-/// it; what LOCKSTEP_LOG says already stays.
-void be_quiet();
-
 /// `lockstep train`: ranks of lockstep-worker under the agent, with their logs in the run folder.
 int cmd_train(int argc, char** argv);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/cli.h"
+#include "common/launch_options.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -32,18 +33,23 @@ struct EvalArguments {
 bool parse(EvalArguments& eval, const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep eval",
-                     .description = "Evaluates a checkpoint on a folder of labelled files; each file counts once.",
-                     .example = "  lockstep eval captcha --checkpoint runs/digits --data data/test"});
-  app.add_option("recipe", eval.recipe, "the recipe that trained it")->required();
-  app.add_option("--checkpoint", eval.checkpoint, "a step folder, a run folder (its newest valid), or RUN:NAME")
-      ->required();
-  app.add_option("--data", eval.data, "folder of labelled files")->required();
-  app.add_option("--set", eval.sets, "another setting than in training, as key=value; may come again")
-      ->allow_extra_args(false);
-  app.add_option("--batch-size", eval.batch_size, "files at a time (default: as in training)")
-      ->check(cli::whole({1, 10'000'000}));
-  app.add_option("--pictures", eval.pictures, "draw the worst and best samples into this folder, where the recipe can");
+                     .description = "Evaluate a checkpoint on labelled data; each sample counts once.",
+                     .examples = {"lockstep eval captcha --checkpoint runs/digits --data data/test",
+                                  "lockstep eval captcha --checkpoint runs/digits:best --data data/test --json"}});
+  app.add_option("RECIPE", eval.recipe, kTrainedHelp)->required();
+  app.add_option("--checkpoint", eval.checkpoint, kCheckpointHelp)->required()->type_name("PATH");
+  app.add_option("--data", eval.data, "the labelled data, in any layout that the recipe trains on")
+      ->required()
+      ->type_name("PATH");
+  app.add_option("--set", eval.sets, kOtherSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
+  app.add_option("--batch-size", eval.batch_size, "samples in a batch")
+      ->check(cli::whole({1, 10'000'000}))
+      ->type_name("N")
+      ->default_str("as in training");
+  app.add_option("--pictures", eval.pictures, "draw the worst and the best samples into this folder")
+      ->type_name("FOLDER");
   app.add_flag("--json", eval.json, "print one JSON object instead of text");
+  cli::describe_processes(app);
   add_join_options(app, eval.join);
   return cli::parse(app, arguments);
 }
@@ -61,7 +67,8 @@ std::string describe(const Trained& trained, const Evaluation& evaluation, const
 void draw(const Evaluation& evaluation, const EvalArguments& eval) {
   FileSystem::system().make_folder(eval.pictures);
   const auto files = evaluation.tally ? evaluation.tally->draw(eval.pictures) : std::vector<std::filesystem::path>{};
-  if (files.empty()) throw UsageError(fmt::format("{} draws no pictures", eval.recipe), "leave out --pictures");
+  if (files.empty())
+    throw UsageError(fmt::format("the recipe {} cannot draw pictures", eval.recipe), "leave out --pictures");
 }
 
 int run(Job& job, const EvalArguments& eval) {

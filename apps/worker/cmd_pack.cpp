@@ -51,8 +51,8 @@ std::function<void(std::int64_t)> progress_of(const char* label, std::int64_t st
 PackFormat parse_format(const std::string& name) {
   if (name == "packed") return PackFormat::kPacked;
   if (name == "tar") return PackFormat::kTar;
-  throw UsageError(fmt::format("there is no format '{}'{}", name, text::did_you_mean(name, {"packed", "tar"})),
-                   "--format packed or --format tar");
+  throw UsageError(fmt::format("--format is '{}'{}", name, text::did_you_mean(name, {"packed", "tar"})),
+                   "give --format packed or --format tar");
 }
 
 // "500M"; powers of 1000, as sizes are printed.
@@ -65,7 +65,7 @@ std::uint64_t parse_bytes(const std::string& word) {
   const std::size_t place = unit.empty() ? 0 : kUnits.find(unit) + 1;
   const bool good = read.ec == std::errc() && count > 0 && count < 1'000'000'000 && unit.size() <= 1 && place <= 3 &&
                     (unit.empty() || place > 0);
-  if (!good) throw UsageError(fmt::format("--shard-size is '{}'; it is a size such as 500M", word));
+  if (!good) throw UsageError(fmt::format("--shard-size is '{}', not a size", word), "give a size such as 500M");
   for (std::size_t i = 0; i < place; ++i) count *= 1000;
   return count;
 }
@@ -90,7 +90,7 @@ void print_report(const PackReport& report, const std::string& out, double secon
 
 int pack(const PackWords& words, PackOptions options) {
   if (words.input.empty() || words.out.empty()) {
-    throw UsageError("lockstep pack takes an input and --out", "lockstep pack data/train --out train.pack");
+    throw UsageError("lockstep pack needs INPUT and --out", "lockstep pack data/train --out train.pack");
   }
   const TimePoint begin = SystemClock::instance().now();
   if (words.max_pixels != 0) set_max_pixels(words.max_pixels);
@@ -113,6 +113,54 @@ int pack(const PackWords& words, PackOptions options) {
   return 0;
 }
 
+void add_input_options(CLI::App& app, PackWords& words) {
+  constexpr const char* kGroup = "Input";
+  app.add_option("INPUT", words.input,
+                 "a folder of images, a folder per class, a list, a COCO .json, a VOC folder, tar shards or IDX files");
+  app.add_option("--type", words.type, "what INPUT is")->type_name(cli::kSourceKinds)->group(kGroup);
+  app.add_option("--images", words.images, "the folder of the images that a list or a COCO .json names")
+      ->type_name("FOLDER")
+      ->group(kGroup);
+  app.add_option("--split", words.split, "for VOC, a list in ImageSets/Main; for IDX, the start of the file names")
+      ->type_name("NAME")
+      ->group(kGroup);
+  app.add_flag("--lenient", words.lenient, "leave out entries with bad boxes or unknown images, and count them")
+      ->group(kGroup);
+  app.add_flag("--allow-outside", words.allow_outside, cli::kAllowOutside)->group(kGroup);
+  app.add_option("--max-pixels", words.max_pixels, cli::kMaxPixels)
+      ->check(cli::whole({1, 10'000'000'000}))
+      ->type_name("N")
+      ->default_str(cli::kMaxPixelsDefault)
+      ->group(kGroup);
+}
+
+void add_output_options(CLI::App& app, PackWords& words, PackOptions& options) {
+  constexpr const char* kGroup = "Output";
+  app.add_option("--out", words.out, "the file to write")->type_name("FILE")->group(kGroup);
+  app.add_option("--format", words.format, "tar writes shards that WebDataset reads")
+      ->type_name("packed|tar")
+      ->group(kGroup);
+  app.add_option("--shard-size", words.shard_size, "with --format tar, the bytes in a shard, such as 500M")
+      ->type_name("SIZE")
+      ->default_str("one shard for all")
+      ->group(kGroup);
+  app.add_flag("--encoded", options.packed.encoded, "keep the bytes of the files instead of decoded pixels")
+      ->group(kGroup);
+  app.add_flag("--gray", words.gray, "decode to one channel")->group(kGroup);
+  app.add_flag("--skip-bad", options.skip_bad, "leave out images that cannot be read, and list them")->group(kGroup);
+  app.add_option("--max-side", options.packed.max_side, "shrink larger images until their longer side has N pixels")
+      ->check(cli::whole({0, 65536}))
+      ->type_name("N")
+      ->default_str("as they are")
+      ->group(kGroup);
+  app.add_option("--workers", options.workers, "threads that decode")
+      ->check(cli::whole({0, 4096}))
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--check", words.check, "write nothing: compare every sample of a packed file with its hash")
+      ->type_name("FILE");
+}
+
 }  // namespace
 
 int cmd_pack(const Arguments& arguments) {
@@ -120,30 +168,14 @@ int cmd_pack(const Arguments& arguments) {
   PackOptions options;
   CLI::App app;
   cli::prepare(app, {.name = "lockstep pack",
-                     .description = "Packs a data set into one file that is mapped into memory: pictures decoded once "
-                                    "and for all, with their labels, boxes, masks and captions.",
-                     .example = "  lockstep pack data/bccd --split train --out bccd.pack\n"
-                                "  lockstep pack annotations.json --images val2017 --max-side 512 --out coco.pack\n"
-                                "  lockstep pack --check bccd.pack"});
-  app.add_option("input", words.input,
-                 "a folder, class folders, a list, COCO's JSON, VOC's root, tar shards, IDX files");
-  app.add_option("--out", words.out, "the file to write");
-  app.add_option("--format", words.format, "packed, or tar: shards that WebDataset reads (default: packed)");
-  app.add_option("--shard-size", words.shard_size, "tar: bytes of a shard, such as 500M (default: one shard)");
-  app.add_option("--type", words.type,
-                 "auto, folder, classes, list, coco, voc, masks, tar, packed or idx (default: auto)");
-  app.add_option("--images", words.images, "folder of the pictures, for lists and COCO");
-  app.add_option("--split", words.split, "VOC: a list in ImageSets/Main; IDX: the start of the file names");
-  app.add_flag("--encoded", options.packed.encoded, "keep the files' bytes instead of decoded pixels");
-  app.add_flag("--gray", words.gray, "decode to one channel");
-  app.add_option("--max-side", options.packed.max_side, "shrink larger pictures to this many pixels")
-      ->check(cli::whole({0, 65536}));
-  app.add_option("--workers", options.workers, "threads that decode (default: 1)")->check(cli::whole({0, 4096}));
-  app.add_flag("--skip-bad", options.skip_bad, "leave unreadable pictures out, and list them");
-  app.add_flag("--lenient", words.lenient, "leave entries with bad boxes or unknown pictures out, and count them");
-  app.add_flag("--allow-outside", words.allow_outside, cli::kAllowOutside);
-  app.add_option("--max-pixels", words.max_pixels, cli::kMaxPixels)->check(cli::whole({1, 10'000'000'000}));
-  app.add_option("--check", words.check, "compare every sample of a packed file with its hash, and end");
+                     .description = "Pack a data set into one file, with every image decoded once and for all.\n\nThe "
+                                    "file also holds labels, boxes, masks and captions, and is read by mapping it "
+                                    "into memory.",
+                     .examples = {"lockstep pack data/bccd --split train --out bccd.pack",
+                                  "lockstep pack annotations.json --images val2017 --max-side 512 --out coco.pack",
+                                  "lockstep pack --check bccd.pack"}});
+  add_input_options(app, words);
+  add_output_options(app, words, options);
   if (!cli::parse(app, arguments)) return 0;
   return words.check.empty() ? pack(words, options) : check_file(words.check);
 }

@@ -32,16 +32,16 @@ struct PredictArguments {
 bool parse(PredictArguments& predict, const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep predict",
-                     .description = "Reads files with a trained model: one line a file, with the model's confidence.",
-                     .example = "  lockstep predict captcha --checkpoint runs/digits data/test/0042_17.png"});
-  app.add_option("recipe", predict.recipe, "the recipe that trained it")->required();
-  app.add_option("--checkpoint", predict.checkpoint, "a step folder, a run folder (its newest valid), or RUN:NAME")
-      ->required();
-  app.add_option("files", predict.files, "the files to read, or folders of pictures")->required();
-  app.add_option("--set", predict.sets, "another setting than in training, as key=value; may come again")
-      ->allow_extra_args(false);
-  app.add_option("--pictures", predict.pictures, "draw what was found into this folder, one PNG a file");
-  app.add_flag("--json", predict.json, "print one JSON object a line instead of text");
+                     .description = "Run a trained model on files, and print a line with its answer for each.",
+                     .examples = {"lockstep predict captcha --checkpoint runs/digits data/test/0042_17.png",
+                                  "lockstep predict detection --checkpoint runs/scenes data/test --pictures drawn"}});
+  app.add_option("RECIPE", predict.recipe, kTrainedHelp)->required();
+  app.add_option("FILE", predict.files, "the files to read, or folders of images")->required();
+  app.add_option("--checkpoint", predict.checkpoint, kCheckpointHelp)->required()->type_name("PATH");
+  app.add_option("--set", predict.sets, kOtherSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
+  app.add_option("--pictures", predict.pictures, "draw what was found into this folder, as one PNG per file")
+      ->type_name("FOLDER");
+  app.add_flag("--json", predict.json, "print one JSON object per line instead of text");
   return cli::parse(app, arguments);
 }
 
@@ -91,7 +91,7 @@ std::vector<std::filesystem::path> picture_paths(const std::vector<std::filesyst
     if (taken.insert(std::filesystem::weakly_canonical(paths.back())).second) continue;
     throw UsageError(
         fmt::format("--pictures: the picture of {} would be written over {}", file.string(), paths.back().string()),
-        "take another folder, or one file of this name at a time");
+        "choose another folder, or read files of the same name one at a time");
   }
   return paths;
 }
@@ -101,7 +101,8 @@ void draw_all(const Recipe& recipe, const Trained& trained, const std::vector<st
   FileSystem::system().make_folder(paths.front().parent_path());
   for (std::size_t i = 0; i < files.size(); ++i) {
     const auto picture = recipe.draw(*trained.task, *trained.model, files[i]);
-    if (!picture) throw UsageError(fmt::format("{} draws no pictures", recipe.name()), "leave out --pictures");
+    if (!picture)
+      throw UsageError(fmt::format("the recipe {} cannot draw pictures", recipe.name()), "leave out --pictures");
     write_png(*picture, paths[i]);
   }
 }

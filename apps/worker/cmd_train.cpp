@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "common/cli.h"
+#include "common/launch_options.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
@@ -34,17 +35,17 @@ double parse_max_time(const std::string& given) {
   const auto seconds = text::parse_duration(given);
   if (!seconds) throw UsageError("--max-time: " + seconds.error());
   if (*seconds > 0) return *seconds;
-  throw UsageError(fmt::format("--max-time is {}: no time at all", given));
+  throw UsageError(fmt::format("--max-time is {}", given), "give a time above 0, such as 45m");
 }
 
 // The first word that is no option and no option's value; settings among the options come after it.
 std::string recipe_word(const CLI::App& app, const Arguments& arguments) {
-  const std::vector<std::string> known = cli::option_names(app);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string word = cli::with_dashes(arguments[i]);
     if (!word.starts_with("-")) return word;
     if (word == "--help" || word == "-h") return "";
-    if (std::find(known.begin(), known.end(), word) != known.end()) ++i;
+    const CLI::Option* option = app.get_option_no_throw(word);
+    if (option != nullptr && option->get_expected_max() > 0) ++i;
   }
   return "";
 }
@@ -82,82 +83,79 @@ Arguments with_settings(const CLI::App& app, const Arguments& typed) {
     const std::string word = cli::with_dashes(argument.substr(0, argument.find('=')));
     if (!word.starts_with("--") || std::find(known.begin(), known.end(), word) != known.end()) continue;
     throw UsageError(
-        fmt::format("lockstep train: unknown argument '{}'{}", word, text::did_you_mean(word, known)),
-        fmt::format("lockstep train --help lists options, lockstep inspect config {} settings", recipe.name()));
+        fmt::format("lockstep train: unknown option '{}'{}", word, text::did_you_mean(word, known)),
+        fmt::format("lockstep train --help lists the options, lockstep inspect config {} lists the settings",
+                    recipe.name()));
   }
   return words;
 }
 
-// A line for each recipe, with its presets.
-std::string recipe_lines() {
-  std::string lines;
+cli::HelpSection recipe_list() {
+  cli::HelpSection list{"Recipes", {}};
   for (const auto& recipe : recipes()) {
     std::vector<std::string> presets;
     for (const auto& [name, yaml] : recipe->presets()) presets.push_back(name);
-    lines +=
-        fmt::format("\n  {:<14}{}\n  {:<14}presets: {}", recipe->name(), recipe->summary(), "", text::join(presets));
+    list.rows.emplace_back(recipe->name(), fmt::format("{}\npresets: {}", recipe->summary(), text::join(presets)));
   }
-  return lines;
+  return list;
 }
 
-// Those that `lockstep` has read and taken away: they are here for the help.
-struct LaunchArguments {
-  bool quiet = false;
-  std::string processes;
-  std::string restarts;
-  std::string nodes[7];
-};
+cli::CommandText help() {
+  return {.name = "lockstep train",
+          .description = "Train a recipe on one machine or on several.",
+          .examples = {"lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9",
+                       "lockstep train captcha:digits --nproc-per-node 2 --set data.train=data/train",
+                       "lockstep train captcha:digits --set data.train=data/train --run-dir runs/digits --resume auto",
+                       "lockstep train captcha:digits --nnodes 2 --node-rank 0 --token-file job.token --master-addr "
+                       "10.0.0.1 --set data.train=data/train"},
+          .lists = {recipe_list()},
+          .notes = {"A setting can be given as an option, too: --epochs 5 is --set epochs=5. `lockstep inspect config "
+                    "RECIPE` shows all settings of a recipe."}};
+}
 
-void add_launch_options(CLI::App& app, LaunchArguments& launch) {
-  app.add_option("--nproc-per-node", launch.processes, "ranks on this machine: N, auto, gpu or cpu");
-  app.add_option("--max-restarts", launch.restarts,
-                 "how often ranks that died start again, from the last checkpoint (default: 3)");
-  app.add_flag("--quiet", launch.quiet, "warnings and errors only; log.jsonl and summary.json have the rest");
-  app.add_option("--nnodes", launch.nodes[0], "machines of the run: the same command on each (default: 1)");
-  app.add_option("--node-rank", launch.nodes[1], "this machine's number from 0");
-  app.add_option("--master-addr", launch.nodes[2], "address of machine 0");
-  app.add_option("--master-port", launch.nodes[3], "port on machine 0 (default: 29500)");
-  app.add_option("--rdzv-endpoint", launch.nodes[4], "HOST:PORT, the same as --master-addr and --master-port");
-  app.add_option("--rdzv-id,--run-id", launch.nodes[5], "name of the job, the same on every machine");
-  app.add_option(
-      "--token-file", launch.nodes[6],
-      "the secret of a run over several machines, the same on each: lockstep run --new-token FILE makes one");
+// `lockstep` has read them and taken them away: they are here for the help.
+void add_launch_options(CLI::App& app) {
+  cli::describe_processes(app, "one per visible GPU, or 1 without a GPU");
+  cli::add_read_option(app, "--max-restarts", "how often to restart ranks that died, from the last checkpoint")
+      ->type_name("N")
+      ->default_str("3")
+      ->group(cli::kRanks);
+}
+
+void add_run_options(CLI::App& app, TrainArguments& train) {
+  app.add_option("--run-dir", train.run_dir, "the run folder, for the log, the checkpoints and the results")
+      ->type_name("FOLDER")
+      ->default_str("runs/RECIPE-TIME");
+  app.add_option("--resume", train.resume,
+                 "where to continue from: auto is the newest valid checkpoint of the run folder; PATH is a run folder, "
+                 "a step folder or RUN:NAME; URL is a step folder on a web server")
+      ->type_name("none|auto|PATH|URL");
+  app.add_option("--init-from", train.init_from,
+                 "load the model's first weights from a checkpoint, or from a .pth or .safetensors file (FILE:STATE "
+                 "takes one state of it), as far as they fit; a run that --resume auto continues ignores it")
+      ->type_name("PATH|URL");
+  app.add_option("--rescue", train.rescue,
+                 "save the run here and end with exit code 74 if its own folder is removed or its disk cannot be "
+                 "written to")
+      ->type_name("FOLDER");
 }
 
 bool parse(TrainArguments& train, const Arguments& arguments) {
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep train",
-                     .description = "Trains a recipe. Without --nproc-per-node it uses every visible GPU, or one "
-                                    "process where there is none.\n\nRecipes:" +
-                                    recipe_lines() + "\n",
-                     .example = "  lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9\n"
-                                "  lockstep train captcha:digits --nproc-per-node 2 --set data.train=data/train\n"
-                                "on two machines, with --node-rank 1 on the second:\n"
-                                "  lockstep train captcha:digits --nnodes 2 --node-rank 0 --token-file job.token "
-                                "--master-addr 10.0.0.1 "
-                                "--set data.train=data/train\n"
-                                "a setting may be typed as an option as well: --epochs 5 is --set epochs=5"});
-  app.add_option("recipe", train.what, "RECIPE, RECIPE:PRESET or FILE.yml (whose key `recipe` names one)")->required();
-  LaunchArguments launch;
-  add_launch_options(app, launch);
-  app.add_option("--set", train.sets, "a setting, as key=value; may come again")->allow_extra_args(false);
+  cli::prepare(app, help());
+  app.add_option("RECIPE", train.what, kRecipeHelp)->required();
+  app.add_option("--set", train.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
   std::vector<std::string> updates;  // have become --set; here for the help
-  app.add_option("-u,--update", updates, "the same, several at once: -u epochs=5 seed=1");
-  app.add_option("--run-dir", train.run_dir, "the run's folder (default: runs/<recipe>-<time>)");
-  app.add_option(
-      "--resume", train.resume,
-      "none; auto: go on from the run folder's newest valid checkpoint; or PATH: a run folder, a step folder, "
-      "RUN:NAME, or the URL of a step folder (default: none)");
-  app.add_option("--init-from", train.init_from,
-                 "a checkpoint, or a .pth or .safetensors file or its URL (FILE:STATE), whose weights the model starts "
-                 "from, where they fit; "
-                 "with --resume auto only where there is no checkpoint yet");
-  app.add_option(
-      "--rescue", train.rescue,
-      "where the run is saved when its folder is removed or its disk cannot be written to; it then ends with 74");
+  app.add_option("-u,--update", updates, "change several settings at once: -u epochs=5 seed=1")->type_name("KEY=VALUE");
+  add_run_options(app, train);
   std::string max_time;
   app.add_option("--max-time", max_time,
-                 "save and leave with 143 after this time: 90s, 45m, 1h30m, 2d, HH:MM:SS or D-HH:MM:SS");
+                 "save and end with exit code 143 after this time: 90s, 45m, 1h30m, 2d, HH:MM:SS or D-HH:MM:SS")
+      ->type_name("TIME");
+  app.get_option("--quiet")->description(
+      "print only results, warnings and errors; log.jsonl and summary.json have the rest");
+  add_launch_options(app);
+  cli::describe_nodes(app);
   add_join_options(app, train.join);
   if (!cli::parse(app, with_settings(app, arguments))) return false;
   if (!max_time.empty()) train.max_time = parse_max_time(max_time);
@@ -188,7 +186,7 @@ void use_bf16_on_cpu(const Job& job, const std::string& what, Settings& settings
   }
   config.amp = "bf16";
   if (!job.is_main()) return;
-  log::note("{} is made for GPUs: amp is bf16 here instead of fp16; --set amp=none computes in float32", what);
+  log::note("{} is made for GPUs: on this CPU amp is bf16 instead of fp16; --set amp=none computes in float32", what);
 }
 
 int run(TrainArguments& train, Settings& settings) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep-worker: the half of the command that links libtorch. People type `lockstep`, which executes this.
 #include "common/cli.h"
+#include "common/summaries.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "worker/commands.h"
@@ -10,16 +11,19 @@ int main(int argc, char** argv) {
   fault::this_is_lockstep();
   return guarded_main([&] {
     const std::vector<cli::Verb> verbs = {
-        {"train", "trains a recipe", worker::cmd_train},
-        {"eval", "evaluates a checkpoint on a folder", worker::cmd_eval},
-        {"predict", "reads files with a checkpoint", worker::cmd_predict},
-        {"generate", "makes synthetic data", worker::cmd_generate},
-        {"bench", "measures", worker::cmd_bench},
-        {"checkpoint", "inspects, verifies and converts checkpoints", worker::cmd_checkpoint},
-        {"inspect", "shows which samples a rank reads, and settings", worker::cmd_inspect},
-        {"pack", "packs a data set", worker::cmd_pack},
-        {"tune", "finds the fastest settings of a recipe here", worker::cmd_tune},
+        {"train", cli::kTrainSummary, worker::cmd_train},
+        {"eval", cli::kEvalSummary, worker::cmd_eval},
+        {"predict", cli::kPredictSummary, worker::cmd_predict},
+        {"generate", cli::kGenerateSummary, worker::cmd_generate},
+        {"checkpoint", cli::kCheckpointSummary, worker::cmd_checkpoint},
+        {"inspect", cli::kInspectSummary, worker::cmd_inspect},
+        {"bench", cli::kBenchSummary, worker::cmd_bench},
+        {"pack", cli::kPackSummary, worker::cmd_pack},
+        {"tune", cli::kTuneSummary, worker::cmd_tune},
     };
-    return cli::dispatch("lockstep", verbs, {argv + 1, argv + argc});
+    return cli::dispatch({.name = "lockstep-worker",
+                          .description = "Run one process of a verb; `lockstep` starts this program for you.",
+                          .examples = {"lockstep train detection:smoke"}},
+                         verbs, {argv + 1, argv + argc});
   });
 }

@@ -3,6 +3,7 @@
 
 #include "captcha/task.h"
 #include "captioning/task.h"
+#include "common/launch_options.h"
 #include "detection/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -29,17 +30,37 @@ const Recipe& find_recipe(const std::string& name) {
     if (recipe->name() == name) return *recipe;
     names.push_back(recipe->name());
   }
-  throw UsageError(
-      fmt::format("no recipe is called '{}'{}; there is {}", name, text::did_you_mean(name, names), text::join(names)));
+  throw UsageError(fmt::format("there is no recipe '{}'{}; the recipes are {}", name, text::did_you_mean(name, names),
+                               text::join(names)));
+}
+
+void add_backend_option(CLI::App& app, std::string& backend) {
+  app.add_option("--backend", backend, "how ranks communicate")
+      ->type_name("auto|local|shm|gloo|nccl")
+      ->default_str("auto")
+      ->group(cli::kRanks);
+}
+
+void add_device_option(CLI::App& app, std::string& device) {
+  app.add_option("--device", device, "where each rank computes")
+      ->type_name("auto|cpu|cuda")
+      ->default_str(device.empty() ? "auto" : device)
+      ->group(cli::kRanks);
 }
 
 void add_join_options(CLI::App& app, JoinArguments& join) {
-  app.add_option("--backend", join.backend, "auto, local, shm, gloo or nccl (default: auto)");
-  app.add_option("--device", join.device, "auto, cpu or cuda (default: auto)");
-  app.add_option("--dist-url", join.dist_url,
-                 "where ranks meet that are started one by one: env://, tcp://HOST:PORT or file:///PATH");
-  app.add_option("--rank", join.rank, "of this process, with tcp:// or file://");
-  app.add_option("--world-size", join.world_size, "processes in all, with tcp:// or file://");
+  constexpr const char* kGroup = "Ranks that you start one by one";
+  add_backend_option(app, join.backend);
+  add_device_option(app, join.device);
+  app.add_option("--dist-url", join.dist_url, "where the ranks meet: env://, tcp://HOST:PORT or file:///PATH")
+      ->type_name("URL")
+      ->group(kGroup);
+  app.add_option("--rank", join.rank, "the rank of this process, for tcp:// and file://")
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--world-size", join.world_size, "how many ranks there are, for tcp:// and file://")
+      ->type_name("N")
+      ->group(kGroup);
 }
 
 int with_job(const JoinArguments& join, const std::function<int(Job&)>& body) {

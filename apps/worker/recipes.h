@@ -13,6 +13,17 @@
 
 namespace lockstep::worker {
 
+/// What --help says of an argument or option that several verbs have.
+inline constexpr const char* kCheckpointHelp = "a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
+inline constexpr const char* kCheckpointOrFileHelp =
+    "a step folder, a run folder (its newest valid checkpoint), RUN:NAME, or a .pth, .npz or .safetensors file";
+inline constexpr const char* kRecipeHelp =
+    "a recipe, a recipe with a preset (RECIPE:PRESET), or a .yml file whose key `recipe` names one";
+inline constexpr const char* kTrainedHelp = "the recipe that trained the checkpoint";
+inline constexpr const char* kSetHelp = "change a setting; may be given more than once";
+inline constexpr const char* kOtherSetHelp =
+    "change a setting that the checkpoint was trained with; may be given more than once";
+
 /// Every recipe, by name. Lifetime: the whole program.
 [[nodiscard]] const std::vector<std::unique_ptr<Recipe>>& recipes();
 
@@ -28,7 +39,9 @@ struct JoinArguments {
   std::string world_size;
 };
 
-/// --backend, --device, --dist-url, --rank and --world-size.
+void add_backend_option(CLI::App& app, std::string& backend);
+void add_device_option(CLI::App& app, std::string& device);
+/// These two, --dist-url, --rank and --world-size.
 void add_join_options(CLI::App& app, JoinArguments& join);
 
 /// Joins the job that the environment or `join` describes. An error of `body` is told to the other ranks before it goes

@@ -12,6 +12,12 @@
 
 namespace lockstep::worker {
 
+/// What --help says of the options that every such verb has.
+inline constexpr const char* kSeedHelp = "the seed; the same seed gives the same bytes";
+inline constexpr const char* kSeedOfSetHelp =
+    "the seed; the same seed gives the same bytes, so a test set needs another one";
+inline constexpr const char* kNewFolderHelp = "the folder to write, which must be new or empty";
+
 /// A bar on stderr from its construction to done(). Lifetime: outlives what progress() gives.
 class Writing {
  public:

@@ -117,7 +117,7 @@ TEST_F(CheckpointCommand, VerifyNamesEveryDamagedFileAndCountsThem) {
   EXPECT_EQ(run.code, 65);
   EXPECT_THAT(run.out, HasSubstr("step-00000020/model.safetensors is torn: "));
   EXPECT_THAT(run.err, AllOf(HasSubstr("step-00000020: 2 of 4 files missing or torn\n"),
-                             HasSubstr("the newest that is whole is run/checkpoints/step-00000010")));
+                             HasSubstr("the newest whole checkpoint is run/checkpoints/step-00000010")));
   EXPECT_EQ(checkpoint({"verify", "run/checkpoints/step-00000010"}).code, 0);
 }
 
@@ -147,17 +147,17 @@ TEST_F(CheckpointCommand, WrongWordsAreAUsageErrorWithTheNextStep) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{}, "a verb is missing: inspect, verify, diff, export, import or prune"},
       {{"dif", "run", "run"}, "did you mean 'diff'?"},
-      {{"inspect"}, "path is required"},
-      {{"verify"}, "path is required"},
-      {{"diff"}, "a is required"},
-      {{"diff", "run"}, "b is required"},
-      {{"diff", "run", "run", "run"}, "unknown argument 'run'"},
+      {{"inspect"}, "lockstep checkpoint inspect: PATH is missing"},
+      {{"verify"}, "PATH is missing"},
+      {{"diff"}, "A and B are missing"},
+      {{"diff", "run"}, "B is missing"},
+      {{"diff", "run", "run", "run"}, "unexpected argument 'run'"},
       {{"diff", "run", "run", "--limit", "-1"}, "--limit"},
       {{"inspect", "run", "--digst"}, "did you mean '--digest'?"},
-      {{"export", "run"}, "--to is required"},
+      {{"export", "run"}, "--to is missing"},
       {{"export", "run", "--to", "x.txt"}, "x.txt: the ending says the format"},
-      {{"import", "x.pth"}, "--to is required"},
-      {{"prune", "run"}, "--keep-last is required"},
+      {{"import", "x.pth"}, "--to is missing"},
+      {{"prune", "run"}, "--keep-last is missing"},
       {{"prune", "run", "--keep-last", "0"}, "--keep-last"}};
   for (const auto& [words, expected] : cases) {
     const ProcessResult result = checkpoint(words);
@@ -170,9 +170,10 @@ TEST_F(CheckpointCommand, EveryVerbHasHelpWithAnExampleAndDiffItsExitCodes) {
   for (const char* verb : {"inspect", "verify", "diff", "export"}) {
     const ProcessResult help = checkpoint({verb, "--help"});
     EXPECT_EQ(help.code, 0);
-    EXPECT_THAT(help.out, AllOf(HasSubstr("example:\n  lockstep checkpoint "), HasSubstr("RUN:NAME")));
+    EXPECT_THAT(help.out, AllOf(HasSubstr("Examples:\n  lockstep checkpoint "), HasSubstr("RUN:NAME")));
   }
-  EXPECT_THAT(checkpoint({"diff", "--help"}).out, HasSubstr("0 where they are equal, 1 where they differ"));
+  EXPECT_THAT(checkpoint({"diff", "--help"}).out,
+              ::testing::ContainsRegex("Exit code:\n  0 +the checkpoints are equal\n  1 +they differ"));
 }
 
 TEST_F(CheckpointCommand, ExportsAndImportsGiveTheSameModel) {

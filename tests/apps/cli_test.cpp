@@ -22,8 +22,8 @@ struct Parsed {
 Parsed parse_words(const std::vector<std::string>& words) {
   Parsed parsed;
   CLI::App app;
-  prepare(app, {.name = "lockstep test", .description = "d", .example = "  e"});
-  app.add_option("--batch-size", parsed.batch_size, "samples");
+  prepare(app, {.name = "lockstep test", .description = "Test.", .examples = {"lockstep test"}});
+  app.add_option("--batch-size", parsed.batch_size, "samples")->type_name("N");
   app.add_option("--threads", parsed.threads, "threads")->check(whole({1, 4096}));
   app.add_option("--set", parsed.sets, "a setting")->allow_extra_args(false);
   parsed.go_on = parse(app, words);
@@ -63,25 +63,103 @@ TEST(Cli, WhatItPrintsSteersNoTerminal) {
 }
 
 TEST(Cli, AnUnknownOptionSuggestsTheNearest) {
-  EXPECT_THAT(error_of({"--batchsize", "3"}),
-              HasSubstr("unknown argument '--batchsize' (did you mean '--batch-size'?)"));
+  EXPECT_THAT(error_of({"--batchsize", "3"}), HasSubstr("unknown option '--batchsize' (did you mean '--batch-size'?)"));
 }
 
 TEST(Cli, AMisspeltOptionIsNamedBeforeTheOneThatIsMissing) {
   CLI::App app;
-  prepare(app, {.name = "lockstep test", .description = "d", .example = "  e"});
+  prepare(app, {.name = "lockstep test", .description = "Test.", .examples = {"lockstep test"}});
   std::string checkpoint;
   app.add_option("--checkpoint", checkpoint, "needed")->required();
   try {
     (void)parse(app, {"--chekpoint=x"});
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("unknown argument '--chekpoint' (did you mean '--checkpoint'?)"));
+    EXPECT_THAT(error.message(), HasSubstr("unknown option '--chekpoint' (did you mean '--checkpoint'?)"));
   }
 }
 
-TEST(Cli, AValueOfTheWrongTypeNamesTheOption) {
-  EXPECT_THAT(error_of({"--batch-size", "x"}), HasSubstr("--batch-size"));
+TEST(Cli, AValueOfTheWrongTypeNamesTheOptionAndTheValue) {
+  EXPECT_THAT(error_of({"--batch-size", "x"}), HasSubstr("lockstep test: --batch-size: 'x' is not a number"));
+}
+
+TEST(Cli, AnOptionWithoutItsValueAndOneThatIsGivenTwiceAreNamed) {
+  EXPECT_THAT(error_of({"--batch-size"}), HasSubstr("lockstep test: --batch-size needs a value: N"));
+  EXPECT_THAT(error_of({"--threads", "1", "--threads=2"}), HasSubstr("lockstep test: --threads is given 2 times"));
+}
+
+TEST(Cli, AllThatIsMissingIsNamedAtOnceWithAnExample) {
+  const auto missing_of = [](const std::vector<std::string>& words) {
+    CLI::App app;
+    prepare(app, {.name = "lockstep test", .description = "Test.", .examples = {"lockstep test captcha --seed 1"}});
+    std::string text;
+    app.add_option("RECIPE", text, "the recipe")->required();
+    app.add_option("--seed", text, "the seed")->required();
+    app.add_option("--epoch", text, "the epoch")->required();
+    try {
+      (void)parse(app, words);
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.hint(), ::testing::EndsWith("lockstep test captcha --seed 1"));
+      return error.message();
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(missing_of({}), "lockstep test: RECIPE, --seed and --epoch are missing");
+  EXPECT_EQ(missing_of({"captcha", "--seed", "1"}), "lockstep test: --epoch is missing");
+}
+
+TEST(Cli, AnArgumentTooManyIsNoOption) {
+  EXPECT_THAT(error_of({"more"}), HasSubstr("lockstep test: unexpected argument 'more'"));
+}
+
+TEST(Cli, OneOfSomeWordsSuggestsTheNearest) {
+  EXPECT_EQ(one_of({"conv3", "conv7"})(std::string("conv7")), "");
+  EXPECT_EQ(one_of({"conv3", "conv7"})(std::string("cov7")),
+            "'cov7' is not one of conv3, conv7 (did you mean 'conv7'?)");
+  EXPECT_EQ(above_zero()(std::string("0.5")), "");
+  for (const char* wrong : {"0", "-1", "", "x", "1x", "nan", "inf"}) {
+    EXPECT_EQ(above_zero()(std::string(wrong)), std::string("'") + wrong + "' is not a number above 0");
+  }
+}
+
+TEST(Cli, HelpAlignsDescriptionsAndWrapsAt100Columns) {
+  CLI::App app;
+  prepare(app, {.name = "lockstep test",
+                .description = "Test a thing.",
+                .examples = {"lockstep test " + std::string(60, 'x') + " --seed 1 --augment 'rotation degrees=20' a"},
+                .notes = {"A note."},
+                .tables = {{"Exit code", {{"1", "it differs"}}}}});
+  std::vector<std::string> files;
+  std::string checkpoint;
+  std::string kind = "auto";
+  int limit = 3;
+  bool plain = false;
+  app.add_option("FILE", files, "the files to read")->required();
+  app.add_option("--checkpoint", checkpoint, "a folder")->required()->type_name("PATH");
+  app.add_option("--kind", kind, "what it is")->type_name("auto|a_very_long_word|another|third");
+  app.add_option("-l,--limit", limit, std::string(40, 'a') + " " + std::string(30, 'b'))->type_name("N")->group("Rows");
+  app.add_flag("!--no-plain", plain, "ornate");
+  EXPECT_EQ(app.help(),
+            "Test a thing.\n\nUsage: lockstep test [OPTIONS] FILE...\n\n"
+            "Arguments:\n"
+            "  FILE               the files to read\n\n"
+            "Options:\n"
+            "  --checkpoint PATH  (required) a folder\n"
+            "  --kind auto|a_very_long_word|another|third\n"
+            "                     what it is (default: auto)\n"
+            "  --no-plain         ornate\n"
+            "  --quiet            print only results, warnings and errors\n"
+            "  -h, --help         print this help\n\n"
+            "Rows:\n"
+            "  -l, --limit N      " +
+                std::string(40, 'a') + " " + std::string(30, 'b') +
+                "\n                     (default: 3)\n\n"
+                "A note.\n\n"
+                "Exit code:\n"
+                "  1                  it differs\n\n"
+                "Examples:\n"
+                "  lockstep test " +
+                std::string(60, 'x') + " --seed 1 \\\n      --augment 'rotation degrees=20' a\n");
 }
 
 TEST(Cli, AWholeNumberHasARange) {
@@ -114,9 +192,10 @@ TEST(Cli, HelpDoesNotGoOn) { EXPECT_FALSE(parse_words({"--help"}).go_on); }
 
 TEST(Cli, AnUnknownVerbSuggestsTheNearest) {
   const std::vector<Verb> verbs = {{"inspect", "", [](const std::vector<std::string>&) { return 7; }}};
-  EXPECT_EQ(dispatch("lockstep", verbs, {"inspect"}), 7);
+  const CommandText text{.name = "lockstep", .description = "Lists verbs.", .examples = {"lockstep inspect"}};
+  EXPECT_EQ(dispatch(text, verbs, {"inspect"}), 7);
   try {
-    (void)dispatch("lockstep", verbs, {"inspct"});
+    (void)dispatch(text, verbs, {"inspct"});
     FAIL() << "no error";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.message(), HasSubstr("did you mean 'inspect'"));

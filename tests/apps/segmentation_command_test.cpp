@@ -124,7 +124,7 @@ TEST(SegmentationCommand, AMisspeltArgumentIsAnErrorWithTheNearestOne) {
   const TempDir home;
   const ProcessResult run = lockstep({"train", "segmentation:smoke", "--l_pseudo", "1"}, home.path());
   EXPECT_EQ(run.code, 64);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("unknown argument '--l-pseudo'"), HasSubstr("did you mean '--l_pesudo'")));
+  EXPECT_THAT(run.err, AllOf(HasSubstr("unknown option '--l-pseudo'"), HasSubstr("did you mean '--l_pesudo'")));
 }
 
 TEST(SegmentationCommand, ALossWhoseMapsAreMissingSaysHowToGetThem) {

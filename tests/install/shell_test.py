@@ -44,6 +44,9 @@ CASES = [
     ("predict captcha --checkpoint folder n", "notes.txt"),
     ("inspect data ", "captcha:digits notes.txt"),
     ("inspect env --q", "--quiet"),
+    ("train captcha --resume ", "none auto folder"),
+    ("bench optimizer --optimizer adamw l", "lamb lion !folder"),
+    ("checkpoint export --state ", "model ema all !NAME"),
     ("pack --format ", "packed tar"),
     ("new --from ", "trainer loop"),
     ("new --folder ", "folder !notes.txt"),
@@ -67,7 +70,7 @@ def man_pages(build):
     folder = made(build, "man")
     pages = {page.stem: page.read_text() for page in folder.glob("*.1")}
     root = json.loads(made(build, "help.json").read_text())["--help"]
-    verbs = [verb for verb in re.findall(r"^  ([a-z]+) ", root, re.M) if verb != "lockstep"]
+    verbs = re.findall(r"^  ([a-z]+) {2,}", root, re.M)
     assert set(pages) == {"lockstep", "lockstep-worker", *(f"lockstep-{verb}" for verb in verbs)}, sorted(pages)
     for name, text in pages.items():
         if text.startswith(".so "):
@@ -79,9 +82,10 @@ def man_pages(build):
         pages[name] = done.stdout
         for title in ("NAME", "SYNOPSIS", "DESCRIPTION", "SEE ALSO"):
             assert re.search(rf"^{title}$", done.stdout, re.M), f"{name} has no {title}"
-    for word in ("EXAMPLES", "--nproc-per-node", "RECIPE:PRESET", "none; auto: go on", "scenes, smoke"):
+    for word in ("EXAMPLES", "--nproc-per-node", "RECIPE:PRESET", "auto is the newest valid checkpoint", "scenes, smoke"):
         assert word in re.sub(r"\s+", " ", pages["lockstep-train"]), word
-    assert re.search(r"75 +another rank died", pages["lockstep"]), pages["lockstep"]
+    assert "Several nodes" in pages["lockstep-run"] and re.search(r"128 \+ N\s+Signal N", pages["lockstep-run"])
+    assert re.search(r"75 +Another rank died", pages["lockstep"]), pages["lockstep"]
 
 
 BASH = r"""

@@ -5,8 +5,10 @@
 #include <filesystem>
 
 #include "common/cli.h"
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/text.h"
 #include "lockstep/new/project.h"
 #include "lockstep/verbs.h"
 
@@ -22,24 +24,26 @@ struct Words {
 
 bool parse(Words& words, const std::vector<std::string>& arguments) {
   CLI::App app;
-  cli::prepare(
-      app, {.name = "lockstep new",
-            .description = "Writes a small CMake project that uses Lockstep: a program, a data set, settings, a test, "
-                           "presets, and how to debug a rank.",
-            .example = "  lockstep new digits\n  lockstep new digits --from loop --folder work/digits"});
-  app.add_option("NAME", words.project.name, "of the project, its folder and its program")->required();
-  app.add_option(
-      "--from", words.project.from,
-      "trainer: the Trainer with a task of yours; loop: a training loop of yours; recipe: the captcha recipe "
-      "with a change of yours (default: trainer)");
-  app.add_option("--folder", words.folder, "where to write it; new or empty (default: NAME)");
+  cli::prepare(app, {.name = "lockstep new",
+                     .description = "Write a small CMake project that uses Lockstep: a program, a data set, settings, "
+                                    "a test, presets, and a debugger configuration.",
+                     .examples = {"lockstep new digits", "lockstep new digits --from loop --folder work/digits"}});
+  app.add_option("NAME", words.project.name, "the name of the project, of its folder and of its program")->required();
+  app.add_option("--from", words.project.from,
+                 "what to start from: a task for the Trainer, a training loop of your own, or a change to the captcha "
+                 "recipe")
+      ->type_name(text::join(project_kinds(), "|"));
+  app.add_option("--folder", words.folder, "where to write the project; the folder must be new or empty")
+      ->type_name("FOLDER")
+      ->default_str("NAME");
   return cli::parse(app, arguments);
 }
 
 void require_empty(FileSystem& files, const fs::path& folder) {
   if (!files.exists(folder)) return;
   if (files.list(folder).empty()) return;
-  throw UsageError(fmt::format("{} is there and not empty", folder.string()), "name another one: --folder DIR");
+  throw UsageError(fmt::format("{} exists and is not empty", folder.string()),
+                   "choose another one with --folder FOLDER");
 }
 
 void write_project(FileSystem& files, const fs::path& folder, const NewProject& project) {
@@ -63,7 +67,8 @@ int cmd_new(int argc, char** argv) {
   } catch (const fs::filesystem_error& error) {
     throw IoError(fmt::format("cannot write {}: {}", folder.string(), error.code().message()));
   }
-  fmt::print("{} is there. Next:\n\n  cd {}\n", folder.string(), folder.string());
+  if (env::get("LOCKSTEP_QUIET")) return 0;
+  fmt::print("{} is ready. Next:\n\n  cd {}\n", folder.string(), folder.string());
   for (const std::string& command : next_commands(words.project)) fmt::print("  {}\n", command);
   return 0;
 }

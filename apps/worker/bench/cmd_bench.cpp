@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "common/cli.h"
+#include "common/launch_options.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/tensor/threads.h"
@@ -24,7 +25,7 @@ namespace lockstep::worker {
 namespace {
 
 constexpr std::int64_t kLarge = std::int64_t{8} << 20;  // bytes; from here on fewer repeats are enough
-constexpr const char* kProcesses = "ranks on this machine, one thread each (default: 1)";
+constexpr const char* kJsonHelp = "print one JSON object per line instead of text";
 
 struct AllReduceArguments {
   std::vector<std::int64_t> bytes = {4096, 65536, 1 << 20, 4 << 20, 25 << 20, 100 << 20};
@@ -73,18 +74,20 @@ int run_all_reduce(Job& job, const AllReduceArguments& bench) {
 
 int all_reduce(const Arguments& arguments) {
   AllReduceArguments bench;
-  std::string processes;
   CLI::App app;
   cli::prepare(app, {.name = "lockstep bench all-reduce",
-                     .description = "Median time of an all-reduce of float32, for buckets in the shared segment "
-                                    "(in_place) and for other tensors (copy).",
-                     .example = "  lockstep bench all-reduce --nproc-per-node 2 --bytes 4096 104857600 --json"});
-  app.add_option("--nproc-per-node", processes, kProcesses);
-  app.add_option("--backend", bench.backend, "auto, local, shm, gloo or nccl (default: auto)");
-  app.add_option("--bytes", bench.bytes, "message sizes (default: 4 KiB to 100 MiB)")
-      ->check(cli::whole({1, std::int64_t{1} << 40}));
-  app.add_option("--mode", bench.mode, "in_place, copy or both")->check(CLI::IsMember({"in_place", "copy", "both"}));
-  app.add_flag("--json", bench.json, "one JSON object a line");
+                     .description = "Measure an all-reduce of float32, with one thread per rank.",
+                     .examples = {"lockstep bench all-reduce --nproc-per-node 2 --bytes 4096 104857600 --json"}});
+  app.add_option("--bytes", bench.bytes, "the sizes of the messages, in bytes")
+      ->check(cli::whole({1, std::int64_t{1} << 40}))
+      ->type_name("N")
+      ->default_str("six sizes from 4 KiB to 100 MiB");
+  app.add_option("--mode", bench.mode, "measure a bucket in shared memory (in_place), any other tensor (copy), or both")
+      ->check(cli::one_of({"in_place", "copy", "both"}))
+      ->type_name("in_place|copy|both");
+  app.add_flag("--json", bench.json, kJsonHelp);
+  cli::describe_processes(app);
+  add_backend_option(app, bench.backend);
   if (!cli::parse(app, arguments)) return 0;
   return with_job({.backend = bench.backend, .device = "cpu"}, [&](Job& job) { return run_all_reduce(job, bench); });
 }
@@ -111,17 +114,20 @@ int run_memory(Job& job, std::int64_t bytes, bool json) {
 
 int memory(const Arguments& arguments) {
   std::int64_t bytes = std::int64_t{100} << 20;
-  std::string processes;
   bool json = false;
   CLI::App app;
-  cli::prepare(app,
-               {.name = "lockstep bench memory",
-                .description = "Rate of memcpy on all ranks at once, in bytes copied a second: what bounds a large "
-                               "all-reduce in shared memory.",
-                .example = "  lockstep bench memory --nproc-per-node 2"});
-  app.add_option("--nproc-per-node", processes, kProcesses);
-  app.add_option("--bytes", bytes, "of each copy (default: 100 MiB)")->check(cli::whole({1, std::int64_t{1} << 40}));
-  app.add_flag("--json", json, "one JSON object a line");
+  cli::prepare(
+      app,
+      {.name = "lockstep bench memory",
+       .description =
+           "Measure how fast all ranks copy memory at once, with one thread each.\n\nThe rate counts bytes copied per "
+           "second; no large all-reduce in shared memory is faster.",
+       .examples = {"lockstep bench memory --nproc-per-node 2"}});
+  app.add_option("--bytes", bytes, "the bytes of each copy")
+      ->check(cli::whole({1, std::int64_t{1} << 40}))
+      ->type_name("N");
+  app.add_flag("--json", json, kJsonHelp);
+  cli::describe_processes(app);
   if (!cli::parse(app, arguments)) return 0;
   return with_job({.device = "cpu"}, [&](Job& job) { return run_memory(job, bytes, json); });
 }
@@ -129,13 +135,16 @@ int memory(const Arguments& arguments) {
 int checkpoint(const Arguments& arguments) {
   CheckpointBench bench;
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep bench checkpoint",
-                     .description = "Median times of saving and loading the captcha network with its AdamW, and of the "
-                                    "pause that an asynchronous save costs a step, beside a plain copy of the state.",
-                     .example = "  lockstep bench checkpoint /tmp/bench-checkpoint --json"});
-  app.add_option("folder", bench.folder, "where to write; must not hold anything, and is removed")->required();
-  app.add_option("--repeats", bench.repeats, "counted runs (default: 5)")->check(cli::whole({1, 1'000'000}));
-  app.add_flag("--json", bench.json, "one JSON object a line");
+  cli::prepare(app,
+               {.name = "lockstep bench checkpoint",
+                .description = "Measure saving and loading of the captcha network with its AdamW state.\n\nIt also "
+                               "measures how long an asynchronous save stops a step, and a plain copy of the "
+                               "state to compare with.",
+                .examples = {"lockstep bench checkpoint /tmp/bench-checkpoint --json"}});
+  app.add_option("FOLDER", bench.folder, "the folder to write, which must be new or empty; it is removed at the end")
+      ->required();
+  app.add_option("--repeats", bench.repeats, "runs to count")->check(cli::whole({1, 1'000'000}))->type_name("N");
+  app.add_flag("--json", bench.json, kJsonHelp);
   if (!cli::parse(app, arguments)) return 0;
   return run_checkpoint_bench(bench);
 }
@@ -143,49 +152,69 @@ int checkpoint(const Arguments& arguments) {
 int optimizer(const Arguments& arguments) {
   OptimizerBench bench;
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep bench optimizer",
-                     .description = "Median time of an optimizer's step on the captcha network's parameters, in turn "
-                                    "with a kernel that only reads four such arrays and writes three (stream_4r3w).",
-                     .example = "  lockstep bench optimizer --optimizer adamw sgd_momentum --json"});
-  app.add_option("--optimizer", bench.optimizers, "which, in this order (default: all)")
-      ->check(CLI::IsMember(optimizer_bench_names()));
-  app.add_option("--repeats", bench.repeats, "counted steps of each (default: 9)")->check(cli::whole({1, 1'000'000}));
-  app.add_option("--threads", bench.threads, "of libtorch (default: 1)")->check(cli::whole({1, 4096}));
-  app.add_flag("--json", bench.json, "one JSON object a line");
+  cli::prepare(app,
+               {.name = "lockstep bench optimizer",
+                .description = "Measure the step of each optimizer on the parameters of the captcha network.\n\nSteps "
+                               "alternate with a kernel that only reads four such arrays and writes three "
+                               "(stream_4r3w).",
+                .examples = {"lockstep bench optimizer --optimizer adamw sgd_momentum --json"}});
+  app.add_option("--optimizer", bench.optimizers, "the optimizers to measure")
+      ->check(cli::one_of(optimizer_bench_names()))
+      ->type_name(text::join(optimizer_bench_names(), "|"))
+      ->default_str("all");
+  app.add_option("--repeats", bench.repeats, "steps to count of each")
+      ->check(cli::whole({1, 1'000'000}))
+      ->type_name("N");
+  app.add_option("--threads", bench.threads, "threads of libtorch")->check(cli::whole({1, 4096}))->type_name("N");
+  app.add_flag("--json", bench.json, kJsonHelp);
   if (!cli::parse(app, arguments)) return 0;
   return run_optimizer_bench(bench);
+}
+
+void add_step_options(CLI::App& app, StepBench& bench) {
+  app.add_option("--batch", bench.batch, "images per replica")->check(cli::whole({1, 10'000'000}))->type_name("N");
+  app.add_option("--model", bench.model, "the network")
+      ->check(cli::one_of({"conv7", "conv3"}))
+      ->type_name("conv7|conv3");
+  app.add_option("--amp", bench.amp, "the mixed precision to compute with")
+      ->check(cli::one_of({"none", "bf16"}))
+      ->type_name("none|bf16");
+  app.add_option("--repeats", bench.repeats, "steps to count")->check(cli::whole({1, 1'000'000}))->type_name("N");
+  app.add_flag("!--inexact", bench.exact, "sum gradients in any order, so that bits depend on the number of ranks");
+  app.add_flag("!--no-channels-last", bench.channels_last, "keep images and weights in libtorch's default layout");
+  app.add_flag("!--plain-layers", bench.fused_layers, "use libtorch's separate layers, as fused_layers=false does");
+  app.add_flag("--zero", bench.zero, "let each rank update its part of the parameters, as optimizer.zero does");
+  app.add_flag("--cuda-graph", bench.cuda_graph, "record forward and backward and replay them, as cuda_graph does");
+  app.add_flag("--json", bench.json, kJsonHelp);
 }
 
 int step_captcha(const Arguments& arguments) {
   StepBench bench;
   std::string backend;
   std::string device = "cpu";
-  std::string processes;
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep bench step captcha",
-                     .description = "Median time of a training step of the captcha network on random input.",
-                     .example = "  lockstep bench step captcha --nproc-per-node 2 --batch 64 --amp bf16 --json"});
-  app.add_option("--nproc-per-node", processes, kProcesses);
-  app.add_option("--backend", backend, "auto, local, shm, gloo or nccl (default: auto)");
-  app.add_option("--device", device, "cpu, cuda or auto (default: cpu)");
-  app.add_option("--batch", bench.batch, "images per replica (default: 64)")->check(cli::whole({1, 10'000'000}));
-  app.add_option("--replicas", bench.replicas, "several replicas per rank, in turn (default: one per rank)")
-      ->check(cli::whole({1, 1'000'000}));
-  app.add_flag("!--inexact", bench.exact, "sums in any order that is fast, not in the one that no world size changes");
-  app.add_option("--amp", bench.amp, "none or bf16 (default: none)")->check(CLI::IsMember({"none", "bf16"}));
-  app.add_flag("!--no-channels-last", bench.channels_last, "images and weights in libtorch's default layout");
-  app.add_flag("!--plain-layers", bench.fused_layers, "libtorch's separate layers, as fused_layers=false");
-  app.add_option("--model", bench.model, "conv7 or conv3 (default: conv7)")->check(CLI::IsMember({"conv7", "conv3"}));
-  app.add_flag("--zero", bench.zero, "each rank updates its part of the parameters, as optimizer.zero does");
-  app.add_flag("--cuda-graph", bench.cuda_graph, "record forward and backward and replay them, as cuda_graph does");
-  app.add_option("--repeats", bench.repeats, "counted steps (default: 7)")->check(cli::whole({1, 1'000'000}));
-  app.add_flag("--json", bench.json, "one JSON object a line");
+  cli::prepare(
+      app, {.name = "lockstep bench step captcha",
+            .description = "Measure a training step of the captcha network on random images, with one thread per rank.",
+            .examples = {"lockstep bench step captcha --nproc-per-node 2 --batch 64 --amp bf16 --json"}});
+  add_step_options(app, bench);
+  cli::describe_processes(app);
+  app.add_option("--replicas", bench.replicas, "replicas in all; a rank runs its replicas in turn")
+      ->check(cli::whole({1, 1'000'000}))
+      ->type_name("N")
+      ->default_str("one per rank")
+      ->group(cli::kRanks);
+  add_backend_option(app, backend);
+  add_device_option(app, device);
   if (!cli::parse(app, arguments)) return 0;
   return with_job({.backend = backend, .device = device}, [&](Job& job) { return run_step_bench(job, bench); });
 }
 
 int step(const Arguments& arguments) {
-  return cli::dispatch("lockstep bench step", {{"captcha", "the captcha network", step_captcha}}, arguments);
+  return cli::dispatch({.name = "lockstep bench step",
+                        .description = "Measure a training step of a network.",
+                        .examples = {"lockstep bench step captcha --nproc-per-node 2"}},
+                       {{"captcha", "measure a step of the captcha network", step_captcha}}, arguments);
 }
 
 struct LoaderVerb {
@@ -200,60 +229,75 @@ int loader_verb(const LoaderVerb& verb, const Arguments& arguments) {
   LoaderBench bench;
   CLI::App app;
   const std::string title = "lockstep bench loader " + name;
-  cli::prepare(app, {.name = title, .description = verb.description, .example = verb.example});
+  cli::prepare(app, {.name = title, .description = verb.description, .examples = {verb.example}});
   if (name == "noop") {
-    app.add_option("--size", bench.size, "samples (default: 100,000)")->check(cli::whole({1, 1'000'000'000}));
+    app.add_option("--size", bench.size, "samples in the data set")
+        ->check(cli::whole({1, 1'000'000'000}))
+        ->type_name("N");
   } else {
-    app.add_option("path", bench.path, "a folder, list, tar or packed file of pictures")->required();
+    app.add_option("DATA", bench.path, "a folder, list, tar file or packed file of images")->required();
   }
-  if (name == "imagenet")
-    app.add_option("--crop", bench.crop, "pixels a side (default: 224)")->check(cli::whole({1, 8192}));
-  app.add_option("--batch", bench.batch, "samples (default: 64)")->check(cli::whole({1, 10'000'000}));
-  app.add_option("--workers", bench.workers, "loader threads; 0: none (default: 2)")->check(cli::whole({0, 4096}));
-  app.add_option("--prefetch-factor", bench.prefetch, "batches ahead per thread (default: 2)")
-      ->check(cli::whole({1, 10'000}));
-  app.add_option("--epochs", bench.epochs, "each is a figure (default: 3)")->check(cli::whole({1, 1'000'000}));
-  app.add_flag("--json", bench.json, "one JSON object a line");
+  if (name == "imagenet") {
+    app.add_option("--crop", bench.crop, "the width and height of a crop, in pixels")
+        ->check(cli::whole({1, 8192}))
+        ->type_name("N");
+  }
+  app.add_option("--batch", bench.batch, "samples in a batch")->check(cli::whole({1, 10'000'000}))->type_name("N");
+  app.add_option("--workers", bench.workers, "loader threads; 0 loads in the main thread")
+      ->check(cli::whole({0, 4096}))
+      ->type_name("N");
+  app.add_option("--prefetch-factor", bench.prefetch, "batches that each thread loads ahead")
+      ->check(cli::whole({1, 10'000}))
+      ->type_name("N");
+  app.add_option("--epochs", bench.epochs, "epochs to read; each gives a figure")
+      ->check(cli::whole({1, 1'000'000}))
+      ->type_name("N");
+  app.add_flag("--json", bench.json, kJsonHelp);
   if (!cli::parse(app, arguments)) return 0;
   return verb.run(bench);
 }
 
 int loader_captcha(const Arguments& arguments) {
-  return loader_verb({"captcha", "Images/s of gray pictures as floats, every file decoded in every epoch.",
-                      "  lockstep bench loader captcha data/train --workers 2", bench_captcha_loader},
+  return loader_verb({"captcha", "Measure images per second of gray images as floats, each decoded in every epoch.",
+                      "lockstep bench loader captcha data/train --workers 2", bench_captcha_loader},
                      arguments);
 }
 
 int loader_imagenet(const Arguments& arguments) {
-  return loader_verb({"imagenet", "Images/s of random resized crops, flipped and normalised.",
-                      "  lockstep bench loader imagenet data/train.pack --workers 2", bench_imagenet_loader},
+  return loader_verb({"imagenet", "Measure images per second of random resized crops, flipped and normalised.",
+                      "lockstep bench loader imagenet data/train.pack --workers 2", bench_imagenet_loader},
                      arguments);
 }
 
 int loader_noop(const Arguments& arguments) {
-  return loader_verb({"noop", "What the loader itself costs: samples that are one number each.",
-                      "  lockstep bench loader noop --workers 2", bench_noop_loader},
+  return loader_verb({"noop", "Measure what the loader itself costs, with samples of one number each.",
+                      "lockstep bench loader noop --workers 2", bench_noop_loader},
                      arguments);
 }
 
 int loader(const Arguments& arguments) {
-  return cli::dispatch("lockstep bench loader",
-                       {{"captcha", "gray pictures as floats", loader_captcha},
-                        {"imagenet", "random resized crops, flipped and normalised", loader_imagenet},
-                        {"noop", "samples that cost nothing", loader_noop}},
+  return cli::dispatch({.name = "lockstep bench loader",
+                        .description = "Measure the data loader.",
+                        .examples = {"lockstep bench loader captcha data/train --workers 2"}},
+                       {{"captcha", "load gray images as floats", loader_captcha},
+                        {"imagenet", "load random resized crops, flipped and normalised", loader_imagenet},
+                        {"noop", "load samples that cost nothing", loader_noop}},
                        arguments);
 }
 
 }  // namespace
 
 int cmd_bench(const Arguments& arguments) {
-  return cli::dispatch("lockstep bench",
-                       {{"all-reduce", "the collective under DistributedDataParallel", all_reduce},
-                        {"checkpoint", "saving and loading", checkpoint},
-                        {"loader", "the data loader", loader},
-                        {"memory", "what copying memory reaches, to compare with", memory},
-                        {"optimizer", "an optimizer's step", optimizer},
-                        {"step", "a whole training step", step}},
+  return cli::dispatch({.name = "lockstep bench",
+                        .description = "Measure all-reduce, training steps, loading and saving on this machine.",
+                        .examples = {"lockstep bench all-reduce --nproc-per-node 2",
+                                     "lockstep bench step captcha --nproc-per-node 2 --json"}},
+                       {{"all-reduce", "measure the collective under DistributedDataParallel", all_reduce},
+                        {"checkpoint", "measure saving and loading a checkpoint", checkpoint},
+                        {"loader", "measure the data loader", loader},
+                        {"memory", "measure copying memory, to compare all-reduce with", memory},
+                        {"optimizer", "measure the step of an optimizer", optimizer},
+                        {"step", "measure a whole training step", step}},
                        arguments);
 }
 

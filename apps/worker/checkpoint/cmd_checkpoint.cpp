@@ -13,12 +13,11 @@
 #include "lockstep/checkpoint/verify_file.h"
 #include "worker/checkpoint/checkpoint_commands.h"
 #include "worker/commands.h"
+#include "worker/recipes.h"
 
 namespace lockstep::worker {
 namespace {
 
-constexpr const char* kWhere = "a step folder, a run folder (its newest valid), or RUN:NAME";
-constexpr const char* kWhereOrFile = "a step folder, a run folder (its newest valid), RUN:NAME, or a file";
 constexpr int kDiffer = 1;  // as of cmp and diff: an answer, not an error
 
 /// A file of another program, by its ending; what else is no folder is no checkpoint.
@@ -36,14 +35,14 @@ int inspect_checkpoint(const Arguments& arguments) {
   bool digest = false;
   bool json = false;
   CLI::App app;
-  cli::prepare(app,
-               {.name = "lockstep checkpoint inspect",
-                .description = "Shows what a checkpoint, a .pth or a .safetensors file holds, and the norms of its "
-                               "tensors.",
-                .example = "  lockstep checkpoint inspect runs/digits --digest"});
-  app.add_option("path", where, kWhereOrFile)->required();
-  app.add_flag("--digest", digest, "print only one SHA-256 over the state (of checkpoints)");
-  app.add_flag("--json", json, "print one JSON object");
+  cli::prepare(app, {.name = "lockstep checkpoint inspect",
+                     .description = "Show the contents of a checkpoint or of a file of weights, with the norms of its "
+                                    "tensors.",
+                     .examples = {"lockstep checkpoint inspect runs/digits",
+                                  "lockstep checkpoint inspect runs/digits:best --digest"}});
+  app.add_option("PATH", where, kCheckpointOrFileHelp)->required();
+  app.add_flag("--digest", digest, "print only the SHA-256 of a checkpoint's states");
+  app.add_flag("--json", json, "print one JSON object instead of text");
   if (!cli::parse(app, arguments)) return 0;
   if (digest) {
     fmt::print("{}\n", checkpoint_digest(load_checkpoint(where)));
@@ -64,7 +63,7 @@ void throw_damaged(const std::filesystem::path& path, const std::vector<FileChec
 void verify_one_file(const std::string& path) {
   const FileReport report = verify_file(FileSystem::system(), path);
   cli::print(to_text(report));
-  if (!report.ok()) throw_damaged(report.path, report.parts, "get it anew");
+  if (!report.ok()) throw_damaged(report.path, report.parts, "fetch or export the file again");
 }
 
 /// `whole`: what a run folder means, its newest valid checkpoint. One that is newer and torn is no success.
@@ -76,7 +75,7 @@ void require_newest_whole(const std::string& where, const std::filesystem::path&
   const VerifyReport torn = verify_checkpoint(files, *newest);
   cli::print(to_text(torn));
   throw_damaged(torn.path, torn.files,
-                fmt::format("the newest that is whole is {}: --resume auto goes on from it", whole.string()));
+                fmt::format("the newest whole checkpoint is {}: --resume auto continues from it", whole.string()));
 }
 
 int verify_any(const Arguments& arguments) {
@@ -84,10 +83,11 @@ int verify_any(const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app,
                {.name = "lockstep checkpoint verify",
-                .description = "Reads every byte of a checkpoint and compares it with the manifest; of a .pth, .npz "
-                               "or .safetensors file, with what its format says.",
-                .example = "  lockstep checkpoint verify runs/digits/checkpoints/step-00001200"});
-  app.add_option("path", where, kWhereOrFile)->required();
+                .description = "Read every byte of a checkpoint and compare it with the manifest.\n\nA .pth, .npz or "
+                               ".safetensors file is checked against its own format.",
+                .examples = {"lockstep checkpoint verify runs/digits",
+                             "lockstep checkpoint verify runs/digits/checkpoints/step-00001200"}});
+  app.add_option("PATH", where, kCheckpointOrFileHelp)->required();
   if (!cli::parse(app, arguments)) return 0;
   if (is_other_file(where)) {
     verify_one_file(where);
@@ -98,7 +98,7 @@ int verify_any(const Arguments& arguments) {
   const VerifyReport report = verify_checkpoint(FileSystem::system(), path);
   cli::print(to_text(report));
   if (!report.ok()) {
-    throw_damaged(report.path, report.files, "take another checkpoint: a run folder alone means its newest valid one");
+    throw_damaged(report.path, report.files, "use another checkpoint: a run folder stands for its newest valid one");
   }
   return 0;
 }
@@ -110,15 +110,18 @@ int diff_two(const Arguments& arguments) {
   std::size_t limit = 20;
   CLI::App app;
   cli::prepare(app, {.name = "lockstep checkpoint diff",
-                     .description = "Compares the states of two checkpoints bit by bit.\n"
-                                    "Exit code: 0 where they are equal, 1 where they differ, otherwise as always.",
-                     .example = "  lockstep checkpoint diff runs/digits:best runs/digits"});
-  app.add_option("a", a, kWhere)->required();
-  app.add_option("b", b, "the same")->required();
-  app.add_flag("--json", json, "print one JSON object with all that differs");
-  app.add_option("--limit", limit, "rows of each table; 0: all")
-      ->capture_default_str()
-      ->check(cli::whole({0, 1'000'000'000}));
+                     .description = "Compare the states of two checkpoints bit by bit.",
+                     .examples = {"lockstep checkpoint diff runs/digits:best runs/digits"},
+                     .tables = {{"Exit code",
+                                 {{"0", "the checkpoints are equal"},
+                                  {"1", "they differ"},
+                                  {"64 or more", "an error, with the codes of every verb"}}}}});
+  app.add_option("A", a, kCheckpointHelp)->required();
+  app.add_option("B", b, "the other checkpoint, named in the same ways")->required();
+  app.add_flag("--json", json, "print all differences as one JSON object");
+  app.add_option("--limit", limit, "rows to print of each table; 0 prints all")
+      ->check(cli::whole({0, 1'000'000'000}))
+      ->type_name("N");
   if (!cli::parse(app, arguments)) return 0;
   const CheckpointDiff difference = diff_checkpoints(load_checkpoint(a), load_checkpoint(b));
   json ? cli::print_json(to_json(difference)) : cli::print(to_text(difference, limit));
@@ -131,13 +134,16 @@ int cmd_checkpoint(const Arguments& arguments) {
   if (arguments.empty()) {
     throw UsageError("a verb is missing: inspect, verify, diff, export, import or prune", "lockstep checkpoint --help");
   }
-  return cli::dispatch("lockstep checkpoint",
-                       {{"inspect", "what it holds", inspect_checkpoint},
-                        {"verify", "whether it is whole", verify_any},
-                        {"diff", "where two differ", diff_two},
-                        {"export", "its weights as .safetensors or .pth", cmd_checkpoint_export},
-                        {"import", "a checkpoint from a .pth or .safetensors file", cmd_checkpoint_import},
-                        {"prune", "removes old ones", cmd_checkpoint_prune}},
+  return cli::dispatch({.name = "lockstep checkpoint",
+                        .description = "Inspect, verify, compare, convert and prune checkpoints.",
+                        .examples = {"lockstep checkpoint verify runs/digits",
+                                     "lockstep checkpoint export runs/digits:best --to digits.safetensors"}},
+                       {{"inspect", "show the contents of a checkpoint", inspect_checkpoint},
+                        {"verify", "check every byte of a checkpoint", verify_any},
+                        {"diff", "compare two checkpoints bit by bit", diff_two},
+                        {"export", "write the weights of a checkpoint as .safetensors or .pth", cmd_checkpoint_export},
+                        {"import", "make a checkpoint from a .pth or .safetensors file", cmd_checkpoint_import},
+                        {"prune", "remove old checkpoints of a run", cmd_checkpoint_prune}},
                        arguments);
 }
 

@@ -9,6 +9,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/interop.h"
 #include "worker/checkpoint/checkpoint_commands.h"
+#include "worker/recipes.h"
 
 namespace lockstep::worker {
 namespace {
@@ -47,15 +48,17 @@ int cmd_checkpoint_export(const Arguments& arguments) {
   std::string to;
   ExportOptions options;
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep checkpoint export",
-                     .description = "Writes the weights of a checkpoint, or of a .pth or .safetensors file, for other "
-                                    "programs. torch.load(FILE, weights_only=True) reads the .pth.",
-                     .example = "  lockstep checkpoint export runs/digits:best --to digits.safetensors"});
-  app.add_option("path", where, "a step folder, a run folder (its newest valid), RUN:NAME, or a file")->required();
-  app.add_option("--to", to, "the file: .safetensors, .pth or .pt")->required();
-  app.add_option("--state", options.state, "whose tensors: model, ema, optimizer, ...; all: every state, only to .pth")
-      ->capture_default_str();
-  app.add_option("--prefix", options.prefix, "in front of every name of the weights (\"module.\")");
+  cli::prepare(app,
+               {.name = "lockstep checkpoint export",
+                .description = "Write the weights of a checkpoint, or of a file of weights, for other programs.\n\n"
+                               "torch.load(FILE, weights_only=True) reads the .pth file.",
+                .examples = {"lockstep checkpoint export runs/digits:best --to digits.safetensors"}});
+  app.add_option("PATH", where, kCheckpointOrFileHelp)->required();
+  app.add_option("--to", to, "the file to write: .safetensors, .pth or .pt")->required()->type_name("FILE");
+  app.add_option("--state", options.state, "the state whose tensors to write; all writes every state, only to .pth")
+      ->type_name("model|ema|optimizer|all|NAME");
+  app.add_option("--prefix", options.prefix, "put this in front of the name of every weight, such as module.")
+      ->type_name("NAME");
   if (!cli::parse(app, arguments)) return 0;
   const std::int64_t tensors = export_weights(where, to, options);
   fmt::print("{}: {} tensors, {}\n", to, tensors, text::bytes(fs::file_size(to)));
@@ -67,16 +70,16 @@ int cmd_checkpoint_import(const Arguments& arguments) {
   std::string to;
   std::int64_t step = 0;
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep checkpoint import",
-                     .description = "Makes a checkpoint of a .pth, .pt or .safetensors file: its model, its moving "
-                                    "average and its plain values. Nothing in the file is executed.",
-                     .example = "  lockstep checkpoint import resnet.pth --to runs/start\n"
-                                "  lockstep train FILE.yml --init-from runs/start"});
-  app.add_option("file", from, "what torch.save wrote, .safetensors, or the index of several")->required();
-  app.add_option("--to", to, "the run folder, which is made")->required();
-  app.add_option("--step", step, "the step that the checkpoint is of")
-      ->capture_default_str()
-      ->check(cli::whole(kSteps));
+  cli::prepare(app,
+               {.name = "lockstep checkpoint import",
+                .description = "Make a checkpoint from a .pth, .pt or .safetensors file.\n\nIt takes the model, its "
+                               "moving average and plain values. Nothing in the file is executed.",
+                .examples = {"lockstep checkpoint import captcha.pth --to runs/start",
+                             "lockstep train captcha:digits --set data.train=data/train --init-from runs/start"}});
+  app.add_option("FILE", from, "a file that torch.save wrote, a .safetensors file, or the index of several")
+      ->required();
+  app.add_option("--to", to, "the run folder to write")->required()->type_name("FOLDER");
+  app.add_option("--step", step, "the step to give the checkpoint")->check(cli::whole(kSteps))->type_name("N");
   if (!cli::parse(app, arguments)) return 0;
   FileSystem& files = FileSystem::system();
   const ImportedStates imported = import_states(read_any_file(files, from), from);
@@ -92,17 +95,18 @@ int cmd_checkpoint_prune(const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app,
                {.name = "lockstep checkpoint prune",
-                .description = "Removes old checkpoints of a run. Those that a name stands for (best) stay, and so "
-                               "do all while the newest does not verify.",
-                .example = "  lockstep checkpoint prune runs/digits --keep-last 3 --keep-every 1000 --dry-run"});
-  app.add_option("path", where, "a run folder")->required();
-  app.add_option("--keep-last", keep.keep_last, "the newest so many stay")
+                .description = "Remove old checkpoints of a run.\n\nCheckpoints with a name (best) stay. All of them "
+                               "stay while the newest one does not verify.",
+                .examples = {"lockstep checkpoint prune runs/digits --keep-last 3 --keep-every 1000 --dry-run"}});
+  app.add_option("RUN", where, "the run folder")->required();
+  app.add_option("--keep-last", keep.keep_last, "keep this many of the newest checkpoints")
       ->required()
-      ->check(cli::whole({1, 1'000'000'000}));
-  app.add_option("--keep-every", keep.keep_every, "and those whose step is a multiple of it; 0: none")
-      ->capture_default_str()
-      ->check(cli::whole(kSteps));
-  app.add_flag("--dry-run", dry_run, "only say what would be removed");
+      ->check(cli::whole({1, 1'000'000'000}))
+      ->type_name("N");
+  app.add_option("--keep-every", keep.keep_every, "also keep checkpoints whose step is a multiple of N; 0 keeps none")
+      ->check(cli::whole(kSteps))
+      ->type_name("N");
+  app.add_flag("--dry-run", dry_run, "only print what would be removed");
   if (!cli::parse(app, arguments)) return 0;
   FileSystem& files = FileSystem::system();
   const fs::path folder = checkpoints_folder(where);

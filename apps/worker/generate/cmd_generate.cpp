@@ -21,16 +21,26 @@ int generate_captcha(const Arguments& arguments) {
   std::string style = "mixed";
   CLI::App app;
   cli::prepare(app, {.name = "lockstep generate captcha",
-                     .description = "Draws captcha images as LABEL_<index>.png, half in each of two styles.",
-                     .example = "  lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9"});
-  app.add_option("--out", out, "the folder; it must hold no PNG file yet")->required();
-  app.add_option("--count", options.count, "how many images")->required()->check(cli::whole({1, 1'000'000'000}));
-  app.add_option("--seed", options.seed, "the same seed gives the same bytes")->required();
-  app.add_option("--charset", charset, "ranges and single characters (default: 0-9A-Z)");
-  app.add_option("--length", options.length, "characters per image (default: 4)")->check(cli::whole({1, 1000}));
-  app.add_option("--width", options.width, "pixels (default: 160)")->check(cli::whole({1, 16384}));
-  app.add_option("--height", options.height, "pixels (default: 60)")->check(cli::whole({1, 16384}));
-  app.add_option("--style", style, "mixed, simple or custom (default: mixed)");
+                     .description = "Draw captcha images as LABEL_INDEX.png, half of them in each of two styles.",
+                     .examples = {"lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9"}});
+  app.add_option("--out", out, "the folder to write, which must hold no PNG files yet")
+      ->required()
+      ->type_name("FOLDER");
+  app.add_option("--count", options.count, "how many images to draw")
+      ->required()
+      ->check(cli::whole({1, 1'000'000'000}))
+      ->type_name("N");
+  app.add_option("--seed", options.seed, kSeedHelp)->required()->type_name("N");
+  app.add_option("--charset", charset, "the characters to use, as ranges and single characters")
+      ->type_name("CHARACTERS");
+  app.add_option("--length", options.length, "characters in an image")->check(cli::whole({1, 1000}))->type_name("N");
+  app.add_option("--width", options.width, "the width of an image, in pixels")
+      ->check(cli::whole({1, 16384}))
+      ->type_name("N");
+  app.add_option("--height", options.height, "the height of an image, in pixels")
+      ->check(cli::whole({1, 16384}))
+      ->type_name("N");
+  app.add_option("--style", style, "how to draw; mixed takes both styles in turn")->type_name("mixed|simple|custom");
   if (!cli::parse(app, arguments)) return 0;
   options.out = out;
   options.charset = captcha::expand_charset(charset);
@@ -47,16 +57,19 @@ int generate_detection(const Arguments& arguments) {
   std::string out;
   std::string size = "160";
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep generate detection",
-                     .description = "Draws scenes with shapes of 8 classes and writes COCO's JSON about them: "
-                                    "images/<index>.png and annotations.json.",
-                     .example = "  lockstep generate detection --out data/train --count 4000 --seed 1 --size 128-192\n"
-                                "  lockstep inspect data data/train"});
-  app.add_option("--out", out, "the folder; it must hold no set yet")->required();
-  app.add_option("--count", options.count, "how many pictures")->required()->check(cli::whole({1, 1'000'000'000}));
-  app.add_option("--seed", options.seed, "the same seed gives the same bytes; a test set needs another one")
-      ->required();
-  app.add_option("--size", size, "pixels of each side, or a range such as 128-192 (default: 160)");
+  cli::prepare(
+      app,
+      {.name = "lockstep generate detection",
+       .description = "Draw scenes with shapes of 8 classes, as images/INDEX.png with a COCO file, annotations.json.",
+       .examples = {"lockstep generate detection --out data/train --count 4000 --seed 1 --size 128-192",
+                    "lockstep inspect data data/train"}});
+  app.add_option("--out", out, "the folder to write, which must hold no data set yet")->required()->type_name("FOLDER");
+  app.add_option("--count", options.count, "how many images to draw")
+      ->required()
+      ->check(cli::whole({1, 1'000'000'000}))
+      ->type_name("N");
+  app.add_option("--seed", options.seed, kSeedOfSetHelp)->required()->type_name("N");
+  app.add_option("--size", size, "pixels on each side, or a range such as 128-192")->type_name("N|MIN-MAX");
   if (!cli::parse(app, arguments)) return 0;
   options.out = out;
   options.size = detection::parse_sides(size);
@@ -70,16 +83,20 @@ int generate_detection(const Arguments& arguments) {
 }  // namespace
 
 int cmd_generate(const Arguments& arguments) {
-  return cli::dispatch("lockstep generate",
-                       {{"captcha", "captcha images with labels in their names", generate_captcha},
-                        {"detection", "scenes with shapes, and COCO's JSON about them", generate_detection},
-                        {"captioning", "scenes with shapes, and five captions of each", generate_captioning},
-                        {"segmentation", "scenes with shapes, masks and weak labels", generate_segmentation},
-                        {"weak-labels", "a set with full masks as one with weak labels", generate_weak_labels},
-                        {"scribbles", "of full masks", generate_scribbles},
-                        {"pseudo-labels", "of pictures and scribbles, or of full masks", generate_pseudo_labels},
-                        {"distance-maps", "of scribbles or pseudo-labels", generate_distance_maps}},
-                       arguments);
+  return cli::dispatch(
+      {.name = "lockstep generate",
+       .description = "Make a synthetic data set; the same seed gives the same bytes.",
+       .examples = {"lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9",
+                    "lockstep generate segmentation --out data/shapes --count 400 --seed 1"}},
+      {{"captcha", "draw captcha images with their labels in the file names", generate_captcha},
+       {"detection", "draw scenes of shapes, with a COCO file about them", generate_detection},
+       {"captioning", "draw scenes of shapes, with five captions for each", generate_captioning},
+       {"segmentation", "draw scenes of shapes, with masks and weak labels", generate_segmentation},
+       {"weak-labels", "make a data set with weak labels from one with full masks", generate_weak_labels},
+       {"scribbles", "draw scribbles from full masks", generate_scribbles},
+       {"pseudo-labels", "guess labels from images and scribbles, or from full masks", generate_pseudo_labels},
+       {"distance-maps", "compute distance maps from scribbles or pseudo-labels", generate_distance_maps}},
+      arguments);
 }
 
 }  // namespace lockstep::worker

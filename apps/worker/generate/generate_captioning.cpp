@@ -16,15 +16,18 @@ int generate_captioning(const Arguments& arguments) {
   std::string format = "text";
   CLI::App app;
   cli::prepare(app, {.name = "lockstep generate captioning",
-                     .description = "Draws scenes of two to four shapes and writes five captions about each: "
-                                    "images/<index>.png and captions.txt, or COCO's captions.json.",
-                     .example = "  lockstep generate captioning --out data/scenes --count 2000 --seed 1"});
-  app.add_option("--out", out, "the folder; it must be empty or absent")->required();
-  app.add_option("--count", options.count, "how many pictures")->required()->check(cli::whole({1, 1'000'000'000}));
-  app.add_option("--seed", options.seed, "the same seed gives the same bytes; a test set needs another one")
-      ->required();
-  app.add_option("--size", options.size, "pixels of each side (default: 128)")->check(cli::whole({1, 8192}));
-  app.add_option("--format", format, "text or coco (default: text)");
+                     .description = "Draw scenes of two to four shapes and write five captions for each.\n\nThe images "
+                                    "are images/INDEX.png; the captions are in captions.txt, or with --format coco in "
+                                    "captions.json.",
+                     .examples = {"lockstep generate captioning --out data/scenes --count 2000 --seed 1"}});
+  app.add_option("--out", out, kNewFolderHelp)->required()->type_name("FOLDER");
+  app.add_option("--count", options.count, "how many images to draw")
+      ->required()
+      ->check(cli::whole({1, 1'000'000'000}))
+      ->type_name("N");
+  app.add_option("--seed", options.seed, kSeedOfSetHelp)->required()->type_name("N");
+  app.add_option("--size", options.size, "pixels on each side")->check(cli::whole({1, 8192}))->type_name("N");
+  app.add_option("--format", format, "the format of the captions")->type_name("text|coco");
   if (!cli::parse(app, arguments)) return 0;
   options.out = out;
   options.format = captioning::parse_caption_format(format);

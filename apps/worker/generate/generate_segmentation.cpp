@@ -19,11 +19,21 @@ std::string share_text(const segmentation::MapCounts& counts) {
   return fmt::format("{:.1f} % of the pixels have a class", 100.0 * counts.labelled_share());
 }
 
-/// How scribbles are drawn; of two commands.
+constexpr const char* kScribblesHelp = "a folder of PNGs whose pixels are class ids, or 255 for no class";
+
+/// How scribbles are drawn, for three commands.
 void add_scribble_options(CLI::App& app, segmentation::ScribbleOptions& options) {
-  app.add_option("--coverage", options.coverage, "share of the regions that get a scribble (default: 1)");
-  app.add_option("--thickness", options.thickness, "pixels of a line, 1 .. 3 (default: 2)")->check(cli::whole({1, 3}));
-  app.add_option("--shrink", options.shrink, "share of a line that is left out at its ends (default: 0.3)");
+  constexpr const char* kGroup = "Scribbles";
+  app.add_option("--coverage", options.coverage, "the share of the regions that get a scribble")
+      ->type_name("SHARE")
+      ->group(kGroup);
+  app.add_option("--thickness", options.thickness, "the thickness of a line, 1 to 3 pixels")
+      ->check(cli::whole({1, 3}))
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--shrink", options.shrink, "the share of a line to leave out at its ends")
+      ->type_name("SHARE")
+      ->group(kGroup);
 }
 
 void say_maps(const char* what, const segmentation::MapCounts& counts, const std::string& out,
@@ -40,14 +50,18 @@ int generate_segmentation(const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app,
                {.name = "lockstep generate segmentation",
-                .description = "Draws scenes with shapes of 4 classes on a ground and writes a set in the layout of "
-                               "VOC: pictures, masks, scribbles, pseudo-labels, distance maps and lists.",
-                .example = "  lockstep generate segmentation --out data/shapes --count 400 --seed 1 --size 96-128"});
-  app.add_option("--out", out, "the folder; it must be empty or absent")->required();
-  app.add_option("--count", options.count, "how many pictures")->required()->check(cli::whole({1, 1'000'000'000}));
-  app.add_option("--seed", options.seed, "the same seed gives the same bytes")->required();
-  app.add_option("--size", size, "pixels of each side, or a range such as 96-128 (default: 128)");
-  app.add_option("--val-share", options.val_share, "of the pictures, the last ones, for the list val (default: 0.2)");
+                .description = "Draw scenes with shapes of 4 classes and write a data set in VOC's layout.\n\nIt has "
+                               "images, masks, scribbles, pseudo-labels, distance maps, and the lists train and val.",
+                .examples = {"lockstep generate segmentation --out data/shapes --count 400 --seed 1 --size 96-128"}});
+  app.add_option("--out", out, kNewFolderHelp)->required()->type_name("FOLDER");
+  app.add_option("--count", options.count, "how many images to draw")
+      ->required()
+      ->check(cli::whole({1, 1'000'000'000}))
+      ->type_name("N");
+  app.add_option("--seed", options.seed, kSeedHelp)->required()->type_name("N");
+  app.add_option("--size", size, "pixels on each side, or a range such as 96-128")->type_name("N|MIN-MAX");
+  app.add_option("--val-share", options.val_share, "the share of the images, taken from the end, for the list val")
+      ->type_name("SHARE");
   add_scribble_options(app, options.weak.scribbles);
   if (!cli::parse(app, arguments)) return 0;
   options.out = out;
@@ -67,12 +81,12 @@ int generate_scribbles(const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app,
                {.name = "lockstep generate scribbles",
-                .description = "Draws a thin line along the middle of each region of full masks; everything else "
-                               "is 255. In a folder named instances each number is a thing of class 1.",
-                .example = "  lockstep generate scribbles --masks data/set/masks --out data/set/scribbles --seed 1"});
-  app.add_option("--masks", masks, "PNGs of class ids")->required();
-  app.add_option("--out", out, "the folder; it must be empty or absent")->required();
-  app.add_option("--seed", options.seed, "the same seed gives the same bytes")->required();
+                .description = "Draw a thin line along the middle of each region of full masks.\n\nAll other pixels "
+                               "are 255. In a folder that is named instances, each number is one object of class 1.",
+                .examples = {"lockstep generate scribbles --masks data/set/masks --out data/set/scribbles --seed 1"}});
+  app.add_option("--masks", masks, "a folder of PNGs whose pixels are class ids")->required()->type_name("FOLDER");
+  app.add_option("--out", out, kNewFolderHelp)->required()->type_name("FOLDER");
+  app.add_option("--seed", options.seed, kSeedHelp)->required()->type_name("N");
   add_scribble_options(app, options.scribbles);
   if (!cli::parse(app, arguments)) return 0;
   options.masks = masks;
@@ -95,25 +109,27 @@ int generate_pseudo_labels(const Arguments& arguments) {
   cli::prepare(
       app,
       {.name = "lockstep generate pseudo-labels",
-       .description = "Guesses a class for nearly every pixel: by flooding pictures from their scribbles, or from "
-                      "full masks as a weak classifier would see them.",
-       .example = "  lockstep generate pseudo-labels --images data/set/images --scribbles data/set/scribbles --out "
-                  "data/set/pseudo_labels\n"
-                  "  lockstep generate pseudo-labels --method coarse --masks data/set/masks --out data/coarse"});
-  app.add_option("--method", method, "watershed or coarse (default: watershed)");
-  app.add_option("--images", images, "the pictures, for watershed");
-  app.add_option("--scribbles", scribbles, "PNGs of class ids, 255 where there is none, for watershed");
-  app.add_option("--masks", masks, "PNGs of class ids, for coarse");
-  app.add_option("--out", out, "the folder; it must be empty or absent")->required();
-  app.add_option("--seed", options.seed, "of coarse ones (default: 0)");
-  app.add_option("--cell", options.coarse.cell, "pixels of a coarse cell (default: 8)")->check(cli::whole({1, 8192}));
+       .description = "Guess a class for nearly every pixel.\n\nThe method watershed floods the images from their "
+                      "scribbles; coarse blurs full masks into what a weak classifier would see.",
+       .examples = {"lockstep generate pseudo-labels --images data/set/images --scribbles data/set/scribbles --out "
+                    "data/set/pseudo_labels",
+                    "lockstep generate pseudo-labels --method coarse --masks data/set/masks --out data/coarse"}});
+  app.add_option("--method", method, "how to guess")->type_name("watershed|coarse");
+  app.add_option("--out", out, kNewFolderHelp)->required()->type_name("FOLDER");
+  app.add_option("--images", images, "the folder of the images")->type_name("FOLDER")->group("Watershed");
+  app.add_option("--scribbles", scribbles, kScribblesHelp)->type_name("FOLDER")->group("Watershed");
+  app.add_option("--masks", masks, "a folder of PNGs whose pixels are class ids")->type_name("FOLDER")->group("Coarse");
+  app.add_option("--seed", options.seed, kSeedHelp)->type_name("N")->group("Coarse");
+  app.add_option("--cell", options.coarse.cell, "pixels on each side of a cell")
+      ->check(cli::whole({1, 8192}))
+      ->type_name("N")
+      ->group("Coarse");
   if (!cli::parse(app, arguments)) return 0;
   options.method = segmentation::parse_pseudo_method(method);
   const bool coarse = options.method == segmentation::PseudoMethod::kCoarse;
   if (coarse ? masks.empty() : images.empty() || scribbles.empty()) {
-    throw UsageError(
-        fmt::format("pseudo-labels by {} need {}", method, coarse ? "--masks" : "--images and --scribbles"),
-        "lockstep generate pseudo-labels --help");
+    throw UsageError(fmt::format("--method {} needs {}", method, coarse ? "--masks" : "--images and --scribbles"),
+                     "lockstep generate pseudo-labels --help");
   }
   options.images = images;
   options.scribbles = scribbles;
@@ -132,22 +148,27 @@ int generate_distance_maps(const Arguments& arguments) {
   std::string pseudo_labels;
   std::string out;
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep generate distance-maps",
-                     .description = "Writes how far each pixel is from the next scribble (255 on it, falling), or from "
-                                    "the next border of the pseudo-labels (0 on it, rising): min(sqrt(lambda d^2), "
-                                    "255), d in pixels.",
-                     .example = "  lockstep generate distance-maps --scribbles data/set/scribbles --out "
-                                "data/set/distance_scribble\n"
-                                "  lockstep generate distance-maps --pseudo-labels data/set/pseudo_labels --out "
-                                "data/set/distance_class"});
-  app.add_option("--scribbles", scribbles, "PNGs of class ids, 255 where there is none");
-  app.add_option("--pseudo-labels", pseudo_labels, "PNGs of class ids");
-  app.add_option("--out", out, "the folder; it must be empty or absent")->required();
-  app.add_option("--lambda", options.lambda, "how steep, above 0 (default: e for scribbles, e^6 for pseudo-labels)");
+  cli::prepare(
+      app,
+      {.name = "lockstep generate distance-maps",
+       .description =
+           "Compute how far each pixel is from a scribble or from a border between pseudo-labels.\n\nA pixel "
+           "at distance d has the value min(sqrt(L d^2), 255), where L is --lambda; for scribbles it is 255 "
+           "minus that, so that 255 lies on the scribble.",
+       .examples = {
+           "lockstep generate distance-maps --scribbles data/set/scribbles --out data/set/distance_scribble",
+           "lockstep generate distance-maps --pseudo-labels data/set/pseudo_labels --out data/set/distance_class"}});
+  app.add_option("--scribbles", scribbles, kScribblesHelp)->type_name("FOLDER");
+  app.add_option("--pseudo-labels", pseudo_labels,
+                 "instead of --scribbles, a folder of PNGs whose pixels are class ids")
+      ->type_name("FOLDER");
+  app.add_option("--out", out, kNewFolderHelp)->required()->type_name("FOLDER");
+  app.add_option("--lambda", options.lambda, "how steeply values change with the distance, above 0")
+      ->type_name("NUMBER")
+      ->default_str("e for scribbles, e^6 for pseudo-labels");
   if (!cli::parse(app, arguments)) return 0;
   if (scribbles.empty() == pseudo_labels.empty()) {
-    throw UsageError("distance maps are made of either --scribbles or --pseudo-labels",
-                     "lockstep generate distance-maps --help");
+    throw UsageError("give either --scribbles or --pseudo-labels", "lockstep generate distance-maps --help");
   }
   options.scribbles = !scribbles.empty();
   options.labels = options.scribbles ? scribbles : pseudo_labels;
@@ -164,17 +185,17 @@ int generate_weak_labels(const Arguments& arguments) {
   std::string out;
   std::string method = "watershed";
   CLI::App app;
-  cli::prepare(app,
-               {.name = "lockstep generate weak-labels",
-                .description = "Makes a set with scribbles, pseudo-labels and distance maps, in the layout of VOC, "
-                               "of a set with full masks: VOC's layout, images/ with masks/ or instances/, or "
-                               "folders train/ and val/ of such.",
-                .example = "  lockstep generate weak-labels --from data/nuclei --out data/nuclei-weak --seed 1"});
-  app.add_option("--from", from, "the set with full masks")->required();
-  app.add_option("--masks", options.masks, "its folder of masks, where it has another name than usual");
-  app.add_option("--out", out, "the folder; it must be empty or absent")->required();
-  app.add_option("--seed", options.weak.seed, "the same seed gives the same bytes")->required();
-  app.add_option("--method", method, "of pseudo-labels: watershed or coarse (default: watershed)");
+  cli::prepare(
+      app, {.name = "lockstep generate weak-labels",
+            .description = "Make a data set with scribbles, pseudo-labels and distance maps from one with full "
+                           "masks.\n\nThe result has VOC's layout. The full masks may be in VOC's layout, in images/ "
+                           "with masks/ or instances/, or in such folders under train/ and val/.",
+            .examples = {"lockstep generate weak-labels --from data/nuclei --out data/nuclei-weak --seed 1"}});
+  app.add_option("--from", from, "the data set with full masks")->required()->type_name("FOLDER");
+  app.add_option("--masks", options.masks, "the folder of its masks, if it is not named as usual")->type_name("FOLDER");
+  app.add_option("--out", out, kNewFolderHelp)->required()->type_name("FOLDER");
+  app.add_option("--seed", options.weak.seed, kSeedHelp)->required()->type_name("N");
+  app.add_option("--method", method, "how to guess the pseudo-labels")->type_name("watershed|coarse");
   add_scribble_options(app, options.weak.scribbles);
   if (!cli::parse(app, arguments)) return 0;
   options.from = from;

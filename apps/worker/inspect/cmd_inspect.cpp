@@ -15,6 +15,7 @@
 #include "worker/commands.h"
 #include "worker/inspect/inspect_data.h"
 #include "worker/inspect/inspect_machine.h"
+#include "worker/recipes.h"
 #include "worker/settings.h"
 #include "worker/settings_table.h"
 
@@ -34,17 +35,25 @@ int sampler(const Arguments& arguments) {
   std::int64_t batch_size = 0;
   CLI::App app;
   cli::prepare(app, {.name = "lockstep inspect sampler",
-                     .description = "Prints the indices that a rank reads in an epoch, as a JSON list.",
-                     .example = "  lockstep inspect sampler --size 10 --replicas 2 --rank 0 --seed 0 --epoch 0"});
-  app.add_option("--size", size, "samples in the set")->required()->check(cli::whole(kSamples));
-  app.add_option("--replicas", replicas, "how many share it")->required()->check(cli::whole({1, 1'000'000}));
-  app.add_option("--rank", rank, "whose indices, from 0")->required()->check(cli::whole({0, 1'000'000}));
-  app.add_option("--seed", seed, "of the order")->required();
-  app.add_option("--epoch", epoch, "from 0")->required()->check(cli::whole(kSamples));
-  app.add_flag("--no-shuffle", no_shuffle, "in order");
+                     .description = "Print the sample indices that a rank reads in an epoch, as a JSON list.",
+                     .examples = {"lockstep inspect sampler --size 10 --replicas 2 --rank 0 --seed 0 --epoch 0"}});
+  app.add_option("--size", size, "samples in the data set")->required()->check(cli::whole(kSamples))->type_name("N");
+  app.add_option("--replicas", replicas, "replicas that share the data set")
+      ->required()
+      ->check(cli::whole({1, 1'000'000}))
+      ->type_name("N");
+  app.add_option("--rank", rank, "the replica whose indices to print, from 0")
+      ->required()
+      ->check(cli::whole({0, 1'000'000}))
+      ->type_name("N");
+  app.add_option("--seed", seed, "the seed of the order")->required()->type_name("N");
+  app.add_option("--epoch", epoch, "the epoch, from 0")->required()->check(cli::whole(kSamples))->type_name("N");
+  app.add_flag("--no-shuffle", no_shuffle, "keep the samples in order");
   app.add_flag("--drop-last", drop_last, "leave the remainder out instead of repeating the first samples");
-  app.add_option("--batch-size", batch_size, "a list for each batch, as PyTorch's BatchSampler cuts them")
-      ->check(cli::whole({1, 10'000'000}));
+  app.add_option("--batch-size", batch_size, "print a list for each batch, as PyTorch's BatchSampler cuts them")
+      ->check(cli::whole({1, 10'000'000}))
+      ->type_name("N")
+      ->default_str("one list for all");
   if (!cli::parse(app, arguments)) return 0;
   const DistributedSampler made(size, {rank, replicas}, {.shuffle = !no_shuffle, .seed = seed, .drop_last = drop_last});
   const std::vector<std::int64_t> indices = made.indices(epoch);
@@ -71,18 +80,24 @@ struct ConfigArguments {
 bool parse(ConfigArguments& words, const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep inspect config",
-                     .description = "Shows every setting of a recipe, its value and where that comes from.",
-                     .example = "  lockstep inspect config captcha:digits --set epochs=3"});
-  app.add_option("recipe", words.what, "RECIPE, RECIPE:PRESET or FILE.yml; base: what every recipe has")->required();
-  app.add_option("--set", words.sets, "a setting, as key=value; may come again")->allow_extra_args(false);
-  app.add_flag("--json", words.json,
-               "an object a line: key, value, origin, meaning, allowed, unit, resume, host, tune");
-  app.add_flag("--markdown", words.markdown, "a table for a guide: key, default, values, meaning");
-  app.add_option("--keys", words.keys, "only these: KEY, GROUP.*, @free (at resume), @host, @tune")
+                     .description = "Show every setting of a recipe with its value and where the value comes from.",
+                     .examples = {"lockstep inspect config captcha:digits --set epochs=3",
+                                  "lockstep inspect config base --keys 'checkpoint.*'"}});
+  app.add_option("RECIPE", words.what, std::string(kRecipeHelp) + "; base stands for what all recipes have")
+      ->required();
+  app.add_option("--set", words.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
+  app.add_option("--keys", words.keys,
+                 "show only these settings, separated by commas: KEY, GROUP.*, @free (may change at resume), @host "
+                 "(may differ between hosts), @tune (`lockstep tune` tries them)")
       ->delimiter(',')
-      ->allow_extra_args(false);
-  app.add_flag("--own", words.own, "only what the recipe adds to the settings of all recipes, or sets otherwise");
-  app.add_flag("--rules", words.rules, "with --markdown: what may change at resume, on hosts and by tune");
+      ->allow_extra_args(false)
+      ->type_name("KEYS");
+  app.add_flag("--own", words.own, "show only settings that the recipe adds, or whose value it changes");
+  app.add_flag("--json", words.json,
+               "print an object per line: key, value, origin, meaning, allowed, unit, resume, host, tune");
+  app.add_flag("--markdown", words.markdown, "print a table for a guide: key, default, values, meaning");
+  app.add_flag("--rules", words.rules,
+               "with --markdown, say what may change at resume, what may differ between hosts, and what tune tries");
   return cli::parse(app, arguments);
 }
 
@@ -126,12 +141,14 @@ int config(const Arguments& arguments) {
 }  // namespace
 
 int cmd_inspect(const Arguments& arguments) {
-  return cli::dispatch("lockstep inspect",
-                       {{"sampler", "which indices a rank reads", sampler},
-                        {"data", "what is in a data set, and how it looks", inspect_data},
-                        {"config", "every setting of a recipe with its origin", config},
-                        {"env", "what was detected here, and the variables that count", inspect_env},
-                        {"gpu", "what each GPU does, and which ranks are on it", inspect_gpu}},
+  return cli::dispatch({.name = "lockstep inspect",
+                        .description = "Show data sets, settings, sample order, variables and GPUs.",
+                        .examples = {"lockstep inspect config captcha:digits", "lockstep inspect data data/train"}},
+                       {{"sampler", "print the sample indices that a rank reads", sampler},
+                        {"data", "count the contents of a data set, and draw some samples", inspect_data},
+                        {"config", "show every setting of a recipe and its origin", config},
+                        {"env", "show this machine and every variable that a run reads", inspect_env},
+                        {"gpu", "show what each GPU does, and which ranks use it", inspect_gpu}},
                        arguments);
 }
 

@@ -100,7 +100,7 @@ Opened open(const std::string& word, InspectWords words) {
   const std::string& path = data.train;
   words.allow_outside = words.allow_outside || data.allow_outside;
   if (path.empty()) {
-    throw UsageError(fmt::format("{} names no training data", word), "--set data.train=FOLDER");
+    throw UsageError(fmt::format("{} names no training data", word), "add --set data.train=FOLDER");
   }
   opened.source = open_path(path, words);
   opened.name = fmt::format("{}, {}", word, path);
@@ -179,12 +179,68 @@ void show(const std::string& word, const InspectWords& words, std::size_t number
   }
   if (words.samples <= 0) return;
   std::vector<AnnotatedImage> pictures = some_pictures(*opened.source, words);
-  if (pictures.empty()) throw DataError(fmt::format("{}: none of the pictures can be read", opened.name));
+  if (pictures.empty()) throw DataError(fmt::format("{}: none of the images can be read", opened.name));
   const std::size_t count = pictures.size();
   const auto path = sheet_path(words, number);
   write_png(contact_sheet(std::move(pictures), {.columns = words.columns, .cell = words.cell, .class_names = names}),
             path);
-  if (!words.json) fmt::print("\n{} pictures drawn in {}\n", count, path.string());
+  if (!words.json) fmt::print("\n{} images drawn into {}\n", count, path.string());
+}
+
+void add_data_options(CLI::App& app, InspectWords& words) {
+  constexpr const char* kGroup = "Data";
+  app.add_option("DATA", words.what,
+                 "a recipe, RECIPE:PRESET, a .yml file of settings, or paths: folders, lists, COCO .json, VOC folders, "
+                 "tar shards, packed files or IDX files")
+      ->required();
+  app.add_option("--set", words.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE")->group(kGroup);
+  app.add_option("--type", words.type, "what DATA is")->type_name(cli::kSourceKinds)->group(kGroup);
+  app.add_option("--images", words.images, "the folder of the images that a list or a COCO .json names")
+      ->type_name("FOLDER")
+      ->group(kGroup);
+  app.add_option("--split", words.split,
+                 "for VOC, a list in ImageSets/Main; for IDX, the start of the file names; for a folder with train, "
+                 "val, ..., one of these")
+      ->type_name("NAME")
+      ->default_str("all")
+      ->group(kGroup);
+  app.add_flag("--allow-outside", words.allow_outside, cli::kAllowOutside)->group(kGroup);
+  app.add_option("--max-pixels", words.max_pixels, cli::kMaxPixels)
+      ->check(cli::whole({1, 10'000'000'000}))
+      ->type_name("N")
+      ->default_str(cli::kMaxPixelsDefault)
+      ->group(kGroup);
+  app.add_flag("--json", words.json, "print the counts as one JSON object per line");
+}
+
+void add_sheet_options(CLI::App& app, InspectWords& words) {
+  constexpr const char* kGroup = "Contact sheet";
+  app.add_option("--out", words.out, "the file to write")->type_name("FILE")->group(kGroup);
+  app.add_option("--samples", words.samples, "how many images to draw; 0 writes no sheet")
+      ->check(cli::whole({0, 1'000'000}))
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--columns", words.columns, "images in a row")
+      ->check(cli::whole({0, 1'000'000}))
+      ->type_name("N")
+      ->default_str("about as many as rows")
+      ->group(kGroup);
+  app.add_option("--cell", words.cell, "the longer side of a drawn image, in pixels")
+      ->check(cli::whole({16, 2048}))
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--augment", words.augment,
+                 "an augmentation and its settings, such as 'rotation degrees=20'; may be given more than once")
+      ->allow_extra_args(false)
+      ->type_name("STEP")
+      ->group(kGroup);
+  app.add_option("--epoch", words.epoch, "the epoch whose random numbers the augmentations take")
+      ->check(cli::whole({0, 100'000'000}))
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--seed", words.seed, "the seed that chooses the images and the random numbers")
+      ->type_name("N")
+      ->group(kGroup);
 }
 
 }  // namespace
@@ -194,34 +250,13 @@ int inspect_data(const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app,
                {.name = "lockstep inspect data",
-                .description = "Decodes every picture of a set, counts what there is, and draws some with their "
-                               "labels, boxes and masks as one picture.",
-                .example = "  lockstep inspect data data/bccd --split train --out bccd.png\n"
-                           "  lockstep inspect data captcha:digits --set data.train=data/digits --samples 12\n"
-                           "  lockstep inspect data data/bccd --augment 'horizontal_flip' --augment 'iou_crop p=1'"});
-  app.add_option("what", words.what, "RECIPE[:PRESET], FILE.yml, or paths: folders, lists, COCO, VOC, tar, packed, IDX")
-      ->required();
-  app.add_option("--set", words.sets, "a setting of the recipe, as key=value; may come again")->allow_extra_args(false);
-  app.add_option("--type", words.type,
-                 "auto, folder, classes, list, coco, voc, masks, tar, packed or idx (default: auto)");
-  app.add_option("--images", words.images, "folder of the pictures, for lists and COCO");
-  app.add_option("--split", words.split,
-                 "VOC: a list in ImageSets/Main; IDX: the start of the file names; a folder of train, val, ...: one of "
-                 "them (default: all)");
-  app.add_option("--augment", words.augment, "a step and its settings, such as 'rotation degrees=20'; may come again")
-      ->allow_extra_args(false);
-  app.add_option("--out", words.out, "the contact sheet (default: contact_sheet.png)");
-  app.add_option("--samples", words.samples, "pictures on it; 0: no sheet (default: 36)")
-      ->check(cli::whole({0, 1'000'000}));
-  app.add_option("--columns", words.columns, "pictures in a row (default: about as many as rows)")
-      ->check(cli::whole({0, 1'000'000}));
-  app.add_option("--cell", words.cell, "pixels of a picture's longer side (default: 224)")
-      ->check(cli::whole({16, 2048}));
-  app.add_option("--epoch", words.epoch, "whose random numbers (default: 0)")->check(cli::whole({0, 100'000'000}));
-  app.add_option("--seed", words.seed, "which pictures, and of the random numbers (default: 0)");
-  app.add_flag("--allow-outside", words.allow_outside, cli::kAllowOutside);
-  app.add_option("--max-pixels", words.max_pixels, cli::kMaxPixels)->check(cli::whole({1, 10'000'000'000}));
-  app.add_flag("--json", words.json, "the counts as one JSON object a line");
+                .description = "Decode every image of a data set, count its contents, and draw some samples.\n\nThe "
+                               "samples are drawn with their labels, boxes and masks into one contact sheet.",
+                .examples = {"lockstep inspect data data/bccd --split train --out bccd.png",
+                             "lockstep inspect data captcha:digits --set data.train=data/digits --samples 12",
+                             "lockstep inspect data data/bccd --augment horizontal_flip --augment 'iou_crop p=1'"}});
+  add_data_options(app, words);
+  add_sheet_options(app, words);
   if (!cli::parse(app, arguments)) return 0;
   std::size_t number = 0;
   for (const std::string& what : words.what) {

@@ -107,12 +107,14 @@ std::string gpu_text(const GpuReport& report) {
 int inspect_gpu(const Arguments& arguments) {
   double seconds = 0;
   CLI::App app;
-  cli::prepare(app,
-               {.name = "lockstep inspect gpu",
-                .description = "Shows what each GPU of this host does: use, memory, temperature, power, clock, and "
-                               "the ranks on it.",
-                .example = "  lockstep inspect gpu --watch 2"});
-  app.add_option("--watch", seconds, "again every so many seconds, until Ctrl-C")->check(CLI::PositiveNumber);
+  cli::prepare(app, {.name = "lockstep inspect gpu",
+                     .description = "Show the use, memory, temperature, power and clock of each GPU of this host, and "
+                                    "the ranks on it.",
+                     .examples = {"lockstep inspect gpu --watch 2"}});
+  app.add_option("--watch", seconds, "repeat at this interval until Ctrl-C")
+      ->check(cli::above_zero())
+      ->type_name("SECONDS")
+      ->default_str("once");
   if (!cli::parse(app, arguments)) return 0;
   while (true) {
     const GpuReport report = read_gpus();
@@ -126,11 +128,10 @@ int inspect_gpu(const Arguments& arguments) {
 
 int inspect_env(const Arguments& arguments) {
   CLI::App app;
-  cli::prepare(
-      app, {.name = "lockstep inspect env",
-            .description = "Shows what was detected on this machine, and every variable that a run obeys; '-' is one "
-                           "that is not set.",
-            .example = "  NCCL_SOCKET_IFNAME=eth0 lockstep inspect env"});
+  cli::prepare(app, {.name = "lockstep inspect env",
+                     .description = "Show what was detected on this machine, and every variable that a run reads.\n\nA "
+                                    "variable that is not set has the value '-'.",
+                     .examples = {"lockstep inspect env"}});
   if (!cli::parse(app, arguments)) return 0;
   print_pairs(machine_rows());
   Rows rows;

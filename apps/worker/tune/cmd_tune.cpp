@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "common/cli.h"
+#include "common/launch_options.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -41,19 +42,19 @@ bool parse(TuneArguments& tune, const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep tune",
                      .description = fmt::format(
-                         "Times steps of a recipe, one setting changed at a time: {}. Writes what is faster "
-                         "into a file for `lockstep train`, and none where nothing is. Ctrl-C leaves without "
-                         "a file.",
+                         "Time steps of a recipe with one setting changed at a time, and write the faster "
+                         "settings into a file.\n\nIt tries {}. `lockstep train` takes the file. Nothing is "
+                         "written if nothing is faster, or if Ctrl-C ends the search.",
                          tuned_words(TrainConfig().rows())),
-                     .example = "  lockstep tune captcha --nproc-per-node 2 --set data.train=data/train\n"
-                                "  lockstep train tuned.yml --nproc-per-node 2"});
-  app.add_option("recipe", tune.what, "RECIPE, RECIPE:PRESET or FILE.yml (whose key `recipe` names one)")->required();
-  std::string processes;  // `lockstep` has read it; here it is for the help
-  app.add_option("--nproc-per-node", processes, "ranks on this machine: N, auto, gpu or cpu (default: 1)");
-  app.add_option("--set", tune.sets, "a setting, as key=value; may come again")->allow_extra_args(false);
-  app.add_option("--output", tune.output, "the file to write (default: tuned.yml)");
-  app.add_option("--budget", tune.budget, "seconds, after which nothing new is tried (default: 120)")
-      ->check(CLI::PositiveNumber);
+                     .examples = {"lockstep tune captcha --nproc-per-node 2 --set data.train=data/train",
+                                  "lockstep train tuned.yml --nproc-per-node 2"}});
+  app.add_option("RECIPE", tune.what, kRecipeHelp)->required();
+  app.add_option("--set", tune.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
+  app.add_option("--output", tune.output, "the file to write, which must not exist yet")->type_name("FILE");
+  app.add_option("--budget", tune.budget, "try nothing new after this time")
+      ->check(cli::above_zero())
+      ->type_name("SECONDS");
+  cli::describe_processes(app);
   add_join_options(app, tune.join);
   return cli::parse(app, arguments);
 }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What --help prints, in one layout for every verb: a sentence, the usage, arguments, options by group, examples.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::cli {
+
+/// Rows of two columns under a title; "\n" begins a line of the second column.
+struct HelpSection {
+  std::string title;
+  std::vector<std::pair<std::string, std::string>> rows;
+};
+
+/// What --help of a command says, beside its options.
+struct CommandText {
+  std::string name;                      ///< "lockstep train"
+  std::string description;               ///< one sentence in the imperative; "\n\n" begins another paragraph
+  std::vector<std::string> examples;     ///< whole command lines
+  std::string usage = {};                ///< the words after the name; empty: "[OPTIONS]" and the positional arguments
+  std::vector<HelpSection> lists = {};   ///< between the arguments and the options
+  std::vector<std::string> notes = {};   ///< paragraphs behind the options
+  std::vector<HelpSection> tables = {};  ///< behind the notes
+};
+
+inline constexpr const char* kHelp = "print this help";
+inline constexpr std::size_t kHelpWidth = 100;          ///< columns
+inline constexpr const char* kMoreOptions = "Options";  ///< the group of options that were put into no other
+
+/// The text of --help. An option's type name stands for its value, and its default string is its default.
+[[nodiscard]] std::string help_text(const CLI::App& app, const CommandText& text);
+
+/// The text of --help of a command that has verbs, given as (name, summary).
+[[nodiscard]] std::string verbs_text(const CommandText& text,
+                                     const std::vector<std::pair<std::string, std::string>>& verbs,
+                                     const std::vector<std::pair<std::string, std::string>>& options);
+
+/// Has `app` print help_text(), and keeps `text` for it.
+class HelpFormatter final : public CLI::FormatterBase {
+ public:
+  explicit HelpFormatter(CommandText text) : text_(std::move(text)) {}
+  [[nodiscard]] std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
+  [[nodiscard]] const CommandText& text() const noexcept { return text_; }
+
+ private:
+  CommandText text_;
+};
+
+}  // namespace lockstep::cli

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/launch_options.h"
+
+#include <array>
+
+namespace lockstep::cli {
+namespace {
+
+struct Described {
+  const char* name;
+  const char* value;
+  const char* fallback;
+  const char* description;
+};
+
+constexpr std::array kNodes = {
+    Described{"--nnodes", "N", "1", "how many nodes the job has; run the same command on each of them"},
+    Described{"--node-rank", "N", "0", "the number of this node, from 0"},
+    Described{"--master-addr", "HOST", "127.0.0.1", "the address of node 0"},
+    Described{"--master-port", "PORT", "29500, or any free port on a single node", "the port on node 0"},
+    Described{"--rdzv-endpoint", "HOST:PORT", "", "the same as --master-addr HOST --master-port PORT"},
+    Described{"--rdzv-id,--run-id", "NAME", "", "the name of the job, the same on every node"},
+    Described{
+        "--token-file", "FILE", "",
+        "a file with the job's secret, the same on every node and with mode 0600; `lockstep run --new-token FILE` "
+        "makes one (or put the secret into LOCKSTEP_TOKEN)"},
+};
+
+CLI::Option* found_or_added(CLI::App& app, const std::string& names) {
+  CLI::Option* option = app.get_option_no_throw(names.substr(0, names.find(',')));
+  return option != nullptr ? option : add_read_option(app, names, "");
+}
+
+}  // namespace
+
+CLI::Option* add_read_option(CLI::App& app, const std::string& name, const std::string& description) {
+  return app.add_option_function<std::string>(
+      name, [](const std::string&) {}, description);
+}
+
+void describe_processes(CLI::App& app, const std::string& fallback) {
+  found_or_added(app, "--nproc-per-node")
+      ->description(
+          "ranks to start on this node: a number, gpu (one per visible GPU), cpu (one per usable CPU), or "
+          "auto (gpu, or cpu if no GPU is visible)")
+      ->type_name("N|auto|gpu|cpu")
+      ->default_str(fallback)
+      ->group(kRanks);
+}
+
+void describe_nodes(CLI::App& app) {
+  for (const Described& node : kNodes) {
+    found_or_added(app, node.name)
+        ->description(node.description)
+        ->type_name(node.value)
+        ->default_str(node.fallback)
+        ->group("Several nodes");
+  }
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// One line about each verb, for the lists of lockstep --help and lockstep-worker --help.
+#pragma once
+
+namespace lockstep::cli {
+
+inline constexpr const char* kNewSummary = "write a small project that builds and trains";
+inline constexpr const char* kRunSummary = "start and watch the ranks of a program in any language";
+inline constexpr const char* kTrainSummary = "train a recipe: captcha, detection, segmentation or captioning";
+inline constexpr const char* kEvalSummary = "evaluate a checkpoint on labelled data";
+inline constexpr const char* kPredictSummary = "run a trained model on files";
+inline constexpr const char* kGenerateSummary = "make synthetic data sets";
+inline constexpr const char* kCheckpointSummary = "inspect, verify, compare, convert and prune checkpoints";
+inline constexpr const char* kInspectSummary = "show data sets, settings, sample order, variables and GPUs";
+inline constexpr const char* kBenchSummary = "measure all-reduce, training steps, loading and saving";
+inline constexpr const char* kPackSummary = "pack a data set into one file, or check a packed file";
+inline constexpr const char* kTuneSummary = "find the fastest settings of a recipe on this machine";
+
+}  // namespace lockstep::cli
