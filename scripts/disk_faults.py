@@ -356,7 +356,7 @@ class Faults:
         try:
             for resume in ("none", "auto", str(step_folder(run_dir, EVERY))):
                 run = self.train(world, run_dir, resume)
-                run.require_said_before_ranks(64, f" is training in {run_dir}\n", "wait for its end, or choose another")
+                run.require_said_before_ranks(64, f" is training in {run_dir}\n", "or choose another")
                 run.require(any(holder in run.text for holder in holders), "the first run is not named")
         finally:
             runs.send(runs.descendants(first.pid), signal.SIGCONT)

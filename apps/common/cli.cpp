@@ -177,7 +177,9 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
 
 CLI::Validator whole(const WholeRange& range) {
   const auto problem = [range](const std::string& word) {
-    return parse_whole(word, range) ? "" : fmt::format("'{}' is not {}", word, to_text(range));
+    return parse_whole(word, range) ? ""
+                                    : fmt::format("'{}' is not a whole number from {} to {}", word,
+                                                  text::thousands(range.least), text::thousands(range.most));
   };
   return CLI::Validator(problem, "");
 }

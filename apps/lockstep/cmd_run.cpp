@@ -140,7 +140,7 @@ Split split(const CLI::App& app, int argc, char** argv) {
     const auto* option = app.get_option_no_throw(name);
     if (option == nullptr) {
       throw UsageError(fmt::format("unknown option '{}'{}", name, text::did_you_mean(name, cli::option_names(app))),
-                       "lockstep run --help lists the options; the program's own come after its name");
+                       "lockstep run --help lists the options; put the program's own options after its name");
     }
     parts.own.push_back(word);
     const bool takes_value = option->get_expected_max() > 0 && word.size() == name.size();
@@ -187,7 +187,8 @@ AgentOptions agent_options(const RunOptions& given, std::vector<std::string> pro
   apply(given.node, options);
   if (given.is_standalone) {
     if (options.nodes > 1)
-      throw UsageError("--standalone with --nnodes " + given.node.nodes, "--standalone is for one node");
+      throw UsageError("--standalone and --nnodes " + given.node.nodes + " exclude each other",
+                       "leave out --standalone, or --nnodes");
     options.master_addr = "127.0.0.1";
     options.master_port = 0;
   }
@@ -196,7 +197,7 @@ AgentOptions agent_options(const RunOptions& given, std::vector<std::string> pro
 
 void tell_of_unneeded(const CLI::App& app) {
   for (const auto& [name, value, why] : kUnneeded) {
-    if (app.get_option(name)->count() > 0) log::note("{} is not needed: {}", name, why);
+    if (app.get_option(name)->count() > 0) log::note("{} is ignored: {}", name, why);
   }
 }
 

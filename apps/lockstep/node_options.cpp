@@ -36,7 +36,8 @@ int count_nodes(const std::string& text) {
   const auto colon = text.find(':');
   const std::string first = text.substr(0, colon);
   if (colon != std::string::npos && text.substr(colon + 1) != first) {
-    throw UsageError(fmt::format("--nnodes is '{}', a range", text), "give one number: the number of nodes is fixed");
+    throw UsageError(fmt::format("--nnodes is '{}', a range", text),
+                     "give one number: nodes do not come and go during a run");
   }
   return static_cast<int>(whole_number("--nnodes", first, {.least = 1}));
 }
@@ -106,22 +107,24 @@ int make_new_token(const std::string& file) {
     return 0;
   }
   write_token_file(file);
-  log::note("{} holds a new token: copy it to every node of the run, and name it there by --token-file", file);
+  log::note("wrote a new secret to {}: copy the file to every node, and give it there with --token-file", file);
   return 0;
 }
 
 void require_token(const AgentOptions& options, const std::vector<std::string>& typed) {
   if (options.nodes == 1 || !options.token.empty() || env::get("LOCKSTEP_TOKEN")) return;
   std::string commands =
-      "make one, copy the file to every node, and start there\n          lockstep run --new-token job.token";
+      "make a secret, copy the file to every node, and start every node with it\n          lockstep run --new-token "
+      "job.token";
   for (int node = 0; node < std::min(options.nodes, 2); ++node) {
     commands += fmt::format("\n  node {}  {}", node, command_of_node(typed, node));
   }
   if (options.nodes > 2) commands += fmt::format("\n          and so on, up to node {}", options.nodes - 1);
   throw UsageError(
-      fmt::format("a run over {} nodes needs a secret, and none is given: whoever reaches {}:{} could join it "
-                  "(--rdzv-id is a name that anybody can read)",
-                  options.nodes, options.master_addr, options.master_port),
+      fmt::format(
+          "a run over {} nodes needs a secret: without one, anybody who reaches {}:{} could join it (--rdzv-id is "
+          "not secret)",
+          options.nodes, options.master_addr, options.master_port),
       commands + "\n          or set LOCKSTEP_TOKEN to the same secret on every node");
 }
 

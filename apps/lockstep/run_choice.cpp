@@ -53,10 +53,10 @@ RunChoice newest_or_new(const RunRequest& request, FileSystem& files) {
   });
   if (found != names.rend()) {
     const fs::path folder = request.runs / *found;
-    return {folder, fmt::format("--resume auto: {} is the newest run, it goes on", folder.string())};
+    return {folder, fmt::format("--resume auto: {} is the newest run; continuing it", folder.string())};
   }
   const fs::path folder = new_folder(request);
-  return {folder, fmt::format("--resume auto: no {} holds a run, a new one begins in {}",
+  return {folder, fmt::format("--resume auto: there is no run named {}; starting a new one in {}",
                               (request.runs / (request.name + "-<time>")).string(), folder.string())};
 }
 
@@ -89,7 +89,7 @@ std::optional<fs::path> run_of_checkpoint(FileSystem& files, const std::string& 
   constexpr const char* kWays =
       "give auto, none, a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
   if (is_folder(files, where)) return run_of(files, where);
-  if (files.exists(where)) throw DataError(fmt::format("--resume {}: that is a file", where), kWays);
+  if (files.exists(where)) throw DataError(fmt::format("--resume {}: this is a file, not a checkpoint", where), kWays);
   const auto colon = where.rfind(':');
   if (colon != std::string::npos && is_folder(files, where.substr(0, colon))) {
     return run_of(files, where.substr(0, colon));
@@ -114,7 +114,7 @@ void require_free(const fs::path& folder) {
   const std::string holder = FileSystem::system().read(path);
   throw UsageError(fmt::format("another process{} is training in {}",
                                holder.empty() ? "" : fmt::format(" ({})", holder), folder.string()),
-                   "wait for its end, or choose another --run-dir");
+                   "wait until it ends, or choose another --run-dir");
 }
 
 void require_writable(const fs::path& folder) {
@@ -127,7 +127,7 @@ void require_no_other_run(FileSystem& files, const fs::path& folder, bool experi
   if (!holds_a_run(files, folder, experiment)) return;
   require_free(folder);
   throw UsageError(fmt::format("{} holds an earlier run", folder.string()),
-                   "--resume auto goes on with it; or choose another --run-dir");
+                   "continue it with --resume auto, or choose another --run-dir");
 }
 
 RunChoice run_from_path(const RunRequest& request, FileSystem& files) {
@@ -138,7 +138,7 @@ RunChoice run_from_path(const RunRequest& request, FileSystem& files) {
   require_no_other_run(files, choice.run_dir, request.experiment);
   if (!request.run_dir) {
     choice.note =
-        fmt::format("{} lies in no run folder, a new run begins in {}", request.resume, choice.run_dir.string());
+        fmt::format("{} is not in a run folder; starting a new run in {}", request.resume, choice.run_dir.string());
   }
   return choice;
 }
@@ -146,8 +146,8 @@ RunChoice run_from_path(const RunRequest& request, FileSystem& files) {
 /// Rank 0 fetches it: this program has no libtorch, and so no checkpoints.
 RunChoice run_from_url(const RunRequest& request, FileSystem& files) {
   if (!request.resume.starts_with("http://") && !request.resume.starts_with("https://")) {
-    throw UsageError(fmt::format("--resume {}: only http:// and https:// are fetched", request.resume),
-                     "copy the checkpoint here first");
+    throw UsageError(fmt::format("--resume {}: only http:// and https:// URLs can be fetched", request.resume),
+                     "copy the checkpoint to this machine first");
   }
   RunChoice choice{request.run_dir ? fs::path(*request.run_dir) : new_folder(request), ""};
   require_no_other_run(files, choice.run_dir, request.experiment);
@@ -155,7 +155,7 @@ RunChoice run_from_url(const RunRequest& request, FileSystem& files) {
 }
 
 RunChoice choose(const RunRequest& request, FileSystem& files) {
-  if (request.resume.empty()) throw UsageError("--resume needs a value", "auto, none or a path");
+  if (request.resume.empty()) throw UsageError("--resume needs a value", "give auto, none or a path");
   if (request.resume.find("://") != std::string::npos) return run_from_url(request, files);
   if (request.resume == "auto") {
     return request.run_dir ? RunChoice{*request.run_dir, ""} : newest_or_new(request, files);

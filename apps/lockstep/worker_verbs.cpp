@@ -62,10 +62,10 @@ void require_address_space(int threads) {
   const auto allowed = resource_limits().address_space;
   if (!allowed || *allowed >= needed) return;
   throw ResourceError(
-      fmt::format("{} of address space are allowed (ulimit -v), and lockstep-worker takes {} where OpenBLAS has {} "
-                  "thread{}",
-                  text::bytes(*allowed), text::bytes(needed), threads, threads == 1 ? "" : "s"),
-      "raise the limit (ulimit -v; the memory of the job), or set OMP_NUM_THREADS to fewer threads");
+      fmt::format(
+          "the limit on address space (ulimit -v) is {}, and lockstep-worker needs {} with {} OpenBLAS thread{}",
+          text::bytes(*allowed), text::bytes(needed), threads, threads == 1 ? "" : "s"),
+      "raise the limit (ulimit -v, or the memory of the job), or set OMP_NUM_THREADS to a smaller number");
 }
 
 // This process becomes the worker: its exit code and signals are the worker's.
@@ -79,7 +79,7 @@ int execute(const std::string& verb, const Words& arguments) {
   const int error = errno;
   if (is_shortage(error)) throw shortage_error(fmt::format("execute {}", command[0]), error);
   throw ResourceError(fmt::format("cannot execute {}: {}", command[0], std::strerror(error)),
-                      "build it, or install both programs in one folder");
+                      "build lockstep-worker, or install it into the folder of lockstep");
 }
 
 // Every verb has it, and takes it away before its own options are read.
@@ -167,7 +167,7 @@ fs::path logs_of_another_node(const Words& arguments) {
 ProcessCount processes_for_training(const std::optional<std::string>& given) {
   if (given) return resolve_process_count(*given);
   const int gpus = count_gpus();
-  if (gpus > 0) return {gpus, fmt::format("{} GPUs are visible", gpus)};
+  if (gpus > 0) return {gpus, gpus == 1 ? "1 GPU is visible" : fmt::format("{} GPUs are visible", gpus)};
   return {1, "no GPU is visible"};
 }
 
@@ -242,8 +242,8 @@ int cmd_train(int argc, char** argv) {
   const bool is_main_node = nodes.node_rank == 0;
   how.log_dir = is_main_node ? choose_run_dir(arguments) / "logs" : logs_of_another_node(arguments);
   if (!count) {
-    log::note("{}: training with {} {}{}; --nproc-per-node N takes another number", processes.reason, processes.count,
-              processes.count == 1 ? "process" : "processes", nodes.nodes > 1 ? " on this node" : "");
+    log::note("training with {} {}{}, because {}; --nproc-per-node N changes that", processes.count,
+              processes.count == 1 ? "process" : "processes", nodes.nodes > 1 ? " on this node" : "", processes.reason);
   }
   if (processes.count == 1 && nodes.nodes == 1) return execute("train", arguments);
   if (is_main_node) require_usable(how.log_dir.parent_path());

@@ -90,7 +90,7 @@ std::vector<std::filesystem::path> picture_paths(const std::vector<std::filesyst
     paths.push_back(folder / file.filename().replace_extension(".png"));
     if (taken.insert(std::filesystem::weakly_canonical(paths.back())).second) continue;
     throw UsageError(
-        fmt::format("--pictures: the picture of {} would be written over {}", file.string(), paths.back().string()),
+        fmt::format("--pictures: the picture of {} would overwrite {}", file.string(), paths.back().string()),
         "choose another folder, or read files of the same name one at a time");
   }
   return paths;

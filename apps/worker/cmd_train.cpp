@@ -227,7 +227,7 @@ int cmd_train(const Arguments& arguments) {
   }();
   if (asks_how_to_start(train, settings)) {
     if (first) fmt::print(stderr, "{}\n", settings.recipe().getting_started());
-    throw UsageError(fmt::format("{} was not told what to learn from", train.what), "see above");
+    throw UsageError(fmt::format("{} has no training data", train.what), "set data.train as shown above");
   }
   return run(train, settings);
 }

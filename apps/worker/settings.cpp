@@ -30,7 +30,7 @@ Source open_preset(const std::string& what) {
   if (found == presets.end()) {
     std::vector<std::string> names;
     for (const auto& [name, yaml] : presets) names.push_back(name);
-    throw UsageError(fmt::format("{} has no preset '{}'{}; there is {}", source.recipe->name(), preset,
+    throw UsageError(fmt::format("{} has no preset '{}'{}; its presets are {}", source.recipe->name(), preset,
                                  text::did_you_mean(preset, names), text::join(names)));
   }
   source.tree = ConfigTree::from_text(found->second, what);
@@ -72,7 +72,7 @@ Settings::Settings(const std::string& what, const std::vector<std::string>& sets
   for (const auto& field : fields_.fields()) {
     if (field.unused.empty()) continue;
     if (ConfigFields::value_text(field.target) == ConfigFields::value_text(defaults.at(field.key).target)) continue;
-    log::note("{}: {} has no meaning for {}: {}", field.origin, field.key, recipe_name_, field.unused);
+    log::note("{}: {} has no effect on {}: {}", field.origin, field.key, recipe_name_, field.unused);
   }
   set_max_pixels(config_->data.max_pixels);  // a recipe may look at its data before there is a Trainer
 }

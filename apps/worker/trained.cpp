@@ -18,7 +18,7 @@ namespace {
 std::string settings_of(const Checkpoint& checkpoint) {
   auto settings = checkpoint.text("config.yml");
   if (settings) return std::move(*settings);
-  throw DataError(fmt::format("{} does not hold the settings it was trained with", checkpoint.path().string()),
+  throw DataError(fmt::format("{} does not contain the settings it was trained with", checkpoint.path().string()),
                   "only checkpoints of `lockstep train` can be evaluated");
 }
 
@@ -31,7 +31,8 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const 
   const auto trained_by = settings.values().find("recipe");
   std::string name = trained_by == settings.values().end() ? "" : trained_by->second.yaml;
   if (name != recipe.name()) {
-    throw DataError(fmt::format("{} was trained by the recipe {}, not {}", path, name, recipe.name()));
+    throw DataError(fmt::format("{} was trained with the recipe {}, not {}", path, name, recipe.name()),
+                    "give the recipe " + name);
   }
   Trained trained;
   trained.config = recipe.make_config();

@@ -45,7 +45,7 @@ class CaptioningRecipe final : public Recipe {
  public:
   [[nodiscard]] std::string name() const override { return "captioning"; }
   [[nodiscard]] std::string summary() const override {
-    return "says what is in pictures, learned from captions, then self-critically (transformer, X-linear)";
+    return "describes images in words, trained on captions and then self-critically (transformer, X-linear)";
   }
   [[nodiscard]] std::map<std::string, std::string> presets() const override { return captioning::presets(); }
   [[nodiscard]] std::vector<ConfigAlias> aliases() const override {

@@ -19,7 +19,7 @@ class DetectionRecipe final : public Recipe {
  public:
   [[nodiscard]] std::string name() const override { return "detection"; }
   [[nodiscard]] std::string summary() const override {
-    return "finds objects with boxes (a DETR with refined distributions, trained in two stages)";
+    return "finds objects and their boxes (a DETR with refined distributions, trained in two stages)";
   }
   [[nodiscard]] std::map<std::string, std::string> presets() const override { return detection::presets(); }
   [[nodiscard]] std::vector<ConfigAlias> aliases() const override { return detection::aliases(); }

@@ -166,7 +166,7 @@ TEST(Cli, AWholeNumberHasARange) {
   EXPECT_EQ(parse_words({"--threads", "4096"}).threads, 4096);
   for (const char* wrong : {"0", "4097", "4294967297", "99999999999999999999", "1.5", "two"}) {
     EXPECT_THAT(error_of({"--threads", wrong}),
-                HasSubstr(std::string("--threads: '") + wrong + "' is not a whole number, 1 .. 4,096"));
+                HasSubstr(std::string("--threads: '") + wrong + "' is not a whole number from 1 to 4,096"));
   }
 }
 

@@ -37,7 +37,8 @@ class ResumeCommand : public ::testing::Test {
 TEST_F(ResumeCommand, AutoBeginsARunAndThenGoesOnWithIt) {
   const ProcessResult first = train({"--resume", "auto"}, 2);
   ASSERT_EQ(first.code, 0) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("note: --resume auto: no runs/captcha-<time> holds a run, a new one begins in "));
+  EXPECT_THAT(first.err,
+              HasSubstr("note: --resume auto: there is no run named runs/captcha-<time>; starting a new one in "));
   ASSERT_THAT(runs(), SizeIs(1));
   const ProcessResult second = train({"--resume=auto"}, 3);
   ASSERT_EQ(second.code, 0) << second.err;
@@ -58,7 +59,7 @@ TEST_F(ResumeCommand, AutoBeginsARunAndThenGoesOnWithIt) {
 TEST_F(ResumeCommand, WhatCannotBeGoneOnWithIsSaidBeforeARankStarts) {
   const ProcessResult url = train({"--nproc-per-node", "2", "--resume", "ftp://example.org/run"}, 1);
   EXPECT_EQ(url.code, 64);
-  EXPECT_THAT(url.err, HasSubstr("only http:// and https:// are fetched"));
+  EXPECT_THAT(url.err, HasSubstr("only http:// and https:// URLs can be fetched"));
   const ProcessResult missing = train({"--nproc-per-node", "2", "--resume", "nowhere"}, 1);
   EXPECT_EQ(missing.code, 65);
   EXPECT_THAT(missing.err, HasSubstr("--resume nowhere: there is no such checkpoint"));

@@ -61,7 +61,7 @@ TEST_F(ChooseRun, NoneRefusesAFolderThatHoldsARun) {
   const fs::path run = make_run("mine");
   EXPECT_EQ(error_of("none", run), "UsageError: " + run.string() +
                                        " holds an earlier run\n"
-                                       "  next  --resume auto goes on with it; or choose another --run-dir");
+                                       "  next  continue it with --resume auto, or choose another --run-dir");
   fs::remove(run / "config.yml");
   EXPECT_THAT(error_of("none", run), HasSubstr("holds an earlier run")) << "its checkpoints are a run too";
 }
@@ -90,7 +90,7 @@ TEST_F(ChooseRun, ARunThatIsUnderWayIsNamed) {
   const UniqueFd holder(::open((run / ".lock").c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(::flock(holder.get(), LOCK_EX | LOCK_NB), 0);
   const std::string expected = "another process (pid 4711 on elsewhere) is training in " + run.string() +
-                               "\n  next  wait for its end, or choose another --run-dir";
+                               "\n  next  wait until it ends, or choose another --run-dir";
   EXPECT_EQ(error_of("none", run), "UsageError: " + expected);
   try {
     require_usable(run);
@@ -132,7 +132,7 @@ TEST_F(ChooseRun, AutoFindsTheNewestRunOfThatNameAndSaysSo) {
 
 TEST_F(ChooseRun, AutoBeginsANewRunWhereThereIsNoneAndSaysSo) {
   EXPECT_EQ(choose("auto").run_dir, new_run_);
-  EXPECT_THAT(choose("auto").note, EndsWith("a new one begins in " + new_run_.string()));
+  EXPECT_THAT(choose("auto").note, EndsWith("starting a new one in " + new_run_.string()));
 }
 
 TEST_F(ChooseRun, APathGoesOnInTheRunFolderThatItLiesIn) {
@@ -175,7 +175,7 @@ TEST_F(ChooseRun, ACheckpointOutsideOfARunFolderBeginsANewRun) {
   fs::create_directories(root_ / "copied/step-00000004");
   const RunChoice choice = choose((root_ / "copied/step-00000004").string());
   EXPECT_EQ(choice.run_dir, new_run_);
-  EXPECT_THAT(choice.note, HasSubstr("step-00000004 lies in no run folder"));
+  EXPECT_THAT(choice.note, HasSubstr("step-00000004 is not in a run folder"));
 }
 
 TEST_F(ChooseRun, AMissingPathIsInputThatIsNotThere) {
@@ -188,7 +188,7 @@ TEST_F(ChooseRun, AMissingPathIsInputThatIsNotThere) {
 
 TEST_F(ChooseRun, AUrlOrNothingIsUsage) {
   EXPECT_THAT(error_of("ftp://example.org/x"),
-              HasSubstr("UsageError: --resume ftp://example.org/x: only http:// and https:// are fetched"));
+              HasSubstr("UsageError: --resume ftp://example.org/x: only http:// and https:// URLs can be fetched"));
   EXPECT_THAT(error_of(""), HasSubstr("UsageError: --resume needs a value"));
 }
 

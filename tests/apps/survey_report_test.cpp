@@ -30,13 +30,13 @@ Survey blood() {
 
 TEST(SurveyReport, ShowsSizesClassesAndWhatCannotBeRead) {
   const std::string text = survey_text("bccd", blood(), {"RBC", "WBC"});
-  EXPECT_THAT(text, HasSubstr("bccd: 3 pictures, 1 unreadable\n"));
+  EXPECT_THAT(text, HasSubstr("bccd: 3 images, 1 unreadable\n"));
   EXPECT_THAT(text, ContainsRegex("width, pixels +320 +480 +640\n"));
-  EXPECT_THAT(text, ContainsRegex("objects a picture +15 +20 +25\n"));
+  EXPECT_THAT(text, ContainsRegex("objects per image +15 +20 +25\n"));
   EXPECT_THAT(text, ContainsRegex("box width, pixels +10 +20 +30\n"));
   EXPECT_THAT(text, ContainsRegex("RBC +30 +75.0 % +█████"));
   EXPECT_THAT(text, ContainsRegex("WBC +10 +25.0 % +████████\n"));
-  EXPECT_THAT(text, HasSubstr("1 boxes without area"));
+  EXPECT_THAT(text, HasSubstr("1 boxes without an area"));
   EXPECT_THAT(text, HasSubstr("  cannot read image torn.jpg: truncated JPEG (9 bytes)\n"));
   EXPECT_THAT(text, Not(HasSubstr("without a class")));
 }
@@ -64,7 +64,7 @@ TEST(SurveyReport, SaysTheSameAsJson) {
 
 TEST(SurveyReport, OfNothingIsShort) {
   const std::string text = survey_text("empty", {}, {});
-  EXPECT_THAT(text, HasSubstr("empty: 0 pictures, all readable"));
+  EXPECT_THAT(text, HasSubstr("empty: 0 images, all readable"));
   EXPECT_THAT(text, Not(HasSubstr("width")));
 }
 

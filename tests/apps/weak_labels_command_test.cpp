@@ -29,7 +29,7 @@ TEST_F(WeakLabelsCommand, MakesEachMapOfTheOneBefore) {
   const ProcessResult drawn =
       generate({"segmentation", "--out", "set", "--count", "5", "--seed", "1", "--size", "40-64"});
   ASSERT_EQ(drawn.code, 0) << drawn.err;
-  EXPECT_THAT(drawn.out, HasSubstr("5 pictures in set: 4 to train, 1 to validate"));
+  EXPECT_THAT(drawn.out, HasSubstr("5 images in set: 4 to train, 1 to validate"));
   const ProcessResult scribbles =
       generate({"scribbles", "--masks", "set/SegmentationClassAug", "--out", "scribbles", "--seed", "1"});
   EXPECT_THAT(scribbles.out, AllOf(HasSubstr("5 maps of scribbles in scribbles"), HasSubstr("% of the pixels")));
@@ -45,8 +45,7 @@ TEST_F(WeakLabelsCommand, MakesEachMapOfTheOneBefore) {
   EXPECT_THAT(borders.out, HasSubstr("5 distance maps in borders")) << borders.err;
   EXPECT_TRUE(fs::exists(home_ / "borders/000004.png"));
   const ProcessResult at_once = generate({"weak-labels", "--from", "set", "--out", "weak", "--seed", "1"});
-  EXPECT_THAT(at_once.out,
-              AllOf(HasSubstr("train: 4 pictures"), HasSubstr("val: 1 pictures"), HasSubstr("a mean IoU of 0.")))
+  EXPECT_THAT(at_once.out, AllOf(HasSubstr("train: 4 images"), HasSubstr("val: 1 images"), HasSubstr("mean IoU 0.")))
       << at_once.err;
 }
 

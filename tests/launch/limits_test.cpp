@@ -133,7 +133,7 @@ TEST_F(Limits, OfMemoryThatTheWorkersLibrariesExceedAreAnErrorAtTheStart) {
          .environment = {{"OMP_NUM_THREADS", "4"}, {"OPENBLAS_NUM_THREADS", ""}, {"GOTO_NUM_THREADS", ""}}},
         kHang);
     EXPECT_EQ(result.code, 69) << result.err;
-    EXPECT_THAT(result.err, HasSubstr("716.8 MB of address space are allowed (ulimit -v), and lockstep-worker takes"));
+    EXPECT_THAT(result.err, HasSubstr("the limit on address space (ulimit -v) is 716.8 MB, and lockstep-worker needs"));
   }
 }
 

@@ -170,7 +170,7 @@ TEST_F(TwoNodes, WithoutATokenAreRefusedWithTheCommandsThatHaveOne) {
   const auto result = test::run_process(options);
   EXPECT_EQ(result.code, 64);
   EXPECT_THAT(result.err,
-              HasSubstr("a run over 2 nodes needs a secret, and none is given: whoever reaches 10.0.0.1:29500"));
+              HasSubstr("a run over 2 nodes needs a secret: without one, anybody who reaches 10.0.0.1:29500"));
   EXPECT_THAT(result.err, HasSubstr("lockstep run --new-token job.token\n"));
   for (const std::string node : {"0", "1"}) {
     EXPECT_THAT(result.err, HasSubstr("node " + node + "  lockstep run --node-rank " + node +

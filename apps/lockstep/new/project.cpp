@@ -99,19 +99,20 @@ const std::vector<std::string>& project_kinds() {
 
 void check_project(const NewProject& project) {
   if (!is_program_name(project.name)) {
-    throw UsageError(fmt::format("'{}' is no name for a project", project.name),
-                     "begin with a letter and use letters, digits, '_' and '-', 64 at most");
+    throw UsageError(fmt::format("'{}' cannot be the name of a project", project.name),
+                     "start with a letter, and use at most 64 letters, digits, '_' and '-'");
   }
   static const std::vector<std::string> kTaken{"all",     "clean", "help",    "install", "lockstep", "package",
                                                "release", "test",  "rebuild", "data",    "train",    "torch"};
   if (std::find(kTaken.begin(), kTaken.end(), project.name) != kTaken.end()) {
-    throw UsageError(fmt::format("'{}' means something else to CMake or Lockstep", project.name),
-                     fmt::format("for example my_{}", project.name));
+    throw UsageError(fmt::format("the name '{}' is taken by CMake or Lockstep", project.name),
+                     fmt::format("choose another name, such as my_{}", project.name));
   }
   const auto& known = project_kinds();
   if (std::find(known.begin(), known.end(), project.from) == known.end()) {
-    throw UsageError(fmt::format("--from {} is unknown{}", project.from, text::did_you_mean(project.from, known)),
-                     "--from takes " + text::join(known));
+    throw UsageError(fmt::format("--from: '{}' is not one of {}{}", project.from, text::join(known),
+                                 text::did_you_mean(project.from, known)),
+                     "lockstep new --help");
   }
 }
 

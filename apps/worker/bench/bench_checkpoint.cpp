@@ -140,7 +140,7 @@ class Bench {
 
 int run_checkpoint_bench(const CheckpointBench& bench) {
   if (!FileSystem::system().list(bench.folder).empty()) {
-    throw UsageError(fmt::format("{} is not empty", bench.folder.string()), "name a folder that is not there yet");
+    throw UsageError(fmt::format("{} is not empty", bench.folder.string()), "give a folder that does not exist yet");
   }
   tensor::set_threads(1);
   keep_freed_memory();
@@ -160,11 +160,11 @@ int run_checkpoint_bench(const CheckpointBench& bench) {
     return 0;
   }
   fmt::print("state           {}\n", text::bytes(measured.bytes()));
-  fmt::print("save            {:>8.1f} ms, until the disk has it\n", save);
+  fmt::print("save            {:>8.1f} ms, until it is on the disk\n", save);
   fmt::print("load            {:>8.1f} ms, every byte verified\n", load);
-  fmt::print("pause           {:>8.1f} ms of a step for an asynchronous save, {:.2f} of a plain copy of the state\n",
+  fmt::print("pause           {:>8.1f} ms in a step for an asynchronous save, {:.2f} times a plain copy of the state\n",
              pause, pause / copy);
-  fmt::print("asynchronously  {:>8.1f} ms, until the disk has it\n", written);
+  fmt::print("asynchronously  {:>8.1f} ms, until it is on the disk\n", written);
   return 0;
 }
 

@@ -41,7 +41,7 @@ void print(const LoaderBench& bench, std::int64_t epoch, double images_per_s, do
         "\n",
         bench.workers, epoch, images_per_s, 1e6 / images_per_s, wait);
   } else {
-    fmt::print("epoch {}  {:>10.0f} images/s  {:>8.3f} us a sample\n", epoch, images_per_s, 1e6 / images_per_s);
+    fmt::print("epoch {}  {:>10.0f} images/s  {:>8.3f} us per sample\n", epoch, images_per_s, 1e6 / images_per_s);
   }
   std::fflush(stdout);
 }

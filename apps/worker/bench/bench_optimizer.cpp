@@ -116,7 +116,7 @@ void report(const OptimizerBench& bench, const char* name, std::int64_t paramete
                "\n",
                name, parameters, pair.step * 1e3, bench.threads, pair.stream * 1e3, pair.stream_over_step);
   } else {
-    fmt::print("{:<14} {:>8.2f} ms a step   stream_4r3w {:>8.2f} ms, {:.2f} of a step\n", name, pair.step * 1e3,
+    fmt::print("{:<14} {:>8.2f} ms per step   stream_4r3w {:>8.2f} ms, {:.2f} of a step\n", name, pair.step * 1e3,
                pair.stream * 1e3, pair.stream_over_step);
   }
   std::fflush(stdout);

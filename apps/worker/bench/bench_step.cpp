@@ -91,8 +91,9 @@ std::unique_ptr<Optimizer> make_optimizer(Model& model, Job& job, const StepBenc
 
 template <class Model>
 StepGraph step_graph(Model& model, const Job& job, const ReplicaTeam& team, StepGraph::Compute compute) {
-  if (!job.device().is_cuda()) throw UsageError("--cuda-graph needs a GPU", "--device cuda");
-  if (team.replicas() > 1) throw UsageError("--cuda-graph measures one replica", "--nproc-per-node 1");
+  if (!job.device().is_cuda()) throw UsageError("--cuda-graph needs a GPU", "add --device cuda");
+  if (team.replicas() > 1)
+    throw UsageError("--cuda-graph measures one replica", "use --nproc-per-node 1 without --replicas");
   return {named_parameters_of(model), std::move(compute)};
 }
 
@@ -138,7 +139,7 @@ int run_step_bench(Job& job, const StepBench& bench) {
     optimizer->step();
     wait_for_device(*net);
   });
-  if (graph && !graph->recorded()) throw ResourceError("there is no CUDA graph to measure: " + graph->fallback());
+  if (graph && !graph->recorded()) throw ResourceError("no CUDA graph was recorded: " + graph->fallback());
   const double seconds = time.seconds;
   const double images_per_s = static_cast<double>(bench.batch * team.replicas()) / seconds;
   if (bench.json) {
@@ -152,8 +153,8 @@ int run_step_bench(Job& job, const StepBench& bench) {
         time.collective_share);
   } else {
     job.print(
-        "{}, {} replicas x {} images on {} ranks, {}: {:.1f} ms a step, {:.1f} images/s, collectives {:.1f} % of the "
-        "CPU seconds",
+        "{}, {} replicas x {} images on {} ranks, {}: {:.1f} ms per step, {:.1f} images/s, collectives take {:.1f} % "
+        "of the CPU seconds",
         bench.model, team.replicas(), bench.batch, job.world_size(), bench.amp == "none" ? "float32" : "bf16",
         seconds * 1e3, images_per_s, time.collective_share * 100);
   }

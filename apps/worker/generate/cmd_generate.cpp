@@ -76,7 +76,7 @@ int generate_detection(const Arguments& arguments) {
   Writing writing("drawing");
   detection::generate_scenes(options, writing.progress_of(options.count));
   const std::string time = writing.done();
-  fmt::print("{} pictures in {} ({})\n", text::thousands(options.count), out, time);
+  fmt::print("{} images in {} ({})\n", text::thousands(options.count), out, time);
   return 0;
 }
 

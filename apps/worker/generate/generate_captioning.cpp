@@ -34,7 +34,7 @@ int generate_captioning(const Arguments& arguments) {
   Writing writing("drawing");
   captioning::generate_captioned_scenes(options, writing.progress());
   const std::string time = writing.done();
-  fmt::print("{} pictures in {} ({})\n", text::thousands(options.count), out, time);
+  fmt::print("{} images in {} ({})\n", text::thousands(options.count), out, time);
   return 0;
 }
 

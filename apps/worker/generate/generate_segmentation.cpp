@@ -69,7 +69,7 @@ int generate_segmentation(const Arguments& arguments) {
   Writing writing("drawing");
   const segmentation::GeneratedSet set = segmentation::generate_set(options, writing.progress());
   const std::string time = writing.done();
-  fmt::print("{} pictures in {}: {} to train, {} to validate ({})\n", text::thousands(options.count), out,
+  fmt::print("{} images in {}: {} to train, {} to validate ({})\n", text::thousands(options.count), out,
              text::thousands(set.train), text::thousands(set.val), time);
   return 0;
 }
@@ -204,9 +204,9 @@ int generate_weak_labels(const Arguments& arguments) {
   Writing writing("deriving");
   const segmentation::WeakSet set = segmentation::write_weak_set(options, writing.progress());
   const std::string time = writing.done();
-  for (const auto& [split, count] : set.splits) fmt::print("{}: {} pictures\n", split, text::thousands(count));
+  for (const auto& [split, count] : set.splits) fmt::print("{}: {} images\n", split, text::thousands(count));
   fmt::print("scribbles: {}\n", share_text(set.scribbles));
-  fmt::print("pseudo-labels: {}, a mean IoU of {:.3f} with the full masks\n", share_text(set.pseudo_labels),
+  fmt::print("pseudo-labels: {}, mean IoU {:.3f} with the full masks\n", share_text(set.pseudo_labels),
              set.pseudo_labels.mean_iou());
   fmt::print("{} ({})\n", out, time);
   return 0;

@@ -48,7 +48,7 @@ std::vector<Measure> measures_of(const Survey& survey) {
       measure("width, pixels", "width", survey.sizes, [](ImageSize size) { return size.width; }),
       measure("height, pixels", "height", survey.sizes, [](ImageSize size) { return size.height; })};
   if (survey.boxes.empty()) return all;
-  all.push_back(measure("objects a picture", "objects_a_picture", survey.objects_a_picture,
+  all.push_back(measure("objects per image", "objects_a_picture", survey.objects_a_picture,
                         [](std::int64_t count) { return count; }));
   all.push_back(measure("box width, pixels", "box_width", survey.boxes, [](const Box& box) { return box.width(); }));
   all.push_back(measure("box height, pixels", "box_height", survey.boxes, [](const Box& box) { return box.height(); }));
@@ -116,8 +116,8 @@ std::string facts(const Survey& survey) {
   add(survey.captions, "captions");
   add(survey.masks, "masks of objects");
   add(survey.maps, "label maps");
-  add(survey.empty_boxes, "boxes without area: SanitizeBoxes drops them");
-  if (!survey.classes.empty()) add(survey.unlabelled, "pictures without a class");
+  add(survey.empty_boxes, "boxes without an area, which SanitizeBoxes drops");
+  if (!survey.classes.empty()) add(survey.unlabelled, "images without a class");
   return lines;
 }
 
@@ -148,9 +148,9 @@ std::string pixel_table(const Survey& survey, std::vector<std::string> names) {
 
 std::string survey_text(const std::string& name, const Survey& survey, const std::vector<std::string>& class_names) {
   const std::size_t bad = survey.unreadable.size();
-  return fmt::format("{}: {} picture{}, {}\n", name, text::thousands(survey.pictures), survey.pictures == 1 ? "" : "s",
+  return fmt::format("{}: {} image{}, {}\n", name, text::thousands(survey.pictures), survey.pictures == 1 ? "" : "s",
                      bad == 0 ? "all readable" : fmt::format("{} unreadable", bad)) +
-         size_table(survey) + facts(survey) + class_table("pictures", survey.classes, class_names) +
+         size_table(survey) + facts(survey) + class_table("images", survey.classes, class_names) +
          class_table("objects", survey.objects, class_names) + pixel_table(survey, class_names) +
          unreadable_list(survey);
 }

@@ -195,7 +195,7 @@ int Tuner::run() {
   TuneValues start;
   for (const TuneKey& key : keys) start[key.key] = given_.at(key.key);
   (void)timer(start);
-  job_.print("{} on {} {}: {:.1f} ms a step as it is; budget {}", arguments_.what, job_.world_size(),
+  job_.print("{} on {} {}: {:.1f} ms per step with the given settings; budget {}", arguments_.what, job_.world_size(),
              job_.world_size() == 1 ? "process" : "processes", 1e3 * seconds(start, false),
              text::duration(arguments_.budget));
   TuneResult found = tune(keys, start,
@@ -205,12 +205,13 @@ int Tuner::run() {
                            .tried = [this](const TuneTrial& trial) { job_.print("{}", trial_line(trial)); },
                            .same = [this](const TuneValues& best, const TuneValues& candidate,
                                           const TuneKey& key) { return has_same_buckets(best, candidate, key); }});
-  if (!found.same.empty()) job_.print("not timed, as gradients are reduced alike: {}", text::join(found.same));
-  if (!found.untried.empty()) job_.print("not tried for want of time: {}", text::join(found.untried));
+  if (!found.same.empty())
+    job_.print("not timed, because gradients are reduced in the same way: {}", text::join(found.same));
+  if (!found.untried.empty()) job_.print("not tried, because the time was up: {}", text::join(found.untried));
   const TuneGain gained = found.best == start ? TuneGain{} : gain(start, found.best);
   if (gained.after >= gained.before) found.best = start;
   if (found.best == start) {
-    job_.print("nothing that was tried is faster: the settings stay as they are, and no file is written");
+    job_.print("nothing is faster than the given settings: no file is written");
   } else if (job_.is_main()) {
     write(found, start, gained);
   }
@@ -219,24 +220,25 @@ int Tuner::run() {
 
 void Tuner::write(const TuneResult& found, const TuneValues& start, const TuneGain& gain) const {
   const std::string gained =
-      fmt::format("{:.1f} ms a step before, {:.1f} ms with these settings", 1e3 * gain.before, 1e3 * gain.after);
+      fmt::format("{:.1f} ms per step before, {:.1f} ms with these settings", 1e3 * gain.before, 1e3 * gain.after);
   const view::CpuInfo cpu = view::cpu_info();
   std::vector<std::string> head = {
       fmt::format("by lockstep tune {} on {}, {} {}, processes: {}", arguments_.what, cpu.name, cpu.cores,
                   cpu.cores == 1 ? "core" : "cores", job_.world_size()),
       gained};
   const std::vector<std::string> bits = bits_that_change(start, found);
-  if (!bits.empty()) head.push_back("other bits than without: " + text::join(bits));
+  if (!bits.empty()) head.push_back("these change the bits of the result: " + text::join(bits));
   const Timed as_given = open({});
   write_file_atomically(FileSystem::system(), arguments_.output, tuned_yaml(head, as_given.settings->fields(), found));
   job_.print("{}", gained);
   if (!bits.empty()) {
-    job_.print("note: {} {} the bits of the result: begin a run with them, and keep them", text::join(bits),
-               bits.size() == 1 ? "changes" : "change");
+    job_.print("note: {} {} the bits of the result: set {} when a run starts, and do not change {} later",
+               text::join(bits), bits.size() == 1 ? "changes" : "change", bits.size() == 1 ? "it" : "them",
+               bits.size() == 1 ? "it" : "them");
   }
   const std::string ranks = job_.world_size() == 1 ? "" : fmt::format(" --nproc-per-node {}", job_.world_size());
   job_.print("{}", view::next_commands(
-                       {{fmt::format("lockstep train {}{}", arguments_.output, ranks), "trains with what was found"}}));
+                       {{fmt::format("lockstep train {}{}", arguments_.output, ranks), "train with these settings"}}));
 }
 
 }  // namespace
@@ -245,10 +247,10 @@ int cmd_tune(const Arguments& arguments) {
   TuneArguments tune;
   if (!parse(tune, arguments)) return 0;
   if (!tune.output.ends_with(".yml") && !tune.output.ends_with(".yaml")) {
-    throw UsageError(fmt::format("--output is '{}', which is no .yml file", tune.output), "--output tuned.yml");
+    throw UsageError(fmt::format("--output is '{}', not a .yml file", tune.output), "give a name such as tuned.yml");
   }
   if (FileSystem::system().exists(tune.output)) {
-    throw UsageError(fmt::format("{} exists", tune.output), "remove it, or --output OTHER.yml");
+    throw UsageError(fmt::format("{} exists already", tune.output), "remove it, or give another --output");
   }
   return with_job(tune.join, [&](Job& job) { return Tuner(job, tune).run(); });
 }
