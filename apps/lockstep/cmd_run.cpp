@@ -56,24 +56,24 @@ constexpr Unneeded kUnneeded[] = {
 constexpr const char* kUsage = "[OPTIONS] [--] PROGRAM [ARGS...]";
 
 cli::CommandText help() {
-  return {
-      .name = "lockstep run",
-      .description = "Start the ranks of PROGRAM on this node, watch them, and stop them all when one fails.",
-      .examples = {"lockstep run --nproc-per-node 2 -- ./train --epochs 3", "lockstep run --new-token job.token",
-                   "lockstep run --nnodes 2 --node-rank 0 --token-file job.token --master-addr 10.0.0.1 "
-                   "--nproc-per-node 8 train.py"},
-      .usage = kUsage,
-      .lists = {{"Arguments",
-                 {{"PROGRAM", "a program in any language; a .py file is run with python3"},
-                  {"ARGS...", "the program's own arguments"}}}},
-      .notes = {"Options may be spelled with '-' or with '_', as torchrun's: --nproc_per_node is --nproc-per-node. "
-                "lockstep run raises the limit on open files as far as the system allows (ulimit -Hn)."},
-      .tables = {{"Exit code",
-                  {{"0", "every rank ended with 0"},
-                   {"N", "the exit code of the rank that failed first"},
-                   {"128 + N", "signal N ended the rank that failed first, or lockstep run itself"},
-                   {"69", "the system has too few open files, too few processes or too little memory for the ranks"},
-                   {"71", "an exception of its own ended a Lockstep program; the error says where it was thrown"}}}}};
+  return {.name = "lockstep run",
+          .description = "Start the ranks of PROGRAM on this node, watch them, and stop them all when one fails.",
+          .examples = {"lockstep run --nproc-per-node 2 -- ./train --epochs 3", "lockstep run --new-token job.token",
+                       "lockstep run --nnodes 2 --node-rank 0 --token-file job.token --master-addr 10.0.0.1 "
+                       "--nproc-per-node 8 train.py"},
+          .usage = kUsage,
+          .lists = {{"Arguments",
+                     {{"PROGRAM", "a program in any language; a .py file is run with python3"},
+                      {"ARGS...", "the program's own arguments"}}}},
+          .notes = {"Options may be spelled with '-' or with '_', as torchrun's: --nproc_per_node is --nproc-per-node. "
+                    "lockstep run raises the limit on open files as far as the system allows (ulimit -Hn)."},
+          .tables = {
+              {"Exit code",
+               {{"0", "every rank ended with 0"},
+                {"N", "the exit code of the rank that failed first"},
+                {"128 + N", "signal N ended the rank that failed first, or lockstep run itself"},
+                {"69", "the system allows too few open files or processes for the ranks, or has too little memory"},
+                {"71", "a Lockstep program ended with an exception of its own; the error says where it was thrown"}}}}};
 }
 
 void add_node_options(CLI::App& app, NodeOptions& node) {
@@ -90,7 +90,7 @@ void add_node_options(CLI::App& app, NodeOptions& node) {
 void add_options(CLI::App& app, RunOptions& options) {
   app.add_option("--nproc-per-node", options.processes);
   cli::describe_processes(app);
-  app.add_option("--max-restarts", options.max_restarts, "how often to restart the ranks after a failure")
+  app.add_option("--max-restarts", options.max_restarts, "how many times to restart the ranks after a failure")
       ->check(cli::whole())
       ->type_name("N")
       ->group(cli::kRanks);
@@ -102,7 +102,7 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->group(cli::kRanks);
   add_node_options(app, options.node);
   app.add_option("--new-token", options.new_token,
-                 "print a new secret, or write it into FILE, for you to copy to every node; runs nothing")
+                 "print a new secret, or write it to FILE, and exit; copy it to every node")
       ->expected(0, 1)
       ->type_name("FILE")
       ->group("Several nodes");
@@ -118,7 +118,7 @@ void add_options(CLI::App& app, RunOptions& options) {
   for (const auto& [name, value, why] : kUnneeded) {
     app.add_option(name, options.ignored, fmt::format("ignored: {}", why))
         ->type_name(value)
-        ->group("Accepted for torchrun's command lines");
+        ->group("Accepted for compatibility with torchrun");
   }
   app.add_option("-r,-t", options.ignored)->group("");
 }

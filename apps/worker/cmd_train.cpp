@@ -116,7 +116,7 @@ cli::CommandText help() {
 // `lockstep` has read them and taken them away: they are here for the help.
 void add_launch_options(CLI::App& app) {
   cli::describe_processes(app, "one per visible GPU, or 1 without a GPU");
-  cli::add_read_option(app, "--max-restarts", "how often to restart ranks that died, from the last checkpoint")
+  cli::add_read_option(app, "--max-restarts", "how many times to restart ranks that died, from the last checkpoint")
       ->type_name("N")
       ->default_str("3")
       ->group(cli::kRanks);

@@ -167,7 +167,8 @@ TEST(Commands, InspectEnvShowsWhatWasDetectedAndEveryVariableThatCounts) {
                            "NCCL_ALGO +Ring", "LOCKSTEP_TIMEOUT +60 +seconds"}) {
     EXPECT_THAT(result.out, ::testing::ContainsRegex(line));
   }
-  EXPECT_THAT(result.out, ::testing::ContainsRegex("SLURM_STEP_NODELIST +- +its hosts")) << "not set, and listed";
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("SLURM_STEP_NODELIST +- +the hosts of the step"))
+      << "not set, and listed";
 }
 
 TEST(Commands, InspectGpuSaysWhyThereIsNoneAndThatIsNoError) {
@@ -213,10 +214,20 @@ TEST(Commands, OptionsThatLockstepTakesAwayAreInTheHelpOfTheVerbs) {
   }
 }
 
+TEST(Commands, QuietNewWritesAProjectAndPrintsNothing) {
+  const TempDir folder;
+  const ProcessResult made = lockstep({"new", "digits", "--quiet"}, folder.path());
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_EQ(made.out + made.err, "");
+  EXPECT_TRUE(std::filesystem::exists(folder / "digits/CMakeLists.txt"));
+  EXPECT_THAT(lockstep({"new", "shapes"}, folder.path()).out, HasSubstr("shapes is ready. Next:\n\n  cd shapes\n"));
+}
+
 TEST(Commands, RunExplainsItsExitCodesAndSpellings) {
   const std::string help = lockstep({"run", "--help"}).out;
-  for (const char* part : {"  128 \\+ N +signal N ended", "  69 +the system has too few", "  71 +an exception",
-                           "--nproc_per_node is --nproc-per-node", "a .py file is run with python3"}) {
+  for (const char* part : {"  128 \\+ N +signal N ended", "  69 +the system allows too few",
+                           "  71 +a Lockstep program ended with an exception", "--nproc_per_node is --nproc-per-node",
+                           "a .py file is run with python3"}) {
     EXPECT_THAT(help, ::testing::ContainsRegex(part));
   }
 }

@@ -67,7 +67,7 @@ int cmd_new(int argc, char** argv) {
   } catch (const fs::filesystem_error& error) {
     throw IoError(fmt::format("cannot write {}: {}", folder.string(), error.code().message()));
   }
-  if (env::get("LOCKSTEP_QUIET")) return 0;
+  if (env::get("LOCKSTEP_QUIET").value_or("0") != "0") return 0;
   fmt::print("{} is ready. Next:\n\n  cd {}\n", folder.string(), folder.string());
   for (const std::string& command : next_commands(words.project)) fmt::print("  {}\n", command);
   return 0;

@@ -82,7 +82,7 @@ int generate_scribbles(const Arguments& arguments) {
   cli::prepare(app,
                {.name = "lockstep generate scribbles",
                 .description = "Draw a thin line along the middle of each region of full masks.\n\nAll other pixels "
-                               "are 255. In a folder that is named instances, each number is one object of class 1.",
+                               "are 255. In a folder named instances, each number is one object of class 1.",
                 .examples = {"lockstep generate scribbles --masks data/set/masks --out data/set/scribbles --seed 1"}});
   app.add_option("--masks", masks, "a folder of PNGs whose pixels are class ids")->required()->type_name("FOLDER");
   app.add_option("--out", out, kNewFolderHelp)->required()->type_name("FOLDER");

@@ -73,7 +73,7 @@ Rows machine_rows() {
           {"host", host.data()},
           {"processor", fmt::format("{}, {} usable core{}", cpu.name, cpu.cores, cpu.cores == 1 ? "" : "s")},
           {"GPUs", gpus},
-          {"visible to us", fmt::format("{}", tensor::cuda_device_count())},
+          {"GPUs for libtorch", fmt::format("{}", tensor::cuda_device_count())},
           {"--nproc-per-node", resolve_process_count("auto").reason}};
 }
 
@@ -99,7 +99,7 @@ std::string gpu_text(const GpuReport& report) {
   const auto column = [](const char* title, Align align) { return view::Column{.title = title, .align = align}; };
   return view::render_table(
       {column("GPU", Align::kRight), column("name", Align::kLeft), column("use", Align::kRight),
-       column("memory", Align::kRight), column("heat", Align::kRight), column("power", Align::kRight),
+       column("memory", Align::kRight), column("temp", Align::kRight), column("power", Align::kRight),
        column("clock", Align::kRight), column("processes", Align::kLeft)},
       rows);
 }
