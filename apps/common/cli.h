@@ -63,7 +63,6 @@ void print(std::string_view text);
 /// The same for JSON, which stays JSON: such characters as "\u009b".
 void print_json(std::string_view json);
 
-inline constexpr const char* kSeveral = "; may be given more than once";
 inline constexpr const char* kAllowOutside =
     "let lists and annotations name files outside their folder, by an absolute path or by ..";
 inline constexpr const char* kMaxPixels = "refuse images with more pixels than this";
