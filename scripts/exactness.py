@@ -19,54 +19,7 @@ import time
 from typing import Callable, NamedTuple
 
 import runs
-
-
-class Hosts:
-    """Network namespaces that see each other through a bridge in one more; gone at the end."""
-
-    def __init__(self, count: int):
-        self.tag = f"lk{os.getpid()}"
-        self.names = [f"{self.tag}h{i}" for i in range(count)]
-
-    def __enter__(self):
-        bridge = f"{self.tag}b"
-        run("ip", "netns", "add", bridge)
-        inside(bridge, "ip", "link", "add", "br0", "type", "bridge")
-        inside(bridge, "ip", "link", "set", "br0", "up")
-        for i, name in enumerate(self.names):
-            run("ip", "netns", "add", name)
-            run("ip", "link", "add", f"p{i}", "netns", bridge, "type", "veth", "peer", "name", "eth0", "netns", name)
-            inside(bridge, "ip", "link", "set", f"p{i}", "master", "br0", "up")
-            inside(name, "ip", "link", "set", "lo", "up")
-            inside(name, "ip", "link", "set", "eth0", "up")
-            inside(name, "ip", "address", "add", f"{self.address(i)}/24", "dev", "eth0")
-        return self
-
-    def __exit__(self, *_):
-        for name in [*self.names, f"{self.tag}b"]:
-            subprocess.run(["ip", "netns", "delete", name], check=False)
-
-    @staticmethod
-    def address(number: int) -> str:
-        return f"10.77.0.{number + 1}"
-
-
-def run(*words: str) -> None:
-    subprocess.run(words, check=True)
-
-
-def inside(name: str, *words: str) -> None:
-    run("ip", "netns", "exec", name, *words)
-
-
-def can_make_hosts() -> bool:
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        return False
-    probe = f"lk{os.getpid()}probe"
-    if subprocess.run(["ip", "netns", "add", probe], stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        return False
-    run("ip", "netns", "delete", probe)
-    return True
+from hosts import Hosts, can_make_hosts
 
 
 def train_on_hosts(given, settings, hosts: int, per_host: int, run_dir) -> None:
@@ -101,13 +54,17 @@ def change_one_sample(given) -> str:
     return str(target)
 
 
+def save_every(given) -> int:
+    return min(10, given.steps // 3)
+
+
 def go_on_with_other_worlds(given, settings, run_dir) -> None:
-    """Two processes to the end; from twenty steps before it on four; from ten steps before it on one."""
-    place = lambda leg, before: f"{leg}/checkpoints/step-{given.steps - before:08}"
+    """Two processes to the end; from two saves before it on four; from one save before it on one."""
+    place = lambda leg, saves: f"{leg}/checkpoints/step-{given.steps - saves * save_every(given):08}"
     legs = [runs.fresh(given.work / f"leg-{number}") for number in (1, 2)]
     train(given, settings, 2, legs[0])
-    train(given, settings, 4, legs[1], resume=place(legs[0], 20))
-    train(given, settings, 1, run_dir, resume=place(legs[1], 10))
+    train(given, settings, 4, legs[1], resume=place(legs[0], 2))
+    train(given, settings, 1, run_dir, resume=place(legs[1], 1))
 
 
 class Case(NamedTuple):
@@ -119,7 +76,7 @@ class Case(NamedTuple):
 
 def cases(given) -> dict[str, Case]:
     """By name. The families themselves must have different digests: what they are named after does something."""
-    make = lambda **changes: runs.settings(given.work, given.small, **({"max_steps": given.steps} | changes))
+    make = lambda **changes: runs.settings(given.work, given.small, **({"max_steps": given.steps, "checkpoint.every_steps": save_every(given)} | changes))
     plain = make()
     found = {f"{world} processes": Case("plain", True, lambda d, w=world: train(given, plain, w, d))
              for world in (2, 1, 3, 4)}
