@@ -55,8 +55,7 @@ UsageError mismatch(const CLI::App& app, const std::string& problem) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     if (name.empty() || problem.find(name + ":") != 0) continue;
-    const std::string said = option->count() > 1 ? fmt::format("{} is given {} times", name, option->count())
-                                                 : fmt::format("{} needs a value: {}", name, option->get_type_name());
+    const std::string said = fmt::format("{} needs a value: {}", name, option->get_type_name());
     return UsageError(fmt::format("{}: {}", app.get_name(), said), hint(app));
   }
   return UsageError(fmt::format("{}: {}", app.get_name(), problem), hint(app));
@@ -87,6 +86,14 @@ std::string first_unknown(const CLI::App& app, const std::vector<std::string>& a
 
 bool is_bool(const std::string& word) {
   return word == "true" || word == "false" || word == "True" || word == "False" || word == "1" || word == "0";
+}
+
+// An option that is typed twice counts the last time, as argparse has it: a script appends to a command.
+void take_last(CLI::App& app) {
+  for (CLI::Option* option : app.get_options({})) {
+    const bool is_single = option->get_expected_max() == 1 && !option->get_positional();
+    if (is_single) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
 }
 
 void write(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
@@ -153,6 +160,7 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
     after_separator = after_separator || argument == "--";
     reversed.insert(reversed.begin(), after_separator ? argument : with_dashes(argument));
   }
+  take_last(app);
   try {
     app.parse(reversed);
     return true;

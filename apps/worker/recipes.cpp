@@ -61,6 +61,10 @@ void add_join_options(CLI::App& app, JoinArguments& join) {
   app.add_option("--world-size", join.world_size, "how many ranks there are, for tcp:// and file://")
       ->type_name("N")
       ->group(kGroup);
+  app.add_option("--local-rank", join.local_rank,
+                 "as torch.distributed.launch passes it; must be what the launcher says")
+      ->type_name("N")
+      ->group(kGroup);
 }
 
 int with_job(const JoinArguments& join, const std::function<int(Job&)>& body) {
@@ -73,6 +77,7 @@ int with_job(const JoinArguments& join, const std::function<int(Job&)>& body) {
   add("--dist_url", join.dist_url);
   add("--rank", join.rank);
   add("--world_size", join.world_size);
+  add("--local_rank", join.local_rank);
   Job job = init(static_cast<int>(arguments.size()), arguments.data());
   return run_body(job, body);
 }

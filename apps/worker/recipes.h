@@ -37,11 +37,12 @@ struct JoinArguments {
   std::string dist_url;
   std::string rank;
   std::string world_size;
+  std::string local_rank;
 };
 
 void add_backend_option(CLI::App& app, std::string& backend);
 void add_device_option(CLI::App& app, std::string& device);
-/// These two, --dist-url, --rank and --world-size.
+/// These two, --dist-url, --rank, --world-size and --local-rank.
 void add_join_options(CLI::App& app, JoinArguments& join);
 
 /// Joins the job that the environment or `join` describes. An error of `body` is told to the other ranks before it goes

@@ -65,7 +65,7 @@ Settings::Settings(const std::string& what, const std::vector<std::string>& sets
   fields_.add("recipe", &recipe_name_, "what is trained");
   config_->describe(fields_);
   std::vector<std::string> notes;
-  fields_.bind(with_aliases(source.tree, recipe_->aliases(), notes));
+  fields_.bind(with_aliases(source.tree, aliases_of(*recipe_), notes));
   for (const std::string& note : notes) log::note("{}", note);
   const auto untouched = recipe_->make_config();
   ConfigFields defaults = untouched->rows();
@@ -77,17 +77,28 @@ Settings::Settings(const std::string& what, const std::vector<std::string>& sets
   set_max_pixels(config_->data.max_pixels);  // a recipe may look at its data before there is a Trainer
 }
 
+std::vector<ConfigAlias> aliases_of(const Recipe& recipe) {
+  std::vector<ConfigAlias> aliases = recipe.aliases();
+  const auto add = [&](const ConfigAlias& alias) {
+    const auto has = [&](const ConfigAlias& each) { return each.from == alias.from; };
+    if (std::none_of(aliases.begin(), aliases.end(), has)) aliases.push_back(alias);
+  };
+  add({.from = "distributed", .is_switch = true});
+  for (const char* name : {"local_rank", "world_size", "dist_url"}) add({name});
+  return aliases;
+}
+
 const Recipe& recipe_of(const std::string& what) { return *open_source(what).recipe; }
 
 bool is_switch(const Recipe& recipe, const std::string& name) {
-  const auto aliases = recipe.aliases();
+  const auto aliases = aliases_of(recipe);
   return std::any_of(aliases.begin(), aliases.end(),
                      [&](const ConfigAlias& alias) { return alias.from == name && alias.is_switch; });
 }
 
 std::vector<std::string> setting_names(const Recipe& recipe) {
   std::vector<std::string> names;
-  for (const ConfigAlias& alias : recipe.aliases()) names.push_back(alias.from);
+  for (const ConfigAlias& alias : aliases_of(recipe)) names.push_back(alias.from);
   const auto config = recipe.make_config();
   ConfigFields fields;
   config->describe(fields);

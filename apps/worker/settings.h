@@ -31,6 +31,10 @@ class Settings {
   ConfigFields fields_;
 };
 
+/// The recipe's aliases, and those of every program that torch.distributed.launch starts: they mean nothing here, as
+/// the launcher tells each rank its place.
+[[nodiscard]] std::vector<ConfigAlias> aliases_of(const Recipe& recipe);
+
 /// The recipe that `what` (as above) names. Throws: as Settings.
 [[nodiscard]] const Recipe& recipe_of(const std::string& what);
 

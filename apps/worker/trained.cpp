@@ -11,6 +11,7 @@
 #include "lockstep/optim/ema.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/threads.h"
+#include "worker/settings.h"
 
 namespace lockstep::worker {
 namespace {
@@ -43,7 +44,7 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const 
   ConfigTree over;
   for (const std::string& assignment : sets) over.set(assignment, "--set");
   std::vector<std::string> notes;
-  fields.bind(with_aliases(over, recipe.aliases(), notes));
+  fields.bind(with_aliases(over, aliases_of(recipe), notes));
   trained.config->validate();
   if (trained.config->threads == 0) trained.config->threads = opened.manifest().meta.threads;
   set_max_pixels(trained.config->data.max_pixels);

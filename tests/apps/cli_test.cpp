@@ -83,9 +83,24 @@ TEST(Cli, AValueOfTheWrongTypeNamesTheOptionAndTheValue) {
   EXPECT_THAT(error_of({"--batch-size", "x"}), HasSubstr("lockstep test: --batch-size: 'x' is not a number"));
 }
 
-TEST(Cli, AnOptionWithoutItsValueAndOneThatIsGivenTwiceAreNamed) {
+TEST(Cli, AnOptionWithoutItsValueIsNamed) {
   EXPECT_THAT(error_of({"--batch-size"}), HasSubstr("lockstep test: --batch-size needs a value: N"));
-  EXPECT_THAT(error_of({"--threads", "1", "--threads=2"}), HasSubstr("lockstep test: --threads is given 2 times"));
+}
+
+TEST(Cli, AnOptionThatIsTypedTwiceCountsTheLastTimeAndAListTakesAll) {
+  CLI::App app;
+  prepare(app, {.name = "lockstep test", .description = "Test.", .examples = {"lockstep test"}});
+  std::string run_dir;
+  int threads = 0;
+  std::vector<std::string> sets;
+  app.add_option("--run-dir", run_dir, "folder");
+  app.add_option("--threads", threads, "threads");
+  app.add_option("--set", sets, "settings")->allow_extra_args(false);
+  EXPECT_TRUE(
+      parse(app, {"--run-dir", "a", "--threads", "1", "--set", "a=1", "--run_dir=b", "--set", "b=2", "--threads=2"}));
+  EXPECT_EQ(run_dir, "b");
+  EXPECT_EQ(threads, 2);
+  EXPECT_THAT(sets, ::testing::ElementsAre("a=1", "b=2"));
 }
 
 TEST(Cli, AllThatIsMissingIsNamedAtOnceWithAnExample) {

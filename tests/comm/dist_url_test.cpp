@@ -37,6 +37,39 @@ TEST(DistUrl, OfTcpWinsOverALaunchersStore) {
   EXPECT_EQ(plan_world({}, environment).store, StoreKind::kAgent);
 }
 
+TEST(DistUrl, OfTheEnvironmentTakesArgumentsThatSayTheSame) {
+  const Environment environment = {
+      {"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"LOCKSTEP_STORE", "a:9"}};
+  for (const std::string url : {"", "env://"}) {
+    const auto plan = plan_world({.url = url, .rank = "3", .world_size = "4", .local_rank = "1"}, environment);
+    EXPECT_EQ(plan.info.local_rank, 1);
+    EXPECT_EQ(plan_world({.url = url, .local_rank = "-1"}, environment).info.rank, 3) << "their word for unknown";
+  }
+}
+
+TEST(DistUrl, OfTheEnvironmentRefusesArgumentsThatContradictItWithBothValues) {
+  const Environment environment = {
+      {"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"LOCKSTEP_STORE", "a:9"}};
+  const auto words = [&](const DistArguments& arguments) -> std::string {
+    try {
+      (void)plan_world(arguments, environment);
+    } catch (const UsageError& error) {
+      return error.message();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(words({.url = "env://", .local_rank = "0"}), "--local_rank is 0, and the launcher says 1");
+  EXPECT_EQ(words({.rank = "2"}), "--rank is 2, and the launcher says 3");
+  EXPECT_EQ(words({.world_size = "8"}), "--world_size is 8, and the launcher says 4");
+}
+
+TEST(DistUrl, WithoutALauncherAWorldSizeIsIgnoredAndSaid) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(plan_world({.world_size = "4", .local_rank = "0"}, {}).info.world_size, 1);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("--world_size 4 is ignored: no launcher has started this process, so its world_size is 1"));
+}
+
 TEST(DistUrl, OfAFileNamesThePath) {
   const auto plan = plan_world({.url = "file:///shared/job-7", .rank = "1", .world_size = "2"}, {});
   EXPECT_EQ(plan.store, StoreKind::kFile);

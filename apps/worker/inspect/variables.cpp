@@ -65,6 +65,8 @@ constexpr std::array kKnown = {
     Known{"OPENBLAS_CORETYPE", "the processor whose kernels OpenBLAS uses; unset: the best that this one can run"},
     Known{"OPENBLAS_NUM_THREADS", "threads of OpenBLAS; before GOTO_NUM_THREADS and OMP_NUM_THREADS"},
     Known{"PATH", "where lockstep run looks for a program"},
+    Known{"PET_NNODES", "as with torchrun, read where --nnodes is not typed; lockstep run knows all of torchrun's"},
+    Known{"PET_NPROC_PER_NODE", "the same for --nproc-per-node"},
     Known{"PMI_NODE", "MPICH's number of this host"},
     Known{"PMI_RANK", "MPICH's name for RANK"},
     Known{"PMI_SIZE", "MPICH's name for WORLD_SIZE"},

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::comm {
@@ -80,12 +81,32 @@ void use_tcp(Environment& environment, const Url& url) {
   environment["MASTER_PORT"] = url.place.substr(colon + 1);
 }
 
+void require_same(const char* option, const std::optional<std::string>& argument, int found, bool is_launched) {
+  if (!argument || *argument == "-1" || *argument == std::to_string(found)) return;
+  const std::string name = std::string(option).substr(2);
+  if (is_launched) {
+    throw UsageError(fmt::format("{} is {}, and the launcher says {}", option, *argument, found),
+                     fmt::format("leave {} out: the launcher tells each rank", option));
+  }
+  log::note("{} {} is ignored: no launcher has started this process, so its {} is {}", option, *argument, name, found);
+}
+
+/// The environment, and what the arguments repeat of it.
+WorldPlan plan_from_environment(const DistArguments& arguments, const Environment& environment) {
+  WorldPlan plan = discover_world(environment);
+  const bool is_launched = plan.info.world_size > 1 || environment.count("RANK") != 0;
+  require_same("--local_rank", arguments.local_rank, plan.info.local_rank, is_launched);
+  require_same("--rank", arguments.rank, plan.info.rank, is_launched);
+  require_same("--world_size", arguments.world_size, plan.info.world_size, is_launched);
+  return plan;
+}
+
 }  // namespace
 
 WorldPlan plan_world(const DistArguments& arguments, const Environment& environment) {
-  if (arguments.url.empty()) return discover_world(environment);
+  if (arguments.url.empty()) return plan_from_environment(arguments, environment);
   const Url url = parse_url(arguments.url);
-  if (url.scheme == "env") return discover_world(environment);
+  if (url.scheme == "env") return plan_from_environment(arguments, environment);
   if (url.scheme != "tcp" && url.scheme != "file") {
     throw UsageError(fmt::format("--dist_url '{}': there is no {}://", arguments.url, url.scheme), kForms);
   }

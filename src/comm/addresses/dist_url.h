@@ -15,11 +15,15 @@ struct DistArguments {
   std::string url;                                       ///< empty: env://
   std::optional<std::string> rank = std::nullopt;        ///< --rank
   std::optional<std::string> world_size = std::nullopt;  ///< --world_size
+  std::optional<std::string> local_rank = std::nullopt;  ///< --local_rank, as torch.distributed.launch passes it
 };
 
 /// Returns the plan that `arguments` and `environment` describe. tcp:// and file:// win over a launcher's store; rank
 /// and world size come from the address (?rank=0&world_size=4), else from the arguments, else from the environment.
-/// Throws: UsageError for another kind of address, naming the valid ones, and for a missing rank or world size.
+/// With env:// the arguments say what the environment says already: programs of torch.distributed.launch pass them. -1
+/// is their word for unknown.
+/// Throws: UsageError for another kind of address, naming the valid ones, for a missing rank or world size, and for an
+/// argument that contradicts the environment, naming both values.
 [[nodiscard]] WorldPlan plan_world(const DistArguments& arguments, const Environment& environment);
 
 /// Returns an address of this host that other hosts reach: that of its name, unless it is only the loopback.

@@ -59,10 +59,9 @@ std::optional<std::string> find_spelled(int argc, const char* const* argv, std::
 WorldPlan find_world(int argc, const char* const* argv, const InitOptions& options) {
   comm::DistArguments arguments;
   arguments.url = options.dist_url.empty() ? find_spelled(argc, argv, "--dist_url").value_or("") : options.dist_url;
-  if (!arguments.url.empty()) {
-    arguments.rank = find_argument(argc, argv, "--rank");
-    arguments.world_size = find_spelled(argc, argv, "--world_size");
-  }
+  arguments.rank = find_argument(argc, argv, "--rank");
+  arguments.world_size = find_spelled(argc, argv, "--world_size");
+  arguments.local_rank = find_spelled(argc, argv, "--local_rank");
   return comm::plan_world(arguments, current_environment());
 }
 

@@ -35,9 +35,15 @@ constexpr std::array kOptions = {
 
 // What init() reads.
 constexpr std::array kOfInit = {
-    OptionHelp{"backend", "NAME", "shm, gloo, nccl or auto"}, OptionHelp{"device", "NAME", "cpu, cuda or cuda:N"},
+    OptionHelp{"backend", "NAME", "shm, gloo, nccl or auto"},
+    OptionHelp{"device", "NAME", "cpu, cuda or cuda:N"},
     OptionHelp{"dist-url", "URL", "where the ranks meet: tcp:// or file://"},
-    OptionHelp{"rank", "R", "with --dist-url"}, OptionHelp{"world-size", "W", "with --dist-url"}};
+    OptionHelp{"rank", "R", "with --dist-url"},
+    OptionHelp{"world-size", "W", "with --dist-url"},
+    OptionHelp{"local-rank", "R", "as torch.distributed.launch passes it; must be what the launcher says"}};
+
+// A switch of programs of torch.distributed.launch: a launcher makes the run distributed here.
+constexpr const char* kDistributed = "distributed";
 
 std::string spelled(std::string name, char from, char to) {
   std::replace(name.begin(), name.end(), from, to);
@@ -92,6 +98,7 @@ class Parser {
     const std::string key = spelled(name, '-', '_');
     const bool is_setting = std::any_of(fields_.fields().begin(), fields_.fields().end(),
                                         [&](const ConfigFields::Field& field) { return field.key == key; });
+    if (name == kDistributed && !is_setting) return true;
     if (!has(kOptions, name) && !has(kOfInit, name) && !is_setting) return false;
     std::string value;
     if (equals < word.size()) {
