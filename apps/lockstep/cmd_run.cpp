@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -56,24 +57,27 @@ constexpr Unneeded kUnneeded[] = {
 constexpr const char* kUsage = "[OPTIONS] [--] PROGRAM [ARGS...]";
 
 cli::CommandText help() {
-  return {.name = "lockstep run",
-          .description = "Start the ranks of PROGRAM on this node, watch them, and stop them all when one fails.",
-          .examples = {"lockstep run --nproc-per-node 2 -- ./train --epochs 3", "lockstep run --new-token job.token",
-                       "lockstep run --nnodes 2 --node-rank 0 --token-file job.token --master-addr 10.0.0.1 "
-                       "--nproc-per-node 8 train.py"},
-          .usage = kUsage,
-          .lists = {{"Arguments",
-                     {{"PROGRAM", "a program in any language; a .py file is run with python3"},
-                      {"ARGS...", "the program's own arguments"}}}},
-          .notes = {"Options may be spelled with '-' or with '_', as torchrun's: --nproc_per_node is --nproc-per-node. "
-                    "lockstep run raises the limit on open files as far as the system allows (ulimit -Hn)."},
-          .tables = {
-              {"Exit code",
-               {{"0", "every rank ended with 0"},
-                {"N", "the exit code of the rank that failed first"},
-                {"128 + N", "signal N ended the rank that failed first, or lockstep run itself"},
-                {"69", "the system allows too few open files or processes for the ranks, or has too little memory"},
-                {"71", "a Lockstep program ended with an exception of its own; the error says where it was thrown"}}}}};
+  return {
+      .name = "lockstep run",
+      .description = "Start the ranks of PROGRAM on this node, watch them, and stop them all when one fails.",
+      .examples = {"lockstep run --nproc-per-node 2 -- ./train --epochs 3", "lockstep run --new-token job.token",
+                   "lockstep run --nnodes 2 --node-rank 0 --token-file job.token --master-addr 10.0.0.1 "
+                   "--nproc-per-node 8 train.py"},
+      .usage = kUsage,
+      .lists = {{"Arguments",
+                 {{"PROGRAM", "a program in any language; a .py file is run with python3"},
+                  {"ARGS...", "the program's own arguments"}}}},
+      .notes =
+          {"Options may be spelled with '-' or with '_', as torchrun's: --nproc_per_node is --nproc-per-node. "
+           "As with torchrun, an option that is not typed is read from its variable: PET_NPROC_PER_NODE, PET_NNODES "
+           "and so on. lockstep run raises the limit on open files as far as the system allows (ulimit -Hn)."},
+      .tables = {
+          {"Exit code",
+           {{"0", "every rank ended with 0"},
+            {"N", "the exit code of the rank that failed first"},
+            {"128 + N", "signal N ended the rank that failed first, or lockstep run itself"},
+            {"69", "the system allows too few open files or processes for the ranks, or has too little memory"},
+            {"71", "a Lockstep program ended with an exception of its own; the error says where it was thrown"}}}}};
 }
 
 void add_node_options(CLI::App& app, NodeOptions& node) {
@@ -121,6 +125,20 @@ void add_options(CLI::App& app, RunOptions& options) {
         ->group("Accepted for compatibility with torchrun");
   }
   app.add_option("-r,-t", options.ignored)->group("");
+}
+
+// torchrun reads PET_NNODES where --nnodes is not typed, and so on.
+void read_torchrun_variables(CLI::App& app) {
+  std::vector<std::string> names = {"--nproc-per-node", "--nnodes",  "--node-rank",  "--master-addr",  "--master-port",
+                                    "--rdzv-endpoint",  "--rdzv-id", "--standalone", "--max-restarts", "--log-dir",
+                                    "--role",           "--module",  "--no-python"};
+  for (const Unneeded& each : kUnneeded) names.emplace_back(each.name);
+  for (const std::string& name : names) {
+    std::string variable = "PET_" + name.substr(2);
+    std::transform(variable.begin(), variable.end(), variable.begin(),
+                   [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
+    app.get_option(name)->envname(variable);
+  }
 }
 
 // The launcher's own words come first; from the first that is no option, or after "--", it is the program.
@@ -208,6 +226,7 @@ int cmd_run(int argc, char** argv) {
   CLI::App app;
   cli::prepare(app, help());
   add_options(app, given);
+  read_torchrun_variables(app);
   Split parts = split(app, argc, argv);
   if (!cli::parse(app, parts.own)) return 0;
   if (app.get_option("--new-token")->count() > 0) return make_new_token(given.new_token);

@@ -376,6 +376,19 @@ TEST_F(Run, AGivenPortIsTheWorkersPort) {
   EXPECT_EQ(result.out, "[0]: port " + std::to_string(port) + "\n");
 }
 
+TEST_F(Run, TakesTorchrunsVariablesWhereTheOptionIsNotTyped) {
+  auto options = command({"--", "sh", "-c", "echo $WORLD_SIZE $ROLE_NAME"});
+  options.environment.insert(options.environment.end(), {{"PET_NPROC_PER_NODE", "3"}, {"PET_ROLE", "trainer"}});
+  EXPECT_THAT(test::run_process(options).out, HasSubstr("[2]: 3 trainer\n"));
+  options.command.insert(options.command.begin() + 2, {"--nproc-per-node", "1"});
+  EXPECT_EQ(test::run_process(options).out, "[0]: 1 trainer\n");
+  options = command({"true"});
+  options.environment.emplace_back("PET_MAX_RESTARTS", "many");
+  const auto wrong = test::run_process(options);
+  EXPECT_EQ(wrong.code, 64);
+  EXPECT_THAT(wrong.err, HasSubstr("'many' is not a whole number"));
+}
+
 TEST_F(Run, AutoSaysHowManyRanksAndWhy) {
   auto options = command({"--nproc-per-node", "auto", "sh", "-c", "echo $WORLD_SIZE"});
   options.environment.emplace_back("CUDA_VISIBLE_DEVICES", "-1");
