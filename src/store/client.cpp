@@ -66,6 +66,13 @@ class Client final : public Store {
     return fields.number();
   }
 
+  std::int64_t append(const std::string& queue, const std::string& value) override {
+    const Reply reply = exchange(FrameWriter(Verb::kAppend).string(queue).string(value).take());
+    expect_ok(reply);
+    FrameReader fields(reply.fields);
+    return fields.number();
+  }
+
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) override {
     return string_of(exchange(FrameWriter(Verb::kCompareSet).string(key).string(expected).string(desired).take()));
   }

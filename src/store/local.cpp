@@ -41,6 +41,13 @@ class LocalStore final : public Store {
     return *sum;
   }
 
+  std::int64_t append(const std::string& queue, const std::string& value) override {
+    const auto lock = open();
+    const auto last = table_.append(queue, value);
+    changed_.notify_all();
+    return last;
+  }
+
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) override {
     const auto lock = open();
     auto value = table_.compare_set(key, expected, desired);
@@ -97,6 +104,9 @@ class PrefixedStore final : public Store {
     return inner_->get(prefix_ + key, timeout);
   }
   std::int64_t add(const std::string& key, std::int64_t delta) override { return inner_->add(prefix_ + key, delta); }
+  std::int64_t append(const std::string& queue, const std::string& value) override {
+    return inner_->append(prefix_ + queue, value);
+  }
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) override {
     return inner_->compare_set(prefix_ + key, expected, desired);
   }
@@ -117,6 +127,10 @@ class PrefixedStore final : public Store {
 
 std::shared_ptr<Store> with_prefix(std::shared_ptr<Store> store, std::string prefix) {
   return std::make_shared<PrefixedStore>(std::move(store), std::move(prefix));
+}
+
+std::string attempt_prefix(int restart_count) {
+  return restart_count > 0 ? "attempt/" + std::to_string(restart_count) + "/" : "";
 }
 
 std::shared_ptr<Store> make_local_store() { return std::make_shared<LocalStore>(); }

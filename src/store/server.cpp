@@ -57,6 +57,7 @@ struct State {
   asio::steady_timer warning_timer;
 
   void key_changed(const std::string& key);
+  std::int64_t append(const std::string& queue, std::string value);
   // A connection no longer waits for `key`.
   void unlist(const ConnectionPtr& connection, const std::string& key);
   void arrived(const ConnectionPtr& connection, const std::string& address);
@@ -95,8 +96,13 @@ class Attendance {
   // The client neither left nor lives.
   void publish(State& state, std::string_view why) {
     for (const std::string& key : end()) {
-      state.table.compare_set(key, "", fmt::format("{}\n{}", why, will_));
-      state.key_changed(key);
+      const std::string value = fmt::format("{}\n{}", why, will_);
+      if (key.ends_with('/')) {
+        state.append(key, value);
+      } else {
+        state.table.compare_set(key, "", value);
+        state.key_changed(key);
+      }
     }
   }
 
@@ -278,6 +284,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
       state_.key_changed(key);
       return FrameWriter(Status::kOk).take();
     }
+    if (verb == Verb::kAppend && request.complete()) {
+      return FrameWriter(Status::kOk).number(state_.append(key, std::move(first))).take();
+    }
     const std::string desired = request.string();
     if (verb != Verb::kCompareSet || !request.complete()) return "";
     auto reply = FrameWriter(Status::kOk).string(table.compare_set(key, first, desired)).take();
@@ -347,6 +356,12 @@ void State::key_changed(const std::string& key) {
     waiting_for.erase(found);
     for (const auto& client : clients) client->go_on_waiting();
   }
+}
+
+std::int64_t State::append(const std::string& queue, std::string value) {
+  const std::int64_t last = table.append(queue, std::move(value));
+  key_changed(queue + std::to_string(last));
+  return last;
 }
 
 void State::arrived(const ConnectionPtr& connection, const std::string& address) {

@@ -29,6 +29,13 @@ std::optional<std::int64_t> Table::add(const std::string& key, std::int64_t delt
   return sum;
 }
 
+std::int64_t Table::append(const std::string& queue, std::string value) {
+  const std::string counter = queue + "count";
+  const std::int64_t last = add(counter, 1).value_or(0);
+  set(queue + std::to_string(last), std::move(value));
+  return last;
+}
+
 std::string Table::compare_set(const std::string& key, const std::string& expected, const std::string& desired) {
   const auto found = values_.find(key);
   const std::string& before = found == values_.end() ? std::string() : found->second;

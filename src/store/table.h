@@ -17,6 +17,8 @@ class Table {
   [[nodiscard]] std::optional<std::string> find(const std::string& key) const;
   /// The sum; none where the value is no decimal integer or the sum overflows.
   std::optional<std::int64_t> add(const std::string& key, std::int64_t delta);
+  /// Sets `queue` + N to the value, N from 1, and returns N.
+  std::int64_t append(const std::string& queue, std::string value);
   /// The value afterwards.
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
   bool remove(const std::string& key) { return values_.erase(key) > 0; }

@@ -28,7 +28,8 @@ enum class Verb : std::uint8_t {
   kRemove,
   kProve,
   kAttend,
-  kLeave
+  kLeave,
+  kAppend
 };
 enum class Status : std::uint8_t { kOk = 0, kAbsent, kTimeout, kRefused, kBadRequest };
 

@@ -56,6 +56,21 @@ TEST_F(PresenceTest, OfOneWhoseConnectionEndsPublishesItsWillUnderEveryKey) {
   EXPECT_EQ(store_->get("left/1", kLong), "closed\nnode 1");
 }
 
+TEST_F(PresenceTest, OfOneWhoseConnectionEndsAppendsItsWillToAQueue) {
+  for (int i = 0; i < 2; ++i) {
+    auto opened = store::open_connection(address(), SystemClock::instance().now() + kLong);
+    store::Socket socket = std::move(*opened.socket);
+    FrameWriter frame(Verb::kAttend);
+    frame.number(milliseconds(kLong).count()).strings({"lost/"}).string("node");
+    const auto deadline = SystemClock::instance().now() + kLong;
+    std::string reply;
+    ASSERT_EQ(socket.send(frame.take(), deadline), store::Outcome::kDone);
+    ASSERT_EQ(socket.receive(reply, deadline), store::Outcome::kDone);
+  }
+  EXPECT_EQ(store_->get("lost/1", kLong), "closed\nnode");
+  EXPECT_EQ(store_->get("lost/2", kLong), "closed\nnode");
+}
+
 TEST_F(PresenceTest, OfOneThatFallsSilentPublishesItsWill) {
   const store::Socket frozen = attend_once(milliseconds(20));
   EXPECT_EQ(store_->get("lost", kLong), "silent\nnode 1");

@@ -181,6 +181,15 @@ TEST_P(AnyStore, CompareSetLetsTheFirstWin) {
   EXPECT_EQ(client->compare_set("first", "a", "c"), "c");
 }
 
+TEST_P(AnyStore, AQueueNumbersItsEntries) {
+  const auto client = store();
+  auto waiting = std::async(std::launch::async, [&] { return client->get("q/2", kLong); });
+  EXPECT_EQ(client->append("q/", "a"), 1);
+  EXPECT_EQ(client->append("q/", "b"), 2);
+  EXPECT_EQ(waiting.get(), "b");
+  EXPECT_EQ(with_prefix(client, "q/")->get("1", kLong), "a");
+}
+
 TEST_P(AnyStore, AWaitInOneThreadLetsAnotherSet) {
   const auto client = store();
   auto waiting = std::async(std::launch::async, [&] { client->wait({"a", "b"}, kLong); });

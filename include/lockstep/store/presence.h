@@ -17,7 +17,7 @@ namespace lockstep {
 struct PresenceOptions {
   /// The keys that the server sets where they are unset when the process is lost. Their value is "closed" (the
   /// connection ended: the process or its host died) or "silent" (no heartbeat: the link is cut, or the process
-  /// frozen), a newline, and the will.
+  /// frozen), a newline, and the will. A key that ends with "/" is a queue, to which the server appends that value.
   std::vector<std::string> keys;
   std::string will;
   /// Both sides take the other for lost where they hear nothing for so long. Heartbeats go six times as often.

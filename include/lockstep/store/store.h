@@ -30,6 +30,8 @@ class Store {
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
   /// Sets `desired` where the value is `expected` ("" and unset count as equal). Returns the value afterwards.
   virtual std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) = 0;
+  /// Appends to a queue, whose name ends with "/", and returns N: the value is that of the key `queue` + N, N from 1.
+  virtual std::int64_t append(const std::string& queue, const std::string& value) = 0;
   /// Waits until all keys are set.
   virtual void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) = 0;
   /// Removes the key. Returns true where it was set.
@@ -53,6 +55,14 @@ struct StoreAddress {
 
 /// Returns the same store with `prefix` before every key.
 [[nodiscard]] std::shared_ptr<Store> with_prefix(std::shared_ptr<Store> store, std::string prefix);
+
+/// Returns what stands before every key of one attempt of a job: "" for the first, whose number is 0, or no attempt
+/// (-1); "attempt/N/" for restart N. So a late message of ranks that were stopped never reaches their successors.
+[[nodiscard]] std::string attempt_prefix(int restart_count);
+
+/// The counter, in an attempt's part of the store, of the checkpoints that the program has committed. A program that
+/// counts them sets it to 0 at its start.
+inline constexpr const char* kSavesKey = "lockstep/train/saves";
 
 /// Makes a store inside this process, for tests and a world of one.
 [[nodiscard]] std::shared_ptr<Store> make_local_store();
