@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array kKinds = {"none", "died", "failed", "timeout", "mismatch", "peer", "lost"};
+constexpr std::array kKinds = {"none", "died", "failed", "timeout", "mismatch", "peer", "lost", "hang"};
 
 FailureKind kind_of(const std::exception& error) {
   if (dynamic_cast<const MismatchError*>(&error) != nullptr) return FailureKind::kMismatch;

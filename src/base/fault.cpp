@@ -23,6 +23,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/trace.h"
 
 // libstdc++'s own, from <ext/...>: what is set where the program has set nothing.
 namespace __gnu_cxx {
@@ -33,7 +34,7 @@ namespace lockstep {
 namespace {
 
 std::atomic<bool> own_program = false;
-std::atomic<std::int64_t> noted_rank = -1;
+std::atomic<std::int64_t> rank_now = -1;
 std::atomic<std::int64_t> step_now = -1;
 std::atomic<std::int64_t> noted_epoch = -1;
 std::atomic<std::int64_t> noted_batch = -1;
@@ -142,7 +143,7 @@ __attribute__((visibility("hidden"), noinline)) void lockstep_watch_call(void (*
 }
 
 base::Place base::current_place() noexcept {
-  return {current_section, noted_rank.load(), step_now.load(), noted_epoch.load(), noted_batch.load()};
+  return {current_section, rank_now.load(), step_now.load(), noted_epoch.load(), noted_batch.load()};
 }
 
 void base::add_place(FixedText& text, const Place& place) noexcept {
@@ -163,9 +164,14 @@ namespace fault {
 void this_is_lockstep() noexcept { own_program = true; }
 const char* type_of_unknown() noexcept { return own_program ? "InternalError" : "ProgramError"; }
 
-void note_rank(int rank) noexcept { noted_rank = rank; }
-void note_step(std::int64_t step) noexcept { step_now = step; }
+void note_rank(int rank) noexcept { rank_now = rank; }
+void note_step(std::int64_t step) noexcept {
+  step_now = step;
+  if (trace::Sink* sink = trace::sink(); sink != nullptr) sink->step(step);
+}
 std::int64_t noted_step() noexcept { return step_now; }
+
+int noted_rank() noexcept { return static_cast<int>(rank_now.load()); }
 void note_batch(std::int64_t epoch, std::int64_t batch) noexcept {
   noted_epoch = epoch;
   noted_batch = batch;
@@ -175,9 +181,9 @@ void install_reports() noexcept {
   static std::atomic<bool> installed = false;
   if (installed.exchange(true)) return;
   (void)base::capture_stack();  // loads libgcc, which a signal handler must not
-  if (noted_rank < 0) {
+  if (rank_now < 0) {
     const auto rank = env::get("RANK");
-    if (rank && rank->find_first_not_of("0123456789") == std::string::npos) noted_rank = std::atoll(rank->c_str());
+    if (rank && rank->find_first_not_of("0123456789") == std::string::npos) rank_now = std::atoll(rank->c_str());
   }
   const std::terminate_handler handler = std::get_terminate();
   if (handler == __gnu_cxx::__verbose_terminate_handler || handler == std::abort || handler == nullptr) {
@@ -204,6 +210,8 @@ std::string backtrace_text() {
 void detail::call(const char* section, void (*run)(void*), void* context) {
   const char* const before = current_section;
   if (section != nullptr) current_section = section;
+  const std::optional<trace::Span> span =
+      section == nullptr ? std::nullopt : std::optional<trace::Span>(std::in_place, trace::Event{.name = section});
   try {
     lockstep_watch_call(run, context);
   } catch (...) {

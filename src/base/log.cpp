@@ -19,13 +19,14 @@ namespace {
 
 std::atomic<int> quiet_notes = 0;
 
-constexpr std::array<const char*, 5> kNames = {"error", "warn", "note", "info", "debug"};
-
 Level level_from_environment() {
   const auto name = env::get("LOCKSTEP_LOG");
-  for (std::size_t i = 0; name && i < kNames.size(); ++i) {
-    if (*name == kNames[i]) return static_cast<Level>(i);
+  if (!name) return Level::kNote;
+  for (std::size_t i = 0; i < kLevelNames.size(); ++i) {
+    if (*name == kLevelNames[i]) return static_cast<Level>(i);
   }
+  fmt::print(stderr, "warn: LOCKSTEP_LOG is '{}', not one of error, warn, note, info, debug, trace: note is used\n",
+             text::for_people(*name));
   return Level::kNote;
 }
 
@@ -44,7 +45,7 @@ bool is_coloured() {
 
 // What the eye must find among the lines of a run: errors in red, warnings in yellow.
 std::string name_of(Level level) {
-  std::string name = std::string(kNames[static_cast<std::size_t>(level)]) + ":";
+  std::string name = std::string(kLevelNames[static_cast<std::size_t>(level)]) + ":";
   if (level > Level::kWarn || !is_coloured()) return name;
   return fmt::format("\033[{}m{}\033[0m", level == Level::kError ? "1;31" : "33", name);
 }

@@ -16,8 +16,9 @@ namespace lockstep {
 
 /// kDied: the rank's process ended without a message. kFailed: the rank had an error of its own. kTimeout: it was late.
 /// kMismatch: the ranks called different collectives. kPeer: the rank only repeats another rank's failure. kLost: the
-/// rank's whole node was lost, and `rank` is its first.
-enum class FailureKind : std::uint8_t { kNone, kDied, kFailed, kTimeout, kMismatch, kPeer, kLost };
+/// rank's whole node was lost, and `rank` is its first. kHang: its launcher found that the others waited for
+/// `rank`, or that it called something else than they, and `message` says so.
+enum class FailureKind : std::uint8_t { kNone, kDied, kFailed, kTimeout, kMismatch, kPeer, kLost, kHang };
 
 /// Thrown on every rank where the ranks called different collectives.
 class MismatchError : public UsageError {

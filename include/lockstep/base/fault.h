@@ -30,6 +30,8 @@ void note_step(std::int64_t step) noexcept;
 void note_batch(std::int64_t epoch, std::int64_t batch) noexcept;
 /// Returns the step that was noted last; -1 outside of a step.
 [[nodiscard]] std::int64_t noted_step() noexcept;
+/// Returns the rank that was noted last; -1: none.
+[[nodiscard]] int noted_rank() noexcept;
 
 /// Returns a report's words for an exception of the program: "your program threw std::runtime_error in forward (rank 1,
 /// step 13): boom". It describes the exception that is being handled, so call it in a catch block.

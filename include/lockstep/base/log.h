@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // One line per event on stderr, lower case, level by audience. The code that decides an error logs it, once.
-// The level is LOCKSTEP_LOG (error, warn, note, info, debug; default note).
+// The level is LOCKSTEP_LOG (error, warn, note, info, debug, trace; default note).
 #pragma once
 
 #include <fmt/format.h>
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,8 +15,11 @@
 namespace lockstep::log {
 
 /// error: the run ends. warn: the user should change something. note: an adjustment that a user would want to know.
-/// info: a state changed. debug: details for developers.
-enum class Level { kError, kWarn, kNote, kInfo, kDebug };
+/// info: a state changed. debug: details for developers. trace: every collective.
+enum class Level { kError, kWarn, kNote, kInfo, kDebug, kTrace };
+
+/// The names of the levels, as LOCKSTEP_LOG and --log-level take them.
+inline constexpr std::array<std::string_view, 6> kLevelNames{"error", "warn", "note", "info", "debug", "trace"};
 
 [[nodiscard]] bool is_enabled(Level level) noexcept;
 
@@ -54,6 +58,10 @@ void info(fmt::format_string<Args...> format, Args&&... args) {
 template <class... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {
   if (is_enabled(Level::kDebug)) write(Level::kDebug, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void trace(fmt::format_string<Args...> format, Args&&... args) {
+  if (is_enabled(Level::kTrace)) write(Level::kTrace, fmt::format(format, std::forward<Args>(args)...));
 }
 
 }  // namespace lockstep::log

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string_view>
 
@@ -16,14 +17,22 @@ struct Event {
   std::string_view name;  ///< lives for the whole program ("all_reduce", "DataLoader::next")
   std::uint64_t sequence = 0;
   std::uint64_t bytes = 0;
+  int group = 0;    ///< of a collective: its group's number in this process, from 0
+  int bucket = -1;  ///< of a gradient bucket's collective: its number, of `buckets`
+  int buckets = 0;
+  bool has_failed = false;             ///< at its end
+  std::chrono::milliseconds limit{0};  ///< of a section: how long it may take; 0: as its name says
 };
 
-/// Receives begin and end of spans. An implementation must be thread-safe and must neither throw nor block.
+/// Receives begin and end of spans, and the steps. An implementation must be thread-safe and must neither throw nor
+/// block.
 class Sink {
  public:
   virtual ~Sink() = default;
   virtual void begin(const Event& event) noexcept = 0;
   virtual void end(const Event& event) noexcept = 0;
+  /// The step that is computed from now on; -1: none.
+  virtual void step(std::int64_t /*step*/) noexcept {}
 };
 
 /// Sets the sink of this process (nullptr: none). Lifetime: the sink outlives every span.
@@ -39,6 +48,8 @@ class Span {
   ~Span() {
     if (sink_ != nullptr) sink_->end(event_);
   }
+  /// It ends without what it was for, as a collective that timed out.
+  void fail() noexcept { event_.has_failed = true; }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
 
