@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank's flight ring says, copied out of it while the rank goes on, hangs, or is dead.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/flight/ring.h"
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::flight {
+
+struct Event {
+  std::uint64_t number = 0;
+  std::int64_t time_ns = 0;  ///< CLOCK_MONOTONIC of the rank's host
+  What what = What::kNone;
+  std::string name;
+  std::uint64_t sequence = 0;  ///< of a collective: its number in its group
+  std::uint64_t bytes = 0;
+  std::int64_t step = -1;
+  int group = 0;
+  int bucket = -1;
+  int buckets = 0;
+};
+
+/// The last collective that a group began.
+struct Lane {
+  int group = 0;
+  std::string name;
+  std::uint64_t started = 0;
+  std::uint64_t finished = 0;
+  std::int64_t started_ns = 0;
+  std::uint64_t bytes = 0;
+  int bucket = -1;
+  int buckets = 0;
+
+  [[nodiscard]] bool is_running() const { return started > finished; }
+};
+
+/// Where the main thread is.
+struct Section {
+  std::string name;
+  std::int64_t since_ns = 0;
+  std::int64_t limit_ns = 0;  ///< of its scope object; 0: none
+};
+
+/// What is known of all sections of a name.
+struct SectionName {
+  std::string name;
+  std::int64_t longest_ns = 0;  ///< 0: none has ended yet
+  std::int64_t limit_ns = 0;    ///< set by the user; 0: learned; below 0: none
+};
+
+struct Snapshot {
+  int pid = 0;
+  int rank = 0;
+  int world_size = 1;
+  std::string host;
+  std::int64_t clock_offset_ns = 0;  ///< what to add for CLOCK_REALTIME
+  std::int64_t step = -1;            ///< -1: outside of a step
+  std::vector<Section> sections;     ///< outermost first
+  std::vector<SectionName> names;    ///< sections that have ended or have a limit
+  std::vector<Lane> lanes;           ///< groups that have begun a collective
+  std::int64_t timeout_ns = 0;       ///< how long its collectives wait; 0: unknown
+  std::int64_t last_event_ns = 0;    ///< the newest sign of life; 0: none yet
+  std::vector<Event> events;         ///< oldest first; those half written at a kill are left out
+};
+
+/// Reads a ring's bytes; none where they are no ring, or one that has not begun. Whatever the bytes are, it does not
+/// fail otherwise.
+[[nodiscard]] std::optional<Snapshot> read_ring(std::span<const std::byte> bytes);
+
+/// Reads a ring that another process may be writing.
+[[nodiscard]] Snapshot copy_ring(const Ring& ring);
+/// The same without the events, which takes microseconds.
+[[nodiscard]] Snapshot copy_state(const Ring& ring);
+
+/// Throws: DataError where the file cannot be read or is no ring.
+[[nodiscard]] Snapshot read_ring_file(const std::filesystem::path& file);
+
+}  // namespace lockstep::flight
+
+#pragma GCC visibility pop

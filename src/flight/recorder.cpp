@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/flight/recorder.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <system_error>
+
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/trace.h"
+#include "lockstep/flight/ring.h"
+
+namespace lockstep::flight {
+namespace {
+
+thread_local bool is_main_thread = false;
+
+class Recorder final : public trace::Sink {
+ public:
+  Recorder(Ring& ring, const RingOwner& owner) noexcept : ring_(ring), writer_(ring, owner) {}
+
+  void begin(const trace::Event& event) noexcept override {
+    if (event.sequence != 0) {
+      writer_.begin(call_of(event));
+    } else if (is_main_thread) {
+      writer_.enter(event.name, std::chrono::nanoseconds(event.limit).count());
+    } else {
+      writer_.note_section(What::kSectionBegin, event.name);
+    }
+  }
+  void end(const trace::Event& event) noexcept override {
+    if (event.sequence != 0) {
+      writer_.end(call_of(event));
+    } else if (is_main_thread) {
+      writer_.leave(event.name);
+    } else {
+      writer_.note_section(What::kSectionEnd, event.name);
+    }
+  }
+  void step(std::int64_t step) noexcept override { writer_.set_step(step); }
+
+  [[nodiscard]] const Ring& ring() const noexcept { return ring_; }
+  [[nodiscard]] Writer& writer() noexcept { return writer_; }
+
+ private:
+  static Writer::Call call_of(const trace::Event& event) noexcept {
+    return {event.name, event.sequence, event.bytes, event.group, event.bucket, event.buckets, event.has_failed};
+  }
+
+  Ring& ring_;
+  Writer writer_;
+};
+
+// Never destroyed: threads may report after main().
+std::atomic<Recorder*> recorder{nullptr};
+
+// Pages are made now: an event must not wait for one.
+Ring* map(int fd) {
+  const int flags = (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | MAP_POPULATE;
+  void* memory = ::mmap(nullptr, sizeof(Ring), PROT_READ | PROT_WRITE, flags, fd, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<Ring*>(memory);
+}
+
+bool is_in_use(const Ring& ring) {
+  const int pid = ring.pid.load();
+  return ring.magic.load() == kMagic && pid > 0 && pid != ::getpid() && ::kill(pid, 0) == 0;
+}
+
+Ring* map_file(const std::filesystem::path& file) {
+  const UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600));
+  struct stat status {};
+  Ring* ring = nullptr;
+  const bool is_file = fd.valid() && ::fstat(fd.get(), &status) == 0 && S_ISREG(status.st_mode);
+  if (is_file &&
+      (static_cast<std::size_t>(status.st_size) >= sizeof(Ring) || ::ftruncate(fd.get(), sizeof(Ring)) == 0)) {
+    ring = map(fd.get());
+  }
+  if (ring == nullptr) {
+    log::note("the flight recorder cannot use {} ({}): nobody else will see what this rank does", file.string(),
+              std::generic_category().message(errno));
+    return nullptr;
+  }
+  if (!is_in_use(*ring)) return ring;
+  ::munmap(ring, sizeof(Ring));
+  log::debug("the flight ring {} belongs to another process of this rank", file.string());
+  return nullptr;
+}
+
+}  // namespace
+
+void start_recorder(const RecorderOptions& options) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (trace::sink() != nullptr) return;
+  Ring* ring = options.file.empty() ? nullptr : map_file(options.file);
+  if (ring == nullptr) ring = map(-1);
+  if (ring == nullptr) return;
+  is_main_thread = true;
+  auto* const made = new Recorder(*ring, {::getpid(), options.rank, options.world_size, options.host,
+                                          std::chrono::nanoseconds(options.timeout).count()});
+  recorder.store(made, std::memory_order_release);
+  trace::set_sink(made);
+}
+
+void limit_section(std::string_view name, std::chrono::milliseconds limit) {
+  Recorder* const running = recorder.load(std::memory_order_acquire);
+  if (running == nullptr) return;
+  // The ring knows names by their address.
+  static std::mutex mutex;
+  static std::map<std::string, std::int64_t, std::less<>> kept;
+  const std::lock_guard lock(mutex);
+  const std::string_view lasting = kept.try_emplace(std::string(name), 0).first->first;
+  running->writer().set_limit(lasting, limit.count() == 0 ? -1 : std::chrono::nanoseconds(limit).count());
+}
+
+std::chrono::steady_clock::time_point patience() noexcept {
+  const Recorder* const running = recorder.load(std::memory_order_acquire);
+  const std::int64_t until = running == nullptr ? 0 : running->ring().patience_ns.load(std::memory_order_relaxed);
+  return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(until));
+}
+
+}  // namespace lockstep::flight

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/flight/ring.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/flight/snapshot.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::flight {
+namespace ring_test {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::string_view kReduce = "all_reduce";
+constexpr std::string_view kForward = "forward";
+
+class RingTest : public ::testing::Test {
+ protected:
+  Writer& writer() { return *writer_; }
+  [[nodiscard]] Snapshot read() const { return copy_ring(*ring_); }
+
+  static std::vector<std::string> texts(const Snapshot& snapshot) {
+    std::vector<std::string> all;
+    for (const Event& event : snapshot.events) {
+      all.push_back(event.name + " " + std::to_string(event.sequence) + " " +
+                    std::to_string(static_cast<int>(event.what)));
+    }
+    return all;
+  }
+
+  std::unique_ptr<Ring> ring_ = std::make_unique<Ring>();
+  std::unique_ptr<Writer> writer_ = std::make_unique<Writer>(*ring_, RingOwner{42, 2, 4, "gpu-b"});
+};
+
+TEST_F(RingTest, SaysWhoWroteItAndWhatHappenedInOrder) {
+  writer().set_step(7);
+  writer().begin({.name = kReduce, .sequence = 1, .bytes = 4096, .bucket = 2, .buckets = 7});
+  writer().end({.name = kReduce, .sequence = 1});
+  writer().enter(kForward);
+  const Snapshot found = read();
+  EXPECT_EQ(found.pid, 42);
+  EXPECT_EQ(found.rank, 2);
+  EXPECT_EQ(found.world_size, 4);
+  EXPECT_EQ(found.host, "gpu-b");
+  EXPECT_EQ(found.step, 7);
+  EXPECT_THAT(texts(found), ElementsAre("all_reduce 1 1", "all_reduce 1 2", "forward 0 3"));
+  EXPECT_EQ(found.events[0].bucket, 2);
+  EXPECT_EQ(found.events[0].buckets, 7);
+  EXPECT_EQ(found.events[0].bytes, 4096U);
+  EXPECT_EQ(found.events[0].step, 7);
+  EXPECT_LE(found.events[0].time_ns, found.events[1].time_ns);
+}
+
+TEST_F(RingTest, KnowsTheCollectiveThatRunsAndTheSectionsInsideEachOther) {
+  writer().begin({.name = kReduce, .sequence = 5, .bytes = 8, .group = 1});
+  writer().enter(kForward);
+  writer().enter("loss");
+  Snapshot found = read();
+  ASSERT_EQ(found.lanes.size(), 1U);
+  EXPECT_EQ(found.lanes[0].group, 1);
+  EXPECT_EQ(found.lanes[0].name, kReduce);
+  EXPECT_TRUE(found.lanes[0].is_running());
+  ASSERT_EQ(found.sections.size(), 2U);
+  EXPECT_EQ(found.sections[1].name, "loss");
+  writer().leave("loss");
+  writer().end({.name = kReduce, .sequence = 5, .group = 1});
+  found = read();
+  EXPECT_FALSE(found.lanes[0].is_running());
+  ASSERT_EQ(found.sections.size(), 1U);
+  EXPECT_EQ(found.sections[0].name, kForward);
+}
+
+TEST_F(RingTest, KnowsTheLongestSectionOfEachNameAndTheLimits) {
+  writer().set_limit("save", 5);
+  writer().enter(kForward, 7);
+  EXPECT_EQ(read().sections.at(0).limit_ns, 7);
+  writer().enter("loss");
+  writer().leave("loss");
+  writer().leave(kForward);
+  std::int64_t forward = 0;
+  std::int64_t loss = 0;
+  for (const SectionName& name : read().names) {
+    if (name.name == "forward") forward = name.longest_ns;
+    if (name.name == "loss") loss = name.longest_ns;
+    EXPECT_EQ(name.limit_ns, name.name == "save" ? 5 : 0);
+  }
+  EXPECT_GT(forward, loss);
+  EXPECT_GT(loss, 0);
+  EXPECT_EQ(read().last_event_ns, read().events.back().time_ns);
+}
+
+TEST_F(RingTest, ACollectiveThatFailsStaysTheOneThatTheRankWaitsIn) {
+  writer().begin({.name = kReduce, .sequence = 5});
+  writer().end({.name = kReduce, .sequence = 5, .has_failed = true});
+  EXPECT_TRUE(read().lanes.at(0).is_running());
+  EXPECT_EQ(read().events.back().what, What::kCollectiveFailed);
+}
+
+TEST_F(RingTest, KeepsTheLastEventsAndTheirNumbers) {
+  for (std::uint64_t i = 1; i <= kEvents + 10; ++i) writer().begin({.name = kReduce, .sequence = i});
+  const Snapshot found = read();
+  ASSERT_EQ(found.events.size(), kEvents);
+  EXPECT_EQ(found.events.front().number, 10U);
+  EXPECT_EQ(found.events.front().sequence, 11U);
+  EXPECT_EQ(found.events.back().sequence, kEvents + 10);
+}
+
+TEST_F(RingTest, MoreNamesOrSectionsThanThereIsRoomForAreNoHarm) {
+  std::vector<std::unique_ptr<std::string>> names;
+  for (int i = 0; i < 200; ++i) {
+    names.push_back(std::make_unique<std::string>("section " + std::to_string(i)));
+    writer().enter(*names.back());
+  }
+  EXPECT_EQ(read().sections.size(), kDepth);
+  EXPECT_EQ(read().events.back().name, "other");
+  for (int i = 0; i < 200; ++i) writer().leave(*names[static_cast<std::size_t>(i)]);
+  EXPECT_TRUE(read().sections.empty());
+}
+
+TEST_F(RingTest, ThreadsLoseNoEventAndAReaderSeesNoneHalfWritten) {
+  std::atomic<bool> goes_on{true};
+  std::vector<std::thread> threads;
+  for (std::uint64_t thread = 1; thread <= 3; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (std::uint64_t i = 0; goes_on; ++i) writer().note_section(What::kSectionBegin, thread == 1 ? "one" : "more");
+    });
+  }
+  for (int look = 0; look < 50 || ring_->next.load() < 3 * kEvents; ++look) {
+    for (const Event& event : read().events) {
+      ASSERT_EQ(event.what, What::kSectionBegin);
+      ASSERT_TRUE(event.name == "one" || event.name == "more") << event.name;
+    }
+  }
+  goes_on = false;
+  for (std::thread& thread : threads) thread.join();
+  const Snapshot found = read();
+  EXPECT_GE(found.events.size(), kEvents - threads.size()) << "a thread that was overtaken by a whole ring loses one";
+}
+
+// The limit is generous, for machines that are busy; what is printed is the figure.
+TEST_F(RingTest, AnEventCostsSomeTensOfNanoseconds) {
+  std::int64_t best = 1'000'000;
+  constexpr int kMany = 10'000;
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    const std::int64_t begin = now_ns();
+    for (std::uint64_t i = 1; i <= kMany; ++i) writer().begin({.name = kReduce, .sequence = i, .bytes = i});
+    best = std::min(best, (now_ns() - begin) / kMany);
+  }
+  std::printf("an event takes %ld ns\n", static_cast<long>(best));
+  EXPECT_LT(best, 500);
+}
+
+TEST(RingOfAKilledRank, AlwaysReads) {
+  std::minstd_rand draw(1);
+  for (int kill = 0; kill < 40; ++kill) {
+    void* memory = ::mmap(nullptr, sizeof(Ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    Ring& ring = *static_cast<Ring*>(memory);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      Writer writer(ring, {::getpid(), 0, 2, "host"});
+      for (std::uint64_t i = 1;; ++i) {
+        writer.set_step(static_cast<std::int64_t>(i));
+        writer.begin({.name = kReduce, .sequence = i, .bytes = i});
+        writer.end({.name = kReduce, .sequence = i, .bytes = i});
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(500 + draw() % 3000));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    const auto found = read_ring(std::as_bytes(std::span(static_cast<const char*>(memory), sizeof(Ring))));
+    if (found) {
+      EXPECT_GE(found->events.size() + 2, std::min<std::size_t>(kEvents, ring.next.load()));
+      for (const Event& event : found->events) {
+        ASSERT_EQ(event.name, kReduce);
+        ASSERT_EQ(event.bytes, event.sequence);
+      }
+    }
+    ::munmap(memory, sizeof(Ring));
+  }
+}
+
+TEST(RingFile, ThatIsNoneOrDamagedIsRefusedOrReadAsFarAsItGoes) {
+  const test::TempDir folder;
+  const auto file = folder.path() / "flight.ring";
+  std::ofstream(file) << "no ring";
+  EXPECT_THROW((void)read_ring_file(file), DataError);
+  auto ring = std::make_unique<Ring>();
+  Writer writer(*ring, {1, 0, 1, "host"});
+  writer.begin({.name = kReduce, .sequence = 1});
+  std::minstd_rand draw(3);
+  std::string bytes(reinterpret_cast<const char*>(ring.get()), sizeof(Ring));
+  for (int damage = 0; damage < 2000; ++damage) {
+    std::string broken = bytes;
+    for (int i = 0; i < 20; ++i) broken[8 + draw() % (sizeof(Ring) - 8)] = static_cast<char>(draw());
+    EXPECT_TRUE(read_ring(std::as_bytes(std::span(broken))).has_value());
+  }
+}
+
+}  // namespace ring_test
+}  // namespace lockstep::flight
