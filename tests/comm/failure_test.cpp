@@ -8,12 +8,14 @@
 #include <ATen/ATen.h>
 #include <filesystem>
 
+#include "comm/core/failure.h"
 #include "lockstep/base/error.h"
 #include "support/run_ranks.h"
 
 namespace lockstep {
 namespace failure_test {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using testing::current_test;
 using ::testing::HasSubstr;
@@ -21,6 +23,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::RankEnd;
 using testing::RankProcesses;
+using ::testing::StartsWith;
 
 /// Reduces in a loop until something ends it. Says when the loop runs.
 void reduce_for_ever(Job& job) {
@@ -183,6 +186,14 @@ TEST_P(Failure, BySecondUseRepeatsTheFirstError) {
 INSTANTIATE_TEST_SUITE_P(On, Failure, ::testing::Values("shm", "gloo", "shm+gloo"), [](const auto& backend) {
   return backend.param == "shm+gloo" ? std::string("both") : backend.param;
 });
+
+TEST(FailureText, OfALostNodeNamesTheNodeAndNoRankOfIt) {
+  const FailureRecord lost{
+      .kind = FailureKind::kLost, .type = "PeerError", .message = "node 1 (b, rank 1) is lost", .rank = 1, .host = "b"};
+  const comm::World world{.rank = 0, .size = 2, .hosts = {"a", "b"}};
+  EXPECT_THAT(comm::failure_text(world, lost, {}),
+              AllOf(StartsWith("node 1 (b, rank 1) is lost\n"), Not(HasSubstr("failed"))));
+}
 
 TEST(Init, NamesTheRanksThatNeverCame) {
   setenv("RANK", "0", 1);

@@ -35,6 +35,8 @@ struct ReduceOptions {
   /// read the result while it is in the caches. It must not call a collective; an exception from it fails the group.
   /// Only all_reduce() takes it, and only for dense memory of the CPU.
   std::function<void()> then = nullptr;
+  int bucket = -1;  ///< for the flight recorder: the number of a gradient bucket, of `buckets`
+  int buckets = 0;
 };
 
 /// The elements begin, ..., end - 1 of a flat tensor.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lockstep/base/text.h"
+#include "lockstep/flight/recorder.h"
 
 namespace lockstep {
 
@@ -15,6 +16,10 @@ ElementRange shard_of(std::int64_t numel, int world, int rank) {
 }
 
 namespace comm {
+
+std::chrono::steady_clock::time_point end_of(const Collective& collective) noexcept {
+  return std::max(collective.deadline, flight::patience());
+}
 
 ReduceOp op_of(const Descriptor& what) { return static_cast<ReduceOp>(what.op); }
 

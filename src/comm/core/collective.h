@@ -66,8 +66,13 @@ struct Collective {
   std::chrono::milliseconds timeout{0};
   bool caller_waits = false;                ///< it runs in a thread that has nothing else to do
   std::int64_t step = fault::noted_step();  ///< the training step in which it was called; -1: unknown
-  bool on_device = false;                   ///< data and output are on a device: hosts only compare their calls
+  int bucket = -1;                          ///< the number of a gradient bucket, of `buckets`
+  int buckets = 0;
+  bool on_device = false;  ///< data and output are on a device: hosts only compare their calls
 };
+
+/// Returns when the operation gives up: at its deadline, or later while the launcher sees another rank at long work.
+[[nodiscard]] std::chrono::steady_clock::time_point end_of(const Collective& collective) noexcept;
 
 [[nodiscard]] inline bool is_reduction(Kind kind) { return kind <= Kind::kReduceScatter; }
 [[nodiscard]] inline bool is_move(Kind kind) { return kind > Kind::kReduceScatter && kind <= Kind::kScatter; }

@@ -95,7 +95,7 @@ std::exception_ptr DeviceWatch::verdict(const Entry& entry, Time now) const {
   if (met && entry.meeting != nullptr) entry.meeting->wait();  // throws the result of the comparison
   if (hooks_.check_group) hooks_.check_group(entry.collective);
   // The meeting itself reports which rank it waits for.
-  return met && now >= entry.collective.deadline ? hang_error(world_, entry.collective) : nullptr;
+  return met && now >= end_of(entry.collective) ? hang_error(world_, entry.collective) : nullptr;
 }
 
 DeviceWatch::Finding DeviceWatch::examine(const Entry& entry, Time now) const noexcept {

@@ -70,8 +70,11 @@ std::string here_text(const World& world, const Collective& collective) {
 }  // namespace
 
 std::string failure_text(const World& world, const FailureRecord& record, const Collective& collective) {
-  return fmt::format("{} failed: {}\n  meanwhile     {}", named(record.rank, record.host), words_of(record),
-                     here_text(world, collective));
+  // A lost node is named by its own record; none of its ranks failed.
+  const std::string what = record.kind == FailureKind::kLost
+                               ? record.message
+                               : fmt::format("{} failed: {}", named(record.rank, record.host), words_of(record));
+  return fmt::format("{}\n  meanwhile     {}", what, here_text(world, collective));
 }
 
 void throw_death(const World& world, int rank, const Collective& collective) {

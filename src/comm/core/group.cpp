@@ -259,6 +259,8 @@ class Group final : public OwnedGroup {
     collective.what.op = static_cast<std::uint8_t>(options.op);
     collective.what.replicas = options.replicas;
     collective.what.exact = options.exact ? 1 : 0;
+    collective.bucket = options.bucket;
+    collective.buckets = options.buckets;
     return collective;
   }
 

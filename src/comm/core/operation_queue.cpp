@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/core/operation_queue.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
+
+#include <string>
 
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/comm/work.h"
 #include "lockstep/tensor/device.h"
@@ -32,6 +36,11 @@ constexpr auto kQueueCloseLimit = std::chrono::seconds(2);
 void QueuedOperation::wait() {
   if (!is_done()) queue_->wait(*this);
   if (error_) std::rethrow_exception(error_);
+}
+
+int OperationQueue::next_number() noexcept {
+  static std::atomic<int> next{0};
+  return next++;
 }
 
 void OperationQueue::start() {
@@ -65,9 +74,54 @@ void OperationQueue::wait(QueuedOperation& operation) {
   }
 }
 
+// "12:03:04.056", local time.
+std::string clock_text() {
+  const auto now = std::chrono::system_clock::now();
+  const auto whole = std::chrono::floor<std::chrono::seconds>(now);
+  const auto part = std::chrono::duration_cast<std::chrono::milliseconds>(now - whole).count();
+  return fmt::format("{:%H:%M:%S}.{:03d}", fmt::localtime(std::chrono::system_clock::to_time_t(whole)), part);
+}
+
+// What LOCKSTEP_LOG=trace says of each operation, and LOCKSTEP_LOG=debug of a barrier.
+class OperationLog {
+ public:
+  explicit OperationLog(const Collective& collective) : collective_(collective), rank_(fault::noted_rank()) {
+    const bool is_barrier = collective.what.kind == Kind::kBarrier;
+    is_on_ = log::is_enabled(is_barrier ? log::Level::kDebug : log::Level::kTrace);
+    if (!is_on_) return;
+    begin_ = std::chrono::steady_clock::now();
+    say(fmt::format("rank {} begins {} {} ({}) at {}", rank_, name(), collective.what.sequence,
+                    text::bytes(collective.bytes), clock_text()));
+  }
+  ~OperationLog() {
+    if (!is_on_) return;
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin_;
+    say(fmt::format("rank {} ends {} {} after {:.3f} ms", rank_, name(), collective_.what.sequence, took.count()));
+  }
+  OperationLog(const OperationLog&) = delete;
+  OperationLog& operator=(const OperationLog&) = delete;
+
+ private:
+  [[nodiscard]] const char* name() const { return name_of(collective_.what.kind); }
+  void say(const std::string& line) const {
+    log::write(collective_.what.kind == Kind::kBarrier ? log::Level::kDebug : log::Level::kTrace, line);
+  }
+
+  const Collective& collective_;
+  const int rank_;
+  bool is_on_ = false;
+  std::chrono::steady_clock::time_point begin_;
+};
+
 std::exception_ptr OperationQueue::run_operation(QueuedOperation& operation) noexcept {
   Collective& collective = operation.collective_;
-  const trace::Span span({name_of(collective.what.kind), collective.what.sequence, collective.bytes});
+  trace::Span span({.name = name_of(collective.what.kind),
+                    .sequence = collective.what.sequence,
+                    .bytes = collective.bytes,
+                    .group = number_,
+                    .bucket = collective.bucket,
+                    .buckets = collective.buckets});
+  const OperationLog lines(collective);
   try {
     collective.timeout = timeout_;
     collective.deadline = std::chrono::steady_clock::now() + timeout_;
@@ -75,6 +129,7 @@ std::exception_ptr OperationQueue::run_operation(QueuedOperation& operation) noe
     if (operation.finish_) operation.finish_();
     return nullptr;
   } catch (...) {
+    span.fail();
     return std::current_exception();
   }
 }

@@ -54,7 +54,7 @@ class QueuedOperation final : public Operation {
 class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
  public:
   OperationQueue(std::unique_ptr<Runner> runner, std::chrono::milliseconds timeout)
-      : runner_(std::move(runner)), timeout_(timeout) {}
+      : runner_(std::move(runner)), timeout_(timeout), number_(next_number()) {}
 
   /// Starts the thread. Call it once, after construction (the thread shares the queue).
   void start();
@@ -76,6 +76,7 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  [[nodiscard]] static int next_number() noexcept;
   void thread_loop() noexcept;
   void sleep_until_work(Lock& lock);
   void run_front(Lock& lock, bool caller_waits);
@@ -83,6 +84,7 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
 
   std::unique_ptr<Runner> runner_;
   const std::chrono::milliseconds timeout_;
+  const int number_;  ///< among this process's groups
   std::mutex mutex_;
   std::condition_variable work_;      ///< for the thread: something to run, or the end
   std::condition_variable finished_;  ///< for waiters: an operation is done

@@ -17,14 +17,19 @@
 #include "comm/wiring/form.h"
 #include "comm/wiring/job_state.h"
 #include "comm/wiring/select.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/standby.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
+#include "lockstep/base/wait_notice.h"
 #include "lockstep/comm/agreement.h"
+#include "lockstep/flight/recorder.h"
+#include "lockstep/flight/section_timeouts.h"
 #include "lockstep/store/secret.h"
 #include "lockstep/tensor/device.h"
 #include "lockstep/tensor/sharing.h"
@@ -165,6 +170,11 @@ void open_store(Job::State& state) {
       break;
   }
   state.store = connect_store({plan.host, plan.port, plan.token}, state.timeout);
+  const std::string prefix = plan.store == StoreKind::kAgent ? attempt_prefix(plan.info.restart_count) : "";
+  if (!prefix.empty()) state.store = with_prefix(std::move(state.store), prefix);
+  if (plan.store == StoreKind::kAgent) {
+    state.store->set(standby::kKey + std::to_string(plan.info.rank), std::to_string(::getpid()));
+  }
 }
 
 /// Returns this host, and the GPU that this rank has there.
@@ -195,15 +205,40 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-[[noreturn]] void throw_missing(const Job::State& state, const std::string& prefix) {
+std::vector<std::string> missing_ranks(const Job::State& state, const std::string& prefix) {
   std::vector<std::string> missing;
   for (int rank = 0; rank < state.plan.info.world_size; ++rank) {
     if (!state.store->try_get(fmt::format("{}hello/{}", prefix, rank))) missing.push_back(fmt::format("rank {}", rank));
   }
+  return missing;
+}
+
+[[noreturn]] void throw_missing(const Job::State& state, const std::vector<std::string>& missing) {
   throw TimeoutError(fmt::format("init timed out after {:.1f} s (world {})\n  waiting for   {}",
                                  std::chrono::duration<double>(state.timeout).count(), state.plan.info.world_size,
                                  text::join(missing)),
                      "were all ranks started, with the same MASTER_ADDR and MASTER_PORT?");
+}
+
+/// Waits for what a rank says of itself, and tells the user for whom it waits.
+std::string hello_of(const Job::State& state, const std::string& prefix, int rank, TimePoint end, WaitNotice& notice) {
+  for (;;) {
+    const TimePoint until = std::min(end, notice.next());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SystemClock::instance().now());
+    try {
+      return state.store->get(fmt::format("{}hello/{}", prefix, rank), std::max(left, std::chrono::milliseconds(1)));
+    } catch (const TimeoutError&) {
+      // Told, and tried again, while there is time.
+    }
+    const TimePoint now = SystemClock::instance().now();
+    const auto missing = missing_ranks(state, prefix);
+    if (now >= end && !missing.empty()) throw_missing(state, missing);
+    const auto waited = notice.due(now);
+    if (waited && !missing.empty()) {
+      log::note("rank {} waits since {} for {}; LOCKSTEP_TIMEOUT ends this after {}", state.plan.info.rank,
+                text::duration(waited->count()), text::join(missing), text::duration(Seconds(state.timeout).count()));
+    }
+  }
 }
 
 /// Returns the host of every rank. Throws: UsageError where ranks differ in version or replicas.
@@ -212,15 +247,10 @@ std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& pr
   const std::string mine = introduction(own_facts(state), state.replicas);
   state.store->set(fmt::format("{}hello/{}", prefix, state.plan.info.rank), mine);
   std::vector<comm::HostFacts> hosts;
-  const auto end = std::chrono::steady_clock::now() + state.timeout;
+  const TimePoint begin = SystemClock::instance().now();
+  WaitNotice notice(begin);
   for (int rank = 0; rank < world; ++rank) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    std::string theirs;
-    try {
-      theirs = state.store->get(fmt::format("{}hello/{}", prefix, rank), std::max(left, std::chrono::milliseconds(1)));
-    } catch (const TimeoutError&) {
-      throw_missing(state, prefix);
-    }
+    const std::string theirs = hello_of(state, prefix, rank, begin + state.timeout, notice);
     const auto lines = lines_of(text::printable(theirs));
     const auto own = lines_of(mine);
     if (lines[2] != own[2] || lines[3] != own[3]) {
@@ -261,15 +291,46 @@ void remember(const std::shared_ptr<Job::State>& state) {
   current = state;
 }
 
+void start_recorder(const RankInfo& info, std::chrono::milliseconds timeout) {
+  const std::string file = env::get("LOCKSTEP_FLIGHT").value_or("");
+  if (file == "off") return;
+  const auto limits = flight::parse_section_timeouts(env::get("LOCKSTEP_SECTION_TIMEOUT").value_or(""));
+  flight::start_recorder({.rank = info.rank,
+                          .world_size = info.world_size,
+                          .host = comm::this_host().name,
+                          .timeout = timeout,
+                          .file = file});
+  for (const auto& limit : limits) flight::limit_section(limit.section, limit.limit);
+}
+
+std::string url_of(int argc, const char* const* argv, const InitOptions& options) {
+  const std::string url =
+      options.dist_url.empty() ? find_spelled(argc, argv, "--dist_url").value_or("") : options.dist_url;
+  return url.empty() ? "env://" : url;
+}
+
+/// One line a rank for those who ask for it, in the words that PyTorch's examples print.
+void tell_where(const Job& job, const std::string& url) {
+  log::info("distributed init (rank {} of {}, local {}, {}, {}, {}): {}", job.rank(), job.world_size(),
+            job.local_rank(), job.host(), job.device().str(), job.backend(), url);
+  const auto nccl_debug = env::get("NCCL_DEBUG");
+  if (nccl_debug && job.is_main() && job.backend() != "nccl") {
+    log::note("NCCL_DEBUG is {}, and this run uses {}, not NCCL: LOCKSTEP_LOG=info, debug or trace shows what it does",
+              *nccl_debug, job.backend());
+  }
+}
+
 }  // namespace
 
 Job init(int argc, const char* const* argv, const InitOptions& options) {
   fault::install_reports();
   auto state = std::make_shared<Job::State>();
   state->plan = find_world(argc, argv, options);
-  fault::note_rank(state->plan.info.rank);
-  const BackendKind wanted = wanted_backend(argc, argv, options);
+  const RankInfo& info = state->plan.info;
+  fault::note_rank(info.rank);
   state->timeout = options.timeout.value_or(env::collective_timeout());
+  start_recorder(info, state->timeout);
+  const BackendKind wanted = wanted_backend(argc, argv, options);
   state->replicas = check_replicas(options.replicas, state->plan.info.world_size);
   state->host = comm::this_host().name;
   state->device = find_device(argc, argv, options, state->plan.info);
@@ -286,6 +347,7 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
     job.publish_failure(error);
     throw;
   }
+  tell_where(job, url_of(argc, argv, options));
   return job;
 }
 

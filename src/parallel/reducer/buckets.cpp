@@ -206,7 +206,9 @@ HookStage Buckets::start(Bucket& bucket, ProcessGroup& group) const {
   const ReduceOptions options{.op = divisor_ == 0 ? ReduceOp::kMean : ReduceOp::kSum,
                               .replicas = layout_.replicas,
                               .exact = layout_.exact,
-                              .then = std::move(count)};
+                              .then = std::move(count),
+                              .bucket = static_cast<int>(&bucket - buckets_.data()),
+                              .buckets = static_cast<int>(buckets_.size())};
   HookStage stage{.works = {reduce(bucket, options, group)}};
   if (divisor_ == 0) return stage;
   stage.then = [sum = bucket.published, divisor = divisor_] {

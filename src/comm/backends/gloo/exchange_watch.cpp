@@ -26,24 +26,27 @@ constexpr auto kWatchCloseLimit = std::chrono::milliseconds(1000);
 
 /// The state is shared with the thread, which may outlive the watch where the store hangs.
 struct ExchangeWatch::State {
-  explicit State(World of) : world(std::move(of)) {}
+  State(World of, std::chrono::milliseconds limit) : world(std::move(of)), timeout(limit) {}
 
-  struct Exchange {
+  struct Entry {
     SteadyTime start;
-    std::function<void()> interrupt;
+    Exchange exchange;
   };
 
   [[nodiscard]] std::string key() const { return world.prefix + "gloo/alarm"; }
   void loop();
+  void clock_loop();
   void look(std::unique_lock<std::mutex>& lock);
 
   const World world;
+  const std::chrono::milliseconds timeout;
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<int, Exchange> exchanges;
+  std::map<int, Entry> entries;
   int next = 0;
   bool closed = false;
-  bool ended = false;
+  int threads = 0;
+  std::condition_variable clock;
   bool idle = false;  ///< the thread looks again only when notified
   std::optional<int> alarm;
 };
@@ -61,15 +64,15 @@ void ExchangeWatch::State::look(std::unique_lock<std::mutex>& lock) {
     if (heard && !heard->empty()) alarm = std::atoi(heard->c_str());  // text that is not a number means rank 0
   }
   if (!alarm) return;
-  for (const auto& [number, exchange] : exchanges) exchange.interrupt();
+  for (const auto& [number, entry] : entries) entry.exchange.interrupt();
 }
 
 void ExchangeWatch::State::loop() {
   std::unique_lock lock(mutex);
   while (!closed) {
-    if (exchanges.empty()) {
+    if (entries.empty()) {
       // A loop of short exchanges must not wake the thread for each.
-      if (!changed.wait_for(lock, kPatience, [&] { return closed; }) && exchanges.empty()) {
+      if (!changed.wait_for(lock, kPatience, [&] { return closed; }) && entries.empty()) {
         idle = true;
         changed.wait(lock);
         idle = false;
@@ -77,7 +80,7 @@ void ExchangeWatch::State::loop() {
       continue;
     }
     SteadyTime oldest = SteadyTime::max();
-    for (const auto& [number, exchange] : exchanges) oldest = std::min(oldest, exchange.start);
+    for (const auto& [number, entry] : entries) oldest = std::min(oldest, entry.start);
     const auto now = std::chrono::steady_clock::now();
     if (now < oldest + kPatience) {
       changed.wait_until(lock, oldest + kPatience);
@@ -86,33 +89,62 @@ void ExchangeWatch::State::loop() {
     look(lock);
     if (!closed) changed.wait_for(lock, kPeriod);
   }
-  ended = true;
+  --threads;
   changed.notify_all();
 }
 
-ExchangeWatch::ExchangeWatch(World world) : state_(std::make_shared<State>(std::move(world))) {
+// An exchange that begins while this sleeps is over after it has woken, so that none has to wake it.
+void ExchangeWatch::State::clock_loop() {
+  std::unique_lock lock(mutex);
+  while (!closed) {
+    const auto now = std::chrono::steady_clock::now();
+    SteadyTime wake = now + timeout;
+    for (const auto& [number, entry] : entries) {
+      const SteadyTime end = end_of(entry.exchange.collective);
+      if (end <= now) entry.exchange.is_over = true;
+      if (entry.exchange.is_over) entry.exchange.interrupt();
+      wake = std::min(wake, entry.exchange.is_over ? now + kPeriod : end);
+    }
+    clock.wait_until(lock, wake);
+  }
+  --threads;
+  changed.notify_all();
+}
+
+ExchangeWatch::ExchangeWatch(World world, std::chrono::milliseconds timeout)
+    : state_(std::make_shared<State>(std::move(world), timeout)) {
+  state_->threads = 2;
   start_thread("that watches the exchanges", [state = state_] { state->loop(); }).detach();
+  try {
+    start_thread("that watches the exchanges' time", [state = state_] { state->clock_loop(); }).detach();
+  } catch (...) {
+    const std::lock_guard lock(state_->mutex);
+    state_->closed = true;
+    state_->changed.notify_all();
+    throw;
+  }
 }
 
 ExchangeWatch::~ExchangeWatch() {
   std::unique_lock lock(state_->mutex);
   state_->closed = true;
   state_->changed.notify_all();
-  state_->changed.wait_for(lock, kWatchCloseLimit, [&] { return state_->ended; });
+  state_->clock.notify_all();
+  state_->changed.wait_for(lock, kWatchCloseLimit, [&] { return state_->threads == 0; });
 }
 
-ExchangeWatch::Scope::Scope(ExchangeWatch& watch, std::function<void()> interrupt) : watch_(watch) {
+ExchangeWatch::Scope::Scope(ExchangeWatch& watch, Exchange exchange) : watch_(watch) {
   State& state = *watch_.state_;
   const std::lock_guard lock(state.mutex);
   number_ = state.next++;
-  state.exchanges[number_] = {std::chrono::steady_clock::now(), std::move(interrupt)};
+  state.entries.emplace(number_, State::Entry{std::chrono::steady_clock::now(), std::move(exchange)});
   if (state.idle) state.changed.notify_all();
 }
 
 ExchangeWatch::Scope::~Scope() {
   State& state = *watch_.state_;
   const std::lock_guard lock(state.mutex);
-  state.exchanges.erase(number_);
+  state.entries.erase(number_);
 }
 
 void ExchangeWatch::raise(int suspect) noexcept {

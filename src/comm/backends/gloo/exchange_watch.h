@@ -3,6 +3,7 @@
 // rank could wait for one that has given up and, alive, closes no connection.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -12,19 +13,29 @@
 
 namespace lockstep::comm {
 
-/// Watches the exchanges of a group for an alarm in the store. Its thread asks the store only while an exchange has
-/// been under way for some time. Thread-safe: yes.
+/// Watches the exchanges of a group for an alarm in the store, and for their end (end_of()). One thread asks the store,
+/// only while an exchange has been under way for some time; another looks at the clock, so that a store that hangs
+/// delays nothing. Thread-safe: yes.
 class ExchangeWatch {
  public:
-  explicit ExchangeWatch(World world);
+  /// `timeout`: of each exchange.
+  ExchangeWatch(World world, std::chrono::milliseconds timeout);
   ~ExchangeWatch();
   ExchangeWatch(const ExchangeWatch&) = delete;
   ExchangeWatch& operator=(const ExchangeWatch&) = delete;
 
-  /// While it lives and an alarm was raised, another thread calls `interrupt` again and again.
+  /// An exchange of `collective`; `is_over` becomes true when its time has passed.
+  struct Exchange {
+    const Collective& collective;
+    std::function<void()> interrupt;
+    std::atomic<bool>& is_over;
+  };
+
+  /// While it lives and an alarm was raised, or its time has passed, another thread interrupts the exchange again and
+  /// again.
   class [[nodiscard]] Scope {
    public:
-    Scope(ExchangeWatch& watch, std::function<void()> interrupt);
+    Scope(ExchangeWatch& watch, Exchange exchange);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;

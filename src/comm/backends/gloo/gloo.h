@@ -14,7 +14,7 @@ namespace lockstep::comm {
 [[nodiscard]] bool has_gloo() noexcept;
 
 /// Connects the ranks to each other through the world's store; `store_host` says which of this host's addresses they
-/// can reach (GLOO_SOCKET_IFNAME names another interface).
+/// can reach (GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME names another interface). Rank 0 says what it chose.
 /// Collective: yes. Blocks: until all are connected.
 /// Throws: UsageError without Gloo; TimeoutError; PeerError.
 [[nodiscard]] std::shared_ptr<Transport> make_gloo_transport(World world, const std::string& store_host,

@@ -14,6 +14,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "comm/addresses/interface_choice.h"
 #include "comm/backends/gloo/exchange_watch.h"
 #include "comm/backends/gloo/gloo.h"
 #include "comm/backends/gloo/roll_call.h"
@@ -51,13 +52,18 @@ std::optional<std::string> address_towards(const std::string& host) {
   return std::nullopt;
 }
 
-std::shared_ptr<::gloo::transport::Device> make_device(const std::string& store_host) {
-  if (const auto interface = env::get("GLOO_SOCKET_IFNAME")) {
-    return c10d::ProcessGroupGloo::createDeviceForInterface(*interface);
+std::shared_ptr<::gloo::transport::Device> make_device(const std::string& store_host, int rank) {
+  const auto choice = choose_interface({.gloo = env::get("GLOO_SOCKET_IFNAME"),
+                                        .nccl = env::get("NCCL_SOCKET_IFNAME"),
+                                        .towards = address_towards(store_host)},
+                                       list_interfaces());
+  if (!choice) return c10d::ProcessGroupGloo::createDefaultDevice();
+  const auto level = rank == 0 ? log::Level::kNote : log::Level::kInfo;
+  const std::string name = choice->name.empty() ? "" : fmt::format(" of {}", choice->name);
+  if (log::is_enabled(level)) {
+    log::write(level, fmt::format("gloo: rank {} is reached at {}{}: {}", rank, choice->address, name, choice->reason));
   }
-  if (const auto address = address_towards(store_host))
-    return c10d::ProcessGroupGloo::createDeviceForHostname(*address);
-  return c10d::ProcessGroupGloo::createDefaultDevice();
+  return c10d::ProcessGroupGloo::createDeviceForHostname(choice->address);
 }
 
 /// Gloo writes to sockets in a way that raises SIGPIPE when a peer has died, which would end this process without a
@@ -87,24 +93,28 @@ class NoSigpipe {
   bool was_pending_ = false;
 };
 
-using Clock = std::chrono::steady_clock;
-
-std::chrono::milliseconds time_left(const Collective& collective) {
-  const auto left = collective.deadline - Clock::now();
-  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left), std::chrono::milliseconds(1));
-}
+// The watch ends an exchange, because only it knows how long the others' patience lasts: gloo takes one time limit for
+// a wait, and closes its connections at the end of it.
+constexpr auto kNoLimit = std::chrono::milliseconds(std::chrono::hours(24 * 365));
 
 std::vector<at::Tensor> as_tensors(const std::byte* data, std::size_t bytes) {
   return {at::from_blob(const_cast<std::byte*>(data), {static_cast<std::int64_t>(bytes)}, at::kByte)};
 }
 
 /// Returns the error of a failed exchange: all ranks are asked which one is to blame.
-[[noreturn]] void throw_failure(const World& world, ExchangeWatch& watch, const Collective& collective, int suspect) {
-  const bool late = Clock::now() >= collective.deadline;
+struct FailedExchange {
+  const Collective& collective;
+  int suspect = 0;
+  bool is_over = false;  ///< its time has passed
+};
+
+[[noreturn]] void throw_failure(const World& world, ExchangeWatch& watch, const FailedExchange& failed) {
+  const Collective& collective = failed.collective;
+  int suspect = failed.suspect;
   suspect = watch.alarm().value_or(suspect);
   watch.raise(suspect);
   const RollCall answers = call_roll(world, suspect);
-  if (!late) throw_death(world, blamed_rank(answers, suspect, world), collective);
+  if (!failed.is_over) throw_death(world, blamed_rank(answers, suspect, world), collective);
   std::vector<LateRank> missing;
   if (!answers.empty()) {
     for (const int rank : absent_ranks(answers, world)) missing.push_back({rank, ""});
@@ -144,13 +154,14 @@ class GlooChannel final : public Runner {
     const NoSigpipe guard;
     const int tag = static_cast<int>(0x40000000 | (messages_++ & 0x3FFFFFFF));
     auto tensors = as_tensors(static_cast<const std::byte*>(data), bytes);
+    std::atomic<bool> is_over{false};
     try {
       const auto work = sending_ ? group_->send(tensors, peer_, tag) : group_->recv(tensors, peer_, tag);
-      const ExchangeWatch::Scope scope(*watch_, [&] { work->abort(); });
-      if (!work->wait(time_left(message))) throw PeerError("interrupted");
+      const ExchangeWatch::Scope scope(*watch_, {message, [&] { work->abort(); }, is_over});
+      if (!work->wait(kNoLimit)) throw PeerError("interrupted");
     } catch (const std::exception& problem) {
       log::debug("gloo: {}", problem.what());
-      throw_failure(world_, *watch_, message, peer_);
+      throw_failure(world_, *watch_, {message, peer_, is_over});
     }
   }
 
@@ -165,10 +176,10 @@ class GlooChannel final : public Runner {
 
 class GlooTransport final : public Transport {
  public:
-  GlooTransport(World world, GlooGroup group)
+  GlooTransport(World world, GlooGroup group, std::chrono::milliseconds timeout)
       : world_(std::move(world)),
         group_(std::move(group)),
-        watch_(std::make_shared<ExchangeWatch>(world_)),
+        watch_(std::make_shared<ExchangeWatch>(world_, timeout)),
         sent_(static_cast<std::size_t>(world_.size)),
         received_(sent_.size()) {}
 
@@ -194,6 +205,7 @@ class GlooTransport final : public Transport {
     const NoSigpipe guard;
     std::vector<std::pair<int, c10::intrusive_ptr<c10d::Work>>> works;
     int rank = world_.rank;
+    std::atomic<bool> is_over{false};
     try {
       for (const bool receiving : {true, false}) {
         auto& counts = receiving ? received_ : sent_;
@@ -205,16 +217,17 @@ class GlooTransport final : public Transport {
           works.emplace_back(rank, receiving ? group_->recv(bytes, rank, tag) : group_->send(bytes, rank, tag));
         }
       }
-      const ExchangeWatch::Scope scope(*watch_, [&] {
+      const auto interrupt = [&] {
         for (const auto& [peer, work] : works) work->abort();
-      });
+      };
+      const ExchangeWatch::Scope scope(*watch_, {collective, interrupt, is_over});
       for (const auto& [peer, work] : works) {
         rank = peer;
-        if (!work->wait(time_left(collective))) throw PeerError("interrupted");
+        if (!work->wait(kNoLimit)) throw PeerError("interrupted");
       }
     } catch (const std::exception& problem) {
       log::debug("gloo: {}", problem.what());
-      throw_failure(world_, *watch_, collective, rank);
+      throw_failure(world_, *watch_, {collective, rank, is_over});
     }
   }
 
@@ -239,15 +252,16 @@ std::shared_ptr<Transport> make_gloo_transport(World world, const std::string& s
   try {
     auto store = c10::make_intrusive<StoreForC10d>(with_prefix(world.store, world.prefix + "gloo/"), timeout);
     auto options = c10d::ProcessGroupGloo::Options::create(timeout);
-    options->devices.push_back(make_device(store_host));
+    options->devices.push_back(make_device(store_host, world.rank));
     options->threads = 1;
     auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(std::move(store), world.rank, world.size, options);
-    return std::make_shared<GlooTransport>(std::move(world), std::move(group));
+    return std::make_shared<GlooTransport>(std::move(world), std::move(group), timeout);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& problem) {
-    throw PeerError(fmt::format("the ranks could not connect to each other through gloo: {}", problem.what()),
-                    "every rank must reach every other; GLOO_SOCKET_IFNAME names the interface to use");
+    throw PeerError(
+        fmt::format("the ranks could not connect to each other through gloo: {}", problem.what()),
+        "every rank must reach every other; GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME names the interface to use");
   }
 }
 

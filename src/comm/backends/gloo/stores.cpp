@@ -45,6 +45,11 @@ class TorchStore final : public Store {
     translate([&] { sum = store_->add(key, delta); });
     return sum;
   }
+  std::int64_t append(const std::string& queue, const std::string& value) override {
+    const std::int64_t last = add(queue + "count", 1);
+    set(queue + std::to_string(last), value);
+    return last;
+  }
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) override {
     std::string value;
     translate([&] { value = to_string(store_->compareSet(key, to_bytes(expected), to_bytes(desired))); });

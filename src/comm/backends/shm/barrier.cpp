@@ -82,10 +82,10 @@ void Barrier::sleep_until_arrived(int rank, const Collective& collective) {
   while (!has_arrived(rank)) {
     const SteadyTime now = std::chrono::steady_clock::now();
     const bool gone = health_.has_left(rank) && !has_arrived(rank);
-    if (gone || now >= collective.deadline || health_.failed()) break;
+    if (gone || now >= end_of(collective) || health_.failed()) break;
     const std::uint32_t seen = slot.arrived.load(std::memory_order_seq_cst);
     if (has_arrived(rank)) break;
-    futex_wait(slot.arrived, seen, std::min<std::chrono::nanoseconds>(kBarrierSlice, collective.deadline - now));
+    futex_wait(slot.arrived, seen, std::min<std::chrono::nanoseconds>(kBarrierSlice, end_of(collective) - now));
   }
   slot.waiters.fetch_sub(1, std::memory_order_seq_cst);
   if (has_arrived(rank)) return;

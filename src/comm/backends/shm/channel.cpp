@@ -76,10 +76,10 @@ void ShmChannel::sleep_until_ready(const Collective& message) {
   while (ready_bytes() == 0) {
     const auto now = std::chrono::steady_clock::now();
     const bool gone = health_.has_left(peer_) && ready_bytes() == 0;
-    if (gone || now >= message.deadline || health_.failed()) break;
+    if (gone || now >= end_of(message) || health_.failed()) break;
     const std::uint32_t seen = word.load(std::memory_order_seq_cst);
     if (ready_bytes() != 0) break;
-    futex_wait(word, seen, std::min<std::chrono::nanoseconds>(kChannelSlice, message.deadline - now));
+    futex_wait(word, seen, std::min<std::chrono::nanoseconds>(kChannelSlice, end_of(message) - now));
   }
   waits.store(0, std::memory_order_seq_cst);
   if (ready_bytes() != 0) return;

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/addresses/interface_choice.h"
+
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+bool is_ipv6(const std::string& address) { return address.find(':') != std::string::npos; }
+
+// NCCL's list: what stands before it says how the names are meant.
+struct Filter {
+  bool is_exact = false;
+  bool excludes = false;
+  std::vector<std::string> names;
+
+  [[nodiscard]] bool takes(const std::string& name) const {
+    const bool is_listed = std::any_of(names.begin(), names.end(), [&](const std::string& listed) {
+      return is_exact ? name == listed : name.compare(0, listed.size(), listed) == 0;
+    });
+    return is_listed != excludes;
+  }
+};
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) parts.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+Filter nccl_filter(std::string_view text) {
+  Filter filter;
+  for (; !text.empty() && (text[0] == '^' || text[0] == '='); text.remove_prefix(1)) {
+    (text[0] == '^' ? filter.excludes : filter.is_exact) = true;
+  }
+  filter.names = split(text);
+  return filter;
+}
+
+std::string described(const std::vector<Interface>& interfaces) {
+  std::string text;
+  for (const Interface& each : interfaces) {
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", each.name, each.address);
+  }
+  return text.empty() ? "none that is up" : text;
+}
+
+template <class Takes>
+std::optional<InterfaceChoice> first_of(const std::vector<Interface>& interfaces, const InterfaceWishes& wishes,
+                                        const std::string& reason, const Takes& takes) {
+  const Interface* found = nullptr;
+  for (const Interface& each : interfaces) {
+    const bool is_wanted_kind = !wishes.towards || is_ipv6(each.address) == is_ipv6(*wishes.towards);
+    if (!takes(each.name) || (found != nullptr && (found->name != each.name || !is_wanted_kind))) continue;
+    if (is_wanted_kind) return InterfaceChoice{each.name, each.address, reason};
+    found = &each;
+  }
+  if (found == nullptr) return std::nullopt;
+  return InterfaceChoice{found->name, found->address, reason};
+}
+
+[[noreturn]] void throw_no_fit(const char* variable, const std::string& value, const std::vector<Interface>& all) {
+  throw UsageError(
+      fmt::format("{} is '{}', which fits no interface of this host", variable, value),
+      fmt::format("this host has {}; without {} the ranks use the one that leads to rank 0", described(all), variable));
+}
+
+}  // namespace
+
+std::vector<Interface> list_interfaces() {
+  std::vector<Interface> interfaces;
+  std::vector<Interface> loopbacks;
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> guard(first, ::freeifaddrs);
+  for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) continue;
+    const bool is_six = each->ifa_addr->sa_family == AF_INET6;
+    if (!is_six && each->ifa_addr->sa_family != AF_INET) continue;
+    const socklen_t size = is_six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    char text[NI_MAXHOST] = {};
+    if (::getnameinfo(each->ifa_addr, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) continue;
+    const bool is_loopback = (each->ifa_flags & IFF_LOOPBACK) != 0;
+    (is_loopback ? loopbacks : interfaces).push_back({each->ifa_name, text});
+  }
+  interfaces.insert(interfaces.end(), loopbacks.begin(), loopbacks.end());
+  return interfaces;
+}
+
+std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
+                                                const std::vector<Interface>& interfaces) {
+  if (wishes.gloo) {
+    for (const std::string& name : split(*wishes.gloo)) {
+      const auto is_it = [&](const std::string& each) { return each == name; };
+      if (auto choice = first_of(interfaces, wishes, "GLOO_SOCKET_IFNAME names it", is_it)) return choice;
+    }
+    throw_no_fit("GLOO_SOCKET_IFNAME", *wishes.gloo, interfaces);
+  }
+  if (wishes.nccl) {
+    const Filter filter = nccl_filter(*wishes.nccl);
+    const auto takes = [&](const std::string& name) { return filter.takes(name); };
+    // As NCCL: the loopback, which is last, counts only where nothing else fits.
+    if (auto choice = first_of(interfaces, wishes, "NCCL_SOCKET_IFNAME allows it", takes)) return choice;
+    throw_no_fit("NCCL_SOCKET_IFNAME", *wishes.nccl, interfaces);
+  }
+  if (!wishes.towards) return std::nullopt;
+  const auto found = std::find_if(interfaces.begin(), interfaces.end(),
+                                  [&](const Interface& each) { return each.address == *wishes.towards; });
+  return InterfaceChoice{found == interfaces.end() ? "" : found->name, *wishes.towards, "it leads to rank 0's store"};
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of this host's addresses the other ranks are told.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::comm {
+
+/// An address of this host.
+struct Interface {
+  std::string name;     ///< "eth0"
+  std::string address;  ///< numeric, IPv4 or IPv6
+};
+
+struct InterfaceWishes {
+  std::optional<std::string> gloo = {};     ///< GLOO_SOCKET_IFNAME: a name, or several with commas
+  std::optional<std::string> nccl = {};     ///< NCCL_SOCKET_IFNAME: the beginnings of names; "=" before the list: whole
+                                            ///< names; "^": all but those
+  std::optional<std::string> towards = {};  ///< the address by which this host reaches the store
+};
+
+struct InterfaceChoice {
+  std::string name;  ///< of the interface; empty where no interface has the address
+  std::string address;
+  std::string reason;  ///< one clause: "GLOO_SOCKET_IFNAME names it"
+};
+
+/// Returns the addresses of all interfaces that are up, the loopback's last.
+[[nodiscard]] std::vector<Interface> list_interfaces();
+
+/// Chooses: GLOO_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME, else the address towards the store. Of an interface with
+/// several addresses the first of the kind (IPv4, IPv6) of `towards` counts. None: nothing says; Gloo's own rule is
+/// left. Throws: UsageError where a variable fits no interface, with those that there are.
+[[nodiscard]] std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
+                                                              const std::vector<Interface>& interfaces);
+
+}  // namespace lockstep::comm
