@@ -26,6 +26,7 @@
 #include "train/report/folder_sink.h"
 #include "train/report/log_sink.h"
 #include "train/report/run_sinks.h"
+#include "train/report/save_counter.h"
 #include "train/settings/program_words.h"
 #include "train/setup/run_setup.h"
 #include "train/step/loss_meter.h"
@@ -126,6 +127,7 @@ std::vector<std::shared_ptr<RunSink>> Trainer::Impl::own_sinks() {
     own.push_back(std::make_shared<train::LogSink>(*run_.folder, config_.log_every_steps));
     own.push_back(std::make_shared<train::FolderSink>(*run_.folder));
     own.push_back(std::make_shared<train::ConsoleSink>(config_, options_));
+    if (train::has_launcher()) own.push_back(std::make_shared<train::SaveCounter>(job_));
   }
   return own;
 }

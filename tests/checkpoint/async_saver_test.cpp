@@ -116,6 +116,19 @@ TEST(AsyncSaver, TheNextSaveThrowsTheErrorOfTheOneBefore) {
   EXPECT_THROW(saver.save(parts_of(2), [](const StateParts&) {}), IoError);
 }
 
+// The error that ended the run stands on the console already.
+TEST(AsyncSaver, LeavesAnErrorThatOnlyFollowsAnotherAsAWarning) {
+  const auto left_by = [](auto error) {
+    ::testing::internal::CaptureStderr();
+    {
+      AsyncSaver().save(parts_of(1), [&](const StateParts&) { throw error; });
+    }
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(left_by(PeerError("it is dropped")), "warn: it is dropped\n");
+  EXPECT_EQ(left_by(IoError("it is not saved")), "error: it is not saved\n");
+}
+
 TEST(AsyncSaver, CopiesLargeStatesBitForBit) {
   StateParts parts;
   // Above and below what two threads share, no multiple of anything, and one that begins between two cache lines.

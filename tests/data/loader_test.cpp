@@ -199,7 +199,7 @@ TEST(DataLoader, GivesNoBatchOfAnEmptySet) {
 TEST(DataLoader, TellsTheTraceSinkWhileTheLoopWaits) {
   struct Counter final : trace::Sink {
     void begin(const trace::Event& event) noexcept override { begun += event.name == "DataLoader::next" ? 1 : 0; }
-    void end(const trace::Event&) noexcept override { ++ended; }
+    void end(const trace::Event& event) noexcept override { ended += event.name == "DataLoader::next" ? 1 : 0; }
     int begun = 0;
     int ended = 0;
   } counter;

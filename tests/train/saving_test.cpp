@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(InAThreadAndNot, DeadRank, ::testing::Bool());
 /// By one rank, and sharded.
 class SlowDisk : public ::testing::TestWithParam<bool> {};
 
-/// Seven times 1.2 s a checkpoint, with 6 s for a collective. The first is written in the background, the last is not.
+/// Seven times 0.6 s a checkpoint, with 3 s for a collective. The first is written in the background, the last is not.
 TEST_P(SlowDisk, ThatTakesLongerThanACollectiveMayEndsNoHealthyRun) {
   const TempDir folder;
   run_ranks(current_test(),
@@ -124,8 +124,8 @@ TEST_P(SlowDisk, ThatTakesLongerThanACollectiveMayEndsNoHealthyRun) {
             },
             {.world = 2,
              .env = {{"LOCKSTEP_TEST_RUN", (folder / "run").string()},
-                     {"LOCKSTEP_TEST_FSYNC_MS", "1200"},
-                     {"LOCKSTEP_TIMEOUT", "6"}}});
+                     {"LOCKSTEP_TEST_FSYNC_MS", "600"},
+                     {"LOCKSTEP_TIMEOUT", "3"}}});
   EXPECT_TRUE(FileSystem::system().exists(folder / "run/summary.json"));
 }
 INSTANTIATE_TEST_SUITE_P(ByOneRankAndByAll, SlowDisk, ::testing::Bool());

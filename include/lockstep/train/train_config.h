@@ -85,6 +85,17 @@ struct TrainConfig {
   /// Seconds that a step waits for its batch; 0: for ever. It is less than LOCKSTEP_TIMEOUT's 300, so that a rank whose
   /// sample hangs names it before the other ranks time out.
   double loader_timeout_s = 240;
+  /// Seconds that a rank may stay in a section without a sign of life before the launcher says that it hangs; 0: any
+  /// time; -1: ten times the longest so far, at least 60 (lockstep/flight/watch.h).
+  struct SectionTimeout {
+    double setup = -1;
+    double data = -1;
+    double forward = -1;
+    double backward = -1;
+    double optimizer = -1;
+    double evaluate = -1;
+    double save = -1;
+  } section_timeout;
   std::int64_t bucket_cap_mb = 25;     ///< MiB of a bucket in which gradients are reduced; the first bucket has at most
                                        ///< one MiB
   bool cuda_graph = false;             ///< runs steps as CUDA graphs, where possible (StepGraph)

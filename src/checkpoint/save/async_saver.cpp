@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "checkpoint/save/state_copy.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/tensor/device.h"
@@ -30,6 +31,8 @@ class AsyncSaver::Impl {
     if (!error_) return;
     try {
       std::rethrow_exception(error_);
+    } catch (const PeerError& error) {
+      log::warn("{}", error.what());  // what ended the run is said by others
     } catch (const std::exception& error) {
       log::error("{}", error.what());
     } catch (...) {

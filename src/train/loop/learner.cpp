@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/base/log.h"
+#include "lockstep/base/trace.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "train/ranks/share_state.h"
 #include "train/resume/init_from.h"
@@ -71,6 +72,7 @@ bool Learner::update(double lr) {
 }
 
 Evaluation Learner::evaluate(const std::shared_ptr<Dataset>& set, const EvaluateOptions& options) {
+  const trace::Span span({.name = "evaluate"});
   steps_.sync_buffers();
   std::optional<EMA::Swapped> averaged;
   if (average_) averaged.emplace(average_->swap_in());

@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/trace.h"
 #include "lockstep/comm/group_check.h"
 #include "lockstep/tensor/device.h"
 #include "train/ranks/same_outcome.h"
@@ -68,6 +69,7 @@ void RunSaver::wait_for_all(const std::function<bool()>& done) const {
 }
 
 void RunSaver::save(const StateParts& parts, const RunSave& what) {
+  const trace::Span span({.name = "save"});
   if (options_.sharded) return save_here(parts, what);
   if (!options_.async || what.last || !what.may_skip || options_.when_busy != "skip") {
     return do_on_main(job_, [&] { save_here(parts, what); });

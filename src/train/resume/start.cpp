@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/fetch_checkpoint.h"
@@ -65,12 +66,18 @@ void take_total_batch(TrainConfig& config) {
   config.batch_size = config.total_batch_size / parts;
 }
 
+/// A group that has lost a node before its first checkpoint begins anew, with the replicas that it had.
+std::int64_t first_world_size(const Job& job) {
+  const auto first = env::get_int("LOCKSTEP_FIRST_WORLD_SIZE");
+  return first && *first > 0 ? *first : job.world_size();
+}
+
 void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   config.replicas = entry<std::int64_t>(shared, "replicas");
   if (config.threads == 0) config.threads = entry<std::int64_t>(shared, "threads");
   const auto batch_size = entry<std::int64_t>(shared, "batch_size");
   if (config.batch_size.is_auto() && batch_size > 0) config.batch_size = batch_size;
-  if (config.replicas == 0) config.replicas = job.world_size();
+  if (config.replicas == 0) config.replicas = first_world_size(job);
   if (config.threads == 0) config.threads = 1;
   take_total_batch(config);
   if (config.replicas < job.world_size()) {

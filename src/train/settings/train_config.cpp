@@ -148,6 +148,20 @@ void describe_speed(ConfigFields& fields, TrainConfig& config) {
       .of_a_host();
 }
 
+void describe_section_timeouts(ConfigFields& fields, TrainConfig::SectionTimeout& limits) {
+  const auto add = [&fields](const char* key, double* limit, const char* what) {
+    fields.add(key, limit, what).in({-1, 1e9}, "seconds").at_resume(OnResume::kFree).of_a_host();
+  };
+  add("section_timeout.setup", &limits.setup, "seconds for setting up; -1: 1800; 0: any time");
+  add("section_timeout.data", &limits.data,
+      "seconds for a batch; -1: ten times the longest so far, 60 at least, as below; 0: any time");
+  add("section_timeout.forward", &limits.forward, "seconds for the forward pass");
+  add("section_timeout.backward", &limits.backward, "seconds for the backward pass");
+  add("section_timeout.optimizer", &limits.optimizer, "seconds for the optimizer's step");
+  add("section_timeout.evaluate", &limits.evaluate, "seconds for an evaluation, without a sign of life");
+  add("section_timeout.save", &limits.save, "seconds for a checkpoint");
+}
+
 void describe_stages(ConfigFields& fields, TrainConfig::Stages& stages) {
   fields
       .add("stop_epoch", &stages.stop_epoch,
@@ -195,6 +209,7 @@ void TrainConfig::describe(ConfigFields& fields) {
   describe_course(fields, *this);
   describe_precision(fields, *this);
   describe_speed(fields, *this);
+  describe_section_timeouts(fields, section_timeout);
   fields.add("drop_last", &drop_last, "leave out the last batch where it is not full");
   fields.add("bad_samples", &bad_samples, "what a sample that cannot be read is: an error, or left out and noted",
              {"error", "skip"});

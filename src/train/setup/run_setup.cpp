@@ -6,6 +6,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/trace.h"
+#include "lockstep/flight/recorder.h"
+#include "lockstep/flight/section_timeouts.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/threads.h"
 #include "train/loop/rescue.h"
@@ -23,12 +26,28 @@
 namespace lockstep::train {
 namespace {
 
+void limit_sections(const TrainConfig::SectionTimeout& limits) {
+  const auto limit = [](const char* section, double seconds) {
+    if (seconds < 0) return;  // as it was learned
+    flight::limit_section(flight::section_of(section),
+                          std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000.0)));
+  };
+  limit("setup", limits.setup);
+  limit("data", limits.data);
+  limit("forward", limits.forward);
+  limit("backward", limits.backward);
+  limit("optimizer", limits.optimizer);
+  limit("evaluate", limits.evaluate);
+  limit("save", limits.save);
+}
+
 class RunSetup {
  public:
   RunSetup(const RunInputs& given, ReadyRun& run)
       : job_(given.job), task_(given.task), config_(given.config), options_(given.options), run_(run) {}
 
   void run() {
+    const trace::Span span({.name = "setup"});
     check_settings();
     find_start();
     run_.learner.emplace(job_, task_, config_);
@@ -47,6 +66,7 @@ class RunSetup {
     require_amp(config_, job_.device());
     use_tf32(config_);
     keep_freed_memory();
+    limit_sections(config_.section_timeout);
   }
 
   void find_start() {

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "lockstep/base/trace.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/parallel/zero.h"
 #include "train/settings/optimizer_choice.h"
@@ -43,6 +44,7 @@ bool WeightUpdate::update(double lr) {
     factor = clip_factor(norm, config_.clip_norm);
   }
   optimizer_->set_lr(lr);
+  const trace::Span span({.name = "optimizer"});
   const bool stepped = scaler_.step(*optimizer_, factor);
   scaler_.update();
   optimizer_->zero_grad();

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts the run's checkpoints in the launcher's store, so that a group of nodes knows when to take in another one.
+#pragma once
+
+#include "lockstep/comm/job.h"
+#include "lockstep/train/run_sink.h"
+
+namespace lockstep::train {
+
+/// Rank 0's. A store that is gone is no error here: the launcher notices it by itself.
+class SaveCounter final : public RunSink {
+ public:
+  explicit SaveCounter(Job job) : job_(std::move(job)) {}
+
+  /// Sets the counter to 0: this program counts.
+  void on_start(const RunStart& event) override;
+  void on_save(const SaveResult& event) override;
+
+ private:
+  void add(std::int64_t saves);
+
+  Job job_;
+};
+
+/// The ranks were started by `lockstep run` or a verb of `lockstep`.
+[[nodiscard]] bool has_launcher();
+
+}  // namespace lockstep::train
