@@ -4,40 +4,45 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 #include <system_error>
 
-#include "launch/failure.h"
 #include "launch/limits.h"
-#include "launch/log_folder.h"
-#include "launch/lost_node.h"
+#include "launch/node_report.h"
+#include "launch/nodes/addresses.h"
+#include "launch/nodes/membership.h"
+#include "launch/output/log_folder.h"
 #include "launch/program.h"
-#include "launch/rendezvous.h"
 #include "launch/signals.h"
+#include "launch/verdict_file.h"
 #include "launch/worker_group.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
-#include "lockstep/launch/restart.h"
-#include "lockstep/view/terminal.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/wait_notice.h"
 
 namespace lockstep {
 namespace {
 
 using namespace launch;  // NOLINT(google-build-using-namespace): this file is the module's front
 
-constexpr const char* kFailureCodeKey = "lockstep/failure/code";
-constexpr auto kAnswerTime = std::chrono::seconds(5);
-constexpr std::size_t kShownLines = 20;
+// For the other nodes to read how the job ended, from the store that this agent serves.
+constexpr auto kLeaveTime = std::chrono::seconds(15);
 
 void check(const AgentOptions& options) {
   if (options.command.empty()) throw UsageError("no program to run", "give a program and its arguments");
   if (options.processes < 1) throw UsageError(fmt::format("{} processes on this node", options.processes));
-  if (options.nodes < 1 || options.node_rank < 0 || options.node_rank >= options.nodes) {
+  const bool is_range = options.min_nodes > 0 && options.min_nodes < options.nodes;
+  if (options.min_nodes < 0 || options.min_nodes > options.nodes) {
+    throw UsageError(fmt::format("--nnodes {}:{}", options.min_nodes, options.nodes),
+                     "give MIN:MAX, with MIN from 1 to MAX");
+  }
+  if (options.nodes < 1 || options.node_rank < (is_range ? -1 : 0) || options.node_rank >= options.nodes) {
     throw UsageError(fmt::format("--node-rank {} of --nnodes {}", options.node_rank, options.nodes),
                      "node ranks go from 0 to nnodes - 1");
   }
@@ -56,249 +61,205 @@ void tell_of_threads(const AgentOptions& options) {
   }
 }
 
-std::string key_of(const char* what, int node) { return fmt::format("lockstep/agent/{}/{}", what, node); }
-
-std::vector<std::string> keys_of(const char* what, int nodes) {
-  std::vector<std::string> keys;
-  for (int node = 0; node < nodes; ++node) keys.push_back(key_of(what, node));
-  return keys;
-}
-
-// Restarts of one job, from the first attempt to the exit code.
+// From joining the group to the exit code: the rounds of one node.
 class Agent {
  public:
-  Agent(const AgentOptions& options, std::string path, Meeting meeting)
-      : options_(options), path_(std::move(path)), meeting_(std::move(meeting)), logs_(options.log_dir) {}
+  Agent(const AgentOptions& options, std::string path, std::unique_ptr<Membership> membership)
+      : options_(options),
+        path_(std::move(path)),
+        signals_(options.signals),
+        membership_(std::move(membership)),
+        logs_(options.log_dir),
+        standbys_(options) {}
 
   int run() {
-    const int first_attempt = logs_.first_free_attempt(meeting_.place.first_rank);
-    WorkerGroupResult result;
-    for (int restarts = 0;; ++restarts) {
-      result = restarts == 0 ? run_group(first_attempt, 0) : run_again(first_attempt, restarts, result);
-      if (options_.nodes > 1 && result.is_success()) wait_for_other_nodes(result);
-      if (result.is_success()) {
-        leave(kAnswerTime);
-        logs_.remove();
-        return 0;
+    for (;;) {
+      std::optional<Order> order = wait_for_order();
+      if (!order && told_by_ != 0) return leave_by_signal();
+      if (!order && !rejoin()) return finish_without_store();
+      if (!order) continue;
+      if (order->kind == Order::Kind::kRefuse) throw_refusal(*order);
+      if (order->kind == Order::Kind::kEnd) return finish(*order);
+      if (order->kind == Order::Kind::kAgain) {
+        has_ended_ = false;
+        keep_verdict(*order);
+        if (options_.tells_of_other_nodes || !is_of_other_node(*order, facts())) warn_of_failure(*order, facts());
       }
-      if (result.interrupted_by == 0 && result.start_error == 0 && wants_restart(result, restarts)) {
-        meeting_ = {};  // frees the ports
-        meeting_ = meet(options_);
-        continue;
-      }
-      return finish(result);
+      if (order->kind != Order::Kind::kRun) continue;
+      if (auto round = membership_->round_of(*order)) run_round(std::move(*round));
+      if (result_.start_error != 0) throw_start_error();
+      if (result_.interrupted_by != 0) return leave_by_signal();
     }
   }
 
  private:
-  // What ended the attempt before is said even where the next one cannot begin.
-  WorkerGroupResult run_again(int first_attempt, int restarts, const WorkerGroupResult& before) {
-    try {
-      return run_group(first_attempt + restarts, restarts);
-    } catch (const Error&) {
-      --attempt_;
-      print_local(before);
-      throw;
+  // Empty: a signal came, or the store is lost.
+  std::optional<Order> wait_for_order() {
+    WaitNotice notice(SystemClock::instance().now());
+    for (;;) {
+      if (auto order = membership_->take_order()) return order;
+      if (is_told_to_end() || membership_->lost()) return std::nullopt;
+      const auto left = notice.next() - SystemClock::instance().now();
+      pollfd entries[3] = {
+          {signals_.fd(), POLLIN, 0}, {membership_->orders_fd(), POLLIN, 0}, {membership_->loss_fd(), POLLIN, 0}};
+      ::poll(entries, 3, static_cast<int>(std::max<std::int64_t>(0, left / std::chrono::milliseconds(1)) + 1));
+      if (const auto waited = notice.due(SystemClock::instance().now()); waited && options_.nodes > 1) {
+        say_waiting(waited->count());
+      }
     }
   }
 
-  WorkerGroupResult run_group(int attempt, int restarts) {
-    attempt_ = attempt;
+  void say_waiting(double seconds) {
+    const std::string since = text::duration(seconds);
+    try {
+      if (has_ended_) {
+        log::note("waiting since {} for the ranks of other nodes to end", since);
+      } else {
+        log::note("waiting at {}:{} since {} for {}; LOCKSTEP_TIMEOUT ends this after {}", options_.master_addr,
+                  options_.master_port, since, membership_->missing(),
+                  text::duration(Seconds(env::collective_timeout()).count()));
+      }
+    } catch (const Error&) {
+      // The store is gone, and its heartbeat will say so.
+    }
+  }
+
+  bool is_told_to_end() {
+    for (int number = 0; (number = signals_.next()) != 0;) {
+      if (number != SIGWINCH && number != SIGUSR1 && number != SIGUSR2) told_by_ = number;
+    }
+    return told_by_ != 0;
+  }
+
+  void run_round(Round round) {
+    if (round.number > 0 && round.place.nodes > 1) {
+      log::note("the ranks start again: {} nodes, {} ranks", round.place.nodes, round.place.world_size);
+    }
+    round_ = std::move(round);
+    attempt_ = std::max(attempt_ + 1, logs_.first_free_attempt(round_.place.first_rank));
     WorkerGroup group({.options = options_,
-                       .meeting = meeting_,
+                       .membership = *membership_,
+                       .round = round_,
                        .logs = logs_,
                        .signals = signals_,
+                       .standbys = standbys_,
                        .path = path_,
-                       .restart_count = restarts,
                        .log_attempt = attempt_});
-    return group.run();
-  }
-
-  // This node's ranks are done; those of others may still fail, or need the store that we serve.
-  void wait_for_other_nodes(WorkerGroupResult& result) {
-    KeyWatcher done(meeting_.address, keys_of("done", options_.nodes));
-    KeyWatcher failed(meeting_.address, {kFirstFailureKey});
-    KeyWatcher lost(meeting_.address, {kLostNodeKey});
-    meeting_.store->set(key_of("done", options_.node_rank), "1");
-    pollfd entries[5] = {{signals_.fd(), POLLIN, 0},
-                         {done.fd(), POLLIN, 0},
-                         {failed.fd(), POLLIN, 0},
-                         {lost.fd(), POLLIN, 0},
-                         {meeting_.presence->fd(), POLLIN, 0}};
-    for (int number = 0;;) {
-      ::poll(entries, 5, -1);
-      while ((number = signals_.next()) != 0) {
-        if (number == SIGWINCH || number == SIGUSR1 || number == SIGUSR2) continue;
-        result.interrupted_by = number;
-      }
-      if (result.interrupted_by != 0 || done.found() == KeyWatcher::Found::kKeys) return;
-      if (done.found() == KeyWatcher::Found::kStoreIsGone || failed.found() != KeyWatcher::Found::kNothing) break;
-      if (lost.found() != KeyWatcher::Found::kNothing || !meeting_.presence->lost().empty()) break;
-    }
-    result.has_remote_failure = true;
-    if (failed.found() == KeyWatcher::Found::kKeys) {
-      result.claim = parse_failure(meeting_.store->try_get(kFirstFailureKey).value_or(""));
-    }
-    if (lost.found() == KeyWatcher::Found::kKeys) {
-      result.lost = lost_node(meeting_.store->try_get(kLostNodeKey).value_or(""), meeting_.silence);
-    } else if (!result.claim) {
-      const std::string why = meeting_.presence->lost();
-      result.lost = lost_node_zero(meeting_.address, why.empty() ? "closed" : why, meeting_.silence);
-    }
-    result.claim = first_cause(result.claim, result.lost, meeting_.silence);
-  }
-
-  // The store's server goes last, so that every other node can read what happened.
-  void leave(std::chrono::milliseconds patience) {
-    if (options_.nodes == 1 || !meeting_.presence->lost().empty()) return;
+    result_ = group.run();
+    has_ended_ = true;
     try {
-      meeting_.store->set(key_of("left", options_.node_rank), "1");
-      if (options_.node_rank == 0) meeting_.store->wait(keys_of("left", options_.nodes), patience);
+      membership_->report(end_of_round(facts()));
     } catch (const Error&) {
-      // A node that is gone needs nothing any more.
+      // The store is gone, and its heartbeat will say so.
     }
   }
 
-  bool wants_restart(const WorkerGroupResult& result, int restarts) const {
-    RestartFacts facts{.nodes = options_.nodes, .restarts_done = restarts, .max_restarts = options_.max_restarts};
-    const auto first = find_first(result.ends, result.claim);
-    if (!first) return false;
-    const WorkerEnd& end = result.ends[*first];
-    if (leaves_by_request(end)) return false;
-    const auto error = error_of_rank(end.rank, result);
-    if (error) {
-      facts.error_type = error->type;
-      facts.error_text = error->message;
+  // After node 0 was lost: where it may come back, this agent waits for its store.
+  bool rejoin() {
+    const auto lost = membership_->lost();
+    const bool is_range = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
+    History history{.last_round = round_.number,
+                    .restarts = round_.restarts,
+                    .first_world_size = round_.first_world_size,
+                    .peers = round_.hosts};
+    if (round_.hosts.empty()) history.last_round = -1;
+    if (!is_range && ++history.restarts > options_.max_restarts) return false;
+    if (lost) log::warn("{}: waiting for it to come back", lost->record.message);
+    result_.lost = lost;
+    try {
+      membership_.reset();
+      membership_ = std::make_unique<Membership>(options_, history, [this] { return is_told_to_end(); });
+      has_ended_ = false;
+      return true;
+    } catch (const TimeoutError&) {
+      return false;
     }
-    const auto decision = decide_restart(facts);
-    if (decision.restart) {
-      const std::string words = error ? error->message.substr(0, error->message.find('\n')) : "no word from it";
-      log::warn("rank {} failed ({}; {}): {}, logs in {}", end.rank, describe_status(end.wait_status), words,
-                decision.reason, folder_of(end.rank).string());
-    } else if (options_.max_restarts > 0) {
-      log::note("no restart: {}", decision.reason);
-    }
-    return decision.restart;
   }
 
-  // Its error file, or, where the disk was full, what it told the others.
-  std::optional<WorkerError> error_of_rank(int rank, const WorkerGroupResult& result) const {
-    auto error = read_error_file(folder_of(rank) / "error.json");
-    if (!error && result.claim && result.claim->rank == rank) error = error_of(*result.claim);
-    return error;
+  int leave_by_signal() {
+    const int number = result_.interrupted_by != 0 ? result_.interrupted_by : told_by_;
+    if (membership_) membership_->leave(number, options_.shutdown_timeout + kLeaveTime);
+    if (attempt_ < 0) logs_.remove();
+    if (result_.interrupted_by != 0) tell_of_logs();
+    return 128 + number;
   }
 
-  std::filesystem::path folder_of(int rank) const { return logs_.rank_folder(attempt_, rank); }
+  int finish_without_store() {
+    if (told_by_ != 0) return 128 + told_by_;
+    const auto lost = membership_ ? membership_->lost() : result_.lost;
+    if (lost) print_lost(lost->record);
+    tell_of_logs();
+    return static_cast<int>(ExitCode::kPeer);
+  }
 
-  int finish(const WorkerGroupResult& result) {
-    if (result.start_error != 0) {
+  int finish(const Order& order) {
+    membership_->leave(0, kLeaveTime);
+    if (order.code == 0) {
       logs_.remove();
-      if (is_shortage(result.start_error)) throw_cannot(fmt::format("start '{}'", path_), result.start_error);
-      throw UsageError(
-          fmt::format("cannot execute '{}' ({})", path_, std::generic_category().message(result.start_error)),
-          "check that it is built for this machine and that the interpreter in its first line exists");
+      return 0;
     }
-    const bool is_remote = result.has_remote_failure && !is_ours(result);
-    const int code = is_remote ? remote_code(result) : local_code(result);
-    leave(is_remote ? kAnswerTime : options_.shutdown_timeout + 3 * kAnswerTime);
-    if (is_remote && result.claim) {
-      print_remote(result);
-    } else if (result.interrupted_by == 0) {
-      print_local(result);
+    keep_verdict(order);
+    if (options_.tells_of_other_nodes || !is_of_other_node(order, facts())) {
+      print_blame(order, facts(), options_.max_restarts > 0);
+      tell_of_logs();
     }
+    return order.code;
+  }
+
+  void keep_verdict(const Order& order) const {
+    if (attempt_ >= 0) {
+      write_verdict(order, logs_.rank_folder(attempt_, round_.place.first_rank).parent_path());
+    }
+  }
+
+  [[noreturn]] void throw_refusal(const Order& order) {
+    if (attempt_ < 0) logs_.remove();
+    rethrow(order.cause.value_or(FailureRecord{}));
+  }
+
+  [[noreturn]] void throw_start_error() {
+    membership_->leave(0, kLeaveTime);
+    logs_.remove();
+    if (is_shortage(result_.start_error)) throw_cannot(fmt::format("start '{}'", path_), result_.start_error);
+    throw UsageError(start_error_text(facts()),
+                     "check that it is built for this machine and that the interpreter in its first line exists");
+  }
+
+  RoundFacts facts() const {
+    return {.round = round_, .result = result_, .logs = logs_, .attempt = attempt_, .path = path_};
+  }
+
+  void tell_of_logs() {
+    if (!options_.keeps_logs) return logs_.remove();
     fmt::print(stderr, "  logs    {}\n", logs_.path().string());
-    return code;
-  }
-
-  bool is_ours(const WorkerGroupResult& result) const {
-    if (!result.claim || result.claim->kind == FailureKind::kLost) return false;
-    const int first = meeting_.place.first_rank;
-    return result.claim->rank >= first && result.claim->rank < first + options_.processes;
-  }
-
-  int local_code(const WorkerGroupResult& result) {
-    if (result.interrupted_by != 0) return 128 + result.interrupted_by;
-    const auto first = find_first(result.ends, result.claim);
-    const int code = first ? exit_code(result.ends[*first].wait_status) : static_cast<int>(ExitCode::kInternal);
-    if (options_.nodes > 1 && first && !leaves_by_request(result.ends[*first])) tell_others(result.ends[*first], code);
-    return code;
-  }
-
-  void tell_others(const WorkerEnd& end, int code) {
-    try {
-      meeting_.store->compare_set(kFirstFailureKey, "", to_json(record_of_end(end)));
-      meeting_.store->set(kFailureCodeKey, std::to_string(code));
-    } catch (const Error&) {
-      // Node 0 is gone, and with it everybody who would read this.
-    }
-  }
-
-  int remote_code(const WorkerGroupResult& result) {
-    if (!result.claim || result.claim->kind == FailureKind::kLost) return static_cast<int>(ExitCode::kPeer);
-    try {
-      const int code = std::stoi(meeting_.store->get(kFailureCodeKey, options_.shutdown_timeout + kAnswerTime));
-      return code > 0 && code < 256 ? code : static_cast<int>(ExitCode::kPeer);
-    } catch (const std::exception&) {
-      return static_cast<int>(ExitCode::kPeer);
-    }
-  }
-
-  void print_remote(const WorkerGroupResult& result) const {
-    const FailureRecord& first = *result.claim;
-    if (first.kind == FailureKind::kLost) {
-      fmt::print(stderr, "lockstep: {}\n  next    {}\n", first.message, first.hint);
-    } else {
-      fmt::print(stderr, "lockstep: rank {} on {} failed first: {}\n  its output is on that node\n", first.rank,
-                 first.host, words_of(first));
-    }
-  }
-
-  void print_local(const WorkerGroupResult& result) const {
-    const auto first = find_first(result.ends, result.claim);
-    if (!first) return;
-    const WorkerEnd& end = result.ends[*first];
-    if (leaves_by_request(end)) {
-      fmt::print(stderr, "lockstep: rank {} left with exit code {}: it was asked to end\n", end.rank,
-                 exit_code(end.wait_status));
-      return;
-    }
-    const auto folder = folder_of(end.rank);
-    FailureReport report{.end = end,
-                         .host = host_name(),
-                         .error = error_of_rank(end.rank, result),
-                         .last_lines = last_lines(folder / "stderr.log", kShownLines),
-                         .last_lines_of = (folder / "stderr.log").string()};
-    // Some programs complain on stdout.
-    if (const auto lines = last_lines(folder / "stdout.log", kShownLines);
-        report.last_lines.empty() && !lines.empty()) {
-      report.last_lines = lines;
-      report.last_lines_of = (folder / "stdout.log").string();
-    }
-    const std::string text = format_report(report);
-    const auto head = std::min(text.find('\n'), text.size());
-    fmt::print(stderr, "{}{}", view::paint(text.substr(0, head), view::Color::kRed, view::use_color(STDERR_FILENO)),
-               text.substr(head));
   }
 
   const AgentOptions& options_;
   const std::string path_;
-  // Before the server's clients and after the waiting for other nodes, so that Ctrl-C ends that at once.
+  // After the first wait for the store, so that Ctrl-C ends that at once.
   SignalGuard signals_;
-  Meeting meeting_;
+  std::unique_ptr<Membership> membership_;
   LogFolder logs_;
-  int attempt_ = 0;
+  Standbys standbys_;
+  Round round_;
+  WorkerGroupResult result_;
+  int attempt_ = -1;
+  int told_by_ = 0;         ///< the signal that ended a wait
+  bool has_ended_ = false;  ///< since the group's last word
 };
 
 }  // namespace
+
+bool is_own_address(const std::string& host) { return is_own(host); }
 
 int run_agent(const AgentOptions& options) {
   check(options);
   return with_shortages_named([&] {
     std::string path = find_program(options.command[0]);
     raise_file_limit(options);
-    Meeting meeting = meet(options);
+    auto membership = std::make_unique<Membership>(options, History{}, [] { return false; });
     tell_of_threads(options);
-    return Agent(options, std::move(path), std::move(meeting)).run();
+    return Agent(options, std::move(path), std::move(membership)).run();
   });
 }
 

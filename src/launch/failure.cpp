@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "launch/nodes/addresses.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
@@ -88,7 +89,8 @@ std::string describe_status(int wait_status) {
 FailureRecord record_of_end(const WorkerEnd& end) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return {.kind = FailureKind::kDied,
-          .message = describe_status(end.wait_status),
+          .message = end.why.empty() ? describe_status(end.wait_status)
+                                     : fmt::format("{}; {}", describe_status(end.wait_status), end.why),
           .rank = end.rank,
           .host = host_name(),
           .time_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()};
@@ -127,7 +129,11 @@ bool only_repeats(const FailureReport& report) {
 std::string format_report(const FailureReport& report) {
   std::string out = fmt::format("lockstep: rank {} failed first: {} (pid {} on {})\n", report.end.rank,
                                 describe_status(report.end.wait_status), report.end.pid, report.host);
-  if (report.error) out += indented(report.error->message, "  error   ", "          ");
+  if (!report.end.why.empty()) {
+    out += indented(report.end.why, "  error   ", "  ");
+  } else if (report.error) {
+    out += indented(report.error->message, "  error   ", "          ");
+  }
   if (only_repeats(report)) return out;
   if (!report.last_lines.empty()) {
     out += fmt::format("  last lines of {}\n", report.last_lines_of);
@@ -136,12 +142,6 @@ std::string format_report(const FailureReport& report) {
     out += fmt::format("  it wrote nothing to {}\n", report.last_lines_of);
   }
   return out;
-}
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
 }
 
 }  // namespace lockstep::launch

@@ -19,7 +19,8 @@ struct WorkerEnd {
   int rank = 0;
   pid_t pid = 0;
   int wait_status = 0;
-  int signal_sent = 0;  ///< what the agent had sent it before; 0: it ended by itself
+  int signal_sent = 0;   ///< what the agent had sent it before; 0: it ended by itself
+  std::string why = {};  ///< what the system knows of its end
 };
 
 [[nodiscard]] bool has_failed(const WorkerEnd& end);
@@ -63,7 +64,5 @@ struct FailureReport {
   std::string last_lines_of;  ///< the log file that they are from
 };
 [[nodiscard]] std::string format_report(const FailureReport& report);
-
-[[nodiscard]] std::string host_name();
 
 }  // namespace lockstep::launch

@@ -7,16 +7,27 @@
 
 #include <cerrno>
 
+#include "launch/output/console_choice.h"
+
 namespace lockstep::launch {
 namespace {
 
 constexpr auto kIdleTime = std::chrono::milliseconds(300);
 
+MuxOptions mux_options(const AgentOptions& options, int first_rank) {
+  MuxOptions mux = Console::describe(options.console);
+  mux.prefix_of = [&options, first_rank](int rank) {
+    return fill_prefix(options.shown.prefix, options.role, rank - first_rank, rank);
+  };
+  return mux;
+}
+
 }  // namespace
 
-GroupOutput::GroupOutput(ConsoleStyle style)
-    : style_(style),
-      mux_options_(Console::describe(style)),
+GroupOutput::GroupOutput(const AgentOptions& options, int first_rank)
+    : options_(options),
+      first_rank_(first_rank),
+      mux_options_(mux_options(options, first_rank)),
       mux_(mux_options_, [this](int stream, std::string_view bytes) { console_.put(stream, bytes); }) {}
 
 Channel GroupOutput::channel_of(int rank, int stream) const {
@@ -38,7 +49,7 @@ void GroupOutput::read(Worker& worker, RankLog& log, int stream, bool to_the_end
     }
     const std::string_view bytes(chunk, static_cast<std::size_t>(count));
     log.write(stream, bytes);
-    mux_.feed(worker.rank(), stream, bytes);
+    if (is_on_console(options_.shown, worker.rank() - first_rank_, stream)) mux_.feed(worker.rank(), stream, bytes);
     last_output_ = SystemClock::instance().now();
   } while (to_the_end);
 }
@@ -49,6 +60,11 @@ void GroupOutput::close(Worker& worker, RankLog& log) {
     worker.close_output(stream);
     mux_.finish(worker.rank(), stream);
   }
+}
+
+int GroupOutput::prefix_columns() const {
+  if (options_.console != ConsoleStyle::kPrefix) return 0;
+  return static_cast<int>(fill_prefix(options_.shown.prefix, options_.role, 0, 0).size());
 }
 
 bool GroupOutput::more_errors_arrive(const Worker& worker) const {

@@ -4,8 +4,8 @@
 
 #include <string_view>
 
-#include "launch/console.h"
-#include "launch/log_folder.h"
+#include "launch/output/console.h"
+#include "launch/output/log_folder.h"
 #include "launch/worker.h"
 #include "lockstep/base/clock.h"
 
@@ -14,12 +14,13 @@ namespace lockstep::launch {
 /// Owned by the agent's thread. Nothing here blocks.
 class GroupOutput {
  public:
-  explicit GroupOutput(ConsoleStyle style);
+  /// `first_rank`: the rank of local rank 0. Lifetime: `options` outlives it.
+  GroupOutput(const AgentOptions& options, int first_rank);
 
   /// Rank 0 gets a terminal where the agent has one, so that it draws its progress bar.
   [[nodiscard]] Channel channel_of(int rank, int stream) const;
   /// Columns of "[0]: ", which stands before every line of rank 0, the one rank that has a terminal.
-  [[nodiscard]] int prefix_columns() const { return style_ == ConsoleStyle::kPrefix ? 5 : 0; }
+  [[nodiscard]] int prefix_columns() const;
 
   [[nodiscard]] Console& console() { return console_; }
   [[nodiscard]] const Console& console() const { return console_; }
@@ -39,7 +40,8 @@ class GroupOutput {
   void on_time(TimePoint now);
 
  private:
-  const ConsoleStyle style_;
+  const AgentOptions& options_;
+  const int first_rank_;
   Console console_;
   MuxOptions mux_options_;
   LineMux mux_;

@@ -30,7 +30,6 @@ RestartDecision decide_restart(const RestartFacts& facts) {
   if (const std::string fault = lasting_fault(facts.error_text); facts.error_type == "IoError" && !fault.empty()) {
     return {false, fmt::format("it would end with '{}' again", fault)};
   }
-  if (facts.nodes > 1) return {false, "a group of several nodes does not restart"};
   if (facts.restarts_done >= facts.max_restarts) {
     return {false, fmt::format("all {} restarts are used up", facts.max_restarts)};
   }

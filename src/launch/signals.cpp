@@ -10,13 +10,15 @@
 
 namespace lockstep::launch {
 
-SignalGuard::SignalGuard() {
+SignalGuard::SignalGuard(const std::vector<int>& signals) {
   sigset_t ours;
   ::sigemptyset(&ours);
-  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH}) ::sigaddset(&ours, number);
   struct sigaction hangup {};
   ::sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) ::sigaddset(&ours, SIGHUP);
+  ::sigaddset(&ours, SIGWINCH);
+  for (const int number : signals) {
+    if (number != SIGHUP || hangup.sa_handler != SIG_IGN) ::sigaddset(&ours, number);
+  }
   ::pthread_sigmask(SIG_BLOCK, &ours, &before_);
   fd_.reset(::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd_.valid()) {

@@ -4,16 +4,18 @@
 
 #include <signal.h>
 
+#include <vector>
+
 #include "lockstep/base/file_system.h"
 
 namespace lockstep::launch {
 
-/// While it lives, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP (unless nohup has it ignored) and SIGWINCH come through
-/// fd(), and SIGPIPE is ignored. Belongs to the thread that made it.
+/// While it lives, the given signals (but SIGHUP where nohup has it ignored) and SIGWINCH come through fd(), and
+/// SIGPIPE is ignored. Belongs to the thread that made it.
 class SignalGuard {
  public:
   /// Throws: ResourceError where no descriptor is left.
-  SignalGuard();
+  explicit SignalGuard(const std::vector<int>& signals);
   ~SignalGuard();
   SignalGuard(const SignalGuard&) = delete;
   SignalGuard& operator=(const SignalGuard&) = delete;

@@ -67,7 +67,7 @@ void pass_to_agent(int number) {
 // process die of them: so they pass them on.
 void gather_signals() {
   agent_thread = static_cast<pid_t>(::syscall(SYS_gettid));
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH}) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) {
     sigset_t one;
     ::sigemptyset(&one);
     ::sigaddset(&one, number);

@@ -108,17 +108,19 @@ class Stub {
   // the copies. False where there is none even so.
   bool keep_only_our_descriptors() noexcept {
     constexpr int kAboveTheWorkers = 10;
-    int ours[] = {plan_.input, plan_.output, plan_.errors, plan_.control, plan_.agent_pidfd};
+    int ours[] = {plan_.input, plan_.output, plan_.errors, plan_.control, plan_.agent_pidfd, plan_.standby};
     close_all_but(ours);
     const auto copy = [](int fd) { return fd < 0 ? -1 : ::fcntl(fd, F_DUPFD_CLOEXEC, kAboveTheWorkers); };
-    int copies[] = {copy(plan_.input), copy(plan_.output), copy(plan_.errors), copy(plan_.control),
-                    copy(plan_.agent_pidfd)};
+    int copies[] = {copy(plan_.input),   copy(plan_.output),      copy(plan_.errors),
+                    copy(plan_.control), copy(plan_.agent_pidfd), copy(plan_.standby)};
     if (copies[0] < 0 || copies[1] < 0 || copies[2] < 0 || copies[3] < 0) return false;
     for (int fd = 0; fd < 3; ++fd) ::dup2(copies[fd], fd);
     control_ = copies[3];
     agent_ = copies[4];
-    int kept[] = {control_, agent_};
+    int kept[] = {control_, agent_, copies[5]};
     close_all_but(kept);
+    if (copies[5] >= 0 && ::dup2(copies[5], kStandbyDescriptor) < 0) return false;
+    if (copies[5] >= 0) ::close(copies[5]);
     return true;
   }
 
@@ -130,6 +132,7 @@ class Stub {
     if (worker_ < 0) return report(StubEvent::kExecFailed, errno), false;
     if (worker_ == 0) become_worker(stub, failure[1]);
     ::close(failure[1]);
+    if (plan_.standby >= 0) ::close(kStandbyDescriptor);
     // Ours would keep the pipes open after the worker's end.
     const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3; ++fd) {

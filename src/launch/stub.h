@@ -10,6 +10,8 @@
 
 namespace lockstep::launch {
 
+inline constexpr int kStandbyDescriptor = 3;
+
 /// Everything a stub needs, prepared before the fork.
 struct StubPlan {
   const char* path = nullptr;  ///< path of the program
@@ -19,6 +21,7 @@ struct StubPlan {
   int input = -1;  ///< become the worker's 0, 1 and 2
   int output = -1;
   int errors = -1;
+  int standby = -1;      ///< becomes the worker's 3, from which a standby reads; -1: the worker is none
   int control = -1;      ///< socket to the agent: StubReport out, StubOrder in
   int agent_pidfd = -1;  ///< -1 where the kernel has none
   pid_t agent = 0;

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "lockstep/base/resources.h"
+#include "lockstep/base/standby.h"
 
 namespace lockstep::launch {
 namespace {
@@ -88,9 +89,10 @@ Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
   const UniqueFd their_control(sockets[1]);
   Ends output = make_channel(spec.output, STDOUT_FILENO, spec.prefix_columns);
   Ends errors = make_channel(spec.errors, STDERR_FILENO, spec.prefix_columns);
-  const UniqueFd input(spec.takes_input ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
-                                        : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const UniqueFd input(spec.input >= 0 ? ::fcntl(spec.input, F_DUPFD_CLOEXEC, 3)
+                                       : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const UniqueFd nothing(input.valid() ? -1 : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  Ends standby = spec.is_standby ? make_pipe() : Ends{};
   const UniqueFd agent(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
 
   const auto shell = shell_command(spec);
@@ -104,6 +106,7 @@ Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
                       .input = input.valid() ? input.get() : nothing.get(),
                       .output = output.theirs.get(),
                       .errors = errors.theirs.get(),
+                      .standby = standby.ours.get(),
                       .control = their_control.get(),
                       .agent_pidfd = agent.get(),
                       .agent = ::getpid(),
@@ -115,6 +118,7 @@ Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
     run_stub(plan);
     ::_exit(0);
   }
+  standby_ = std::move(standby.theirs);  // the reading end is the stub's
   streams_[0] = std::move(output.ours);
   streams_[1] = std::move(errors.ours);
   for (auto& stream : streams_) ::fcntl(stream.get(), F_SETFL, O_NONBLOCK);
@@ -159,6 +163,18 @@ std::optional<StubReport> Worker::read_report() {
 void Worker::order(int signal, std::chrono::milliseconds grace) const noexcept {
   const StubOrder message{signal, static_cast<std::int32_t>(grace.count())};
   if (!is_gone()) (void)!::send(control_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void Worker::take_over(int rank, const std::vector<std::string>& environment) noexcept {
+  rank_ = rank;
+  const std::string message = standby::to_message(environment);
+  for (std::size_t sent = 0; sent < message.size();) {
+    const ssize_t count = ::write(standby_.get(), message.data() + sent, message.size() - sent);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;  // it has ended, which its stub reports
+    sent += static_cast<std::size_t>(count);
+  }
+  standby_.reset();
 }
 
 void Worker::abandon() noexcept { control_.reset(); }

@@ -26,7 +26,8 @@ struct WorkerSpec {
   std::string path;                    ///< path of the program, as found
   std::vector<std::string> arguments;  ///< [0] as typed
   std::vector<std::string> environment;
-  bool takes_input = false;  ///< our stdin; others get /dev/null
+  bool is_standby = false;  ///< it waits until take_over()
+  int input = -1;           ///< becomes its stdin; -1: /dev/null
   Channel output = Channel::kPipe;
   Channel errors = Channel::kPipe;
   int prefix_columns = 0;  ///< a terminal of the worker is so much narrower than ours
@@ -52,6 +53,9 @@ class Worker {
   std::optional<StubReport> read_report();
   [[nodiscard]] bool is_gone() const noexcept { return !control_.valid(); }
 
+  /// Has a standby become a worker of this rank and environment.
+  void take_over(int rank, const std::vector<std::string>& environment) noexcept;
+
   void order(int signal, std::chrono::milliseconds grace) const noexcept;
   /// The stub left without a word (somebody killed it): forgets it.
   void abandon() noexcept;
@@ -62,6 +66,7 @@ class Worker {
   int rank_;
   pid_t stub_ = -1;
   UniqueFd control_;
+  UniqueFd standby_;  // where a standby reads its environment
   UniqueFd streams_[2];
 };
 

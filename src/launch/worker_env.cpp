@@ -52,6 +52,17 @@ void set_torchrun(Variables& variables, const EnvironmentSpec& spec) {
   if (place.local_world_size > 1) variables.emplace("OMP_NUM_THREADS", "1");
 }
 
+// The entry of a list as CUDA_VISIBLE_DEVICES has it; the number itself where the list is empty or too short.
+std::string visible_device(const std::string& list, int local_rank) {
+  std::size_t at = 0;
+  for (int i = 0; i < local_rank && at != std::string::npos; ++i) {
+    at = list.find(',', at);
+    if (at != std::string::npos) ++at;
+  }
+  if (list.empty() || at == std::string::npos) return std::to_string(local_rank);
+  return list.substr(at, list.find(',', at) - at);
+}
+
 }  // namespace
 
 std::vector<std::string> worker_environment(const std::vector<std::string>& inherited, const EnvironmentSpec& spec) {
@@ -66,6 +77,12 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
   variables["LOCKSTEP_STORE"] = spec.store.host + ":" + std::to_string(spec.store.port);
   variables["LOCKSTEP_STORE_TOKEN"] = spec.store.token;
   variables["LOCKSTEP_ERROR_FILE"] = spec.error_file;
+  if (variables["LOCKSTEP_FLIGHT"] != "off") variables["LOCKSTEP_FLIGHT"] = spec.flight_ring;
+  if (spec.first_world_size > 0) variables["LOCKSTEP_FIRST_WORLD_SIZE"] = std::to_string(spec.first_world_size);
+  if (spec.virtual_local_rank) {
+    variables["CUDA_VISIBLE_DEVICES"] = visible_device(variables["CUDA_VISIBLE_DEVICES"], spec.place.local_rank);
+    variables["LOCAL_RANK"] = "0";
+  }
   for (const auto& [name, value] : spec.extra) variables[name] = value;
   std::vector<std::string> result;
   for (const auto& [name, value] : variables) result.push_back(name + "=" + value);

@@ -8,19 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "launch/nodes/place.h"
 #include "lockstep/store/store.h"
 
 namespace lockstep::launch {
-
-/// One worker's place; the same fields for all workers of a node but `local_rank`.
-struct Place {
-  int local_rank = 0;
-  int local_world_size = 1;
-  int first_rank = 0;  ///< rank of this node's local rank 0
-  int world_size = 1;
-  int node_rank = 0;
-  int nodes = 1;
-};
 
 struct EnvironmentSpec {
   Place place;
@@ -28,11 +19,14 @@ struct EnvironmentSpec {
   std::uint16_t master_port = 0;
   StoreAddress store;
   std::string error_file;
+  std::string flight_ring;  ///< where the rank records what it does; empty: nowhere
   std::string role;
   std::string run_id;
   int restart_count = 0;
+  int first_world_size = 0;  ///< ranks of the job's first round
   int max_restarts = 0;
-  std::string blas_core;  ///< OPENBLAS_CORETYPE where nobody has set it; empty: left unset
+  bool virtual_local_rank = false;  ///< LOCAL_RANK is 0, and one GPU is visible
+  std::string blas_core;            ///< OPENBLAS_CORETYPE where nobody has set it; empty: left unset
   std::vector<std::pair<std::string, std::string>> extra;
 };
 

@@ -3,13 +3,18 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <utility>
 
+#include "launch/hangs/hang.h"
+#include "launch/worker_env.h"
 #include "lockstep/base/blas.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -41,21 +46,39 @@ std::string signal_name(int number) {
   return name == nullptr ? std::to_string(number) : fmt::format("SIG{}", name);
 }
 
-std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_rank, const RankLog& log) {
-  Place place = spec.meeting.place;
+std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_rank, const RankLog* log,
+                                        const FlightRing* ring) {
+  Place place = spec.round.place;
   place.local_rank = local_rank;
   static const std::string blas_core = blas::core_for_programs();
   return worker_environment(own_environment(), {.place = place,
-                                                .master_addr = spec.meeting.master_addr,
-                                                .master_port = spec.meeting.master_port,
-                                                .store = spec.meeting.address,
-                                                .error_file = log.error_file().string(),
+                                                .master_addr = spec.options.master_addr,
+                                                .master_port = spec.round.master_port,
+                                                .store = spec.membership.address(),
+                                                .error_file = log != nullptr ? log->error_file().string() : "",
+                                                .flight_ring = ring != nullptr ? ring->path() : "",
                                                 .role = spec.options.role,
-                                                .run_id = spec.meeting.run_id,
-                                                .restart_count = spec.restart_count,
+                                                .run_id = spec.membership.run_id(),
+                                                .restart_count = spec.round.number,
+                                                .first_world_size = spec.round.first_world_size,
                                                 .max_restarts = spec.options.max_restarts,
+                                                .virtual_local_rank = spec.options.virtual_local_rank,
                                                 .blas_core = blas_core,
                                                 .extra = spec.options.environment});
+}
+
+WorkerSpec worker_spec(const WorkerGroupSpec& spec, const GroupOutput& output, int local_rank,
+                       const RankLog* log = nullptr, const FlightRing* ring = nullptr) {
+  const int rank = spec.round.place.first_rank + local_rank;
+  return {.rank = rank,
+          .path = spec.path,
+          .arguments = spec.options.command,
+          .environment = environment_of(spec, local_rank, log, ring),
+          .input = rank == 0 ? STDIN_FILENO : -1,
+          .output = output.channel_of(rank, 0),
+          .errors = output.channel_of(rank, 1),
+          .prefix_columns = output.prefix_columns(),
+          .leftover_grace = std::min(spec.options.shutdown_timeout, std::chrono::milliseconds(2000))};
 }
 
 // Before the others are stopped: their messages can then point to it.
@@ -67,8 +90,25 @@ void publish(Store& store, const FailureRecord& record) {
   }
 }
 
+std::optional<FailureRecord> claim_of(Store& store) {
+  return parse_failure(store.try_get(kFirstFailureKey).value_or(""));
+}
+
 bool is_local(const Place& place, int rank) {
   return rank >= place.first_rank && rank < place.first_rank + place.local_world_size;
+}
+
+std::vector<WatchedRank> watched(const std::vector<WorkerMember>& members) {
+  std::vector<WatchedRank> ranks;
+  for (const WorkerMember& member : members) {
+    ranks.push_back({member.worker->rank(), member.pid, member.ring.get(), member.has_ended, member.has_succeeded});
+  }
+  return ranks;
+}
+
+std::unique_ptr<LongWorkLink> link_of(const WorkerGroupSpec& spec) {
+  if (spec.round.place.nodes < 2) return nullptr;
+  return std::make_unique<LongWorkLink>(spec.membership.address(), attempt_prefix(spec.round.number) + "long_work");
 }
 
 /// For poll(): milliseconds until then; -1: for ever.
@@ -81,8 +121,7 @@ int timeout_ms(TimePoint next) {
 }  // namespace
 
 bool WorkerGroupResult::is_success() const {
-  return interrupted_by == 0 && start_error == 0 && !has_remote_failure &&
-         std::none_of(ends.begin(), ends.end(), has_failed);
+  return interrupted_by == 0 && start_error == 0 && std::none_of(ends.begin(), ends.end(), has_failed);
 }
 
 TimePoint StopTimes::next() const {
@@ -91,61 +130,50 @@ TimePoint StopTimes::next() const {
   return next;
 }
 
-WorkerGroup::WorkerGroup(const WorkerGroupSpec& spec) : spec_(spec), output_(spec.options.console) {
-  if (spec.options.nodes > 1) {
-    watcher_ = std::make_unique<KeyWatcher>(spec.meeting.address, std::vector<std::string>{kFirstFailureKey});
-    lost_watcher_ = std::make_unique<KeyWatcher>(spec.meeting.address, std::vector<std::string>{kLostNodeKey});
+WorkerGroup::WorkerGroup(const WorkerGroupSpec& spec)
+    : spec_(spec), output_(spec.options, spec.round.place.first_rank), hangs_(link_of(spec)) {
+  if (spec.round.place.nodes > 1) {
+    watcher_ =
+        std::make_unique<KeyWatcher>(spec.membership.address(), attempt_prefix(spec.round.number) + kFirstFailureKey);
   }
   for (int local_rank = 0; local_rank < spec.options.processes; ++local_rank) start(local_rank);
+  spec.standbys.begin_round(now());
 }
 
 void WorkerGroup::start(int local_rank) {
-  const int rank = spec_.meeting.place.first_rank + local_rank;
-  Member member;
+  const int rank = spec_.round.place.first_rank + local_rank;
+  WorkerMember member;
   member.log = std::make_unique<RankLog>(spec_.logs.rank_folder(spec_.log_attempt, rank));
-  WorkerSpec worker{.rank = rank,
-                    .path = spec_.path,
-                    .arguments = spec_.options.command,
-                    .environment = environment_of(spec_, local_rank, *member.log),
-                    .takes_input = rank == 0,
-                    .output = output_.channel_of(rank, 0),
-                    .errors = output_.channel_of(rank, 1),
-                    .prefix_columns = output_.prefix_columns(),
-                    .leftover_grace = std::min(spec_.options.shutdown_timeout, std::chrono::milliseconds(2000))};
-  member.worker = std::make_unique<Worker>(worker);
+  member.ring = std::make_unique<FlightRing>(member.log->flight_file());
+  const WorkerSpec worker = worker_spec(spec_, output_, local_rank, member.log.get(), member.ring.get());
+  if (auto standby = spec_.standbys.take(local_rank)) {
+    member.worker = std::move(standby->worker);
+    member.pid = standby->pid;
+    member.worker->take_over(rank, worker.environment);
+  } else {
+    member.worker = std::make_unique<Worker>(worker);
+  }
   members_.push_back(std::move(member));
 }
 
+void WorkerGroup::start_standbys() {
+  std::vector<RunningRank> ranks;
+  for (const WorkerMember& member : members_) ranks.push_back({member.worker->rank(), member.pid});
+  const auto store = spec_.membership.store_of(spec_.round.number);
+  const bool is_possible = !is_stopping_ && !result_.lost && can_stand_by(ranks, *store, spec_.path);
+  spec_.standbys.start(now(), is_possible, [this](int local_rank) { return worker_spec(spec_, output_, local_rank); });
+}
+
 WorkerGroupResult WorkerGroup::run() {
-  const auto is_left = [](const Member& member) { return !member.worker->is_gone(); };
+  const auto is_left = [](const WorkerMember& member) { return !member.worker->is_gone(); };
   while (std::any_of(members_.begin(), members_.end(), is_left)) wait_for_event();
   show_the_rest();
-  await_cause();
   try {
-    const bool can_ask = !spec_.meeting.presence || spec_.meeting.presence->lost().empty();
-    const auto claim = can_ask ? spec_.meeting.store->try_get(kFirstFailureKey) : std::nullopt;
-    if (claim) result_.claim = parse_failure(*claim);
+    if (!result_.lost) result_.claim = claim_of(*spec_.membership.store_of(spec_.round.number));
   } catch (const Error&) {
     // The store of another node is gone: what this node saw must do.
   }
-  result_.claim = first_cause(result_.claim, result_.lost, spec_.meeting.silence);
   return result_;
-}
-
-void WorkerGroup::await_cause() {
-  const auto names_no_cause = [](const WorkerEnd& end) { return !has_failed(end) || is_consequence(end); };
-  const bool has_cause = result_.is_success() || result_.has_remote_failure || result_.interrupted_by != 0 ||
-                         !std::all_of(result_.ends.begin(), result_.ends.end(), names_no_cause) ||
-                         std::any_of(result_.ends.begin(), result_.ends.end(), leaves_by_request);
-  if (has_cause || !lost_watcher_ || !watcher_) return;
-  const TimePoint deadline = now() + spec_.meeting.silence + kBlameTime;
-  pollfd entries[4] = {{spec_.signals.fd(), POLLIN, 0},
-                       {watcher_->fd(), POLLIN, 0},
-                       {lost_watcher_->fd(), POLLIN, 0},
-                       {spec_.meeting.presence->fd(), POLLIN, 0}};
-  if (::poll(entries, 4, timeout_ms(deadline)) <= 0) return;
-  if (entries[0].revents != 0) on_signals();
-  if (entries[2].revents != 0 || entries[3].revents != 0) on_lost_node();
 }
 
 // A pager that does not read must not keep us from obeying: the logs have everything.
@@ -162,8 +190,8 @@ void WorkerGroup::wait_for_event() {
   entries.push_back({spec_.signals.fd(), POLLIN, 0});
   entries.push_back({watcher_ ? watcher_->fd() : -1, POLLIN, 0});
   entries.push_back({output_.console().waiting_fd(), POLLOUT, 0});
-  entries.push_back({lost_watcher_ ? lost_watcher_->fd() : -1, POLLIN, 0});
-  entries.push_back({lost_watcher_ ? spec_.meeting.presence->fd() : -1, POLLIN, 0});
+  entries.push_back({spec_.membership.orders_fd(), POLLIN, 0});
+  entries.push_back({result_.lost ? -1 : spec_.membership.loss_fd(), POLLIN, 0});
   const std::size_t first = entries.size();
   for (const auto& member : members_) {
     entries.push_back({member.worker->control(), POLLIN, 0});
@@ -171,7 +199,8 @@ void WorkerGroup::wait_for_event() {
       entries.push_back({output_.console().is_full() ? -1 : member.worker->output(stream), POLLIN, 0});
     }
   }
-  if (::poll(entries.data(), entries.size(), timeout_ms(std::min(times_.next(), output_.idle_at()))) < 0 &&
+  if (::poll(entries.data(), entries.size(),
+             timeout_ms(std::min({times_.next(), output_.idle_at(), spec_.standbys.due(), hangs_.due()}))) < 0 &&
       errno != EINTR)
     look_at_all(entries);
   if (entries[2].revents != 0) output_.console().write_some();
@@ -187,13 +216,25 @@ void WorkerGroup::wait_for_event() {
     if (entries[first + 3 * i].revents != 0) on_control(members_[i]);
   }
   if (entries[0].revents != 0) on_signals();
-  if (entries[1].revents != 0) on_watcher();
-  if (entries[3].revents != 0 || entries[4].revents != 0) on_lost_node();
+  if (entries[1].revents != 0) on_failure_elsewhere();
+  if (entries[3].revents != 0) on_orders();
+  if (entries[4].revents != 0) {
+    result_.lost = spec_.membership.lost();
+    watcher_.reset();
+    if (!is_stopping_) stop_failed_group();
+  }
   on_times();
 }
 
 void WorkerGroup::on_times() {
   output_.on_time(now());
+  if (now() >= spec_.standbys.due()) start_standbys();
+  if (is_stopping_ || result_.lost || result_.found) hangs_.end();
+  if (now() >= hangs_.due()) result_.found = hangs_.look(now(), watched(members_));
+  if (result_.found && !is_stopping_) {
+    publish(*spec_.membership.store_of(spec_.round.number), result_.found->record);
+    stop_failed_group();
+  }
   if (times_.stop_at && now() >= *times_.stop_at) stop_failed_group();
   if (times_.stop_again_at && now() >= *times_.stop_again_at) {
     times_.stop_again_at.reset();
@@ -228,43 +269,36 @@ void WorkerGroup::on_signals() {
   }
 }
 
-void WorkerGroup::on_watcher() {
-  if (watcher_->found() == KeyWatcher::Found::kStoreIsGone) return on_lost_node();
-  std::optional<FailureRecord> claim;
-  try {
-    claim = parse_failure(spec_.meeting.store->try_get(kFirstFailureKey).value_or(""));
-  } catch (const Error&) {
-    return on_lost_node();
-  }
+void WorkerGroup::on_failure_elsewhere() {
   watcher_.reset();
-  if (claim && is_local(spec_.meeting.place, claim->rank)) return;  // its own end will tell
-  result_.has_remote_failure = true;
-  result_.claim = claim;
-  if (!is_stopping_) stop_failed_group();
+  try {
+    result_.claim = claim_of(*spec_.membership.store_of(spec_.round.number));
+  } catch (const Error&) {
+    return;  // the store is gone, and its heartbeat will say so
+  }
+  if (!result_.claim || is_local(spec_.round.place, result_.claim->rank)) return;  // its own end will tell
+  if (is_stopping_) return;
+  result_.found = find_hang_for(*result_.claim, watched(members_));
+  stop_failed_group();
 }
 
-// Node 0 is lost with its store; another is what the store says.
-void WorkerGroup::on_lost_node() {
-  if (!lost_watcher_) return;  // two watchers told of one loss
-  const Meeting& meeting = spec_.meeting;
-  const bool is_told = lost_watcher_->found() == KeyWatcher::Found::kKeys;
-  try {
-    if (is_told) result_.lost = lost_node(meeting.store->try_get(kLostNodeKey).value_or(""), meeting.silence);
-  } catch (const Error&) {
-    // This node was frozen, and node 0 has ended without it.
+// Only an order to stop comes while ranks run.
+void WorkerGroup::on_orders() {
+  while (const auto order = spec_.membership.take_order()) {
+    if (order->kind != Order::Kind::kStop || order->round != spec_.round.number || is_stopping_) continue;
+    if (order->is_graceful) {
+      result_.was_told_to_save = true;
+      log::note("{}: the ranks save, and start again with it", order->reason);
+      stop(SIGTERM);
+    } else {
+      if (order->cause && !result_.found) result_.found = find_hang_for(*order->cause, watched(members_));
+      if (order->cause) publish(*spec_.membership.store_of(spec_.round.number), *order->cause);
+      stop_failed_group();
+    }
   }
-  if (!result_.lost) {
-    const std::string why = meeting.presence->lost();
-    result_.lost = lost_node_zero(meeting.address, why.empty() ? "closed" : why, meeting.silence);
-  }
-  watcher_.reset();
-  lost_watcher_.reset();
-  result_.has_remote_failure = true;
-  if (is_told && meeting.presence->lost().empty()) publish(*meeting.store, result_.lost->record);
-  if (!is_stopping_) stop_failed_group();
 }
 
-void WorkerGroup::on_control(Member& member) {
+void WorkerGroup::on_control(WorkerMember& member) {
   while (const auto report = member.worker->read_report()) on_report(member, *report);
   if (!member.worker->is_gone()) return;
   // Nothing of the tree is alive, so what lies in the pipes is all there will ever be.
@@ -272,7 +306,7 @@ void WorkerGroup::on_control(Member& member) {
   if (!member.has_ended) on_end(member, SIGKILL, 0);  // somebody killed the stub, and the worker died with it
 }
 
-void WorkerGroup::on_report(Member& member, const StubReport& report) {
+void WorkerGroup::on_report(WorkerMember& member, const StubReport& report) {
   if (report.event == StubEvent::kStarted) {
     member.pid = report.value;
   } else if (report.event == StubEvent::kExecFailed) {
@@ -284,18 +318,29 @@ void WorkerGroup::on_report(Member& member, const StubReport& report) {
   }
 }
 
-void WorkerGroup::on_end(Member& member, int status, int signal_sent) {
+void WorkerGroup::on_end(WorkerMember& member, int status, int signal_sent) {
   member.has_ended = true;
-  const WorkerEnd end{member.worker->rank(), member.pid, status, signal_sent};
+  member.has_succeeded = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  WorkerEnd end{.rank = member.worker->rank(), .pid = member.pid, .wait_status = status, .signal_sent = signal_sent};
+  const bool is_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  if (is_killed && signal_sent == 0 && !is_stopping_) end.why = memory_kills_.why(member.pid);
   result_.ends.push_back(end);
-  if (!has_failed(end) || is_stopping_) return;
-  if (leaves_by_request(end)) {
+  if (is_stopping_) return;
+  // A rank that left too early may take longer to end than those that noticed.
+  const bool peers_noticed = times_.stop_at && !result_.found;
+  if (!has_failed(end)) {
+    if (peers_noticed) result_.found = find_left(watched(members_));
+  } else if (leaves_by_request(end)) {
     // All ranks leave at one step, so the others follow.
     if (!times_.stop_at) times_.stop_at = now() + spec_.options.shutdown_timeout;
   } else if (is_consequence(end)) {
+    if (!result_.found) result_.found = find_left(watched(members_));
     if (!times_.stop_at) times_.stop_at = now() + kBlameTime;
   } else {
-    publish(*spec_.meeting.store, record_of_end(end));
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    if (code == static_cast<int>(ExitCode::kTimeout)) result_.found = find_hang(watched(members_));
+    if (code == static_cast<int>(ExitCode::kUsage)) result_.found = find_odd(watched(members_));
+    publish(*spec_.membership.store_of(spec_.round.number), result_.found ? result_.found->record : record_of_end(end));
     stop_failed_group();
   }
 }
@@ -305,6 +350,11 @@ void WorkerGroup::order(int signal, std::chrono::milliseconds grace) {
 }
 
 void WorkerGroup::stop_failed_group() {
+  // SIGTERM does not reach a process that is stopped.
+  for (const WorkerMember& member : members_) {
+    const bool hangs = result_.found && result_.found->record.rank == member.worker->rank();
+    if (hangs) member.worker->order(SIGKILL, std::chrono::milliseconds(0));
+  }
   stop(SIGTERM);
   times_.stop_again_at = now() + kSecondTermTime;
 }

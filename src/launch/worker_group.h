@@ -10,33 +10,39 @@
 
 #include "launch/failure.h"
 #include "launch/group_output.h"
-#include "launch/log_folder.h"
-#include "launch/lost_node.h"
-#include "launch/rendezvous.h"
+#include "launch/hangs/hang_watch.h"
+#include "launch/memory_kills.h"
+#include "launch/nodes/lost_node.h"
+#include "launch/nodes/membership.h"
+#include "launch/output/log_folder.h"
 #include "launch/signals.h"
-#include "launch/worker.h"
+#include "launch/standbys.h"
+#include "launch/worker_member.h"
 #include "lockstep/base/clock.h"
 
 namespace lockstep::launch {
 
 struct WorkerGroupSpec {
   const AgentOptions& options;
-  const Meeting& meeting;
+  Membership& membership;
+  const Round& round;
   const LogFolder& logs;
   const SignalGuard& signals;
-  std::string path;       ///< path of the program
-  int restart_count = 0;  ///< what the workers are told
-  int log_attempt = 0;    ///< the number in the log folder
+  Standbys& standbys;
+  std::string path;     ///< path of the program
+  int log_attempt = 0;  ///< the number in the log folder
 };
 
 struct WorkerGroupResult {
-  std::vector<WorkerEnd> ends;  ///< in the order in which they were noticed
-  int interrupted_by = 0;       ///< the signal that told the agent to stop
-  int start_error = 0;          ///< errno where the program could not be executed
-  bool has_remote_failure = false;
-  std::optional<LostNode> lost;
-  std::optional<FailureRecord> claim;  ///< the first failure, as far as ranks, agents and the store know
+  std::vector<WorkerEnd> ends;         ///< in the order in which they were noticed
+  int interrupted_by = 0;              ///< the signal that told the agent to stop
+  int start_error = 0;                 ///< errno where the program could not be executed
+  bool was_told_to_save = false;       ///< its healthy ranks were stopped for a node that joins
+  std::optional<LostNode> lost;        ///< node 0, with the store
+  std::optional<FailureRecord> claim;  ///< the first failure, as far as the ranks and the store know
+  std::optional<Finding> found;        ///< what this launcher itself found of a rank of this node
 
+  /// Every rank ended with 0.
   [[nodiscard]] bool is_success() const;
 };
 
@@ -63,25 +69,17 @@ class WorkerGroup {
   [[nodiscard]] WorkerGroupResult run();
 
  private:
-  struct Member {
-    std::unique_ptr<Worker> worker;
-    std::unique_ptr<RankLog> log;
-    pid_t pid = 0;
-    bool has_ended = false;
-  };
-
   void start(int local_rank);
+  void start_standbys();
   void wait_for_event();
   void show_the_rest();
-  /// Where ranks here only say that a peer is gone, waits until the store says which node it was.
-  void await_cause();
   void on_times();
   void on_signals();
-  void on_watcher();
-  void on_lost_node();
-  void on_control(Member& member);
-  void on_report(Member& member, const StubReport& report);
-  void on_end(Member& member, int status, int signal_sent);
+  void on_failure_elsewhere();
+  void on_orders();
+  void on_control(WorkerMember& member);
+  void on_report(WorkerMember& member, const StubReport& report);
+  void on_end(WorkerMember& member, int status, int signal_sent);
   /// Has every worker's stub send `signal`, and SIGKILL after `grace`; a negative one: never.
   void order(int signal, std::chrono::milliseconds grace);
   void stop(int signal);
@@ -90,9 +88,10 @@ class WorkerGroup {
   const WorkerGroupSpec spec_;
   WorkerGroupResult result_;
   GroupOutput output_;
-  std::unique_ptr<KeyWatcher> watcher_;       ///< for failures of other nodes
-  std::unique_ptr<KeyWatcher> lost_watcher_;  ///< for nodes that are lost
-  std::vector<Member> members_;
+  MemoryKills memory_kills_;
+  std::unique_ptr<KeyWatcher> watcher_;  ///< for failures of other nodes
+  HangWatch hangs_;
+  std::vector<WorkerMember> members_;
   bool is_stopping_ = false;
   bool is_told_to_end_ = false;  ///< since the last rank left
   StopTimes times_;

@@ -127,7 +127,7 @@ TEST_F(Limits, OfMemoryEndInACodeThatIsDocumented) {
 // What would hang or be ended before its main.
 TEST_F(Limits, OfMemoryThatTheWorkersLibrariesExceedAreAnErrorAtTheStart) {
   const std::string lockstep = std::string(LOCKSTEP_TEST_BIN_DIR) + "/lockstep";
-  for (const char* arguments : {"inspect env", "inspect env --nproc-per-node 2"}) {
+  for (const char* arguments : {"inspect env", "bench memory --nproc-per-node 2"}) {
     const auto result = test::run_process(
         {.command = {"bash", "-c", "ulimit -v 700000; exec " + lockstep + " " + arguments},
          .environment = {{"OMP_NUM_THREADS", "4"}, {"OPENBLAS_NUM_THREADS", ""}, {"GOTO_NUM_THREADS", ""}}},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/line_mux.h"
+#include "launch/output/line_mux.h"
 
 #include <gtest/gtest.h>
 

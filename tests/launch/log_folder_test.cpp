@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/log_folder.h"
+#include "launch/output/log_folder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <optional>
 
-#include "launch/temporary_logs.h"
+#include "launch/output/temporary_logs.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {

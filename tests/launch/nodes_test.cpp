@@ -96,7 +96,10 @@ TEST_F(TwoNodes, ANodeWhoseAgentIsKilledIsNamedAtOnce) {
 
 // Rank 0 of another library notices first, and fails with an exit code of its own.
 TEST_F(TwoNodes, ANodeThatIsKilledIsNamedAndNotTheRankThatNoticed) {
-  auto first = node(0, std::string(kReady) + "while kill -0 $(cat $DIR/ready-1); do :; done 2> /dev/null; exit 1");
+  auto first = node(
+      0,
+      std::string(kReady) +
+          "until [ -s $DIR/ready-1 ]; do :; done; while kill -0 $(cat $DIR/ready-1); do :; done 2> /dev/null; exit 1");
   auto second = node(1, std::string(kReady) + "sleep 1000");
   ASSERT_TRUE(ready(2));
   second->signal(SIGKILL);
@@ -219,14 +222,184 @@ TEST_F(TwoNodes, AMissingNodeIsATimeoutThatNamesIt) {
 }
 
 TEST_F(TwoNodes, OfOneRankAreAnError) {
-  const StoreServer server({.host = "127.0.0.1", .port = 0, .token = token_});
-  auto options = command({"--nnodes", "3", "--node-rank", "1", "--master-port", std::to_string(server.port()), "true"});
-  const Process first(options);
-  const auto store = connect_store({.host = "127.0.0.1", .port = server.port(), .token = token_}, test::kPatience);
-  (void)store->get("lockstep/agent/identity/1", test::kPatience);
-  const auto second = test::run_process(options);
+  const auto three = [&](const std::string& rank) {
+    return command({"--nnodes", "3", "--node-rank", rank, "--master-port", std::to_string(port_), "true"});
+  };
+  const Process server(three("0"));
+  const Process first(three("1"));
+  const auto store = connect_store({.host = "127.0.0.1", .port = port_, .token = token_}, test::kPatience);
+  ASSERT_TRUE(test::eventually([&] { return store->try_get("lockstep/nodes/present") == "node 2 of 3"; }));
+  const auto second = test::run_process(three("1"));
   EXPECT_EQ(second.code, 64);
   EXPECT_THAT(second.err, HasSubstr("two agents have --node-rank 1"));
+}
+
+TEST_F(TwoNodes, MeetAtAnIpv6Address) {
+  try {
+    const StoreServer probe({.host = "::1", .port = 0, .token = "t"});
+  } catch (const Error& problem) {
+    GTEST_SKIP() << "no IPv6 here: " << problem.what();
+  }
+  const auto words = [&](const std::string& rank) {
+    return command({"--nnodes", "2", "--node-rank", rank, "--rdzv-endpoint", "[::1]:" + std::to_string(port_), "--",
+                    "sh", "-c", "echo $RANK of $WORLD_SIZE at $LOCKSTEP_STORE"});
+  };
+  Process second(words("1"));
+  const auto of_first = test::run_process(words("0"));
+  EXPECT_EQ(of_first.code, 0) << of_first.err;
+  EXPECT_EQ(of_first.out, "[0]: 0 of 2 at ::1:" + std::to_string(port_) + "\n");
+  EXPECT_EQ(second.wait().code, 0);
+}
+
+TEST_F(TwoNodes, StartAgainWithinTheBudget) {
+  const std::string script = "echo $RANK attempt $TORCHELASTIC_RESTART_COUNT; exit $((3 * RANK))";
+  const auto words = [&](const std::string& rank) {
+    return command({"--nnodes", "2", "--node-rank", rank, "--master-port", std::to_string(port_), "--max-restarts", "1",
+                    "--", "sh", "-c", script});
+  };
+  Process first(words("0"));
+  Process second(words("1"));
+  const auto of_first = first.wait();
+  const auto of_second = second.wait();
+  EXPECT_EQ(of_first.code, 3);
+  EXPECT_EQ(of_second.code, 3);
+  EXPECT_THAT(of_second.out, AllOf(HasSubstr("1 attempt 0"), HasSubstr("1 attempt 1"), Not(HasSubstr("attempt 2"))));
+  EXPECT_THAT(of_second.err, HasSubstr("rank 1 failed (exit code 3; "));
+  EXPECT_THAT(of_second.err, HasSubstr("restart 1 of 1"));
+  EXPECT_THAT(of_first.err, HasSubstr("rank 1 on "));
+}
+
+// One that waits for the file "go" in its second life, so that the test sees who is in it.
+class SomeNodes : public TwoNodes {
+ protected:
+  static std::string script() {
+    return std::string("n=$TORCHELASTIC_RESTART_COUNT; echo $RANK of $WORLD_SIZE in $n, $LOCKSTEP_FIRST_WORLD_SIZE; ") +
+           "echo $$ > $DIR/in-$n-$RANK.new; mv $DIR/in-$n-$RANK.new $DIR/in-$n-$RANK; until [ -e $DIR/go-$n ]; do "
+           "sleep 0.01; done";
+  }
+
+  std::unique_ptr<Process> node(const std::string& host, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {"--nnodes", "1:3", "--rdzv-endpoint", "127.0.0.1:" + std::to_string(port_)};
+    words.insert(words.end(), more.begin(), more.end());
+    words.insert(words.end(), {"--", "sh", "-c", script()});
+    auto options = command(words);
+    options.environment.emplace_back("LOCKSTEP_HOST_ID", host);
+    options.environment.emplace_back("LOCKSTEP_TIMEOUT", "20");
+    return std::make_unique<Process>(options);
+  }
+
+  // The ranks 0 to `count` - 1 run in this life.
+  bool in_life(int life, int count) const {
+    return test::eventually([&] {
+      for (int rank = 0; rank < count; ++rank) {
+        if (!fs::exists(folder_ / ("in-" + std::to_string(life) + "-" + std::to_string(rank)))) return false;
+      }
+      return true;
+    });
+  }
+
+  void end_life(int life) const { std::ofstream(folder_ / ("go-" + std::to_string(life))) << "go"; }
+
+  // The agent that is started first serves.
+  bool serves() const {
+    return test::eventually([&] {
+      try {
+        (void)connect_store({.host = "127.0.0.1", .port = port_, .token = token_}, std::chrono::seconds(1));
+        return true;
+      } catch (const Error&) {
+        return false;
+      }
+    });
+  }
+};
+
+TEST_F(SomeNodes, GoOnWithoutOneThatIsKilled) {
+  auto a = node("a");
+  ASSERT_TRUE(serves());
+  auto b = node("b");
+  auto c = node("c");
+  ASSERT_TRUE(in_life(0, 3));
+  b->signal(SIGKILL);
+  ASSERT_TRUE(in_life(1, 2));
+  end_life(1);
+  const auto of_a = a->wait();
+  const auto of_c = c->wait();
+  EXPECT_EQ(of_a.code, 0) << of_a.err;
+  EXPECT_EQ(of_c.code, 0) << of_c.err;
+  EXPECT_THAT(of_a.out, HasSubstr("0 of 2 in 1, 3\n"));
+  for (const auto& each : {of_a, of_c}) {
+    EXPECT_THAT(
+        each.err,
+        HasSubstr(") is lost: its launcher was killed, or its machine went down: the nodes that are left go on"));
+    EXPECT_THAT(each.err, AllOf(HasSubstr("(b, rank "), Not(HasSubstr("(a, ")), Not(HasSubstr("(c, "))));
+  }
+  EXPECT_TRUE(all_gone());
+}
+
+TEST_F(SomeNodes, TakeOneInByChoice) {
+  const std::vector<std::string> now = {"--take-in", "now", "--rdzv-conf", "last_call_timeout=0"};
+  auto a = node("a", now);
+  ASSERT_TRUE(in_life(0, 1));
+  auto b = node("b", now);
+  ASSERT_TRUE(in_life(1, 2));
+  end_life(1);
+  const auto of_a = a->wait();
+  EXPECT_EQ(of_a.code, 0) << of_a.err;
+  EXPECT_EQ(b->wait().code, 0);
+  EXPECT_THAT(of_a.out, AllOf(HasSubstr("0 of 1 in 0, 1\n"), HasSubstr("0 of 2 in 1, 1\n")));
+  EXPECT_THAT(of_a.err, AllOf(HasSubstr("a node joins"), Not(HasSubstr("failed"))));
+  EXPECT_TRUE(all_gone());
+}
+
+TEST_F(SomeNodes, WaitForTheStoreThatComesBackOnItsHost) {
+  auto a = node("a");
+  ASSERT_TRUE(serves());
+  auto b = node("b");
+  auto c = node("c");
+  ASSERT_TRUE(in_life(0, 3));
+  a->signal(SIGKILL);
+  (void)a->wait();
+  auto again = node("a");
+  ASSERT_TRUE(in_life(1, 3));
+  end_life(1);
+  const auto of_a = again->wait();
+  const auto of_b = b->wait();
+  EXPECT_EQ(of_a.code, 0) << of_a.err;
+  EXPECT_EQ(of_b.code, 0) << of_b.err;
+  EXPECT_EQ(c->wait().code, 0);
+  EXPECT_THAT(of_a.out, HasSubstr("0 of 3 in 1, 3\n"));
+  EXPECT_THAT(of_b.err, HasSubstr("node 0 (127.0.0.1:" + std::to_string(port_) + ") is lost"));
+  EXPECT_THAT(of_b.err, HasSubstr("waiting for it to come back"));
+  EXPECT_TRUE(all_gone());
+}
+
+TEST_F(SomeNodes, GoOnWithoutOneThatIsPreempted) {
+  auto a = node("a");
+  ASSERT_TRUE(serves());
+  auto b = node("b");
+  auto c = node("c");
+  ASSERT_TRUE(in_life(0, 3));
+  c->signal(SIGTERM);
+  EXPECT_EQ(c->wait().code, 143);
+  ASSERT_TRUE(in_life(1, 2));
+  end_life(1);
+  const auto of_a = a->wait();
+  EXPECT_EQ(of_a.code, 0) << of_a.err;
+  EXPECT_EQ(b->wait().code, 0);
+  EXPECT_THAT(of_a.err, HasSubstr("told to leave (SIGTERM)"));
+}
+
+TEST_F(SomeNodes, AllEndWhereOneIsInterrupted) {
+  auto a = node("a");
+  ASSERT_TRUE(serves());
+  auto b = node("b");
+  auto c = node("c");
+  ASSERT_TRUE(in_life(0, 3));
+  b->signal(SIGINT);
+  EXPECT_EQ(b->wait().code, 130);
+  EXPECT_EQ(a->wait().code, 130);
+  EXPECT_EQ(c->wait().code, 130);
+  EXPECT_TRUE(all_gone());
 }
 
 }  // namespace nodes_test

@@ -38,9 +38,8 @@ TEST(Restart, OtherErrorsAndForeignProgramsRestart) {
   }
 }
 
-TEST(Restart, NotWhenAskedToStopAndNotOverSeveralNodes) {
+TEST(Restart, NotWhenAskedToStop) {
   EXPECT_FALSE(decide_restart({.was_interrupted = true, .max_restarts = 3}).restart);
-  EXPECT_FALSE(decide_restart({.nodes = 2, .max_restarts = 3}).restart);
 }
 
 TEST(Restart, EveryDecisionHasAReason) {

@@ -2,9 +2,12 @@
 // The agent: starts the ranks of one node, watches them and ends them all when one fails. Free of libtorch.
 #pragma once
 
+#include <signal.h>
+
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,12 +23,33 @@ enum class ConsoleStyle {
              ///< "[<rank>]: "
 };
 
+/// Streams of ranks, as torchrun counts them: 0 none, 1 stdout, 2 stderr, 3 both.
+struct StreamsByRank {
+  int of_all = 0;                   ///< of ranks that `of_rank` does not have
+  std::map<int, int> of_rank = {};  ///< by local rank
+};
+
+/// What of the ranks' output reaches the console; the log files hold everything.
+struct ConsoleChoice {
+  StreamsByRank redirects = {};        ///< these go to the log files only
+  StreamsByRank tee = {};              ///< but these reach the console, too
+  std::vector<int> local_ranks = {};   ///< only of these; empty: of all
+  std::string prefix = "[${rank}]: ";  ///< what stands before a line, with ${role_name}, ${local_rank} and ${rank}
+};
+
+/// When a group of a range of nodes takes in one more: it has to stop its ranks for that, and start them again.
+enum class TakeIn {
+  kAtCheckpoint,  ///< after the program's next checkpoint; where it counts none, 30 s after its start at the earliest
+  kAtOnce,
+};
+
 struct AgentOptions {
   // What runs.
   std::vector<std::string> command;  ///< program (looked up in PATH) and its arguments
   int processes = 1;                 ///< ranks on this node
-  int nodes = 1;
-  int node_rank = 0;
+  int nodes = 1;                     ///< nodes of the job, or the most of a range
+  int min_nodes = 0;  ///< the least of a range; 0: nodes. Within a range nodes may be lost, leave and join
+  int node_rank = 0;  ///< -1, in a range: any; the agent that can listen at master_addr serves the store
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< set for the workers; it wins over inherited
                                                                       ///< variables
 
@@ -36,15 +60,29 @@ struct AgentOptions {
   std::string run_id = {};  ///< the run's name, not secret, the same on every node; empty: "none", or random on one
                             ///< node
   std::string role = "default";
+  bool virtual_local_rank = false;  ///< each rank sees LOCAL_RANK 0 and one GPU, that of its real local rank
 
   // How failures end.
   int max_restarts = 0;
+  std::chrono::milliseconds last_call{30000};  ///< how long a range that has its least number of nodes waits for more
+  TakeIn take_in = TakeIn::kAtCheckpoint;
+  /// Where ranks may start again, as many processes more wait with their libraries loaded. Only for Lockstep programs.
+  bool use_standby = true;
   std::chrono::milliseconds shutdown_timeout{10000};  ///< time between SIGTERM and SIGKILL
+  /// The signals that this process takes and passes on to the ranks; others do to it what they do to any process.
+  std::vector<int> signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
   // What is shown and kept.
   std::filesystem::path log_dir = {};  ///< empty: a temporary folder, removed when the run succeeds
   ConsoleStyle console = ConsoleStyle::kPrefix;
+  ConsoleChoice shown = {};
+  /// false: where the first failure is another node's, that node's agent tells it, on the same console.
+  bool tells_of_other_nodes = true;
+  bool keeps_logs = true;  ///< false: log_dir is empty, and the temporary folder is removed after a failure, too
 };
+
+/// Returns true where this machine can listen at `host`: an agent there can serve the store.
+[[nodiscard]] bool is_own_address(const std::string& host);
 
 /// Starts the workers of this node, waits for their end and returns the exit code: 0, the code of the first failure, or
 /// 128 + n for signal n. No process that the workers started outlives the call, or this process if it is killed.

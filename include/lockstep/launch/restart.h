@@ -14,7 +14,6 @@ struct RestartFacts {
   std::string error_type = {};   ///< "DataError", ... from the worker's error file; empty: not a Lockstep program
   std::string error_text = {};   ///< the error's message, from the error file or the store
   bool was_interrupted = false;  ///< a user or signal asked the agent to stop
-  int nodes = 1;
   int restarts_done = 0;
   int max_restarts = 0;
 };

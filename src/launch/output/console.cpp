@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/console.h"
+#include "launch/output/console.h"
 
 #include <limits.h>
 #include <poll.h>

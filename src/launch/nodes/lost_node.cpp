@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/lost_node.h"
+#include "launch/nodes/lost_node.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,6 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/whole_number.h"
 
 namespace lockstep::launch {
 namespace {
@@ -22,10 +21,10 @@ std::int64_t wall_time_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
-std::string ranks_text(const Place& place) {
-  const int last = place.first_rank + place.local_world_size - 1;
-  if (last == place.first_rank) return fmt::format("rank {}", last);
-  return fmt::format("ranks {} to {}", place.first_rank, last);
+std::string ranks_text(const NodeName& node) {
+  const int last = node.first_rank + node.ranks - 1;
+  if (last == node.first_rank) return fmt::format("rank {}", last);
+  return fmt::format("ranks {} to {}", node.first_rank, last);
 }
 
 std::string lost_text(const std::string& node, const std::string& why, std::chrono::milliseconds silence) {
@@ -52,24 +51,11 @@ std::chrono::milliseconds node_silence(std::chrono::milliseconds collective_time
                                                std::chrono::seconds(6));
 }
 
-std::string will_of(const Place& place, const std::string& host) {
-  FailureRecord will{.kind = FailureKind::kLost,
-                     .message = fmt::format("node {} ({}, {})", place.node_rank, host, ranks_text(place)),
-                     .rank = place.first_rank,
-                     .host = host};
-  return fmt::format("{} {}", place.local_world_size, to_json(will));
-}
-
-std::optional<LostNode> lost_node(const std::string& published, std::chrono::milliseconds silence) {
-  const std::size_t end = published.find('\n');
-  const std::size_t space = published.find(' ', end);
-  if (end == std::string::npos || space == std::string::npos) return std::nullopt;
-  const auto ranks = parse_whole(published.substr(end + 1, space - end - 1), {.least = 1});
-  const auto will = parse_failure(published.substr(space + 1));
-  if (!ranks || !will) return std::nullopt;
-  LostNode lost{record(will->message, published.substr(0, end), silence), static_cast<int>(*ranks)};
-  lost.record.rank = will->rank;
-  lost.record.host = will->host;
+LostNode lost_node(const NodeName& node, const std::string& why, std::chrono::milliseconds silence) {
+  const std::string name = fmt::format("node {} ({}, {})", node.node_rank, node.host, ranks_text(node));
+  LostNode lost{record(name, why, silence), node.ranks};
+  lost.record.rank = node.first_rank;
+  lost.record.host = node.host;
   return lost;
 }
 

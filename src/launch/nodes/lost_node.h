@@ -1,36 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node that is lost: its agent's last will at the store, the record that the other agents make of it, and which
-// failure came first. Pure.
+// A node that is lost: the record that is made of it, and which failure came first. Pure.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <string>
 
-#include "launch/worker_env.h"
 #include "lockstep/base/failure_record.h"
 #include "lockstep/store/store.h"
 
 namespace lockstep::launch {
 
-/// The store's key of the node that was lost first.
-inline constexpr const char* kLostNodeKey = "lockstep/agent/lost";
-
 /// How long a node may be silent before it is lost: 6 s, or half of LOCKSTEP_TIMEOUT (but 1 s at least) where that is
 /// less.
 [[nodiscard]] std::chrono::milliseconds node_silence(std::chrono::milliseconds collective_timeout);
 
-/// What an agent leaves at the store for the case that it is lost.
-[[nodiscard]] std::string will_of(const Place& place, const std::string& host);
+/// A node of a group, as messages name it.
+struct NodeName {
+  int node_rank = 0;
+  std::string host;
+  int first_rank = 0;
+  int ranks = 1;
+};
 
 struct LostNode {
   FailureRecord record;
   int ranks = 0;  ///< its ranks, from record.rank
 };
 
-/// Reads what the store published: "closed" or "silent", a newline, and the will. `silence` is for its words. Empty
-/// where it is something else.
-[[nodiscard]] std::optional<LostNode> lost_node(const std::string& published, std::chrono::milliseconds silence);
+/// The record of a node whose agent's connection to the store was "closed" or "silent" for `silence`.
+[[nodiscard]] LostNode lost_node(const NodeName& node, const std::string& why, std::chrono::milliseconds silence);
 
 /// Node 0 as the other agents see it when its store is gone. `why`: "closed" or "silent".
 [[nodiscard]] LostNode lost_node_zero(const StoreAddress& address, const std::string& why,

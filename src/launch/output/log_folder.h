@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log files of one node's ranks: <folder>/attempt_<n>/rank-<r>/{stdout.log,stderr.log,error.json}.
+// The log files of one node's ranks: <folder>/attempt_<n>/rank-<r>/{stdout.log,stderr.log,error.json,flight.ring}.
 #pragma once
 
 #include <filesystem>
@@ -47,6 +47,7 @@ class RankLog {
     return folder_ / (stream == 0 ? "stdout.log" : "stderr.log");
   }
   [[nodiscard]] std::filesystem::path error_file() const { return folder_ / "error.json"; }
+  [[nodiscard]] std::filesystem::path flight_file() const { return folder_ / "flight.ring"; }
 
  private:
   std::filesystem::path folder_;

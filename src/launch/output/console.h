@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "launch/line_mux.h"
+#include "launch/output/line_mux.h"
 
 namespace lockstep::launch {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/line_mux.h"
+#include "launch/output/line_mux.h"
 
 #include <fmt/format.h>
 
@@ -57,7 +57,8 @@ std::string without_colours(std::string_view line) {
 }
 
 std::string LineMux::prefix(int rank) const {
-  return options_.style == ConsoleStyle::kMainRaw && rank == 0 ? "" : fmt::format("[{}]: ", rank);
+  if (options_.style == ConsoleStyle::kMainRaw && rank == 0) return "";
+  return options_.prefix_of ? options_.prefix_of(rank) : fmt::format("[{}]: ", rank);
 }
 
 bool LineMux::is_shown(const Source& source) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/temporary_logs.h"
+#include "launch/output/temporary_logs.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

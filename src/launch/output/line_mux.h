@@ -18,6 +18,8 @@ struct MuxOptions {
   ConsoleStyle style = ConsoleStyle::kPrefix;
   bool is_terminal[2] = {false, false};  ///< stdout, stderr
   std::size_t width = 80;                ///< columns of the terminal
+  /// What stands before a rank's lines; empty: "[<rank>]: ".
+  std::function<std::string(int rank)> prefix_of = {};
 };
 
 class LineMux {

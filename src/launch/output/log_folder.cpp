@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/log_folder.h"
+#include "launch/output/log_folder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,8 +12,8 @@
 #include <system_error>
 #include <utility>
 
-#include "launch/line_mux.h"
-#include "launch/temporary_logs.h"
+#include "launch/output/line_mux.h"
+#include "launch/output/temporary_logs.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 

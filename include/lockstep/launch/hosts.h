@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run over several hosts from one of them: a launcher on each, started through ssh. Free of libtorch.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#pragma GCC visibility push(default)
+
+namespace lockstep {
+
+/// One host of a list.
+struct HostEntry {
+  std::string name;  ///< as ssh takes it: HOST or USER@HOST
+  int slots = 0;     ///< ranks there; 0: not said
+};
+
+/// Reads "a,user@b:8,[fe80::1]:4": hosts, each with its ranks behind a colon if wanted. Throws: UsageError.
+[[nodiscard]] std::vector<HostEntry> parse_hosts(const std::string& list);
+
+/// Reads a file with one host a line: "a", "b slots=8" (Open MPI, DeepSpeed) or "b:8" (MPICH); '#' begins a comment.
+/// Throws: DataError where it cannot be read or has no host; UsageError with the line's number.
+[[nodiscard]] std::vector<HostEntry> read_hostfile(const std::filesystem::path& file);
+
+/// Returns `host` without its user, as other hosts reach it.
+[[nodiscard]] std::string address_of(const HostEntry& host);
+
+struct HostLauncher {
+  HostEntry host;
+  std::vector<std::string> words;  ///< program and arguments; it obeys orders on its standard input
+};
+
+struct HostsOptions {
+  std::vector<HostLauncher> launchers;
+  std::vector<std::string> ssh;  ///< the program that reaches a host, with its options; host and command follow
+  int min_hosts = 0;             ///< fewer end the run
+  std::filesystem::path folder;  ///< where each launcher starts
+  std::vector<std::pair<std::string, std::string>> environment = {};  ///< set for each launcher
+  std::string token;                                                  ///< the first line that each launcher reads
+  std::chrono::milliseconds shutdown_timeout{10000};
+  std::vector<int> signals;  ///< passed on to every launcher
+};
+
+/// Starts a launcher on every host, joins what they print, passes signals on, and returns the run's exit code: that of
+/// the first launcher that failed, 75 where hosts were only lost, 128 + n after signal n. A host that is this machine
+/// needs no ssh. What a launcher says itself stands behind its host's name, and once where several say the same; the
+/// ranks' lines have their own prefix.
+///
+/// Blocks:      until every launcher has ended. No launcher outlives it: each ends with its standard input.
+/// Thread-safe: no; call it from one thread.
+/// Throws:      UsageError where ssh is not found; ResourceError where no process can be started.
+[[nodiscard]] int run_hosts(const HostsOptions& options);
+
+/// For a launcher that run_hosts() started: reads the token, the first line of standard input, and from then on sends
+/// this process the signals whose names follow line by line, and SIGTERM at the end of the input. Standard input
+/// becomes /dev/null. Call it once, before other threads start. Blocks: until the token has come.
+/// Throws: UsageError where the input ends before.
+[[nodiscard]] std::string obey_input();
+
+}  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/hangs/hang.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launch/hangs/process_state.h"
+#include "launch/nodes/addresses.h"
+#include "lockstep/base/log.h"
+#include "lockstep/flight/calls.h"
+#include "lockstep/flight/verdict.h"
+
+namespace lockstep::launch {
+namespace {
+
+std::string hint_of(const flight::Verdict& verdict) {
+  if (verdict.section.empty()) {
+    return "look at what that rank does; if it may take so long, raise LOCKSTEP_TIMEOUT (seconds)";
+  }
+  return fmt::format(
+      "look at what that rank does; if it may take so long, set LOCKSTEP_SECTION_TIMEOUT='{}=SECONDS' (0: "
+      "any time)",
+      verdict.section);
+}
+
+constexpr const char* kLeftHint =
+    "every rank must call the same collectives; uneven data: Join, or the same number of batches on each rank";
+constexpr const char* kOddHint = "look for a branch that depends on the rank or its data, with a collective in it";
+
+Finding found(int rank, const std::string& text, const std::string& hint, ExitCode code) {
+  log::warn("{}", text);
+  const char* type = code == ExitCode::kTimeout ? "TimeoutError" : code == ExitCode::kPeer ? "PeerError" : "UsageError";
+  return {
+      .record =
+          {.kind = FailureKind::kHang, .type = type, .message = text, .hint = hint, .rank = rank, .host = host_name()},
+      .code = code};
+}
+
+}  // namespace
+
+std::vector<flight::RankFacts> states_of(const std::vector<WatchedRank>& ranks) {
+  std::vector<flight::RankFacts> facts;
+  for (const WatchedRank& rank : ranks) {
+    flight::RankFacts each{.rank = rank.rank, .host = host_name(), .ring = rank.ring->state()};
+    const pid_t pid = each.ring ? each.ring->pid : rank.pid;
+    const auto process = rank.has_ended ? std::nullopt : read_process(pid);
+    each.process = process.value_or(flight::ProcessState{.has_ended = true});
+    facts.push_back(std::move(each));
+  }
+  return facts;
+}
+
+std::optional<Finding> finding_of(const std::optional<flight::Verdict>& verdict) {
+  if (!verdict) return std::nullopt;
+  const bool has_left = verdict->cause == flight::Cause::kLeft;
+  if (has_left) return found(verdict->rank, verdict->text, kLeftHint, ExitCode::kPeer);
+  return found(verdict->rank, verdict->text, hint_of(*verdict), ExitCode::kTimeout);
+}
+
+std::optional<Finding> find_hang(const std::vector<WatchedRank>& ranks) {
+  return finding_of(flight::judge(states_of(ranks), flight::now_ns()));
+}
+
+std::optional<Finding> find_hang_for(const FailureRecord& claim, const std::vector<WatchedRank>& ranks) {
+  if (claim.kind != FailureKind::kTimeout) return std::nullopt;
+  const flight::Waiter waiter{claim.rank, claim.host, claim.message.substr(0, claim.message.find(' '))};
+  return finding_of(flight::judge_for(waiter, states_of(ranks), flight::now_ns()));
+}
+
+std::optional<Finding> find_left(const std::vector<WatchedRank>& ranks) {
+  const auto verdict = flight::judge(states_of(ranks), flight::now_ns());
+  if (!verdict || verdict->cause != flight::Cause::kLeft) return std::nullopt;
+  const bool has_succeeded = std::any_of(ranks.begin(), ranks.end(), [&](const WatchedRank& rank) {
+    return rank.rank == verdict->rank && rank.has_succeeded;
+  });
+  return has_succeeded ? finding_of(verdict) : std::nullopt;
+}
+
+std::optional<Finding> find_odd(const std::vector<WatchedRank>& ranks) {
+  std::vector<flight::RankFacts> facts = states_of(ranks);
+  for (std::size_t i = 0; i < ranks.size(); ++i) facts[i].ring = ranks[i].ring->read();
+  const auto odd = flight::find_odd_call(facts);
+  if (!odd) return std::nullopt;
+  return found(odd->rank, odd->text, kOddHint, ExitCode::kUsage);
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/hangs/hang_watch.h"
+
+#include <algorithm>
+
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/flight/watch.h"
+
+namespace lockstep::launch {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr nanoseconds kLongest = std::chrono::seconds(1);
+constexpr nanoseconds kShortest = std::chrono::milliseconds(50);
+// A longer time between two looks: the launcher was stopped, and its ranks most likely with it.
+constexpr auto kGap = std::chrono::seconds(5);
+constexpr std::int64_t kSayFirst = 30'000'000'000;
+constexpr std::int64_t kSayAgain = 60'000'000'000;
+
+std::int64_t timeout_of(const std::vector<flight::RankFacts>& ranks) {
+  std::int64_t timeout = 0;
+  for (const flight::RankFacts& rank : ranks) timeout = std::max(timeout, rank.ring ? rank.ring->timeout_ns : 0);
+  return timeout;
+}
+
+// Often enough that the ranks hear of long work before they give up.
+nanoseconds interval_for(std::int64_t timeout_ns) {
+  return timeout_ns == 0 ? kLongest : std::clamp(nanoseconds(timeout_ns / 8), kShortest, kLongest);
+}
+
+bool somebody_waits(const std::vector<flight::RankFacts>& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [](const flight::RankFacts& rank) {
+    return rank.ring && std::any_of(rank.ring->lanes.begin(), rank.ring->lanes.end(),
+                                    [](const flight::Lane& lane) { return lane.is_running(); });
+  });
+}
+
+}  // namespace
+
+void HangWatch::be_patient(TimePoint now, const std::vector<WatchedRank>& ranks, bool has_long_work) {
+  const std::int64_t until = (now + 3 * interval_).time_since_epoch().count();
+  if (!has_long_work) return;
+  for (const WatchedRank& rank : ranks) rank.ring->set_patience(until);
+}
+
+void HangWatch::say(const std::optional<flight::Stall>& stall, std::int64_t now_ns, std::int64_t timeout_ns) {
+  if (!stall) return;
+  if (stall->since_ns != stall_ns_) {
+    stall_ns_ = stall->since_ns;
+    say_next_ns_ = stall_ns_ + kSayFirst;
+  }
+  if (now_ns < say_next_ns_) return;
+  say_next_ns_ = now_ns + kSayAgain;
+  const std::string limit =
+      timeout_ns == 0 || stall->text.find("(limit ") != std::string::npos
+          ? ""
+          : "; LOCKSTEP_TIMEOUT ends this after " + text::duration(static_cast<double>(timeout_ns) * 1e-9);
+  log::note("{}{}", stall->text, limit);
+}
+
+std::optional<Finding> HangWatch::look(TimePoint now, const std::vector<WatchedRank>& ranks) {
+  if (!looked_ || now - *looked_ > kGap) watched_since_ = now;
+  looked_ = now;
+  const flight::WatchFacts facts{.ranks = states_of(ranks),
+                                 .now_ns = now.time_since_epoch().count(),
+                                 .watched_since_ns = watched_since_.time_since_epoch().count()};
+  const std::int64_t timeout_ns = timeout_of(facts.ranks);
+  interval_ = interval_for(timeout_ns);
+  due_ = now + interval_;
+  const bool has_own = flight::has_long_work(facts);
+  if (has_own && link_) link_->publish();
+  const bool has_others = !has_own && link_ && somebody_waits(facts.ranks) && link_->ask(now);
+  be_patient(now, ranks, has_own || has_others);
+  say(flight::longest_stall(facts), facts.now_ns, timeout_ns);
+  return finding_of(flight::judge_sections(facts));
+}
+
+}  // namespace lockstep::launch

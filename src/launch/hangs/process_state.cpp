@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/hangs/process_state.h"
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace lockstep::launch {
+namespace {
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// "VmSwap:     1024 kB" -> bytes.
+std::uint64_t kilobytes_of(const std::string& status, const std::string& name) {
+  const auto at = status.find("\n" + name + ":");
+  if (at == std::string::npos) return 0;
+  std::istringstream rest(status.substr(at + name.size() + 2));
+  std::uint64_t value = 0;
+  rest >> value;
+  return value << 10U;
+}
+
+}  // namespace
+
+std::optional<flight::ProcessState> read_process(pid_t pid, const std::filesystem::path& proc) {
+  const auto folder = proc / std::to_string(pid);
+  const std::string stat = text_of(folder / "stat");
+  const auto name_end = stat.rfind(')');  // the program's name may have anything in it
+  if (name_end == std::string::npos || name_end + 2 >= stat.size()) return std::nullopt;
+  const std::string status = text_of(folder / "status");
+  flight::ProcessState process;
+  process.state = stat[name_end + 2];
+  process.has_ended = process.state == 'Z' || process.state == 'X';
+  process.waits_in = text_of(folder / "wchan");
+  if (process.waits_in == "0") process.waits_in.clear();
+  process.resident = kilobytes_of(status, "VmRSS");
+  process.swapped = kilobytes_of(status, "VmSwap");
+  return process;
+}
+
+}  // namespace lockstep::launch

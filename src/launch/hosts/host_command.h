@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands that start a launcher on a host. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/launch/hosts.h"
+
+namespace lockstep::launch {
+
+/// The words in the form in which a shell reads them as they are.
+[[nodiscard]] std::string shell_text(const std::vector<std::string>& words);
+
+/// What a shell on the host runs: it goes to the folder, sets the environment and becomes the launcher.
+[[nodiscard]] std::string shell_command(const HostsOptions& options, const HostLauncher& launcher);
+
+/// Program and arguments that this machine starts: ssh, or for a host that `is_here` a shell.
+[[nodiscard]] std::vector<std::string> start_command(const HostsOptions& options, const HostLauncher& launcher,
+                                                     bool is_here);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/hosts/host_group.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+
+#include "launch/hosts/host_command.h"
+#include "launch/nodes/addresses.h"
+#include "launch/program.h"
+#include "launch/worker_env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
+
+namespace lockstep::launch {
+namespace {
+
+// For the launchers to tell each other how the run ended.
+constexpr auto kLeaveTime = std::chrono::seconds(20);
+// What the launchers that met each other need to find out who failed, and to end by themselves.
+constexpr auto kFollowTime = std::chrono::seconds(5);
+
+TimePoint now() { return SystemClock::instance().now(); }
+
+struct Pipe {
+  UniqueFd reading;
+  UniqueFd writing;
+};
+
+Pipe make_pipe() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) throw_cannot("start ssh: pipe", errno);
+  ::fcntl(fds[1], F_SETFL, O_NONBLOCK);
+  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+std::vector<std::string> names_of(const HostsOptions& options) {
+  std::vector<std::string> names;
+  for (const HostLauncher& launcher : options.launchers) names.push_back(address_of(launcher.host));
+  return names;
+}
+
+// A pipe has room for all that is ever said: some bytes for each signal.
+void write_line(int fd, const std::string& line) {
+  const std::string bytes = line + "\n";
+  (void)!::write(fd, bytes.data(), bytes.size());
+}
+
+int timeout_ms(const std::optional<TimePoint>& a, const std::optional<TimePoint>& b) {
+  const TimePoint next = std::min(a.value_or(TimePoint::max()), b.value_or(TimePoint::max()));
+  if (next == TimePoint::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
+}
+
+std::string text_of_end(const HostsOptions& options, const HostLauncher& launcher, const HostEnd& end) {
+  const std::string host = address_of(launcher.host);
+  if (end.kind == HostEnd::Kind::kMissing) {
+    return fmt::format(
+        "host {} cannot start {} (exit code {})\n  next    install the same Lockstep there, in the same folder", host,
+        launcher.words[0], end.code);
+  }
+  const std::string how = end.code > 128 && end.code < 255 ? fmt::format("signal {} ended", end.code - 128)
+                                                           : fmt::format("exit code {} of", end.code);
+  return fmt::format(
+      "host {} was not reached, or was lost ({} ssh)\n  next    see that '{} {} true' works without a password", host,
+      how, options.ssh[0], launcher.host.name);
+}
+
+}  // namespace
+
+HostEnd end_of_host(int wait_status) {
+  constexpr int kSshFailed = 255;
+  if (WIFSIGNALED(wait_status)) return {HostEnd::Kind::kUnreached, 128 + WTERMSIG(wait_status)};
+  const int code = WEXITSTATUS(wait_status);
+  if (code == 0) return {};
+  if (code == kSshFailed) return {HostEnd::Kind::kUnreached, code};
+  if (code == 126 || code == 127) return {HostEnd::Kind::kMissing, code};
+  return {HostEnd::Kind::kFailed, code};
+}
+
+HostGroup::HostGroup(const HostsOptions& options)
+    : options_(options),
+      signals_(options.signals),
+      lines_(names_of(options), [this](int stream, std::string_view line) { console_.put(stream, line); }) {
+  for (const HostLauncher& launcher : options.launchers) start(launcher);
+}
+
+void HostGroup::start(const HostLauncher& launcher) {
+  const auto words = start_command(options_, launcher, is_own(address_of(launcher.host)));
+  Pipe orders = make_pipe();
+  Member member;
+  member.worker = std::make_unique<Worker>(WorkerSpec{.rank = static_cast<int>(members_.size()),
+                                                      .path = find_program(words[0]),
+                                                      .arguments = words,
+                                                      .environment = own_environment(),
+                                                      .input = orders.reading.get()});
+  member.orders = std::move(orders.writing);
+  write_line(member.orders.get(), options_.token);
+  members_.push_back(std::move(member));
+}
+
+int HostGroup::run() {
+  while (count_left() > 0) wait_for_event();
+  for (int host = 0; host < static_cast<int>(members_.size()); ++host) {
+    for (const int stream : {0, 1}) lines_.finish(host, stream);
+  }
+  console_.drain();
+  const int code = exit_code();
+  // The launchers that were left have told who is to blame, unless they never met.
+  if (code == static_cast<int>(ExitCode::kPeer) && !first_failure_) fmt::print(stderr, "lockstep: {}\n", *loss_);
+  return code;
+}
+
+int HostGroup::count_left() const {
+  return static_cast<int>(
+      std::count_if(members_.begin(), members_.end(), [](const Member& member) { return !member.worker->is_gone(); }));
+}
+
+int HostGroup::exit_code() const {
+  if (told_by_ != 0) return 128 + told_by_;
+  if (first_failure_) return *first_failure_;
+  const int done = static_cast<int>(members_.size()) - lost_;
+  return done >= options_.min_hosts ? 0 : static_cast<int>(ExitCode::kPeer);
+}
+
+void HostGroup::wait_for_event() {
+  std::vector<pollfd> entries{{signals_.fd(), POLLIN, 0}, {console_.waiting_fd(), POLLOUT, 0}};
+  const std::size_t first = entries.size();
+  for (const Member& member : members_) {
+    entries.push_back({member.worker->control(), POLLIN, 0});
+    for (const int stream : {0, 1}) {
+      entries.push_back({console_.is_full() ? -1 : member.worker->output(stream), POLLIN, 0});
+    }
+  }
+  ::poll(entries.data(), entries.size(), timeout_ms(end_at_, kill_at_));
+  if (entries[1].revents != 0) console_.write_some();
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    for (const int stream : {0, 1}) {
+      if (entries[first + 3 * i + 1 + static_cast<std::size_t>(stream)].revents != 0) read(static_cast<int>(i), stream);
+    }
+    if (entries[first + 3 * i].revents != 0) on_control(static_cast<int>(i));
+  }
+  if (entries[0].revents != 0) on_signals();
+  on_time(now());
+}
+
+void HostGroup::read(int host, int stream) {
+  Worker& worker = *members_[static_cast<std::size_t>(host)].worker;
+  char chunk[32 << 10];
+  for (;;) {
+    const ssize_t count = worker.output(stream) < 0 ? 0 : ::read(worker.output(stream), chunk, sizeof chunk);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    if (count <= 0) return worker.close_output(stream);
+    lines_.feed(host, stream, {chunk, static_cast<std::size_t>(count)});
+    if (console_.is_full()) return;
+  }
+}
+
+void HostGroup::on_control(int host) {
+  Member& member = members_[static_cast<std::size_t>(host)];
+  while (const auto report = member.worker->read_report()) {
+    if (report->event == StubEvent::kStarted) continue;
+    for (const int stream : {0, 1}) read(host, stream);
+    member.orders.reset();
+    member.has_ended = true;
+    const bool has_run = report->event == StubEvent::kEnded;
+    on_end(host, has_run ? end_of_host(report->value) : HostEnd{HostEnd::Kind::kMissing, 127});
+  }
+  if (member.worker->is_gone() && !member.has_ended) {  // its stub was killed
+    member.has_ended = true;
+    on_end(host, {HostEnd::Kind::kUnreached, 128 + SIGKILL});
+  }
+}
+
+void HostGroup::on_end(int host, const HostEnd& end) {
+  if (end.kind == HostEnd::Kind::kDone) return;
+  const bool is_lost = end.kind != HostEnd::Kind::kFailed;
+  if (kill_at_) return;  // it was told to end
+  const HostLauncher& launcher = options_.launchers[static_cast<std::size_t>(host)];
+  if (is_lost) ++lost_;
+  if (is_lost && !loss_) loss_ = text_of_end(options_, launcher, end);
+  if (is_lost) log::warn("{}", text_of_end(options_, launcher, end));
+  if (!is_lost && !first_failure_) first_failure_ = end.code;
+  // One that failed before it met the others would leave them waiting for it.
+  const int all = static_cast<int>(members_.size());
+  const bool others_end = is_lost ? all - lost_ < options_.min_hosts : options_.min_hosts == all;
+  if (others_end && !end_at_)
+    end_at_ = now() + (end.kind == HostEnd::Kind::kMissing ? TimePoint::duration{} : kFollowTime);
+}
+
+void HostGroup::on_signals() {
+  for (int number = 0; (number = signals_.next()) != 0;) {
+    if (number == SIGWINCH) continue;
+    send(number);
+    if (number == SIGUSR1 || number == SIGUSR2) continue;
+    // The second time is meant.
+    if (told_by_ != 0) kill_at_ = now();
+    if (told_by_ == 0) kill_at_ = now() + options_.shutdown_timeout + kLeaveTime;
+    told_by_ = told_by_ == 0 ? number : told_by_;
+  }
+}
+
+void HostGroup::send(int number) {
+  const char* name = ::sigabbrev_np(number);
+  for (const Member& member : members_) {
+    if (name != nullptr && member.orders.valid()) write_line(member.orders.get(), name);
+  }
+}
+
+void HostGroup::end_all(TimePoint now) {
+  send(SIGTERM);
+  kill_at_ = std::min(kill_at_.value_or(TimePoint::max()), now + options_.shutdown_timeout + kLeaveTime);
+}
+
+void HostGroup::on_time(TimePoint now) {
+  if (end_at_ && now >= *end_at_) {
+    end_at_ = std::nullopt;
+    if (!kill_at_) end_all(now);
+  }
+  if (!kill_at_ || now < *kill_at_) return;
+  for (const Member& member : members_) member.worker->order(SIGKILL, std::chrono::milliseconds(0));
+  kill_at_ = now + kLeaveTime;
+}
+
+}  // namespace lockstep::launch
+
+namespace lockstep {
+
+int run_hosts(const HostsOptions& options) {
+  for (const HostLauncher& launcher : options.launchers) {
+    if (!launch::is_own(address_of(launcher.host))) (void)launch::find_program(options.ssh[0]);
+  }
+  return launch::HostGroup(options).run();
+}
+
+}  // namespace lockstep

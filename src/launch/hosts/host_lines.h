@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// One console of the lines of many launchers. Bytes in, lines out: it writes nothing itself.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep::launch {
+
+/// A rank's line has its prefix, "[0]: ", and passes as it is. A launcher's own line gets its host's name; where
+/// several launchers say the same, it is shown once for each time that one of them says it. Indented lines belong to
+/// the line before them.
+class HostLines {
+ public:
+  /// `sink` takes the stream (0 stdout, 1 stderr) and a whole line with its newline.
+  using Sink = std::function<void(int stream, std::string_view line)>;
+
+  HostLines(std::vector<std::string> hosts, Sink sink) : hosts_(std::move(hosts)), sink_(std::move(sink)) {}
+
+  void feed(int host, int stream, std::string_view bytes);
+  /// The stream ended: what it left without a newline is shown as a line.
+  void finish(int host, int stream);
+
+ private:
+  struct Said {
+    std::map<int, int> times;  ///< by host
+    int shown = 0;
+  };
+
+  struct Source {
+    std::string partial;
+    bool is_hidden = false;  ///< the line before was
+  };
+
+  void show(int host, int stream, std::string_view line);
+  [[nodiscard]] bool is_repeated(int host, std::string_view line);
+
+  std::vector<std::string> hosts_;
+  Sink sink_;
+  std::map<std::pair<int, int>, Source> sources_;  ///< by host and stream
+  std::map<std::string, Said, std::less<>> said_;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/whole_number.h"
+#include "lockstep/launch/hosts.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kHow = "give HOST, USER@HOST or HOST:RANKS, such as gpu1,gpu2:8";
+
+// What ssh would take for an option, or a shell for more than a word, is no host.
+bool is_name(std::string_view name) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@:%";
+  return !name.empty() && name[0] != '-' && name.find_first_not_of(kLetters) == std::string_view::npos &&
+         name.back() != '@';
+}
+
+std::optional<int> slots_of(const std::string& text) {
+  const auto number = parse_whole(text, {.least = 1, .most = 100'000});
+  return number ? std::optional(static_cast<int>(*number)) : std::nullopt;
+}
+
+// None: it is no host.
+std::optional<HostEntry> parse_host(const std::string& text) {
+  HostEntry host{.name = text};
+  std::string slots;
+  if (const auto open = text.find('['); open != std::string::npos) {  // an IPv6 address, in brackets for its colons
+    const auto close = text.find(']', open);
+    if (close == std::string::npos) return std::nullopt;
+    host.name = text.substr(0, open) + text.substr(open + 1, close - open - 1);
+    slots = text.substr(close + 1);
+  } else if (const auto colon = text.find(':'); colon != std::string::npos && colon == text.rfind(':')) {
+    host.name = text.substr(0, colon);
+    slots = text.substr(colon);
+  }
+  if (!is_name(host.name)) return std::nullopt;
+  if (slots.empty()) return host;
+  const auto count = slots[0] == ':' ? slots_of(slots.substr(1)) : std::nullopt;
+  if (!count) return std::nullopt;
+  host.slots = *count;
+  return host;
+}
+
+// The words of a line before its comment.
+std::vector<std::string> words_of(const std::string& line) {
+  std::vector<std::string> words;
+  std::istringstream rest(line.substr(0, line.find('#')));
+  for (std::string word; rest >> word;) words.push_back(word);
+  return words;
+}
+
+void require_distinct(const std::vector<HostEntry>& hosts) {
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (address_of(hosts[i]) != address_of(hosts[j])) continue;
+      throw UsageError(fmt::format("host {} is listed twice", address_of(hosts[i])),
+                       fmt::format("one launcher starts all ranks of a host: {}:8", hosts[i].name));
+    }
+  }
+}
+
+}  // namespace
+
+std::string address_of(const HostEntry& host) { return host.name.substr(host.name.find('@') + 1); }
+
+std::vector<HostEntry> parse_hosts(const std::string& list) {
+  std::vector<HostEntry> hosts;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    const std::string text = list.substr(at, end - at);
+    at = end + 1;
+    const auto host = parse_host(text);
+    if (!host) throw UsageError(fmt::format("--hosts has '{}'", text), kHow);
+    hosts.push_back(*host);
+  }
+  require_distinct(hosts);
+  return hosts;
+}
+
+std::vector<HostEntry> read_hostfile(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  if (!in) throw DataError(fmt::format("cannot read the hostfile {}", file.string()), "it has one host a line");
+  std::vector<HostEntry> hosts;
+  std::string line;
+  for (int number = 1; std::getline(in, line); ++number) {
+    const auto words = words_of(line);
+    if (words.empty()) continue;
+    auto host = parse_host(words[0]);
+    bool is_good = host.has_value();
+    for (std::size_t i = 1; is_good && i < words.size(); ++i) {
+      if (words[i].rfind("max_slots=", 0) == 0 || words[i].rfind("max-slots=", 0) == 0) continue;
+      const auto count = words[i].rfind("slots=", 0) == 0 ? slots_of(words[i].substr(6)) : std::nullopt;
+      is_good = count.has_value();
+      if (is_good) host->slots = *count;
+    }
+    if (!is_good)
+      throw UsageError(fmt::format("{}:{} is '{}'", file.string(), number, line), "give HOST or HOST slots=N");
+    hosts.push_back(*host);
+  }
+  if (hosts.empty())
+    throw DataError(fmt::format("the hostfile {} has no host", file.string()), "it has one host a line");
+  require_distinct(hosts);
+  return hosts;
+}
+
+}  // namespace lockstep

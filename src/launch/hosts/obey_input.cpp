@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/launch/hosts.h"
+
+namespace lockstep {
+namespace {
+
+// The next line, read byte by byte: what follows belongs to the next call. None: the input has ended.
+std::optional<std::string> read_line(int fd) {
+  constexpr std::size_t kLongest = 8192;
+  std::string line;
+  for (char c = 0; line.size() < kLongest;) {
+    const ssize_t got = ::read(fd, &c, 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return std::nullopt;
+    if (c == '\n') return line;
+    line += c;
+  }
+  return std::nullopt;
+}
+
+int signal_of(const std::string& name) {
+  for (int number = 1; number < NSIG; ++number) {
+    const char* known = ::sigabbrev_np(number);
+    if (known != nullptr && name == known) return number;
+  }
+  return 0;
+}
+
+void obey(int fd) {
+  while (const auto line = read_line(fd)) {
+    if (const int number = signal_of(*line); number != 0) ::kill(::getpid(), number);
+  }
+  ::kill(::getpid(), SIGTERM);
+}
+
+}  // namespace
+
+std::string obey_input() {
+  UniqueFd input(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
+  const auto token = input.valid() ? read_line(input.get()) : std::nullopt;
+  if (!token) {
+    throw UsageError("standard input ended before the token came",
+                     "--orders-on-input is for lockstep run --hosts, which writes the orders");
+  }
+  const UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (nothing.valid()) ::dup2(nothing.get(), STDIN_FILENO);
+  // The signals are for the threads that wait for them.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([fd = input.release()] { obey(fd); }).detach();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return *token;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the kernel killed a process for lack of memory: by the counter of this process's cgroup, version 1 or 2, and
+// by the kernel's messages, where they may be read.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::launch {
+
+class MemoryKills {
+ public:
+  /// Counts from now on. `root` is "/" but in tests.
+  explicit MemoryKills(const std::filesystem::path& root = "/");
+
+  /// Returns why a process that SIGKILL has ended was killed, with the next step; "" where memory was not the reason,
+  /// or nobody can tell.
+  [[nodiscard]] std::string why(pid_t pid);
+
+ private:
+  [[nodiscard]] std::optional<std::int64_t> count() const;
+  [[nodiscard]] std::string limit_text() const;
+  [[nodiscard]] bool kernel_says(pid_t pid) const;
+
+  std::filesystem::path counter_;  // the file with the line "oom_kill N"; empty: there is none
+  std::filesystem::path limit_;
+  std::optional<std::int64_t> before_;
+  UniqueFd messages_;
+};
+
+}  // namespace lockstep::launch

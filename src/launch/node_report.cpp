@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/node_report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+
+#include "launch/failure.h"
+#include "launch/nodes/addresses.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/view/terminal.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr std::size_t kShownLines = 20;
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// The error's words without its type, which stands before them.
+std::string without_type(const WorkerError& error) {
+  const std::string type = error.type + ": ";
+  return !error.type.empty() && error.message.starts_with(type) ? error.message.substr(type.size()) : error.message;
+}
+
+std::filesystem::path folder_of(const RoundFacts& facts, int rank) {
+  return facts.logs.rank_folder(facts.attempt, rank);
+}
+
+// The rank's error file, or, where the disk was full, what it told the others.
+std::optional<WorkerError> error_of_rank(const RoundFacts& facts, int rank) {
+  auto error = read_error_file(folder_of(facts, rank) / "error.json");
+  const auto& claim = facts.result.claim;
+  const bool is_its_own = claim && claim->rank == rank && claim->kind != FailureKind::kDied;
+  if (!error && is_its_own) error = error_of(*claim);
+  return error;
+}
+
+// What the rank told the others, or the agent for it, with the words of its error file.
+FailureRecord cause_of(const RoundFacts& facts, const WorkerEnd& end) {
+  const auto& claim = facts.result.claim;
+  FailureRecord cause = claim && claim->rank == end.rank ? *claim : record_of_end(end);
+  if (const auto error = error_of_rank(facts, end.rank)) {
+    cause.type = error->type;
+    cause.message = without_type(*error);
+  }
+  return cause;
+}
+
+// The end of the rank that the record blames; nullptr where it is of another node.
+const WorkerEnd* end_of(const RoundFacts& facts, const FailureRecord& cause) {
+  if (cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang) return nullptr;
+  const auto& ends = facts.result.ends;
+  const auto found = std::find_if(ends.begin(), ends.end(),
+                                  [&](const WorkerEnd& end) { return end.rank == cause.rank && has_failed(end); });
+  return found == ends.end() ? nullptr : &*found;
+}
+
+void print_local(const RoundFacts& facts, const WorkerEnd& end) {
+  if (leaves_by_request(end)) {
+    fmt::print(stderr, "lockstep: rank {} left with exit code {}: it was asked to end\n", end.rank,
+               exit_code(end.wait_status));
+    return;
+  }
+  const auto folder = folder_of(facts, end.rank);
+  FailureReport report{.end = end,
+                       .host = host_name(),
+                       .error = error_of_rank(facts, end.rank),
+                       .last_lines = last_lines(folder / "stderr.log", kShownLines),
+                       .last_lines_of = (folder / "stderr.log").string()};
+  // Some programs complain on stdout.
+  if (const auto lines = last_lines(folder / "stdout.log", kShownLines); report.last_lines.empty() && !lines.empty()) {
+    report.last_lines = lines;
+    report.last_lines_of = (folder / "stdout.log").string();
+  }
+  const std::string text = format_report(report);
+  const auto head = std::min(text.find('\n'), text.size());
+  fmt::print(stderr, "{}{}", view::paint(text.substr(0, head), view::Color::kRed, view::use_color(STDERR_FILENO)),
+             text.substr(head));
+}
+
+// A launcher that another one started leaves the cause where that one looks for it, as torchrun does.
+void copy_error_file(const RoundFacts& facts, const WorkerEnd& end) {
+  const auto target = env::get("TORCHELASTIC_ERROR_FILE");
+  std::error_code problem;
+  if (!target) return;
+  std::filesystem::copy_file(folder_of(facts, end.rank) / "error.json", *target,
+                             std::filesystem::copy_options::overwrite_existing, problem);
+}
+
+}  // namespace
+
+NodeEnd end_of_round(const RoundFacts& facts) {
+  const WorkerGroupResult& result = facts.result;
+  NodeEnd end{.round = facts.round.number, .is_success = result.is_success(), .interrupted_by = result.interrupted_by};
+  if (result.start_error != 0) {
+    end.code = static_cast<int>(ExitCode::kUsage);
+    end.cause = FailureRecord{.type = "UsageError",
+                              .message = start_error_text(facts),
+                              .rank = facts.round.place.first_rank,
+                              .host = host_name()};
+    return end;
+  }
+  if (result.found) {
+    end.code = static_cast<int>(result.found->code);
+    end.cause = result.found->record;
+    return end;
+  }
+  const auto first = find_first(result.ends, result.claim);
+  if (end.is_success || !first) return end;
+  const WorkerEnd& culprit = result.ends[*first];
+  end.is_consequence = is_consequence(culprit);
+  end.left_by_request = leaves_by_request(culprit) || (result.was_told_to_save && culprit.signal_sent != 0);
+  end.code = exit_code(culprit.wait_status);
+  end.cause = cause_of(facts, culprit);
+  return end;
+}
+
+std::string start_error_text(const RoundFacts& facts) {
+  return fmt::format("cannot execute '{}' ({})", facts.path, std::generic_category().message(facts.result.start_error));
+}
+
+void warn_of_failure(const Order& order, const RoundFacts& facts) {
+  if (!order.cause) return log::note("{}", order.reason);
+  const FailureRecord& cause = *order.cause;
+  if (cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang) {
+    return log::warn("{}: {}", cause.message, order.reason);
+  }
+  if (const WorkerEnd* end = end_of(facts, cause)) {
+    const std::string said = error_of_rank(facts, end->rank) ? words_of(cause) : "no word from it";
+    log::warn("rank {} failed ({}; {}): {}, logs in {}", end->rank, describe_status(end->wait_status), first_line(said),
+              order.reason, folder_of(facts, end->rank).string());
+  } else {
+    log::warn("rank {} on {} failed ({}): {}", cause.rank, cause.host, first_line(words_of(cause)), order.reason);
+  }
+}
+
+bool is_of_other_node(const Order& order, const RoundFacts& facts) {
+  return order.cause && order.cause->kind != FailureKind::kLost && order.cause->kind != FailureKind::kHang &&
+         end_of(facts, *order.cause) == nullptr;
+}
+
+void print_blame(const Order& order, const RoundFacts& facts, bool with_reason) {
+  if (!order.cause) {
+    fmt::print(stderr, "lockstep: {}\n", order.reason);
+  } else if (order.cause->kind == FailureKind::kLost || order.cause->kind == FailureKind::kHang) {
+    print_lost(*order.cause);
+  } else if (const WorkerEnd* end = end_of(facts, *order.cause)) {
+    if (with_reason && !leaves_by_request(*end)) log::note("{}", order.reason);
+    copy_error_file(facts, *end);
+    print_local(facts, *end);
+  } else {
+    fmt::print(stderr, "lockstep: rank {} on {} failed first: {}\n  its output is on that node\n", order.cause->rank,
+               order.cause->host, words_of(*order.cause));
+  }
+}
+
+void print_lost(const FailureRecord& lost) {
+  fmt::print(stderr, "lockstep: {}\n  next    {}\n", lost.message, lost.hint);
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/nodes/coordinator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
+#include "lockstep/base/whole_number.h"
+
+namespace lockstep::launch {
+namespace {
+
+// While a node waits to be taken in, the program's checkpoints are counted as often.
+constexpr auto kLookAtSaves = std::chrono::milliseconds(200);
+constexpr auto kForever = std::chrono::hours(24 * 365);
+constexpr auto kConnect = std::chrono::seconds(10);
+
+Order::Kind kind_of(Decision::Kind kind) {
+  switch (kind) {
+    case Decision::Kind::kStart:
+      return Order::Kind::kRun;
+    case Decision::Kind::kStop:
+      return Order::Kind::kStop;
+    case Decision::Kind::kAgain:
+      return Order::Kind::kAgain;
+    case Decision::Kind::kRefuse:
+      return Order::Kind::kRefuse;
+    default:
+      return Order::Kind::kEnd;
+  }
+}
+
+}  // namespace
+
+Coordinator::Coordinator(CoordinatorSpec spec)
+    : spec_(std::move(spec)), store_(connect_store(spec_.address, kConnect)), state_(SystemClock::instance().now()) {
+  thread_ = start_thread("that coordinates the nodes", [this] { run(); });
+}
+
+Coordinator::~Coordinator() {
+  store_->shut_down();
+  thread_.join();
+}
+
+void Coordinator::wait_until_alone(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, patience, [this] { return others_ == 0; });
+}
+
+void Coordinator::run() {
+  try {
+    serve();
+  } catch (const PeerError&) {
+    // The destructor shut the client down.
+  } catch (const std::exception& problem) {
+    log::error("the coordinator of the nodes: {}", problem.what());
+  }
+}
+
+void Coordinator::serve() {
+  for (;;) {
+    observe();
+    look(SystemClock::instance().now());
+    take_events();
+  }
+}
+
+// Waits for one event, and takes what came with it.
+void Coordinator::take_events() {
+  const auto key = [this] { return kEventQueue + std::to_string(next_event_); };
+  auto wait = next_ == TimePoint::max()
+                  ? std::chrono::milliseconds(kForever)
+                  : std::chrono::ceil<std::chrono::milliseconds>(next_ - SystemClock::instance().now());
+  if (has_joiners(state_, spec_.options)) wait = std::min<std::chrono::milliseconds>(wait, kLookAtSaves);
+  std::optional<std::string> text;
+  try {
+    text = store_->get(key(), std::max(wait, std::chrono::milliseconds(0)));
+  } catch (const TimeoutError&) {
+    return;  // time itself may change what is to be done
+  }
+  for (; text; text = store_->try_get(key())) {
+    (void)store_->remove(key());
+    ++next_event_;
+    const auto event = parse_event(*text);
+    if (event) apply(state_, *event, SystemClock::instance().now(), spec_.options);
+  }
+}
+
+// What only the store knows: the ranks' claim once they have ended, and their checkpoints while a node waits.
+void Coordinator::observe() {
+  for (GroupNode& node : state_.nodes) node.is_serving = node.info.id == spec_.serving_id;
+  {
+    const std::lock_guard lock(mutex_);
+    others_ = static_cast<std::size_t>(
+        std::count_if(state_.nodes.begin(), state_.nodes.end(), [](const auto& node) { return !node.is_serving; }));
+  }
+  changed_.notify_all();
+  const std::string prefix = attempt_prefix(state_.round);
+  if (has_joiners(state_, spec_.options)) {
+    const auto saves = store_->try_get(prefix + kSavesKey);
+    observe_saves(state_, saves ? parse_whole(*saves, {}) : std::nullopt);
+  }
+  const auto runs = [](const GroupNode& node) { return node.phase == GroupNode::Phase::kRunning; };
+  if (state_.is_running && std::none_of(state_.nodes.begin(), state_.nodes.end(), runs)) {
+    state_.claim = parse_failure(store_->try_get(prefix + kFirstFailureKey).value_or(""));
+  }
+  if (!state_.is_running && !state_.is_over) {
+    const std::string missing = missing_text(state_, spec_.options);
+    if (std::exchange(present_, missing) != missing) store_->set(kPresentKey, missing);
+  }
+}
+
+void Coordinator::look(TimePoint at) {
+  for (;;) {
+    const Decision decision = decide(at, state_, spec_.options);
+    next_ = decision.next;
+    if (decision.kind == Decision::Kind::kWait) return;
+    act(decision, at);
+  }
+}
+
+void Coordinator::act(const Decision& decision, TimePoint at) {
+  // Those whom it concerns may not be there any more afterwards.
+  const Decision whole = decision;
+  carry_out(state_, whole, at);
+  send(whole);
+  if (whole.kind == Decision::Kind::kAgain) observe();
+}
+
+void Coordinator::send(const Decision& decision) {
+  const std::string order = to_text(order_of(decision));
+  for (const std::string& id : decision.ids) store_->append(order_queue(id), order);
+}
+
+Order Coordinator::order_of(const Decision& decision) {
+  Order order{.kind = kind_of(decision.kind),
+              .reason = decision.reason,
+              .cause = decision.cause,
+              .round = state_.round,
+              .restarts = state_.restarts,
+              .first_world_size = state_.first_world_size,
+              .is_graceful = decision.is_graceful,
+              .code = decision.code};
+  if (order.kind != Order::Kind::kRun) return order;
+  order.master_port = spec_.free_port();
+  for (const std::string& id : decision.ids) {
+    for (const GroupNode& node : state_.nodes) {
+      if (node.info.id == id) order.members.push_back({id, node.info.host, node.info.processes});
+    }
+  }
+  return order;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator of a group: a thread of the agent that serves the store. It reads the agents' events, has group.h
+// decide, and sends each agent its orders.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "launch/nodes/group.h"
+#include "lockstep/store/store.h"
+
+namespace lockstep::launch {
+
+struct CoordinatorSpec {
+  StoreAddress address;
+  GroupOptions options;
+  std::string serving_id;                         ///< of the agent in this process
+  std::function<std::uint16_t()> free_port = {};  ///< for programs that make a store of their own
+};
+
+/// Thread-safe: yes. Its thread lives until it is destroyed.
+class Coordinator {
+ public:
+  /// Connects to the store. Throws: as connect_store(); ResourceError.
+  explicit Coordinator(CoordinatorSpec spec);
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  /// Blocks until every other node has left, or `patience` is over.
+  void wait_until_alone(std::chrono::milliseconds patience);
+
+ private:
+  void run();
+  void serve();
+  void take_events();
+  void look(TimePoint now);
+  void act(const Decision& decision, TimePoint now);
+  void send(const Decision& decision);
+  Order order_of(const Decision& decision);
+  void observe();
+
+  const CoordinatorSpec spec_;
+  std::shared_ptr<Store> store_;
+  GroupState state_;
+  std::int64_t next_event_ = 1;
+  TimePoint next_ = TimePoint::max();
+  std::string present_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t others_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::launch

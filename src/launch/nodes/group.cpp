@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/nodes/group.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "launch/nodes/lost_node.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/launch/restart.h"
+
+namespace lockstep::launch {
+namespace {
+
+using Phase = GroupNode::Phase;
+
+// A program that counts its checkpoints says so within this time from the start of its round.
+constexpr auto kAnnounceTime = std::chrono::seconds(30);
+
+GroupNode* find(GroupState& state, const std::string& id) {
+  const auto found =
+      std::find_if(state.nodes.begin(), state.nodes.end(), [&](const GroupNode& node) { return node.info.id == id; });
+  return found == state.nodes.end() ? nullptr : &*found;
+}
+
+std::vector<const GroupNode*> nodes_in(const GroupState& state, Phase phase) {
+  std::vector<const GroupNode*> found;
+  for (const GroupNode& node : state.nodes) {
+    if (node.phase == phase) found.push_back(&node);
+  }
+  return found;
+}
+
+std::vector<std::string> ids_of(const std::vector<const GroupNode*>& nodes) {
+  std::vector<std::string> ids;
+  for (const GroupNode* node : nodes) ids.push_back(node->info.id);
+  return ids;
+}
+
+std::vector<std::string> all_ids(const GroupState& state) {
+  std::vector<std::string> ids;
+  for (const GroupNode& node : state.nodes) ids.push_back(node.info.id);
+  return ids;
+}
+
+std::string counted(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
+
+std::string shown_nodes(const NodeInfo& node) {
+  return node.min_nodes == node.max_nodes ? std::to_string(node.max_nodes)
+                                          : fmt::format("{}:{}", node.min_nodes, node.max_nodes);
+}
+
+// --- events ---
+
+void join(GroupState& state, const Event& event, TimePoint now) {
+  if (event.node.id.empty() || find(state, event.node.id) != nullptr) return;
+  state.nodes.push_back({.info = event.node, .joined = now});
+  state.last_join = now;
+  if (state.is_running) return;
+  // A coordinator that was started again learns from the others how far the job has come.
+  state.round = std::max(state.round, event.node.last_round);
+  state.restarts = std::max(state.restarts, event.node.restarts);
+  state.first_world_size = std::max(state.first_world_size, event.node.first_world_size);
+  if (state.hosts.empty()) state.hosts = event.node.peers;
+}
+
+void remove(GroupState& state, const std::string& id) {
+  std::erase_if(state.nodes, [&](const GroupNode& node) { return node.info.id == id; });
+}
+
+void lose(GroupState& state, const Event& event, const GroupOptions& options) {
+  const GroupNode* node = find(state, event.node.id);
+  if (node == nullptr) return;
+  const bool is_news = state.is_running && node->phase != Phase::kWaiting && !state.lost;
+  if (is_news) {
+    state.lost = lost_node({.node_rank = node->node_rank,
+                            .host = node->info.host,
+                            .first_rank = node->first_rank,
+                            .ranks = node->info.processes},
+                           event.why, options.silence);
+  }
+  remove(state, event.node.id);
+}
+
+void leave(GroupState& state, const Event& event) {
+  const GroupNode* node = find(state, event.node.id);
+  if (node == nullptr) return;
+  if (event.signal != 0 && (node->is_serving || node->phase != Phase::kWaiting)) state.left_by_signal = event.signal;
+  // The agent that serves the store goes last.
+  if (!node->is_serving) remove(state, event.node.id);
+}
+
+void end(GroupState& state, const Event& event) {
+  GroupNode* node = find(state, event.node.id);
+  if (node == nullptr || node->phase != Phase::kRunning || event.end.round != state.round) return;
+  node->phase = Phase::kEnded;
+  node->end = event.end;
+}
+
+// --- a group that is idle ---
+
+Decision refuse(const GroupNode& node, std::string message, std::string hint) {
+  return {.kind = Decision::Kind::kRefuse,
+          .reason = message,
+          .ids = {node.info.id},
+          .cause = FailureRecord{.type = "UsageError", .message = std::move(message), .hint = std::move(hint)}};
+}
+
+std::optional<Decision> refuse_other_sizes(const GroupState& state, const GroupOptions& options) {
+  for (const GroupNode& node : state.nodes) {
+    if (node.info.min_nodes == options.min_nodes && node.info.max_nodes == options.max_nodes) continue;
+    NodeInfo ours;
+    ours.min_nodes = options.min_nodes;
+    ours.max_nodes = options.max_nodes;
+    const std::string who = node.info.wish >= 0 ? fmt::format("node {}", node.info.wish) : node.info.host;
+    return refuse(
+        node,
+        fmt::format("{} was started with --nnodes {}, node 0 with {}", who, shown_nodes(node.info), shown_nodes(ours)),
+        "give every node the same --nnodes");
+  }
+  return std::nullopt;
+}
+
+Decision refuse_twice(const GroupNode& node) {
+  return refuse(node, fmt::format("two agents have --node-rank {}", node.info.wish),
+                "give every node its own rank from 0 to nnodes - 1");
+}
+
+std::optional<Decision> refuse_same_wishes(const std::vector<const GroupNode*>& waiting, const GroupOptions& options) {
+  std::set<int> taken;
+  for (const GroupNode* node : waiting) {
+    if (!options.is_range() && node->info.wish >= 0 && !taken.insert(node->info.wish).second) {
+      return refuse_twice(*node);
+    }
+  }
+  return std::nullopt;
+}
+
+// Node ranks as wished; else the server first, then known hosts in their old order, then in the order of joining.
+std::vector<const GroupNode*> in_order(std::vector<const GroupNode*> nodes, const GroupState& state,
+                                       const GroupOptions& options) {
+  const auto place = [&](const GroupNode* node) {
+    if (!options.is_range() && node->info.wish >= 0) return static_cast<std::ptrdiff_t>(node->info.wish);
+    if (node->is_serving) return static_cast<std::ptrdiff_t>(-1);
+    return std::find(state.hosts.begin(), state.hosts.end(), node->info.host) - state.hosts.begin();
+  };
+  std::stable_sort(nodes.begin(), nodes.end(), [&](auto* a, auto* b) { return place(a) < place(b); });
+  if (nodes.size() > static_cast<std::size_t>(options.max_nodes))
+    nodes.resize(static_cast<std::size_t>(options.max_nodes));
+  return nodes;
+}
+
+// Those that were in the last round are expected back.
+bool all_known_are_back(const std::vector<const GroupNode*>& waiting) {
+  std::set<std::string> known;
+  std::set<std::string> here;
+  for (const GroupNode* node : waiting) {
+    known.insert(node->info.peers.begin(), node->info.peers.end());
+    here.insert(node->info.host);
+  }
+  return !known.empty() && std::includes(here.begin(), here.end(), known.begin(), known.end());
+}
+
+Decision give_up(const GroupState& state, const GroupOptions& options) {
+  const std::string limit = text::duration(Seconds(options.join_timeout).count());
+  const std::string text = fmt::format("{} did not join within {}", missing_text(state, options), limit);
+  if (state.lost) {
+    FailureRecord cause = state.lost->record;
+    cause.message += "; " + text;
+    return {.kind = Decision::Kind::kEnd,
+            .reason = text,
+            .ids = all_ids(state),
+            .cause = cause,
+            .code = static_cast<int>(ExitCode::kPeer)};
+  }
+  return {.kind = Decision::Kind::kRefuse,
+          .reason = text,
+          .ids = all_ids(state),
+          .cause = FailureRecord{.kind = FailureKind::kTimeout,
+                                 .type = "TimeoutError",
+                                 .message = text,
+                                 .hint = "start the same command on the nodes that are missing"}};
+}
+
+Decision end_by_signal(const GroupState& state, int number) {
+  return {
+      .kind = Decision::Kind::kEnd, .reason = "the job was told to stop", .ids = all_ids(state), .code = 128 + number};
+}
+
+Decision decide_idle(TimePoint now, const GroupState& state, const GroupOptions& options) {
+  if (state.left_by_signal != 0) return end_by_signal(state, state.left_by_signal);
+  const auto waiting = nodes_in(state, Phase::kWaiting);
+  if (const auto refusal = refuse_same_wishes(waiting, options)) return *refusal;
+  const auto count = static_cast<int>(waiting.size());
+  const auto has_server = std::any_of(waiting.begin(), waiting.end(), [](auto* node) { return node->is_serving; });
+  const bool is_full = count >= options.max_nodes;
+  const TimePoint last_call = state.last_join + options.last_call;
+  const bool is_enough = count >= options.min_nodes && has_server;
+  const bool goes_on = state.round >= 0 && (state.round_began != TimePoint() || all_known_are_back(waiting));
+  if (is_enough && (is_full || goes_on || now >= last_call)) {
+    return {.kind = Decision::Kind::kStart,
+            .reason = counted(std::min(count, options.max_nodes), "node"),
+            .ids = ids_of(in_order(waiting, state, options))};
+  }
+  const TimePoint end = state.idle_since + options.join_timeout;
+  if (now >= end && !is_enough) return give_up(state, options);
+  return {.next = is_enough ? last_call : end};
+}
+
+// --- a round that runs ---
+
+Decision stop(const GroupState& state, std::string reason, const std::optional<FailureRecord>& cause) {
+  return {.kind = Decision::Kind::kStop,
+          .reason = std::move(reason),
+          .ids = ids_of(nodes_in(state, Phase::kRunning)),
+          .cause = cause};
+}
+
+// Of the ends of all nodes: the one of the rank that is to blame; nullptr where no rank failed by itself.
+const GroupNode* culprit_of(const std::vector<const GroupNode*>& ended, const std::optional<FailureRecord>& claim) {
+  const auto find_if = [&](auto&& matches) {
+    const auto found =
+        std::find_if(ended.begin(), ended.end(), [&](auto* node) { return node->end.cause && matches(*node); });
+    return found == ended.end() ? nullptr : *found;
+  };
+  // A rank that was late is why others gave up, whoever did so first.
+  const GroupNode* found = find_if([](const GroupNode& node) { return node.end.cause->kind == FailureKind::kHang; });
+  if (found == nullptr && claim)
+    found = find_if([&](const GroupNode& node) { return node.end.cause->rank == claim->rank; });
+  if (found == nullptr) found = find_if([](const GroupNode& node) { return !node.end.is_consequence; });
+  if (found == nullptr) found = find_if([](const GroupNode&) { return true; });
+  return found;
+}
+
+Decision again(const GroupState& state, std::string reason, const std::optional<FailureRecord>& cause, bool counts) {
+  return {.kind = Decision::Kind::kAgain,
+          .reason = std::move(reason),
+          .ids = ids_of(nodes_in(state, Phase::kEnded)),
+          .cause = cause,
+          .is_restart = counts};
+}
+
+Decision finish(const GroupState& state, std::string reason, const std::optional<FailureRecord>& cause, int code) {
+  return {
+      .kind = Decision::Kind::kEnd, .reason = std::move(reason), .ids = all_ids(state), .cause = cause, .code = code};
+}
+
+Decision conclude_loss(const GroupState& state, const GroupOptions& options) {
+  if (options.is_range()) return again(state, "the nodes that are left go on", state.lost->record, false);
+  const auto decision = decide_restart({.restarts_done = state.restarts, .max_restarts = options.max_restarts});
+  if (decision.restart) return again(state, decision.reason, state.lost->record, true);
+  return finish(state, decision.reason, state.lost->record, static_cast<int>(ExitCode::kPeer));
+}
+
+// Where every failure names another rank, and a node's ranks have all ended without one, they left too early.
+std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNode* culprit) {
+  if (culprit == nullptr || !culprit->end.is_consequence) return std::nullopt;
+  for (const GroupNode& node : state.nodes) {
+    if (node.phase != Phase::kEnded || !node.end.is_success) continue;
+    const int last = node.first_rank + node.info.processes - 1;
+    const std::string ranks =
+        last == node.first_rank ? fmt::format("rank {}", last) : fmt::format("ranks {} to {}", node.first_rank, last);
+    return FailureRecord{.kind = FailureKind::kHang,
+                         .type = "PeerError",
+                         .message = fmt::format("{} on {} left: the program has ended there; other ranks still called "
+                                                "collectives",
+                                                ranks, node.info.host),
+                         .hint =
+                             "every rank must call the same collectives; uneven data: Join, or the same number of "
+                             "batches on each rank",
+                         .rank = node.first_rank,
+                         .host = node.info.host};
+  }
+  return std::nullopt;
+}
+
+Decision conclude_failure(const GroupState& state, const GroupOptions& options, const GroupNode* culprit) {
+  FailureRecord cause = culprit != nullptr ? *culprit->end.cause : state.claim.value_or(FailureRecord{});
+  if (const auto leaver = early_leaver(state, culprit)) cause = *leaver;
+  const int code = culprit != nullptr && culprit->end.code != 0 ? culprit->end.code : static_cast<int>(ExitCode::kPeer);
+  const auto decision = decide_restart({.error_type = cause.type,
+                                        .error_text = cause.message,
+                                        .restarts_done = state.restarts,
+                                        .max_restarts = options.max_restarts});
+  if (decision.restart) return again(state, decision.reason, cause, true);
+  return finish(state, options.max_restarts > 0 ? "no restart: " + decision.reason : "", cause, code);
+}
+
+// A node that was told to leave, as before it is preempted: the others may go on without it.
+std::optional<Decision> conclude_signal(const GroupState& state, const GroupOptions& options) {
+  int number = state.left_by_signal;
+  bool ends_all = false;
+  for (const GroupNode& node : state.nodes) {
+    if (node.phase != Phase::kEnded || node.end.interrupted_by == 0) continue;
+    number = node.end.interrupted_by;
+    ends_all = ends_all || node.is_serving;
+  }
+  if (number == 0) return std::nullopt;
+  if (options.is_range() && number == SIGTERM && !ends_all) {
+    return again(state, "a node was told to leave (SIGTERM); the others go on", std::nullopt, false);
+  }
+  return end_by_signal(state, number);
+}
+
+// Every node's ranks have ended, or their node is lost.
+Decision conclude(const GroupState& state, const GroupOptions& options) {
+  const auto ended = nodes_in(state, Phase::kEnded);
+  const auto is_success = [](auto* node) { return node->end.is_success; };
+  if (const auto signal = conclude_signal(state, options)) return *signal;
+  if (!state.lost && std::all_of(ended.begin(), ended.end(), is_success)) return finish(state, "", std::nullopt, 0);
+  const GroupNode* culprit = culprit_of(ended, state.claim);
+  const bool by_request = culprit == nullptr || culprit->end.left_by_request;
+  if (state.lost) {
+    const auto claim =
+        culprit != nullptr && !culprit->end.is_consequence && !by_request ? culprit->end.cause : std::nullopt;
+    const auto first = first_cause(claim ? claim : state.claim, *state.lost, options.silence);
+    if (!first || first->kind == FailureKind::kLost) return conclude_loss(state, options);
+  }
+  if (by_request && state.stops_for_joiners) return again(state, "a node joins", std::nullopt, false);
+  if (by_request && culprit != nullptr) {
+    return finish(state, "a rank was asked to end", culprit->end.cause, culprit->end.code);
+  }
+  return conclude_failure(state, options, culprit);
+}
+
+// The reason to stop a round in which ranks still run; none: it goes on.
+std::optional<Decision> stop_of(const GroupState& state) {
+  if (state.lost) return stop(state, state.lost->record.message, state.lost->record);
+  if (state.left_by_signal != 0) return stop(state, "a node was told to leave", std::nullopt);
+  for (const GroupNode& node : state.nodes) {
+    const bool has_failed = node.phase == Phase::kEnded && !node.end.is_success;
+    if (has_failed && !node.end.is_consequence && !node.end.left_by_request) {
+      return stop(state, "ranks failed", node.end.cause);
+    }
+  }
+  return std::nullopt;
+}
+
+// A full group of a fixed size has no place for one more: it is the successor of a node that will soon be lost, or a
+// mistake.
+std::optional<Decision> refuse_surplus(TimePoint now, const GroupState& state, const GroupOptions& options,
+                                       TimePoint& next) {
+  if (options.is_range()) return std::nullopt;
+  for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {
+    const TimePoint limit = node->joined + 2 * options.silence;
+    if (now >= limit) return refuse_twice(*node);
+    next = std::min(next, limit);
+  }
+  return std::nullopt;
+}
+
+bool is_time_to_take_in(TimePoint now, const GroupState& state, const GroupOptions& options, TimePoint& next) {
+  if (!has_joiners(state, options)) return false;
+  if (options.take_in == TakeIn::kAtOnce) return true;
+  if (state.saves) return state.saves_before && *state.saves > *state.saves_before;
+  next = std::min(next, state.round_began + kAnnounceTime);
+  return now >= state.round_began + kAnnounceTime;
+}
+
+Decision decide_running(TimePoint now, const GroupState& state, const GroupOptions& options) {
+  if (nodes_in(state, Phase::kRunning).empty()) return conclude(state, options);
+  Decision wait;
+  if (const auto refusal = refuse_surplus(now, state, options, wait.next)) return *refusal;
+  if (state.is_stopping) return wait;
+  if (auto order = stop_of(state)) return *order;
+  if (is_time_to_take_in(now, state, options, wait.next)) {
+    Decision order = stop(state, "a node joins", std::nullopt);
+    order.is_graceful = true;
+    return order;
+  }
+  return wait;
+}
+
+// --- carrying out ---
+
+void start(GroupState& state, const std::vector<std::string>& ids, TimePoint now) {
+  state.is_running = true;
+  state.is_stopping = state.stops_for_joiners = false;
+  state.lost.reset();
+  state.claim.reset();
+  state.saves.reset();
+  state.saves_before.reset();
+  state.round_began = now;
+  ++state.round;
+  int rank = 0;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    GroupNode* node = find(state, ids[i]);
+    if (node == nullptr) continue;
+    node->phase = Phase::kRunning;
+    node->node_rank = static_cast<int>(i);
+    node->first_rank = rank;
+    rank += node->info.processes;
+    const bool is_known = std::find(state.hosts.begin(), state.hosts.end(), node->info.host) != state.hosts.end();
+    if (!is_known) state.hosts.push_back(node->info.host);
+  }
+  if (state.first_world_size == 0) state.first_world_size = rank;
+}
+
+void go_idle(GroupState& state, const Decision& decision, TimePoint now) {
+  state.is_running = false;
+  state.idle_since = now;
+  state.left_by_signal = 0;
+  state.restarts += decision.is_restart ? 1 : 0;
+  // A node that was told to leave has said what it had to.
+  std::erase_if(state.nodes,
+                [](const GroupNode& node) { return node.phase == Phase::kEnded && node.end.interrupted_by != 0; });
+  for (GroupNode& node : state.nodes) node.phase = Phase::kWaiting;
+}
+
+}  // namespace
+
+void apply(GroupState& state, const Event& event, TimePoint now, const GroupOptions& options) {
+  if (event.kind == Event::Kind::kJoined) return join(state, event, now);
+  if (event.kind == Event::Kind::kEnded) return end(state, event);
+  if (event.kind == Event::Kind::kLeft) return leave(state, event);
+  lose(state, event, options);
+}
+
+void observe_saves(GroupState& state, std::optional<std::int64_t> saves) {
+  state.saves = saves;
+  if (saves && !state.saves_before) state.saves_before = saves;
+}
+
+bool has_joiners(const GroupState& state, const GroupOptions& options) {
+  if (!state.is_running || state.is_stopping || !options.is_range()) return false;
+  const auto waiting = nodes_in(state, Phase::kWaiting).size();
+  return waiting > 0 && state.nodes.size() - waiting < static_cast<std::size_t>(options.max_nodes);
+}
+
+Decision decide(TimePoint now, const GroupState& state, const GroupOptions& options) {
+  if (state.is_over || state.nodes.empty()) return {};
+  if (const auto refusal = refuse_other_sizes(state, options)) return *refusal;
+  return state.is_running ? decide_running(now, state, options) : decide_idle(now, state, options);
+}
+
+void carry_out(GroupState& state, const Decision& decision, TimePoint now) {
+  if (decision.kind == Decision::Kind::kStart) return start(state, decision.ids, now);
+  if (decision.kind == Decision::Kind::kAgain) return go_idle(state, decision, now);
+  if (decision.kind == Decision::Kind::kEnd) state.is_over = true;
+  if (decision.kind == Decision::Kind::kStop) {
+    state.is_stopping = true;
+    state.stops_for_joiners = decision.is_graceful;
+  }
+  if (decision.kind == Decision::Kind::kRefuse) {
+    for (const std::string& id : decision.ids) remove(state, id);
+  }
+}
+
+std::string missing_text(const GroupState& state, const GroupOptions& options) {
+  const auto waiting = nodes_in(state, Phase::kWaiting);
+  const auto here = static_cast<int>(waiting.size());
+  if (options.is_range()) {
+    return fmt::format("{} more (of {} to {} nodes, {} {} here)",
+                       counted(std::max(options.min_nodes - here, 0), "node"), options.min_nodes, options.max_nodes,
+                       here, here == 1 ? "is" : "are");
+  }
+  std::vector<int> missing;
+  for (int rank = 0; rank < options.max_nodes; ++rank) {
+    const auto has_rank = [&](const GroupNode* node) { return node->info.wish == rank; };
+    if (std::none_of(waiting.begin(), waiting.end(), has_rank)) missing.push_back(rank);
+  }
+  return fmt::format("{} {} of {}", missing.size() == 1 ? "node" : "nodes", fmt::join(missing, ", "),
+                     options.max_nodes);
+}
+
+}  // namespace lockstep::launch

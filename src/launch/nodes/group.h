@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The group of nodes that train together: who belongs to it, when it starts, stops, starts again and ends. Pure: time
+// and events come in, decisions with their reasons go out, as in the rendezvous of PyTorch's torchelastic.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/nodes/lost_node.h"
+#include "launch/nodes/messages.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/launch/agent.h"
+
+namespace lockstep::launch {
+
+struct GroupOptions {
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int max_restarts = 0;
+  std::chrono::milliseconds join_timeout{600'000};
+  std::chrono::milliseconds last_call{30'000};  ///< how long a group that has enough nodes waits for another one
+  std::chrono::milliseconds silence{6'000};     ///< after which a node is lost
+  TakeIn take_in = TakeIn::kAtCheckpoint;
+
+  /// Nodes may come and go.
+  [[nodiscard]] bool is_range() const { return min_nodes != max_nodes; }
+};
+
+struct GroupNode {
+  enum class Phase : std::uint8_t { kWaiting, kRunning, kEnded };
+  NodeInfo info;
+  TimePoint joined;
+  Phase phase = Phase::kWaiting;
+  bool is_serving = false;  ///< its agent serves the store
+  int node_rank = -1;       ///< in the present round
+  int first_rank = 0;
+  NodeEnd end = {};  ///< kEnded
+};
+
+/// States: idle (nodes join) -> running (a round) -> idle, or over. Owned by the coordinator's thread.
+struct GroupState {
+  explicit GroupState(TimePoint now) : idle_since(now), last_join(now) {}
+
+  std::vector<GroupNode> nodes = {};    ///< those that are there, in the order in which they joined
+  std::vector<std::string> hosts = {};  ///< every host of any round, in the order in which their ranks lie
+  bool is_running = false;
+  bool is_over = false;
+  int round = -1;            ///< the newest one; -1: none yet
+  int restarts = 0;          ///< how many of --max-restarts are used up
+  int first_world_size = 0;  ///< ranks of the first round
+  TimePoint idle_since;
+  TimePoint last_join;
+  TimePoint round_began = {};
+
+  // Of the present round.
+  bool is_stopping = false;
+  bool stops_for_joiners = false;
+  std::optional<LostNode> lost = {};              ///< the node that was lost first
+  std::optional<FailureRecord> claim = {};        ///< what the ranks say failed first
+  int left_by_signal = 0;                         ///< the signal that ended a node's agent
+  std::optional<std::int64_t> saves = {};         ///< checkpoints so far, where the program counts them
+  std::optional<std::int64_t> saves_before = {};  ///< as they were when a node came to join
+};
+
+struct Decision {
+  enum class Kind : std::uint8_t { kWait, kRefuse, kStart, kStop, kAgain, kEnd };
+  Kind kind = Kind::kWait;
+  std::string reason = {};
+  std::vector<std::string> ids = {};  ///< to whom it goes; kStart: in the order of their node ranks
+  std::optional<FailureRecord> cause = {};
+  int code = 0;                       ///< kEnd
+  bool is_graceful = false;           ///< kStop
+  bool is_restart = false;            ///< kAgain: it uses up one of --max-restarts
+  TimePoint next = TimePoint::max();  ///< kWait: when to decide again if nothing happens
+};
+
+/// Takes in what happened. An event of a node that is not there, or of an earlier round, changes nothing.
+void apply(GroupState& state, const Event& event, TimePoint now, const GroupOptions& options);
+
+/// Takes in how many checkpoints the program has committed in this round; none: it does not count them.
+void observe_saves(GroupState& state, std::optional<std::int64_t> saves);
+
+/// Some node waits for a place in the round that runs.
+[[nodiscard]] bool has_joiners(const GroupState& state, const GroupOptions& options);
+
+/// Decides what comes next.
+[[nodiscard]] Decision decide(TimePoint now, const GroupState& state, const GroupOptions& options);
+
+/// Changes the state as the decision says.
+void carry_out(GroupState& state, const Decision& decision, TimePoint now);
+
+/// Returns for whom an idle group waits: "nodes 1, 2 of 3", "1 more node (2 of 3 to 4 are here)".
+[[nodiscard]] std::string missing_text(const GroupState& state, const GroupOptions& options);
+
+}  // namespace lockstep::launch

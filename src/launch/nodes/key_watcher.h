@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys and queues of the store as descriptors that the agent's loop polls.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "lockstep/base/file_system.h"
+#include "lockstep/store/store.h"
+
+namespace lockstep::launch {
+
+/// Waits for a key in a thread of its own.
+class KeyWatcher {
+ public:
+  KeyWatcher(const StoreAddress& address, std::string key);
+  ~KeyWatcher();
+  KeyWatcher(const KeyWatcher&) = delete;
+  KeyWatcher& operator=(const KeyWatcher&) = delete;
+
+  /// Readable once the key is set, or the store gone.
+  [[nodiscard]] int fd() const noexcept { return event_.get(); }
+
+ private:
+  std::shared_ptr<Store> store_;
+  UniqueFd event_;
+  std::thread thread_;
+};
+
+/// Reads a queue of the store, from its first entry on, in a thread of its own.
+class QueueReader {
+ public:
+  QueueReader(const StoreAddress& address, std::string queue);
+  ~QueueReader();
+  QueueReader(const QueueReader&) = delete;
+  QueueReader& operator=(const QueueReader&) = delete;
+
+  /// Readable while take() has something to return.
+  [[nodiscard]] int fd() const noexcept { return event_.get(); }
+  /// Returns the next entry; empty where none is there yet.
+  [[nodiscard]] std::optional<std::string> take();
+
+ private:
+  void read(const std::string& queue);
+
+  std::shared_ptr<Store> store_;
+  UniqueFd event_;  // an eventfd that counts the entries
+  std::mutex mutex_;
+  std::deque<std::string> entries_;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::launch

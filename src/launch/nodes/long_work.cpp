@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/nodes/long_work.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "lockstep/base/env.h"
+#include "lockstep/base/resources.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr auto kBeat = std::chrono::milliseconds(300);
+constexpr auto kFresh = std::chrono::milliseconds(1500);
+
+}  // namespace
+
+LongWorkLink::LongWorkLink(const StoreAddress& address, std::string key)
+    : key_(std::move(key)), store_(connect_store(address, env::collective_timeout())) {
+  thread_ = start_thread("that tells of long work", [this] { loop(); });
+}
+
+LongWorkLink::~LongWorkLink() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+  }
+  changed_.notify_all();
+  store_->shut_down();
+  thread_.join();
+}
+
+void LongWorkLink::publish() {
+  const std::lock_guard lock(mutex_);
+  wants_publish_ = true;
+  changed_.notify_all();
+}
+
+bool LongWorkLink::ask(TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  wants_answer_ = true;
+  changed_.notify_all();
+  return heard_ && now - *heard_ < kFresh;
+}
+
+// Clocks of nodes differ, so that the key's value is no time: whoever sees it change knows that its writer is at it.
+void LongWorkLink::talk(bool publish) {
+  if (publish) {
+    store_->set(key_, std::to_string(::getpid()) + " " + std::to_string(++beats_));
+    return;
+  }
+  std::string value = store_->try_get(key_).value_or("");
+  const bool is_new = last_ && *last_ != value;
+  last_ = std::move(value);
+  const std::lock_guard lock(mutex_);
+  if (is_new) heard_ = SystemClock::instance().now();
+}
+
+void LongWorkLink::loop() {
+  std::unique_lock lock(mutex_);
+  while (!is_closed_) {
+    changed_.wait(lock, [this] { return is_closed_ || wants_publish_ || wants_answer_; });
+    if (is_closed_) return;
+    const bool publish = std::exchange(wants_publish_, false);
+    if (!publish) wants_answer_ = false;
+    lock.unlock();
+    try {
+      talk(publish);
+    } catch (const std::exception&) {
+      // The store is gone, which its heartbeat tells.
+    }
+    lock.lock();
+    changed_.wait_for(lock, kBeat, [this] { return is_closed_; });
+  }
+}
+
+}  // namespace lockstep::launch

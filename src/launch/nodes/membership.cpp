@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/nodes/membership.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "launch/nodes/addresses.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/wait_notice.h"
+#include "lockstep/store/secret.h"
+
+namespace lockstep::launch {
+namespace {
+
+// Between two looks at signals while the store is not there.
+constexpr auto kTry = std::chrono::seconds(1);
+
+std::string token_of(const AgentOptions& options) {
+  if (options.nodes == 1) return make_token();
+  const std::string token = !options.token.empty() ? options.token : env::get("LOCKSTEP_TOKEN").value_or("");
+  require_secret(token, options.token.empty() ? "LOCKSTEP_TOKEN" : "the token of this run");
+  return token;
+}
+
+StoreAddress address_of(const AgentOptions& options) {
+  if (options.nodes == 1) return {.host = "127.0.0.1", .port = 0, .token = token_of(options)};
+  return {.host = options.master_addr, .port = options.master_port, .token = token_of(options)};
+}
+
+std::string run_id_of(const AgentOptions& options) {
+  if (!options.run_id.empty()) return options.run_id;
+  return options.nodes > 1 ? "none" : make_token().substr(0, 16);
+}
+
+NodeInfo info_of(const AgentOptions& options, const std::string& id, const History& history) {
+  return {.id = id,
+          .host = host_id(),
+          .wish = options.node_rank,
+          .processes = options.processes,
+          .min_nodes = options.min_nodes > 0 ? options.min_nodes : options.nodes,
+          .max_nodes = options.nodes,
+          .last_round = history.last_round,
+          .restarts = history.restarts,
+          .first_world_size = history.first_world_size,
+          .peers = history.peers};
+}
+
+void require_free_master_port(const AgentOptions& options) {
+  if (options.master_port == 0 || is_free(options.master_addr, options.master_port)) return;
+  throw UsageError(fmt::format("{}:{} cannot be used: the port is busy or the address is not of this machine",
+                               options.master_addr, options.master_port),
+                   "choose another --master-port, or leave it out: any free port is taken");
+}
+
+// Says that it waits, about once a second looks whether it may go on, and gives up after LOCKSTEP_TIMEOUT.
+std::shared_ptr<Store> reach_store(const StoreAddress& address, std::chrono::milliseconds answer_limit,
+                                   const std::function<bool()>& is_told_to_end) {
+  const auto limit = env::collective_timeout();
+  const TimePoint begin = SystemClock::instance().now();
+  WaitNotice notice(begin);
+  for (;;) {
+    try {
+      return connect_store(address, std::min<std::chrono::milliseconds>(kTry, limit), answer_limit);
+    } catch (const TimeoutError& problem) {
+      if (SystemClock::instance().now() - begin >= limit || is_told_to_end()) {
+        throw TimeoutError(fmt::format("no store at {}:{} within {}", address.host, address.port,
+                                       text::duration(Seconds(limit).count())),
+                           problem.hint());
+      }
+    }
+    if (const auto waited = notice.due(SystemClock::instance().now())) {
+      log::note(
+          "waiting for the job's store at {}:{}, which node 0 serves, since {}; LOCKSTEP_TIMEOUT ends this after {}",
+          address.host, address.port, text::duration(waited->count()), text::duration(Seconds(limit).count()));
+    }
+  }
+}
+
+}  // namespace
+
+Membership::Membership(const AgentOptions& options, const History& history, const std::function<bool()>& is_told_to_end)
+    : options_(options),
+      id_(make_token().substr(0, 16)),
+      address_(address_of(options)),
+      run_id_(run_id_of(options)),
+      silence_(node_silence(env::collective_timeout())) {
+  serve_or_connect(is_told_to_end);
+  orders_ = std::make_unique<QueueReader>(address_, order_queue(id_));
+  if (options.nodes > 1) {
+    presence_ = std::make_unique<Presence>(
+        address_, PresenceOptions{.keys = {kEventQueue}, .will = id_, .silence = silence_}, silence_);
+  }
+  if (server_) coordinate();
+  store_->append(kEventQueue, to_text({.kind = Event::Kind::kJoined, .node = info_of(options, id_, history)}));
+}
+
+Membership::~Membership() {
+  // In this order: what reads the store ends before what serves it.
+  presence_.reset();
+  orders_.reset();
+  coordinator_.reset();
+  store_.reset();
+}
+
+void Membership::serve_or_connect(const std::function<bool()>& is_told_to_end) {
+  const bool may_be_any = options_.nodes > 1 && options_.node_rank < 0;
+  if (options_.nodes == 1) require_free_master_port(options_);
+  if (options_.node_rank <= 0) {
+    try {
+      server_ = std::make_unique<StoreServer>(
+          StoreServer::Options{.host = address_.host, .port = address_.port, .token = address_.token});
+      address_.port = server_->port();
+      if (options_.nodes > 1) warn_of_loopback(options_.master_addr);
+    } catch (const UsageError&) {
+      // Another agent, here or at that address, serves it.
+      if (!may_be_any) throw;
+    }
+  } else if (names_loopback(options_.master_addr)) {
+    log::warn("node {} looks for node 0 at {}, which is this machine: --master-addr names node 0's machine",
+              options_.node_rank, options_.master_addr);
+  }
+  store_ = reach_store(address_, options_.nodes > 1 ? silence_ : std::chrono::milliseconds(0), is_told_to_end);
+}
+
+void Membership::coordinate() {
+  const NodeInfo own = info_of(options_, id_, {});
+  CoordinatorSpec spec{.address = address_,
+                       .options = {.min_nodes = own.min_nodes,
+                                   .max_nodes = own.max_nodes,
+                                   .max_restarts = options_.max_restarts,
+                                   .join_timeout = env::collective_timeout(),
+                                   .last_call = options_.last_call,
+                                   .silence = silence_,
+                                   .take_in = options_.take_in},
+                       .serving_id = id_};
+  const bool is_given = options_.nodes == 1 && options_.master_port != 0;
+  spec.free_port = [host = options_.master_addr, port = is_given ? options_.master_port : std::uint16_t{0}] {
+    return port != 0 ? port : find_free_port(host);
+  };
+  coordinator_ = std::make_unique<Coordinator>(std::move(spec));
+}
+
+std::shared_ptr<Store> Membership::store_of(int round) const { return with_prefix(store_, attempt_prefix(round)); }
+
+std::optional<Order> Membership::take_order() {
+  while (const auto text = orders_->take()) {
+    if (auto order = parse_order(*text)) return order;
+  }
+  return std::nullopt;
+}
+
+std::optional<LostNode> Membership::lost() const {
+  const std::string why = presence_ ? presence_->lost() : "";
+  if (why.empty()) return std::nullopt;
+  return lost_node_zero(address_, why, silence_);
+}
+
+std::optional<Round> Membership::round_of(const Order& order) const {
+  Round round{.number = order.round,
+              .restarts = order.restarts,
+              .first_world_size = order.first_world_size,
+              .master_port = order.master_port};
+  round.place.nodes = static_cast<int>(order.members.size());
+  round.place.node_rank = -1;
+  round.place.world_size = 0;
+  for (std::size_t i = 0; i < order.members.size(); ++i) {
+    const Member& member = order.members[i];
+    if (member.id == id_) {
+      round.place.node_rank = static_cast<int>(i);
+      round.place.first_rank = round.place.world_size;
+      round.place.local_world_size = member.processes;
+    }
+    round.place.world_size += member.processes;
+    round.hosts.push_back(member.host);
+  }
+  if (round.place.node_rank < 0) return std::nullopt;
+  return round;
+}
+
+void Membership::report(NodeEnd end) {
+  Event event{.kind = Event::Kind::kEnded, .end = std::move(end)};
+  event.node.id = id_;
+  store_->append(kEventQueue, to_text(event));
+}
+
+std::string Membership::missing() const { return store_->try_get(kPresentKey).value_or("other nodes"); }
+
+void Membership::leave(int signal, std::chrono::milliseconds patience) noexcept {
+  try {
+    if (lost()) return;
+    Event event{.kind = Event::Kind::kLeft, .signal = signal};
+    event.node.id = id_;
+    store_->append(kEventQueue, to_text(event));
+    if (coordinator_) coordinator_->wait_until_alone(patience);
+  } catch (const std::exception&) {
+    // The store is gone: nobody needs to know.
+  }
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agents of a job and its coordinator tell each other, as JSON in the store. Pure.
+//
+// An agent appends events to one queue; the coordinator, a thread of the agent that serves the store, appends orders to
+// a queue of each agent.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/failure_record.h"
+
+namespace lockstep::launch {
+
+/// The store's queue of events.
+inline constexpr const char* kEventQueue = "lockstep/nodes/events/";
+/// The store's key of the nodes that have joined so far, in words, for agents that wait.
+inline constexpr const char* kPresentKey = "lockstep/nodes/present";
+
+/// The store's queue of the orders to the agent `id`.
+[[nodiscard]] std::string order_queue(const std::string& id);
+
+/// What an agent says of its node when it joins.
+struct NodeInfo {
+  std::string id;    ///< of this agent's one connection; another after it has lost the store
+  std::string host;  ///< its ranks keep their place by this name
+  int wish = -1;     ///< --node-rank; -1: any
+  int processes = 1;
+  int min_nodes = 1;
+  int max_nodes = 1;
+  int last_round = -1;                  ///< the newest round that it has been in; -1: none
+  int restarts = 0;                     ///< restarts that are used up, as far as it knows
+  int first_world_size = 0;             ///< ranks of the job's first round; 0: it knows of none
+  std::vector<std::string> peers = {};  ///< the hosts of its last round, in the order of their node ranks
+};
+
+/// How the ranks of one node ended in one round.
+struct NodeEnd {
+  int round = 0;
+  bool is_success = false;
+  int interrupted_by = 0;                   ///< the signal that its agent was given
+  bool left_by_request = false;             ///< a rank was asked to save and leave, and did
+  bool is_consequence = false;              ///< its ranks only name a failure elsewhere
+  int code = 0;                             ///< exit code of its first failure
+  std::optional<FailureRecord> cause = {};  ///< its first failure, with the type and words of the error
+};
+
+struct Event {
+  enum class Kind : std::uint8_t { kJoined, kEnded, kLeft, kLost };
+  Kind kind = Kind::kLeft;
+  NodeInfo node = {};    ///< kJoined: whole; else its id
+  NodeEnd end = {};      ///< kEnded
+  int signal = 0;        ///< kLeft: the signal that its agent was given
+  std::string why = {};  ///< kLost: "closed" or "silent"
+};
+
+struct Member {
+  std::string id;
+  std::string host;
+  int processes = 1;
+};
+
+struct Order {
+  /// kRun: start the ranks of `round`. kStop: end them. kAgain: they failed, and another round begins. kEnd: the job is
+  /// over. kRefuse: this node cannot take part; `cause` says why.
+  enum class Kind : std::uint8_t { kRun, kStop, kAgain, kEnd, kRefuse };
+  Kind kind = Kind::kEnd;
+  std::string reason = {};
+  std::optional<FailureRecord> cause = {};
+  int round = 0;
+  int restarts = 0;                  ///< kRun: restarts that are used up
+  int first_world_size = 0;          ///< kRun: ranks of the job's first round
+  std::uint16_t master_port = 0;     ///< kRun
+  std::vector<Member> members = {};  ///< kRun, in the order of their node ranks
+  bool is_graceful = false;          ///< kStop: the ranks are healthy; they save and leave
+  int code = 0;                      ///< kEnd: the launcher's exit code
+};
+
+[[nodiscard]] std::string to_text(const Event& event);
+/// Reads what to_text() has written, or a last will: "closed" or "silent", a newline, and the id. Empty where it is
+/// something else.
+[[nodiscard]] std::optional<Event> parse_event(const std::string& text);
+
+[[nodiscard]] std::string to_text(const Order& order);
+[[nodiscard]] std::optional<Order> parse_order(const std::string& text);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why an attempt ended, beside the logs of its ranks, for `lockstep doctor RUN_DIR`.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "launch/nodes/messages.h"
+
+namespace lockstep::launch {
+
+/// Returns the file's text, one JSON object: {"schema": 1, "text", "hint", "cause", "rank", "host", "exit_code" (0: the
+/// ranks started again), "then", "time_ns"}. Precondition: the order has a cause.
+[[nodiscard]] std::string verdict_json(const Order& order);
+
+/// Writes verdict.json into `attempt`, a folder of logs, where the order has a cause. It never throws: the console has
+/// said the same.
+void write_verdict(const Order& order, const std::filesystem::path& attempt) noexcept;
+
+}  // namespace lockstep::launch

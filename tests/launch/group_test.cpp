@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+// The group of nodes as a pure function of time and events: nobody sleeps here.
+#include "launch/nodes/group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <set>
+
+namespace lockstep::launch {
+namespace group_test {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Kind = Decision::Kind;
+
+// A group under test: node "a" serves the store.
+class GroupTest : public ::testing::Test {
+ protected:
+  void use_range(int least, int most) {
+    options_.min_nodes = least;
+    options_.max_nodes = most;
+  }
+
+  void join(const std::string& name, int wish = -1, const std::vector<std::string>& peers = {}) {
+    Event event{.kind = Event::Kind::kJoined};
+    event.node = {.id = name,
+                  .host = "host-" + name.substr(0, 1),
+                  .wish = wish,
+                  .min_nodes = options_.min_nodes,
+                  .max_nodes = options_.max_nodes,
+                  .last_round = peers.empty() ? -1 : 4,
+                  .peers = peers};
+    apply(state_, event, now_, options_);
+    for (GroupNode& node : state_.nodes) node.is_serving = node.info.id[0] == 'a';
+  }
+
+  void lose(const std::string& name, const std::string& why = "closed") {
+    Event event{.kind = Event::Kind::kLost, .why = why};
+    event.node.id = name;
+    apply(state_, event, now_, options_);
+  }
+
+  void leave(const std::string& name, int signal) {
+    Event event{.kind = Event::Kind::kLeft, .signal = signal};
+    event.node.id = name;
+    apply(state_, event, now_, options_);
+  }
+
+  void end(const std::string& name, NodeEnd how) {
+    how.round = state_.round;
+    Event event{.kind = Event::Kind::kEnded, .end = std::move(how)};
+    event.node.id = name;
+    apply(state_, event, now_, options_);
+  }
+
+  // All that is left ends because a peer is gone.
+  void end_as_consequence(const std::vector<std::string>& names) {
+    for (const auto& name : names) {
+      end(name, {.is_consequence = true,
+                 .code = 75,
+                 .cause = FailureRecord{.kind = FailureKind::kPeer, .type = "PeerError", .rank = rank_of(name)}});
+    }
+  }
+
+  int rank_of(const std::string& name) const {
+    for (const GroupNode& node : state_.nodes) {
+      if (node.info.id == name) return node.first_rank;
+    }
+    return -1;
+  }
+
+  Decision next() {
+    Decision decision = decide(now_, state_, options_);
+    carry_out(state_, decision, now_);
+    return decision;
+  }
+
+  void wait(milliseconds time) { now_ += time; }
+
+  void start_four() {
+    use_range(1, 4);
+    for (const char* name : {"a", "b", "c", "d"}) join(name);
+    ASSERT_EQ(next().kind, Kind::kStart);
+  }
+
+  static FailureRecord failure(int rank, const std::string& type = "") {
+    return {.kind = FailureKind::kDied, .type = type, .message = "exit code 3", .rank = rank, .time_ns = 1};
+  }
+
+  GroupOptions options_;
+  TimePoint now_ = TimePoint() + seconds(1000);
+  GroupState state_{now_};
+};
+
+TEST_F(GroupTest, OfAFixedSizeStartsWhenEveryNodeIsThereInTheOrderOfItsNodeRanks) {
+  use_range(3, 3);
+  join("c", 2);
+  join("a", 0);
+  EXPECT_EQ(next().kind, Kind::kWait);
+  EXPECT_EQ(missing_text(state_, options_), "node 1 of 3");
+  join("b", 1);
+  const Decision start = next();
+  EXPECT_EQ(start.kind, Kind::kStart);
+  EXPECT_THAT(start.ids, ElementsAre("a", "b", "c"));
+  EXPECT_EQ(state_.round, 0);
+}
+
+TEST_F(GroupTest, OfARangeWaitsALastCallForMoreThanItNeeds) {
+  use_range(2, 4);
+  join("a");
+  EXPECT_EQ(next().next, now_ + options_.join_timeout);
+  join("b");
+  EXPECT_EQ(next().next, now_ + options_.last_call);
+  wait(seconds(20));
+  join("c");
+  EXPECT_EQ(next().next, now_ + options_.last_call) << "who comes makes it wait for another one";
+  wait(seconds(30));
+  EXPECT_THAT(next().ids, ElementsAre("a", "b", "c"));
+}
+
+TEST_F(GroupTest, OfARangeStartsAtOnceWhenItIsFull) {
+  use_range(1, 2);
+  join("b");
+  join("a");
+  EXPECT_THAT(next().ids, ElementsAre("a", "b")) << "the agent that serves the store is node 0";
+}
+
+TEST_F(GroupTest, GivesUpWithTheNodesThatDidNotJoin) {
+  use_range(3, 3);
+  join("a", 0);
+  wait(options_.join_timeout);
+  const Decision decision = next();
+  EXPECT_EQ(decision.kind, Kind::kRefuse);
+  EXPECT_EQ(decision.cause->type, "TimeoutError");
+  EXPECT_EQ(decision.cause->message, "nodes 1, 2 of 3 did not join within 10:00");
+  EXPECT_EQ(next().kind, Kind::kWait) << "nobody is left to be told";
+}
+
+TEST_F(GroupTest, RefusesANodeRankThatIsTakenAndANodeWithAnotherSize) {
+  use_range(2, 2);
+  join("a", 0);
+  join("b", 0);
+  const Decision twice = next();
+  EXPECT_EQ(twice.kind, Kind::kRefuse);
+  EXPECT_THAT(twice.ids, ElementsAre("b"));
+  EXPECT_EQ(twice.reason, "two agents have --node-rank 0");
+  options_.max_nodes = options_.min_nodes = 3;
+  join("c", 1);
+  options_.max_nodes = options_.min_nodes = 2;
+  EXPECT_EQ(next().reason, "node 1 was started with --nnodes 3, node 0 with 2");
+}
+
+TEST_F(GroupTest, EndsWithZeroWhenEveryNodeDid) {
+  start_four();
+  for (const char* name : {"a", "b", "c"}) end(name, {.is_success = true});
+  EXPECT_EQ(next().kind, Kind::kWait);
+  end("d", {.is_success = true});
+  const Decision last = next();
+  EXPECT_EQ(last.kind, Kind::kEnd);
+  EXPECT_EQ(last.code, 0);
+}
+
+TEST_F(GroupTest, GoesOnWithoutALostNodeAndWithoutWaitingForAnother) {
+  start_four();
+  lose("c");
+  const Decision stop = next();
+  EXPECT_EQ(stop.kind, Kind::kStop);
+  EXPECT_FALSE(stop.is_graceful);
+  EXPECT_THAT(stop.cause->message, HasSubstr("node 2 (host-c, rank 2) is lost"));
+  EXPECT_THAT(stop.ids, ElementsAre("a", "b", "d"));
+  end_as_consequence({"a", "b", "d"});
+  const Decision again = next();
+  EXPECT_EQ(again.kind, Kind::kAgain);
+  EXPECT_FALSE(again.is_restart) << "nodes of a range come and go";
+  EXPECT_EQ(again.cause->kind, FailureKind::kLost);
+  EXPECT_THAT(next().ids, ElementsAre("a", "b", "d"));
+  EXPECT_EQ(state_.round, 1);
+}
+
+TEST_F(GroupTest, NamesTheFirstOfTwoLostNodesAndNoRankThatWaitedForThem) {
+  start_four();
+  lose("b");
+  EXPECT_EQ(next().kind, Kind::kStop);
+  end_as_consequence({"a", "d"});
+  EXPECT_EQ(next().kind, Kind::kWait) << "node 2 may still say why";
+  lose("c", "silent");
+  const Decision again = next();
+  EXPECT_THAT(again.cause->message, HasSubstr("node 1 (host-b"));
+  EXPECT_THAT(next().ids, ElementsAre("a", "d"));
+}
+
+TEST_F(GroupTest, BlamesALostNodeAlsoWhereAnotherLibraryFailedOfItFirst) {
+  start_four();
+  end("a",
+      {.code = 1,
+       .cause = FailureRecord{
+           .kind = FailureKind::kDied, .message = "exit code 1", .rank = 0, .time_ns = 9'000'000'000'000'000'000}});
+  EXPECT_EQ(next().kind, Kind::kStop);
+  end_as_consequence({"b", "d"});
+  lose("c");
+  EXPECT_EQ(next().cause->kind, FailureKind::kLost);
+}
+
+TEST_F(GroupTest, OfAFixedSizeWaitsForALostNodeWithinItsBudget) {
+  use_range(2, 2);
+  options_.max_restarts = 1;
+  join("a", 0);
+  join("b", 1);
+  (void)next();
+  lose("b");
+  (void)next();
+  end_as_consequence({"a"});
+  const Decision again = next();
+  EXPECT_EQ(again.reason, "restart 1 of 1");
+  EXPECT_EQ(next().kind, Kind::kWait);
+  EXPECT_EQ(missing_text(state_, options_), "node 1 of 2");
+  wait(seconds(5));
+  join("b2", 1);
+  EXPECT_THAT(next().ids, ElementsAre("a", "b2"));
+  lose("b2");
+  (void)next();
+  end_as_consequence({"a"});
+  const Decision last = next();
+  EXPECT_EQ(last.kind, Kind::kEnd);
+  EXPECT_EQ(last.code, 75);
+  EXPECT_EQ(last.cause->kind, FailureKind::kLost);
+}
+
+TEST_F(GroupTest, GivesUpWithTheLostNodeWhereNobodyTakesItsPlace) {
+  use_range(2, 2);
+  options_.max_restarts = 3;
+  join("a", 0);
+  join("b", 1);
+  (void)next();
+  lose("b");
+  (void)next();
+  end_as_consequence({"a"});
+  (void)next();
+  wait(options_.join_timeout);
+  const Decision last = next();
+  EXPECT_EQ(last.code, 75);
+  EXPECT_THAT(last.cause->message, HasSubstr("went down; node 1 of 2 did not join within 10:00"));
+}
+
+TEST_F(GroupTest, RestartsAfterAFailureWithinItsBudgetAndThenEndsWithItsCode) {
+  start_four();
+  options_.max_restarts = 1;
+  for (const bool is_last : {false, true}) {
+    end("b", {.code = 3, .cause = failure(1)});
+    EXPECT_THAT(next().ids, ElementsAre("a", "c", "d"));
+    end_as_consequence({"a", "c", "d"});
+    const Decision decision = next();
+    EXPECT_EQ(decision.cause->rank, 1);
+    EXPECT_EQ(decision.kind, is_last ? Kind::kEnd : Kind::kAgain);
+    EXPECT_EQ(decision.code, is_last ? 3 : 0);
+    if (!is_last) {
+      EXPECT_EQ(next().kind, Kind::kStart);
+    }
+  }
+}
+
+TEST_F(GroupTest, ARankThatWasLateIsToBlameAndNotTheOneThatGaveUpFirst) {
+  start_four();
+  FailureRecord late = failure(2);
+  late.kind = FailureKind::kHang;
+  end("a", {.code = 76, .cause = failure(0)});
+  (void)next();
+  end("c", {.code = 76, .cause = late});
+  end_as_consequence({"b", "d"});
+  const Decision last = next();
+  EXPECT_EQ(last.cause->rank, 2);
+  EXPECT_EQ(last.code, 76);
+}
+
+TEST_F(GroupTest, RanksThatEndedWithoutAnErrorAreToBlameWhereTheOthersOnlyNameADeadPeer) {
+  start_four();
+  end("b", {.is_success = true});
+  end_as_consequence({"a", "c", "d"});
+  const Decision last = next();
+  EXPECT_EQ(last.cause->rank, 1);
+  EXPECT_THAT(last.cause->message, HasSubstr("rank 1 on host-b left: the program has ended there"));
+  EXPECT_EQ(last.code, 75);
+}
+
+TEST_F(GroupTest, EndsWithAnErrorThatWouldComeAgain) {
+  start_four();
+  options_.max_restarts = 5;
+  end("b", {.code = 64, .cause = failure(1, "UsageError")});
+  (void)next();
+  end_as_consequence({"a", "c", "d"});
+  const Decision last = next();
+  EXPECT_EQ(last.kind, Kind::kEnd);
+  EXPECT_EQ(last.code, 64);
+  EXPECT_EQ(last.reason, "no restart: a UsageError would come again");
+}
+
+TEST_F(GroupTest, BelievesTheRanksClaimBeforeTheOrderOfTheEnds) {
+  start_four();
+  end("c", {.code = 9, .cause = failure(2)});
+  end("b", {.code = 3, .cause = failure(1)});
+  end_as_consequence({"a", "d"});
+  state_.claim = failure(1);
+  const Decision last = next();
+  EXPECT_EQ(last.cause->rank, 1);
+  EXPECT_EQ(last.code, 3);
+}
+
+TEST_F(GroupTest, TakesANodeInAfterTheNextCheckpoint) {
+  use_range(1, 4);
+  join("a");
+  wait(options_.last_call);
+  ASSERT_EQ(next().kind, Kind::kStart);
+  wait(seconds(100));
+  join("b");
+  observe_saves(state_, 7);
+  EXPECT_EQ(next().kind, Kind::kWait);
+  wait(seconds(100));
+  observe_saves(state_, 7);
+  EXPECT_EQ(next().kind, Kind::kWait);
+  observe_saves(state_, 8);
+  const Decision stop = next();
+  EXPECT_EQ(stop.kind, Kind::kStop);
+  EXPECT_TRUE(stop.is_graceful);
+  end("a", {.left_by_request = true, .is_consequence = true, .code = 143, .cause = failure(0)});
+  EXPECT_EQ(next().kind, Kind::kAgain);
+  EXPECT_THAT(next().ids, ElementsAre("a", "b"));
+}
+
+TEST_F(GroupTest, TakesANodeInAtOnceByChoice) {
+  use_range(1, 4);
+  options_.take_in = TakeIn::kAtOnce;
+  join("a");
+  wait(options_.last_call);
+  ASSERT_EQ(next().kind, Kind::kStart);
+  join("b");
+  EXPECT_TRUE(next().is_graceful);
+}
+
+TEST_F(GroupTest, TakesANodeInAfterAWhileWhereTheProgramCountsNoCheckpoints) {
+  use_range(1, 4);
+  join("a");
+  wait(options_.last_call);
+  ASSERT_EQ(next().kind, Kind::kStart);
+  join("b");
+  const Decision wait_first = next();
+  EXPECT_EQ(wait_first.kind, Kind::kWait);
+  now_ = wait_first.next;
+  EXPECT_TRUE(next().is_graceful);
+}
+
+TEST_F(GroupTest, EndsWellWhereTheProgramEndsWhileANodeIsTakenIn) {
+  use_range(1, 4);
+  options_.take_in = TakeIn::kAtOnce;
+  join("a");
+  wait(options_.last_call);
+  (void)next();
+  join("b");
+  (void)next();
+  end("a", {.is_success = true});
+  const Decision last = next();
+  EXPECT_EQ(last.kind, Kind::kEnd);
+  EXPECT_EQ(last.code, 0);
+  EXPECT_THAT(last.ids, ElementsAre("a", "b")) << "who waited is told, too";
+}
+
+TEST_F(GroupTest, KeepsASpareNodeUntilAPlaceIsFree) {
+  use_range(1, 2);
+  for (const char* name : {"a", "b", "c"}) join(name);
+  EXPECT_THAT(next().ids, ElementsAre("a", "b"));
+  wait(seconds(1000));
+  EXPECT_EQ(next().kind, Kind::kWait);
+  lose("b");
+  (void)next();
+  end_as_consequence({"a"});
+  (void)next();
+  EXPECT_THAT(next().ids, ElementsAre("a", "c"));
+}
+
+TEST_F(GroupTest, GivesAHostThatComesBackItsOldPlace) {
+  start_four();
+  lose("b");
+  (void)next();
+  end_as_consequence({"a", "c", "d"});
+  (void)next();
+  EXPECT_THAT(next().ids, ElementsAre("a", "c", "d"));
+  options_.take_in = TakeIn::kAtOnce;
+  join("b2");
+  (void)next();
+  for (const char* name : {"a", "c", "d"}) {
+    end(name, {.left_by_request = true, .is_consequence = true, .code = 143, .cause = failure(rank_of(name))});
+  }
+  (void)next();
+  EXPECT_THAT(next().ids, ElementsAre("a", "b2", "c", "d"));
+}
+
+TEST_F(GroupTest, OfAStoreThatCameBackWaitsForThoseWhoKnowTheLastRound) {
+  use_range(1, 4);
+  join("a");
+  join("b", -1, {"host-a", "host-b", "host-c"});
+  EXPECT_EQ(next().kind, Kind::kWait);
+  join("c", -1, {"host-a", "host-b", "host-c"});
+  EXPECT_THAT(next().ids, ElementsAre("a", "b", "c"));
+  EXPECT_EQ(state_.round, 5) << "the round after theirs, so that programs resume";
+}
+
+TEST_F(GroupTest, RefusesASurplusNodeOfAFixedGroupOnceItsTwinIsKnownToLive) {
+  use_range(2, 2);
+  options_.max_restarts = 1;
+  join("a", 0);
+  join("b", 1);
+  (void)next();
+  join("b2", 1);
+  const Decision decision = next();
+  EXPECT_EQ(decision.kind, Kind::kWait);
+  now_ = decision.next;
+  EXPECT_EQ(next().kind, Kind::kRefuse);
+}
+
+TEST_F(GroupTest, OfAFixedSizeEndsWhenANodeIsToldTo) {
+  use_range(2, 2);
+  join("a", 0);
+  join("b", 1);
+  (void)next();
+  end("b", {.interrupted_by = SIGINT, .code = 130});
+  leave("b", SIGINT);
+  EXPECT_EQ(next().kind, Kind::kStop);
+  end("a", {.left_by_request = true, .is_consequence = true, .code = 143, .cause = failure(0)});
+  const Decision last = next();
+  EXPECT_EQ(last.kind, Kind::kEnd);
+  EXPECT_EQ(last.code, 130);
+}
+
+TEST_F(GroupTest, OfARangeGoesOnWithoutANodeThatIsPreempted) {
+  start_four();
+  end("d", {.interrupted_by = SIGTERM, .left_by_request = true, .code = 143});
+  leave("d", SIGTERM);
+  EXPECT_EQ(next().kind, Kind::kStop);
+  for (const char* name : {"a", "b", "c"}) {
+    end(name, {.left_by_request = true, .is_consequence = true, .code = 143, .cause = failure(rank_of(name))});
+  }
+  EXPECT_EQ(next().kind, Kind::kAgain);
+  EXPECT_THAT(next().ids, ElementsAre("a", "b", "c"));
+}
+
+TEST_F(GroupTest, EndsWhenItsServerIsToldToWhileItWaits) {
+  use_range(2, 2);
+  join("a", 0);
+  leave("a", SIGTERM);
+  const Decision last = next();
+  EXPECT_EQ(last.kind, Kind::kEnd);
+  EXPECT_EQ(last.code, 143);
+}
+
+}  // namespace group_test
+}  // namespace lockstep::launch

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/standbys.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "lockstep/base/standby.h"
+#include "support/process.h"
+
+namespace lockstep::launch {
+namespace standbys_test {
+
+using std::chrono::seconds;
+
+const TimePoint kStart = TimePoint() + seconds(1000);
+
+AgentOptions restarting(int processes = 1) { return {.processes = processes, .max_restarts = 1}; }
+
+// What a standby of a shell script does: it reads from its descriptor, as a Lockstep program does before main.
+WorkerSpec script(const std::string& text) {
+  return {.path = "/bin/sh", .arguments = {"sh", "-c", text}, .environment = {"PATH=/usr/bin:/bin"}};
+}
+
+std::string output_of(Worker& worker) {
+  std::string text;
+  const auto has_ended = [&] {
+    char bytes[256];
+    ssize_t count = 0;
+    while ((count = ::read(worker.output(0), bytes, sizeof bytes)) > 0) text.append(bytes, static_cast<size_t>(count));
+    return count == 0;
+  };
+  EXPECT_TRUE(test::eventually(has_ended));
+  return text;
+}
+
+TEST(Standbys, AreNotWantedWhereRanksNeverStartAgain) {
+  for (AgentOptions options : {AgentOptions{}, AgentOptions{.max_restarts = 3, .use_standby = false}}) {
+    Standbys standbys(options);
+    standbys.begin_round(kStart);
+    EXPECT_EQ(standbys.due(), TimePoint::max());
+  }
+  Standbys of_a_range({.nodes = 4, .min_nodes = 2});
+  of_a_range.begin_round(kStart);
+  EXPECT_NE(of_a_range.due(), TimePoint::max());
+}
+
+TEST(Standbys, StartSomeSecondsAfterTheRanksOnceThatIsPossible) {
+  Standbys standbys(restarting());
+  standbys.begin_round(kStart);
+  EXPECT_EQ(standbys.due(), kStart + seconds(10));
+  const auto never = [](int) -> WorkerSpec { throw std::logic_error("nothing is to be started"); };
+  standbys.start(kStart + seconds(10), false, never);
+  EXPECT_EQ(standbys.due(), kStart + seconds(30)) << "it looks again after twice the time";
+  EXPECT_FALSE(standbys.take(0));
+  standbys.start(kStart + seconds(30), true, [](int) { return script("read x <&3"); });
+  EXPECT_EQ(standbys.due(), TimePoint::max());
+  EXPECT_TRUE(standbys.take(0));
+  EXPECT_FALSE(standbys.take(0)) << "it was given away";
+}
+
+TEST(Standbys, GetTheirEnvironmentWhenTheyTakeOver) {
+  Standbys standbys(restarting(2));
+  standbys.begin_round(kStart);
+  standbys.start(kStart, true, [](int) { return script("tr '\\0' ' ' <&3"); });
+  std::optional<Standby> standby = standbys.take(1);
+  ASSERT_TRUE(standby);
+  standby->worker->take_over(7, {"RANK=7", "NAME=two words"});
+  EXPECT_EQ(standby->worker->rank(), 7);
+  EXPECT_EQ(output_of(*standby->worker), "RANK=7 NAME=two words  ");
+}
+
+TEST(Standbys, ThatCannotBeStartedAreNotTaken) {
+  Standbys standbys(restarting());
+  standbys.begin_round(kStart);
+  standbys.start(kStart, true, [](int) {
+    WorkerSpec missing = script("");
+    missing.path = "/no/such/program";
+    return missing;
+  });
+  EXPECT_FALSE(standbys.take(0));
+}
+
+TEST(Standbys, AreOnlyForAProgramThatSaysItsOwnProcessId) {
+  const auto store = make_local_store();
+  const RunningRank rank{.rank = 0, .pid = ::getpid()};
+  EXPECT_FALSE(can_stand_by({rank}, *store, "/proc/self/exe")) << "it has said nothing";
+  store->set("lockstep/standby/0", std::to_string(::getpid()));
+  EXPECT_TRUE(can_stand_by({rank}, *store, "/proc/self/exe"));
+  EXPECT_FALSE(can_stand_by({rank}, *store, "/bin/sh")) << "a script around it would run again";
+  EXPECT_FALSE(can_stand_by({{.rank = 0, .pid = 1}}, *store, "/proc/self/exe"));
+}
+
+TEST(Standby, ReadsAnyEnvironmentBack) { EXPECT_EQ(standby::to_message({"A=1", "B="}), std::string("A=1\0B=\0\0", 8)); }
+
+}  // namespace standbys_test
+}  // namespace lockstep::launch

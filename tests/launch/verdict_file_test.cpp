@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/verdict_file.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/file_system.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::launch {
+namespace verdict_file_test {
+
+using nlohmann::json;
+
+TEST(VerdictFile, SaysWhoWhyAndWhatWasDoneThen) {
+  const Order order{
+      .kind = Order::Kind::kEnd,
+      .reason = "no restarts are left",
+      .cause =
+          FailureRecord{
+              .kind = FailureKind::kDied, .message = "killed by signal 9 (SIGKILL)", .rank = 2, .host = "gpu-b"},
+      .code = 137};
+  const json verdict = json::parse(verdict_json(order));
+  EXPECT_EQ(verdict["schema"], 1);
+  EXPECT_EQ(verdict["text"], "rank 2 on gpu-b failed first: killed by signal 9 (SIGKILL)");
+  EXPECT_EQ(verdict["cause"], "died");
+  EXPECT_EQ(verdict["rank"], 2);
+  EXPECT_EQ(verdict["exit_code"], 137);
+  EXPECT_EQ(verdict["then"], "no restarts are left");
+}
+
+TEST(VerdictFile, OfAHangHasTheLauncherOwnWordsAndOfARestartNoExitCode) {
+  const Order order{.kind = Order::Kind::kAgain,
+                    .reason = "restart 1 of 3",
+                    .cause = FailureRecord{.kind = FailureKind::kHang, .message = "rank 1 hangs: it sleeps", .rank = 1},
+                    .code = 76};
+  const json verdict = json::parse(verdict_json(order));
+  EXPECT_EQ(verdict["text"], "rank 1 hangs: it sleeps");
+  EXPECT_EQ(verdict["cause"], "hang");
+  EXPECT_EQ(verdict["exit_code"], 0);
+}
+
+TEST(VerdictFile, LiesBesideTheLogsOfItsAttemptAndIsLeftOutWithoutACause) {
+  const test::TempDir folder;
+  write_verdict({.kind = Order::Kind::kEnd}, folder.path());
+  EXPECT_FALSE(FileSystem::system().exists(folder / "verdict.json"));
+  write_verdict({.cause = FailureRecord{.message = "broken", .rank = 0}}, folder.path());
+  EXPECT_TRUE(json::parse(FileSystem::system().read(folder / "verdict.json")).contains("text"));
+  write_verdict({.cause = FailureRecord{}}, folder / "missing");
+}
+
+}  // namespace verdict_file_test
+}  // namespace lockstep::launch
