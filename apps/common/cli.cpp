@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 
@@ -17,6 +18,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kQuiet = "print only results, warnings and errors";
+constexpr const char* kLogLevel = "error, warn, note, info, debug or trace";
 
 std::string hint(const CLI::App& app) { return app.get_name() + " --help"; }
 
@@ -145,11 +147,21 @@ void be_quiet() {
   ::setenv("LOCKSTEP_LOG", "warn", 0);  // NOLINT(concurrency-mt-unsafe)
 }
 
+void set_log_level(const std::string& level) {
+  if (std::find(log::kLevelNames.begin(), log::kLevelNames.end(), level) == log::kLevelNames.end()) {
+    throw UsageError(fmt::format("--log-level is '{}', not one of error, warn, note, info, debug, trace", level));
+  }
+  ::setenv("LOCKSTEP_LOG", level.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): the command has no other thread yet
+}
+
 void prepare(CLI::App& app, const CommandText& text) {
   app.name(text.name);
   app.formatter(std::make_shared<HelpFormatter>(text));
   app.option_defaults()->always_capture_default();
   app.add_flag_callback("--quiet", be_quiet, kQuiet);
+  app.add_option_function<std::string>("--log-level", set_log_level, kLogLevel)
+      ->type_name("LEVEL")
+      ->default_str("note");
   app.set_help_flag("-h,--help", kHelp);
 }
 

@@ -43,6 +43,9 @@ void prepare(CLI::App& app, const CommandText& text);
 /// environment carries it; what LOCKSTEP_LOG says already stays.
 void be_quiet();
 
+/// "--log-level": the same for LOCKSTEP_LOG. Throws: UsageError where it is no level.
+void set_log_level(const std::string& level);
+
 /// What take_settings() is to look for.
 struct SettingOptions {
   std::string set_option = "--set";                             ///< what stands in the place of a setting's own name

@@ -135,7 +135,7 @@ Rows rows_of(const std::vector<const CLI::Option*>& options) {
 }
 
 bool is_for_every_verb(const CLI::Option* option) {
-  return option->check_lname("help") || option->check_lname("quiet");
+  return option->check_lname("help") || option->check_lname("quiet") || option->check_lname("log-level");
 }
 
 /// The groups of the options, "Options" first, with --quiet and --help at its end.

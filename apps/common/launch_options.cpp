@@ -14,12 +14,18 @@ struct Described {
 };
 
 constexpr std::array kNodes = {
-    Described{"--nnodes", "N", "1", "how many nodes the job has; run the same command on each of them"},
-    Described{"--node-rank", "N", "0", "the number of this node, from 0"},
+    Described{
+        "--nnodes", "N|MIN:MAX", "1",
+        "how many nodes the job has, or how many it may have while nodes come and go; run the same command on each"},
+    Described{"--node-rank", "N", "0; in a range, any", "the number of this node, from 0"},
     Described{"--master-addr", "HOST", "127.0.0.1", "the address of node 0"},
     Described{"--master-port", "PORT", "29500, or any free port on a single node", "the port on node 0"},
     Described{"--rdzv-endpoint", "HOST:PORT", "", "the same as --master-addr HOST --master-port PORT"},
     Described{"--rdzv-id,--run-id", "NAME", "", "the name of the job, the same on every node"},
+    Described{"--rdzv-conf", "KEY=VALUE", "last_call_timeout=30",
+              "how many seconds a job with MIN nodes waits for more before it starts"},
+    Described{"--take-in", "WHEN", "checkpoint",
+              "when a running job takes in another node: after its next checkpoint, or now"},
     Described{
         "--token-file", "FILE", "",
         "a file with the job's secret, the same on every node and with mode 0600; `lockstep run --new-token FILE` "

@@ -3,14 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/cli.h"
 #include "common/launch_options.h"
+#include "console_options.h"
+#include "host_options.h"
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
@@ -26,6 +31,8 @@ namespace {
 struct RunOptions {
   std::string processes = "1";
   NodeOptions node;
+  HostChoice hosts;
+  bool has_orders_on_input = false;
   std::string role = "default";
   int max_restarts = 0;
   double shutdown_timeout = 10;
@@ -33,6 +40,15 @@ struct RunOptions {
   bool is_standalone = false;
   bool is_module = false;
   bool no_python = false;
+  bool no_standby = false;
+  bool run_path = false;
+  bool virtual_local_rank = false;
+  std::string tee = "0";
+  std::string redirects = "0";
+  std::string local_ranks;
+  std::string prefix = "[${rank}]: ";
+  std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2";
+  std::string backend = "static";
   std::string new_token;  // the file; empty: printed
   std::string ignored;
 };
@@ -46,12 +62,13 @@ struct Unneeded {
 
 constexpr Unneeded kUnneeded[] = {
     {"--monitor-interval", "SECONDS", "a rank's death is noticed at once"},
-    {"--rdzv-backend", "NAME", "nodes meet through Lockstep's own store"},
-    {"--rdzv-conf", "PAIRS", "nodes meet through Lockstep's own store"},
     {"--start-method", "NAME", "every rank is a program of its own"},
-    {"--tee", "N", "output always goes to the console and to log files"},
-    {"--redirects", "N", "output always goes to the console and to log files"},
-    {"--local-addr", "HOST", "nodes meet at --master-addr"},
+    {"--local-addr", "HOST", "nodes meet at --master-addr, and ranks choose their interface by the route to it"},
+    {"--event-log-handler", "NAME", "events are in the run's log.jsonl"},
+    {"--logs-specs", "NAME", "logs have one layout"},
+    {"--numa-binding", "KIND", "put numactl before the program to bind its memory and CPUs"},
+    {"--duplicate-stdout-filters", "WORDS", "search the log files with grep: FOLDER/attempt_*/rank-*/stdout.log"},
+    {"--duplicate-stderr-filters", "WORDS", "search the log files with grep: FOLDER/attempt_*/rank-*/stderr.log"},
 };
 
 constexpr const char* kUsage = "[OPTIONS] [--] PROGRAM [ARGS...]";
@@ -87,8 +104,51 @@ void add_node_options(CLI::App& app, NodeOptions& node) {
   app.add_option("--master-port", node.master_port)->check(cli::whole({0, 65535}));
   app.add_option("--rdzv-endpoint", node.endpoint);
   app.add_option("--rdzv-id,--run-id", node.run_id);
+  app.add_option("--rdzv-conf", node.conf);
+  app.add_option("--take-in", node.take_in);
   app.add_option("--token-file", node.token_file);
   cli::describe_nodes(app);
+}
+
+void add_host_options(CLI::App& app, RunOptions& options) {
+  constexpr const char* kHosts = "Several hosts from one of them";
+  app.add_option("--hosts", options.hosts.list,
+                 "start a launcher on each of these hosts through ssh, join their output, and end them together; "
+                 "HOST:N has N ranks")
+      ->type_name("HOST,HOST,...")
+      ->group(kHosts);
+  app.add_option("--hostfile", options.hosts.file, "the same from a file with one host a line: HOST or HOST slots=N")
+      ->type_name("FILE")
+      ->group(kHosts);
+  app.add_option("--ssh", options.hosts.ssh, "the program that reaches a host, with its options: 'ssh -p 2222'")
+      ->type_name("COMMAND")
+      ->default_str("ssh, without passwords")
+      ->group(kHosts);
+  app.add_flag("--orders-on-input", options.has_orders_on_input,
+               "read the secret and then signals from standard input, and end with it: what --hosts starts")
+      ->group(kHosts);
+}
+
+void add_console_options(CLI::App& app, RunOptions& options) {
+  constexpr const char* kOutput = "Output and signals";
+  app.add_option("-r,--redirects", options.redirects,
+                 "what goes to the log files only: 1 is stdout, 2 stderr, 3 both; 0:1,1:3 says it for each local rank")
+      ->type_name("N|R:N,...")
+      ->group(kOutput);
+  app.add_option("-t,--tee", options.tee, "what goes to the console and the log files in spite of --redirects")
+      ->type_name("N|R:N,...")
+      ->group(kOutput);
+  app.add_option("--local-ranks-filter", options.local_ranks, "show only these local ranks on the console")
+      ->type_name("R,...")
+      ->default_str("all")
+      ->group(kOutput);
+  app.add_option("--log-line-prefix-template", options.prefix,
+                 "what stands before each line, with ${role_name}, ${local_rank} and ${rank}")
+      ->type_name("TEMPLATE")
+      ->group(kOutput);
+  app.add_option("--signals-to-handle", options.signals, "the signals that are passed on to the ranks")
+      ->type_name("NAMES")
+      ->group(kOutput);
 }
 
 void add_options(CLI::App& app, RunOptions& options) {
@@ -98,6 +158,9 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->check(cli::whole())
       ->type_name("N")
       ->group(cli::kRanks);
+  app.add_flag("--no-standby", options.no_standby,
+               "keep no processes waiting with their libraries loaded, to take over when ranks start again")
+      ->group(cli::kRanks);
   app.add_option("--shutdown-timeout", options.shutdown_timeout, "the time between SIGTERM and SIGKILL")
       ->type_name("SECONDS")
       ->group(cli::kRanks);
@@ -105,6 +168,10 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->type_name("NAME")
       ->group(cli::kRanks);
   add_node_options(app, options.node);
+  add_host_options(app, options);
+  app.add_option("--rdzv-backend", options.backend, "static or c10d: both are Lockstep's own store")
+      ->type_name("NAME")
+      ->group("Several nodes");
   app.add_option("--new-token", options.new_token,
                  "print a new secret, or write it to FILE, and exit; copy it to every node")
       ->expected(0, 1)
@@ -113,31 +180,62 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_flag("--standalone", options.is_standalone, "run on this node alone, with any free port (the default)")
       ->group("Several nodes");
   app.add_option("--log-dir", options.log_dir,
-                 "write each rank's output to FOLDER/attempt_N/rank-R/stdout.log and stderr.log")
+                 "write each rank's output to FOLDER/attempt_N/rank-R/stdout.log and stderr.log; /dev/null keeps none")
       ->type_name("FOLDER")
       ->default_str("a folder in $TMPDIR, kept if a rank fails");
   app.add_flag("-m,--module", options.is_module, "PROGRAM is a Python module: run it with python3 -m");
   app.add_flag("--no-python", options.no_python, "run PROGRAM itself, even if it is a .py file");
+  app.add_flag("--run-path", options.run_path, "run the Python script PROGRAM with runpy.run_path");
+  app.add_flag("--virtual-local-rank", options.virtual_local_rank,
+               "give each rank LOCAL_RANK=0 and only its own GPU in CUDA_VISIBLE_DEVICES")
+      ->group(cli::kRanks);
   app.get_option("--quiet")->description("print only results, warnings and errors, also in ranks that use Lockstep");
+  add_console_options(app, options);
   for (const auto& [name, value, why] : kUnneeded) {
     app.add_option(name, options.ignored, fmt::format("ignored: {}", why))
         ->type_name(value)
         ->group("Accepted for compatibility with torchrun");
   }
-  app.add_option("-r,-t", options.ignored)->group("");
 }
 
 // torchrun reads PET_NNODES where --nnodes is not typed, and so on.
 void read_torchrun_variables(CLI::App& app) {
-  std::vector<std::string> names = {"--nproc-per-node", "--nnodes",  "--node-rank",  "--master-addr",  "--master-port",
-                                    "--rdzv-endpoint",  "--rdzv-id", "--standalone", "--max-restarts", "--log-dir",
-                                    "--role",           "--module",  "--no-python"};
+  std::vector<std::string> names = {"--nproc-per-node",
+                                    "--nnodes",
+                                    "--node-rank",
+                                    "--master-addr",
+                                    "--master-port",
+                                    "--rdzv-endpoint",
+                                    "--rdzv-id",
+                                    "--rdzv-conf",
+                                    "--rdzv-backend",
+                                    "--standalone",
+                                    "--max-restarts",
+                                    "--log-dir",
+                                    "--role",
+                                    "--module",
+                                    "--no-python",
+                                    "--run-path",
+                                    "--redirects",
+                                    "--tee",
+                                    "--local-ranks-filter",
+                                    "--signals-to-handle",
+                                    "--virtual-local-rank",
+                                    "--shutdown-timeout",
+                                    "--log-line-prefix-template"};
   for (const Unneeded& each : kUnneeded) names.emplace_back(each.name);
   for (const std::string& name : names) {
-    std::string variable = "PET_" + name.substr(2);
+    std::string variable = fmt::format("PET_{}", name.substr(2));
     std::transform(variable.begin(), variable.end(), variable.begin(),
                    [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
     app.get_option(name)->envname(variable);
+  }
+  // torchrun reads these three from elsewhere, too.
+  constexpr std::array kOthers = {std::pair("--shutdown-timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
+                                  std::pair("--signals-to-handle", "TORCHELASTIC_SIGNALS_TO_HANDLE"),
+                                  std::pair("--log-line-prefix-template", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")};
+  for (const auto& [name, variable] : kOthers) {
+    if (!env::get(app.get_option(name)->get_envname().c_str())) app.get_option(name)->envname(variable);
   }
 }
 
@@ -179,7 +277,11 @@ std::vector<std::string> command_of(const RunOptions& given, std::vector<std::st
   }
   std::vector<std::string> command;
   // -u as torchrun has it: what a killed rank had printed must not be lost in a buffer.
-  if (given.is_module) {
+  if (given.run_path) {
+    constexpr const char* kRunPath =
+        "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')";
+    command = {"python3", "-u", "-c", kRunPath};
+  } else if (given.is_module) {
     command = {"python3", "-u", "-m"};
   } else if (!given.no_python && ends_with(program[0], ".py")) {
     command = {"python3", "-u"};
@@ -188,10 +290,14 @@ std::vector<std::string> command_of(const RunOptions& given, std::vector<std::st
   return command;
 }
 
-AgentOptions agent_options(const RunOptions& given, std::vector<std::string> program) {
+std::chrono::milliseconds shutdown_timeout_of(const RunOptions& given) {
   if (!std::isfinite(given.shutdown_timeout) || given.shutdown_timeout < 0 || given.shutdown_timeout > 86400) {
     throw UsageError(fmt::format("--shutdown-timeout is {} s", given.shutdown_timeout), "give 0 to 86400 seconds");
   }
+  return std::chrono::milliseconds(std::llround(given.shutdown_timeout * 1000));
+}
+
+AgentOptions agent_options(const RunOptions& given, std::vector<std::string> program) {
   if (given.max_restarts < 0)
     throw UsageError(fmt::format("--max-restarts is {}", given.max_restarts), "give 0 or more");
   const ProcessCount processes = resolve_process_count(given.processes);
@@ -200,8 +306,21 @@ AgentOptions agent_options(const RunOptions& given, std::vector<std::string> pro
                        .processes = processes.count,
                        .role = given.role,
                        .max_restarts = given.max_restarts,
-                       .shutdown_timeout = std::chrono::milliseconds(std::llround(given.shutdown_timeout * 1000)),
+                       .use_standby = !given.no_standby,
+                       .shutdown_timeout = shutdown_timeout_of(given),
                        .log_dir = given.log_dir};
+  options.virtual_local_rank = given.virtual_local_rank;
+  options.signals = signals_of(given.signals);
+  options.shown = {.redirects = streams_of("--redirects", given.redirects),
+                   .tee = streams_of("--tee", given.tee),
+                   .local_ranks = local_ranks_of(given.local_ranks),
+                   .prefix = prefix_of(given.prefix)};
+  options.keeps_logs = given.log_dir != "/dev/null";
+  if (!options.keeps_logs) options.log_dir.clear();
+  if (given.backend != "static" && given.backend != "c10d") {
+    throw UsageError(fmt::format("--rdzv-backend is '{}'", given.backend),
+                     "leave it out: nodes meet in a store that node 0 serves, and need no other program");
+  }
   apply(given.node, options);
   if (given.is_standalone) {
     if (options.nodes > 1)
@@ -231,7 +350,18 @@ int cmd_run(int argc, char** argv) {
   if (!cli::parse(app, parts.own)) return 0;
   if (app.get_option("--new-token")->count() > 0) return make_new_token(given.new_token);
   tell_of_unneeded(app);
-  const AgentOptions options = agent_options(given, std::move(parts.program));
+  if (!chosen_hosts(given.hosts).empty()) {
+    if (parts.program.empty()) (void)command_of(given, {});
+    return run_hosts(hosts_options(given.hosts, {.own = parts.own,
+                                                 .program = parts.program,
+                                                 .signals = signals_of(given.signals),
+                                                 .shutdown_timeout = shutdown_timeout_of(given)}));
+  }
+  AgentOptions options = agent_options(given, std::move(parts.program));
+  if (given.has_orders_on_input) {
+    options.token = obey_input();
+    options.tells_of_other_nodes = false;
+  }
   require_token(options, {argv, argv + argc});
   return run_agent(options);
 }

@@ -31,22 +31,38 @@ void take_text(std::vector<std::string>& arguments, const std::string& name, std
   text = take_option(arguments, name).value_or(text);
 }
 
-int count_nodes(const std::string& text) {
-  // torchrun's MIN:MAX asks for elasticity; the same number twice does not.
+struct NodeRange {
+  int least = 1;
+  int most = 1;
+};
+
+// N, or torchrun's MIN:MAX.
+NodeRange range_of(const std::string& text) {
   const auto colon = text.find(':');
-  const std::string first = text.substr(0, colon);
-  if (colon != std::string::npos && text.substr(colon + 1) != first) {
-    throw UsageError(fmt::format("--nnodes is '{}', a range", text),
-                     "give one number: nodes do not come and go during a run");
-  }
-  return static_cast<int>(whole_number("--nnodes", first, {.least = 1}));
+  const auto count = [&](const std::string& part) {
+    const auto number = parse_whole(part, {.least = 1, .most = 1'000'000});
+    if (!number) {
+      throw UsageError(fmt::format("--nnodes is '{}'", text), "give N, or MIN:MAX for nodes that come and go: 2:4");
+    }
+    return static_cast<int>(*number);
+  };
+  const int least = count(text.substr(0, colon));
+  const int most = colon == std::string::npos ? least : count(text.substr(colon + 1));
+  if (most < least) throw UsageError(fmt::format("--nnodes is '{}', and {} is less than {}", text, most, least));
+  return {least, most};
 }
 
 void apply_endpoint(const NodeOptions& given, AgentOptions& options) {
   if (given.endpoint.empty()) return;
   const auto colon = given.endpoint.rfind(':');
-  options.master_addr = given.endpoint.substr(0, colon);
-  if (colon == std::string::npos) return;
+  // An IPv6 address stands in brackets; alone, its colons do not begin a port.
+  const bool is_bare_ipv6 = given.endpoint[0] != '[' && colon != given.endpoint.find(':');
+  const bool has_port = colon != std::string::npos && !is_bare_ipv6 && !given.endpoint.ends_with(']');
+  options.master_addr = given.endpoint.substr(0, has_port ? colon : std::string::npos);
+  if (options.master_addr.starts_with('[') && options.master_addr.ends_with(']')) {
+    options.master_addr = options.master_addr.substr(1, options.master_addr.size() - 2);
+  }
+  if (!has_port) return;
   const std::string port = given.endpoint.substr(colon + 1);
   const auto number = parse_whole(port, kPorts);
   if (!number) {
@@ -54,6 +70,29 @@ void apply_endpoint(const NodeOptions& given, AgentOptions& options) {
                      "give HOST:PORT");
   }
   options.master_port = static_cast<std::uint16_t>(*number);
+}
+
+TakeIn take_in_of(const std::string& text) {
+  if (text == "checkpoint") return TakeIn::kAtCheckpoint;
+  if (text == "now") return TakeIn::kAtOnce;
+  throw UsageError(fmt::format("--take-in is '{}'", text), "give checkpoint or now");
+}
+
+// torchrun's list of KEY=VALUE; of its keys, one means something here.
+void apply_conf(const std::string& text, AgentOptions& options) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string pair = text.substr(at, end - at);
+    at = end + 1;
+    const std::size_t equals = pair.find('=');
+    const auto seconds = parse_whole(equals == std::string::npos ? "" : pair.substr(equals + 1), {.most = 86'400});
+    if (pair.substr(0, equals) == "last_call_timeout") {
+      if (!seconds) throw UsageError(fmt::format("--rdzv-conf has '{}'", pair), "give last_call_timeout=SECONDS");
+      options.last_call = std::chrono::seconds(*seconds);
+    } else {
+      log::note("--rdzv-conf: {} is ignored: of torchrun's settings, last_call_timeout means something here", pair);
+    }
+  }
 }
 
 // As a shell takes it.
@@ -65,10 +104,11 @@ std::string quoted(const std::string& word) {
   return out + "'";
 }
 
-// `typed` for another node, with the token file.
+// `typed` for a node, with the token file; any node: -1.
 std::string command_of_node(std::vector<std::string> typed, int node) {
-  (void)take_option(typed, "node-rank");
-  typed.insert(typed.begin() + 1, {"--node-rank", std::to_string(node), "--token-file", "job.token"});
+  if (node >= 0) (void)take_option(typed, "node-rank");
+  typed.insert(typed.begin() + 1, {"--token-file", "job.token"});
+  if (node >= 0) typed.insert(typed.begin() + 1, {"--node-rank", std::to_string(node)});
   std::string command = "lockstep";
   for (const std::string& word : typed) command += " " + quoted(word);
   return command;
@@ -86,12 +126,18 @@ NodeOptions take_node_options(std::vector<std::string>& arguments) {
   take_text(arguments, "rdzv-id", options.run_id);
   take_text(arguments, "run-id", options.run_id);
   take_text(arguments, "token-file", options.token_file);
+  take_text(arguments, "take-in", options.take_in);
+  take_text(arguments, "rdzv-conf", options.conf);
   return options;
 }
 
 void apply(const NodeOptions& given, AgentOptions& options) {
-  options.nodes = count_nodes(given.nodes);
-  options.node_rank = given.node_rank;
+  const NodeRange range = range_of(given.nodes);
+  options.nodes = range.most;
+  options.min_nodes = range.least;
+  options.node_rank = given.node_rank >= 0 || range.least != range.most ? given.node_rank : 0;
+  options.take_in = take_in_of(given.take_in);
+  apply_conf(given.conf, options);
   options.master_addr = given.master_addr;
   options.master_port = given.master_port;
   options.run_id = given.run_id;
@@ -116,10 +162,13 @@ void require_token(const AgentOptions& options, const std::vector<std::string>& 
   std::string commands =
       "make a secret, copy the file to every node, and start every node with it\n          lockstep run --new-token "
       "job.token";
-  for (int node = 0; node < std::min(options.nodes, 2); ++node) {
+  const bool is_range = options.min_nodes < options.nodes;
+  if (is_range) commands += "\n          " + command_of_node(typed, -1);
+  for (int node = 0; node < (is_range ? 0 : std::min(options.nodes, 2)); ++node) {
     commands += fmt::format("\n  node {}  {}", node, command_of_node(typed, node));
   }
-  if (options.nodes > 2) commands += fmt::format("\n          and so on, up to node {}", options.nodes - 1);
+  if (options.nodes > 2 && !is_range)
+    commands += fmt::format("\n          and so on, up to node {}", options.nodes - 1);
   throw UsageError(
       fmt::format(
           "a run over {} nodes needs a secret: without one, anybody who reaches {}:{} could join it (--rdzv-id is "

@@ -12,16 +12,19 @@ namespace lockstep::apps {
 
 struct NodeOptions {
   std::string nodes = "1";
-  int node_rank = 0;
+  int node_rank = -1;  ///< not typed: 0, or any in a range
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 0;
   std::string endpoint = {};  ///< HOST:PORT, over master_addr and master_port
   std::string run_id = {};
+  std::string take_in = "checkpoint";
+  std::string conf = {};        ///< --rdzv-conf
   std::string token_file = {};  ///< holds the secret of a run over several nodes
 };
 
-/// Takes --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint, --rdzv-id or --run-id and
-/// --token-file out of `arguments`. Throws: UsageError where a value is missing or no number.
+/// Takes --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint, --rdzv-id or --run-id,
+/// --rdzv-conf, --take-in and --token-file out of `arguments`. Throws: UsageError where a value is missing or no
+/// number.
 [[nodiscard]] NodeOptions take_node_options(std::vector<std::string>& arguments);
 
 /// Sets the agent's nodes, their meeting, its secret and the job's name. Throws: UsageError; DataError for a token file

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "bench_startup.h"
 #include "common/cli.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
@@ -82,8 +83,9 @@ int execute(const std::string& verb, const Words& arguments) {
                       "build lockstep-worker, or install it into the folder of lockstep");
 }
 
-// Every verb has it, and takes it away before its own options are read.
+// Every verb has them, and takes them away before its own options are read.
 void obey_quiet(Words& arguments) {
+  if (const auto level = take_option(arguments, "log-level")) cli::set_log_level(*level);
   const auto end = std::find(arguments.begin(), arguments.end(), "--");
   const auto found = std::find(arguments.begin(), end, "--quiet");
   if (found == end) return;
@@ -117,6 +119,12 @@ bool is_rank_by_address(const Words& arguments) {
   Words copy = arguments;
   const std::string url = take_option(copy, "dist-url").value_or("");
   return !url.empty() && !url.starts_with("env://");
+}
+
+// Under srun, mpirun or the training operator of Kubernetes with one task for each node, the task is a launcher where
+// it is told so by --nnodes; else it is a rank.
+bool is_launcher_of_a_task(Words arguments) {
+  return take_option(arguments, "nnodes").has_value() && !env::get("LOCKSTEP_STORE");
 }
 
 // "captcha" of "captcha:digits"; "digits" of "settings/digits.yml".
@@ -184,6 +192,7 @@ constexpr auto kTimeToSave = std::chrono::seconds(30);
 struct Launch {
   int processes = 1;
   int max_restarts = 0;
+  bool use_standby = true;
   fs::path log_dir = {};
   NodeOptions node = {};
 };
@@ -192,6 +201,7 @@ int launch(const std::string& verb, const Words& arguments, const Launch& how) {
   AgentOptions options{.command = worker_command(verb, arguments),
                        .processes = how.processes,
                        .max_restarts = how.max_restarts,
+                       .use_standby = how.use_standby,
                        .shutdown_timeout = kTimeToSave,
                        .log_dir = how.log_dir,
                        .console = ConsoleStyle::kMainRaw};
@@ -228,14 +238,21 @@ int cmd_train(int argc, char** argv) {
   Words arguments(argv + 1, argv + argc);
   const Words typed(argv, argv + argc);
   obey_quiet(arguments);
-  if (is_rank() || is_rank_by_address(arguments) || asks_for_help(arguments)) return execute("train", arguments);
+  const bool is_task = (is_rank() && !is_launcher_of_a_task(arguments)) || is_rank_by_address(arguments);
+  if (is_task || asks_for_help(arguments)) return execute("train", arguments);
   const auto count = take_option(arguments, "nproc-per-node");
   Launch how{.max_restarts = restart_budget(take_option(arguments, "max-restarts")),
+             .use_standby = std::erase(arguments, "--no-standby") == 0,
              .node = take_node_options(arguments)};
   AgentOptions nodes;
   apply(how.node, nodes);
-  if (arguments.empty()) return execute("train", {"--help"});
+  if (arguments.empty()) {
+    throw UsageError("lockstep train: no recipe and no settings file is given",
+                     "give one, as in lockstep train captcha:digits; lockstep train --help lists the recipes");
+  }
   require_token(nodes, typed);
+  // Rank 0 chooses the run's folder, so it must be known which node has it.
+  if (nodes.node_rank < 0 && is_own_address(nodes.master_addr)) how.node.node_rank = nodes.node_rank = 0;
   if (is_bare_recipe(arguments)) return execute("train", arguments);
   const ProcessCount processes = processes_for_training(count);
   how.processes = processes.count;
@@ -257,6 +274,14 @@ int cmd_worker(int argc, char** argv) {
   if (is_rank() || is_rank_by_address(arguments) || asks_for_help(arguments)) return execute(verb, arguments);
   const auto count = take_option(arguments, "nproc-per-node");
   const int processes = count ? resolve_process_count(*count).count : 1;
+  const bool is_for_ranks = verb == "eval" || verb == "tune" || verb == "bench";
+  if (processes > 1 && !is_for_ranks) {
+    throw UsageError(fmt::format("lockstep {} runs in one process, and --nproc-per-node is {}", verb, processes),
+                     "leave out --nproc-per-node");
+  }
+  if (verb == "bench" && !arguments.empty() && arguments[0] == "startup") {
+    return bench_startup(worker_path().string(), processes, {arguments.begin() + 1, arguments.end()});
+  }
   if (processes == 1) return execute(verb, arguments);
   return launch(verb, arguments, {.processes = processes});
 }

@@ -120,6 +120,10 @@ void add_launch_options(CLI::App& app) {
       ->type_name("N")
       ->default_str("3")
       ->group(cli::kRanks);
+  app.add_flag_function(
+         "--no-standby", [](std::int64_t) {},
+         "keep no processes waiting with their libraries loaded, to take over when ranks start again")
+      ->group(cli::kRanks);
 }
 
 void add_run_options(CLI::App& app, TrainArguments& train) {

@@ -164,6 +164,7 @@ TEST(Cli, HelpAlignsDescriptionsAndWrapsAt100Columns) {
             "                     what it is (default: auto)\n"
             "  --no-plain         ornate\n"
             "  --quiet            print only results, warnings and errors\n"
+            "  --log-level LEVEL  error, warn, note, info, debug or trace (default: note)\n"
             "  -h, --help         print this help\n\n"
             "Rows:\n"
             "  -l, --limit N      " +

@@ -188,6 +188,10 @@ TEST(Commands, BenchesPrintTheirKeysAsJson) {
                           "\"mode\": \"in_place\"", "\"mode\": \"copy\"", "\"median_us\": ", "\"gb_per_s\": "}) {
     EXPECT_THAT(reduce.out, HasSubstr(key));
   }
+  const ProcessResult startup = lockstep({"bench", "startup", "--nproc-per-node", "2", "--repeats", "1", "--json"});
+  EXPECT_EQ(startup.code, 0) << startup.err;
+  EXPECT_THAT(startup.out,
+              ::testing::ContainsRegex("^\\{\"bench\": \"startup\", \"ranks\": 2, \"median_ms\": [0-9.]+, "));
   const ProcessResult step =
       lockstep({"bench", "step", "captcha", "--model", "conv3", "--batch", "2", "--repeats", "1", "--json"});
   EXPECT_EQ(step.code, 0) << step.err;
@@ -197,12 +201,28 @@ TEST(Commands, BenchesPrintTheirKeysAsJson) {
   }
 }
 
+TEST(Commands, ThatRunInOneProcessRefuseMore) {
+  for (const char* verb : {"predict", "generate", "checkpoint", "inspect", "pack"}) {
+    const ProcessResult result = lockstep({verb, "--nproc-per-node", "2", "x"});
+    EXPECT_EQ(result.code, 64) << verb;
+    EXPECT_THAT(result.err,
+                HasSubstr(std::string("lockstep ") + verb + " runs in one process, and --nproc-per-node is 2"));
+  }
+}
+
+TEST(Commands, TrainingNeedsARecipe) {
+  const ProcessResult result = lockstep({"train", "--nproc-per-node", "2"});
+  EXPECT_EQ(result.code, 64);
+  EXPECT_THAT(result.err, HasSubstr("no recipe and no settings file is given"));
+}
+
 TEST(Commands, OptionsThatLockstepTakesAwayAreInTheHelpOfTheVerbs) {
   for (const std::vector<std::string>& verb : std::vector<std::vector<std::string>>{{"train"},
                                                                                     {"eval"},
                                                                                     {"tune"},
                                                                                     {"bench", "all-reduce"},
                                                                                     {"bench", "memory"},
+                                                                                    {"bench", "startup"},
                                                                                     {"bench", "step", "captcha"},
                                                                                     {"run"}}) {
     std::vector<std::string> words = verb;

@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the --help of every verb and of every verb's verb, as a person with a terminal of 100 columns does.
 
-usage: help_test.py BIN_DIR | --self-test"""
+usage: help_test.py BIN_DIR [TEXTS] | --self-test
+
+TEXTS: what scripts/command_help.py --output wrote from the same programs."""
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
@@ -12,7 +15,7 @@ import sys
 
 WIDTH = 100
 # Names that CLI11 gives to values and to switches that turn something off, when nobody named them.
-UNNAMED = re.compile(r"\b(TEXT|INT|UINT|FLOAT|BOOLEAN|REQUIRED)\b|\{|\bPositionals\b")
+UNNAMED = re.compile(r"\b(TEXT|INT|UINT|FLOAT|BOOLEAN|REQUIRED)\b|(?<!\$)\{|\bPositionals\b")
 
 
 def sections(text):
@@ -63,7 +66,13 @@ def problems(text):
     return wrong
 
 
+TEXTS = {}  # what the build has asked `lockstep` already: each answer loads libtorch
+
+
 def said(program, *words):
+    known = TEXTS.get(" ".join((*words, "--help"))) if program.name == "lockstep" else None
+    if known:
+        return known
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
     done = subprocess.run([program, *words, "--help"], capture_output=True, text=True, env=environment,
                           stdin=subprocess.DEVNULL, timeout=60)
@@ -137,4 +146,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "--self-test":
         self_test()
     else:
+        TEXTS.update(json.loads(pathlib.Path(sys.argv[2]).read_text()) if len(sys.argv) > 2 else {})
         sys.exit(0 if check_all(pathlib.Path(sys.argv[1])) else 1)

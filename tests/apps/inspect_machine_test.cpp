@@ -65,10 +65,10 @@ TEST(InspectEnv, ShowsNoToken) {
 }
 
 // The names that a source which reads the environment has in quotes: those given to a reading function, and those that
-// look like a variable and stand in a table of them.
+// look like a variable and stand in a table of them. What ends in '_' is the beginning of names.
 std::set<std::string> names_read_in(const std::string& source) {
   static const std::regex direct(R"re((?:get|get_int|getenv|positive_seconds)\(\s*"([A-Z][A-Z0-9_]*)")re");
-  static const std::regex table(R"re("([A-Z][A-Z0-9]*_[A-Z0-9_]*)")re");
+  static const std::regex table(R"re("([A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9])")re");
   static const std::regex status(".*_STATUS_.*");  // what CUDA's libraries answer, no variable
   static const std::regex reads(R"re(env::get|getenv\(|environment, ")re");
   std::set<std::string> names;

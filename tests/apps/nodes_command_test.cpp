@@ -65,9 +65,27 @@ TEST_F(TrainOnNodes, AWrongPlaceIsOneErrorBeforeARankStarts) {
   const ProcessResult rank = lockstep({"train", "captcha:conv3", "--nnodes", "2", "--node-rank", "two"});
   EXPECT_EQ(rank.code, 64);
   EXPECT_THAT(rank.err, HasSubstr("--node-rank is 'two'"));
-  const ProcessResult nodes = lockstep({"train", "captcha:conv3", "--nnodes", "1:4"});
-  EXPECT_EQ(nodes.code, 64);
-  EXPECT_THAT(nodes.err, HasSubstr("--nnodes is '1:4', a range"));
+  for (const char* wrong : {"4:1", "2:", "many", "0"}) {
+    const ProcessResult nodes = lockstep({"train", "captcha:conv3", "--nnodes", wrong});
+    EXPECT_EQ(nodes.code, 64);
+    EXPECT_THAT(nodes.err, HasSubstr("--nnodes is '" + std::string(wrong) + "'"));
+  }
+  const ProcessResult range = lockstep({"train", "captcha:conv3", "--nnodes", "1:4"});
+  EXPECT_EQ(range.code, 64) << "a range needs a secret";
+  EXPECT_THAT(range.err, HasSubstr("  lockstep train --token-file job.token captcha:conv3 --nnodes 1:4\n"));
+}
+
+TEST_F(TrainOnNodes, ATaskOfAnotherLauncherIsALauncherWhereItIsTold) {
+  auto first = node(0, "a", {});
+  auto second = node(1, "b", {});
+  for (auto* options : {&first, &second}) {
+    options->environment.insert(options->environment.end(),
+                                {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}});
+  }
+  Process other(second);
+  const ProcessResult result = run_process(first, std::chrono::seconds(240));
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(other.wait(std::chrono::seconds(240)).code, 0);
 }
 
 TEST_F(TrainOnNodes, ASecretIsDemandedBeforeAnythingIsMade) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep bench all-reduce|checkpoint|loader|memory|optimizer|step`: the measurements, as text or one JSON object a
-// line.
+// `lockstep bench all-reduce|checkpoint|loader|memory|optimizer|startup|step`: the measurements, as text or one JSON
+// object a line.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -16,6 +16,7 @@
 #include "worker/bench/bench_checkpoint.h"
 #include "worker/bench/bench_loader.h"
 #include "worker/bench/bench_optimizer.h"
+#include "worker/bench/bench_startup.h"
 #include "worker/bench/bench_step.h"
 #include "worker/bench/measure.h"
 #include "worker/commands.h"
@@ -171,6 +172,22 @@ int optimizer(const Arguments& arguments) {
   return run_optimizer_bench(bench);
 }
 
+int startup(const Arguments& arguments) {
+  std::int64_t repeats = 10;
+  bool json = false;
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep bench startup",
+                     .description = "Measure how long ranks take from the command to the end of their first training "
+                                    "step.\n\nThe step is one of a small linear layer under "
+                                    "DistributedDataParallel. One start that does not count comes first.",
+                     .examples = {"lockstep bench startup --nproc-per-node 2 --json"}});
+  app.add_option("--repeats", repeats, "starts to count")->check(cli::whole({1, 10'000}))->type_name("N");
+  app.add_flag("--json", json, kJsonHelp);
+  cli::describe_processes(app);
+  if (!cli::parse(app, arguments)) return 0;
+  return with_job({.device = "cpu"}, [](Job& job) { return run_startup_bench(job); });
+}
+
 void add_step_options(CLI::App& app, StepBench& bench) {
   app.add_option("--batch", bench.batch, "images per replica")->check(cli::whole({1, 10'000'000}))->type_name("N");
   app.add_option("--model", bench.model, "the network")
@@ -288,17 +305,19 @@ int loader(const Arguments& arguments) {
 }  // namespace
 
 int cmd_bench(const Arguments& arguments) {
-  return cli::dispatch({.name = "lockstep bench",
-                        .description = "Measure all-reduce, training steps, loading and saving on this machine.",
-                        .examples = {"lockstep bench all-reduce --nproc-per-node 2",
-                                     "lockstep bench step captcha --nproc-per-node 2 --json"}},
-                       {{"all-reduce", "measure the collective under DistributedDataParallel", all_reduce},
-                        {"checkpoint", "measure saving and loading a checkpoint", checkpoint},
-                        {"loader", "measure the data loader", loader},
-                        {"memory", "measure copying memory, to compare all-reduce with", memory},
-                        {"optimizer", "measure the step of an optimizer", optimizer},
-                        {"step", "measure a whole training step", step}},
-                       arguments);
+  return cli::dispatch(
+      {.name = "lockstep bench",
+       .description = "Measure all-reduce, training steps, loading, saving and starting on this machine.",
+       .examples = {"lockstep bench all-reduce --nproc-per-node 2",
+                    "lockstep bench step captcha --nproc-per-node 2 --json"}},
+      {{"all-reduce", "measure the collective under DistributedDataParallel", all_reduce},
+       {"checkpoint", "measure saving and loading a checkpoint", checkpoint},
+       {"loader", "measure the data loader", loader},
+       {"memory", "measure copying memory, to compare all-reduce with", memory},
+       {"optimizer", "measure the step of an optimizer", optimizer},
+       {"startup", "measure how soon ranks finish their first step", startup},
+       {"step", "measure a whole training step", step}},
+      arguments);
 }
 
 }  // namespace lockstep::worker

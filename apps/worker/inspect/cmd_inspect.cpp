@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep inspect sampler|data|config|env|gpu`: which samples a rank reads, what a set holds, every setting of a
-// recipe with its origin, and the machine.
+// `lockstep inspect sampler|data|config|flight|env|gpu`: which samples a rank reads, what a set holds, every setting of
+// a recipe with its origin, and the machine.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 #include "lockstep/view/terminal.h"
 #include "worker/commands.h"
 #include "worker/inspect/inspect_data.h"
+#include "worker/inspect/inspect_flight.h"
 #include "worker/inspect/inspect_machine.h"
 #include "worker/recipes.h"
 #include "worker/settings.h"
@@ -142,12 +143,13 @@ int config(const Arguments& arguments) {
 
 int cmd_inspect(const Arguments& arguments) {
   return cli::dispatch({.name = "lockstep inspect",
-                        .description = "Show data sets, settings, sample order, variables and GPUs.",
+                        .description = "Show data sets, settings, sample order, ranks, variables and GPUs.",
                         .examples = {"lockstep inspect config captcha:digits", "lockstep inspect data data/train"}},
                        {{"sampler", "print the sample indices that a rank reads", sampler},
                         {"data", "count the contents of a data set, and draw some samples", inspect_data},
                         {"config", "show every setting of a recipe and its origin", config},
                         {"env", "show this machine and every variable that a run reads", inspect_env},
+                        {"flight", "show what each rank did last", inspect_flight},
                         {"gpu", "show what each GPU does, and which ranks use it", inspect_gpu}},
                        arguments);
 }

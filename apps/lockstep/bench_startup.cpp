@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench_startup.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/resources.h"
+#include "lockstep/base/whole_number.h"
+#include "worker_verbs.h"
+
+namespace lockstep::apps {
+namespace {
+
+// What rank 0 prints when every rank has finished the step: a time of the clock that all processes of a host share.
+constexpr std::string_view kStepWord = "first step at ";
+
+std::int64_t now_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  char bytes[4096];
+  for (ssize_t count = 0; (count = ::read(fd, bytes, sizeof bytes)) != 0;) {
+    if (count > 0) text.append(bytes, static_cast<std::size_t>(count));
+    if (count < 0 && errno != EINTR) break;
+  }
+  return text;
+}
+
+// Runs it to its end and returns what it printed.
+std::string output_of(std::vector<std::string> command) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_cannot("make a pipe", errno);
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
+  pid_t pid = 0;
+  const int problem = ::posix_spawn(&pid, words[0], &actions, nullptr, words.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (problem != 0) throw_cannot(fmt::format("start {}", command[0]), problem);
+  writer = UniqueFd();
+  std::string text = read_all(reader.get());
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (status != 0) throw PeerError("the ranks of a start failed; their output stands above");
+  return text;
+}
+
+double milliseconds_of_one(const std::vector<std::string>& command) {
+  const std::int64_t begin = now_ns();
+  const std::string text = output_of(command);
+  const auto at = text.find(kStepWord);
+  std::int64_t end = 0;
+  if (at != std::string::npos) {
+    const char* first = text.data() + at + kStepWord.size();
+    (void)std::from_chars(first, text.data() + text.size(), end);
+  }
+  if (end <= begin) throw InternalError("rank 0 did not say when the first step ended");
+  return static_cast<double>(end - begin) / 1e6;
+}
+
+}  // namespace
+
+int bench_startup(const std::string& worker, int processes, std::vector<std::string> arguments) {
+  const bool json = std::erase(arguments, "--json") > 0;
+  const auto repeats = whole_number("--repeats", take_option(arguments, "repeats").value_or("10"), {1, 10'000});
+  if (!arguments.empty()) {
+    throw UsageError(fmt::format("unknown option '{}'", arguments[0]),
+                     "lockstep bench startup --help lists the options");
+  }
+  const std::vector<std::string> command = {
+      "/proc/self/exe", "run",   "--quiet", "--nproc-per-node", std::to_string(processes), "--",
+      worker,           "bench", "startup"};
+  std::vector<double> times;
+  for (std::int64_t i = 0; i <= repeats; ++i) {
+    const double time = milliseconds_of_one(command);
+    if (i > 0) times.push_back(time);  // the first one reads the programs from the disk
+  }
+  std::sort(times.begin(), times.end());
+  const double median = times[times.size() / 2];
+  if (json) {
+    fmt::print(R"({{"bench": "startup", "ranks": {}, "median_ms": {:.1f}, "min_ms": {:.1f}, "max_ms": {:.1f}}})"
+               "\n",
+               processes, median, times.front(), times.back());
+  } else {
+    fmt::print("{} {}: {:.0f} ms from the command to the end of the first step ({:.0f} to {:.0f}, {} starts)\n",
+               processes, processes == 1 ? "rank" : "ranks", median, times.front(), times.back(), times.size());
+  }
+  return 0;
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// torchrun's options for the console and for signals: their texts, read. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/launch/agent.h"
+
+namespace lockstep::apps {
+
+/// Reads the value of --tee or --redirects: "3", or "0:1,1:3". Throws: UsageError with the option's name and the form.
+[[nodiscard]] StreamsByRank streams_of(const std::string& option, const std::string& text);
+
+/// Reads "0,2". Throws: UsageError.
+[[nodiscard]] std::vector<int> local_ranks_of(const std::string& text);
+
+/// Reads "SIGTERM,SIGINT". Throws: UsageError with the names that are known.
+[[nodiscard]] std::vector<int> signals_of(const std::string& text);
+
+/// Returns `text`. Throws: UsageError where it has a field that is none of ${role_name}, ${local_rank}, ${rank}.
+[[nodiscard]] std::string prefix_of(const std::string& text);
+
+}  // namespace lockstep::apps

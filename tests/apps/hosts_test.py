@@ -1,0 +1,151 @@
+"""`lockstep run --hosts`: one command starts the ranks of several hosts, shows what they print, and ends them all.
+
+The hosts are network namespaces, and ssh is a stand-in that enters them. Skipped where there are none.
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(sys.argv.pop()) if len(sys.argv) > 1 else ROOT / "build/test/bin"
+sys.path.insert(0, str(ROOT / "scripts"))
+from hosts import Hosts, can_make_hosts  # noqa: E402 (after the path is set)
+
+SSH = """#!/bin/sh
+# As ssh: HOST COMMAND.
+case $1 in
+{cases}
+  *) echo "ssh: Could not resolve hostname $1" >&2; exit 255;;
+esac
+cd / || exit 1
+LOCKSTEP_HOST_ID=$1 exec ip netns exec "$name" env -u MARK sh -c "$2"
+"""
+HELLO = ["sh", "-c", "echo \"hello from $RANK of $WORLD_SIZE: it's $OMP_NUM_THREADS\""]
+WAIT = ["sh", "-c", "echo ready; exec sleep 1000"]
+
+
+@unittest.skipIf(not can_make_hosts(), "network namespaces need root and ip")
+class HostsCommand(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory())) if hasattr(cls, "enterClassContext") \
+            else pathlib.Path(tempfile.mkdtemp())
+        cls.network = Hosts(3)
+        cls.network.__enter__()
+        cls.addClassCleanup(cls.network.__exit__)
+        cases = "\n".join(f"  {cls.network.address(i)}) name={name};;" for i, name in enumerate(cls.network.names))
+        cls.ssh = cls.folder / "ssh stand-in"
+        cls.ssh.write_text(SSH.format(cases=cases))
+        cls.ssh.chmod(0o755)
+
+    def hosts(self, *suffixes):
+        return ",".join(self.network.address(i) + suffix for i, suffix in enumerate(suffixes))
+
+    def start(self, hosts, program, *options):
+        command = [BIN / "lockstep", "run", "--hosts", hosts, "--ssh", f"'{self.ssh}'", *options, "--", *program]
+        environment = dict(os.environ, OMP_NUM_THREADS="3", TMPDIR=str(self.folder), LOCKSTEP_TIMEOUT="60")
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+                                stdin=subprocess.DEVNULL, cwd=self.folder)
+
+    def run_hosts(self, *words):
+        process = self.start(*words)
+        output, errors = process.communicate(timeout=60)
+        return process.returncode, output, errors
+
+    def left(self):
+        return [pid for i in range(3) for pid in self.network.processes(i)]
+
+    def assert_nothing_is_left(self, seconds=10):
+        end = time.monotonic() + seconds
+        while self.left() and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertEqual(self.left(), [])
+
+    def wait_until_ready(self, process, count):
+        for _ in range(count):
+            self.assertIn("ready", process.stdout.readline())
+
+    def test_every_host_starts_its_ranks_and_all_print_on_one_console(self):
+        code, output, errors = self.run_hosts(self.hosts("", ":2", ""), HELLO)
+        self.assertEqual(code, 0, errors)
+        self.assertEqual(sorted(output.splitlines()), [f"[{rank}]: hello from {rank} of 4: it's 3" for rank in range(4)])
+        self.assert_nothing_is_left()
+
+    def test_a_hostfile_does_the_same(self):
+        file = self.folder / "hosts"
+        file.write_text(f"{self.network.address(0)} slots=2\n{self.network.address(1)}\n")
+        command = [BIN / "lockstep", "run", "--hostfile", file, "--ssh", f"'{self.ssh}'", "--nproc-per-node", "1", "--", *HELLO]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=self.folder,
+                              env=dict(os.environ, TMPDIR=str(self.folder)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stdout.splitlines()), 3)
+
+    def test_the_failure_is_told_once_and_last_with_its_host(self):
+        program = ["sh", "-c", "if [ $RANK = 1 ]; then echo broken >&2; exit 3; fi; exec sleep 1000"]
+        code, _, errors = self.run_hosts(self.hosts("", "", ""), program)
+        self.assertEqual(code, 3, errors)
+        self.assertEqual(errors.count("rank 1 failed"), 1, errors)
+        end = errors[errors.index("rank 1 failed"):]
+        self.assertIn("broken", end)
+        self.assertTrue(all(line.startswith(self.network.address(1)) for line in end.splitlines()[1:]), errors)
+        self.assert_nothing_is_left()
+
+    def test_ctrl_c_ends_all_hosts(self):
+        process = self.start(self.hosts("", ""), WAIT)
+        self.wait_until_ready(process, 2)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 130, errors)
+        self.assert_nothing_is_left()
+
+    def test_a_killed_command_leaves_nothing_on_the_hosts(self):
+        process = self.start(self.hosts("", ""), WAIT)
+        self.wait_until_ready(process, 2)
+        process.kill()
+        process.communicate(timeout=30)
+        self.assert_nothing_is_left(30)
+
+    def test_a_host_that_ssh_does_not_reach_ends_the_run(self):
+        begin = time.monotonic()
+        code, _, errors = self.run_hosts(self.hosts("") + ",nowhere", HELLO)
+        self.assertIn("ssh: Could not resolve hostname nowhere", errors)
+        self.assertIn("lockstep: host nowhere was not reached", errors.splitlines()[-2])
+        self.assertEqual(code, 75)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assert_nothing_is_left()
+
+    def test_a_host_that_is_lost_is_named(self):
+        program = ["sh", "-c", "[ $RANK != 1 ] || kill -9 $(ps -o ppid= -p $PPID); exec sleep 1000"]
+        code, _, errors = self.run_hosts(self.hosts("", "", ""), program)
+        self.assertEqual(code, 75, errors)
+        self.assertIn(f"node 1 ({self.network.address(1)}, rank 1) is lost", errors[errors.index("lockstep: "):])
+        self.assert_nothing_is_left()
+
+    def test_a_range_goes_on_without_a_host(self):
+        hosts = self.hosts("", "") + ",nowhere"
+        code, output, errors = self.run_hosts(hosts, HELLO, "--nnodes", "2:3", "--rdzv-conf", "last_call_timeout=2")
+        self.assertEqual(code, 0, errors)
+        self.assertEqual(len(output.splitlines()), 2, output)
+        self.assertIn("of 2", output)
+
+    def test_this_machine_needs_no_ssh(self):
+        code, output, errors = self.run_hosts("localhost:2", HELLO)
+        self.assertEqual(code, 0, errors)
+        self.assertEqual(len(output.splitlines()), 2)
+
+    def test_contradictions_are_named(self):
+        for words, said in [(("--node-rank", "1"), "--hosts and --node-rank 1 exclude each other"),
+                            (("--nnodes", "3"), "--nnodes is 3, and 2 hosts are listed"),
+                            (("--hostfile", "x"), "--hosts and --hostfile exclude each other")]:
+            code, _, errors = self.run_hosts("a,b", HELLO, *words)
+            self.assertEqual(code, 64, errors)
+            self.assertIn(said, errors)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
