@@ -16,6 +16,9 @@ import threading
 import time
 
 STRANGERS = 3000
+STORM_SECONDS = float(os.environ.get("LOCKSTEP_STORM_SECONDS", "60"))
+STORM_JOINS = 1000  # a second
+STORM_THREADS = 4
 ESCAPE = "\x1b"
 
 
@@ -270,6 +273,74 @@ def thousands_of_silent_strangers_keep_no_rank_out(bench):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def join_wrongly(port, random, held):
+    """One stranger of a storm: with a wrong token, with garbage, half-open, slow, or gone again at once."""
+    kind = random.randrange(5)
+    stranger = socket.create_connection(("127.0.0.1", port), timeout=5)
+    if kind == 0:
+        shake_hands(stranger, b"a wrong token of some length")
+    elif kind == 1:
+        stranger.sendall(random.randbytes(random.randrange(1, 300)))
+    elif kind == 2:
+        stranger.sendall(frame(1, string(b"lockstep-store/2"))[:random.randrange(1, 12)])  # the rest never comes
+    if kind in (2, 3):
+        held.append(stranger)
+        if len(held) > 100:
+            held.pop(0).close()
+    else:
+        stranger.close()
+
+
+def storm(port, end, counts, number):
+    random = __import__("random").Random(number)
+    held, begin = [], time.monotonic()
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            join_wrongly(port, random, held)
+        counts[number] += 1
+        time.sleep(max(0.0, begin + counts[number] * STORM_THREADS / STORM_JOINS - time.monotonic()))
+    for stranger in held:
+        stranger.close()
+
+
+def lines_of(path):
+    return path.read_text().count("\n") if path.exists() else 0
+
+
+def a_storm_of_joins_stops_no_training(bench):
+    """A thousand joins a second to the store of a run that trains, for a minute (LOCKSTEP_STORM_SECONDS)."""
+    port, token = free_port(), secrets.token_hex(32)
+    words = [*training(bench), "--set", "max_steps=1000000", "--set", "epochs=1000000", "--set", "log_every_steps=1",
+             "--quiet", "--nnodes", "2", "--master-port", str(port), "--max-restarts", "0"]
+    log = pathlib.Path(bench.folder) / "run-0/log.jsonl"
+    with contextlib.ExitStack() as stack:
+        nodes = [stack.enter_context(started(bench, "lockstep", *words, "--node-rank", str(rank), "--run-dir",
+                                             str(pathlib.Path(bench.folder) / f"run-{rank}"), LOCKSTEP_TOKEN=token))
+                 for rank in range(2)]
+        end = time.monotonic() + 60
+        while lines_of(log) < 20:
+            assert time.monotonic() < end and nodes[0].poll() is None, "no training began"
+            time.sleep(0.1)
+        counts = [0] * STORM_THREADS
+        end = time.monotonic() + STORM_SECONDS
+        threads = [threading.Thread(target=storm, args=(port, end, counts, i)) for i in range(STORM_THREADS)]
+        for thread in threads:
+            thread.start()
+        time.sleep(STORM_SECONDS * 0.75)
+        before = lines_of(log)
+        for thread in threads:
+            thread.join()
+        assert lines_of(log) > before and all(each.poll() is None for each in nodes), "training stopped"
+        status = pathlib.Path(f"/proc/{nodes[0].pid}/status").read_text()
+        peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
+        nodes[0].terminate()
+        _, said = end_of(nodes[0], 60)
+        print(f"  {sum(counts) / STORM_SECONDS:.0f} joins a second, {peak:.0f} MB at most, {said.count('warn:')} warnings")
+        assert sum(counts) > STORM_JOINS * STORM_SECONDS / 4, f"only {sum(counts)} joins: the trial shows little"
+        assert peak < 100, f"the launcher grew to {peak:.0f} MB"
+        assert said.count("warn:") <= STORM_SECONDS + 5, f"{said.count('warn:')} warnings"
+
+
 def listening_sockets():
     """The ranks' sockets that take connections (flags 10000), by name."""
     lines = pathlib.Path("/proc/net/unix").read_text().splitlines()
@@ -402,6 +473,7 @@ TRIALS = [
     ("store", garbage_ends_only_its_own_connection, 2),
     ("store", poisoned_words_steer_no_terminal, 1),
     ("handshake", thousands_of_silent_strangers_keep_no_rank_out, 1),
+    ("handshake", a_storm_of_joins_stops_no_training, 1),
     ("handshake", silent_strangers_do_not_delay_the_ranks_socket, 1),
     ("handshake", a_rendezvous_file_is_never_open_to_others, 1),
     ("handshake", a_planted_rendezvous_file_is_not_followed, 1),

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Starts 3 ranks, of which one does something wrong at a random step: does the launcher name the right one, and why?
+
+  kill       it is killed                              "killed by signal 9 (SIGKILL)"
+  stop       it is stopped                             "stopped by SIGSTOP"
+  exit       it exits with 1                           "exit code 1"
+  exit0      it exits with 0 in the middle of a step   "left: its program has ended"
+  early      it leaves its loop and ends               "left: its program has ended"
+  exception  it throws                                 "no luck"
+  skip       it leaves out a collective                "called barrier", and what the others called
+  loop       it computes for ever                      "it computes in backward"
+  data       its data never comes                      "it waits for data"
+  alone      it computes for ever, longer than its section may take, while the others are patient
+  long       it saves for 3 s, which is longer than the others would wait for a step: nothing is wrong
+
+The last message must name rank and cause, the exit code must fit, and nothing may be left behind. Results are appended
+to a file; a later call goes on from there.
+
+example:
+  scripts/hangs.py --bin build/release/bin --runs 200
+
+exit code: 0 all well, 1 not
+"""
+import argparse
+import os
+import pathlib
+import random
+import re
+import subprocess
+import time
+
+import runs
+
+RANKS = 3
+SAID = {"kill": r"rank {} failed first: killed by signal 9 \(SIGKILL\)", "stop": r"rank {} hangs: stopped by SIGSTOP.* in backward of step {}",
+        "exit": r"rank {} failed first: exit code 1 ", "exception": r"rank {} failed first(.|\n)*no luck",
+        "skip": r"rank {} called barrier as operation \d+ in step \d+, where ranks \d, \d called all_reduce",
+        "exit0": r"rank {} left: its program has ended in backward of step {};",
+        "early": r"rank {} left: its program has ended in step {};", "loop": r"rank {} hangs: it computes in backward of step {} ",
+        "data": r"rank {} hangs: it waits for data in DataLoader::next of step {} ",
+        "alone": r"rank {} hangs: it computes in forward of step {} since .* \(limit [\d.]+ s\)", "long": r""}
+CODES = {"kill": 137, "stop": 76, "exit": 1, "exception": 71, "skip": 64, "loop": 76, "data": 76, "alone": 76, "long": 0, "exit0": 75, "early": 75}
+BACKENDS = ("shm", "shm", "shm", "shm", "shm", "shm", "shm", "shm", "shm", "gloo")
+
+
+def trial(given, fault: str, number: int) -> dict:
+    draw = random.Random(f"{fault} {number}")
+    rank, step, backend = draw.randrange(RANKS), draw.randint(2, 300), BACKENDS[number % len(BACKENDS)]
+    environment = runs.environment(FAULT=fault, FAULT_RANK=str(rank), FAULT_STEP=str(step), LOCKSTEP_BACKEND=backend,
+                                   LOCKSTEP_TIMEOUT=str(30 if fault == "alone" else given.limit), TMPDIR=str(given.work))
+    if fault == "alone":
+        environment["LOCKSTEP_SECTION_TIMEOUT"] = f"forward={given.limit}"
+    words = [given.bin / "lockstep", "run", "--nproc-per-node", str(RANKS), "--", given.bin.parent / "tests/hanging_ranks"]
+    begin = time.monotonic()
+    done = subprocess.run([str(word) for word in words], env=environment, capture_output=True, text=True, check=False, timeout=120)
+    seconds = time.monotonic() - begin
+    last = done.stderr[done.stderr.rfind("\nlockstep: "):]
+    wrong = []
+    if not re.search(SAID[fault].format(rank, step), last):
+        wrong.append(f"said: {last.strip().splitlines()[0] if last.strip() else done.stderr[-300:]}")
+    if done.returncode != CODES[fault]:
+        wrong.append(f"exit code {done.returncode}")
+    return {"fault": fault, "number": number, "rank": rank, "step": step, "backend": backend, "seconds": round(seconds, 2),
+            "wrong": wrong}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    runs.add_arguments(parser, "hangs.jsonl")
+    parser.add_argument("--runs", type=int, default=20, help="of each fault (default: 20)")
+    parser.add_argument("--faults", nargs="+", default=list(SAID), choices=list(SAID))
+    parser.add_argument("--limit", type=float, default=1, help="LOCKSTEP_TIMEOUT, in seconds (default: 1)")
+    given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    given.bin = pathlib.Path(given.bin).resolve()
+    results = runs.Results(given)
+    done = {(row["fault"], row["number"]) for row in results.rows}
+    # Once without a fault, so that the first trial does not wait for the disk.
+    subprocess.run([given.bin / "lockstep", "run", "--", given.bin.parent / "tests/hanging_ranks"],
+                   env=runs.environment(FAULT="long", FAULT_STEP="1"), check=True, timeout=120)
+    for number in range(given.runs):
+        for fault in given.faults:
+            if (fault, number) not in done:
+                row = trial(given, fault, number)
+                results.add(**row)
+                if row["wrong"]:
+                    print(f"{fault} {number} (rank {row['rank']}, step {row['step']}, {row['backend']}): {'; '.join(row['wrong'])}",
+                          flush=True)
+    wrong = [row for row in results.rows if row["wrong"]]
+    for fault in given.faults:
+        rows = [row for row in results.rows if row["fault"] == fault]
+        print(f"{fault:10} {len(rows)} runs, {sum(bool(row['wrong']) for row in rows)} wrong, {max(row['seconds'] for row in rows):.1f} s at most")
+    raise SystemExit(1 if wrong else 0)
+
+
+main()
