@@ -41,7 +41,7 @@ TEST(SectionTimeout, OfEachSettingStandsInTheRingOfTheRank) {
   EXPECT_THAT(limits, Contains(Pair("backward", 104 * kSecond)));
   EXPECT_THAT(limits, Contains(Pair("optimizer", 105 * kSecond)));
   EXPECT_THAT(limits, Contains(Pair("evaluate", 106 * kSecond)));
-  EXPECT_THAT(limits, Contains(Pair("save", testing::Lt(0)))) << "0 means any time";
+  EXPECT_THAT(limits, Contains(Pair("save", ::testing::Lt(0)))) << "0 means any time";
 }
 
 }  // namespace section_timeout_test
