@@ -6,12 +6,14 @@
 
 #include <cxxabi.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 #include <unwind.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -190,7 +192,12 @@ void install_reports() noexcept {
     std::set_terminate(on_terminate);
   }
   base::install_signal_reports(base::error_file_path().c_str());
+  if (const auto file = env::get("LOCKSTEP_ERROR_FILE")) {
+    base::install_stack_report(std::filesystem::path(*file).replace_filename(kStackFile).c_str());
+  }
 }
+
+int stack_signal() noexcept { return SIGRTMIN + 11; }
 
 std::string headline(const std::exception& error) {
   const auto noted = notes().find(std::current_exception());

@@ -29,6 +29,10 @@ class FixedText {
     } while (value > 0);
     return add(digits.data() + at);
   }
+  void clear() noexcept {
+    text_.fill('\0');
+    used_ = 0;
+  }
   [[nodiscard]] const char* c_str() const noexcept { return text_.data(); }
   [[nodiscard]] std::size_t size() const noexcept { return used_; }
 
@@ -58,5 +62,7 @@ int report_current_exception() noexcept;
 
 /// SIGSEGV and its like, from here on. `error_file`: "" for none.
 void install_signal_reports(const char* error_file) noexcept;
+/// The stack of a thread that takes fault::stack_signal(), from here on, into `file`.
+void install_stack_report(const char* file) noexcept;
 
 }  // namespace lockstep::base

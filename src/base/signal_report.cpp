@@ -7,11 +7,13 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/place.h"
 #include "base/stack.h"
+#include "lockstep/base/fault.h"
 
 namespace lockstep::base {
 namespace {
@@ -20,6 +22,7 @@ constexpr std::array kSignals = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
 constexpr std::size_t kStackBytes = std::size_t{128} << 10;
 
 std::array<char, 4096> error_file = {};
+std::array<char, 4096> stack_file = {};
 FixedText signal_text;  // too large for a small stack
 
 void write_all(int file, const char* text, std::size_t size) noexcept {
@@ -109,7 +112,40 @@ void on_signal(int number, siginfo_t* info, void* context) noexcept {
   ::raise(number);
 }
 
+// The thread goes on, so nothing of it may change.
+void on_stack_request(int /*number*/, siginfo_t* /*info*/, void* context) noexcept {
+  static std::atomic<bool> writing = false;
+  if (writing.exchange(true)) return;
+  static FixedText text;
+  const int kept = errno;
+  text.clear();
+  add_frames(text, capture_stack(), program_counter(context));
+  text.add(fault::kStackEnd);
+  const int file = ::open(stack_file.data(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0600);
+  if (file >= 0) {
+    write_all(file, text.c_str(), text.size());
+    ::close(file);
+  }
+  errno = kept;
+  writing = false;
+}
+
+bool is_free(int signal) noexcept {
+  struct sigaction action {};
+  if (::sigaction(signal, nullptr, &action) != 0) return false;
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;
+}
+
 }  // namespace
+
+void install_stack_report(const char* file) noexcept {
+  if (std::strlen(file) >= stack_file.size() || !is_free(fault::stack_signal())) return;
+  std::strncpy(stack_file.data(), file, stack_file.size() - 1);
+  struct sigaction action {};
+  action.sa_sigaction = on_stack_request;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+  ::sigaction(fault::stack_signal(), &action, nullptr);
+}
 
 void install_signal_reports(const char* path) noexcept {
   if (std::strlen(path) < error_file.size()) std::strncpy(error_file.data(), path, error_file.size() - 1);
@@ -122,10 +158,8 @@ void install_signal_reports(const char* path) noexcept {
     if (other.ss_sp != nullptr) ::sigaltstack(&other, nullptr);
   }
   for (const int number : kSignals) {
+    if (!is_free(number)) continue;
     struct sigaction action {};
-    if (::sigaction(number, nullptr, &action) != 0) continue;
-    if ((action.sa_flags & SA_SIGINFO) != 0 || action.sa_handler != SIG_DFL) continue;
-    action = {};
     action.sa_sigaction = on_signal;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     ::sigaction(number, &action, nullptr);

@@ -208,7 +208,8 @@ class Agent {
 
   void keep_verdict(const Order& order) const {
     if (attempt_ >= 0) {
-      write_verdict(order, logs_.rank_folder(attempt_, round_.place.first_rank).parent_path());
+      write_verdict(order, stacks_for(order, facts()),
+                    logs_.rank_folder(attempt_, round_.place.first_rank).parent_path());
     }
   }
 

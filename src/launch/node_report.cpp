@@ -13,6 +13,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/view/terminal.h"
 
 namespace lockstep::launch {
@@ -93,6 +94,12 @@ void copy_error_file(const RoundFacts& facts, const WorkerEnd& end) {
                              std::filesystem::copy_options::overwrite_existing, problem);
 }
 
+void print_stacks(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) {
+    fmt::print(stderr, "  {:<8}{}\n", &line == &lines.front() ? "stack" : "", text::printable_line(line));
+  }
+}
+
 }  // namespace
 
 NodeEnd end_of_round(const RoundFacts& facts) {
@@ -129,7 +136,8 @@ void warn_of_failure(const Order& order, const RoundFacts& facts) {
   if (!order.cause) return log::note("{}", order.reason);
   const FailureRecord& cause = *order.cause;
   if (cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang) {
-    return log::warn("{}: {}", cause.message, order.reason);
+    log::warn("{}: {}", cause.message, order.reason);
+    return print_stacks(stacks_for(order, facts));
   }
   if (const WorkerEnd* end = end_of(facts, cause)) {
     const std::string said = error_of_rank(facts, end->rank) ? words_of(cause) : "no word from it";
@@ -149,7 +157,7 @@ void print_blame(const Order& order, const RoundFacts& facts, bool with_reason) 
   if (!order.cause) {
     fmt::print(stderr, "lockstep: {}\n", order.reason);
   } else if (order.cause->kind == FailureKind::kLost || order.cause->kind == FailureKind::kHang) {
-    print_lost(*order.cause);
+    print_lost(*order.cause, stacks_for(order, facts));
   } else if (const WorkerEnd* end = end_of(facts, *order.cause)) {
     if (with_reason && !leaves_by_request(*end)) log::note("{}", order.reason);
     copy_error_file(facts, *end);
@@ -160,8 +168,16 @@ void print_blame(const Order& order, const RoundFacts& facts, bool with_reason) 
   }
 }
 
-void print_lost(const FailureRecord& lost) {
+std::vector<std::string> stacks_for(const Order& order, const RoundFacts& facts) {
+  const auto& found = facts.result.found;
+  const bool is_of_it = found && order.cause && order.cause->kind == FailureKind::kHang &&
+                        order.cause->rank == found->record.rank && order.cause->host == found->record.host;
+  return is_of_it ? found->stacks : std::vector<std::string>{};
+}
+
+void print_lost(const FailureRecord& lost, const std::vector<std::string>& stacks) {
   fmt::print(stderr, "lockstep: {}\n  next    {}\n", lost.message, lost.hint);
+  print_stacks(stacks);
 }
 
 }  // namespace lockstep::launch

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "launch/nodes/membership.h"
 #include "launch/nodes/messages.h"
@@ -32,9 +33,13 @@ void warn_of_failure(const Order& order, const RoundFacts& facts);
 /// The first failure is a rank's of another node, whose agent has its output.
 [[nodiscard]] bool is_of_other_node(const Order& order, const RoundFacts& facts);
 
+/// The stacks of the rank that the order blames, where this agent has taken them, a line each.
+[[nodiscard]] std::vector<std::string> stacks_for(const Order& order, const RoundFacts& facts);
+
 /// Prints who is to blame, as the job's last word. `with_reason`: a rank's failure could have been followed by a
 /// restart.
 void print_blame(const Order& order, const RoundFacts& facts, bool with_reason);
-void print_lost(const FailureRecord& lost);
+/// `stacks`: of the rank that is late, a line each.
+void print_lost(const FailureRecord& lost, const std::vector<std::string>& stacks = {});
 
 }  // namespace lockstep::launch

@@ -41,25 +41,27 @@ std::string cause_of(const FailureRecord& record) {
 
 }  // namespace
 
-std::string verdict_json(const Order& order) {
+std::string verdict_json(const Order& order, const std::vector<std::string>& stacks) {
   const FailureRecord& cause = *order.cause;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const nlohmann::ordered_json json{{"schema", 1},
-                                    {"text", headline_of(cause)},
-                                    {"hint", cause.hint},
-                                    {"cause", cause_of(cause)},
-                                    {"rank", cause.rank},
-                                    {"host", cause.host},
-                                    {"exit_code", order.kind == Order::Kind::kEnd ? order.code : 0},
-                                    {"then", order.reason},
-                                    {"time_ns", std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()}};
+  nlohmann::ordered_json json{{"schema", 1},
+                              {"text", headline_of(cause)},
+                              {"hint", cause.hint},
+                              {"cause", cause_of(cause)},
+                              {"rank", cause.rank},
+                              {"host", cause.host},
+                              {"exit_code", order.kind == Order::Kind::kEnd ? order.code : 0},
+                              {"then", order.reason},
+                              {"time_ns", std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()}};
+  if (!stacks.empty()) json["stacks"] = stacks;
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-void write_verdict(const Order& order, const std::filesystem::path& attempt) noexcept {
+void write_verdict(const Order& order, const std::vector<std::string>& stacks,
+                   const std::filesystem::path& attempt) noexcept {
   if (!order.cause) return;
   try {
-    std::ofstream(attempt / "verdict.json", std::ios::binary) << verdict_json(order);
+    std::ofstream(attempt / "verdict.json", std::ios::binary) << verdict_json(order, stacks);
   } catch (const std::exception&) {
     // The console has said the same.
   }

@@ -4,17 +4,20 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "launch/nodes/messages.h"
 
 namespace lockstep::launch {
 
 /// Returns the file's text, one JSON object: {"schema": 1, "text", "hint", "cause", "rank", "host", "exit_code" (0: the
-/// ranks started again), "then", "time_ns"}. Precondition: the order has a cause.
-[[nodiscard]] std::string verdict_json(const Order& order);
+/// ranks started again), "then", "time_ns", "stacks" (lines; only where there are some)}. Precondition: the order has a
+/// cause.
+[[nodiscard]] std::string verdict_json(const Order& order, const std::vector<std::string>& stacks = {});
 
 /// Writes verdict.json into `attempt`, a folder of logs, where the order has a cause. It never throws: the console has
 /// said the same.
-void write_verdict(const Order& order, const std::filesystem::path& attempt) noexcept;
+void write_verdict(const Order& order, const std::vector<std::string>& stacks,
+                   const std::filesystem::path& attempt) noexcept;
 
 }  // namespace lockstep::launch

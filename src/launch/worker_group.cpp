@@ -101,7 +101,8 @@ bool is_local(const Place& place, int rank) {
 std::vector<WatchedRank> watched(const std::vector<WorkerMember>& members) {
   std::vector<WatchedRank> ranks;
   for (const WorkerMember& member : members) {
-    ranks.push_back({member.worker->rank(), member.pid, member.ring.get(), member.has_ended, member.has_succeeded});
+    ranks.push_back({member.worker->rank(), member.pid, member.ring.get(), member.has_ended, member.has_succeeded,
+                     member.log->stack_file()});
   }
   return ranks;
 }
@@ -350,6 +351,7 @@ void WorkerGroup::order(int signal, std::chrono::milliseconds grace) {
 }
 
 void WorkerGroup::stop_failed_group() {
+  if (result_.found && result_.found->stacks.empty()) add_stacks(*result_.found, watched(members_));
   // SIGTERM does not reach a process that is stopped.
   for (const WorkerMember& member : members_) {
     const bool hangs = result_.found && result_.found->record.rank == member.worker->rank();

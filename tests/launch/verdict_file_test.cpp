@@ -43,11 +43,11 @@ TEST(VerdictFile, OfAHangHasTheLauncherOwnWordsAndOfARestartNoExitCode) {
 
 TEST(VerdictFile, LiesBesideTheLogsOfItsAttemptAndIsLeftOutWithoutACause) {
   const test::TempDir folder;
-  write_verdict({.kind = Order::Kind::kEnd}, folder.path());
+  write_verdict({.kind = Order::Kind::kEnd}, {}, folder.path());
   EXPECT_FALSE(FileSystem::system().exists(folder / "verdict.json"));
-  write_verdict({.cause = FailureRecord{.message = "broken", .rank = 0}}, folder.path());
+  write_verdict({.cause = FailureRecord{.message = "broken", .rank = 0}}, {}, folder.path());
   EXPECT_TRUE(json::parse(FileSystem::system().read(folder / "verdict.json")).contains("text"));
-  write_verdict({.cause = FailureRecord{}}, folder / "missing");
+  write_verdict({.cause = FailureRecord{}}, {}, folder / "missing");
 }
 
 }  // namespace verdict_file_test

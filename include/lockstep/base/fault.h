@@ -24,6 +24,14 @@ void this_is_lockstep() noexcept;
 /// signal ends it as before. Handlers that the program has set are kept. init() and spawn() call this.
 void install_reports() noexcept;
 
+/// The file beside LOCKSTEP_ERROR_FILE, and its last line.
+inline constexpr const char* kStackFile = "stack.txt";
+inline constexpr const char* kStackEnd = "\nend\n";
+/// Returns the signal at which a process that has called install_reports() under a launcher writes the stack of the
+/// thread that takes it into that file, and goes on. For launchers whom the system does not permit to look from
+/// outside.
+[[nodiscard]] int stack_signal() noexcept;
+
 /// Notes this process's rank, and the step that is computed (from 1) or, outside of a step, the loader's batch.
 void note_rank(int rank) noexcept;
 void note_step(std::int64_t step) noexcept;

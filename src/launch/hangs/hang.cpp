@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "launch/hangs/late_stacks.h"
 #include "launch/hangs/process_state.h"
 #include "launch/nodes/addresses.h"
 #include "lockstep/base/log.h"
@@ -75,6 +76,18 @@ std::optional<Finding> find_left(const std::vector<WatchedRank>& ranks) {
     return rank.rank == verdict->rank && rank.has_succeeded;
   });
   return has_succeeded ? finding_of(verdict) : std::nullopt;
+}
+
+void add_stacks(Finding& finding, const std::vector<WatchedRank>& ranks) {
+  if (finding.code != ExitCode::kTimeout || !wants_stacks()) return;
+  for (const WatchedRank& rank : ranks) {
+    if (rank.rank != finding.record.rank || rank.has_ended) continue;
+    const auto ring = rank.ring->state();
+    const pid_t pid = ring ? ring->pid : rank.pid;
+    const auto process = read_process(pid);
+    if (!process || process->has_ended) continue;
+    finding.stacks = stacks_of({.pid = pid, .state = process->state, .stack_file = rank.stack_file}, system_sources());
+  }
 }
 
 std::optional<Finding> find_odd(const std::vector<WatchedRank>& ranks) {

@@ -4,7 +4,9 @@
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "launch/hangs/flight_ring.h"
@@ -21,12 +23,14 @@ struct WatchedRank {
   FlightRing* ring = nullptr;
   bool has_ended = false;
   bool has_succeeded = false;  ///< it has ended with 0
+  std::filesystem::path stack_file = {};
 };
 
 /// What the launcher itself has found, which is the job's last word, with the job's exit code.
 struct Finding {
   FailureRecord record;
   ExitCode code = ExitCode::kTimeout;
+  std::vector<std::string> stacks = {};  ///< of the late rank, a line each
 };
 
 /// Call it when a rank has given up waiting, before anything is stopped. None: nobody waited for a rank of this node.
@@ -40,6 +44,10 @@ struct Finding {
 
 /// Call it when a rank says that the calls differed: the rank that called another collective than the rest.
 [[nodiscard]] std::optional<Finding> find_odd(const std::vector<WatchedRank>& ranks);
+
+/// Adds the stacks of the rank that the finding names, if it lives. Call it before anything is stopped. It blocks for
+/// 2 s at most.
+void add_stacks(Finding& finding, const std::vector<WatchedRank>& ranks);
 
 /// Returns what the ranks' rings, without their events, and their processes say now.
 [[nodiscard]] std::vector<flight::RankFacts> states_of(const std::vector<WatchedRank>& ranks);

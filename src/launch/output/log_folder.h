@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log files of one node's ranks: <folder>/attempt_<n>/rank-<r>/{stdout.log,stderr.log,error.json,flight.ring}.
+// The log files of one node's ranks:
+// <folder>/attempt_<n>/rank-<r>/{stdout.log,stderr.log,error.json,flight.ring,stack.txt}.
 #pragma once
 
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/fault.h"
 #include "lockstep/base/file_system.h"
 
 namespace lockstep::launch {
@@ -48,6 +50,8 @@ class RankLog {
   }
   [[nodiscard]] std::filesystem::path error_file() const { return folder_ / "error.json"; }
   [[nodiscard]] std::filesystem::path flight_file() const { return folder_ / "flight.ring"; }
+  /// Where the rank writes its own stack (lockstep/base/fault.h).
+  [[nodiscard]] std::filesystem::path stack_file() const { return folder_ / fault::kStackFile; }
 
  private:
   std::filesystem::path folder_;

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/hangs/stack_reader.h"
+
+#include <elfutils/libdwfl.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "launch/hangs/process_state.h"
+#include "launch/hangs/stack_words.h"
+#include "launch/hangs/traced_thread.h"
+#include "lockstep/base/clock.h"
+
+namespace lockstep::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostFrames = 64;
+// A thread that does not stop by then is in the kernel and cannot be interrupted.
+constexpr auto kStopTime = std::chrono::milliseconds(200);
+
+std::string file_part(const char* path) { return path == nullptr ? "" : fs::path(path).filename().string(); }
+
+/// What the reading thread and the one that waits for it share. It outlives both.
+struct Reading {
+  std::mutex mutex;
+  std::condition_variable has_ended;
+  ProcessStacks stacks;
+  bool is_done = false;
+};
+
+/// A process with its files, as libdw has them.
+class Unwinder {
+ public:
+  Unwinder(pid_t pid, TimePoint deadline) : pid_(pid), deadline_(deadline) {
+    static char* no_path = nullptr;
+    callbacks_.find_elf = dwfl_linux_proc_find_elf;
+    // Files with debugging information may be asked of a server, and the symbols have the names.
+    callbacks_.find_debuginfo = [](auto... /*unused*/) { return -1; };
+    callbacks_.debuginfo_path = &no_path;
+    dwfl_.reset(::dwfl_begin(&callbacks_));
+  }
+
+  /// Returns 0 or errno.
+  int open() {
+    if (!dwfl_) return ENOMEM;
+    const int problem = ::dwfl_linux_proc_report(dwfl_.get(), pid_);
+    if (problem != 0) return problem > 0 ? problem : EIO;
+    ::dwfl_report_end(dwfl_.get(), nullptr, nullptr);
+    // "true": we stop the threads ourselves, each for as long as it is read.
+    const int attached = ::dwfl_linux_proc_attach(dwfl_.get(), pid_, true);
+    return attached == 0 ? 0 : attached > 0 ? attached : EIO;
+  }
+
+  /// The thread stands still.
+  std::vector<StackFrame> frames_of(pid_t thread) {
+    frames_.clear();
+    ::dwfl_getthread_frames(dwfl_.get(), thread, &Unwinder::on_frame, this);
+    return frames_;
+  }
+
+ private:
+  static int on_frame(Dwfl_Frame* state, void* self) noexcept {
+    Dwarf_Addr counter = 0;
+    bool is_exact = false;
+    if (!::dwfl_frame_pc(state, &counter, &is_exact)) return DWARF_CB_ABORT;
+    return static_cast<Unwinder*>(self)->add(is_exact ? counter : counter - 1, counter);
+  }
+
+  // Of a return address the call before it is looked up, since what follows may be another function's.
+  int add(Dwarf_Addr address, Dwarf_Addr counter) noexcept {
+    try {
+      const auto known = names_.find(address);
+      frames_.push_back(known != names_.end() ? known->second : names_[address] = name(address, counter - address));
+    } catch (const std::exception&) {
+      return DWARF_CB_ABORT;
+    }
+    return frames_.size() < kMostFrames && SystemClock::instance().now() < deadline_ ? DWARF_CB_OK : DWARF_CB_ABORT;
+  }
+
+  StackFrame name(Dwarf_Addr address, Dwarf_Addr after) {
+    Dwfl_Module* module = ::dwfl_addrmodule(dwfl_.get(), address);
+    if (module == nullptr) return {.offset = address + after};
+    StackFrame frame;
+    frame.module = file_part(::dwfl_module_info(module, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr));
+    GElf_Off offset = 0;
+    GElf_Sym symbol{};
+    const char* function = ::dwfl_module_addrinfo(module, address, &offset, &symbol, nullptr, nullptr, nullptr);
+    GElf_Addr bias = 0;
+    if (function != nullptr) {
+      frame.function = demangled(function);
+      frame.offset = offset + after;
+    } else {
+      ::dwfl_module_getelf(module, &bias);
+      frame.offset = address + after - bias;
+    }
+    return frame;
+  }
+
+  struct End {
+    void operator()(Dwfl* dwfl) const { ::dwfl_end(dwfl); }
+  };
+
+  pid_t pid_;
+  TimePoint deadline_;
+  Dwfl_Callbacks callbacks_{};
+  std::unique_ptr<Dwfl, End> dwfl_;
+  std::map<Dwarf_Addr, StackFrame> names_;
+  std::vector<StackFrame> frames_;
+};
+
+std::string first_line_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+// The main thread first, then in the order in which they began.
+std::vector<pid_t> thread_ids(pid_t pid) {
+  std::vector<pid_t> threads;
+  std::error_code problem;
+  for (fs::directory_iterator each(fs::path("/proc") / std::to_string(pid) / "task", problem), end;
+       !problem && each != end; each.increment(problem)) {
+    threads.push_back(std::atoi(each->path().filename().c_str()));
+  }
+  std::sort(threads.begin(), threads.end(),
+            [&](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
+  return threads;
+}
+
+std::string problem_of(const ThreadStack& thread, const std::optional<flight::ProcessState>& state) {
+  if (thread.state != 'D') return "it did not stop";
+  const std::string where = state && !state->waits_in.empty() ? " in " + state->waits_in : "";
+  return "it cannot be interrupted" + where;
+}
+
+ThreadStack read_thread(Unwinder& unwinder, pid_t pid, pid_t id, int& refusal) {
+  const fs::path task = fs::path("/proc") / std::to_string(pid) / "task";
+  ThreadStack thread{.thread = id, .name = first_line_of(task / std::to_string(id) / "comm")};
+  const auto state = read_process(id, task);
+  if (state) thread.state = state->state;
+  const TracedThread held(id, SystemClock::instance().now() + kStopTime);
+  refusal = held.refusal();
+  if (held.stands()) {
+    thread.frames = unwinder.frames_of(id);
+    if (thread.frames.empty()) thread.problem = "its registers could not be read";
+  } else {
+    thread.problem = problem_of(thread, state);
+  }
+  return thread;
+}
+
+void read_all(const std::shared_ptr<Reading>& reading, pid_t pid, TimePoint deadline) {
+  Unwinder unwinder(pid, deadline);
+  const int problem = unwinder.open();
+  std::error_code unknown;
+  const std::string program =
+      fs::read_symlink(fs::path("/proc") / std::to_string(pid) / "exe", unknown).filename().string();
+  {
+    const std::lock_guard lock(reading->mutex);
+    reading->stacks.program = program;
+    reading->stacks.refusal = problem;
+  }
+  if (problem != 0) return;
+  for (const pid_t id : thread_ids(pid)) {
+    if (SystemClock::instance().now() >= deadline) return;
+    int refusal = 0;
+    ThreadStack thread = read_thread(unwinder, pid, id, refusal);
+    const std::lock_guard lock(reading->mutex);
+    if (refusal != 0 && id == pid) {
+      reading->stacks.refusal = refusal;
+      return;
+    }
+    reading->stacks.threads.push_back(std::move(thread));
+  }
+  const std::lock_guard lock(reading->mutex);
+  reading->stacks.is_cut = false;
+}
+
+void run_reading(const std::shared_ptr<Reading>& reading, pid_t pid, TimePoint deadline) noexcept {
+  try {
+    read_all(reading, pid, deadline);
+  } catch (const std::exception&) {
+    // What was read before stands.
+  }
+  const std::lock_guard lock(reading->mutex);
+  reading->is_done = true;
+  reading->has_ended.notify_all();
+}
+
+}  // namespace
+
+ProcessStacks read_stacks(pid_t pid, std::chrono::milliseconds limit) {
+  auto reading = std::make_shared<Reading>();
+  reading->stacks.pid = pid;
+  reading->stacks.is_cut = true;
+  const TimePoint deadline = SystemClock::instance().now() + limit;
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the agent's thread
+  try {
+    std::thread([reading, pid, deadline] { run_reading(reading, pid, deadline); }).detach();
+  } catch (const std::system_error& problem) {
+    reading->is_done = true;
+    reading->stacks.refusal = problem.code().value();
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  std::unique_lock lock(reading->mutex);
+  reading->has_ended.wait_until(lock, deadline, [&] { return reading->is_done; });
+  ProcessStacks stacks = reading->stacks;
+  if (stacks.refusal != 0) stacks.is_cut = false;
+  return stacks;
+}
+
+}  // namespace lockstep::launch

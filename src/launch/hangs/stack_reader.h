@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the stacks of another process through ptrace, with elfutils' libdw. Each of its threads is stopped for a few
+// milliseconds; afterwards it runs on, or stays stopped where it was.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+
+#include "launch/hangs/thread_stack.h"
+
+namespace lockstep::launch {
+
+/// Blocks for `limit` at most, and then returns what it has. The work is done in a thread of its own: the kernel lets
+/// go of what a thread traces when that thread ends, whatever happens in it, and a file on a dead disk holds up nobody
+/// else.
+[[nodiscard]] ProcessStacks read_stacks(pid_t pid, std::chrono::milliseconds limit);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which threads of a late rank are told of, and how. Pure. A process with libtorch has dozens of threads, most of
+// which wait for work, and a report has to fit on a screen.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launch/hangs/thread_stack.h"
+
+namespace lockstep::launch {
+
+struct StackLimits {
+  std::size_t main_frames = 20;
+  std::size_t other_frames = 8;
+  std::size_t lines = 40;
+};
+
+/// Returns the report, a line each: the main thread, then the threads inside the program, and a count of those that
+/// wait in a pool.
+[[nodiscard]] std::vector<std::string> words_of(const ProcessStacks& stacks, const StackLimits& limits = {});
+
+/// Reads what a rank wrote of itself (lockstep/base/fault.h): "#0 _Zname+0x1c (file)", a line a frame.
+[[nodiscard]] std::vector<StackFrame> parse_frames(std::string_view text);
+
+/// "lockstep::Loader::next()" of the linker's name, or the name itself.
+[[nodiscard]] std::string demangled(const char* name);
+
+}  // namespace lockstep::launch
