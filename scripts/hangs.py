@@ -40,6 +40,8 @@ SAID = {"kill": r"rank {} failed first: killed by signal 9 \(SIGKILL\)", "stop":
         "data": r"rank {} hangs: it waits for data in DataLoader::next of step {} ",
         "alone": r"rank {} hangs: it computes in forward of step {} since .* \(limit [\d.]+ s\)", "long": r""}
 CODES = {"kill": 137, "stop": 76, "exit": 1, "exception": 71, "skip": 64, "loop": 76, "data": 76, "alone": 76, "long": 0, "exit0": 75, "early": 75}
+ALIVE = ("stop", "loop", "data", "alone")  # the rank's stacks are shown
+STACK = re.compile(r"\n  stack   thread \d+ hanging_ranks \(main\)\n( +#\d+ .*\n)* +#\d+ .*train\(lockstep::Job&\)")
 BACKENDS = ("shm", "shm", "shm", "shm", "shm", "shm", "shm", "shm", "shm", "gloo")
 
 
@@ -58,6 +60,8 @@ def trial(given, fault: str, number: int) -> dict:
     wrong = []
     if not re.search(SAID[fault].format(rank, step), last):
         wrong.append(f"said: {last.strip().splitlines()[0] if last.strip() else done.stderr[-300:]}")
+    if fault in ALIVE and not STACK.search(last):
+        wrong.append("no stack of the main thread")
     if done.returncode != CODES[fault]:
         wrong.append(f"exit code {done.returncode}")
     return {"fault": fault, "number": number, "rank": rank, "step": step, "backend": backend, "seconds": round(seconds, 2),

@@ -58,4 +58,8 @@ std::chrono::milliseconds collective_timeout() {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds.value_or(kDefaultSeconds) * 1000.0));
 }
 
+const char* timeout_variable() {
+  return !get("LOCKSTEP_TIMEOUT") && get("NCCL_TIMEOUT") ? "NCCL_TIMEOUT" : "LOCKSTEP_TIMEOUT";
+}
+
 }  // namespace lockstep::env

@@ -2,6 +2,7 @@
 #include "lockstep/base/resources.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -128,10 +129,20 @@ void throw_cannot(const std::string& what, int error) {
   throw IoError(fmt::format("cannot {} ({})", what, std::generic_category().message(error)));
 }
 
+std::string thread_name(const std::string& purpose) {
+  constexpr std::size_t kMost = 15;  // the kernel keeps no more
+  const std::string words = purpose.substr(purpose.find(' ') + 1);
+  if (words.size() <= kMost) return words;
+  const auto space = words.rfind(' ', kMost);
+  return words.substr(0, space == std::string::npos ? kMost : space);
+}
+
 std::thread start_thread(const std::string& purpose, std::function<void()> body) {
   const SignalGuard guard;
   try {
-    return std::thread(std::move(body));
+    std::thread thread(std::move(body));
+    ::pthread_setname_np(thread.native_handle(), thread_name(purpose).c_str());
+    return thread;
   } catch (const std::system_error& problem) {
     throw shortage_error("start a thread " + purpose, problem.code().value());
   } catch (const std::bad_alloc&) {

@@ -115,8 +115,8 @@ class Agent {
       if (has_ended_) {
         log::note("waiting since {} for the ranks of other nodes to end", since);
       } else {
-        log::note("waiting at {}:{} since {} for {}; LOCKSTEP_TIMEOUT ends this after {}", options_.master_addr,
-                  options_.master_port, since, membership_->missing(),
+        log::note("waiting at {}:{} since {} for {}; {} ends this after {}", options_.master_addr, options_.master_port,
+                  since, membership_->missing(), env::timeout_variable(),
                   text::duration(Seconds(env::collective_timeout()).count()));
       }
     } catch (const Error&) {

@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
@@ -205,11 +206,9 @@ std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::m
     auto opened = store::open_connection(address, std::max(deadline, now() + kFirstPause), kReach);
     if (opened.socket) return std::make_shared<Client>(address, std::move(*opened.socket), answer_limit);
     if (const auto waited = notice.due(now())) {
-      log::note(
-          "waiting for the job's store at {}:{}, which node 0 serves, since {} ({}); LOCKSTEP_TIMEOUT ends this after "
-          "{}",
-          address.host, address.port, text::duration(waited->count()), opened.socket.error(),
-          text::duration(Seconds(timeout).count()));
+      log::note("waiting for the job's store at {}:{}, which node 0 serves, since {} ({}); {} ends this after {}",
+                address.host, address.port, text::duration(waited->count()), opened.socket.error(),
+                env::timeout_variable(), text::duration(Seconds(timeout).count()));
     }
     if (now() + pause >= deadline) {
       throw TimeoutError(

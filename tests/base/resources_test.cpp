@@ -19,6 +19,13 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+TEST(ThreadName, IsThePurposeInWholeWords) {
+  EXPECT_EQ(thread_name("for communication"), "communication");
+  EXPECT_EQ(thread_name("for loader worker 3 of 4"), "loader worker 3");
+  EXPECT_EQ(thread_name("for loader worker 12 of 40"), "loader worker");
+  EXPECT_EQ(thread_name("that watches over the other ranks"), "watches over");
+}
+
 TEST(WordsOfLimit, OfThreadsNameTheLimitsThatAreKnown) {
   const ResourceLimits limits{.processes = 512, .group_tasks = 4915};
   const LimitWords words = words_of_limit(EAGAIN, limits);

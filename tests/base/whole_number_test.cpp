@@ -43,5 +43,15 @@ TEST(WholeNumber, ATimeOfTheEnvironmentHasARangeToo) {
   ::unsetenv("LOCKSTEP_TIMEOUT");
 }
 
+TEST(TimeoutVariable, IsTheOneThatSetTheLimit) {
+  EXPECT_STREQ(env::timeout_variable(), "LOCKSTEP_TIMEOUT");
+  ::setenv("NCCL_TIMEOUT", "60", 1);
+  EXPECT_STREQ(env::timeout_variable(), "NCCL_TIMEOUT");
+  ::setenv("LOCKSTEP_TIMEOUT", "30", 1);
+  EXPECT_STREQ(env::timeout_variable(), "LOCKSTEP_TIMEOUT");
+  ::unsetenv("NCCL_TIMEOUT");
+  ::unsetenv("LOCKSTEP_TIMEOUT");
+}
+
 }  // namespace whole_number_test
 }  // namespace lockstep

@@ -41,6 +41,13 @@ TEST(VerdictFile, OfAHangHasTheLauncherOwnWordsAndOfARestartNoExitCode) {
   EXPECT_EQ(verdict["exit_code"], 0);
 }
 
+TEST(VerdictFile, HasTheStacksOfTheRankOnlyWhereThereAreSome) {
+  const Order order{.cause = FailureRecord{.kind = FailureKind::kHang, .rank = 1}};
+  EXPECT_EQ(json::parse(verdict_json(order, {"thread 10 train (main)", "  #0 main+0x1 (train)"}))["stacks"],
+            json({"thread 10 train (main)", "  #0 main+0x1 (train)"}));
+  EXPECT_FALSE(json::parse(verdict_json(order)).contains("stacks"));
+}
+
 TEST(VerdictFile, LiesBesideTheLogsOfItsAttemptAndIsLeftOutWithoutACause) {
   const test::TempDir folder;
   write_verdict({.kind = Order::Kind::kEnd}, {}, folder.path());

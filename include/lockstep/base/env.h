@@ -26,6 +26,8 @@ namespace lockstep::env {
 /// the default is 300 s.
 /// Throws: UsageError where it is no positive number.
 [[nodiscard]] std::chrono::milliseconds collective_timeout();
+/// Returns which variable set it, for messages: "NCCL_TIMEOUT", else "LOCKSTEP_TIMEOUT", also where neither is set.
+[[nodiscard]] const char* timeout_variable();
 
 }  // namespace lockstep::env
 

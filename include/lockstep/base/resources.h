@@ -44,8 +44,12 @@ struct LimitWords {
 /// Throws: ResourceError as shortage_error() where `error` is a shortage, else IoError.
 [[noreturn]] void throw_cannot(const std::string& what, int error);
 
-/// Starts a thread that takes no signals. `purpose` is like "for replica 3" or "that watches the store".
-/// Throws: ResourceError where the thread cannot be started. A class with several threads must then end those that it
+/// Returns a thread's name for debuggers and /proc, 15 letters at most: "for loader worker 3 of 4": "loader worker 3".
+[[nodiscard]] std::string thread_name(const std::string& purpose);
+
+/// Starts a thread that takes no signals, by the name of its purpose. `purpose` is like "for replica 3" or "that
+/// watches the store". Throws: ResourceError where the thread cannot be started. A class with several threads must then
+/// end those that it
 ///         has started.
 [[nodiscard]] std::thread start_thread(const std::string& purpose, std::function<void()> body);
 

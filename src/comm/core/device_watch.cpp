@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "comm/core/device_advice.h"
+#include "comm/core/failure.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
@@ -37,7 +38,7 @@ std::exception_ptr hang_error(const World& world, const Collective& collective) 
       TimeoutError(fmt::format("{} timed out on the GPU after {:.1f} s ({}): {}", name_of(collective.what.kind),
                                std::chrono::duration<double>(collective.timeout).count(),
                                context_text(collective, world.size), advice.cause),
-                   advice.remedy));
+                   advice.remedy + "; or " + timeout_hint()));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "lockstep/base/env.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 
@@ -87,6 +88,11 @@ void throw_death(const World& world, int rank, const Collective& collective) {
   throw PeerError(failure_text(world, *record, collective));
 }
 
+std::string timeout_hint() {
+  return fmt::format("look at what the late rank does; if it may take so long, raise {} (seconds)",
+                     env::timeout_variable());
+}
+
 TimeoutError timeout_error(const World& world, const Collective& collective, const std::vector<LateRank>& late) {
   std::vector<std::string> names;
   for (const LateRank& rank : late) {
@@ -96,7 +102,7 @@ TimeoutError timeout_error(const World& world, const Collective& collective, con
   const double seconds = std::chrono::duration<double>(collective.timeout).count();
   return TimeoutError(fmt::format("{} timed out after {:.1f} s ({})\n  waiting for   {}", name_of(collective.what.kind),
                                   seconds, context_text(collective, told_size(world)), text::join(names)),
-                      "look at what the late rank does; if it may take so long, raise LOCKSTEP_TIMEOUT (seconds)");
+                      timeout_hint());
 }
 
 MismatchError mismatch_error(const World& world, const Descriptor& mine, int other, const Descriptor& theirs) {

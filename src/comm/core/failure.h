@@ -54,6 +54,9 @@ struct LateRank {
   std::string detail;
 };
 
+/// What to do about a late rank, with the variable that sets the limit.
+[[nodiscard]] std::string timeout_hint();
+
 [[nodiscard]] TimeoutError timeout_error(const World& world, const Collective& collective,
                                          const std::vector<LateRank>& late);
 

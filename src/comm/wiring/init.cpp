@@ -122,7 +122,8 @@ std::shared_ptr<Store> connect_through_file(const Job::State& state) {
   throw TimeoutError(
       fmt::format("init timed out after {:.1f} s: no store was reached through the file {}: {}",
                   std::chrono::duration<double>(state.timeout).count(), state.plan.file.string(), problem),
-      "was rank 0 started with the same file, on a file system that all hosts share?");
+      fmt::format("was rank 0 started with the same file, on a file system that all hosts share? {} sets the limit",
+                  env::timeout_variable()));
 }
 
 void open_file_store(Job::State& state) {
@@ -217,7 +218,8 @@ std::vector<std::string> missing_ranks(const Job::State& state, const std::strin
   throw TimeoutError(fmt::format("init timed out after {:.1f} s (world {})\n  waiting for   {}",
                                  std::chrono::duration<double>(state.timeout).count(), state.plan.info.world_size,
                                  text::join(missing)),
-                     "were all ranks started, with the same MASTER_ADDR and MASTER_PORT?");
+                     fmt::format("were all ranks started, with the same MASTER_ADDR and MASTER_PORT? {} sets the limit",
+                                 env::timeout_variable()));
 }
 
 /// Waits for what a rank says of itself, and tells the user for whom it waits.
@@ -235,8 +237,9 @@ std::string hello_of(const Job::State& state, const std::string& prefix, int ran
     if (now >= end && !missing.empty()) throw_missing(state, missing);
     const auto waited = notice.due(now);
     if (waited && !missing.empty()) {
-      log::note("rank {} waits since {} for {}; LOCKSTEP_TIMEOUT ends this after {}", state.plan.info.rank,
-                text::duration(waited->count()), text::join(missing), text::duration(Seconds(state.timeout).count()));
+      log::note("rank {} waits since {} for {}; {} ends this after {}", state.plan.info.rank,
+                text::duration(waited->count()), text::join(missing), env::timeout_variable(),
+                text::duration(Seconds(state.timeout).count()));
     }
   }
 }

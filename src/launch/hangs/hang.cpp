@@ -8,6 +8,7 @@
 #include "launch/hangs/late_stacks.h"
 #include "launch/hangs/process_state.h"
 #include "launch/nodes/addresses.h"
+#include "lockstep/base/env.h"
 #include "lockstep/base/log.h"
 #include "lockstep/flight/calls.h"
 #include "lockstep/flight/verdict.h"
@@ -15,9 +16,12 @@
 namespace lockstep::launch {
 namespace {
 
-std::string hint_of(const flight::Verdict& verdict) {
+std::string hint_of(const flight::Verdict& verdict, std::int64_t timeout_ns) {
   if (verdict.section.empty()) {
-    return "look at what that rank does; if it may take so long, raise LOCKSTEP_TIMEOUT (seconds)";
+    const std::string limit =
+        timeout_ns > 0 ? fmt::format(" (now {} s)", static_cast<double>(timeout_ns) * 1e-9) : " (seconds)";
+    return fmt::format("look at what that rank does; if it may take so long, raise {}{}", env::timeout_variable(),
+                       limit);
   }
   return fmt::format(
       "look at what that rank does; if it may take so long, set LOCKSTEP_SECTION_TIMEOUT='{}=SECONDS' (0: "
@@ -40,6 +44,12 @@ Finding found(int rank, const std::string& text, const std::string& hint, ExitCo
 
 }  // namespace
 
+std::int64_t timeout_of(const std::vector<flight::RankFacts>& ranks) {
+  std::int64_t timeout = 0;
+  for (const flight::RankFacts& rank : ranks) timeout = std::max(timeout, rank.ring ? rank.ring->timeout_ns : 0);
+  return timeout;
+}
+
 std::vector<flight::RankFacts> states_of(const std::vector<WatchedRank>& ranks) {
   std::vector<flight::RankFacts> facts;
   for (const WatchedRank& rank : ranks) {
@@ -52,30 +62,34 @@ std::vector<flight::RankFacts> states_of(const std::vector<WatchedRank>& ranks) 
   return facts;
 }
 
-std::optional<Finding> finding_of(const std::optional<flight::Verdict>& verdict) {
+std::optional<Finding> finding_of(const std::optional<flight::Verdict>& verdict,
+                                  const std::vector<flight::RankFacts>& facts) {
   if (!verdict) return std::nullopt;
   const bool has_left = verdict->cause == flight::Cause::kLeft;
   if (has_left) return found(verdict->rank, verdict->text, kLeftHint, ExitCode::kPeer);
-  return found(verdict->rank, verdict->text, hint_of(*verdict), ExitCode::kTimeout);
+  return found(verdict->rank, verdict->text, hint_of(*verdict, timeout_of(facts)), ExitCode::kTimeout);
 }
 
 std::optional<Finding> find_hang(const std::vector<WatchedRank>& ranks) {
-  return finding_of(flight::judge(states_of(ranks), flight::now_ns()));
+  const auto facts = states_of(ranks);
+  return finding_of(flight::judge(facts, flight::now_ns()), facts);
 }
 
 std::optional<Finding> find_hang_for(const FailureRecord& claim, const std::vector<WatchedRank>& ranks) {
   if (claim.kind != FailureKind::kTimeout) return std::nullopt;
   const flight::Waiter waiter{claim.rank, claim.host, claim.message.substr(0, claim.message.find(' '))};
-  return finding_of(flight::judge_for(waiter, states_of(ranks), flight::now_ns()));
+  const auto facts = states_of(ranks);
+  return finding_of(flight::judge_for(waiter, facts, flight::now_ns()), facts);
 }
 
 std::optional<Finding> find_left(const std::vector<WatchedRank>& ranks) {
-  const auto verdict = flight::judge(states_of(ranks), flight::now_ns());
+  const auto facts = states_of(ranks);
+  const auto verdict = flight::judge(facts, flight::now_ns());
   if (!verdict || verdict->cause != flight::Cause::kLeft) return std::nullopt;
   const bool has_succeeded = std::any_of(ranks.begin(), ranks.end(), [&](const WatchedRank& rank) {
     return rank.rank == verdict->rank && rank.has_succeeded;
   });
-  return has_succeeded ? finding_of(verdict) : std::nullopt;
+  return has_succeeded ? finding_of(verdict, facts) : std::nullopt;
 }
 
 void add_stacks(Finding& finding, const std::vector<WatchedRank>& ranks) {

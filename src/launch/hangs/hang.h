@@ -52,7 +52,11 @@ void add_stacks(Finding& finding, const std::vector<WatchedRank>& ranks);
 /// Returns what the ranks' rings, without their events, and their processes say now.
 [[nodiscard]] std::vector<flight::RankFacts> states_of(const std::vector<WatchedRank>& ranks);
 
-/// Warns of the verdict, and returns it as a finding.
-[[nodiscard]] std::optional<Finding> finding_of(const std::optional<flight::Verdict>& verdict);
+/// Returns the limit of the ranks' collectives in nanoseconds; 0: unknown.
+[[nodiscard]] std::int64_t timeout_of(const std::vector<flight::RankFacts>& ranks);
+
+/// Warns of the verdict on `facts`, and returns it as a finding.
+[[nodiscard]] std::optional<Finding> finding_of(const std::optional<flight::Verdict>& verdict,
+                                                const std::vector<flight::RankFacts>& facts);
 
 }  // namespace lockstep::launch

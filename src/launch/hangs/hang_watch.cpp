@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/hangs/hang_watch.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "lockstep/base/env.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/flight/watch.h"
@@ -18,12 +21,6 @@ constexpr nanoseconds kShortest = std::chrono::milliseconds(50);
 constexpr auto kGap = std::chrono::seconds(5);
 constexpr std::int64_t kSayFirst = 30'000'000'000;
 constexpr std::int64_t kSayAgain = 60'000'000'000;
-
-std::int64_t timeout_of(const std::vector<flight::RankFacts>& ranks) {
-  std::int64_t timeout = 0;
-  for (const flight::RankFacts& rank : ranks) timeout = std::max(timeout, rank.ring ? rank.ring->timeout_ns : 0);
-  return timeout;
-}
 
 // Often enough that the ranks hear of long work before they give up.
 nanoseconds interval_for(std::int64_t timeout_ns) {
@@ -53,10 +50,10 @@ void HangWatch::say(const std::optional<flight::Stall>& stall, std::int64_t now_
   }
   if (now_ns < say_next_ns_) return;
   say_next_ns_ = now_ns + kSayAgain;
-  const std::string limit =
-      timeout_ns == 0 || stall->text.find("(limit ") != std::string::npos
-          ? ""
-          : "; LOCKSTEP_TIMEOUT ends this after " + text::duration(static_cast<double>(timeout_ns) * 1e-9);
+  const std::string limit = timeout_ns == 0 || stall->text.find("(limit ") != std::string::npos
+                                ? ""
+                                : fmt::format("; {} ends this after {}", env::timeout_variable(),
+                                              text::duration(static_cast<double>(timeout_ns) * 1e-9));
   log::note("{}{}", stall->text, limit);
 }
 
@@ -74,7 +71,7 @@ std::optional<Finding> HangWatch::look(TimePoint now, const std::vector<WatchedR
   const bool has_others = !has_own && link_ && somebody_waits(facts.ranks) && link_->ask(now);
   be_patient(now, ranks, has_own || has_others);
   say(flight::longest_stall(facts), facts.now_ns, timeout_ns);
-  return finding_of(flight::judge_sections(facts));
+  return finding_of(flight::judge_sections(facts), facts.ranks);
 }
 
 }  // namespace lockstep::launch

@@ -2,7 +2,6 @@
 #include "launch/hangs/stack_reader.h"
 
 #include <elfutils/libdwfl.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,13 +11,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <sstream>
-#include <thread>
 
 #include "launch/hangs/process_state.h"
 #include "launch/hangs/stack_words.h"
 #include "launch/hangs/traced_thread.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
 namespace {
@@ -206,17 +205,11 @@ ProcessStacks read_stacks(pid_t pid, std::chrono::milliseconds limit) {
   reading->stacks.pid = pid;
   reading->stacks.is_cut = true;
   const TimePoint deadline = SystemClock::instance().now() + limit;
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the agent's thread
   try {
-    std::thread([reading, pid, deadline] { run_reading(reading, pid, deadline); }).detach();
-  } catch (const std::system_error& problem) {
-    reading->is_done = true;
-    reading->stacks.refusal = problem.code().value();
+    start_thread("that reads stacks", [reading, pid, deadline] { run_reading(reading, pid, deadline); }).detach();
+  } catch (const Error&) {
+    return {.pid = pid, .refusal = EAGAIN};
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   std::unique_lock lock(reading->mutex);
   reading->has_ended.wait_until(lock, deadline, [&] { return reading->is_done; });
   ProcessStacks stacks = reading->stacks;

@@ -99,20 +99,25 @@ int order_of(const Group& group) {
   return group.is_inside ? 1 : 2;
 }
 
-std::string shown_name(const StackFrame& frame) {
-  if (frame.function.empty()) return fmt::format("?+{:#x}", frame.offset);
-  const bool is_long = frame.function.size() > kLongestName;
-  return fmt::format("{}{}+{:#x}", frame.function.substr(0, kLongestName), is_long ? "..." : "", frame.offset);
+// Whole pages of templates tell nothing; a string is the most frequent.
+std::string shortened(std::string function) {
+  constexpr std::string_view kString =
+      "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";
+  for (auto at = function.find(kString); at != std::string::npos; at = function.find(kString, at)) {
+    function.replace(at, kString.size(), "std::string");
+  }
+  return function.size() > kLongestName ? function.substr(0, kLongestName) + "..." : function;
 }
 
-std::string short_name(const std::string& function) {
-  return function.size() > kLongestName ? function.substr(0, kLongestName) + "..." : function;
+std::string shown_name(const StackFrame& frame) {
+  return fmt::format("{}+{:#x}", frame.function.empty() ? "?" : shortened(frame.function), frame.offset);
 }
 
 void add_thread(std::vector<std::string>& lines, const Group& group, std::size_t most) {
   const ThreadStack& thread = *group.first;
   const std::string more = group.size > 1 ? fmt::format(", and {} more at the same place", group.size - 1) : "";
-  lines.push_back(fmt::format("thread {} {}{}{}", thread.thread, thread.name, group.is_main ? " (main)" : "", more));
+  lines.push_back(fmt::format("thread {}{}{}{}{}", thread.thread, thread.name.empty() ? "" : " ", thread.name,
+                              group.is_main ? " (main)" : "", more));
   if (group.frames.empty()) {
     lines.push_back("  no frames: " + (thread.problem.empty() ? "unknown" : thread.problem));
     return;
@@ -132,9 +137,9 @@ std::string count_line(const Group& group) {
   const auto inner = std::find_if(group.frames.begin(), group.frames.end(), named);
   const auto outer = std::find_if(group.frames.begin(), group.frames.end(), tells);
   std::string where;
-  if (inner != group.frames.end()) where = " in " + short_name(inner->function);
+  if (inner != group.frames.end()) where = " in " + shortened(inner->function);
   if (outer != group.frames.end() && outer != inner) {
-    where += " below " + short_name(outer->function);
+    where += " below " + shortened(outer->function);
   } else if (outer == group.frames.end() && is_of_pool(group.frames.back())) {
     where += (where.empty() ? " in " : " below ") + group.frames.back().module;
   }

@@ -69,15 +69,15 @@ std::shared_ptr<Store> reach_store(const StoreAddress& address, std::chrono::mil
       return connect_store(address, std::min<std::chrono::milliseconds>(kTry, limit), answer_limit);
     } catch (const TimeoutError& problem) {
       if (SystemClock::instance().now() - begin >= limit || is_told_to_end()) {
-        throw TimeoutError(fmt::format("no store at {}:{} within {}", address.host, address.port,
-                                       text::duration(Seconds(limit).count())),
+        throw TimeoutError(fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
+                                       text::duration(Seconds(limit).count()), env::timeout_variable()),
                            problem.hint());
       }
     }
     if (const auto waited = notice.due(SystemClock::instance().now())) {
-      log::note(
-          "waiting for the job's store at {}:{}, which node 0 serves, since {}; LOCKSTEP_TIMEOUT ends this after {}",
-          address.host, address.port, text::duration(waited->count()), text::duration(Seconds(limit).count()));
+      log::note("waiting for the job's store at {}:{}, which node 0 serves, since {}; {} ends this after {}",
+                address.host, address.port, text::duration(waited->count()), env::timeout_variable(),
+                text::duration(Seconds(limit).count()));
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "comm/backends/gloo/gloo.h"
+#include "comm/core/failure.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/tensor/torch_version.h"
@@ -60,7 +61,8 @@ class TorchStore final : public Store {
       store_->wait(keys, timeout);
     } catch (const std::exception&) {
       throw TimeoutError(fmt::format("torchrun's store did not get {} within {:.1f} s", text::join(keys),
-                                     std::chrono::duration<double>(timeout).count()));
+                                     std::chrono::duration<double>(timeout).count()),
+                         timeout_hint());
     }
   }
   bool remove(const std::string& key) override {

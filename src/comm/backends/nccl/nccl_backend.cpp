@@ -24,6 +24,7 @@
 #include <utility>
 
 #include "comm/core/device_advice.h"
+#include "comm/core/failure.h"
 #include "comm/core/moves.h"
 #include "lockstep/base/error.h"
 
@@ -261,7 +262,7 @@ class NcclBackend final : public DeviceBackend {
     if (result == ncclInProgress) {
       throw TimeoutError(
           fmt::format("{} timed out after {:.1f} s", call, std::chrono::duration<double>(timeout_).count()),
-          nccl_hang_advice().remedy);
+          nccl_hang_advice().remedy + "; or " + timeout_hint());
     }
     throw nccl_error(call, error_text(result));
   }

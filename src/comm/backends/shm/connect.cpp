@@ -118,7 +118,8 @@ class Host {
       if (vote) throw ResourceError(*vote);
     }
     if (std::chrono::steady_clock::now() < end_) return;
-    throw TimeoutError("the ranks of this host did not all come to the shared memory\n  waiting for   " + names(late));
+    throw TimeoutError("the ranks of this host did not all come to the shared memory\n  waiting for   " + names(late),
+                       timeout_hint());
   }
 
   std::string names(const std::vector<LateRank>& late) const {

@@ -42,8 +42,7 @@ void GroupHealth::throw_failure(const GroupFailure& failure, const Collective& c
       throw PeerError(failure_text(world_, {.message = words, .rank = job_rank(world_, failure.subject), .host = host},
                                    collective));
     case FailureKind::kTimeout:
-      throw TimeoutError(words,
-                         "look at what the late rank does; if it may take so long, raise LOCKSTEP_TIMEOUT (seconds)");
+      throw TimeoutError(words, timeout_hint());
     case FailureKind::kMismatch:
       throw MismatchError(words);
     case FailureKind::kPeer:
