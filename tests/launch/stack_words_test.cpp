@@ -17,6 +17,7 @@ using ::testing::Not;
 const StackFrame kSleep{"clock_nanosleep", "libc.so.6", 0x65};
 const StackFrame kForward{"Net::forward(at::Tensor)", "train", 0x1c};
 const StackFrame kMain{"main", "train", 0xa7};
+const StackFrame kEntry{"", "train", 0x20};
 const StackFrame kStart{"__libc_start_main", "libc.so.6", 0x84};
 const StackFrame kPool{"c10::ThreadPool::main_loop(unsigned long)", "libc10.so", 0x10};
 const StackFrame kThread{"", "libc.so.6", 0x891f4};
@@ -29,7 +30,7 @@ ProcessStacks process(std::vector<ThreadStack> threads) {
 TEST(StackWords, TheMainThreadComesFirstAndEndsAtMain) {
   const auto lines =
       words_of(process({{.thread = 11, .name = "busy", .state = 'R', .frames = {kLoader, kThread}},
-                        {.thread = 10, .name = "train", .state = 'R', .frames = {kForward, kMain, kStart}}}));
+                        {.thread = 10, .name = "train", .state = 'R', .frames = {kForward, kMain, kEntry, kStart}}}));
   EXPECT_THAT(
       lines, ElementsAre("thread 10 train (main)", "  #0 Net::forward(at::Tensor)+0x1c (train)",
                          "  #1 main+0xa7 (train)", "thread 11 busy", "  #0 lockstep::WorkerPool::work()+0x20 (train)"));
@@ -66,6 +67,12 @@ TEST(StackWords, OfAStoppedProcessTheThreadsOfAPoolAreKnownByTheirInnermostFrame
                                        {.thread = 11, .state = 'T', .frames = {barrier, kThread}},
                                        {.thread = 12, .state = 'T', .frames = {barrier, kThread}}}));
   EXPECT_EQ(lines.back(), "2 more threads wait in libgomp.so.1.0.0");
+}
+
+TEST(StackWords, AThreadOfAPoolThatTurnsWhileItWaitsHasNoWorkEither) {
+  const StackFrame barrier{"", "libgomp.so.1.0.0", 0x1e64e};
+  const auto lines = words_of(process({{.thread = 11, .state = 'R', .frames = {barrier, kThread}}}));
+  EXPECT_THAT(lines, ElementsAre("1 more thread waits in libgomp.so.1.0.0"));
 }
 
 TEST(StackWords, LongStacksAndManyThreadsAreCutToTheLimits) {

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFrames = 64;
-// A thread that does not stop by then is in the kernel and cannot be interrupted.
+// For a thread that is in the kernel and cannot be interrupted. Any other stops as soon as it gets a processor.
 constexpr auto kStopTime = std::chrono::milliseconds(200);
 
 std::string file_part(const char* path) { return path == nullptr ? "" : fs::path(path).filename().string(); }
@@ -49,6 +49,8 @@ class Unwinder {
     callbacks_.debuginfo_path = &no_path;
     dwfl_.reset(::dwfl_begin(&callbacks_));
   }
+
+  [[nodiscard]] TimePoint deadline() const { return deadline_; }
 
   /// Returns 0 or errno.
   int open() {
@@ -149,7 +151,9 @@ ThreadStack read_thread(Unwinder& unwinder, pid_t pid, pid_t id, int& refusal) {
   ThreadStack thread{.thread = id, .name = first_line_of(task / std::to_string(id) / "comm")};
   const auto state = read_process(id, task);
   if (state) thread.state = state->state;
-  const TracedThread held(id, SystemClock::instance().now() + kStopTime);
+  const TimePoint end = unwinder.deadline();
+  const bool is_stuck = thread.state == 'D';
+  const TracedThread held(id, is_stuck ? std::min(end, SystemClock::instance().now() + kStopTime) : end);
   refusal = held.refusal();
   if (held.stands()) {
     thread.frames = unwinder.frames_of(id);
