@@ -33,6 +33,7 @@ constexpr std::array kVerbs = {
     Verb{"bench", cli::kBenchSummary, cmd_worker},
     Verb{"pack", cli::kPackSummary, cmd_worker},
     Verb{"tune", cli::kTuneSummary, cmd_worker},
+    Verb{"doctor", cli::kDoctorSummary, cmd_doctor},
 };
 
 std::string help() {

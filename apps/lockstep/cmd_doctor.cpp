@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep doctor`: what is wrong with a run, with this machine, or with the links between the hosts of a job.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "common/cli.h"
+#include "lockstep/base/error.h"
+#include "lockstep/doctor/all_reduce.h"
+#include "lockstep/launch/doctor.h"
+#include "lockstep/view/machine_check.h"
+#include "lockstep/view/run_diagnosis.h"
+#include "lockstep/view/terminal.h"
+#include "verbs.h"
+
+namespace lockstep::apps {
+namespace {
+
+struct DoctorOptions {
+  std::string run;
+  bool is_fast = false;
+  bool json = false;
+};
+
+cli::CommandText help() {
+  return {.name = "lockstep doctor",
+          .description =
+              "Check this machine, or say in one line why a run hangs, failed or is fine.\n\nWithout RUN_DIR "
+              "it looks at cores, memory, limits, network, clock, GPUs and the disk of this folder, and "
+              "measures an all-reduce, in at most ten seconds.",
+          .examples = {"lockstep doctor", "lockstep doctor runs/digits"},
+          .tables = {{"Exit code",
+                      {{"0", "nothing is bad; or the state of the run was said, whatever it is"},
+                       {"65", "there is no such run"},
+                       {"69", "something of this machine is bad: a run would fail"}}}}};
+}
+
+/// What is printed is clean already, and may have colours.
+void print_clean(const std::string& text) { fmt::print("{}", text); }
+
+int say_of_run(const DoctorOptions& options) {
+  const view::RunFacts facts = read_run(options.run);
+  const view::RunDiagnosis diagnosis = view::diagnose(facts);
+  if (options.json) {
+    cli::print_json(view::diagnosis_json(facts, diagnosis));
+  } else {
+    print_clean(view::diagnosis_text(diagnosis, view::use_color(STDOUT_FILENO)));
+  }
+  return 0;
+}
+
+/// Prints what is known already before it measures on.
+bool say_checks(const view::MachineFacts& facts, bool json) {
+  const std::vector<view::Check> checks = view::check_machine(facts);
+  if (json) {
+    cli::print_json(view::checks_json(checks));
+  } else {
+    print_clean(view::checks_text(checks, view::terminal_width(STDOUT_FILENO), view::use_color(STDOUT_FILENO)));
+  }
+  std::fflush(stdout);
+  return view::is_any_bad(checks);
+}
+
+int check_this_machine(const DoctorOptions& options) {
+  bool is_bad = say_checks(read_machine({.measures_disk = !options.is_fast}), options.json);
+  if (!options.is_fast) is_bad = say_checks({.all_reduce = measure_all_reduce()}, options.json) || is_bad;
+  return static_cast<int>(is_bad ? ExitCode::kResource : ExitCode::kDone);
+}
+
+}  // namespace
+
+int cmd_doctor(int argc, char** argv) {
+  DoctorOptions options;
+  CLI::App app;
+  cli::prepare(app, help());
+  app.add_option("RUN_DIR", options.run, "a run folder, or a folder of logs that lockstep run has named");
+  app.add_flag("--fast", options.is_fast, "leave out what has to be measured: the disk and the all-reduce");
+  app.add_flag("--json", options.json, "print JSON: an object for each check, or one for the run");
+  if (!cli::parse(app, {argv + 1, argv + argc})) return 0;
+  return options.run.empty() ? check_this_machine(options) : say_of_run(options);
+}
+
+}  // namespace lockstep::apps

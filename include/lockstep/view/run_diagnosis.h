@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why a run hangs, failed, or is fine, out of what lies in its folder. Pure: module launch reads the folder.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/flight/verdict.h"
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::view {
+
+/// The verdict of an attempt: what its launcher wrote when the attempt failed.
+struct AttemptVerdict {
+  std::string text;  ///< "rank 1 on gpu-a failed first: killed by signal 9 (SIGKILL)"
+  std::string hint = {};
+  std::string then = {};  ///< why the ranks started again, or did not
+  int rank = -1;          ///< the one to blame; -1: unknown
+  int exit_code = 0;      ///< 0: the ranks started again
+  std::int64_t time_ns = 0;
+  std::vector<std::string> stacks = {};  ///< of the late ranks, where the launcher took them
+};
+
+/// What a rank wrote when it ended with an error.
+struct RankError {
+  int rank = 0;
+  std::string text;  ///< its first line
+};
+
+/// One start of the run's ranks.
+struct AttemptFacts {
+  int number = 0;
+  int ranks = 0;                               ///< folders of ranks, which are this host's
+  std::optional<AttemptVerdict> verdict = {};  ///< none: it runs, ended well, or its launcher died
+  std::vector<RankError> errors = {};
+  bool has_rings = false;                      ///< lockstep inspect flight has something to show
+  std::string blamed_log = {};                 ///< stderr.log of the rank to blame; empty: it wrote none
+  std::vector<std::string> blamed_lines = {};  ///< the last lines in it
+};
+
+/// What summary.json says.
+struct RunSummary {
+  std::int64_t steps = 0;
+  double seconds = 0;
+  std::vector<std::pair<std::string, double>> metrics = {};
+  std::int64_t time_ns = 0;  ///< when it was written
+};
+
+/// What the end of log.jsonl says.
+struct RunLog {
+  std::int64_t step = 0;
+  std::optional<double> loss = {};
+  std::string stopped_by = {};  ///< "SIGTERM": the run saved and left; empty: it did not
+  std::int64_t time_ns = 0;     ///< when it was last written
+};
+
+/// Everything that the folder and the processes say. Times are CLOCK_REALTIME but for those of the rings.
+struct RunFacts {
+  std::string path;                           ///< as it was typed
+  bool has_settings = false;                  ///< it is a run folder, with config.yml
+  bool is_recipe = false;                     ///< its settings name a recipe, so that `lockstep train` reads them
+  std::vector<AttemptFacts> attempts = {};    ///< oldest first
+  bool is_launched = false;                   ///< the launcher of the newest attempt runs on this host
+  bool launcher_is_gone = false;              ///< it ended without keeping the rings: killed, or on another host
+  std::string trainer = {};                   ///< "pid 4711 on gpu-a": a process without a launcher trains in it
+  std::vector<flight::RankFacts> ranks = {};  ///< of the newest attempt, where it is launched
+  std::optional<RunSummary> summary = {};
+  std::optional<RunLog> log = {};
+  std::string checkpoint = {};          ///< the newest one that is committed; empty: none
+  std::vector<std::string> notes = {};  ///< what could not be read, and why
+  std::int64_t now_ns = 0;              ///< CLOCK_REALTIME
+  std::int64_t monotonic_ns = 0;        ///< CLOCK_MONOTONIC, as the rings have it
+};
+
+enum class RunState : std::uint8_t {
+  kRuns,
+  kWaits,     ///< it runs, and ranks wait for one that does not come
+  kFinished,  ///< training is complete, or every rank ended with 0
+  kStopped,   ///< it saved and left as it was told
+  kFailed,
+  kLost,  ///< it does not run, and nobody has written why
+  kEmpty  ///< it has not begun
+};
+[[nodiscard]] const char* name_of(RunState state);
+
+struct RunDiagnosis {
+  RunState state = RunState::kEmpty;
+  std::string text;                       ///< one line
+  std::vector<std::string> earlier = {};  ///< one line for each attempt before the newest; the oldest may be counted
+  std::vector<std::string> details = {};  ///< lines below it
+  std::vector<std::string> stacks = {};
+  std::vector<std::string> notes = {};
+  std::vector<std::string> next = {};  ///< commands, or what to do
+};
+[[nodiscard]] RunDiagnosis diagnose(const RunFacts& facts);
+
+/// Returns the page for a person. It ends with a line end.
+[[nodiscard]] std::string diagnosis_text(const RunDiagnosis& diagnosis, bool color);
+
+/// Returns one line of JSON: {"run", "state", "text", "attempt", "earlier", "details", "stacks", "notes", "next",
+/// "step", "checkpoint"}; the last two are null where nothing is known.
+[[nodiscard]] std::string diagnosis_json(const RunFacts& facts, const RunDiagnosis& diagnosis);
+
+}  // namespace lockstep::view
+
+#pragma GCC visibility pop

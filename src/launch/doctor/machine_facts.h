@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of read_machine(): what the system says, and what has to be measured.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+
+#include "launch/doctor/control_group.h"
+#include "lockstep/view/machine_check.h"
+
+namespace lockstep::launch {
+
+[[nodiscard]] view::CoreFacts read_cores_facts(const GroupLimits& group);
+[[nodiscard]] view::MemoryFacts read_memory_facts(const GroupLimits& group);
+[[nodiscard]] view::SharedMemoryFacts read_shared_memory();
+[[nodiscard]] view::LimitFacts read_limits(const GroupLimits& group);
+[[nodiscard]] view::PortFacts read_ports();
+/// Blocks up to two seconds where the resolver does not answer.
+[[nodiscard]] view::NetworkFacts read_network();
+[[nodiscard]] view::ClockFacts read_clock();
+[[nodiscard]] view::GpuFacts read_gpu_facts();
+/// Looks at the disk of `folder`. With `measures` it writes 64 MB there for at most `limit`, and 4 KiB several times;
+/// the file has no name, so that nothing is left of it.
+[[nodiscard]] view::DiskFacts read_disk(const std::filesystem::path& folder, bool measures,
+                                        std::chrono::milliseconds limit);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the system says of ports, names and interfaces. Nothing is sent but a look-up of this host's own name.
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "launch/doctor/machine_facts.h"
+#include "launch/nodes/addresses.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr auto kResolverPatience = std::chrono::seconds(2);
+
+std::string numeric(const sockaddr* address) {
+  const socklen_t size = address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  char text[NI_MAXHOST] = {};
+  if (::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  return text;
+}
+
+std::vector<std::string> resolve(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  std::vector<std::string> addresses;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    const std::string text = numeric(each->ai_addr);
+    if (std::find(addresses.begin(), addresses.end(), text) == addresses.end()) addresses.push_back(text);
+  }
+  return addresses;
+}
+
+struct Answer {
+  std::mutex mutex;
+  std::condition_variable has_come;
+  std::optional<std::vector<std::string>> addresses;
+};
+
+/// The resolver cannot be interrupted, so its thread is left behind where it does not answer.
+std::optional<std::vector<std::string>> resolve_in_time(const std::string& name) {
+  const auto answer = std::make_shared<Answer>();
+  std::thread([answer, name] {
+    auto addresses = resolve(name);
+    const std::lock_guard lock(answer->mutex);
+    answer->addresses = std::move(addresses);
+    answer->has_come.notify_all();
+  }).detach();
+  std::unique_lock lock(answer->mutex);
+  answer->has_come.wait_for(lock, kResolverPatience, [&] { return answer->addresses.has_value(); });
+  return answer->addresses;
+}
+
+int link_speed(const std::string& name) {
+  int megabits = 0;
+  std::ifstream("/sys/class/net/" + name + "/speed") >> megabits;
+  return std::max(megabits, 0);
+}
+
+std::vector<view::InterfaceFacts> interfaces() {
+  std::vector<view::InterfaceFacts> all;
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return all;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, ::freeifaddrs);
+  for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) continue;
+    if (each->ifa_addr->sa_family != AF_INET && each->ifa_addr->sa_family != AF_INET6) continue;
+    all.push_back({.name = each->ifa_name,
+                   .address = numeric(each->ifa_addr),
+                   .is_loopback = (each->ifa_flags & IFF_LOOPBACK) != 0,
+                   .megabits = link_speed(each->ifa_name)});
+  }
+  return all;
+}
+
+/// The address from which this host would reach another one. Connecting a datagram socket sends nothing.
+std::string outward_address() {
+  sockaddr_in far{};
+  far.sin_family = AF_INET;
+  far.sin_port = htons(9);
+  far.sin_addr.s_addr = htonl(0xC6336401);  // 198.51.100.1, which documents use and nobody has (RFC 5737)
+  const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid() || ::connect(fd.get(), reinterpret_cast<sockaddr*>(&far), sizeof far) != 0) return "";
+  sockaddr_in own{};
+  socklen_t size = sizeof own;
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) return "";
+  return numeric(reinterpret_cast<sockaddr*>(&own));
+}
+
+}  // namespace
+
+view::PortFacts read_ports() {
+  view::PortFacts ports;
+  ports.is_free = is_free("0.0.0.0", static_cast<std::uint16_t>(ports.default_port));
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> ports.ephemeral_low >> ports.ephemeral_high;
+  return ports;
+}
+
+view::NetworkFacts read_network() {
+  view::NetworkFacts network{.host_name = host_name(), .interfaces = interfaces()};
+  const auto addresses = resolve_in_time(network.host_name);
+  network.has_answer = addresses.has_value();
+  network.host_addresses = addresses.value_or(std::vector<std::string>());
+  const std::string outward = outward_address();
+  for (const view::InterfaceFacts& each : network.interfaces) {
+    if (each.address == outward && !each.is_loopback) network.outward = each.name;
+  }
+  const std::string gloo = env::get("GLOO_SOCKET_IFNAME").value_or("");
+  network.gloo_interface = gloo.substr(0, gloo.find(','));
+  return network;
+}
+
+}  // namespace lockstep::launch

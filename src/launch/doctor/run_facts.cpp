@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run's folder and its living processes, read for view::diagnose().
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "launch/doctor/run_files.h"
+#include "launch/failure.h"
+#include "launch/hangs/process_state.h"
+#include "launch/nodes/addresses.h"
+#include "launch/output/log_folder.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/printable.h"
+#include "lockstep/flight/snapshot.h"
+#include "lockstep/launch/doctor.h"
+#include "lockstep/view/terminal.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using launch::Notes;
+
+constexpr std::size_t kMostAttempts = 100;
+constexpr std::size_t kLastLines = 5;
+constexpr int kWidestLine = 300;
+constexpr const char* kRing = "flight.ring";
+
+bool is_there(const fs::path& path) {
+  std::error_code problem;
+  return fs::exists(path, problem);
+}
+
+/// The ring of a rank whose launcher lives is a link to its memory.
+enum class RingFile { kNone, kKept, kLive, kDangling };
+
+RingFile kind_of(const fs::path& ring) {
+  std::error_code problem;
+  const auto type = fs::symlink_status(ring, problem).type();
+  if (type == fs::file_type::regular) return RingFile::kKept;
+  if (type != fs::file_type::symlink) return RingFile::kNone;
+  // Another process may have the launcher's number by now.
+  const fs::path memory = fs::read_symlink(ring, problem);
+  const std::string name = problem ? "" : fs::read_symlink(memory, problem).string();
+  return name.find("memfd:lockstep-flight") != std::string::npos ? RingFile::kLive : RingFile::kDangling;
+}
+
+flight::RankFacts facts_of_rank(int rank, const fs::path& ring, Notes& notes) {
+  flight::RankFacts facts{.rank = rank, .host = launch::host_name()};
+  try {
+    facts.ring = flight::read_ring_file(ring);
+  } catch (const Error&) {  // the rank has not begun it, or the program does not use Lockstep
+    return facts;
+  }
+  const auto process = launch::read_process(facts.ring->pid);
+  facts.process = process.value_or(flight::ProcessState{.has_ended = true});
+  if (facts.ring->rank != rank) notes.push_back(fmt::format("{} is of rank {}", ring.string(), facts.ring->rank));
+  return facts;
+}
+
+void read_ranks(const fs::path& attempt, view::AttemptFacts& facts, view::RunFacts& run) {
+  bool has_dangling = false;
+  for (const auto& [rank, folder] : launch::numbered_folders(attempt, "rank-")) {
+    ++facts.ranks;
+    const RingFile kind = kind_of(folder / kRing);
+    has_dangling = has_dangling || kind == RingFile::kDangling;
+    facts.has_rings = facts.has_rings || kind == RingFile::kKept || kind == RingFile::kLive;
+    if (kind == RingFile::kLive) run.ranks.push_back(facts_of_rank(rank, folder / kRing, run.notes));
+    if (auto error = launch::read_error_file(folder / "error.json")) {
+      facts.errors.push_back({rank, error->message.substr(0, error->message.find('\n'))});
+    }
+  }
+  run.is_launched = !run.ranks.empty();
+  run.launcher_is_gone = has_dangling && !run.is_launched;
+}
+
+/// The rank to blame, or else one that has written an error.
+int blamed_rank(const view::AttemptFacts& facts) {
+  if (facts.verdict && facts.verdict->rank >= 0) return facts.verdict->rank;
+  return facts.errors.empty() ? -1 : facts.errors.front().rank;
+}
+
+void read_last_lines(const fs::path& attempt, view::AttemptFacts& facts) {
+  const int rank = blamed_rank(facts);
+  if (rank < 0) return;
+  const fs::path file = attempt / fmt::format("rank-{}", rank) / "stderr.log";
+  for (const std::string& line : launch::last_lines(file, kLastLines)) {
+    facts.blamed_lines.push_back(view::fit(text::for_people(line), kWidestLine));
+  }
+  if (!facts.blamed_lines.empty()) facts.blamed_log = file.string();
+}
+
+void read_attempts(const fs::path& logs, view::RunFacts& run) {
+  auto attempts = launch::numbered_folders(logs, "attempt_");
+  while (attempts.size() > kMostAttempts) attempts.erase(attempts.begin());
+  for (const auto& [number, folder] : attempts) {
+    view::AttemptFacts facts{.number = number};
+    facts.verdict = launch::read_verdict(folder / "verdict.json", run.notes);
+    const bool is_newest = number == attempts.rbegin()->first;
+    if (is_newest) read_ranks(folder, facts, run);
+    if (is_newest) read_last_lines(folder, facts);
+    run.attempts.push_back(std::move(facts));
+  }
+}
+
+/// The folder of the attempts; empty where there is none.
+fs::path logs_of(const fs::path& path) {
+  if (is_there(path / "logs")) return path / "logs";
+  return launch::numbered_folders(path, "attempt_").empty() ? fs::path() : path;
+}
+
+/// RunFolder writes "pid 4711 on gpu-a" into .lock. The process counts while it has that file open.
+std::string trainer_of(const fs::path& run) {
+  const fs::path lock = run / ".lock";
+  std::error_code problem;
+  std::ifstream file(fs::is_regular_file(lock, problem) ? lock : fs::path());
+  std::string line;
+  std::getline(file, line);
+  if (!line.starts_with("pid ") || line.size() > 300) return "";
+  const int pid = std::atoi(line.c_str() + 4);
+  fs::directory_iterator open(fmt::format("/proc/{}/fd", pid), problem);
+  for (; !problem && open != fs::directory_iterator(); open.increment(problem)) {
+    std::error_code missing;
+    if (fs::equivalent(open->path(), lock, missing)) return text::printable_line(line);
+  }
+  return "";
+}
+
+std::int64_t realtime_ns() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+void require_run(const view::RunFacts& run, const fs::path& path) {
+  if (run.has_settings || !run.attempts.empty() || is_there(path / "log.jsonl") || is_there(path / "checkpoints"))
+    return;
+  throw DataError(fmt::format("{} is no run: it has neither config.yml nor attempt_0", path.string()),
+                  "give a run folder, or the folder that lockstep run names as logs");
+}
+
+}  // namespace
+
+view::RunFacts read_run(const std::string& path) {
+  std::error_code problem;
+  if (!fs::is_directory(path, problem)) {
+    throw DataError(fmt::format("{} is no folder", path), "give a run folder (runs/NAME), or a folder of logs");
+  }
+  const fs::path folder = path;
+  view::RunFacts run{.path = path, .has_settings = is_there(folder / "config.yml")};
+  run.is_recipe = run.has_settings && launch::names_recipe(folder / "config.yml");
+  if (const fs::path logs = logs_of(folder); !logs.empty()) read_attempts(logs, run);
+  require_run(run, folder);
+  run.trainer = trainer_of(folder);
+  run.summary = launch::read_summary(folder / "summary.json", run.notes);
+  run.log = launch::read_log(folder / "log.jsonl", run.notes);
+  run.checkpoint = launch::newest_checkpoint(folder, run.notes);
+  run.now_ns = realtime_ns();
+  run.monotonic_ns = flight::now_ns();
+  return run;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of a run as `lockstep doctor` reads them: any of them may be missing, torn by a kill, or something else.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/view/run_diagnosis.h"
+
+namespace lockstep::launch {
+
+/// Where what could not be read is noted.
+using Notes = std::vector<std::string>;
+
+/// Returns the numbered folders `prefix`N of `parent`, by number.
+[[nodiscard]] std::map<int, std::filesystem::path> numbered_folders(const std::filesystem::path& parent,
+                                                                    std::string_view prefix);
+
+/// Each returns none where the file is missing, and where it is no such file, which is noted.
+[[nodiscard]] std::optional<view::AttemptVerdict> read_verdict(const std::filesystem::path& file, Notes& notes);
+[[nodiscard]] std::optional<view::RunSummary> read_summary(const std::filesystem::path& file, Notes& notes);
+
+/// Reads the last 256 KiB: only the end counts.
+[[nodiscard]] std::optional<view::RunLog> read_log(const std::filesystem::path& file, Notes& notes);
+
+/// Returns the newest committed checkpoint of a run folder; empty where there is none. A folder without a manifest is
+/// noted.
+[[nodiscard]] std::string newest_checkpoint(const std::filesystem::path& run, Notes& notes);
+
+/// Returns whether config.yml names one of the recipes that `lockstep train` has; a program may have others.
+[[nodiscard]] bool names_recipe(const std::filesystem::path& settings);
+
+}  // namespace lockstep::launch

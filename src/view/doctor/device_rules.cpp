@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules for GPUs, the disk and collectives.
+#include <fmt/format.h>
+
+#include "lockstep/base/text.h"
+#include "view/doctor/rules.h"
+
+namespace lockstep::view {
+namespace {
+
+constexpr double kSlowSync = 50;         // milliseconds
+constexpr double kSlowDisk = 50e6;       // bytes per second
+constexpr double kSlowAllReduce = 1000;  // microseconds
+
+std::string rate(double bytes_per_s) { return text::bytes(static_cast<std::uint64_t>(bytes_per_s)) + "/s"; }
+
+std::string gpus_text(const GpuFacts& facts) {
+  std::string value = fmt::format("{} x {}", facts.gpus.size(), facts.gpus.front().name);
+  if (!facts.driver.empty()) value += ", driver " + facts.driver;
+  return value + (facts.nccl.empty() ? ", no NCCL" : ", NCCL " + facts.nccl);
+}
+
+}  // namespace
+
+Check check_gpus(const GpuFacts& facts) {
+  Check check{.name = "GPUs"};
+  if (facts.gpus.empty()) {
+    check.value = facts.devices == 0 ? "none" : fmt::format("{} in /dev: {}", facts.devices, facts.problem);
+    if (facts.devices > 0) {
+      find(check, Health::kBad,
+           "the driver's library and its kernel module have to be there and of one version: run "
+           "nvidia-smi; in a container --gpus all");
+    }
+    return check;
+  }
+  check.value = gpus_text(facts);
+  if (!facts.hidden_by.empty()) {
+    check.value += ", hidden";
+    find(check, Health::kWarn, fmt::format("{} hides them: ranks compute on the CPU", facts.hidden_by));
+  }
+  if (facts.gpus.size() > 1 && facts.nccl.empty()) {
+    find(check, Health::kWarn, "several GPUs exchange gradients through NCCL: install libnccl2");
+  }
+  for (const GpuMemory& gpu : facts.gpus) {
+    if (gpu.used <= gpu.total / 10) continue;
+    find(check, Health::kWarn,
+         fmt::format("GPU {} has {} of {} in use: lockstep inspect gpu says by whom", gpu.index, text::bytes(gpu.used),
+                     text::bytes(gpu.total)));
+  }
+  return check;
+}
+
+Check check_disk(const DiskFacts& facts) {
+  Check check{.name = "disk", .value = fmt::format("{} free in {}", text::bytes(facts.free), facts.folder)};
+  if (!facts.kind.empty()) check.value += fmt::format(" ({})", facts.kind);
+  if (facts.bytes_per_s >= 0) check.value += fmt::format(", writes {}", rate(facts.bytes_per_s));
+  if (facts.sync_ms >= 0) check.value += fmt::format(", fsync {:.3g} ms", facts.sync_ms);
+  if (!facts.problem.empty()) {
+    check.value += ": " + facts.problem;
+    find(check, Health::kWarn, "a run cannot write here: give --run-dir another folder");
+  }
+  if (facts.free < 5 * kGiga) {
+    find(check, facts.free < 100 * kMega ? Health::kBad : Health::kWarn,
+         "checkpoints need room: remove old runs, lower checkpoint.keep_last, or give --run-dir another disk");
+  }
+  if (facts.sync_ms > kSlowSync || (facts.bytes_per_s >= 0 && facts.bytes_per_s < kSlowDisk)) {
+    find(check, Health::kWarn,
+         "saving takes long; steps do not wait for it, but the end of a run does: another disk for "
+         "--run-dir, or fewer checkpoints");
+  }
+  return check;
+}
+
+Check check_all_reduce(const AllReduceFacts& facts) {
+  Check check{.name = "all-reduce"};
+  if (!facts.skipped.empty()) {
+    check.value = "not measured: " + facts.skipped;
+    return check;
+  }
+  if (!facts.problem.empty()) {
+    check.value = facts.problem;
+    find(check, Health::kBad, fmt::format("try it alone: lockstep bench all-reduce --nproc-per-node {}", facts.ranks));
+    return check;
+  }
+  check.value = fmt::format("{} ranks by {}: 4 KiB in {:.0f} us, 4 MiB at {}", facts.ranks, facts.backend,
+                            facts.small_us, rate(facts.large_bytes_per_s));
+  if (facts.small_us > kSlowAllReduce) {
+    find(check, Health::kWarn,
+         "ranks wait for a core in each collective: other programs use this host's cores, or there "
+         "are fewer than ranks");
+  }
+  return check;
+}
+
+}  // namespace lockstep::view

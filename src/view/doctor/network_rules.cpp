@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules for ports, names, interfaces and clocks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "lockstep/base/text.h"
+#include "view/doctor/rules.h"
+
+namespace lockstep::view {
+namespace {
+
+constexpr int kGigabit = 1000;
+constexpr double kSlowReading = 300;
+
+bool names_loopback(const std::string& address) { return address == "::1" || address.starts_with("127."); }
+
+/// Bridges of containers and virtual machines: they lead to no other host.
+bool is_bridge(const std::string& name) {
+  constexpr std::array<std::string_view, 6> kStarts = {"docker", "br-", "virbr", "veth", "cni", "lxc"};
+  return std::any_of(kStarts.begin(), kStarts.end(), [&](auto start) { return name.starts_with(start); });
+}
+
+const InterfaceFacts* interface_of(const NetworkFacts& facts, const std::string& name) {
+  const auto found = std::find_if(facts.interfaces.begin(), facts.interfaces.end(),
+                                  [&](const InterfaceFacts& each) { return each.name == name; });
+  return found == facts.interfaces.end() ? nullptr : &*found;
+}
+
+std::string speed_text(int megabits) {
+  return megabits >= kGigabit ? fmt::format("{:g} Gbit/s", megabits / 1000.0) : fmt::format("{} Mbit/s", megabits);
+}
+
+/// "eth0 192.0.2.2 (10 Gbit/s)": the first address of each.
+std::string interfaces_text(const NetworkFacts& facts) {
+  std::vector<std::string> parts;
+  std::vector<std::string> seen;
+  for (const InterfaceFacts& each : facts.interfaces) {
+    if (each.is_loopback || std::find(seen.begin(), seen.end(), each.name) != seen.end()) continue;
+    seen.push_back(each.name);
+    parts.push_back(each.name + " " + each.address);
+    if (each.megabits > 0) parts.back() += fmt::format(" ({})", speed_text(each.megabits));
+  }
+  return text::join(parts);
+}
+
+}  // namespace
+
+Check check_ports(const PortFacts& facts) {
+  Check check{.name = "ports",
+              .value = fmt::format("{} is {}, ephemeral {} to {}", facts.default_port, facts.is_free ? "free" : "taken",
+                                   facts.ephemeral_low, facts.ephemeral_high)};
+  if (!facts.is_free) {
+    find(
+        check, Health::kWarn,
+        "for a job of several nodes with rank 0 here give --master-port another one; on one node Lockstep finds a free "
+        "one");
+  }
+  if (facts.ephemeral_low <= facts.default_port && facts.default_port <= facts.ephemeral_high) {
+    find(check, Health::kWarn,
+         "any connection may take the default port for a while: sysctl "
+         "net.ipv4.ip_local_port_range='32768 60999'");
+  }
+  if (facts.ephemeral_high - facts.ephemeral_low < 1000) {
+    find(check, Health::kWarn,
+         "ranks need a port for each connection: sysctl net.ipv4.ip_local_port_range='32768 60999'");
+  }
+  return check;
+}
+
+Check check_host_name(const NetworkFacts& facts) {
+  Check check{.name = "host name"};
+  constexpr const char* kRemedy =
+      "put this host's address before its name into /etc/hosts, or give other programs the "
+      "address (--master-addr); Lockstep's ranks do not need the name";
+  if (!facts.has_answer) {
+    check.value = fmt::format("{}, no answer from the resolver", facts.host_name);
+    find(check, Health::kWarn, "every program that looks a name up waits: check /etc/resolv.conf");
+    return check;
+  }
+  if (facts.host_addresses.empty()) {
+    check.value = fmt::format("{}, which resolves to nothing", facts.host_name);
+    find(check, Health::kWarn, kRemedy);
+    return check;
+  }
+  check.value = fmt::format("{} is {}", facts.host_name, text::join(facts.host_addresses));
+  const bool is_loopback = std::all_of(facts.host_addresses.begin(), facts.host_addresses.end(), names_loopback);
+  // A host that has no other address can be reached by none.
+  if (is_loopback && !facts.outward.empty()) {
+    find(check, Health::kWarn,
+         fmt::format("other hosts cannot reach {} by that address: {}", facts.host_name, kRemedy));
+  }
+  return check;
+}
+
+Check check_interfaces(const NetworkFacts& facts) {
+  Check check{.name = "interfaces", .value = interfaces_text(facts)};
+  if (check.value.empty()) {
+    check.value = "the loopback alone: this host takes part in no job of several";
+  } else if (facts.outward.empty()) {
+    check.value += "; none leads out";
+  } else {
+    check.value += fmt::format("; {} leads out", facts.outward);
+  }
+  if (is_bridge(facts.outward)) {
+    find(check, Health::kWarn,
+         fmt::format("the route leads through {}, a bridge of containers: GLOO_SOCKET_IFNAME=NAME chooses another",
+                     facts.outward));
+  }
+  if (!facts.gloo_interface.empty() && interface_of(facts, facts.gloo_interface) == nullptr) {
+    find(check, Health::kBad,
+         fmt::format("GLOO_SOCKET_IFNAME is '{}', which fits no interface of this host", facts.gloo_interface));
+  }
+  const InterfaceFacts* outward = interface_of(facts, facts.outward);
+  if (outward != nullptr && outward->megabits > 0 && outward->megabits < kGigabit) {
+    find(check, Health::kWarn,
+         fmt::format("gradients of several hosts pass through {}: check the cable and the switch",
+                     speed_text(outward->megabits)));
+  }
+  return check;
+}
+
+Check check_clock(const ClockFacts& facts) {
+  Check check{.name = "clock",
+              .value = fmt::format("{}, {:.0f} ns a reading", facts.source.empty() ? "unknown source" : facts.source,
+                                   facts.reading_ns)};
+  if (facts.is_synchronised) {
+    check.value += *facts.is_synchronised ? fmt::format(", synchronised (error below {:.3f} s)", facts.error_s)
+                                          : ", not synchronised";
+  }
+  if (facts.source == "hpet" || facts.source == "acpi_pm" || facts.reading_ns > kSlowReading) {
+    find(check, Health::kWarn,
+         "every timer of a step reads the clock: clocksource=tsc on the kernel's command line, if "
+         "dmesg does not say that it is unstable");
+  }
+  if (facts.is_synchronised && !*facts.is_synchronised) {
+    find(check, Health::kWarn,
+         "times in the logs of several hosts do not fit together: start chrony or "
+         "systemd-timesyncd; a virtual machine may have its host's clock");
+  }
+  return check;
+}
+
+}  // namespace lockstep::view

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/view/run_diagnosis.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/text.h"
+#include "lockstep/flight/watch.h"
+
+namespace lockstep::view {
+namespace {
+
+constexpr std::size_t kShownAttempts = 5;
+constexpr std::size_t kShownErrors = 8;
+// Ranks wait for each other in every step; a wait of so long is worth a line.
+constexpr std::int64_t kLongWait = 3'000'000'000;
+
+double seconds(std::int64_t ns) { return static_cast<double>(std::max<std::int64_t>(ns, 0)) * 1e-9; }
+
+std::string counted(std::int64_t count, const char* thing) {
+  return fmt::format("{} {}{}", text::thousands(count), thing, count == 1 ? "" : "s");
+}
+
+const AttemptFacts* newest(const RunFacts& facts) { return facts.attempts.empty() ? nullptr : &facts.attempts.back(); }
+
+/// "rank 1 ... (exit code 137)", unless the text has it already.
+std::string with_code(const AttemptVerdict& verdict) {
+  const std::string code = fmt::format("exit code {}", verdict.exit_code);
+  return verdict.text.ends_with(code) ? verdict.text : fmt::format("{} ({})", verdict.text, code);
+}
+
+std::string end_of(const AttemptFacts& attempt) {
+  if (!attempt.verdict) return "ended without a verdict";
+  const AttemptVerdict& verdict = *attempt.verdict;
+  return verdict.exit_code == 0 ? verdict.text + " (started again)" : with_code(verdict);
+}
+
+std::vector<std::string> earlier_of(const RunFacts& facts) {
+  std::vector<std::string> lines;
+  const std::size_t count = facts.attempts.empty() ? 0 : facts.attempts.size() - 1;
+  const std::size_t first = count > kShownAttempts ? count - kShownAttempts : 0;
+  if (first > 0) lines.push_back(fmt::format("{} before", counted(static_cast<std::int64_t>(first), "attempt")));
+  for (std::size_t i = first; i < count; ++i) {
+    lines.push_back(fmt::format("attempt {}: {}", facts.attempts[i].number, end_of(facts.attempts[i])));
+  }
+  return lines;
+}
+
+std::string log_text(const RunLog& log, std::int64_t now_ns) {
+  const std::string loss = log.loss ? fmt::format(", loss {:.4g}", *log.loss) : "";
+  return fmt::format("step {}{}, logged {} ago", text::thousands(log.step), loss,
+                     text::duration(seconds(now_ns - log.time_ns)));
+}
+
+std::string resume_command(const RunFacts& facts) {
+  const AttemptFacts* attempt = newest(facts);
+  if (!facts.is_recipe) {
+    return facts.has_settings ? fmt::format("start the program again with --run-dir {} --resume auto", facts.path) : "";
+  }
+  const int ranks = attempt == nullptr || facts.is_launched ? 0 : attempt->ranks;
+  return fmt::format("lockstep train {0}/config.yml{1} --run-dir {0} --resume auto", facts.path,
+                     ranks == 0 ? "" : fmt::format(" --nproc-per-node {}", ranks));
+}
+
+void offer_resume(const RunFacts& facts, RunDiagnosis& diagnosis) {
+  if (!facts.checkpoint.empty()) diagnosis.details.push_back(fmt::format("checkpoint  {}", facts.checkpoint));
+  const std::string command = resume_command(facts);
+  if (command.empty()) return;
+  if (facts.checkpoint.empty()) diagnosis.details.emplace_back("checkpoint  none: the run begins again at step 0");
+  diagnosis.next.push_back(command);
+}
+
+bool is_stopped(const flight::RankFacts& rank) {
+  return !rank.process.has_ended && (rank.process.state == 'T' || rank.process.state == 't');
+}
+
+bool records(const RunFacts& facts) {
+  return std::any_of(facts.ranks.begin(), facts.ranks.end(), [](const auto& rank) { return rank.ring.has_value(); });
+}
+
+std::int64_t timeout_of(const RunFacts& facts) {
+  std::int64_t timeout = 0;
+  for (const flight::RankFacts& rank : facts.ranks) timeout = std::max(timeout, rank.ring ? rank.ring->timeout_ns : 0);
+  return timeout;
+}
+
+/// The wait that is worth a line; a rank that somebody has stopped needs no patience.
+std::optional<flight::Stall> stall_of(const RunFacts& facts) {
+  auto stall = flight::longest_stall({.ranks = facts.ranks, .now_ns = facts.monotonic_ns});
+  if (!stall) return std::nullopt;
+  const bool is_held = std::any_of(facts.ranks.begin(), facts.ranks.end(), is_stopped);
+  if (!is_held && facts.monotonic_ns - stall->since_ns < kLongWait) return std::nullopt;
+  return stall;
+}
+
+std::string steps_of(const RunFacts& facts) {
+  std::int64_t low = -1;
+  std::int64_t high = -1;
+  for (const flight::RankFacts& rank : facts.ranks) {
+    if (!rank.ring || rank.ring->step < 0) continue;
+    low = low < 0 ? rank.ring->step : std::min(low, rank.ring->step);
+    high = std::max(high, rank.ring->step);
+  }
+  if (low < 0) return "";
+  return low == high ? fmt::format(", step {}", text::thousands(low))
+                     : fmt::format(", steps {} to {}", text::thousands(low), text::thousands(high));
+}
+
+std::string last_sign_of(const RunFacts& facts) {
+  std::int64_t last = 0;
+  for (const flight::RankFacts& rank : facts.ranks) last = std::max(last, rank.ring ? rank.ring->last_event_ns : 0);
+  if (last == 0) return "";
+  return fmt::format(", the last event {} ago", text::duration(seconds(facts.monotonic_ns - last)));
+}
+
+void add_place(const flight::RankFacts& rank, std::int64_t now_ns, std::string& line) {
+  if (!rank.ring) {
+    line += ": it records nothing";
+    return;
+  }
+  if (rank.ring->step >= 0) line += fmt::format(", step {}", rank.ring->step);
+  if (!rank.ring->sections.empty()) {
+    const flight::Section& section = rank.ring->sections.back();
+    line += fmt::format(", in {} since {:.1f} s", section.name, seconds(now_ns - section.since_ns));
+  }
+  for (const flight::Lane& lane : rank.ring->lanes) {
+    if (!lane.is_running()) continue;
+    line += fmt::format(", waits in {} {} since {:.1f} s", lane.name, lane.started, seconds(now_ns - lane.started_ns));
+  }
+  if (is_stopped(rank)) line += ", stopped";
+}
+
+void add_ranks(const RunFacts& facts, RunDiagnosis& diagnosis) {
+  for (const flight::RankFacts& rank : facts.ranks) {
+    std::string line = fmt::format("rank {}", rank.rank);
+    if (rank.ring) line += fmt::format(" (pid {} on {})", rank.ring->pid, rank.ring->host);
+    add_place(rank, facts.monotonic_ns, line);
+    diagnosis.details.push_back(std::move(line));
+  }
+}
+
+RunDiagnosis diagnose_running(const RunFacts& facts) {
+  RunDiagnosis diagnosis;
+  if (const auto stall = stall_of(facts)) {
+    diagnosis.state = RunState::kWaits;
+    diagnosis.text = stall->text;
+    const std::int64_t left = stall->since_ns + timeout_of(facts) - facts.monotonic_ns;
+    if (timeout_of(facts) > 0 && left > 0 && stall->text.find("(limit ") == std::string::npos) {
+      diagnosis.text += fmt::format("; LOCKSTEP_TIMEOUT ends this in {}", text::duration(seconds(left)));
+    }
+    add_ranks(facts, diagnosis);
+    diagnosis.next.push_back(fmt::format("lockstep inspect flight {} --last 40", facts.path));
+    for (const flight::RankFacts& rank : facts.ranks) {
+      if (is_stopped(rank) && rank.ring) diagnosis.next.push_back(fmt::format("kill -CONT {}", rank.ring->pid));
+    }
+    return diagnosis;
+  }
+  diagnosis.state = RunState::kRuns;
+  const AttemptFacts& attempt = facts.attempts.back();
+  diagnosis.text =
+      fmt::format("{} on this host{}{}", counted(attempt.ranks, "rank"), steps_of(facts), last_sign_of(facts));
+  if (!records(facts))
+    diagnosis.details.emplace_back("the ranks record nothing: the program does not use Lockstep yet");
+  if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
+  if (!facts.checkpoint.empty()) diagnosis.details.push_back("checkpoint  " + facts.checkpoint);
+  diagnosis.next.push_back(fmt::format("lockstep doctor {}   # again, if it does not go on", facts.path));
+  return diagnosis;
+}
+
+void add_last_lines(const AttemptFacts& attempt, RunDiagnosis& diagnosis) {
+  if (attempt.blamed_log.empty()) return;
+  diagnosis.details.push_back("last lines of " + attempt.blamed_log);
+  for (const std::string& line : attempt.blamed_lines) diagnosis.details.push_back("| " + line);
+}
+
+RunDiagnosis diagnose_failed(const RunFacts& facts) {
+  const AttemptFacts& attempt = facts.attempts.back();
+  RunDiagnosis diagnosis{.state = RunState::kFailed};
+  if (attempt.verdict) {
+    const AttemptVerdict& verdict = *attempt.verdict;
+    diagnosis.text = verdict.exit_code == 0 ? verdict.text : with_code(verdict);
+    if (!verdict.then.empty()) diagnosis.details.push_back("then        " + verdict.then);
+    if (!verdict.hint.empty()) diagnosis.next.push_back(verdict.hint);
+    diagnosis.stacks = verdict.stacks;
+  } else {
+    diagnosis.text = fmt::format("rank {} failed: {}", attempt.errors.front().rank, attempt.errors.front().text);
+  }
+  const std::size_t count = std::min(attempt.errors.size(), kShownErrors);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (diagnosis.text.find(attempt.errors[i].text) != std::string::npos) continue;
+    diagnosis.details.push_back(fmt::format("rank {}      {}", attempt.errors[i].rank, attempt.errors[i].text));
+  }
+  if (count < attempt.errors.size()) {
+    diagnosis.details.push_back(fmt::format(
+        "and {} of other ranks", counted(static_cast<std::int64_t>(attempt.errors.size() - count), "error")));
+  }
+  if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
+  add_last_lines(attempt, diagnosis);
+  offer_resume(facts, diagnosis);
+  if (attempt.has_rings) diagnosis.next.push_back(fmt::format("lockstep inspect flight {} --last 40", facts.path));
+  return diagnosis;
+}
+
+RunDiagnosis diagnose_finished(const RunFacts& facts) {
+  RunDiagnosis diagnosis{.state = RunState::kFinished};
+  if (!facts.summary) {
+    diagnosis.text =
+        fmt::format("{} of this host ended without an error", counted(facts.attempts.back().ranks, "rank"));
+    return diagnosis;
+  }
+  const RunSummary& summary = *facts.summary;
+  std::vector<std::string> metrics;
+  for (const auto& [name, value] : summary.metrics) metrics.push_back(fmt::format("{} {:.4g}", name, value));
+  diagnosis.text = fmt::format("{} in {}{}{}", counted(summary.steps, "step"), text::duration(summary.seconds),
+                               metrics.empty() ? "" : "; ", text::join(metrics));
+  if (facts.log && facts.log->loss) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
+  if (!facts.checkpoint.empty()) {
+    diagnosis.details.push_back("checkpoint  " + facts.checkpoint);
+    diagnosis.next.push_back(fmt::format("lockstep checkpoint inspect {}", facts.path));
+  }
+  return diagnosis;
+}
+
+/// A summary that is older than a failure, or than steps behind it, belongs to an earlier part of the run.
+bool is_complete(const RunFacts& facts) {
+  if (!facts.summary) return false;
+  const AttemptFacts* attempt = newest(facts);
+  const bool is_older = attempt != nullptr && attempt->verdict && attempt->verdict->time_ns > facts.summary->time_ns;
+  return !is_older && (!facts.log || facts.log->step <= facts.summary->steps);
+}
+
+RunDiagnosis diagnose_ended(const RunFacts& facts) {
+  const AttemptFacts* attempt = newest(facts);
+  RunDiagnosis diagnosis;
+  if (facts.log && !facts.log->stopped_by.empty()) {
+    diagnosis.state = RunState::kStopped;
+    diagnosis.text =
+        fmt::format("by {}: it saved after step {} and left", facts.log->stopped_by, text::thousands(facts.log->step));
+    offer_resume(facts, diagnosis);
+    return diagnosis;
+  }
+  const bool has_begun = facts.log || attempt != nullptr || !facts.checkpoint.empty();
+  if (!has_begun) {
+    diagnosis.text = "it has not begun: there are no steps and no logs of ranks";
+    offer_resume(facts, diagnosis);
+    return diagnosis;
+  }
+  if (!facts.launcher_is_gone && !facts.has_settings && attempt != nullptr) return diagnose_finished(facts);
+  diagnosis.state = RunState::kLost;
+  diagnosis.text = facts.launcher_is_gone
+                       ? "it does not run here, and its launcher has written nothing about its end: it was killed, the "
+                         "host went down, or it runs on another host"
+                       : "it does not run here, and nothing was written about its end: the process was killed, or the "
+                         "host went down";
+  if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
+  offer_resume(facts, diagnosis);
+  return diagnosis;
+}
+
+RunDiagnosis diagnose_now(const RunFacts& facts) {
+  const AttemptFacts* attempt = newest(facts);
+  const bool has_failed = attempt != nullptr && (attempt->verdict || !attempt->errors.empty());
+  if (facts.is_launched && !(attempt->verdict)) return diagnose_running(facts);
+  if (!facts.trainer.empty() && !facts.is_launched) {
+    RunDiagnosis diagnosis{.state = RunState::kRuns,
+                           .text = fmt::format("one process ({}){}", facts.trainer,
+                                               facts.log ? ": " + log_text(*facts.log, facts.now_ns) : "")};
+    if (!facts.checkpoint.empty()) diagnosis.details.push_back("checkpoint  " + facts.checkpoint);
+    return diagnosis;
+  }
+  if (is_complete(facts)) return diagnose_finished(facts);
+  return has_failed ? diagnose_failed(facts) : diagnose_ended(facts);
+}
+
+}  // namespace
+
+const char* name_of(RunState state) {
+  switch (state) {
+    case RunState::kRuns:
+      return "runs";
+    case RunState::kWaits:
+      return "waits";
+    case RunState::kFinished:
+      return "finished";
+    case RunState::kStopped:
+      return "stopped";
+    case RunState::kFailed:
+      return "failed";
+    case RunState::kLost:
+      return "lost";
+    case RunState::kEmpty:
+      break;
+  }
+  return "empty";
+}
+
+RunDiagnosis diagnose(const RunFacts& facts) {
+  RunDiagnosis diagnosis = diagnose_now(facts);
+  diagnosis.earlier = earlier_of(facts);
+  diagnosis.notes = facts.notes;
+  return diagnosis;
+}
+
+}  // namespace lockstep::view

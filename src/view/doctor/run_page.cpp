@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A diagnosis as a page for a person and as JSON.
+#include <fmt/format.h>
+
+#include "lockstep/base/printable.h"
+#include "lockstep/base/text.h"
+#include "lockstep/view/run_diagnosis.h"
+#include "lockstep/view/terminal.h"
+
+namespace lockstep::view {
+namespace {
+
+Color color_of(RunState state) {
+  switch (state) {
+    case RunState::kRuns:
+    case RunState::kFinished:
+      return Color::kGreen;
+    case RunState::kFailed:
+    case RunState::kLost:
+      return Color::kRed;
+    default:
+      return Color::kYellow;
+  }
+}
+
+std::string indented(const std::vector<std::string>& lines, const char* before) {
+  std::string page;
+  for (const std::string& line : lines) page += before + text::printable_line(line) + "\n";
+  return page;
+}
+
+std::string list_json(const std::vector<std::string>& lines) {
+  std::vector<std::string> quoted;
+  for (const std::string& line : lines) quoted.push_back(text::json_quote(line));
+  return "[" + text::join(quoted) + "]";
+}
+
+}  // namespace
+
+std::string diagnosis_text(const RunDiagnosis& diagnosis, bool color) {
+  std::string page = indented(diagnosis.earlier, "");
+  page += fmt::format("{}: {}\n", paint(name_of(diagnosis.state), color_of(diagnosis.state), color),
+                      text::printable_line(diagnosis.text));
+  page += indented(diagnosis.details, "  ");
+  if (!diagnosis.stacks.empty()) page += "  stacks\n" + indented(diagnosis.stacks, "    ");
+  page += indented(diagnosis.notes, "  note        ");
+  page += indented(diagnosis.next, "  next        ");
+  return page;
+}
+
+std::string diagnosis_json(const RunFacts& facts, const RunDiagnosis& diagnosis) {
+  const auto or_null = [](bool is_there, std::string value) { return is_there ? value : std::string("null"); };
+  return fmt::format(
+      R"({{"run": {}, "state": "{}", "text": {}, "attempt": {}, "earlier": {}, "details": {}, "stacks": {}, )"
+      R"("notes": {}, "next": {}, "step": {}, "checkpoint": {}}})"
+      "\n",
+      text::json_quote(facts.path), name_of(diagnosis.state), text::json_quote(diagnosis.text),
+      or_null(!facts.attempts.empty(), facts.attempts.empty() ? "" : std::to_string(facts.attempts.back().number)),
+      list_json(diagnosis.earlier), list_json(diagnosis.details), list_json(diagnosis.stacks),
+      list_json(diagnosis.notes), list_json(diagnosis.next),
+      or_null(facts.log.has_value(), std::to_string(facts.log ? facts.log->step : 0)),
+      or_null(!facts.checkpoint.empty(), text::json_quote(facts.checkpoint)));
+}
+
+}  // namespace lockstep::view
