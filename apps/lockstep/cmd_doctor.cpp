@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/cli.h"
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/doctor/all_reduce.h"
 #include "lockstep/launch/doctor.h"
@@ -30,12 +31,14 @@ cli::CommandText help() {
           .description =
               "Check this machine, or say in one line why a run hangs, failed or is fine.\n\nWithout RUN_DIR "
               "it looks at cores, memory, limits, network, clock, GPUs and the disk of this folder, and "
-              "measures an all-reduce, in at most ten seconds.",
-          .examples = {"lockstep doctor", "lockstep doctor runs/digits"},
+              "measures an all-reduce, in at most ten seconds. Started by lockstep run on several hosts, it "
+              "measures round trips and bandwidth between them.",
+          .examples = {"lockstep doctor", "lockstep doctor runs/digits",
+                       "lockstep run --hosts gpu-a,gpu-b --nproc-per-node 1 -- lockstep doctor"},
           .tables = {{"Exit code",
                       {{"0", "nothing is bad; or the state of the run was said, whatever it is"},
                        {"65", "there is no such run"},
-                       {"69", "something of this machine is bad: a run would fail"}}}}};
+                       {"69", "something is bad, so that a run would fail; or a host cannot reach another"}}}}};
 }
 
 /// What is printed is clean already, and may have colours.
@@ -70,6 +73,18 @@ int check_this_machine(const DoctorOptions& options) {
   return static_cast<int>(is_bad ? ExitCode::kResource : ExitCode::kDone);
 }
 
+/// Ranks of a job: the first of each host measures, and rank 0 prints.
+int check_links(const DoctorOptions& options) {
+  const auto facts = measure_links();
+  if (!facts) return 0;
+  if (options.json) {
+    cli::print_json(view::links_json(*facts));
+  } else {
+    print_clean(view::links_text(*facts));
+  }
+  return static_cast<int>(view::is_any_link_broken(*facts) ? ExitCode::kResource : ExitCode::kDone);
+}
+
 }  // namespace
 
 int cmd_doctor(int argc, char** argv) {
@@ -80,7 +95,8 @@ int cmd_doctor(int argc, char** argv) {
   app.add_flag("--fast", options.is_fast, "leave out what has to be measured: the disk and the all-reduce");
   app.add_flag("--json", options.json, "print JSON: an object for each check, or one for the run");
   if (!cli::parse(app, {argv + 1, argv + argc})) return 0;
-  return options.run.empty() ? check_this_machine(options) : say_of_run(options);
+  if (!options.run.empty()) return say_of_run(options);
+  return env::get("LOCKSTEP_STORE") ? check_links(options) : check_this_machine(options);
 }
 
 }  // namespace lockstep::apps

@@ -2,6 +2,7 @@
 
 The hosts are network namespaces, and ssh is a stand-in that enters them. Skipped where there are none.
 """
+import json
 import os
 import pathlib
 import signal
@@ -132,6 +133,34 @@ class HostsCommand(unittest.TestCase):
         self.assertEqual(code, 0, errors)
         self.assertEqual(len(output.splitlines()), 2, output)
         self.assertIn("of 2", output)
+
+    def test_the_doctor_measures_between_every_two_hosts(self):
+        begin = time.monotonic()
+        code, output, errors = self.run_hosts(self.hosts("", ":2", ""), [BIN / "lockstep", "doctor", "--json"])
+        self.assertEqual(code, 0, errors)
+        links = [json.loads(line.removeprefix("[0]: ")) for line in output.splitlines()]
+        addresses = [self.network.address(i) for i in range(3)]
+        self.assertEqual([(link["from"], link["to"]) for link in links],
+                         [(a, b) for i, a in enumerate(addresses) for b in addresses[i + 1:]], output)
+        for link in links:
+            self.assertIsNone(link["problem"])
+            self.assertGreater(link["round_trip_us"], 1)
+            # Not the time until the other host has done with a third one, which is some 700 ms.
+            self.assertLess(link["round_trip_us"], 100_000)
+            self.assertGreater(link["gbit_per_s"], 0.05)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assert_nothing_is_left()
+
+    def test_the_doctor_names_a_link_that_a_firewall_closes(self):
+        second = ["ip", "netns", "exec", self.network.names[1]]
+        # A route into nothing: host 1 no longer reaches host 2, and both still reach rank 0.
+        subprocess.run([*second, "ip", "route", "add", "unreachable", f"{self.network.address(2)}/32"], check=True)
+        self.addCleanup(subprocess.run, [*second, "ip", "route", "delete", "unreachable", f"{self.network.address(2)}/32"],
+                        check=True)
+        code, output, errors = self.run_hosts(self.hosts("", "", ""), [BIN / "lockstep", "doctor"])
+        self.assertEqual(code, 69, errors)
+        self.assertIn(f"-> {self.network.address(1)} and {self.network.address(2)}: cannot connect: No route to host", output)
+        self.assertEqual(output.count("->"), 1, output)
 
     def test_this_machine_needs_no_ssh(self):
         code, output, errors = self.run_hosts("localhost:2", HELLO)

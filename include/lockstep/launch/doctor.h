@@ -2,8 +2,10 @@
 // What `lockstep doctor` finds out: what lies in a run's folder and what its processes do; the state of this machine.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "lockstep/view/link_report.h"
 #include "lockstep/view/machine_check.h"
 #include "lockstep/view/run_diagnosis.h"
 
@@ -22,6 +24,12 @@ struct MachineOptions {
 /// Gathers what the system says of this machine. It leaves out the all-reduce. Blocks: up to some five seconds, where
 /// the disk is slow and the resolver does not answer.
 [[nodiscard]] view::MachineFacts read_machine(const MachineOptions& options);
+
+/// Measures round trips and bandwidth between all hosts of a job over TCP, on the interfaces that its ranks use.
+/// Collective: every rank of a job under `lockstep run`. Returns the figures on rank 0, none on the others.
+/// Cost: about a second for each host.
+/// Throws: UsageError where no launcher of ours serves a store; PeerError, TimeoutError, as the store does; IoError.
+[[nodiscard]] std::optional<view::LinkFacts> measure_links();
 
 }  // namespace lockstep
 

@@ -79,7 +79,8 @@ struct RunFacts {
 enum class RunState : std::uint8_t {
   kRuns,
   kWaits,     ///< it runs, and ranks wait for one that does not come
-  kFinished,  ///< training is complete, or every rank ended with 0
+  kFinished,  ///< training is complete
+  kEnded,     ///< its ranks have ended, and none of them failed
   kStopped,   ///< it saved and left as it was told
   kFailed,
   kLost,  ///< it does not run, and nobody has written why

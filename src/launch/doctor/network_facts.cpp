@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the system says of ports, names and interfaces. Nothing is sent but a look-up of this host's own name.
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -20,11 +17,12 @@
 #include "launch/doctor/machine_facts.h"
 #include "launch/nodes/addresses.h"
 #include "lockstep/base/env.h"
-#include "lockstep/base/file_system.h"
+#include "lockstep/store/interface_choice.h"
 
 namespace lockstep::launch {
 namespace {
 
+constexpr const char* kFarAway = "198.51.100.1";  // documents use it and nobody has it (RFC 5737)
 constexpr auto kResolverPatience = std::chrono::seconds(2);
 
 std::string numeric(const sockaddr* address) {
@@ -76,32 +74,13 @@ int link_speed(const std::string& name) {
 
 std::vector<view::InterfaceFacts> interfaces() {
   std::vector<view::InterfaceFacts> all;
-  ifaddrs* first = nullptr;
-  if (::getifaddrs(&first) != 0) return all;
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, ::freeifaddrs);
-  for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) continue;
-    if (each->ifa_addr->sa_family != AF_INET && each->ifa_addr->sa_family != AF_INET6) continue;
-    all.push_back({.name = each->ifa_name,
-                   .address = numeric(each->ifa_addr),
-                   .is_loopback = (each->ifa_flags & IFF_LOOPBACK) != 0,
-                   .megabits = link_speed(each->ifa_name)});
+  for (const store::Interface& each : store::list_interfaces()) {
+    all.push_back({.name = each.name,
+                   .address = each.address,
+                   .is_loopback = each.is_loopback,
+                   .megabits = link_speed(each.name)});
   }
   return all;
-}
-
-/// The address from which this host would reach another one. Connecting a datagram socket sends nothing.
-std::string outward_address() {
-  sockaddr_in far{};
-  far.sin_family = AF_INET;
-  far.sin_port = htons(9);
-  far.sin_addr.s_addr = htonl(0xC6336401);  // 198.51.100.1, which documents use and nobody has (RFC 5737)
-  const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid() || ::connect(fd.get(), reinterpret_cast<sockaddr*>(&far), sizeof far) != 0) return "";
-  sockaddr_in own{};
-  socklen_t size = sizeof own;
-  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) return "";
-  return numeric(reinterpret_cast<sockaddr*>(&own));
 }
 
 }  // namespace
@@ -118,7 +97,7 @@ view::NetworkFacts read_network() {
   const auto addresses = resolve_in_time(network.host_name);
   network.has_answer = addresses.has_value();
   network.host_addresses = addresses.value_or(std::vector<std::string>());
-  const std::string outward = outward_address();
+  const std::string outward = store::address_towards(kFarAway).value_or("");
   for (const view::InterfaceFacts& each : network.interfaces) {
     if (each.address == outward && !each.is_loopback) network.outward = each.name;
   }

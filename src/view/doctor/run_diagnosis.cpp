@@ -169,7 +169,10 @@ RunDiagnosis diagnose_running(const RunFacts& facts) {
 }
 
 void add_last_lines(const AttemptFacts& attempt, RunDiagnosis& diagnosis) {
-  if (attempt.blamed_log.empty()) return;
+  const int blamed = attempt.verdict ? attempt.verdict->rank : -1;
+  const bool has_error = std::any_of(attempt.errors.begin(), attempt.errors.end(),
+                                     [&](const RankError& error) { return error.rank == blamed; });
+  if (attempt.blamed_log.empty() || has_error) return;
   diagnosis.details.push_back("last lines of " + attempt.blamed_log);
   for (const std::string& line : attempt.blamed_lines) diagnosis.details.push_back("| " + line);
 }
@@ -188,7 +191,9 @@ RunDiagnosis diagnose_failed(const RunFacts& facts) {
   }
   const std::size_t count = std::min(attempt.errors.size(), kShownErrors);
   for (std::size_t i = 0; i < count; ++i) {
-    if (diagnosis.text.find(attempt.errors[i].text) != std::string::npos) continue;
+    // The verdict has it, or it only repeats the first failure.
+    const std::string& text = attempt.errors[i].text;
+    if (diagnosis.text.find(text) != std::string::npos || (attempt.verdict && text.starts_with("PeerError"))) continue;
     diagnosis.details.push_back(fmt::format("rank {}      {}", attempt.errors[i].rank, attempt.errors[i].text));
   }
   if (count < attempt.errors.size()) {
@@ -204,11 +209,6 @@ RunDiagnosis diagnose_failed(const RunFacts& facts) {
 
 RunDiagnosis diagnose_finished(const RunFacts& facts) {
   RunDiagnosis diagnosis{.state = RunState::kFinished};
-  if (!facts.summary) {
-    diagnosis.text =
-        fmt::format("{} of this host ended without an error", counted(facts.attempts.back().ranks, "rank"));
-    return diagnosis;
-  }
   const RunSummary& summary = *facts.summary;
   std::vector<std::string> metrics;
   for (const auto& [name, value] : summary.metrics) metrics.push_back(fmt::format("{} {:.4g}", name, value));
@@ -246,7 +246,13 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
-  if (!facts.launcher_is_gone && !facts.has_settings && attempt != nullptr) return diagnose_finished(facts);
+  if (!facts.launcher_is_gone && !facts.has_settings && attempt != nullptr) {
+    diagnosis.state = RunState::kEnded;
+    diagnosis.text =
+        fmt::format("{} of this host ended, and none failed; whoever stopped them, if anybody did, is not known",
+                    counted(attempt->ranks, "rank"));
+    return diagnosis;
+  }
   diagnosis.state = RunState::kLost;
   diagnosis.text = facts.launcher_is_gone
                        ? "it does not run here, and its launcher has written nothing about its end: it was killed, the "
@@ -283,6 +289,8 @@ const char* name_of(RunState state) {
       return "waits";
     case RunState::kFinished:
       return "finished";
+    case RunState::kEnded:
+      return "ended";
     case RunState::kStopped:
       return "stopped";
     case RunState::kFailed:

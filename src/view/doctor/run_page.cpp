@@ -14,6 +14,7 @@ Color color_of(RunState state) {
   switch (state) {
     case RunState::kRuns:
     case RunState::kFinished:
+    case RunState::kEnded:
       return Color::kGreen;
     case RunState::kFailed:
     case RunState::kLost:

@@ -14,7 +14,6 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include "comm/addresses/interface_choice.h"
 #include "comm/backends/gloo/exchange_watch.h"
 #include "comm/backends/gloo/gloo.h"
 #include "comm/backends/gloo/roll_call.h"
@@ -24,39 +23,16 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
+#include "lockstep/store/interface_choice.h"
 
 namespace lockstep::comm {
 namespace {
 
-/// Returns the address of this host by which it reaches `host`; none where there is no route.
-std::optional<std::string> address_towards(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), "9", &hints, &found) != 0) return std::nullopt;
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
-  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
-    const UniqueFd socket(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    sockaddr_storage own{};
-    socklen_t size = sizeof(own);
-    if (!socket.valid() || connect(socket.get(), entry->ai_addr, entry->ai_addrlen) != 0 ||
-        getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) {
-      continue;
-    }
-    char text[NI_MAXHOST] = {};
-    if (getnameinfo(reinterpret_cast<const sockaddr*>(&own), size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) ==
-        0) {
-      return text;
-    }
-  }
-  return std::nullopt;
-}
-
 std::shared_ptr<::gloo::transport::Device> make_device(const std::string& store_host, int rank) {
-  const auto choice = choose_interface({.gloo = env::get("GLOO_SOCKET_IFNAME"),
-                                        .nccl = env::get("NCCL_SOCKET_IFNAME"),
-                                        .towards = address_towards(store_host)},
-                                       list_interfaces());
+  const auto choice = store::choose_interface({.gloo = env::get("GLOO_SOCKET_IFNAME"),
+                                               .nccl = env::get("NCCL_SOCKET_IFNAME"),
+                                               .towards = store::address_towards(store_host)},
+                                              store::list_interfaces());
   if (!choice) return c10d::ProcessGroupGloo::createDefaultDevice();
   const auto level = rank == 0 ? log::Level::kNote : log::Level::kInfo;
   const std::string name = choice->name.empty() ? "" : fmt::format(" of {}", choice->name);

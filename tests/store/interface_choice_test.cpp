@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/addresses/interface_choice.h"
+#include "lockstep/store/interface_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::comm {
+namespace lockstep::store {
 namespace interface_choice_test {
 
 using ::testing::HasSubstr;
@@ -60,4 +60,4 @@ TEST(InterfaceChoice, TheLoopbackIsAmongTheInterfacesAndLast) {
 }
 
 }  // namespace interface_choice_test
-}  // namespace lockstep::comm
+}  // namespace lockstep::store

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of this host's addresses the other ranks are told.
+// Which of this host's addresses the other ranks are told, for all that connects ranks beside the store.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace lockstep::comm {
+#pragma GCC visibility push(default)
+
+namespace lockstep::store {
 
 /// An address of this host.
 struct Interface {
   std::string name;     ///< "eth0"
   std::string address;  ///< numeric, IPv4 or IPv6
+  bool is_loopback = false;
 };
 
 struct InterfaceWishes {
@@ -30,10 +33,16 @@ struct InterfaceChoice {
 /// Returns the addresses of all interfaces that are up, the loopback's last.
 [[nodiscard]] std::vector<Interface> list_interfaces();
 
+/// Returns the address of this host by which it reaches `host`; none where there is no route. Nothing is sent but a
+/// look-up of the name. Blocks while the resolver does.
+[[nodiscard]] std::optional<std::string> address_towards(const std::string& host);
+
 /// Chooses: GLOO_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME, else the address towards the store. Of an interface with
 /// several addresses the first of the kind (IPv4, IPv6) of `towards` counts. None: nothing says; Gloo's own rule is
 /// left. Throws: UsageError where a variable fits no interface, with those that there are.
 [[nodiscard]] std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
                                                               const std::vector<Interface>& interfaces);
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::store
+
+#pragma GCC visibility pop

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/addresses/interface_choice.h"
+#include "lockstep/store/interface_choice.h"
 
 #include <fmt/format.h>
 #include <ifaddrs.h>
@@ -12,8 +12,9 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 
-namespace lockstep::comm {
+namespace lockstep::store {
 namespace {
 
 bool is_ipv6(const std::string& address) { return address.find(':') != std::string::npos; }
@@ -95,10 +96,33 @@ std::vector<Interface> list_interfaces() {
     char text[NI_MAXHOST] = {};
     if (::getnameinfo(each->ifa_addr, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) continue;
     const bool is_loopback = (each->ifa_flags & IFF_LOOPBACK) != 0;
-    (is_loopback ? loopbacks : interfaces).push_back({each->ifa_name, text});
+    (is_loopback ? loopbacks : interfaces).push_back({each->ifa_name, text, is_loopback});
   }
   interfaces.insert(interfaces.end(), loopbacks.begin(), loopbacks.end());
   return interfaces;
+}
+
+std::optional<std::string> address_towards(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), "9", &hints, &found) != 0) return std::nullopt;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> guard(found, ::freeaddrinfo);
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    const UniqueFd socket(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage own{};
+    socklen_t size = sizeof(own);
+    if (!socket.valid() || ::connect(socket.get(), entry->ai_addr, entry->ai_addrlen) != 0 ||
+        ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) {
+      continue;
+    }
+    char text[NI_MAXHOST] = {};
+    if (::getnameinfo(reinterpret_cast<const sockaddr*>(&own), size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) ==
+        0) {
+      return text;
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
@@ -123,4 +147,4 @@ std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
   return InterfaceChoice{found == interfaces.end() ? "" : found->name, *wishes.towards, "it leads to rank 0's store"};
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::store

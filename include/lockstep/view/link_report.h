@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was measured between the hosts of a job, as a table with hints. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::view {
+
+/// A host of the job, as its first rank says it.
+struct LinkHost {
+  int rank = 0;
+  std::string name;
+  std::string address;  ///< at which the other ranks reach it
+};
+
+/// Between two hosts, by their places in LinkFacts::hosts. A figure below 0 was not measured.
+struct Link {
+  int from = 0;
+  int to = 0;
+  double round_trip_us = -1;  ///< median of small messages
+  double bytes_per_s = -1;    ///< in the slower direction
+  std::string problem = {};   ///< why it could not be measured
+};
+
+struct LinkFacts {
+  std::vector<LinkHost> hosts;
+  std::vector<Link> links;
+};
+
+/// Returns the table and below it a hint for each finding. It ends with a line end.
+[[nodiscard]] std::string links_text(const LinkFacts& facts);
+
+/// Returns an object a line: {"link", "from", "to", "round_trip_us", "gbit_per_s", "problem"}.
+[[nodiscard]] std::string links_json(const LinkFacts& facts);
+
+/// Some hosts cannot reach each other.
+[[nodiscard]] bool is_any_link_broken(const LinkFacts& facts);
+
+}  // namespace lockstep::view
+
+#pragma GCC visibility pop
