@@ -120,9 +120,8 @@ fs::path logs_of(const fs::path& path) {
 std::string trainer_of(const fs::path& run) {
   const fs::path lock = run / ".lock";
   std::error_code problem;
-  std::ifstream file(fs::is_regular_file(lock, problem) ? lock : fs::path());
   std::string line;
-  std::getline(file, line);
+  if (fs::is_regular_file(lock, problem)) std::getline(std::ifstream(lock), line);
   if (!line.starts_with("pid ") || line.size() > 300) return "";
   const int pid = std::atoi(line.c_str() + 4);
   fs::directory_iterator open(fmt::format("/proc/{}/fd", pid), problem);

@@ -17,6 +17,8 @@ namespace {
 constexpr int kNameWidth = 10;
 constexpr int kLeft = 4 + 2 + kNameWidth + 2;  // "warn  all-reduce  "
 constexpr int kLeastText = 20;
+constexpr const char* kArrow = "-> ";
+constexpr int kArrowWidth = 3;
 
 const char* word_of(Health health) { return health == Health::kOk ? "ok" : health == Health::kWarn ? "warn" : "bad"; }
 
@@ -85,7 +87,8 @@ std::string checks_text(const std::vector<Check>& checks, int width, bool color)
     page += paint(pad(word_of(check.health), 4), color_of(check.health), color) + "  " + pad(check.name, kNameWidth) +
             "  " + wrapped(check.value, room, kLeft);
     for (const std::string& hint : check.hints) {
-      page += std::string(kLeft, ' ') + wrapped("-> " + text::printable_line(hint), room, kLeft + 3);
+      page += std::string(kLeft, ' ') + kArrow +
+              wrapped(text::printable_line(hint), room - kArrowWidth, kLeft + kArrowWidth);
     }
   }
   return page;

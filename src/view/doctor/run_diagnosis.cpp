@@ -161,7 +161,8 @@ RunDiagnosis diagnose_running(const RunFacts& facts) {
   diagnosis.text =
       fmt::format("{} on this host{}{}", counted(attempt.ranks, "rank"), steps_of(facts), last_sign_of(facts));
   if (!records(facts))
-    diagnosis.details.emplace_back("the ranks record nothing: the program does not use Lockstep yet");
+    diagnosis.details.emplace_back(
+        "the ranks have recorded nothing: they are starting, or the program does not use Lockstep");
   if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
   if (!facts.checkpoint.empty()) diagnosis.details.push_back("checkpoint  " + facts.checkpoint);
   diagnosis.next.push_back(fmt::format("lockstep doctor {}   # again, if it does not go on", facts.path));

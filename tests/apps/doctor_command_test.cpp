@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep doctor` on runs that really fail, hang, go on and end, and on this machine.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/command.h"
+#include "lockstep/base/file_system.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::test {
+namespace doctor_command_test {
+
+using nlohmann::json;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kRanks = std::string(LOCKSTEP_TEST_BIN_DIR) + "/../tests/hanging_ranks";
+
+class DoctorCommand : public ::testing::Test {
+ protected:
+  /// Two ranks that compute and all-reduce for ever; one does something wrong in step 20.
+  [[nodiscard]] ProcessOptions ranks(const std::string& fault, const std::string& timeout = "60") const {
+    ProcessOptions options =
+        lockstep_command({"run", "--nproc-per-node", "2", "--log-dir", "logs", "--", kRanks}, folder_.path());
+    options.environment = {{"LOCKSTEP_TIMEOUT", timeout}, {"FAULT", fault}, {"FAULT_RANK", "1"}, {"FAULT_STEP", "20"}};
+    return options;
+  }
+  [[nodiscard]] ProcessResult doctor(std::vector<std::string> words = {"logs"}) const {
+    words.insert(words.begin(), "doctor");
+    return lockstep(words, folder_.path());
+  }
+  [[nodiscard]] json said(const std::string& run = "logs") const {
+    const ProcessResult result = doctor({run, "--json"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return json::parse(result.out, nullptr, false);
+  }
+  bool comes_to(const std::string& state) const {
+    return eventually([&] { return doctor({"logs"}).out.starts_with(state + ": "); });
+  }
+
+  TempDir folder_;
+};
+
+TEST_F(DoctorCommand, SaysWhichRankWasKilled) {
+  EXPECT_EQ(run_process(ranks("kill")).code, 137);
+  EXPECT_THAT(doctor().out, ContainsRegex("^failed: rank 1 on .* failed first: killed by signal 9 \\(SIGKILL\\) "
+                                          "\\(exit code 137\\)\n"));
+  EXPECT_THAT(doctor().out, HasSubstr("  next        lockstep inspect flight logs --last 40\n"));
+  EXPECT_EQ(said()["state"], "failed");
+}
+
+TEST_F(DoctorCommand, SaysForWhomTheOthersWaitAndLaterThatItWasThat) {
+  Process run(ranks("stop", "2"));
+  ASSERT_TRUE(comes_to("waits"));
+  EXPECT_EQ(run.wait().code, 76);
+  const json later = said();
+  EXPECT_EQ(later["state"], "failed");
+  EXPECT_THAT(later["text"], HasSubstr("rank 1 hangs: stopped by SIGSTOP (or SIGTSTP) in backward of step 20"));
+}
+
+TEST_F(DoctorCommand, SaysThatARunGoesOnAndThatItsLauncherWasKilled) {
+  Process run(ranks(""));
+  ASSERT_TRUE(eventually([&] { return doctor().out.find(", step") != std::string::npos; }));
+  EXPECT_THAT(doctor().out, ContainsRegex("^runs: 2 ranks on this host, steps? "));
+  run.signal(SIGKILL);
+  EXPECT_EQ(run.wait().code, 137);
+  EXPECT_THAT(doctor().out,
+              HasSubstr("lost: it does not run here, and its launcher has written nothing about its end"));
+}
+
+TEST_F(DoctorCommand, SaysWhatATrainingRunCameTo) {
+  ASSERT_EQ(lockstep({"generate", "captcha", "--out", "train", "--count", "8", "--seed", "1", "--charset", "0-9",
+                      "--length", "2", "--width", "48", "--height", "20"},
+                     folder_.path())
+                .code,
+            0);
+  auto words = train_words("train", "run");
+  words.insert(words.end(), {"--nproc-per-node", "2", "--set", "max_steps=1", "--set", "data.length=2", "--set",
+                             "data.width=48", "--set", "data.height=20"});
+  ASSERT_EQ(lockstep(words, folder_.path()).code, 0);
+  const json end = said("run");
+  EXPECT_EQ(end["state"], "finished");
+  EXPECT_THAT(end["text"], HasSubstr("1 step in "));
+  EXPECT_EQ(end["checkpoint"], "run/checkpoints/step-00000001");
+  FileSystem::system().remove(folder_ / "run/summary.json");
+  const json lost = said("run");
+  EXPECT_EQ(lost["state"], "lost");
+  ASSERT_EQ(lost["next"][0], "lockstep train run/config.yml --nproc-per-node 2 --run-dir run --resume auto");
+  const ProcessResult again = lockstep(
+      {"train", "run/config.yml", "--nproc-per-node", "2", "--run-dir", "run", "--resume", "auto"}, folder_.path());
+  EXPECT_EQ(again.code, 0) << "what it says to type works: " << again.err;
+}
+
+TEST_F(DoctorCommand, NoSuchRunIs65) {
+  const ProcessResult result = doctor({"nothing"});
+  EXPECT_EQ(result.code, 65);
+  EXPECT_THAT(result.err, HasSubstr("nothing is no folder\n  next  give a run folder"));
+}
+
+TEST_F(DoctorCommand, ChecksTheMachineInLessThanTenSeconds) {
+  const auto begin = std::chrono::steady_clock::now();
+  const ProcessResult result = doctor({});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  for (const char* check : {"cores", "memory", "/dev/shm", "limits", "ports", "host name", "interfaces", "clock",
+                            "GPUs", "disk", "all-reduce"}) {
+    EXPECT_THAT(result.out, ContainsRegex("(ok  |warn|bad )  " + std::string(check))) << result.out;
+  }
+  EXPECT_THAT(result.out, ContainsRegex("fsync [0-9.]+ ms|not measured"));
+  EXPECT_EQ(result.code, result.out.find("\nbad ") == std::string::npos ? 0 : 69);
+  EXPECT_THAT(doctor({"--fast"}).out, Not(HasSubstr("fsync")));
+}
+
+TEST_F(DoctorCommand, WhatIsBadEndsWith69) {
+  ProcessOptions options = lockstep_command({"doctor", "--fast"}, folder_.path());
+  options.environment.emplace_back("GLOO_SOCKET_IFNAME", "nonsense0");
+  const ProcessResult result = run_process(options);
+  EXPECT_EQ(result.code, 69);
+  EXPECT_THAT(result.out, HasSubstr("GLOO_SOCKET_IFNAME is 'nonsense0'"));
+}
+
+TEST_F(DoctorCommand, RanksOfOneHostHaveNoLink) {
+  const ProcessResult result =
+      lockstep({"run", "--nproc-per-node", "2", "--", lockstep_path(), "doctor"}, folder_.path());
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, "[0]: all ranks are on one host: there is no link to measure\n");
+}
+
+}  // namespace doctor_command_test
+}  // namespace lockstep::test

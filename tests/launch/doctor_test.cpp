@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `lockstep doctor` reads: made-up run folders and control groups, and this machine.
+#include "lockstep/launch/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "launch/doctor/control_group.h"
+#include "launch/doctor/machine_facts.h"
+#include "launch/hangs/flight_ring.h"
+#include "lockstep/base/error.h"
+#include "lockstep/flight/ring.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::launch {
+namespace doctor_test {
+
+namespace fs = std::filesystem;
+using test::TempDir;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+void write(const fs::path& file, const std::string& text) {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+class RunFolder : public ::testing::Test {
+ protected:
+  [[nodiscard]] view::RunFacts read() const { return read_run(folder_.path().string()); }
+  void put(const std::string& name, const std::string& text) const { write(folder_ / name, text); }
+
+  TempDir folder_;
+};
+
+TEST_F(RunFolder, WhatIsNoRunIsAnError) {
+  EXPECT_THROW((void)read(), DataError);
+  EXPECT_THROW((void)read_run("/nowhere"), DataError);
+  put("notes.txt", "mine");
+  EXPECT_THROW((void)read_run((folder_ / "notes.txt").string()), DataError);
+}
+
+TEST_F(RunFolder, HasVerdictsOfAllAttemptsAndErrorsOfTheNewest) {
+  put("logs/attempt_0/verdict.json", R"({"text": "rank 1 died", "rank": 1, "exit_code": 0, "then": "1 of 3"})");
+  put("logs/attempt_0/rank-0/error.json", R"({"message": {"message": "old", "extraInfo": {"type": "IoError"}}})");
+  put("logs/attempt_10/verdict.json",
+      R"({"text": "rank 0 hangs", "hint": "look", "rank": 0, "exit_code": 76, "time_ns": 5, "stacks": ["#0 a\n#1 b"]})");
+  put("logs/attempt_10/rank-0/error.json", R"({"message": {"message": "TimeoutError: late\nmore"}})");
+  put("logs/attempt_10/rank-0/stderr.log", "first\nlast\n");
+  put("logs/attempt_10/rank-1/stdout.log", "");
+  const view::RunFacts run = read();
+  ASSERT_THAT(run.attempts, SizeIs(2));
+  EXPECT_EQ(run.attempts[0].verdict->text, "rank 1 died");
+  EXPECT_EQ(run.attempts[0].verdict->then, "1 of 3");
+  EXPECT_THAT(run.attempts[0].errors, IsEmpty());
+  const view::AttemptFacts& newest = run.attempts[1];
+  EXPECT_EQ(newest.number, 10) << "numbers are counted, not spelled";
+  EXPECT_EQ(newest.ranks, 2);
+  EXPECT_EQ(newest.verdict->time_ns, 5);
+  EXPECT_THAT(newest.verdict->stacks, ElementsAre("#0 a", "#1 b"));
+  ASSERT_THAT(newest.errors, SizeIs(1));
+  EXPECT_EQ(newest.errors[0].text, "TimeoutError: late");
+  EXPECT_THAT(newest.blamed_lines, ElementsAre("first", "last"));
+  EXPECT_THAT(run.notes, IsEmpty());
+}
+
+TEST_F(RunFolder, AFolderOfLogsIsARunToo) {
+  put("attempt_0/rank-0/stdout.log", "");
+  EXPECT_THAT(read().attempts, SizeIs(1));
+}
+
+TEST_F(RunFolder, TornFilesAreNotedAndNeverMore) {
+  put("config.yml", "recipe: captcha\n");
+  put("summary.json", R"({"steps": 12, "sec)");
+  put("log.jsonl", "{\"event\": \"step\", \"step\": 7, \"loss\": 0.5}\n{\"event\": \"st");
+  put("logs/attempt_0/verdict.json", "[]");
+  put("logs/attempt_0/rank-0/flight.ring", "no ring");
+  put("logs/attempt_0/rank-0/error.json", "{{{");
+  put("checkpoints/step-00000009/model.safetensors", "");
+  put("checkpoints/step-00000005/manifest.json", "{}");
+  const view::RunFacts run = read();
+  EXPECT_FALSE(run.summary);
+  EXPECT_FALSE(run.attempts.back().verdict);
+  EXPECT_EQ(run.log->step, 7);
+  EXPECT_EQ(run.log->loss, 0.5);
+  EXPECT_THAT(run.checkpoint, HasSubstr("step-00000005"));
+  EXPECT_THAT(run.notes, ElementsAre(HasSubstr("verdict.json is torn"), HasSubstr("summary.json is torn"),
+                                     HasSubstr("log.jsonl has a line that is no JSON object"),
+                                     HasSubstr("step-00000009 has no manifest")));
+}
+
+TEST_F(RunFolder, FilesOfAnotherKindAreNoted) {
+  put("config.yml", "recipe: mine\n");
+  ASSERT_EQ(::mkfifo((folder_ / "summary.json").c_str(), 0600), 0);
+  put("logs/attempt_0/verdict.json", std::string(2 << 20, ' '));
+  const view::RunFacts run = read();
+  EXPECT_FALSE(run.is_recipe) << "lockstep train does not have it";
+  EXPECT_THAT(run.notes,
+              ElementsAre(HasSubstr("verdict.json has more than 1.0 MB"), HasSubstr("summary.json cannot be read")));
+}
+
+TEST_F(RunFolder, OfALongLogOnlyTheEndIsRead) {
+  std::string log;
+  for (int step = 1; step <= 20'000; ++step) log += R"({"event": "step", "step": )" + std::to_string(step) + "}\n";
+  put("log.jsonl", log + R"({"event": "stop", "step": 20000, "reason": "SIGTERM"})" + "\n");
+  EXPECT_EQ(read().log->step, 20'000);
+  EXPECT_EQ(read().log->stopped_by, "SIGTERM");
+  EXPECT_THAT(read().notes, IsEmpty()) << "the line that is cut off by the end counts as none";
+  put("log.jsonl", log + R"({"event": "stop", "step": 20000, "reason": "SIGTERM"})" + "\n" +
+                       R"({"event": "resume", "step": 20000})" + "\n");
+  EXPECT_EQ(read().log->stopped_by, "") << "it has gone on";
+}
+
+TEST_F(RunFolder, TheSummaryHasFigures) {
+  put("summary.json", R"({"steps": 12, "seconds": 3.5, "metrics": {"accuracy": 0.5, "note": "x"}})");
+  put("config.yml", "seed: 1\nrecipe: captcha\n");
+  const view::RunFacts run = read();
+  EXPECT_TRUE(run.is_recipe);
+  EXPECT_EQ(run.summary->steps, 12);
+  EXPECT_THAT(run.summary->metrics, ElementsAre(std::pair<std::string, double>("accuracy", 0.5)));
+}
+
+TEST_F(RunFolder, ALivingLauncherIsKnownByItsRings) {
+  put("attempt_0/rank-0/stdout.log", "");
+  {
+    FlightRing ring(folder_ / "attempt_0/rank-0/flight.ring");
+    EXPECT_TRUE(read().is_launched);
+    EXPECT_FALSE(read().ranks.at(0).ring) << "the rank has not begun it";
+  }
+  EXPECT_FALSE(read().is_launched);
+  EXPECT_FALSE(read().launcher_is_gone) << "it took its ring away";
+  fs::create_symlink("/proc/1/fd/999999", folder_ / "attempt_0/rank-0/flight.ring");
+  EXPECT_FALSE(read().is_launched);
+  EXPECT_TRUE(read().launcher_is_gone);
+}
+
+TEST_F(RunFolder, AProcessTrainsWhereItHasTheLockOpen) {
+  put("config.yml", "");
+  put(".lock", "pid " + std::to_string(::getpid()) + " on here");
+  EXPECT_EQ(read().trainer, "") << "the process lives, and the file is not open";
+  const std::ifstream open(folder_ / ".lock");
+  EXPECT_EQ(read().trainer, "pid " + std::to_string(::getpid()) + " on here");
+}
+
+TEST(ControlGroup, TheTightestOfTheSecondVersionCounts) {
+  TempDir root;
+  write(root / "proc/self/cgroup", "0::/user/job\n");
+  write(root / "sys/fs/cgroup/user/job/cpu.max", "max 100000\n");
+  write(root / "sys/fs/cgroup/user/cpu.max", "150000 100000\n");
+  write(root / "sys/fs/cgroup/user/job/memory.max", "8000000000\n");
+  write(root / "sys/fs/cgroup/user/job/memory.current", "5000000000\n");
+  write(root / "sys/fs/cgroup/user/job/memory.stat", "anon 1\ninactive_file 1000000000\n");
+  write(root / "sys/fs/cgroup/user/memory.max", "9000000000\n");
+  write(root / "sys/fs/cgroup/user/job/pids.max", "max\n");
+  const GroupLimits limits = read_control_group(root.path());
+  EXPECT_EQ(limits.cores, 1.5);
+  EXPECT_EQ(limits.memory, 8'000'000'000U);
+  EXPECT_EQ(limits.memory_used, 4'000'000'000U);
+  EXPECT_FALSE(limits.tasks);
+}
+
+TEST(ControlGroup, TheFirstVersionHasAFolderForEachController) {
+  TempDir root;
+  write(root / "proc/self/cgroup", "5:memory:/docker/x\n4:cpu,cpuacct:/docker/x\n3:pids:/docker/x\n1:name=systemd:/\n");
+  write(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");  // as a container sees it: its own group is the root
+  write(root / "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  write(root / "sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "9223372036854771712\n");
+  write(root / "sys/fs/cgroup/memory/memory.limit_in_bytes", "2000000000\n");
+  write(root / "sys/fs/cgroup/memory/memory.usage_in_bytes", "700\n");
+  write(root / "sys/fs/cgroup/memory/memory.stat", "total_inactive_file 300\n");
+  write(root / "sys/fs/cgroup/pids/docker/x/pids.max", "512\n");
+  write(root / "sys/fs/cgroup/pids/docker/x/pids.current", "12\n");
+  const GroupLimits limits = read_control_group(root.path());
+  EXPECT_EQ(limits.cores, 2);
+  EXPECT_EQ(limits.memory, 2'000'000'000U);
+  EXPECT_EQ(limits.memory_used, 400U);
+  EXPECT_EQ(limits.tasks, 512U);
+  EXPECT_EQ(limits.tasks_used, 12U);
+}
+
+TEST(ControlGroup, NoQuotaIsNoLimit) {
+  TempDir root;
+  EXPECT_FALSE(read_control_group(root.path()).cores);
+  write(root / "proc/self/cgroup", "4:cpu:/\nnonsense\n::\n");
+  write(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  write(root / "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_FALSE(read_control_group(root.path()).cores);
+}
+
+TEST(Machine, WhatTheSystemSaysIsPlausible) {
+  const view::MachineFacts facts = read_machine({.measures_disk = false});
+  EXPECT_GE(facts.cores->usable, 1);
+  EXPECT_LE(facts.cores->usable, facts.cores->online);
+  EXPECT_GT(facts.memory->total, facts.memory->available);
+  EXPECT_GT(facts.memory->available, 0U);
+  EXPECT_GT(facts.clock->reading_ns, 0);
+  EXPECT_LT(facts.clock->reading_ns, 1e6);
+  EXPECT_FALSE(facts.network->interfaces.empty());
+  EXPECT_LT(facts.ports->ephemeral_low, facts.ports->ephemeral_high);
+  EXPECT_LT(facts.disk->bytes_per_s, 0) << "not measured";
+}
+
+TEST(Machine, TheDiskIsMeasuredAndNothingIsLeft) {
+  TempDir folder;
+  const view::DiskFacts facts = read_disk(folder.path(), true, std::chrono::milliseconds(50));
+  EXPECT_EQ(facts.problem, "");
+  EXPECT_GT(facts.bytes_per_s, 1e3);
+  EXPECT_GT(facts.sync_ms, 0);
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+  EXPECT_NE(read_disk(folder / "missing", true, std::chrono::milliseconds(50)).problem + "none", "");
+}
+
+}  // namespace doctor_test
+}  // namespace lockstep::launch

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/view/run_diagnosis.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::view {
+namespace run_diagnosis_test {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kNow = 100 * kSecond;
+
+AttemptFacts failed(int number, const std::string& text, int code) {
+  return {.number = number,
+          .ranks = 2,
+          .verdict = AttemptVerdict{.text = text, .rank = 1, .exit_code = code, .time_ns = 50 * kSecond}};
+}
+
+/// A run folder of `lockstep train` with two ranks.
+RunFacts run_folder() {
+  return {.path = "runs/a",
+          .has_settings = true,
+          .is_recipe = true,
+          .log = RunLog{.step = 120, .loss = 0.25, .time_ns = 90 * kSecond},
+          .checkpoint = "runs/a/checkpoints/step-00000100",
+          .now_ns = kNow,
+          .monotonic_ns = kNow};
+}
+
+flight::RankFacts rank_in_step(int rank, std::int64_t last_event_ns) {
+  flight::Snapshot ring{.pid = 4000 + rank,
+                        .rank = rank,
+                        .world_size = 2,
+                        .host = "gpu-a",
+                        .step = 121,
+                        .sections = {{"backward", kNow - 4 * kSecond}},
+                        .timeout_ns = 300 * kSecond,
+                        .last_event_ns = last_event_ns};
+  return {.rank = rank, .host = "gpu-a", .ring = ring, .process = {.state = 'S'}};
+}
+
+/// Rank 0 has waited for rank 1 for that long.
+RunFacts waiting(std::int64_t ns) {
+  RunFacts facts = run_folder();
+  facts.attempts = {{.number = 0, .ranks = 2, .has_rings = true}};
+  facts.is_launched = true;
+  facts.ranks = {rank_in_step(0, kNow - ns), rank_in_step(1, kNow - ns)};
+  facts.ranks[0].ring->lanes = {
+      {.group = 0, .name = "all_reduce", .started = 7, .finished = 6, .started_ns = kNow - ns}};
+  facts.ranks[1].ring->lanes = {{.group = 0, .name = "all_reduce", .started = 6, .finished = 6, .started_ns = 1}};
+  return facts;
+}
+
+TEST(RunDiagnosis, AFailedRunSaysItsVerdictAndHowToResume) {
+  RunFacts facts = run_folder();
+  facts.attempts = {failed(0, "rank 1 on gpu-a failed first: killed by signal 9 (SIGKILL)", 137)};
+  facts.attempts[0].has_rings = true;
+  const RunDiagnosis diagnosis = diagnose(facts);
+  EXPECT_EQ(diagnosis.state, RunState::kFailed);
+  EXPECT_EQ(diagnosis.text, "rank 1 on gpu-a failed first: killed by signal 9 (SIGKILL) (exit code 137)");
+  EXPECT_THAT(diagnosis.details, ElementsAre("log         step 120, loss 0.25, logged 10 s ago",
+                                             "checkpoint  runs/a/checkpoints/step-00000100"));
+  EXPECT_THAT(diagnosis.next,
+              ElementsAre("lockstep train runs/a/config.yml --nproc-per-node 2 --run-dir runs/a --resume auto",
+                          "lockstep inspect flight runs/a --last 40"));
+}
+
+TEST(RunDiagnosis, EarlierAttemptsHaveALineEach) {
+  RunFacts facts = run_folder();
+  facts.attempts = {failed(0, "rank 1 on gpu-a failed first: exit code 3", 0),
+                    failed(1, "rank 0 hangs: stopped by SIGSTOP", 76),
+                    failed(2, "rank 1 on gpu-a failed first: exit code 3", 3)};
+  const RunDiagnosis diagnosis = diagnose(facts);
+  EXPECT_THAT(diagnosis.earlier, ElementsAre("attempt 0: rank 1 on gpu-a failed first: exit code 3 (started again)",
+                                             "attempt 1: rank 0 hangs: stopped by SIGSTOP (exit code 76)"));
+  EXPECT_EQ(diagnosis.text, "rank 1 on gpu-a failed first: exit code 3") << "the code is not said twice";
+}
+
+TEST(RunDiagnosis, ManyAttemptsAreCounted) {
+  RunFacts facts = run_folder();
+  for (int i = 0; i < 20; ++i) facts.attempts.push_back(failed(i, "rank 1 failed", 0));
+  const RunDiagnosis diagnosis = diagnose(facts);
+  ASSERT_EQ(diagnosis.earlier.size(), 6U);
+  EXPECT_EQ(diagnosis.earlier.front(), "14 attempts before");
+}
+
+TEST(RunDiagnosis, TheHintOfTheVerdictComesFirstAndStacksAreShown) {
+  RunFacts facts = run_folder();
+  facts.attempts = {failed(0, "rank 1 hangs", 76)};
+  facts.attempts[0].verdict->hint = "raise LOCKSTEP_TIMEOUT";
+  facts.attempts[0].verdict->stacks = {"#0 read", "#1 main"};
+  const RunDiagnosis diagnosis = diagnose(facts);
+  EXPECT_EQ(diagnosis.next.front(), "raise LOCKSTEP_TIMEOUT");
+  EXPECT_THAT(diagnosis_text(diagnosis, false), HasSubstr("  stacks\n    #0 read\n    #1 main\n"));
+}
+
+TEST(RunDiagnosis, ARankWithoutAnErrorShowsItsLastLines) {
+  RunFacts facts{.path = "logs", .attempts = {failed(0, "rank 1 on gpu-a failed first: exit code 1", 1)}};
+  facts.attempts[0].blamed_log = "logs/attempt_0/rank-1/stderr.log";
+  facts.attempts[0].blamed_lines = {"boom"};
+  EXPECT_THAT(diagnose(facts).details, ElementsAre("last lines of logs/attempt_0/rank-1/stderr.log", "| boom"));
+  EXPECT_THAT(diagnose(facts).next, IsEmpty()) << "there are neither settings nor rings";
+  facts.attempts[0].errors = {{0, "PeerError: rank 1 failed"}, {1, "DataError: no such file"}, {2, "IoError: full"}};
+  EXPECT_THAT(diagnose(facts).details, ElementsAre("rank 1      DataError: no such file", "rank 2      IoError: full"))
+      << "who only repeats the failure is left out";
+}
+
+TEST(RunDiagnosis, ErrorsCountWhereTheLauncherWroteNoVerdict) {
+  RunFacts facts{.path = "logs", .attempts = {{.ranks = 2, .errors = {{1, "DataError: no such file"}}}}};
+  EXPECT_EQ(diagnose(facts).state, RunState::kFailed);
+  EXPECT_EQ(diagnose(facts).text, "rank 1 failed: DataError: no such file");
+}
+
+TEST(RunDiagnosis, ACompleteRunHasItsFigures) {
+  RunFacts facts = run_folder();
+  facts.attempts = {{.ranks = 2}};
+  facts.summary = RunSummary{.steps = 120, .seconds = 42, .metrics = {{"accuracy", 0.9731}}, .time_ns = 90 * kSecond};
+  const RunDiagnosis diagnosis = diagnose(facts);
+  EXPECT_EQ(diagnosis.state, RunState::kFinished);
+  EXPECT_EQ(diagnosis.text, "120 steps in 42 s; accuracy 0.9731");
+  EXPECT_THAT(diagnosis.next, ElementsAre("lockstep checkpoint inspect runs/a"));
+}
+
+TEST(RunDiagnosis, ASummaryOfAnEarlierPartIsNoEnd) {
+  RunFacts facts = run_folder();
+  facts.summary = RunSummary{.steps = 100, .time_ns = 40 * kSecond};
+  EXPECT_EQ(diagnose(facts).state, RunState::kLost) << "step 120 came after it";
+  facts.summary->steps = 120;
+  facts.attempts = {failed(0, "rank 1 failed", 70)};
+  EXPECT_EQ(diagnose(facts).state, RunState::kFailed) << "the verdict is younger";
+  facts.summary->time_ns = 60 * kSecond;
+  EXPECT_EQ(diagnose(facts).state, RunState::kFinished);
+}
+
+TEST(RunDiagnosis, AStoppedRunHasSaved) {
+  RunFacts facts = run_folder();
+  facts.log->stopped_by = "SIGTERM";
+  const RunDiagnosis diagnosis = diagnose(facts);
+  EXPECT_EQ(diagnosis.state, RunState::kStopped);
+  EXPECT_EQ(diagnosis.text, "by SIGTERM: it saved after step 120 and left");
+  EXPECT_THAT(diagnosis.next, ElementsAre("lockstep train runs/a/config.yml --run-dir runs/a --resume auto"));
+}
+
+TEST(RunDiagnosis, ARunWhoseEndNobodyWroteIsLost) {
+  RunFacts facts = run_folder();
+  EXPECT_EQ(diagnose(facts).state, RunState::kLost);
+  facts.attempts = {{.ranks = 2}};
+  facts.launcher_is_gone = true;
+  EXPECT_THAT(diagnose(facts).text, HasSubstr("its launcher has written nothing about its end"));
+  facts.is_recipe = false;
+  EXPECT_THAT(diagnose(facts).next, ElementsAre("start the program again with --run-dir runs/a --resume auto"));
+  facts.checkpoint.clear();
+  EXPECT_THAT(diagnose(facts).details, Contains("checkpoint  none: the run begins again at step 0"));
+}
+
+TEST(RunDiagnosis, LogsAloneSayThatNobodyFailed) {
+  const RunFacts facts{.path = "logs", .attempts = {{.ranks = 2}}};
+  EXPECT_EQ(diagnose(facts).state, RunState::kEnded);
+  EXPECT_THAT(diagnose(facts).text, HasSubstr("2 ranks of this host ended, and none failed"));
+}
+
+TEST(RunDiagnosis, ARunThatHasNotBegunIsEmpty) {
+  const RunFacts facts{.path = "runs/a", .has_settings = true, .is_recipe = true};
+  EXPECT_EQ(diagnose(facts).state, RunState::kEmpty);
+}
+
+TEST(RunDiagnosis, AShortWaitIsPartOfAHealthyRun) {
+  const RunDiagnosis diagnosis = diagnose(waiting(2 * kSecond));
+  EXPECT_EQ(diagnosis.state, RunState::kRuns);
+  EXPECT_EQ(diagnosis.text, "2 ranks on this host, step 121, the last event 2.0 s ago");
+  EXPECT_THAT(diagnosis.next, ElementsAre(HasSubstr("lockstep doctor runs/a")));
+}
+
+TEST(RunDiagnosis, ALongWaitNamesTheRankAndWhenItEnds) {
+  const RunDiagnosis diagnosis = diagnose(waiting(20 * kSecond));
+  EXPECT_EQ(diagnosis.state, RunState::kWaits);
+  EXPECT_EQ(diagnosis.text,
+            "rank 0 waits in all_reduce since 20.0 s for rank 1: it sleeps in backward of step 121; "
+            "LOCKSTEP_TIMEOUT ends this in 4:40");
+  EXPECT_THAT(diagnosis.details, Contains(HasSubstr("rank 0 (pid 4000 on gpu-a), step 121, in backward since 4.0 s, "
+                                                    "waits in all_reduce 7 since 20.0 s")));
+  EXPECT_THAT(diagnosis.next, ElementsAre("lockstep inspect flight runs/a --last 40"));
+}
+
+TEST(RunDiagnosis, AStoppedRankNeedsNoPatience) {
+  RunFacts facts = waiting(kSecond);
+  facts.ranks[1].process.state = 'T';
+  const RunDiagnosis diagnosis = diagnose(facts);
+  EXPECT_EQ(diagnosis.state, RunState::kWaits);
+  EXPECT_THAT(diagnosis.text, HasSubstr("for rank 1: stopped by SIGSTOP"));
+  EXPECT_THAT(diagnosis.next, Contains("kill -CONT 4001"));
+}
+
+TEST(RunDiagnosis, RanksThatRecordNothingAreSaidToRun) {
+  RunFacts facts{.path = "logs", .attempts = {{.ranks = 1}}, .is_launched = true, .ranks = {{.rank = 0}}};
+  EXPECT_EQ(diagnose(facts).state, RunState::kRuns);
+  EXPECT_THAT(diagnose(facts).details, ElementsAre(HasSubstr("the ranks have recorded nothing")));
+}
+
+TEST(RunDiagnosis, OneProcessIsFoundByItsLock) {
+  RunFacts facts = run_folder();
+  facts.trainer = "pid 4711 on gpu-a";
+  EXPECT_EQ(diagnose(facts).state, RunState::kRuns);
+  EXPECT_EQ(diagnose(facts).text, "one process (pid 4711 on gpu-a): step 120, loss 0.25, logged 10 s ago");
+}
+
+TEST(RunDiagnosis, ThePageIsCleanAndHasAColourOnlyWhereItMay) {
+  RunFacts facts = run_folder();
+  facts.attempts = {failed(0, "a\x1b[31m", 1)};
+  facts.notes = {"summary.json is torn"};
+  const std::string page = diagnosis_text(diagnose(facts), false);
+  EXPECT_THAT(page, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(page, HasSubstr("  note        summary.json is torn\n"));
+  EXPECT_THAT(diagnosis_text(diagnose(facts), true), HasSubstr("\x1b[31mfailed\x1b[0m: a\\x1b[31m (exit code 1)\n"));
+}
+
+TEST(RunDiagnosis, JsonHasNullsForWhatIsUnknown) {
+  const RunFacts facts{.path = "logs", .attempts = {{.number = 3, .ranks = 1}}};
+  const std::string json = diagnosis_json(facts, diagnose(facts));
+  EXPECT_THAT(json, HasSubstr(R"("run": "logs", "state": "ended")"));
+  EXPECT_THAT(json, HasSubstr(R"("attempt": 3)"));
+  EXPECT_THAT(json, HasSubstr(R"("step": null, "checkpoint": null})"));
+}
+
+}  // namespace run_diagnosis_test
+}  // namespace lockstep::view
