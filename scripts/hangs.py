@@ -13,7 +13,8 @@
   alone      it computes for ever, longer than its section may take, while the others are patient
   long       it saves for 3 s, which is longer than the others would wait for a step: nothing is wrong
 
-The last message must name rank and cause, the exit code must fit, and nothing may be left behind. Results are appended
+Of ten trials eight use shm, one gloo, and one shm and gloo on two hosts (network namespaces; root and ip), where both launchers
+must say the same. The last message must name rank and cause, the exit code must fit, and nothing may be left behind. Results are appended
 to a file; a later call goes on from there.
 
 example:
@@ -22,14 +23,17 @@ example:
 exit code: 0 all well, 1 not
 """
 import argparse
+import contextlib
 import os
 import pathlib
 import random
 import re
+import secrets
 import subprocess
 import time
 
 import runs
+from hosts import Hosts, can_make_hosts
 
 RANKS = 3
 SAID = {"kill": r"rank {} failed first: killed by signal 9 \(SIGKILL\)", "stop": r"rank {} hangs: stopped by SIGSTOP.* in backward of step {}",
@@ -42,28 +46,57 @@ SAID = {"kill": r"rank {} failed first: killed by signal 9 \(SIGKILL\)", "stop":
 CODES = {"kill": 137, "stop": 76, "exit": 1, "exception": 71, "skip": 64, "loop": 76, "data": 76, "alone": 76, "long": 0, "exit0": 75, "early": 75}
 ALIVE = ("stop", "loop", "data", "alone")  # the rank's stacks are shown
 STACK = re.compile(r"\n  stack   thread \d+ hanging_ranks \(main\)\n( +#\d+ .*\n)* +#\d+ .*train\(lockstep::Job&\)")
-BACKENDS = ("shm", "shm", "shm", "shm", "shm", "shm", "shm", "shm", "shm", "gloo")
+BACKENDS = ("shm", "shm", "shm", "shm", "shm", "shm", "shm", "shm", "hosts", "gloo")
+PORT = 29511
 
 
-def trial(given, fault: str, number: int) -> dict:
+def words_of(given, *options: str) -> list[str]:
+    return [str(given.bin / "lockstep"), "run", *options, "--", str(given.bin.parent / "tests/hanging_ranks")]
+
+
+def start(words: list[str], environment: dict) -> subprocess.Popen:
+    return subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def launchers_of(given, backend: str, environment: dict, network: Hosts | None) -> list[subprocess.Popen]:
+    """One launcher, or one on each of two hosts: ranks 0 and 1 on the first, rank 2 on the second."""
+    if backend != "hosts":
+        return [start(words_of(given, "--nproc-per-node", str(RANKS)), environment | {"LOCKSTEP_BACKEND": backend})]
+    environment = environment | {"LOCKSTEP_TOKEN": secrets.token_hex(32)}
+    return [start(["ip", "netns", "exec", network.names[node], *words_of(
+        given, "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", str(RANKS - 1 - node), "--master-addr",
+        network.address(0), "--master-port", str(PORT))], environment | {"LOCKSTEP_HOST_ID": f"host-{node}"})
+            for node in range(2)]
+
+
+def faults_in(fault: str, rank: int, step: int, said: list[str], codes: list[int]) -> list[str]:
+    """What is wrong with the last message and the exit code of each launcher."""
+    wrong = []
+    last = [text[text.rfind("\nlockstep: "):] for text in said]
+    for text, code, whole in zip(last, codes, said):
+        if not re.search(SAID[fault].format(rank, step), text):
+            wrong.append(f"said: {text.strip().splitlines()[0] if text.strip() else whole[-300:]}")
+        if code != CODES[fault]:
+            wrong.append(f"exit code {code}")
+    if fault in ALIVE and not any(STACK.search(text) for text in last):
+        wrong.append("no stack of the main thread")
+    return wrong
+
+
+def trial(given, fault: str, number: int, network: Hosts | None) -> dict:
     draw = random.Random(f"{fault} {number}")
     rank, step, backend = draw.randrange(RANKS), draw.randint(2, 300), BACKENDS[number % len(BACKENDS)]
-    environment = runs.environment(FAULT=fault, FAULT_RANK=str(rank), FAULT_STEP=str(step), LOCKSTEP_BACKEND=backend,
-                                   LOCKSTEP_TIMEOUT=str(30 if fault == "alone" else given.limit), TMPDIR=str(given.work))
+    if backend == "hosts" and network is None:
+        backend = "shm"
+    environment = runs.environment(FAULT=fault, FAULT_RANK=str(rank), FAULT_STEP=str(step), TMPDIR=str(given.work),
+                                   LOCKSTEP_TIMEOUT=str(30 if fault == "alone" else given.limit))
     if fault == "alone":
         environment["LOCKSTEP_SECTION_TIMEOUT"] = f"forward={given.limit}"
-    words = [given.bin / "lockstep", "run", "--nproc-per-node", str(RANKS), "--", given.bin.parent / "tests/hanging_ranks"]
     begin = time.monotonic()
-    done = subprocess.run([str(word) for word in words], env=environment, capture_output=True, text=True, check=False, timeout=120)
+    launchers = launchers_of(given, backend, environment, network)
+    said = [launcher.communicate(timeout=120)[1] for launcher in launchers]
     seconds = time.monotonic() - begin
-    last = done.stderr[done.stderr.rfind("\nlockstep: "):]
-    wrong = []
-    if not re.search(SAID[fault].format(rank, step), last):
-        wrong.append(f"said: {last.strip().splitlines()[0] if last.strip() else done.stderr[-300:]}")
-    if fault in ALIVE and not STACK.search(last):
-        wrong.append("no stack of the main thread")
-    if done.returncode != CODES[fault]:
-        wrong.append(f"exit code {done.returncode}")
+    wrong = faults_in(fault, rank, step, said, [launcher.returncode for launcher in launchers])
     return {"fault": fault, "number": number, "rank": rank, "step": step, "backend": backend, "seconds": round(seconds, 2),
             "wrong": wrong}
 
@@ -82,14 +115,15 @@ def main() -> None:
     # Once without a fault, so that the first trial does not wait for the disk.
     subprocess.run([given.bin / "lockstep", "run", "--", given.bin.parent / "tests/hanging_ranks"],
                    env=runs.environment(FAULT="long", FAULT_STEP="1"), check=True, timeout=120)
-    for number in range(given.runs):
-        for fault in given.faults:
-            if (fault, number) not in done:
-                row = trial(given, fault, number)
-                results.add(**row)
-                if row["wrong"]:
-                    print(f"{fault} {number} (rank {row['rank']}, step {row['step']}, {row['backend']}): {'; '.join(row['wrong'])}",
-                          flush=True)
+    with Hosts(2) if can_make_hosts() else contextlib.nullcontext() as network:
+        for number in range(given.runs):
+            for fault in given.faults:
+                if (fault, number) not in done:
+                    row = trial(given, fault, number, network)
+                    results.add(**row)
+                    if row["wrong"]:
+                        print(f"{fault} {number} (rank {row['rank']}, step {row['step']}, {row['backend']}): "
+                              f"{'; '.join(row['wrong'])}", flush=True)
     wrong = [row for row in results.rows if row["wrong"]]
     for fault in given.faults:
         rows = [row for row in results.rows if row["fault"] == fault]
