@@ -12,6 +12,7 @@ struct Verb {
 
 int cmd_doctor(int argc, char** argv);
 int cmd_new(int argc, char** argv);
+int cmd_plot(int argc, char** argv);
 int cmd_run(int argc, char** argv);
 
 }  // namespace lockstep::apps

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Charts of curves: what is in each, the ticks of its axes, and how it looks in a terminal. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/view/run_curves.h"
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::view {
+
+struct ChartSeries {
+  std::string name;  ///< the run
+  Curve points;      ///< as they were logged
+  Curve smooth;      ///< as they are drawn; the same as `points` where nothing is smoothed
+};
+
+/// Curves of one figure over the steps, one for each run that has it.
+struct Chart {
+  std::string title;
+  std::string unit;  ///< may be empty
+  std::vector<ChartSeries> series;
+};
+
+/// Returns the charts of `runs` in the order in which people look: loss, metrics, learning rate, images/s. What no run
+/// has is left out. `weight` smooths the loss and the speed (see smoothed()).
+/// Throws: DataError where there is nothing to draw.
+[[nodiscard]] std::vector<Chart> charts_of(const std::vector<RunCurves>& runs, double weight);
+
+/// A range of numbers and its ticks, which are 1, 2 or 5 times a power of ten apart.
+struct Axis {
+  double low = 0;
+  double high = 1;
+  double distance = 1;  ///< from tick to tick
+  std::vector<double> ticks;
+};
+
+/// Returns an axis from the tick at or below `low` to that at or above `high`, with at most `most` distances. Equal or
+/// unordered ends get room around them.
+[[nodiscard]] Axis value_axis(double low, double high, int most);
+/// Returns an axis from `low` to `high` themselves; its ticks are whole numbers.
+[[nodiscard]] Axis step_axis(std::int64_t low, std::int64_t high, int most);
+
+/// Returns the text of a tick: "0.25", "1,200", "1.5M", "2e-05"; as many digits as tell neighbours apart.
+[[nodiscard]] std::string tick_label(double value, double distance);
+
+/// The extent of all series of a chart.
+struct ChartAxes {
+  Axis steps;
+  Axis values;
+};
+/// Values come from the smooth curves; outliers of the raw ones do not stretch the axis.
+[[nodiscard]] ChartAxes axes_of(const Chart& chart, int most_steps, int most_values);
+
+struct TextChartOptions {
+  int width = 80;   ///< columns
+  int height = 12;  ///< rows of dots, without title and ticks
+  bool color = false;
+};
+
+/// Draws `chart` with Unicode's braille dots, 2 x 4 to a letter. With several runs and no colour, each has a letter
+/// at the end of its curve. Every line ends with a line end.
+[[nodiscard]] std::string text_chart(const Chart& chart, const TextChartOptions& options);
+
+}  // namespace lockstep::view
+
+#pragma GCC visibility pop

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The curves of a run, read from its log.jsonl while the run goes on or after it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::view {
+
+struct CurvePoint {
+  std::int64_t step = 0;
+  double value = 0;
+};
+using Curve = std::vector<CurvePoint>;
+
+/// One run. Its names are printable (text::printable()). A figure that is null or no number, such as the loss of a step
+/// that was left out, has no point.
+struct RunCurves {
+  std::string name;                               ///< the folder's
+  std::map<std::string, Curve> steps;             ///< loss, lr, images_per_s, loss_scale, skipped, losses.<part>
+  std::map<std::string, Curve> epochs;            ///< loss, lr, images_per_s, data_wait, seconds, memory_peak, ...
+  std::map<std::string, Curve> metrics;           ///< of the epochs that were evaluated
+  std::map<std::int64_t, std::int64_t> epoch_of;  ///< step at the end of an epoch: the epoch, from 1
+  std::int64_t damaged = 0;                       ///< lines that are no JSON object, as a kill leaves one at the end
+};
+
+/// Adds a line of log.jsonl to `run`. A line of a step that came before, which a killed run repeats, voids the points
+/// from there on.
+void add_line(RunCurves& run, std::string_view line);
+
+/// Reads `folder`/log.jsonl, line by line; what follows the last line end is left for the next time.
+/// Blocks: while it reads. Throws: DataError where there is no such file, or more points than fit in 1 GB.
+[[nodiscard]] RunCurves read_run_curves(const std::filesystem::path& folder);
+
+/// Returns one row for each logged step and each epoch of `runs`, with a header: run, event, epoch, step, and every
+/// figure that one of them has; a figure that a row lacks is empty.
+[[nodiscard]] std::string curves_csv(const std::vector<RunCurves>& runs);
+
+/// Returns `curve` as TensorBoard smooths it: an exponential average with `weight` on the past, corrected for its
+/// start. 0 changes nothing. `weight` is below 1.
+[[nodiscard]] Curve smoothed(const Curve& curve, double weight);
+
+}  // namespace lockstep::view
+
+#pragma GCC visibility pop

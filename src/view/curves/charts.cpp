@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/view/chart.h"
+
+namespace lockstep::view {
+namespace {
+
+using Part = std::map<std::string, Curve> RunCurves::*;
+
+const Curve* curve_of(const RunCurves& run, Part part, const std::string& name) {
+  const auto found = (run.*part).find(name);
+  return found == (run.*part).end() || found->second.empty() ? nullptr : &found->second;
+}
+
+/// Runs of the same name in different folders are told apart by a number.
+std::string series_name(const std::vector<RunCurves>& runs, std::size_t index) {
+  const auto before = std::count_if(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(index),
+                                    [&](const RunCurves& run) { return run.name == runs[index].name; });
+  return before == 0 ? runs[index].name : runs[index].name + " (" + std::to_string(before + 1) + ")";
+}
+
+struct Figure {
+  std::string title;
+  std::string unit;
+  std::string name;
+  std::vector<Part> parts;  ///< the first one that a run has is taken
+  double weight = 0;
+};
+
+void add_chart(std::vector<Chart>& charts, const std::vector<RunCurves>& runs, const Figure& figure) {
+  Chart chart{.title = figure.title, .unit = figure.unit, .series = {}};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (const Part part : figure.parts) {
+      const Curve* curve = curve_of(runs[i], part, figure.name);
+      if (curve == nullptr) continue;
+      chart.series.push_back({series_name(runs, i), *curve, smoothed(*curve, figure.weight)});
+      break;
+    }
+  }
+  if (!chart.series.empty()) charts.push_back(std::move(chart));
+}
+
+}  // namespace
+
+std::vector<Chart> charts_of(const std::vector<RunCurves>& runs, double weight) {
+  const std::vector<Part> both = {&RunCurves::steps, &RunCurves::epochs};
+  std::vector<Chart> charts;
+  add_chart(charts, runs, {.title = "loss", .unit = "", .name = "loss", .parts = both, .weight = weight});
+  std::set<std::string> metrics;
+  for (const RunCurves& run : runs) {
+    for (const auto& [name, curve] : run.metrics) metrics.insert(name);
+  }
+  for (const std::string& name : metrics) {
+    add_chart(charts, runs,
+              {.title = name == "loss" ? "test loss" : name, .unit = "", .name = name, .parts = {&RunCurves::metrics}});
+  }
+  add_chart(charts, runs, {.title = "learning rate", .unit = "", .name = "lr", .parts = both});
+  add_chart(charts, runs,
+            {.title = "speed", .unit = "images/s", .name = "images_per_s", .parts = both, .weight = weight});
+  if (charts.empty()) {
+    throw DataError("there is nothing to draw: no step and no epoch is logged yet",
+                    "wait for the first logged step (log_every_steps), or for the end of the first epoch");
+  }
+  return charts;
+}
+
+}  // namespace lockstep::view
