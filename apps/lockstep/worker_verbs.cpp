@@ -98,11 +98,11 @@ bool asks_for_help(const Words& arguments) {
                                           [](const auto& word) { return word == "--help" || word == "-h"; });
 }
 
-// The first word that is neither an option nor an option's value: every option of `train` has one.
+// The first word that is neither an option nor an option's value: every other option of `train` has one.
 std::string recipe_word(const Words& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].starts_with("--")) return arguments[i];
-    if (arguments[i].find('=') == std::string::npos) ++i;
+    if (arguments[i].find('=') == std::string::npos && cli::with_dashes(arguments[i]) != "--no-tensorboard") ++i;
   }
   return "run";
 }

@@ -144,6 +144,25 @@ void add_run_options(CLI::App& app, TrainArguments& train) {
       ->type_name("FOLDER");
 }
 
+/// They are settings; options name them shorter.
+void add_curve_options(CLI::App& app, TrainArguments& train) {
+  const auto set = [&train](const char* key) {
+    return [&train, key](const std::string& value) { train.sets.push_back(fmt::format("{}={}", key, value)); };
+  };
+  app.add_option_function<std::string>(
+         "--tensorboard", set("tensorboard"),
+         "where TensorBoard's files go: below FOLDER, in a folder with the run's name; auto is the run folder")
+      ->type_name("auto|none|FOLDER")
+      ->default_str("auto");
+  app.add_flag_function(
+      "--no-tensorboard", [&train](std::int64_t) { train.sets.emplace_back("tensorboard=none"); },
+      "write no files for TensorBoard");
+  app.add_option_function<std::string>(
+         "--metrics", set("metrics_address"),
+         "serve the run's figures to Prometheus at http://127.0.0.1:PORT/metrics while it goes on, or at HOST:PORT")
+      ->type_name("PORT");
+}
+
 bool parse(TrainArguments& train, const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app, help());
@@ -152,6 +171,7 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   std::vector<std::string> updates;  // have become --set; here for the help
   app.add_option("-u,--update", updates, "change several settings at once: -u epochs=5 seed=1")->type_name("KEY=VALUE");
   add_run_options(app, train);
+  add_curve_options(app, train);
   std::string max_time;
   app.add_option("--max-time", max_time,
                  "save and end with exit code 143 after this time: 90s, 45m, 1h30m, 2d, HH:MM:SS or D-HH:MM:SS")

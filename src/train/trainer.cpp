@@ -25,8 +25,10 @@
 #include "train/report/console_sink.h"
 #include "train/report/folder_sink.h"
 #include "train/report/log_sink.h"
+#include "train/report/metrics_sink.h"
 #include "train/report/run_sinks.h"
 #include "train/report/save_counter.h"
+#include "train/report/tensorboard_sink.h"
 #include "train/settings/program_words.h"
 #include "train/setup/run_setup.h"
 #include "train/step/loss_meter.h"
@@ -127,6 +129,10 @@ std::vector<std::shared_ptr<RunSink>> Trainer::Impl::own_sinks() {
     own.push_back(std::make_shared<train::LogSink>(*run_.folder, config_.log_every_steps));
     own.push_back(std::make_shared<train::FolderSink>(*run_.folder));
     own.push_back(std::make_shared<train::ConsoleSink>(config_, options_));
+    if (const auto folder = train::tensorboard_folder(config_.tensorboard, run_.folder->path())) {
+      own.push_back(std::make_shared<train::TensorBoardSink>(*folder, config_));
+    }
+    if (!config_.metrics_address.empty()) own.push_back(std::make_shared<train::MetricsSink>(config_.metrics_address));
     if (train::has_launcher()) own.push_back(std::make_shared<train::SaveCounter>(job_));
   }
   return own;

@@ -13,10 +13,8 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "support/shell.h"
+#include "support/event_files.h"
 #include "support/temp_dir.h"
 #include "view/tensorboard/record.h"
 
@@ -27,32 +25,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
-
-testing::Output read_with_python(const std::filesystem::path& folder, const std::string& options = "") {
-  return testing::run_shell("python3 " LOCKSTEP_TEST_SOURCE_DIR "/tests/view/read_events.py " + folder.string() + " " +
-                            options);
-}
-
-std::vector<Json> values_in(const std::filesystem::path& folder, const std::string& options = "--shown") {
-  const auto output = read_with_python(folder, options);
-  EXPECT_EQ(output.code, 0) << output.text;
-  std::vector<Json> values;
-  std::istringstream lines(output.text);
-  for (std::string line; std::getline(lines, line);) values.push_back(Json::parse(line));
-  return values;
-}
-
-/// "Loss/total@3=0.5", ...
-std::vector<std::string> points_of(const std::vector<Json>& values) {
-  std::vector<std::string> points;
-  for (const Json& value : values) {
-    if (!value.contains("scalar")) continue;
-    std::ostringstream text;
-    text << value["tag"].get<std::string>() << "@" << value["step"] << "=" << value["scalar"].get<double>();
-    points.push_back(text.str());
-  }
-  return points;
-}
 
 class HandClock final : public Clock {
  public:
@@ -78,7 +50,7 @@ TEST(EventFile, HoldsThePointsOfAStepWithTheirTags) {
     file.scalars(1, {{"Loss/total", 0.5}, {"Lr/pg_0", 0.25}});
     file.scalars(1'000'000'000'000, {{"Loss/total", -2}});
   }
-  EXPECT_THAT(points_of(values_in(folder.path())),
+  EXPECT_THAT(test::event_points(test::event_values(folder.path())),
               ElementsAre("Loss/total@1=0.5", "Lr/pg_0@1=0.25", "Loss/total@1000000000000=-2"));
 }
 
@@ -104,7 +76,7 @@ TEST(EventFile, HoldsTextPicturesAndHistograms) {
     const float values[] = {0, 1, 1, -2, 0.5F, std::numeric_limits<float>::quiet_NaN()};
     file.histogram(9, "Weights/conv", histogram_of(values, 6));
   }
-  const auto values = values_in(folder.path());
+  const auto values = test::event_values(folder.path());
   ASSERT_EQ(values.size(), 4U);
   EXPECT_EQ(values[0]["text"], "    epochs: 3\n      lr: 1\n");
   EXPECT_EQ(values[0]["plugin"], "text");
@@ -132,7 +104,7 @@ TEST(EventFile, HoldsTheSettingsOfARunAndTheMetricsToCompareItBy) {
     file.start_session(settings, "first");
     file.end_session(settings, {"Test/accuracy"}, true);
   }
-  const auto values = values_in(folder.path());
+  const auto values = test::event_values(folder.path());
   ASSERT_EQ(values.size(), 3U);
   EXPECT_EQ(values[0]["start"], Json::parse(R"({"lr": 0.5, "exact": true, "model": "conv7"})"));
   EXPECT_EQ(values[0]["group"], "first");
@@ -151,7 +123,7 @@ TEST(EventFile, OfARunThatResumesVoidsTheStepsThatItRepeats) {
     EventFile resumed(folder.path(), {.after_step = 2});
     for (std::int64_t step = 3; step <= 5; ++step) resumed.scalars(step, {{"loss", 20.0 + static_cast<double>(step)}});
   }
-  EXPECT_THAT(points_of(values_in(folder.path())),
+  EXPECT_THAT(test::event_points(test::event_values(folder.path())),
               ElementsAre("loss@1=11", "loss@2=12", "loss@3=23", "loss@4=24", "loss@5=25"));
 }
 
@@ -159,7 +131,7 @@ TEST(EventFile, OfAFreshRunVoidsAllThatAnEarlierRunLeft) {
   const test::TempDir folder;
   { EventFile(folder.path()).scalars(4, {{"loss", 1}}); }
   { EventFile(folder.path()).scalars(1, {{"loss", 2}}); }
-  EXPECT_THAT(points_of(values_in(folder.path())), ElementsAre("loss@1=2"));
+  EXPECT_THAT(test::event_points(test::event_values(folder.path())), ElementsAre("loss@1=2"));
 }
 
 TEST(EventFile, IsWrittenOnceASecondAndNotAtEveryStep) {
@@ -169,10 +141,10 @@ TEST(EventFile, IsWrittenOnceASecondAndNotAtEveryStep) {
   file.scalars(1, {{"loss", 1}});
   clock.time += std::chrono::milliseconds(900);
   file.scalars(2, {{"loss", 2}});
-  EXPECT_THAT(points_of(values_in(folder.path())), ElementsAre());
+  EXPECT_THAT(test::event_points(test::event_values(folder.path())), ElementsAre());
   clock.time += std::chrono::milliseconds(101);
   file.scalars(3, {{"loss", 3}});
-  EXPECT_THAT(points_of(values_in(folder.path())), ElementsAre("loss@1=1", "loss@2=2", "loss@3=3"));
+  EXPECT_THAT(test::event_points(test::event_values(folder.path())), ElementsAre("loss@1=1", "loss@2=2", "loss@3=3"));
 }
 
 TEST(EventFile, OfAKilledProcessIsReadableUpToItsLastWholeRecord) {
@@ -191,7 +163,7 @@ TEST(EventFile, OfAKilledProcessIsReadableUpToItsLastWholeRecord) {
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  const auto points = points_of(values_in(folder.path()));
+  const auto points = test::event_points(test::event_values(folder.path()));
   ASSERT_GE(points.size(), 100U);
   EXPECT_EQ(points[99], "loss@100=100");
 }
@@ -208,7 +180,7 @@ TEST(EventFile, ThatIsCutAnywhereIsReadableUpToThere) {
   const auto size = std::filesystem::file_size(path);
   for (const std::uintmax_t cut : {1U, 5U, 20U}) {
     std::filesystem::resize_file(path, size - cut);
-    EXPECT_THAT(points_of(values_in(folder.path())), ElementsAre("loss@1=1")) << cut;
+    EXPECT_THAT(test::event_points(test::event_values(folder.path())), ElementsAre("loss@1=1")) << cut;
   }
 }
 
@@ -223,7 +195,7 @@ TEST(EventFile, WithAChangedByteIsNoticedByItsChecksum) {
   std::string bytes = content(path);
   bytes[bytes.find("hello")] = 'j';
   std::ofstream(path, std::ios::binary) << bytes;
-  const auto output = read_with_python(folder.path());
+  const auto output = test::read_event_files(folder.path());
   EXPECT_NE(output.code, 0);
   EXPECT_THAT(output.text, HasSubstr("checksum of the record"));
 }

@@ -52,6 +52,15 @@ struct StepResult {
                                                            ///< interval
 };
 
+/// The gradients of a step are reduced, and the weights are still those that they belong to. It comes before the step's
+/// StepResult, at steps that are multiples of TrainConfig::tensorboard_histograms.
+struct StepGradients {
+  std::int64_t step = 0;           ///< the one that is being done
+  const torch::nn::Module& model;  ///< the task's; each parameter's grad() is the mean over all replicas, times
+                                   ///< `loss_scale`. With optimizer.zero that is so only for this rank's part
+  double loss_scale = 1;
+};
+
 /// The progress of an evaluation on this rank.
 struct EvaluationProgress {
   std::int64_t done = 0;
@@ -121,6 +130,7 @@ class RunSink {
  public:
   virtual ~RunSink() = default;
   virtual void on_start(const RunStart& /*event*/) {}
+  virtual void on_gradients(const StepGradients& /*event*/) {}
   virtual void on_step(const StepResult& /*event*/) {}
   virtual void on_evaluating(const EvaluationProgress& /*event*/) {}
   virtual void on_evaluation(const EvaluationResult& /*event*/) {}

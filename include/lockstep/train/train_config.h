@@ -96,11 +96,16 @@ struct TrainConfig {
     double evaluate = -1;
     double save = -1;
   } section_timeout;
-  std::int64_t bucket_cap_mb = 25;     ///< MiB of a bucket in which gradients are reduced; the first bucket has at most
-                                       ///< one MiB
-  bool cuda_graph = false;             ///< runs steps as CUDA graphs, where possible (StepGraph)
-  bool pin_memory = false;             ///< page-locked batches for copies to a GPU; no effect without a GPU
-  std::int64_t log_every_steps = 10;   ///< 0: never
+  std::int64_t bucket_cap_mb = 25;    ///< MiB of a bucket in which gradients are reduced; the first bucket has at most
+                                      ///< one MiB
+  bool cuda_graph = false;            ///< runs steps as CUDA graphs, where possible (StepGraph)
+  bool pin_memory = false;            ///< page-locked batches for copies to a GPU; no effect without a GPU
+  std::int64_t log_every_steps = 10;  ///< 0: never
+  /// Where TensorBoard's event files go: auto is run_dir/tensorboard; none; or a folder, in which the run gets one of
+  /// its name.
+  std::string tensorboard = "auto";
+  std::int64_t tensorboard_histograms = 0;  ///< steps between two histograms of weights and gradients; 0: never
+  std::string metrics_address;  ///< PORT on loopback, or HOST:PORT, that serves /metrics for Prometheus; empty: none
   std::int64_t eval_every_epochs = 1;  ///< 0: never
   struct Checkpoint {
     std::int64_t every_steps = 0;   ///< 0: only at a new best and at the end

@@ -32,6 +32,15 @@ void note_bad_samples(const Job& job, const ReplicaLoaders& data, std::set<std::
   for (const auto& found : all_gather_object(job.group(), data.bad_samples())) known.insert(found.begin(), found.end());
 }
 
+/// Tells the sinks of `step`'s gradients where it is a step that was asked for.
+void tell_gradients(const TrainConfig& config, Learner& learner, RunSinks& sinks, std::int64_t step) {
+  if (config.tensorboard_histograms == 0 || step % config.tensorboard_histograms != 0) return;
+  StepRunner& steps = learner.steps();
+  sinks.gradients({.step = step,
+                   .model = steps.model().module().net(),
+                   .loss_scale = config.scales_loss() ? steps.weights().scaler().get_scale() : 1});
+}
+
 }  // namespace
 
 EpochLoop::EpochLoop(const LoopParts& parts)
@@ -98,6 +107,7 @@ void EpochLoop::train_step() {
   late_.tell(learner_.loss().add(computed_step_, losses, wish));
   trouble_.guard([this] { saver_.check(); });
   tell_saved();
+  tell_gradients(config, learner_, sinks_, computed_step_);
   const bool stepped = learner_.update(learning_rate(config, plan_.sums, state_));
   ++state_.step;
   saves_.make_room(state_);

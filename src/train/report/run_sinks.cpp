@@ -27,6 +27,11 @@ void RunSinks::start(const RunStart& event) {
   tell_users(users_, "on_start of a sink", &RunSink::on_start, event);
 }
 
+void RunSinks::gradients(const StepGradients& event) {
+  trouble_.guard([&] { tell(own_, &RunSink::on_gradients, event); });
+  tell_users(users_, "on_gradients of a sink", &RunSink::on_gradients, event);
+}
+
 void RunSinks::step(const StepResult& event) {
   trouble_.guard([&] { tell(own_, &RunSink::on_step, event); });
   tell_users(users_, "on_step of a sink", &RunSink::on_step, event);

@@ -26,6 +26,7 @@ class RunSinks {
            std::vector<std::shared_ptr<RunSink>> users)
       : job_(owners.job), trouble_(owners.trouble), own_(std::move(own)), users_(std::move(users)) {}
 
+  void gradients(const StepGradients& event);
   void step(const StepResult& event);
   void evaluating(const EvaluationProgress& event);
   void epoch(const EpochResult& event);

@@ -31,7 +31,8 @@ constexpr std::array kOptions = {
                "none; auto: the run folder's newest checkpoint, if any; or a checkpoint's path or URL"},
     OptionHelp{"init-from", "FILE", "a checkpoint, .pth or .safetensors file whose weights a fresh run starts from"},
     OptionHelp{"rescue", "DIR", "where the run is saved when its own folder is lost or cannot be written to"},
-    OptionHelp{"max-time", "TIME", "save and leave after 90s, 45m, 1h30m, 2d, HH:MM:SS"}};
+    OptionHelp{"max-time", "TIME", "save and leave after 90s, 45m, 1h30m, 2d, HH:MM:SS"},
+    OptionHelp{"metrics", "[HOST:]PORT", "serve the run's figures to Prometheus at http://127.0.0.1:PORT/metrics"}};
 
 // What init() reads.
 constexpr std::array kOfInit = {
@@ -44,6 +45,7 @@ constexpr std::array kOfInit = {
 
 // A switch of programs of torch.distributed.launch: a launcher makes the run distributed here.
 constexpr const char* kDistributed = "distributed";
+constexpr OptionHelp kNoTensorBoard{"no-tensorboard", "", "write no files for TensorBoard"};
 
 std::string spelled(std::string name, char from, char to) {
   std::replace(name.begin(), name.end(), from, to);
@@ -99,6 +101,10 @@ class Parser {
     const bool is_setting = std::any_of(fields_.fields().begin(), fields_.fields().end(),
                                         [&](const ConfigFields::Field& field) { return field.key == key; });
     if (name == kDistributed && !is_setting) return true;
+    if (name == kNoTensorBoard.name) {
+      typed_.set("tensorboard=none", "--no-tensorboard");
+      return true;
+    }
     if (!has(kOptions, name) && !has(kOfInit, name) && !is_setting) return false;
     std::string value;
     if (equals < word.size()) {
@@ -123,6 +129,7 @@ class Parser {
     if (name == "resume") options_->resume = value;
     if (name == "init-from") options_->init_from = value;
     if (name == "rescue") options_->rescue = value;
+    if (name == "metrics") typed_.set("metrics_address=" + value, "--metrics");
     if (name != "max-time") return;
     const auto seconds = text::parse_duration(value);
     if (!seconds) throw UsageError("--max-time: " + seconds.error());
@@ -131,7 +138,7 @@ class Parser {
   }
 
   [[nodiscard]] UsageError unknown(const std::string& word) const {
-    std::vector<std::string> known = {"--help"};
+    std::vector<std::string> known = {"--help", "--no-tensorboard"};
     for (const auto& each : kOptions) known.push_back(fmt::format("--{}", each.name));
     for (const auto& each : kOfInit) known.push_back(fmt::format("--{}", each.name));
     for (const auto& field : fields_.fields()) known.push_back("--" + field.key);
@@ -149,6 +156,7 @@ class Parser {
       out += fmt::format("  {:<24} {}\n", fmt::format("--{} {}", each.name, each.value), each.help);
     };
     std::for_each(kOptions.begin(), kOptions.end(), add);
+    add(kNoTensorBoard);
     std::for_each(kOfInit.begin(), kOfInit.end(), add);
     out += "\nsettings:\n";
     for (const auto& field : fields_.fields()) {

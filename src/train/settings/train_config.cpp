@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "train/settings/metrics_address.h"
 
 namespace lockstep {
 
@@ -148,6 +149,25 @@ void describe_speed(ConfigFields& fields, TrainConfig& config) {
       .of_a_host();
 }
 
+/// Adds what shows a run while it goes on.
+void describe_curves(ConfigFields& fields, TrainConfig& config) {
+  fields
+      .add("tensorboard", &config.tensorboard,
+           "where TensorBoard's files go: auto is the run folder's tensorboard/, none, or a folder")
+      .at_resume(OnResume::kFree)
+      .of_a_host();
+  fields
+      .add("tensorboard_histograms", &config.tensorboard_histograms,
+           "histograms of weights and gradients for TensorBoard every so many steps; 0: never")
+      .in(kSteps, "steps")
+      .at_resume(OnResume::kFree);
+  fields
+      .add("metrics_address", &config.metrics_address,
+           "PORT on 127.0.0.1, or HOST:PORT, that serves the run's figures to Prometheus at /metrics; empty: none")
+      .at_resume(OnResume::kFree)
+      .of_a_host();
+}
+
 void describe_section_timeouts(ConfigFields& fields, TrainConfig::SectionTimeout& limits) {
   const auto add = [&fields](const char* key, double* limit, const char* what) {
     fields.add(key, limit, what).in({-1, 1e9}, "seconds").at_resume(OnResume::kFree).of_a_host();
@@ -218,6 +238,7 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("log_every_steps", &log_every_steps, "a line in log.jsonl every so many steps; 0: never")
       .in(kSteps, "steps")
       .at_resume(OnResume::kFree);
+  describe_curves(fields, *this);
   fields.add("eval_every_epochs", &eval_every_epochs, "evaluate data.test every so many epochs; 0: never")
       .in(kEpochs, "epochs")
       .at_resume(OnResume::kFreeEvaluations);
@@ -265,6 +286,8 @@ void TrainConfig::validate() const {
     throw UsageError("schedule.type is plateau, which needs evaluations", "set data.test and eval_every_epochs");
   }
   require_base(*this);
+  if (tensorboard.empty()) throw UsageError("tensorboard is empty", "auto, none or a folder");
+  if (!metrics_address.empty()) (void)train::parse_address(metrics_address);
   if (data.train.empty()) {
     throw UsageError("data.train is not set", "--set data.train=FOLDER");
   }

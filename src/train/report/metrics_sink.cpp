@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/report/metrics_sink.h"
+
+#include "lockstep/base/env.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::train {
+
+void MetricsSink::on_start(const RunStart& event) {
+  figures_ = {.recipe = event.recipe,
+              .run = event.run_dir.filename().string(),
+              .world_size = event.world_size,
+              .restarts = env::get_int("TORCHELASTIC_RESTART_COUNT").value_or(0),
+              .step = event.step,
+              .total_steps = event.total_steps};
+  server_.emplace(address_, [this] { return view::metrics_page(figures()); });
+  log::note("the run's figures are at {}", server_->url());
+}
+
+void MetricsSink::on_step(const StepResult& event) {
+  const std::lock_guard lock(mutex_);
+  figures_.step = event.step;
+  figures_.epoch = event.epoch + 1;
+  figures_.loss = event.loss;
+  figures_.losses = event.terms;
+  figures_.learning_rate = event.lr;
+  figures_.images_per_s = event.images_per_s;
+  figures_.loss_scale = event.loss_scale;
+  figures_.skipped = event.skipped;
+}
+
+void MetricsSink::on_evaluation(const EvaluationResult& event) {
+  const std::lock_guard lock(mutex_);
+  figures_.metrics.clear();
+  for (const Metric& metric : event.metrics) figures_.metrics.emplace_back(metric.name, metric.value);
+}
+
+void MetricsSink::on_epoch(const EpochResult& event) {
+  const std::lock_guard lock(mutex_);
+  figures_.data_wait = event.data_wait;
+  figures_.memory_peak = event.memory.peak;
+  figures_.bad_samples = event.bad_samples;
+}
+
+void MetricsSink::on_stage(const StageChange& event) {
+  const std::lock_guard lock(mutex_);
+  figures_.total_steps = event.total_steps;
+}
+
+void MetricsSink::on_end(const RunEnd& /*event*/) { server_.reset(); }
+
+view::RunFigures MetricsSink::figures() const {
+  const std::lock_guard lock(mutex_);
+  return figures_;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The run's figures for Prometheus: kept by the training thread, read by the server's.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "lockstep/train/run_sink.h"
+#include "lockstep/view/metrics_page.h"
+#include "train/report/metrics_server.h"
+
+namespace lockstep::train {
+
+/// Serves the figures while the run goes on, on rank 0. No event waits for a client.
+class MetricsSink final : public RunSink {
+ public:
+  /// `address` is as the setting metrics_address. Throws: UsageError where it is no address. on_start() throws where
+  /// it cannot be listened on.
+  explicit MetricsSink(const std::string& address) : address_(parse_address(address)) {}
+
+  void on_start(const RunStart& event) override;
+  void on_step(const StepResult& event) override;
+  void on_evaluation(const EvaluationResult& event) override;
+  void on_epoch(const EpochResult& event) override;
+  void on_stage(const StageChange& event) override;
+  void on_end(const RunEnd& event) override;
+
+ private:
+  [[nodiscard]] view::RunFigures figures() const;
+
+  ServerAddress address_;
+  mutable std::mutex mutex_;
+  view::RunFigures figures_;             ///< guarded by mutex_
+  std::optional<MetricsServer> server_;  ///< last: its threads read the figures
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What TensorBoard shows of a folder of event files, read by a program in Python that shares no code with the writer.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/shell.h"
+
+namespace lockstep::test {
+
+inline testing::Output read_event_files(const std::filesystem::path& folder, const std::string& options = "") {
+  return testing::run_shell("python3 " LOCKSTEP_TEST_SOURCE_DIR "/tests/view/read_events.py " + folder.string() + " " +
+                            options);
+}
+
+/// Throws where a record is damaged. `options`: "" is all that was written, "--shown" what is shown of it.
+inline std::vector<nlohmann::json> event_values(const std::filesystem::path& folder,
+                                                const std::string& options = "--shown") {
+  const auto output = read_event_files(folder, options);
+  if (output.code != 0) throw std::runtime_error(output.text);
+  std::vector<nlohmann::json> values;
+  std::istringstream lines(output.text);
+  for (std::string line; std::getline(lines, line);) values.push_back(nlohmann::json::parse(line));
+  return values;
+}
+
+/// The scalars among them: "Loss/total@3=0.5", ...
+inline std::vector<std::string> event_points(const std::vector<nlohmann::json>& values) {
+  std::vector<std::string> points;
+  for (const auto& value : values) {
+    if (!value.contains("scalar")) continue;
+    std::ostringstream text;
+    text << value["tag"].get<std::string>() << "@" << value["step"] << "=" << value["scalar"].get<double>();
+    points.push_back(text.str());
+  }
+  return points;
+}
+
+}  // namespace lockstep::test
