@@ -54,7 +54,7 @@ TEST_F(PlotCommand, DrawsChartsOf80ColumnsWithoutColourIntoAPipe) {
   const ProcessResult done = plot({"slow", "fast"});
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_THAT(done.out,
-              AllOf(StartsWith("loss\na 0.1365     slow\n"), HasSubstr("\naccuracy\n"), HasSubstr("\nlearning rate\n"),
+              AllOf(StartsWith("loss\na 0.1353     slow\n"), HasSubstr("\naccuracy\n"), HasSubstr("\nlearning rate\n"),
                     HasSubstr("\nspeed (images/s)\n"), HasSubstr("⠉"), Not(HasSubstr("\033"))));
   EXPECT_EQ(done.err, "");
 }
@@ -96,7 +96,7 @@ TEST_F(PlotCommand, SaysWhatIsWrongWithItsInput) {
   EXPECT_EQ(plot({"slow", "--out", "nowhere/a.png"}).code, 74);
 }
 
-TEST_F(PlotCommand, IsTheOnlyProgramThatLoadsCairo) {
+TEST_F(PlotCommand, LeavesCairoToAProgramOfItsOwnSoThatTheCommandStartsAtOnce) {
   const auto libraries = [](const char* program) {
     return run_process({.command = {"ldd", std::string(LOCKSTEP_TEST_BIN_DIR) + "/" + program}},
                        std::chrono::seconds(20))
@@ -104,7 +104,6 @@ TEST_F(PlotCommand, IsTheOnlyProgramThatLoadsCairo) {
   };
   EXPECT_THAT(libraries("lockstep-plot"), HasSubstr("libcairo"));
   EXPECT_THAT(libraries("lockstep"), AllOf(Not(HasSubstr("libcairo")), Not(HasSubstr("httplib"))));
-  EXPECT_THAT(libraries("lockstep-worker"), Not(HasSubstr("libcairo")));
 }
 
 }  // namespace plot_command_test

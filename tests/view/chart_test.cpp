@@ -107,6 +107,7 @@ TEST(TextChart, WithoutColourNamesEachRunByALetterAtTheEndOfItsCurve) {
 TEST(TextChart, OfOnePointShowsIt) {
   const Chart chart = charts_of({run_of("a", {{7, 0.5}})}, 0.6).front();
   EXPECT_THAT(text_chart(chart, {}), StartsWith("loss  0.5  a\n"));
+  EXPECT_EQ(axes_of(chart, 5, 5).steps.low, 0);
 }
 
 }  // namespace chart_test

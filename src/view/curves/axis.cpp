@@ -89,8 +89,8 @@ ChartAxes axes_of(const Chart& chart, int most_steps, int most_values) {
       any = true;
     }
   }
-  // A curve that begins near the start is shown from it on.
-  if (first > 0 && first * 5 < last) first = 0;
+  // A curve that begins near the start is shown from it on, and so is a single point.
+  if (first > 0 && (first * 2 < last || first == last)) first = 0;
   return {.steps = step_axis(first, last, most_steps), .values = value_axis(low, high, most_values)};
 }
 
