@@ -12,8 +12,6 @@ include(CMakePackageConfigHelpers)
 set(LOCKSTEP_SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})  # until 1.0 each minor version may differ
 # What a static library takes along, by its name for the linker. LockstepDebian.cmake has the packages' names.
 set(LOCKSTEP_CORE_LIBRARIES spdlog yaml-cpp crypto dw)
-set(LOCKSTEP_TRAIN_LIBRARIES hwy xxhash curl deflate z spng jpeg pugixml freetype opencv_imgproc opencv_core)
-set(LOCKSTEP_CORE_LIBRARIES spdlog yaml-cpp crypto)
 set(LOCKSTEP_TRAIN_LIBRARIES hwy xxhash curl deflate z spng jpeg pugixml freetype opencv_imgproc opencv_core
   cpp-httplib)
 set(LOCKSTEP_CUDA_LIBRARIES "")
