@@ -52,18 +52,18 @@ std::int32_t kind_of(const HyperParameters::value_type::second_type& value) {
   return std::holds_alternative<std::string>(value) ? 1 : std::holds_alternative<bool>(value) ? 2 : 3;
 }
 
-unsigned byte_at(std::string_view bytes, std::size_t at) { return static_cast<unsigned char>(bytes[at]); }
+unsigned encoded_byte(std::string_view bytes, std::size_t at) { return static_cast<unsigned char>(bytes[at]); }
 
 std::int32_t big_endian(std::string_view bytes, std::size_t at, std::size_t size) {
   std::uint32_t value = 0;
-  for (std::size_t i = 0; i < size; ++i) value = (value << 8U) | byte_at(bytes, at + i);
+  for (std::size_t i = 0; i < size; ++i) value = (value << 8U) | encoded_byte(bytes, at + i);
   return static_cast<std::int32_t>(value & 0x7FFFFFFFU);
 }
 
 /// Walks a JPEG's segments to the one that states its size.
 std::optional<ImageKind> jpeg_kind(std::string_view bytes) {
-  for (std::size_t at = 2; at + 9 <= bytes.size() && byte_at(bytes, at) == 0xFF;) {
-    const unsigned mark = byte_at(bytes, at + 1);
+  for (std::size_t at = 2; at + 9 <= bytes.size() && encoded_byte(bytes, at) == 0xFF;) {
+    const unsigned mark = encoded_byte(bytes, at + 1);
     const bool is_frame = mark >= 0xC0 && mark <= 0xCF && mark != 0xC4 && mark != 0xC8 && mark != 0xCC;
     if (is_frame) return ImageKind{big_endian(bytes, at + 7, 2), big_endian(bytes, at + 5, 2)};
     at += 2 + static_cast<std::size_t>(big_endian(bytes, at + 2, 2));
