@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
+#include <torch/data/datasets/base.h>
 
 #include <map>
 #include <numeric>
@@ -103,6 +104,22 @@ TEST(DataLoader, TakesALocalClassByValue) {
   ASSERT_NE(batch, nullptr);
   EXPECT_EQ(batch->data.sum().item().toLong(), 5);
   EXPECT_FALSE(batch->target.defined());
+}
+
+struct LibtorchNumbers : torch::data::datasets::Dataset<LibtorchNumbers> {
+  torch::data::Example<> get(std::size_t i) override {
+    const auto index = static_cast<std::int64_t>(i);
+    return {at::full({2}, index, at::kLong), at::full({}, -index, at::kLong)};
+  }
+  [[nodiscard]] torch::optional<std::size_t> size() const override { return 7; }
+};
+
+TEST(DataLoader, TakesADataSetOfLibtorch) {
+  DataLoader loader{LibtorchNumbers(), FakeJob{{2, 3}}, {.batch_size = 2, .workers = 2}};
+  DataLoader same{numbers(7), FakeJob{{2, 3}}, {.batch_size = 2, .workers = 2}};
+  const Indices seen = consumed(loader, 0);
+  EXPECT_EQ(seen, consumed(same, 0));
+  EXPECT_FALSE(seen.empty());
 }
 
 TEST(DataLoader, PassesSamplesThroughALambdaTransform) {

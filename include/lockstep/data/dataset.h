@@ -8,6 +8,7 @@
 
 #include <any>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -144,7 +145,32 @@ class PlainDatasetAdapter final : public Dataset {
   D set_;
 };
 
-/// The parameter type of functions that take a data set: a shared_ptr to one, or one by value (it is moved in).
+/// A data set of libtorch (torch::data::datasets::Dataset and its like): get(index) returns an Example, size() an
+/// optional number. Several threads call get() of one object, where libtorch's loader copies the set for each thread.
+template <class D>
+concept LibtorchDataset = !std::derived_from<D, Dataset> && requires(D & set, std::size_t index) {
+  { set.get(index).data } -> std::convertible_to<at::Tensor>;
+  { set.get(index).target } -> std::convertible_to<at::Tensor>;
+  { *set.size() } -> std::convertible_to<std::size_t>;
+};
+
+/// Makes a Dataset of a LibtorchDataset.
+template <LibtorchDataset D>
+class LibtorchDatasetAdapter final : public Dataset {
+ public:
+  explicit LibtorchDatasetAdapter(D set) : set_(std::move(set)) {}
+  [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(set_.size().value()); }
+  Sample get(std::int64_t index, SampleContext&) override {
+    auto example = set_.get(static_cast<std::size_t>(index));
+    return {std::move(example.data), std::move(example.target), {}};
+  }
+
+ private:
+  D set_;
+};
+
+/// The parameter type of functions that take a data set: a shared_ptr to one, or one by value (it is moved in), also
+/// one of libtorch.
 class DatasetHandle {
  public:
   template <std::derived_from<Dataset> D>
@@ -158,6 +184,10 @@ class DatasetHandle {
   template <PlainDataset D>
   DatasetHandle(D dataset)  // NOLINT(google-explicit-constructor)
       : dataset_(std::make_shared<PlainDatasetAdapter<D>>(std::move(dataset))) {}
+
+  template <LibtorchDataset D>
+  DatasetHandle(D dataset)  // NOLINT(google-explicit-constructor)
+      : dataset_(std::make_shared<LibtorchDatasetAdapter<D>>(std::move(dataset))) {}
 
   [[nodiscard]] const std::shared_ptr<Dataset>& get() const noexcept { return dataset_; }
 
