@@ -56,6 +56,7 @@ endforeach()
 list(JOIN development ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME liblockstep-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS "g++, cmake, ninja-build")  # what a project of `lockstep new` needs
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS lockstep)
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
     "distributed data-parallel training for C++ (library)

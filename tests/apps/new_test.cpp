@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `lockstep new` writes. tests/install builds and runs it.
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/new/project.h"
+#include "support/temp_dir.h"
 
 namespace lockstep::apps {
 namespace new_test {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Key;
 using ::testing::Not;
 
@@ -42,6 +47,15 @@ TEST(NewProject, HasAMainOfThirtyLinesOrSo) {
 TEST(NewProject, ALoopHasNoSettingsFile) {
   EXPECT_THAT(project_files({.name = "digits", .from = "loop"}), Not(Contains(Key("config.yml"))));
   EXPECT_THAT(next_commands({.name = "digits", .from = "loop"}).back(), Not(HasSubstr("config.yml")));
+}
+
+TEST(NewProject, NamesThePackagesOfToolsThatAreMissing) {
+  const test::TempDir home;
+  std::ofstream(home.path() / "cmake") << "";
+  EXPECT_THAT(missing_packages("/nowhere:" + home.path().string()), ElementsAre("g++", "ninja-build"));
+  std::ofstream(home.path() / "ninja") << "";
+  std::ofstream(home.path() / "c++") << "";
+  EXPECT_THAT(missing_packages(home.path().string() + ":/nowhere"), IsEmpty());
 }
 
 TEST(NewProject, RefusesNamesThatCannotBeAProgramAndATarget) {

@@ -69,6 +69,8 @@ int cmd_new(int argc, char** argv) {
   }
   if (env::get("LOCKSTEP_QUIET").value_or("0") != "0") return 0;
   fmt::print("{} is ready. Next:\n\n  cd {}\n", folder.string(), folder.string());
+  const auto missing = missing_packages(env::get("PATH").value_or(""));
+  if (!missing.empty()) fmt::print("  sudo apt install {}\n", text::join(missing, " "));
   for (const std::string& command : next_commands(words.project)) fmt::print("  {}\n", command);
   return 0;
 }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
+#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -141,6 +143,21 @@ std::vector<std::string> next_commands(const NewProject& project) {
   const std::string config = project.from == "loop" ? "" : " config.yml";
   commands.push_back(fmt::format("lockstep run --nproc-per-node 2 -- {}{}", program, config));
   return commands;
+}
+
+std::vector<std::string> missing_packages(const std::string& path) {
+  const std::map<std::string, std::string> package_of{{"c++", "g++"}, {"cmake", "cmake"}, {"ninja", "ninja-build"}};
+  std::vector<std::string> missing;
+  for (const auto& [program, package] : package_of) {
+    bool is_there = false;
+    std::istringstream folders(path);
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      std::error_code error;
+      is_there = is_there || std::filesystem::exists(std::filesystem::path(folder) / program, error);
+    }
+    if (!is_there) missing.push_back(package);
+  }
+  return missing;
 }
 
 }  // namespace lockstep::apps

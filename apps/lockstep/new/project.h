@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a new project, from the templates beside this file. Pure.
+// The files of a new project, from the templates beside this file. Pure, but for missing_packages().
 #pragma once
 
 #include <map>
@@ -25,5 +25,8 @@ void check_project(const NewProject& project);
 
 /// What to type next, in the project's folder.
 [[nodiscard]] std::vector<std::string> next_commands(const NewProject& project);
+
+/// Returns the Debian packages of the compiler, CMake and Ninja where no folder of `path` (as in PATH) has the program.
+[[nodiscard]] std::vector<std::string> missing_packages(const std::string& path);
 
 }  // namespace lockstep::apps

@@ -7,6 +7,8 @@
 #include <string>
 
 /// `part` is the value of data.train or data.test in config.yml: a folder, or any word. Replace the points by your
-/// files. This reads a folder of classes; CocoImages, VocImages, IdxImages and others read other layouts:
+/// files. The first line reads a folder of classes (CocoImages, VocImages and others read other layouts), the
+/// second MNIST's files in a folder mnist:
 ///   return lockstep::image_dataset(std::make_shared<lockstep::ClassFolders>(part), lockstep::ToTensor{});
+///   return std::make_shared<lockstep::IdxDataset>(lockstep::find_idx("mnist", part));
 std::shared_ptr<lockstep::Dataset> make_data(const std::string& part);
