@@ -45,6 +45,8 @@ class Conv2dImpl final : public torch::nn::Cloneable<Conv2dImpl> {
   at::Tensor bias;    ///< [out], or undefined
 
  private:
+  /// By libtorch.
+  at::Tensor convolve(const at::Tensor& input);
   void take(const at::Tensor& new_weight, const at::Tensor& new_bias);
 
   bool has_kernel_ = false;

@@ -11,6 +11,7 @@
 #include "lockstep/tensor/torch_version.h"
 #include "nn/conv/conv_functions.h"
 #include "nn/conv/conv_table.h"
+#include "nn/vector/kernel_tensors.h"
 
 namespace lockstep::nn {
 namespace {
@@ -91,12 +92,26 @@ void Conv2dImpl::reset() {
   take(fresh->weight, fresh->bias);
 }
 
+at::Tensor Conv2dImpl::convolve(const at::Tensor& input) {
+  const auto convolve_in = [this](const at::Tensor& images, const at::Tensor& filters, const at::Tensor& offsets) {
+    return torch::nn::functional::detail::conv2d(images, filters, offsets, options.stride(), options.padding(),
+                                                 options.dilation(), options.groups());
+  };
+  if (!input.device().is_cpu() || !detail::multiplies_slowly(compute_type(input))) {
+    return convolve_in(input, weight, bias);
+  }
+  const detail::FullPrecision guard;
+  const auto rounded = [](const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.to(at::kBFloat16).to(at::kFloat) : tensor;
+  };
+  return convolve_in(rounded(input), rounded(weight), rounded(bias)).to(at::kBFloat16);
+}
+
 at::Tensor Conv2dImpl::forward(const at::Tensor& input) {
   const ConvKernel kernel = has_kernel_ ? choose(input, weight) : ConvKernel::kLibtorch;
   if (kernel == ConvKernel::kThin) return thin_convolution(input.to(compute_type(input)), weight, bias);
   if (kernel == ConvKernel::kWinograd) return winograd_convolution(input.to(compute_type(input)), weight, bias);
-  return torch::nn::functional::detail::conv2d(input, weight, bias, options.stride(), options.padding(),
-                                               options.dilation(), options.groups());
+  return convolve(input);
 }
 
 void Conv2dImpl::pretty_print(std::ostream& stream) const {

@@ -37,6 +37,20 @@ void activate(const at::Tensor& product, const at::Tensor& bias, const at::Tenso
   });
 }
 
+/// In float32 where the type's products are slow.
+at::Tensor multiplied(const at::Tensor& rows, const at::Tensor& columns) {
+  const at::ScalarType type = rows.scalar_type();
+  if (!detail::multiplies_slowly(type)) return rows.mm(columns);
+  return rows.to(at::kFloat).mm(columns.to(at::kFloat)).to(type);
+}
+
+at::Tensor multiplied_by_weight(const at::Tensor& input, const at::Tensor& weight) {
+  const at::ScalarType type = input.scalar_type();
+  if (!detail::multiplies_slowly(type)) return at::linear(input, weight);
+  const detail::FullPrecision guard;
+  return at::linear(input.to(at::kFloat), weight.to(at::kFloat)).to(type);
+}
+
 at::Tensor filled_dropout_bits(std::int64_t numel, double dropout) {
   if (dropout == 0) return {};
   const detail::DropoutBits made = detail::make_dropout_bits(numel);
@@ -80,7 +94,7 @@ class LinearReLUFunction : public torch::autograd::Function<LinearReLUFunction> 
                             const c10::optional<at::Tensor>& bias, double dropout) {
     // Before libtorch's autocast would: in its cache a weight that was cast here, without gradients, stays without.
     const at::Tensor rounded = weight.to(input.scalar_type());
-    at::Tensor out = at::linear(input, rounded).contiguous();
+    at::Tensor out = multiplied_by_weight(input, rounded).contiguous();
     const bool has_bias = bias.has_value() && bias->defined();
     activate(out, has_bias ? *bias : at::zeros({out.size(-1)}, at::kFloat), filled_dropout_bits(out.numel(), dropout),
              dropout);
@@ -102,8 +116,8 @@ class LinearReLUFunction : public torch::autograd::Function<LinearReLUFunction> 
     const at::Tensor rows = found.product.view({-1, out.size(-1)});
     at::Tensor input_grad;
     at::Tensor weight_grad;
-    if (wanted("input")) input_grad = rows.mm(saved[1]).view(input.sizes());
-    if (wanted("weight")) weight_grad = rows.t().mm(input.reshape({-1, input.size(-1)})).to(at::kFloat);
+    if (wanted("input")) input_grad = multiplied(rows, saved[1]).view(input.sizes());
+    if (wanted("weight")) weight_grad = multiplied(rows.t(), input.reshape({-1, input.size(-1)})).to(at::kFloat);
     return {input_grad, weight_grad, wanted("bias") ? found.bias : at::Tensor(), at::Tensor()};
   }
 };

@@ -8,6 +8,7 @@
 
 #include <mutex>
 
+#include "lockstep/base/blas.h"
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/torch_version.h"
 #include "nn/vector/dropout_bits.h"
@@ -27,6 +28,16 @@ bool is_float_vector(const at::Tensor& tensor) {
 
 ElementType element_type(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat ? ElementType::kFloat : ElementType::kBFloat16;
+}
+
+bool multiplies_slowly(at::ScalarType type) {
+#if defined(__x86_64__)
+  static const bool lacks_products = !blas::cpu_features().avx512;
+  return lacks_products && type == at::kBFloat16;
+#else
+  (void)type;
+  return false;
+#endif
 }
 
 c10::optional<at::ScalarType> product_type(const at::Tensor& input) {

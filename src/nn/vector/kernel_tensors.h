@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/tensor/torch_version.h"
 #include "nn/vector/element_type.h"
 
 namespace lockstep::nn::detail {
@@ -24,6 +25,26 @@ namespace lockstep::nn::detail {
 /// The type in which libtorch computes a product of `input` and float32 weights, autocast or not; none where it would
 /// not, or in one that is not ours.
 [[nodiscard]] c10::optional<at::ScalarType> product_type(const at::Tensor& input);
+
+/// Whether libtorch multiplies `type` element by element on this processor: bfloat16 on x86-64 without AVX-512, where a
+/// product takes thirty times as long as in float32. Our layers then multiply the rounded values in float32, and round.
+[[nodiscard]] bool multiplies_slowly(at::ScalarType type);
+
+/// Autocast off for the CPU until it goes out of scope.
+class [[nodiscard]] FullPrecision {
+ public:
+  FullPrecision() : before_(tensor::autocast_state(at::kCPU)) {
+    tensor::AutocastState off = before_;
+    off.enabled = false;
+    tensor::set_autocast_state(at::kCPU, off);
+  }
+  ~FullPrecision() { tensor::set_autocast_state(at::kCPU, before_); }
+  FullPrecision(const FullPrecision&) = delete;
+  FullPrecision& operator=(const FullPrecision&) = delete;
+
+ private:
+  tensor::AutocastState before_;
+};
 
 /// Throws: UsageError where `layer` is asked for a second derivative. For the first line of a backward.
 void refuse_second_derivative(const char* layer);
