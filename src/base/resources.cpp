@@ -131,7 +131,7 @@ void throw_cannot(const std::string& what, int error) {
 
 std::string thread_name(const std::string& purpose) {
   constexpr std::size_t kMost = 15;  // the kernel keeps no more
-  const std::string words = purpose.substr(purpose.find(' ') + 1);
+  std::string words = purpose.substr(purpose.find(' ') + 1);
   if (words.size() <= kMost) return words;
   const auto space = words.rfind(' ', kMost);
   return words.substr(0, space == std::string::npos ? kMost : space);

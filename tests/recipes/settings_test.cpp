@@ -197,7 +197,10 @@ class Runs {
                     at::globalContext().allowTF32CuBLAS(), at::globalContext().allowTF32CuDNN());
     for (const Metric& metric : result.metrics) text += fmt::format("{} {}\n", metric.name, metric.value);
     std::set<std::string> names;
-    for (const auto& entry : fs::recursive_directory_iterator(run)) names.insert(fs::relative(entry.path(), run));
+    static const std::regex kOfMoment("tfevents[.].*");
+    for (const auto& entry : fs::recursive_directory_iterator(run)) {
+      names.insert(std::regex_replace(fs::relative(entry.path(), run).string(), kOfMoment, "tfevents"));
+    }
     for (const std::string& name : names) {
       if (name.find(".lock") == std::string::npos) text += name + "\n";
     }

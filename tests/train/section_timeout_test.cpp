@@ -34,7 +34,10 @@ TEST(SectionTimeout, OfEachSettingStandsInTheRingOfTheRank) {
   Trainer trainer(alone(), task, config, {.recipe = "noisy", .run_dir = folder / "run"});
   (void)trainer.fit();
   std::map<std::string, std::int64_t> limits;
-  for (const auto& name : flight::read_ring_file(ring).names) limits[name.name] = name.limit_ns;
+  for (const auto& name : flight::read_ring_file(ring).names) {
+    // A name that several files of the program spell stands there several times.
+    if (name.limit_ns != 0) limits[name.name] = name.limit_ns;
+  }
   EXPECT_THAT(limits, Contains(Pair("setup", 101 * kSecond)));
   EXPECT_THAT(limits, Contains(Pair("DataLoader::next", 102 * kSecond)));
   EXPECT_THAT(limits, Contains(Pair("forward", 103 * kSecond)));

@@ -82,8 +82,9 @@ TEST(CaptchaLosses, TheFirstThreeAreThoseOfPyTorchFromTheSameWeightsAndData) {
   for (const bool fused : {false, true}) {
     const std::vector<double> found = first_losses(golden["batch"], expected.size(), fused);
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      // A step's rounding is in all weights of the next.
-      const double tolerance = i == 0 ? 1e-6 : 1e-4;
+      // A step's rounding is in all weights of the next: PyTorch's own third loss is 0.089658 with AVX-512 and 0.089679
+      // with AVX2.
+      const double tolerance = i == 0 ? 1e-6 : i == 1 ? 1e-4 : 1e-3;
       EXPECT_NEAR(found[i], expected[i], tolerance * expected[i]) << "step " << i << (fused ? ", fused" : ", plain");
     }
   }

@@ -272,7 +272,8 @@ TEST(CaptioningModel, ScheduledSamplingOfZeroIsTeacherForcingAndOfOneReadsNothin
     };
     EXPECT_TRUE(drawn(inputs, 0.5).equal(drawn(inputs, 0.5)));
     EXPECT_GT(difference(drawn(inputs, 0.5), net->log_probs(memory, inputs)), 1e-3);
-    EXPECT_TRUE(drawn(inputs, 1).select(1, 0).equal(net->log_probs(memory, inputs).select(1, 0)));
+    // One word is a smaller product than six, and its bits depend on the processor.
+    EXPECT_LT(difference(drawn(inputs, 1).select(1, 0), net->log_probs(memory, inputs).select(1, 0)), 1e-5);
     // The transformer's first pass reads the words, so only X-linear depends on none of them.
     if (type == ModelType::kXLinear) {
       EXPECT_TRUE(drawn(inputs, 1).equal(drawn(other, 1)));
