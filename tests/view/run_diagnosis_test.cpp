@@ -117,6 +117,13 @@ TEST(RunDiagnosis, ErrorsCountWhereTheLauncherWroteNoVerdict) {
   EXPECT_EQ(diagnose(facts).text, "rank 1 failed: DataError: no such file");
 }
 
+TEST(RunDiagnosis, ARankThatOnlySawAnotherDieDoesNotTellWhy) {
+  RunFacts facts{.path = "logs", .attempts = {{.ranks = 2, .errors = {{0, "PeerError: rank 1 on vm died"}}}}};
+  EXPECT_NE(diagnose(facts).state, RunState::kFailed) << "its launcher was killed, and the ranks with it";
+  facts.attempts[0].errors.push_back({1, "DataError: no such file"});
+  EXPECT_EQ(diagnose(facts).text, "rank 1 failed: DataError: no such file");
+}
+
 TEST(RunDiagnosis, ACompleteRunHasItsFigures) {
   RunFacts facts = run_folder();
   facts.attempts = {{.ranks = 2}};

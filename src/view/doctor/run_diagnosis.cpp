@@ -178,6 +178,14 @@ void add_last_lines(const AttemptFacts& attempt, RunDiagnosis& diagnosis) {
   for (const std::string& line : attempt.blamed_lines) diagnosis.details.push_back("| " + line);
 }
 
+// A PeerError is what another rank's end led to. Alone it does not tell why: whoever killed the launcher killed the
+// ranks.
+const RankError* first_cause(const AttemptFacts& attempt) {
+  const auto cause = std::find_if(attempt.errors.begin(), attempt.errors.end(),
+                                  [](const RankError& error) { return !error.text.starts_with("PeerError"); });
+  return cause == attempt.errors.end() ? nullptr : &*cause;
+}
+
 RunDiagnosis diagnose_failed(const RunFacts& facts) {
   const AttemptFacts& attempt = facts.attempts.back();
   RunDiagnosis diagnosis{.state = RunState::kFailed};
@@ -187,14 +195,14 @@ RunDiagnosis diagnose_failed(const RunFacts& facts) {
     if (!verdict.then.empty()) diagnosis.details.push_back("then        " + verdict.then);
     if (!verdict.hint.empty()) diagnosis.next.push_back(verdict.hint);
     diagnosis.stacks = verdict.stacks;
-  } else {
-    diagnosis.text = fmt::format("rank {} failed: {}", attempt.errors.front().rank, attempt.errors.front().text);
+  } else if (const RankError* const cause = first_cause(attempt)) {
+    diagnosis.text = fmt::format("rank {} failed: {}", cause->rank, cause->text);
   }
   const std::size_t count = std::min(attempt.errors.size(), kShownErrors);
   for (std::size_t i = 0; i < count; ++i) {
     // The verdict has it, or it only repeats the first failure.
     const std::string& text = attempt.errors[i].text;
-    if (diagnosis.text.find(text) != std::string::npos || (attempt.verdict && text.starts_with("PeerError"))) continue;
+    if (diagnosis.text.find(text) != std::string::npos || text.starts_with("PeerError")) continue;
     diagnosis.details.push_back(fmt::format("rank {}      {}", attempt.errors[i].rank, attempt.errors[i].text));
   }
   if (count < attempt.errors.size()) {
@@ -267,7 +275,7 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
 
 RunDiagnosis diagnose_now(const RunFacts& facts) {
   const AttemptFacts* attempt = newest(facts);
-  const bool has_failed = attempt != nullptr && (attempt->verdict || !attempt->errors.empty());
+  const bool has_failed = attempt != nullptr && (attempt->verdict || first_cause(*attempt) != nullptr);
   if (facts.is_launched && !(attempt->verdict)) return diagnose_running(facts);
   if (!facts.trainer.empty() && !facts.is_launched) {
     RunDiagnosis diagnosis{.state = RunState::kRuns,
