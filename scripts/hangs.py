@@ -36,9 +36,11 @@ import runs
 from hosts import Hosts, can_make_hosts
 
 RANKS = 3
-SAID = {"kill": r"rank {} failed first: killed by signal 9 \(SIGKILL\)", "stop": r"rank {} hangs: stopped by SIGSTOP.* in backward of step {}",
-        "exit": r"rank {} failed first: exit code 1 ", "exception": r"rank {} failed first(.|\n)*no luck",
-        "skip": r"rank {} called barrier as operation \d+ in step \d+, where ranks \d, \d called all_reduce",
+SAID = {"kill": r"rank {}( on \S+)? failed first: killed by signal 9 \(SIGKILL\)", "stop": r"rank {} hangs: stopped by SIGSTOP.* in backward of step {}",
+        "exit": r"rank {}( on \S+)? failed first: exit code 1\b", "exception": r"rank {}( on \S+)? failed first(.|\n)*no luck",
+        "skip": r"rank {} called barrier as operation \d+ in step \d+, where ranks \d, \d called all_reduce|"
+                r"called different collectives as operation \d+: barrier on rank {}, all_reduce.* on rank \d|"
+                r"rank {} failed first: exit code 64",
         "exit0": r"rank {} left: its program has ended in backward of step {};",
         "early": r"rank {} left: its program has ended in step {};", "loop": r"rank {} hangs: it computes in backward of step {} ",
         "data": r"rank {} hangs: it waits for data in DataLoader::next of step {} ",
@@ -72,9 +74,9 @@ def launchers_of(given, backend: str, environment: dict, network: Hosts | None) 
 def faults_in(fault: str, rank: int, step: int, said: list[str], codes: list[int]) -> list[str]:
     """What is wrong with the last message and the exit code of each launcher."""
     wrong = []
-    last = [text[text.rfind("\nlockstep: "):] for text in said]
+    last = [("\n" + text)[("\n" + text).rfind("\nlockstep: "):] for text in said]
     for text, code, whole in zip(last, codes, said):
-        if not re.search(SAID[fault].format(rank, step), text):
+        if not re.search(SAID[fault].format(*[rank, rank, rank] if fault == "skip" else [rank, step]), text):
             wrong.append(f"said: {text.strip().splitlines()[0] if text.strip() else whole[-300:]}")
         if code != CODES[fault]:
             wrong.append(f"exit code {code}")
@@ -88,10 +90,11 @@ def trial(given, fault: str, number: int, network: Hosts | None) -> dict:
     rank, step, backend = draw.randrange(RANKS), draw.randint(2, 300), BACKENDS[number % len(BACKENDS)]
     if backend == "hosts" and network is None:
         backend = "shm"
+    limit = 3 * given.limit if backend == "hosts" else given.limit  # two launchers meet first
     environment = runs.environment(FAULT=fault, FAULT_RANK=str(rank), FAULT_STEP=str(step), TMPDIR=str(given.work),
-                                   LOCKSTEP_TIMEOUT=str(30 if fault == "alone" else given.limit))
+                                   LOCKSTEP_TIMEOUT=str(30 if fault == "alone" else limit))
     if fault == "alone":
-        environment["LOCKSTEP_SECTION_TIMEOUT"] = f"forward={given.limit}"
+        environment["LOCKSTEP_SECTION_TIMEOUT"] = f"forward={limit}"
     begin = time.monotonic()
     launchers = launchers_of(given, backend, environment, network)
     said = [launcher.communicate(timeout=120)[1] for launcher in launchers]
