@@ -55,6 +55,15 @@ TEST(CheckpointWriter, GivesTheNewestAFurtherName) {
   EXPECT_EQ(find_named_checkpoint(FileSystem::system(), run.path(), "best_stg1"), run / "step-00000001");
 }
 
+/// What a run wrote is its disk's business, never its data's: a caller that saves elsewhere waits for IoError.
+TEST(CheckpointWriter, CallsACheckpointThatVanishedADiskError) {
+  const TempDir run;
+  CheckpointWriter writer(FileSystem::system(), {.folder = run / "checkpoints"});
+  writer.save(parts_of(1), {.meta = {.step = 1}});
+  std::filesystem::remove_all(run / "checkpoints");
+  EXPECT_THROW(writer.name_newest({"best"}), IoError);
+}
+
 TEST(CheckpointWriter, NamesNothingThatItsCheckForbids) {
   const TempDir run;
   CheckpointWriter writer(FileSystem::system(),

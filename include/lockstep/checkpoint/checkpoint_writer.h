@@ -72,6 +72,7 @@ class CheckpointWriter {
   void save_in_background(const StateParts& parts, const SaveOrder& order);
 
   /// Gives the newest checkpoint more names, and prunes. Only rank 0 acts; on other ranks it does nothing.
+  /// Throws: IoError, also where the checkpoint is gone.
   void name_newest(const std::vector<std::string>& names);
 
   /// Returns true while a save is under way in the background.

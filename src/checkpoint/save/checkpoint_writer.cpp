@@ -14,6 +14,21 @@ namespace lockstep {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+/// Runs `work` on files that this run has written. One that is gone or changed is the disk's failure: the caller may
+/// save elsewhere. Throws: IoError in place of DataError.
+template <class Work>
+auto on_own_disk(Work&& work) {
+  try {
+    return std::forward<Work>(work)();
+  } catch (const DataError& error) {
+    throw IoError(error.message(), "something else has changed the run's checkpoints folder; keep it for this run alone");
+  }
+}
+
+}  // namespace
+
 class CheckpointWriter::Impl {
  public:
   Impl(FileSystem& files, CheckpointWriterOptions options, std::unique_ptr<CheckpointPeers> peers)
@@ -30,7 +45,8 @@ class CheckpointWriter::Impl {
 
   void write(const StateParts& parts, const SaveOrder& order) {
     const ShardedContent content{parts, order.texts, [this, &order] { require_wanted(order.meta.step); }};
-    const fs::path path = commit_sharded_checkpoint(files_, *peers_, options_.folder, order.meta, content);
+    const fs::path path = on_own_disk(
+        [&] { return commit_sharded_checkpoint(files_, *peers_, options_.folder, order.meta, content); });
     if (!is_main()) return;
     set_newest(path);
     name(path, order.names);
@@ -40,8 +56,10 @@ class CheckpointWriter::Impl {
 
   void name(const fs::path& path, const std::vector<std::string>& names) {
     if (!is_main()) return;
-    for (const std::string& name : names) name_checkpoint(files_, options_.folder, name, path);
-    prune_checkpoints(files_, options_.folder, options_.retention);
+    on_own_disk([&] {
+      for (const std::string& name : names) name_checkpoint(files_, options_.folder, name, path);
+      prune_checkpoints(files_, options_.folder, options_.retention);
+    });
   }
 
   void give_up() noexcept {
