@@ -38,6 +38,17 @@ def rank_process(launcher: int, rank: int) -> int:
     return found
 
 
+def wait_for_another(launcher: int, victim: int) -> None:
+    """Returns once another process is rank 1. Steps finished from now on belong to the restarted group."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        with contextlib.suppress(RuntimeError):
+            if rank_process(launcher, 1) != victim and not os.path.exists(f"/proc/{victim}/fd/0"):
+                return
+        time.sleep(0.002)
+    raise RuntimeError("rank 1 was not started again within 120 s")
+
+
 class Output:
     """The lines that a job prints, with the time at which each came."""
 
@@ -62,26 +73,31 @@ class Output:
 
 
 class LogFile:
-    """The steps in a run's log.jsonl."""
+    """The steps in a run's log.jsonl. A resumed run first drops the lines of steps after its checkpoint and does those
+    steps again, so a line is new where the file differs from what was seen before."""
 
     def __init__(self, path: pathlib.Path):
-        self.path, self.at = path, 0
+        self.path, self.seen = path, []
+
+    def lines(self) -> list[str]:
+        return self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
 
     def next_line(self, limit: float) -> str:
         end = time.monotonic() + limit
         while time.monotonic() < end:
-            text = self.path.read_text()[self.at:] if self.path.exists() else ""
-            for line in text.splitlines(keepends=True):
-                if not line.endswith("\n"):
-                    break
-                self.at += len(line)
-                if '"loss"' in line:
-                    return line
+            lines = self.lines()
+            kept = 0
+            while kept < min(len(lines), len(self.seen)) and lines[kept] == self.seen[kept]:
+                kept += 1
+            for number in range(kept, len(lines)):
+                if lines[number].endswith("\n") and '"loss"' in lines[number]:
+                    self.seen = lines[:number + 1]
+                    return lines[number]
             time.sleep(0.002)
         raise RuntimeError(f"no step within {limit} s")
 
     def drop(self) -> None:
-        self.at = len(self.path.read_text())
+        self.seen = self.lines()
 
 
 def measure(command: list[str], steps_of, kills: int, settle: float) -> list[float]:
@@ -97,8 +113,8 @@ def measure(command: list[str], steps_of, kills: int, settle: float) -> list[flo
                 victim = rank_process(job.pid, 1)
                 begin = time.monotonic()
                 os.kill(victim, signal.SIGKILL)
-                time.sleep(0.01)
-                steps.drop()
+                wait_for_another(job.pid, victim)
+                steps.drop()  # those that the other rank finished before it noticed
                 steps.next_line(120)
                 seconds.append(time.monotonic() - begin)
         finally:
