@@ -169,7 +169,9 @@ const char* type_of_unknown() noexcept { return own_program ? "InternalError" : 
 void note_rank(int rank) noexcept { rank_now = rank; }
 void note_step(std::int64_t step) noexcept {
   step_now = step;
-  if (trace::Sink* sink = trace::sink(); sink != nullptr) sink->step(step);
+  for (trace::Sink* sink : trace::sinks()) {
+    if (sink != nullptr) sink->step(step);
+  }
 }
 std::int64_t noted_step() noexcept { return step_now; }
 

@@ -101,15 +101,15 @@ Ring* map_file(const std::filesystem::path& file) {
 void start_recorder(const RecorderOptions& options) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  if (trace::sink() != nullptr) return;
+  if (recorder.load() != nullptr) return;
   Ring* ring = options.file.empty() ? nullptr : map_file(options.file);
   if (ring == nullptr) ring = map(-1);
   if (ring == nullptr) return;
   is_main_thread = true;
   auto* const made = new Recorder(*ring, {::getpid(), options.rank, options.world_size, options.host,
                                           std::chrono::nanoseconds(options.timeout).count()});
+  if (!trace::add_sink(*made)) return;  // it is never destroyed, for a thread may hold it
   recorder.store(made, std::memory_order_release);
-  trace::set_sink(made);
 }
 
 void limit_section(std::string_view name, std::chrono::milliseconds limit) {

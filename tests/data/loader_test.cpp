@@ -221,9 +221,9 @@ TEST(DataLoader, TellsTheTraceSinkWhileTheLoopWaits) {
     int ended = 0;
   } counter;
   DataLoader loader(numbers(6), {.batch_size = 2, .workers = 1});
-  trace::set_sink(&counter);
+  ASSERT_TRUE(trace::add_sink(counter));
   (void)consumed(loader, 0);
-  trace::set_sink(nullptr);
+  trace::remove_sink(counter);
   EXPECT_EQ(counter.begun, 3);
   EXPECT_EQ(counter.ended, 3);
 }

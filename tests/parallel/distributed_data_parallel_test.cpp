@@ -215,12 +215,12 @@ class ReduceSink : public trace::Sink {
 RANKS_TEST(DistributedDataParallel, ReducesTheFirstBucketWhileBackwardStillRuns, 2) {
   static ReduceSink sink;
   DistributedDataParallel model(Net(), job, kTinyBuckets);
-  trace::set_sink(&sink);
+  ASSERT_TRUE(trace::add_sink(sink));
   bool overlapped = false;
   // Backward of the inner layer begins only once the outer one's bucket is reduced.
   model.module().before_inner_backward = [&](const at::TensorBase&) { overlapped = sink.wait_for_one(); };
   model(batch_of(job.rank())).square().mean().backward();
-  trace::set_sink(nullptr);
+  trace::remove_sink(sink);
   EXPECT_TRUE(overlapped);
 }
 

@@ -24,6 +24,7 @@
 #include "lockstep/train/prepare.h"
 #include "lockstep/train/step_graph.h"
 #include "worker/bench/measure.h"
+#include "worker/bench/recorder_cost.h"
 
 namespace lockstep::worker {
 namespace {
@@ -45,8 +46,8 @@ double cpu_seconds(clockid_t clock) {
 /// CPU seconds of all threads while they were inside a collective.
 class CollectiveCpu final : public trace::Sink {
  public:
-  CollectiveCpu() { trace::set_sink(this); }
-  ~CollectiveCpu() override { trace::set_sink(nullptr); }
+  CollectiveCpu() { (void)trace::add_sink(*this); }
+  ~CollectiveCpu() override { trace::remove_sink(*this); }
   void begin(const trace::Event& /*event*/) noexcept override { began_ = cpu_seconds(CLOCK_THREAD_CPUTIME_ID); }
   void end(const trace::Event& /*event*/) noexcept override {
     const double spent = cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - began_;
@@ -97,6 +98,25 @@ StepGraph step_graph(Model& model, const Job& job, const ReplicaTeam& team, Step
   return {named_parameters_of(model), std::move(compute)};
 }
 
+int report_recorder(const Job& job, const StepBench& bench, const RecorderCost& cost) {
+  const double share = cost.events_per_step * cost.event_seconds / cost.median_seconds;
+  if (bench.json) {
+    job.print(
+        R"({{"bench": "captcha_step_recorder", "model": "{}", "ranks": {}, "batch": {}, "pairs": {}, "median_ms": {:.3f}, )"
+        R"("ratio": {:.5f}, "low": {:.5f}, "high": {:.5f}, "events_per_step": {}, "event_ns": {:.1f}, )"
+        R"("share_of_step": {:.7f}}})",
+        bench.model, job.world_size(), bench.batch, cost.pairs, cost.median_seconds * 1e3, cost.ratio, cost.low,
+        cost.high, cost.events_per_step, cost.event_seconds * 1e9, share);
+  } else {
+    job.print(
+        "{} pairs of steps with and without the flight recorder: {:.1f} ms without, ratio {:.4f} (95 %: {:.4f} to "
+        "{:.4f})\n{} events a step, {:.0f} ns each: {:.4f} % of the step",
+        cost.pairs, cost.median_seconds * 1e3, cost.ratio, cost.low, cost.high, cost.events_per_step,
+        cost.event_seconds * 1e9, share * 100);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int run_step_bench(Job& job, const StepBench& bench) {
@@ -132,13 +152,15 @@ int run_step_bench(Job& job, const StepBench& bench) {
   };
   std::optional<StepGraph> graph;
   if (bench.cuda_graph) graph = step_graph(model, job, team, compute);
-  const StepTime time = time_steps(bench, [&] {
+  const auto step = [&] {
     optimizer->zero_grad();
     model.sync_buffers();
     team.run([&](Replica&) { graph ? graph->run(batch, 0) : compute(batch); });
     optimizer->step();
     wait_for_device(*net);
-  });
+  };
+  if (bench.recorder_cost) return report_recorder(job, bench, measure_recorder(bench.repeats, step));
+  const StepTime time = time_steps(bench, step);
   if (graph && !graph->recorded()) throw ResourceError("no CUDA graph was recorded: " + graph->fallback());
   const double seconds = time.seconds;
   const double images_per_s = static_cast<double>(bench.batch * team.replicas()) / seconds;

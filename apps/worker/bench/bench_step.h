@@ -17,8 +17,9 @@ struct StepBench {
   bool channels_last = true;
   bool fused_layers = true;  ///< lockstep::nn::optimize()
   std::string model = "conv7";
-  bool zero = false;        ///< each rank updates its part of the parameters (ZeRO-1)
-  bool cuda_graph = false;  ///< forward and backward recorded and replayed
+  bool zero = false;           ///< each rank updates its part of the parameters (ZeRO-1)
+  bool cuda_graph = false;     ///< forward and backward recorded and replayed
+  bool recorder_cost = false;  ///< compares steps with and without the flight recorder
   std::int64_t repeats = 7;
   bool json = false;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sink to which modules report what they do, without knowing who collects it. With no sink set, a span costs one
-// load.
+// The sinks to which modules report what they do, without knowing who collects it. Without sinks, a span costs four
+// loads.
 #pragma once
 
-#include <atomic>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <string_view>
@@ -35,18 +35,28 @@ class Sink {
   virtual void step(std::int64_t /*step*/) noexcept {}
 };
 
-/// Sets the sink of this process (nullptr: none). Lifetime: the sink outlives every span.
-void set_sink(Sink* sink) noexcept;
-[[nodiscard]] Sink* sink() noexcept;
+/// The sinks of a process; nullptr where there is none.
+using Sinks = std::array<Sink*, 4>;
 
-/// Calls begin() at construction and end() when it goes out of scope.
+/// Adds a sink. Returns false where there are as many as Sinks holds. Lifetime: the sink outlives every span that began
+/// before remove_sink(). Thread-safe: yes.
+[[nodiscard]] bool add_sink(Sink& sink) noexcept;
+/// Removes a sink; spans that have begun still end in it. Thread-safe: yes.
+void remove_sink(Sink& sink) noexcept;
+[[nodiscard]] Sinks sinks() noexcept;
+
+/// Calls begin() of each sink at construction, and end() of the same sinks when it goes out of scope.
 class Span {
  public:
-  explicit Span(Event event) noexcept : event_(event), sink_(sink()) {
-    if (sink_ != nullptr) sink_->begin(event_);
+  explicit Span(Event event) noexcept : event_(event), sinks_(sinks()) {
+    for (Sink* sink : sinks_) {
+      if (sink != nullptr) sink->begin(event_);
+    }
   }
   ~Span() {
-    if (sink_ != nullptr) sink_->end(event_);
+    for (Sink* sink : sinks_) {
+      if (sink != nullptr) sink->end(event_);
+    }
   }
   /// It ends without what it was for, as a collective that timed out.
   void fail() noexcept { event_.has_failed = true; }
@@ -55,7 +65,7 @@ class Span {
 
  private:
   Event event_;
-  Sink* sink_;
+  Sinks sinks_;
 };
 
 }  // namespace lockstep::trace

@@ -20,7 +20,7 @@ struct RecorderOptions {
 };
 
 /// Records from now on what trace::Span reports: collectives, sections, steps. The calling thread is the one whose
-/// sections say where the rank is. A second call, and one where another sink is set, does nothing. A file that cannot
+/// sections say where the rank is. A second call does nothing. A file that cannot
 /// be mapped, or that a living process records in, costs a note and is not used.
 /// Cost: 268 KB of memory, and some 40 ns an event.
 void start_recorder(const RecorderOptions& options);
