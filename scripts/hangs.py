@@ -14,8 +14,9 @@
   long       it saves for 3 s, which is longer than the others would wait for a step: nothing is wrong
 
 Of ten trials eight use shm, one gloo, and one shm and gloo on two hosts (network namespaces; root and ip), where both launchers
-must say the same. The last message must name rank and cause, the exit code must fit, and nothing may be left behind. Results are appended
-to a file; a later call goes on from there.
+must say the same. The last message must name rank and cause, the exit code must fit, and nothing may be left behind. A
+hang (stop, loop, data, skip) must be named within the limit plus 10 %; that needs a machine with nothing else to do, so that only
+--on-time checks it. Results are appended to a file; a later call goes on from there.
 
 example:
   scripts/hangs.py --bin build/release/bin --runs 200
@@ -30,6 +31,7 @@ import random
 import re
 import secrets
 import subprocess
+import threading
 import time
 
 import runs
@@ -46,6 +48,7 @@ SAID = {"kill": r"rank {}( on \S+)? failed first: killed by signal 9 \(SIGKILL\)
         "data": r"rank {} hangs: it waits for data in DataLoader::next of step {} ",
         "alone": r"rank {} hangs: it computes in forward of step {} since .* \(limit [\d.]+ s\)", "long": r""}
 CODES = {"kill": 137, "stop": 76, "exit": 1, "exception": 71, "skip": 64, "loop": 76, "data": 76, "alone": 76, "long": 0, "exit0": 75, "early": 75}
+HANGS = ("stop", "loop", "data", "skip")
 ALIVE = ("stop", "loop", "data", "alone")  # the rank's stacks are shown
 STACK = re.compile(r"\n  stack   thread \d+ hanging_ranks \(main\)\n( +#\d+ .*\n)* +#\d+ .*train\(lockstep::Job&\)")
 BACKENDS = ("shm", "shm", "shm", "shm", "shm", "shm", "shm", "shm", "hosts", "gloo")
@@ -56,11 +59,35 @@ def words_of(given, *options: str) -> list[str]:
     return [str(given.bin / "lockstep"), "run", *options, "--", str(given.bin.parent / "tests/hanging_ranks")]
 
 
-def start(words: list[str], environment: dict) -> subprocess.Popen:
-    return subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+class Launcher:
+    """A launcher, what it says, and when it said each line."""
+
+    def __init__(self, words: list[str], environment: dict):
+        self.process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.lines: list[tuple[float, str]] = []
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self) -> None:
+        for line in self.process.stderr:
+            self.lines.append((time.monotonic(), line))
+
+    def wait(self) -> str:
+        self.process.wait(timeout=120)
+        self.reader.join()
+        return "".join(line for _, line in self.lines)
+
+    def judged_at(self) -> float:
+        """When the verdict was said first; the last message repeats it once everything has ended."""
+        verdict = next((line[len("lockstep: "):] for _, line in reversed(self.lines) if line.startswith("lockstep: ")), None)
+        return next((moment for moment, line in self.lines if verdict is not None and verdict in line), 0.0)
 
 
-def launchers_of(given, backend: str, environment: dict, network: Hosts | None) -> list[subprocess.Popen]:
+def start(words: list[str], environment: dict) -> Launcher:
+    return Launcher(words, environment)
+
+
+def launchers_of(given, backend: str, environment: dict, network: Hosts | None) -> list[Launcher]:
     """One launcher, or one on each of two hosts: ranks 0 and 1 on the first, rank 2 on the second."""
     if backend != "hosts":
         return [start(words_of(given, "--nproc-per-node", str(RANKS)), environment | {"LOCKSTEP_BACKEND": backend})]
@@ -95,13 +122,18 @@ def trial(given, fault: str, number: int, network: Hosts | None) -> dict:
                                    LOCKSTEP_TIMEOUT=str(30 if fault == "alone" else limit))
     if fault == "alone":
         environment["LOCKSTEP_SECTION_TIMEOUT"] = f"forward={limit}"
+    moment = given.work / f"moment-{fault}-{number}"
     begin = time.monotonic()
-    launchers = launchers_of(given, backend, environment, network)
-    said = [launcher.communicate(timeout=120)[1] for launcher in launchers]
+    launchers = launchers_of(given, backend, environment | {"FAULT_TIME": str(moment)}, network)
+    said = [launcher.wait() for launcher in launchers]
     seconds = time.monotonic() - begin
-    wrong = faults_in(fault, rank, step, said, [launcher.returncode for launcher in launchers])
+    wrong = faults_in(fault, rank, step, said, [launcher.process.returncode for launcher in launchers])
+    named_after = max(launcher.judged_at() for launcher in launchers) - float(moment.read_text())
+    moment.unlink()
+    if given.on_time and fault in HANGS and named_after > limit * 1.1:
+        wrong.append(f"named after {named_after:.3f} s")
     return {"fault": fault, "number": number, "rank": rank, "step": step, "backend": backend, "seconds": round(seconds, 2),
-            "wrong": wrong}
+            "limit": limit, "named_after": round(named_after, 3), "wrong": wrong}
 
 
 def main() -> None:
@@ -110,6 +142,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20, help="of each fault (default: 20)")
     parser.add_argument("--faults", nargs="+", default=list(SAID), choices=list(SAID))
     parser.add_argument("--limit", type=float, default=1, help="LOCKSTEP_TIMEOUT, in seconds (default: 1)")
+    parser.add_argument("--on-time", action="store_true", help="fail where a hang is named later than the limit plus 10 %%")
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
     given.bin = pathlib.Path(given.bin).resolve()
@@ -130,7 +163,8 @@ def main() -> None:
     wrong = [row for row in results.rows if row["wrong"]]
     for fault in given.faults:
         rows = [row for row in results.rows if row["fault"] == fault]
-        print(f"{fault:10} {len(rows)} runs, {sum(bool(row['wrong']) for row in rows)} wrong, {max(row['seconds'] for row in rows):.1f} s at most")
+        print(f"{fault:10} {len(rows)} runs, {sum(bool(row['wrong']) for row in rows)} wrong, {max(row['seconds'] for row in rows):.1f} s at most, "
+              f"named after {max(row['named_after'] for row in rows):.3f} s at most")
     raise SystemExit(1 if wrong else 0)
 
 

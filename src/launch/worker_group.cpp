@@ -133,10 +133,8 @@ TimePoint StopTimes::next() const {
 
 WorkerGroup::WorkerGroup(const WorkerGroupSpec& spec)
     : spec_(spec), output_(spec.options, spec.round.place.first_rank), hangs_(link_of(spec)) {
-  if (spec.round.place.nodes > 1) {
-    watcher_ =
-        std::make_unique<KeyWatcher>(spec.membership.address(), attempt_prefix(spec.round.number) + kFirstFailureKey);
-  }
+  watcher_ =
+      std::make_unique<KeyWatcher>(spec.membership.address(), attempt_prefix(spec.round.number) + kFirstFailureKey);
   for (int local_rank = 0; local_rank < spec.options.processes; ++local_rank) start(local_rank);
   spec.standbys.begin_round(now());
 }
@@ -217,7 +215,7 @@ void WorkerGroup::wait_for_event() {
     if (entries[first + 3 * i].revents != 0) on_control(members_[i]);
   }
   if (entries[0].revents != 0) on_signals();
-  if (entries[1].revents != 0) on_failure_elsewhere();
+  if (entries[1].revents != 0) on_first_failure();
   if (entries[3].revents != 0) on_orders();
   if (entries[4].revents != 0) {
     result_.lost = spec_.membership.lost();
@@ -270,16 +268,22 @@ void WorkerGroup::on_signals() {
   }
 }
 
-void WorkerGroup::on_failure_elsewhere() {
+// A rank publishes its failure before its program ends, which takes libtorch some 0.2 s.
+void WorkerGroup::on_first_failure() {
   watcher_.reset();
   try {
     result_.claim = claim_of(*spec_.membership.store_of(spec_.round.number));
   } catch (const Error&) {
     return;  // the store is gone, and its heartbeat will say so
   }
-  if (!result_.claim || is_local(spec_.round.place, result_.claim->rank)) return;  // its own end will tell
-  if (is_stopping_) return;
-  result_.found = find_hang_for(*result_.claim, watched(members_));
+  if (!result_.claim || is_stopping_) return;
+  const bool is_own = is_local(spec_.round.place, result_.claim->rank);
+  if (!is_own) {
+    result_.found = find_hang_for(*result_.claim, watched(members_));
+  } else if (result_.claim->kind == FailureKind::kTimeout) {
+    result_.found = find_hang(watched(members_));
+  }
+  if (is_own && !result_.found) return;  // its own end will tell
   stop_failed_group();
 }
 

@@ -75,7 +75,7 @@ class WorkerGroup {
   void show_the_rest();
   void on_times();
   void on_signals();
-  void on_failure_elsewhere();
+  void on_first_failure();
   void on_orders();
   void on_control(WorkerMember& member);
   void on_report(WorkerMember& member, const StubReport& report);
@@ -89,7 +89,7 @@ class WorkerGroup {
   WorkerGroupResult result_;
   GroupOutput output_;
   MemoryKills memory_kills_;
-  std::unique_ptr<KeyWatcher> watcher_;  ///< for failures of other nodes
+  std::unique_ptr<KeyWatcher> watcher_;  ///< for the first failure of any node
   HangWatch hangs_;
   std::vector<WorkerMember> members_;
   bool is_stopping_ = false;

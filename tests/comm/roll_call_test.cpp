@@ -38,6 +38,13 @@ TEST(BlamedRank, MayBeOneThatDoesNotSpeakItself) {
   EXPECT_EQ(blamed_rank({{0, 2}}, 2, world_of(4, {0, 2})), 2);
 }
 
+TEST(RollCall, AfterATimeoutAsksForATwentiethOfItAtMost) {
+  using std::chrono::milliseconds;
+  EXPECT_EQ(suspect_limit_after(milliseconds(5000)), milliseconds(250));
+  EXPECT_EQ(suspect_limit_after(milliseconds(100)), milliseconds(50));
+  EXPECT_EQ(suspect_limit_after(milliseconds(300'000)), kSuspectLimit);
+}
+
 TEST(RollCall, GivesThePresentTheSameAnswerWhateverTheySuspect) {
   const auto store = make_local_store();
   const auto ask = [&](int rank, int suspect, RollCall& answers) {

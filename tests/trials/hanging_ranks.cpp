@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What scripts/hangs.py starts as ranks: steps of three sections and an all-reduce each, in which one rank does
-// something wrong at one step. The variables FAULT, FAULT_RANK and FAULT_STEP say what, who and when.
+// something wrong at one step. The variables FAULT, FAULT_RANK and FAULT_STEP say what, who and when; the moment
+// (CLOCK_MONOTONIC, seconds) goes into the file FAULT_TIME.
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -8,6 +9,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -37,6 +39,13 @@ Fault fault_of_environment() {
           std::atoi(get("FAULT_STEP").value_or("-1").c_str())};
 }
 
+void note_moment() {
+  const auto file = lockstep::env::get("FAULT_TIME");
+  if (!file) return;
+  const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+  std::ofstream(*file) << fmt::format("{:.6f}", now.count());
+}
+
 void do_wrong(const std::string& kind) {
   if (kind == "kill") ::raise(SIGKILL);
   if (kind == "stop") ::raise(SIGSTOP);
@@ -52,6 +61,7 @@ int train(lockstep::Job& job) {
   for (int step = 1; step <= kSteps; ++step) {
     lockstep::fault::note_step(step);
     const bool is_wrong = job.rank() == fault.rank && step == fault.step;
+    if (is_wrong) note_moment();
     if (is_wrong && fault.kind == "early") return 0;
     {
       const Span span({.name = "DataLoader::next"});

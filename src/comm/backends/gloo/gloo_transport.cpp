@@ -89,7 +89,8 @@ struct FailedExchange {
   int suspect = failed.suspect;
   suspect = watch.alarm().value_or(suspect);
   watch.raise(suspect);
-  const RollCall answers = call_roll(world, suspect);
+  const RollCall answers =
+      call_roll(world, suspect, failed.is_over ? suspect_limit_after(collective.timeout) : kSuspectLimit);
   if (!failed.is_over) throw_death(world, blamed_rank(answers, suspect, world), collective);
   std::vector<LateRank> missing;
   if (!answers.empty()) {

@@ -18,7 +18,6 @@ namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr auto kRollCallLook = std::chrono::milliseconds(10);
-constexpr auto kSuspectLimit = std::chrono::milliseconds(1000);
 constexpr auto kOtherLimit = std::chrono::milliseconds(5000);
 constexpr auto kLinger = std::chrono::milliseconds(2000);
 
@@ -38,19 +37,20 @@ void collect(const World& world, RollCall& answers) {
 }
 
 /// Returns true once waiting for the ranks that have not answered is over.
-bool is_settled(const RollCall& answers, const World& world, SteadyTime start) {
+bool is_settled(const RollCall& answers, const World& world, SteadyTime start,
+                std::chrono::milliseconds suspect_limit) {
   const auto waited = std::chrono::steady_clock::now() - start;
   const std::vector<int> absent = absent_ranks(answers, world);
   return std::all_of(absent.begin(), absent.end(),
-                     [&](int rank) { return waited >= (is_suspected(answers, rank) ? kSuspectLimit : kOtherLimit); });
+                     [&](int rank) { return waited >= (is_suspected(answers, rank) ? suspect_limit : kOtherLimit); });
 }
 
-RollCall answer_and_collect(const World& world, int suspect) {
+RollCall answer_and_collect(const World& world, int suspect, std::chrono::milliseconds suspect_limit) {
   RollCall answers;
   world.store->set(key(world, "present", world.rank), std::to_string(suspect));
   const SteadyTime start = std::chrono::steady_clock::now();
   collect(world, answers);
-  while (!is_settled(answers, world, start)) {
+  while (!is_settled(answers, world, start, suspect_limit)) {
     std::this_thread::sleep_for(kRollCallLook);
     collect(world, answers);
   }
@@ -70,14 +70,14 @@ void linger(const World& world, const RollCall& answers) {
 }  // namespace
 
 // It runs in its own thread: the store may hang because of the missing rank.
-RollCall call_roll(const World& world, int suspect) noexcept {
+RollCall call_roll(const World& world, int suspect, std::chrono::milliseconds suspect_limit) noexcept {
   try {
     auto answer = std::make_shared<std::promise<RollCall>>();
     auto result = answer->get_future();
-    start_thread("for a roll call", [answer, world, suspect] {
+    start_thread("for a roll call", [answer, world, suspect, suspect_limit] {
       RollCall answers;
       try {
-        answers = answer_and_collect(world, suspect);
+        answers = answer_and_collect(world, suspect, suspect_limit);
         linger(world, answers);
       } catch (const std::exception& problem) {
         log::debug("the roll call after a failure failed: {}", problem.what());

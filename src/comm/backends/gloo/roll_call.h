@@ -3,6 +3,8 @@
 // end of a connection alone does not tell the first who died from those who only followed.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <map>
 #include <vector>
 
@@ -13,12 +15,20 @@ namespace lockstep::comm {
 /// The answers of the ranks after a failure: for each rank that answered, the rank that it could not reach.
 using RollCall = std::map<int, int>;
 
+/// How long a suspected rank may take to answer, where a connection has ended.
+inline constexpr std::chrono::milliseconds kSuspectLimit{1000};
+/// The same where the collective's `timeout` has passed: it was silent for that long already, and the verdict should
+/// come within a tenth of it.
+[[nodiscard]] constexpr std::chrono::milliseconds suspect_limit_after(std::chrono::milliseconds timeout) {
+  return std::clamp(timeout / 20, std::chrono::milliseconds(50), kSuspectLimit);
+}
+
 /// Reports `suspect` under a key of the group that does not depend on the operation (ranks may fail in different ones),
-/// and collects what the others report. It waits briefly for a suspected rank and longer for the others, which may not
-/// have failed yet. Then it stays until the present ranks know the same, since this rank may serve the store. Never
-/// throws; the result is empty where the store is gone.
-/// Blocks: at most a few seconds.
-[[nodiscard]] RollCall call_roll(const World& world, int suspect) noexcept;
+/// and collects what the others report. It waits `suspect_limit` for a suspected rank and longer for the others, which
+/// may not have failed yet. Then it stays until the present ranks know the same, since this rank may serve the store.
+/// Never throws; the result is empty where the store is gone. Blocks: at most a few seconds.
+[[nodiscard]] RollCall call_roll(const World& world, int suspect,
+                                 std::chrono::milliseconds suspect_limit = kSuspectLimit) noexcept;
 
 /// Returns the ranks that did not answer, of the world's speakers and of the ranks that some rank could not reach.
 [[nodiscard]] std::vector<int> absent_ranks(const RollCall& answers, const World& world);
