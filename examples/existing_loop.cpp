@@ -33,7 +33,7 @@ int train(lockstep::Job& job) {  // + was main()
     }
     job.print("epoch {} loss {:.4f}", epoch, sum);  // + rank 0 alone prints
   }
-  if (job.is_main()) torch::save(model.ptr(), "model.pt");  // + one rank writes
+  if (job.is_main()) torch::save(model, "model.pt");  // + one rank writes
   return 0;
 }
 

@@ -129,9 +129,10 @@ def trial(given, fault: str, number: int, network: Hosts | None) -> dict:
     seconds = time.monotonic() - begin
     wrong = faults_in(fault, rank, step, said, [launcher.process.returncode for launcher in launchers])
     named_after = 0.0  # where nothing went wrong, as when the ranks failed before
-    if moment.exists():
-        named_after = max(launcher.judged_at() for launcher in launchers) - float(moment.read_text())
-        moment.unlink()
+    judged_at = max(launcher.judged_at() for launcher in launchers)
+    if moment.exists() and judged_at > 0:
+        named_after = judged_at - float(moment.read_text())
+    moment.unlink(missing_ok=True)
     if given.on_time and fault in HANGS and named_after > limit * 1.1:
         wrong.append(f"named after {named_after:.3f} s")
     return {"fault": fault, "number": number, "rank": rank, "step": step, "backend": backend, "seconds": round(seconds, 2),

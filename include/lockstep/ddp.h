@@ -16,5 +16,6 @@
 #include "lockstep/launch/spawn.h"
 #include "lockstep/parallel/communication_hook.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/torch_archive.h"
 
 #endif  // C++20

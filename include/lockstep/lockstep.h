@@ -50,6 +50,7 @@
 #include "lockstep/parallel/power_sgd.h"
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/parallel/sync_batch_norm.h"
+#include "lockstep/parallel/torch_archive.h"
 #include "lockstep/parallel/zero.h"
 #include "lockstep/train/arguments.h"
 #include "lockstep/train/evaluate.h"

@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/trainer.h"
+#include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 
@@ -191,6 +192,25 @@ TEST(FunctionTask, ANullPointerIsAnErrorNotACrash) {
   FunctionTask task(options);
   EXPECT_THROW((void)task.make_model(), UsageError);
   EXPECT_THROW((void)task.make_dataset("x"), UsageError);
+}
+
+TEST(FunctionTask, ALossThatMissesItsTargetSaysSo) {
+  const test::TempDir folder;
+  TaskOptions options = line_options();
+  options.dataset = [](const std::string&) {
+    return make_dataset(8, [](std::int64_t) { return Sample{at::full({1}, 1.0)}; });
+  };
+  FunctionTask task(options);
+  TrainConfig config;
+  config.max_steps = 1;
+  config.data.train = "made up";
+  Trainer trainer(testing::alone(), task, config, {.recipe = "line", .run_dir = folder / "run"});
+  try {
+    (void)trainer.fit();
+    FAIL() << "it trained";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the loss failed on samples that have no target"));
+  }
 }
 
 RANKS_TEST(FunctionTask, TrainsOnTwoRanksWithNothingButFunctions, 2) {

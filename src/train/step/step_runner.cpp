@@ -140,13 +140,25 @@ void StepRunner::run_replica(Replica& replica, std::int64_t batches) {
   }
 }
 
+/// An undefined target makes libtorch's losses fail with words that name no data set.
+std::vector<LossTerm> StepRunner::loss_terms(const Outputs& outputs, const Batch& batch) {
+  try {
+    return fault::in_section("loss", [&] { return task_.loss_terms(outputs, batch); });
+  } catch (const c10::Error& error) {
+    if (batch.target.defined()) throw;
+    const std::string why = error.what_without_backtrace();
+    throw UsageError(fmt::format("the loss failed on samples that have no target: {}", why.substr(0, why.find('\n'))),
+                     "give each sample of the data set a target, or write a loss that uses batch.data alone");
+  }
+}
+
 at::Tensor StepRunner::run_batch(const Batch& batch, double share) {
   Outputs outputs;
   {
     const Autocast autocast(job_.device().type(), amp_from_name(config_.amp));
     outputs = model_->forward(batch);
   }
-  const std::vector<LossTerm> terms = fault::in_section("loss", [&] { return task_.loss_terms(outputs, batch); });
+  const std::vector<LossTerm> terms = loss_terms(outputs, batch);
   if (loss_names_.empty()) loss_names_ = train::loss_names(terms);
   require_same_names(loss_names_, train::loss_names(terms));
   const at::Tensor loss = total_loss(terms);

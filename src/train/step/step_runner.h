@@ -68,6 +68,7 @@ class StepRunner {
 
  private:
   void run_replica(Replica& replica, std::int64_t batches);
+  std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch);
   /// Runs forward, loss times `share`, and backward; returns the loss row.
   at::Tensor run_batch(const Batch& batch, double share);
 
