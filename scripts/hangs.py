@@ -7,7 +7,7 @@
   exit0      it exits with 0 in the middle of a step   "left: its program has ended"
   early      it leaves its loop and ends               "left: its program has ended"
   exception  it throws                                 "no luck"
-  skip       it leaves out a collective                "called barrier", and what the others called
+  skip       it leaves out a collective                "called barrier", and what the others called; where no majority is on one host, what two ranks called
   loop       it computes for ever                      "it computes in backward"
   data       its data never comes                      "it waits for data"
   alone      it computes for ever, longer than its section may take, while the others are patient
@@ -41,8 +41,8 @@ RANKS = 3
 SAID = {"kill": r"rank {}( on \S+)? failed first: killed by signal 9 \(SIGKILL\)", "stop": r"rank {} hangs: stopped by SIGSTOP.* in backward of step {}",
         "exit": r"rank {}( on \S+)? failed first: exit code 1\b", "exception": r"rank {}( on \S+)? failed first(.|\n)*no luck",
         "skip": r"rank {} called barrier as operation \d+ in step \d+, where ranks \d, \d called all_reduce|"
-                r"called different collectives as operation \d+: barrier on rank {}, all_reduce.* on rank \d|"
-                r"rank {} failed first: exit code 64",
+                r"^\nlockstep: the ranks called different collectives as operation \d+: (barrier on rank {}, all_reduce.* on rank \d|"
+                r"all_reduce.* on rank \d, barrier on rank {})",
         "exit0": r"rank {} left: its program has ended in backward of step {};",
         "early": r"rank {} left: its program has ended in step {};", "loop": r"rank {} hangs: it computes in backward of step {} ",
         "data": r"rank {} hangs: it waits for data in DataLoader::next of step {} ",

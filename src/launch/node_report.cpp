@@ -53,9 +53,18 @@ FailureRecord cause_of(const RoundFacts& facts, const WorkerEnd& end) {
   return cause;
 }
 
+// The words of the record are the headline. Of a mismatch it is known what two ranks called, and not which one is
+// wrong.
+bool is_headline(const FailureRecord& cause) {
+  return cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang || cause.kind == FailureKind::kMismatch;
+}
+
+// An error file has the hint in the message.
+std::string headline(const FailureRecord& cause) { return cause.message.substr(0, cause.message.find("\n  next")); }
+
 // The end of the rank that the record blames; nullptr where it is of another node.
 const WorkerEnd* end_of(const RoundFacts& facts, const FailureRecord& cause) {
-  if (cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang) return nullptr;
+  if (is_headline(cause)) return nullptr;
   const auto& ends = facts.result.ends;
   const auto found = std::find_if(ends.begin(), ends.end(),
                                   [&](const WorkerEnd& end) { return end.rank == cause.rank && has_failed(end); });
@@ -135,8 +144,8 @@ std::string start_error_text(const RoundFacts& facts) {
 void warn_of_failure(const Order& order, const RoundFacts& facts) {
   if (!order.cause) return log::note("{}", order.reason);
   const FailureRecord& cause = *order.cause;
-  if (cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang) {
-    log::warn("{}: {}", cause.message, order.reason);
+  if (is_headline(cause)) {
+    log::warn("{}: {}", headline(cause), order.reason);
     return print_stacks(stacks_for(order, facts));
   }
   if (const WorkerEnd* end = end_of(facts, cause)) {
@@ -149,14 +158,13 @@ void warn_of_failure(const Order& order, const RoundFacts& facts) {
 }
 
 bool is_of_other_node(const Order& order, const RoundFacts& facts) {
-  return order.cause && order.cause->kind != FailureKind::kLost && order.cause->kind != FailureKind::kHang &&
-         end_of(facts, *order.cause) == nullptr;
+  return order.cause && !is_headline(*order.cause) && end_of(facts, *order.cause) == nullptr;
 }
 
 void print_blame(const Order& order, const RoundFacts& facts, bool with_reason) {
   if (!order.cause) {
     fmt::print(stderr, "lockstep: {}\n", order.reason);
-  } else if (order.cause->kind == FailureKind::kLost || order.cause->kind == FailureKind::kHang) {
+  } else if (is_headline(*order.cause)) {
     print_lost(*order.cause, stacks_for(order, facts));
   } else if (const WorkerEnd* end = end_of(facts, *order.cause)) {
     if (with_reason && !leaves_by_request(*end)) log::note("{}", order.reason);
@@ -176,7 +184,7 @@ std::vector<std::string> stacks_for(const Order& order, const RoundFacts& facts)
 }
 
 void print_lost(const FailureRecord& lost, const std::vector<std::string>& stacks) {
-  fmt::print(stderr, "lockstep: {}\n  next    {}\n", lost.message, lost.hint);
+  fmt::print(stderr, "lockstep: {}\n  next    {}\n", headline(lost), lost.hint);
   print_stacks(stacks);
 }
 
