@@ -69,6 +69,7 @@ class Trainer::Impl {
   train::DiskTrouble trouble_;
   train::ReadyRun run_;
   std::optional<train::RunSinks> sinks_;
+  std::optional<train::StepReporter> reporter_;
   std::optional<train::EpochLoop> loop_;
   TrainResult result_;
 };
@@ -99,8 +100,14 @@ TrainResult Trainer::Impl::fit_or_explain() {
 TrainResult Trainer::Impl::run() {
   train::set_up_run({.job = job_, .task = task_, .config = config_, .options = options_}, run_);
   sinks_.emplace(train::SinkOwners{.job = job_, .trouble = trouble_}, own_sinks(), options_.sinks);
-  loop_.emplace(
-      train::LoopParts{.job = job_, .task = task_, .run = run_, .sinks = *sinks_, .wish = wish_, .trouble = trouble_});
+  reporter_.emplace(job_, run_.learner->steps(), config_);
+  loop_.emplace(train::LoopParts{.job = job_,
+                                 .task = task_,
+                                 .run = run_,
+                                 .sinks = *sinks_,
+                                 .wish = wish_,
+                                 .trouble = trouble_,
+                                 .reporter = *reporter_});
   const bool was_complete =
       run_.folder && loop_->complete() && FileSystem::system().exists(run_.folder->path() / "summary.json");
   sinks_->start(start_event());
@@ -110,7 +117,8 @@ TrainResult Trainer::Impl::run() {
   result_.checkpoint = run_.saver->last_path();
   const RunEnd end{.result = result_,
                    .world_size = job_.world_size(),
-                   .total_steps = train::last_step(config_, run_.plan->sums, run_.state)};
+                   .total_steps = train::last_step(config_, run_.plan->sums, run_.state),
+                   .step_report = reporter_->whole()};
   if (loop_->stopped_by() != StopReason::kNone) {
     leave(end);
   } else if (broadcast_object(job_.group(), was_complete, 0)) {

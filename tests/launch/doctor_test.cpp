@@ -9,11 +9,11 @@
 
 #include <fstream>
 
-#include "launch/doctor/control_group.h"
 #include "launch/doctor/machine_facts.h"
 #include "launch/hangs/flight_ring.h"
 #include "lockstep/base/error.h"
 #include "lockstep/flight/ring.h"
+#include "lockstep/launch/control_group.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::launch {

@@ -15,6 +15,7 @@
 #include "lockstep/train/tally.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_result.h"
+#include "lockstep/view/step_report.h"
 
 #pragma GCC visibility push(default)
 
@@ -88,6 +89,7 @@ struct EpochResult {
   std::optional<std::int64_t> skipped;  ///< steps of the epoch that were left out; none: the loss is not scaled
   MemoryUse memory;                     ///< the maximum of any rank so far
   std::vector<Metric> metrics;          ///< empty: not evaluated
+  std::shared_ptr<const view::StepReport> step_report = {};  ///< where its time went, and what to change
 };
 
 /// Between two epochs of a run in two stages, the weights were replaced by those of the first stage's best.
@@ -113,9 +115,10 @@ struct SaveResult {
 struct RunEnd {
   TrainResult result;
   int world_size = 1;
-  std::int64_t total_steps = 0;                 ///< steps of the whole run
-  std::string report;                           ///< the task's own text on the last evaluation
-  std::vector<std::filesystem::path> pictures;  ///< pictures drawn of that evaluation; on rank 0
+  std::int64_t total_steps = 0;                              ///< steps of the whole run
+  std::string report;                                        ///< the task's own text on the last evaluation
+  std::vector<std::filesystem::path> pictures;               ///< pictures drawn of that evaluation; on rank 0
+  std::shared_ptr<const view::StepReport> step_report = {};  ///< of all epochs of this process that ended; null: none
 };
 
 /// Receives the events of a run. A sink overrides the functions that it needs.

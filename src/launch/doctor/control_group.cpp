@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/doctor/control_group.h"
+#include "lockstep/launch/control_group.h"
 
 #include <algorithm>
 #include <fstream>

@@ -53,6 +53,7 @@ EpochLoop::EpochLoop(const LoopParts& parts)
       sinks_(parts.sinks),
       wish_(parts.wish),
       trouble_(parts.trouble),
+      reporter_(parts.reporter),
       late_(learner_, sinks_),
       evaluations_(plan_, learner_, sinks_, state_),
       saves_(job_, plan_, learner_, saver_) {}
@@ -65,6 +66,7 @@ StopReason EpochLoop::stopped_by() const { return complete() ? StopReason::kNone
 
 void EpochLoop::run() {
   late_.restart_rate();
+  reporter_.start(state_.step);
   while (state_.epoch < plan_.config.epochs && !finished()) {
     counted_.epochs = state_.epoch + 1;
     train_epoch();
@@ -176,6 +178,7 @@ void EpochLoop::end_epoch() {
   if (evaluated) result.metrics = evaluations_.metrics();
   result.memory = most_memory_used(job_);
   if (plan_.config.scales_loss()) result.skipped = state_.epoch_skipped;
+  result.step_report = reporter_.end_epoch(state_.step);
   sinks_.epoch(result);
   late_.restart_rate();
   const bool whole = state_.batch == plan_.sums.batches_per_epoch;

@@ -14,6 +14,7 @@
 #include "train/plan/stop.h"
 #include "train/report/disk_trouble.h"
 #include "train/report/run_sinks.h"
+#include "train/report/step_reporter.h"
 
 namespace lockstep::train {
 
@@ -25,6 +26,7 @@ struct LoopParts {
   RunSinks& sinks;
   const StopWish& wish;
   DiskTrouble& trouble;
+  StepReporter& reporter;
 };
 
 /// It belongs to the training thread. Every rank has one, and all take the same decisions at the same step: these
@@ -76,6 +78,7 @@ class EpochLoop {
   RunSinks& sinks_;
   const StopWish& wish_;
   DiskTrouble& trouble_;
+  StepReporter& reporter_;
   LateSteps late_;
   EvaluationPoints evaluations_;
   SavePoints saves_;

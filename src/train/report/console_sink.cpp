@@ -52,6 +52,7 @@ void ConsoleSink::on_start(const RunStart& event) {
 }
 
 void ConsoleSink::on_step(const StepResult& event) {
+  print_findings();
   const auto& rate = event.images_per_s;
   view::ProgressState state{.label = epoch_label(event.epoch, run_.epochs),
                             .step = event.step_in_epoch,
@@ -108,8 +109,29 @@ void ConsoleSink::print_row(const EpochResult& event) {
 void ConsoleSink::on_epoch(const EpochResult& event) {
   bar_.clear();
   print_row(event);
+  keep_findings(event);
   if (event.bad_samples == 0) return;
   log::note("{} {} left out so far", event.bad_samples, event.bad_samples == 1 ? "bad sample was" : "bad samples were");
+}
+
+void ConsoleSink::keep_findings(const EpochResult& event) {
+  if (event.step_report) new_ = view::new_findings(event.step_report->findings, said_);
+}
+
+void ConsoleSink::print_findings() {
+  if (new_.empty()) return;
+  bar_.clear();
+  print(view::findings_text(new_));
+  said_.insert(said_.end(), new_.begin(), new_.end());
+  new_.clear();
+}
+
+void ConsoleSink::print_report(const RunEnd& event) {
+  if (!event.step_report) return;
+  view::StepReport report = *event.step_report;
+  // What only the last epoch shows has not been said yet.
+  for (view::Finding& each : view::new_findings(new_, report.findings)) report.findings.push_back(std::move(each));
+  print("\n" + view::report_text(report));
 }
 
 void ConsoleSink::on_stage(const StageChange& event) {
@@ -126,6 +148,8 @@ void ConsoleSink::on_stage(const StageChange& event) {
 }
 
 void ConsoleSink::on_end(const RunEnd& event) {
+  bar_.clear();
+  print_report(event);
   if (event.result.stopped_by.empty()) {
     print_complete(event);
   } else {

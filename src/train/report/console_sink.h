@@ -29,6 +29,9 @@ class ConsoleSink final : public RunSink {
  private:
   void print_header(const EpochResult& event);
   void print_row(const EpochResult& event);
+  void keep_findings(const EpochResult& event);
+  void print_findings();
+  void print_report(const RunEnd& event);
   void print_stopped(const RunEnd& event);
   void print_complete(const RunEnd& event);
 
@@ -38,6 +41,8 @@ class ConsoleSink final : public RunSink {
   view::ProgressBar bar_;
   std::optional<view::Table> table_;
   std::size_t metric_columns_ = 0;
+  std::vector<view::Finding> said_;  ///< findings of the step reports
+  std::vector<view::Finding> new_;   ///< those that are said once the run goes on; its end says all
 };
 
 }  // namespace lockstep::train

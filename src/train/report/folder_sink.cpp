@@ -16,13 +16,15 @@ std::string best_json(const TrainResult& result) {
                      result.best->value, result.best_step);
 }
 
-std::string summary_json(const TrainResult& result, const std::string& recipe, int world_size) {
+std::string summary_json(const RunEnd& event, const std::string& recipe) {
+  const TrainResult& result = event.result;
   return fmt::format(
       "{{\"recipe\": {}, \"world_size\": {}, \"replicas\": {}, \"epochs\": {}, \"steps\": {}, \"seconds\": {:.3f}, "
-      "\"images_per_s\": {:.2f}, {}{}\"metrics\": {}, \"checkpoint\": {}}}\n",
-      text::json_quote(recipe), world_size, result.replicas, result.epochs, result.steps, result.seconds,
+      "\"images_per_s\": {:.2f}, {}{}\"metrics\": {}, \"checkpoint\": {}{}}}\n",
+      text::json_quote(recipe), event.world_size, result.replicas, result.epochs, result.steps, result.seconds,
       result.images_per_s, result.skipped_steps ? fmt::format("\"skipped_steps\": {}, ", *result.skipped_steps) : "",
-      best_json(result), to_json(result.metrics), text::json_quote(result.checkpoint.string()));
+      best_json(result), to_json(result.metrics), text::json_quote(result.checkpoint.string()),
+      event.step_report ? ", \"report\": " + view::to_json(*event.step_report) : "");
 }
 
 }  // namespace
@@ -41,7 +43,7 @@ void FolderSink::on_evaluation(const EvaluationResult& event) {
 
 void FolderSink::on_end(const RunEnd& event) {
   if (!event.result.stopped_by.empty()) return;
-  folder_.write("summary.json", summary_json(event.result, recipe_, event.world_size));
+  folder_.write("summary.json", summary_json(event, recipe_));
 }
 
 std::vector<std::filesystem::path> draw_pictures(const std::filesystem::path& folder, const Tally* tally) {

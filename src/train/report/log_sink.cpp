@@ -66,6 +66,11 @@ void LogSink::on_epoch(const EpochResult& event) {
   if (event.skipped) line.emplace_back("skipped", std::to_string(*event.skipped));
   line.emplace_back("metrics", to_json(event.metrics));
   folder_.log(line);
+  if (!event.step_report) return;
+  folder_.log({{"event", "\"report\""},
+               {"epoch", std::to_string(event.epoch + 1)},
+               {"step", std::to_string(event.step)},
+               {"report", view::to_json(*event.step_report)}});
 }
 
 void LogSink::on_stage(const StageChange& event) {

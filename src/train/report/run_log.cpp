@@ -18,7 +18,7 @@ Line judge(std::string_view line, std::int64_t last_step) {
   const auto number = step->get<std::int64_t>();
   // It comes after the step's checkpoint, and before the next step.
   if (*event == "refresh") return number >= last_step ? Line::kOfALaterStep : Line::kKept;
-  const bool is_counted = *event == "step" || *event == "epoch" || *event == "resume";
+  const bool is_counted = *event == "step" || *event == "epoch" || *event == "report" || *event == "resume";
   return is_counted && number > last_step ? Line::kOfALaterStep : Line::kKept;
 }
 

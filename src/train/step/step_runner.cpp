@@ -63,9 +63,14 @@ StepRunner::StepRunner(Job job, Task& task, const TrainConfig& config)
       task_(task),
       config_(config),
       replicas_(static_cast<int>(config.replicas)),
+      clock_(replicas_),
       team_(job_.group(), {.replicas = replicas_,
                            .threads = static_cast<int>(config.threads),
-                           .on_switch = [this](int local) { model_->enter_replica(local); }}),
+                           .on_switch =
+                               [this](int local) {
+                                 clock_.turn_to(local);
+                                 model_->enter_replica(local);
+                               }}),
       data_(job_, task, config, team_.block()),
       weights_(job_, config),
       taken_(task, data_) {}
@@ -168,6 +173,7 @@ at::Tensor StepRunner::run_batch(const Batch& batch, double share) {
 }
 
 void StepRunner::sync_buffers() {
+  const StepClock::Stay communicates(clock_, view::Part::kExposed);
   if (!synced_) model_->sync_buffers();
   synced_ = true;
 }

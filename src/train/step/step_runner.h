@@ -18,6 +18,7 @@
 #include "lockstep/train/train_config.h"
 #include "train/step/out_of_memory.h"
 #include "train/step/replica_loaders.h"
+#include "train/step/step_clock.h"
 #include "train/step/taken_batches.h"
 #include "train/step/weight_update.h"
 #include "train/task/task_net.h"
@@ -61,6 +62,10 @@ class StepRunner {
   [[nodiscard]] const DistributedDataParallel<TaskNet>& model() const { return *model_; }
   /// Returns the object that computes the next weights from the gradients.
   [[nodiscard]] WeightUpdate& weights() { return weights_; }
+  /// Returns where this rank's time goes.
+  [[nodiscard]] StepClock& clock() { return clock_; }
+  /// Returns the number of this rank's replicas.
+  [[nodiscard]] std::int64_t local_replicas() const { return team_.block().size(); }
   /// Returns which layers of the network were fused.
   [[nodiscard]] const nn::Optimized& optimized() const { return optimized_; }
   /// Returns the tensors that this rank keeps, and those of its last batch.
@@ -76,6 +81,7 @@ class StepRunner {
   Task& task_;
   const TrainConfig& config_;
   int replicas_;
+  StepClock clock_;
   nn::Optimized optimized_;
   std::optional<DistributedDataParallel<TaskNet>> model_;
   ReplicaTeam team_;

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <optional>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep::launch {
 
 /// None: no limit, or unknown.
@@ -22,3 +24,5 @@ struct GroupLimits {
 [[nodiscard]] GroupLimits read_control_group(const std::filesystem::path& root = "/");
 
 }  // namespace lockstep::launch
+
+#pragma GCC visibility pop

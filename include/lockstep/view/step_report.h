@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the time of training steps went on each rank, and what to change. Pure: module train collects the figures.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::view {
+
+/// The parts of a rank's time.
+enum class Part : std::uint8_t {
+  kData,      ///< waiting for a batch
+  kForward,   ///< the loss included
+  kBackward,  ///< without kExposed
+  kExposed,   ///< communication that the backward pass does not hide, and the wait for slower ranks in it
+  kOptimizer,
+  kSave,
+  kEvaluate,
+  kOther
+};
+inline constexpr std::size_t kParts = 8;
+[[nodiscard]] const char* name_of(Part part);
+
+/// The steps of a stretch of the run, on one rank; stretches begin at the same steps on every rank. Units: seconds.
+struct Stretch {
+  std::int64_t first_step = 0;
+  std::int64_t steps = 0;
+  double compute = 0;      ///< forward, backward and optimizer
+  double compute_cpu = 0;  ///< the training thread's CPU time in them
+};
+
+/// The loader's threads of a rank. Units: seconds, summed over them.
+struct WorkerFigures {
+  std::int64_t count = 0;  ///< 0: the training thread loads
+  double busy = 0;         ///< time in the data set
+  double cpu = 0;          ///< CPU time in it
+  double delayed = 0;      ///< time in which they could have run and had no core
+};
+
+/// One rank's figures. Units: seconds, bytes.
+struct RankFigures {
+  int rank = 0;
+  std::string host;
+  std::int64_t steps = 0;
+  double seconds = 0;
+  std::array<double, kParts> parts{};
+  double compute_cpu = 0;  ///< the training thread's CPU time in forward, backward and optimizer
+  double delayed = 0;      ///< time in which the training thread could have run and had no core
+  double process_cpu = 0;  ///< CPU time of the whole process
+  std::int64_t preempted = 0;
+  WorkerFigures workers;
+  std::int64_t read_bytes = 0;  ///< what it read from files, also out of the kernel's cache
+  double cores = 0;             ///< cores that it may use
+  std::int64_t buckets = 0;
+  std::int64_t bucket_bytes = 0;  ///< of all buckets
+  std::int64_t resident = 0;      ///< the largest resident set so far
+  std::int64_t shared = 0;        ///< shared memory in it now, which ranks of a host have in common
+  std::int64_t device = 0;        ///< the most that tensors took on the GPU; 0: no GPU
+  std::int64_t host_memory = 0;   ///< what the host, or the control group, has; 0: unknown
+  std::int64_t host_free = 0;     ///< what of it is left
+  std::vector<Stretch> stretches;
+
+  [[nodiscard]] double of(Part part) const { return parts[static_cast<std::size_t>(part)]; }
+  /// Returns the time of forward, backward and optimizer.
+  [[nodiscard]] double compute() const { return of(Part::kForward) + of(Part::kBackward) + of(Part::kOptimizer); }
+  /// Returns the time of steps: without evaluations and saves.
+  [[nodiscard]] double training() const { return seconds - of(Part::kEvaluate) - of(Part::kSave); }
+  /// Returns the part's share of it, from 0 to 1.
+  [[nodiscard]] double share(Part part) const;
+};
+
+/// What a finding is about.
+enum class Cause : std::uint8_t {
+  kSlowDisk,
+  kFewWorkers,
+  kCostlyLoading,
+  kUnbalancedLoader,
+  kBusyCore,
+  kMoreWork,
+  kTinyBuckets,
+  kMemory
+};
+/// Returns "slow_disk" and so on, as the files have it.
+[[nodiscard]] const char* name_of(Cause cause);
+
+struct Finding {
+  Cause cause = Cause::kSlowDisk;
+  int rank = -1;         ///< the one that it is about; -1: all
+  std::string sentence;  ///< what was seen, with its figures
+  std::string advice;    ///< what to change
+};
+
+/// The settings that advice names.
+struct ReportSettings {
+  std::int64_t workers = 0;
+  std::int64_t batch_size = 0;
+  std::int64_t bucket_cap_mb = 25;
+};
+
+struct StepReport {
+  std::int64_t first_step = 0;
+  std::int64_t last_step = 0;
+  std::vector<RankFigures> ranks;  ///< by rank
+  std::vector<Finding> findings;
+};
+
+/// Adds a later stretch of the same rank: times and counts add up, the newer state of memory stays.
+void add(RankFigures& sum, const RankFigures& later);
+
+/// Returns what the figures show; empty where the run is healthy or too short to judge.
+[[nodiscard]] std::vector<Finding> find_causes(const std::vector<RankFigures>& ranks, const ReportSettings& settings);
+
+/// Returns the findings of `found` that are not in `said`, by cause and rank.
+[[nodiscard]] std::vector<Finding> new_findings(const std::vector<Finding>& found, const std::vector<Finding>& said);
+
+/// Returns the lines of findings, each at most `width` columns. They end with a line end.
+[[nodiscard]] std::string findings_text(const std::vector<Finding>& findings, int width = 80);
+
+/// Returns a table with a line for each rank (of many ranks for the slowest), and the findings.
+[[nodiscard]] std::string report_text(const StepReport& report, int width = 80);
+
+/// One line of JSON without a line end, and back. The second returns none where the text is no such object.
+[[nodiscard]] std::string to_json(const RankFigures& figures);
+[[nodiscard]] std::optional<RankFigures> parse_rank_figures(std::string_view json);
+[[nodiscard]] std::string to_json(const StepReport& report);
+[[nodiscard]] std::optional<StepReport> parse_step_report(std::string_view json);
+
+}  // namespace lockstep::view
+
+#pragma GCC visibility pop

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/report/process_counters.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "lockstep/launch/control_group.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr double kNsToSeconds = 1e-9;
+constexpr std::int64_t kKiB = 1024;
+
+std::string text_of(const std::string& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+double cores_of(const launch::GroupLimits& limits) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  double cores = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 0;
+  if (limits.cores) cores = std::min(cores, *limits.cores);
+  return cores;
+}
+
+void read_host_memory(const launch::GroupLimits& limits, ProcessState& state) {
+  const std::string memory = text_of("/proc/meminfo");
+  state.host_memory = number_of(memory, "MemTotal:").value_or(0) * kKiB;
+  state.host_free = number_of(memory, "MemAvailable:").value_or(0) * kKiB;
+  if (!limits.memory) return;
+  const auto limit = static_cast<std::int64_t>(*limits.memory);
+  const std::int64_t left = limit - std::min(limit, static_cast<std::int64_t>(limits.memory_used));
+  if (limit >= state.host_memory && left >= state.host_free) return;
+  state.host_memory = std::min(limit, state.host_memory);
+  state.host_free = std::min(left, state.host_free);
+}
+
+}  // namespace
+
+std::optional<std::int64_t> number_of(std::string_view text, std::string_view key) {
+  for (std::size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
+    if (at > 0 && text[at - 1] != '\n') continue;
+    const std::size_t digits = text.find_first_not_of(" \t", at + key.size());
+    std::int64_t value = 0;
+    if (digits == std::string_view::npos) return std::nullopt;
+    const auto read = std::from_chars(text.data() + digits, text.data() + text.size(), value);
+    return read.ec == std::errc() ? std::optional(value) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> delay_of(std::string_view schedstat) {
+  const std::size_t second = schedstat.find(' ');
+  std::int64_t value = 0;
+  if (second == std::string_view::npos) return std::nullopt;
+  const auto read = std::from_chars(schedstat.data() + second + 1, schedstat.data() + schedstat.size(), value);
+  return read.ec == std::errc() ? std::optional(value) : std::nullopt;
+}
+
+ProcessCounters read_counters() {
+  timespec cpu{};
+  rusage own{};
+  (void)::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+  (void)::getrusage(RUSAGE_THREAD, &own);
+  // A container may hide it. What is mapped into memory is counted only where it came from the disk.
+  const std::string io = text_of("/proc/self/io");
+  return {.cpu = static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) * kNsToSeconds,
+          .read_bytes = std::max(number_of(io, "rchar:").value_or(0), number_of(io, "read_bytes:").value_or(0)),
+          .preempted = own.ru_nivcsw};
+}
+
+ProcessState read_state() {
+  const launch::GroupLimits limits = launch::read_control_group();
+  const std::string status = text_of("/proc/self/status");
+  ProcessState state{.cores = cores_of(limits),
+                     .resident = number_of(status, "VmHWM:").value_or(0) * kKiB,
+                     .shared = number_of(status, "RssShmem:").value_or(0) * kKiB};
+  read_host_memory(limits, state);
+  return state;
+}
+
+double DelayCounter::since_last(const std::vector<int>& threads) {
+  std::int64_t sum = 0;
+  for (const int thread : threads) {
+    const auto delay = delay_of(text_of(fmt::format("/proc/self/task/{}/schedstat", thread)));
+    if (!delay) continue;
+    const auto [last, is_new] = last_.try_emplace(thread, *delay);
+    if (is_new) continue;
+    sum += std::max<std::int64_t>(*delay - last->second, 0);
+    last->second = *delay;
+  }
+  return static_cast<double>(sum) * kNsToSeconds;
+}
+
+}  // namespace lockstep::train

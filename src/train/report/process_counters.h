@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel counts of this process and its host, for the step report. Read once an epoch, never in a step.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::train {
+
+/// Counters that only grow. Units: seconds, bytes.
+struct ProcessCounters {
+  double cpu = 0;               ///< CPU time of all threads
+  std::int64_t read_bytes = 0;  ///< read from files, also out of the kernel's cache
+  std::int64_t preempted = 0;   ///< how often the calling thread lost its core
+};
+[[nodiscard]] ProcessCounters read_counters();
+
+/// How much memory and how many cores there are now. Units: bytes.
+struct ProcessState {
+  double cores = 0;              ///< that the process may use
+  std::int64_t resident = 0;     ///< the largest resident set so far
+  std::int64_t shared = 0;       ///< shared memory in the resident set
+  std::int64_t host_memory = 0;  ///< of the host, or what the control group allows; 0: unknown
+  std::int64_t host_free = 0;
+};
+[[nodiscard]] ProcessState read_state();
+
+/// Adds up how long threads waited for a core.
+class DelayCounter {
+ public:
+  /// Returns the seconds that `threads` (as in /proc/self/task) have waited since the call before. A thread that has
+  /// ended counts no longer.
+  [[nodiscard]] double since_last(const std::vector<int>& threads);
+
+ private:
+  std::map<int, std::int64_t> last_;  ///< nanoseconds, by thread
+};
+
+/// Returns the value of `key` ("rchar:") in the lines of a file of /proc; none where it has none.
+[[nodiscard]] std::optional<std::int64_t> number_of(std::string_view text, std::string_view key);
+/// Returns the nanoseconds that a thread was ready and had no core, from its schedstat; none where there are none.
+[[nodiscard]] std::optional<std::int64_t> delay_of(std::string_view schedstat);
+
+}  // namespace lockstep::train

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepReporter: gathers each rank's figures once an epoch and says what they show.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/train/train_config.h"
+#include "lockstep/view/step_report.h"
+#include "train/report/process_counters.h"
+#include "train/step/step_runner.h"
+
+namespace lockstep::train {
+
+/// It belongs to the training thread.
+class StepReporter {
+ public:
+  /// Lifetime: all outlive it.
+  StepReporter(const Job& job, StepRunner& steps, const TrainConfig& config);
+
+  /// Forgets what came before the first step, which follows `step`.
+  void start(std::int64_t step);
+  /// Returns the report of the steps since the call before, up to `step`; the same on every rank. Collective: yes.
+  [[nodiscard]] std::shared_ptr<const view::StepReport> end_epoch(std::int64_t step);
+  /// Returns the report of all steps that end_epoch() has seen; null before there are any.
+  [[nodiscard]] std::shared_ptr<const view::StepReport> whole() const;
+
+ private:
+  [[nodiscard]] view::RankFigures own_figures();
+  [[nodiscard]] view::ReportSettings settings() const;
+
+  const Job& job_;
+  StepRunner& steps_;
+  const TrainConfig& config_;
+  ProcessCounters before_;
+  DelayCounter training_delays_;
+  DelayCounter loading_delays_;
+  std::int64_t first_step_ = 1;  ///< of all
+  std::int64_t since_step_ = 1;  ///< of the report under way
+  std::int64_t last_step_ = 0;
+  std::vector<view::RankFigures> sums_;  ///< of the whole run, by rank
+};
+
+}  // namespace lockstep::train

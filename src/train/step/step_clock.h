@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepClock: adds up where the training thread's time goes, and the loader workers', from the spans that modules
+//            report. It keeps sums only, so that its memory does not grow with the run.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "lockstep/base/trace.h"
+#include "lockstep/view/step_report.h"
+
+namespace lockstep::train {
+
+/// The times that a clock has added up since it was read last. Units: seconds.
+struct ClockReading {
+  std::int64_t steps = 0;
+  double seconds = 0;
+  std::array<double, view::kParts> parts{};
+  double compute_cpu = 0;
+  double loading = 0;  ///< in the data set, over all threads
+  double loading_cpu = 0;
+  std::vector<view::Stretch> stretches;  ///< of all steps so far
+  std::vector<int> training_threads;     ///< as in /proc/self/task
+  std::vector<int> loading_threads;
+};
+
+/// The threads that take turns as one rank's replicas count as one: exactly one of them runs.
+class StepClock final : public trace::Sink {
+ public:
+  /// Begins to count, in the training thread. `replicas` is the number of this rank's.
+  explicit StepClock(int replicas);
+  ~StepClock() override;
+  StepClock(const StepClock&) = delete;
+  StepClock& operator=(const StepClock&) = delete;
+
+  void begin(const trace::Event& event) noexcept override;
+  void end(const trace::Event& event) noexcept override;
+  void step(std::int64_t step) noexcept override;
+
+  /// The replica `local` of this rank runs from now on.
+  void turn_to(int local) noexcept;
+
+  /// While it lives, the training thread is in `part`.
+  class Stay {
+   public:
+    Stay(StepClock& clock, view::Part part) noexcept : clock_(clock) { clock_.enter(part); }
+    ~Stay() { clock_.leave(); }
+    Stay(const Stay&) = delete;
+    Stay& operator=(const Stay&) = delete;
+
+   private:
+    StepClock& clock_;
+  };
+
+  /// Returns what was added up, and begins anew. In the training thread, outside of all spans.
+  [[nodiscard]] ClockReading take();
+
+ private:
+  static constexpr std::size_t kDepth = 16;
+  static constexpr std::size_t kStretches = 16;
+  static constexpr std::int64_t kFirstStretch = 8;  // steps; twice as many whenever all stretches are full
+
+  /// What a replica's thread is doing.
+  struct Lane {
+    std::array<view::Part, kDepth> parts{};
+    std::size_t depth = 0;
+    std::int64_t cpu_mark = 0;
+    bool has_thread = false;
+  };
+
+  void enter(view::Part part) noexcept;
+  void leave() noexcept;
+  [[nodiscard]] Lane* own_lane() noexcept;
+  void charge(Lane& lane, bool is_own_thread) noexcept;
+  void end_step() noexcept;
+  void merge_stretches() noexcept;
+  void add_thread(std::vector<int>& threads) noexcept;
+
+  const std::int64_t id_;
+  // Below: of the threads that take turns; the team's lock orders them.
+  std::vector<Lane> lanes_;
+  std::size_t running_ = 0;
+  std::int64_t begin_ = 0;
+  std::int64_t mark_ = 0;
+  std::array<std::int64_t, view::kParts> wall_{};
+  std::int64_t compute_ = 0;  ///< never begins anew, as the next one
+  std::int64_t compute_cpu_ = 0;
+  std::int64_t taken_cpu_ = 0;
+  std::int64_t steps_ = 0;
+  bool in_step_ = false;
+  std::vector<view::Stretch> stretches_;
+  std::int64_t stretch_steps_ = kFirstStretch;
+  std::int64_t stretch_compute_ = 0;  ///< what compute_ was when the last stretch began
+  std::int64_t stretch_cpu_ = 0;
+
+  std::atomic<std::int64_t> loading_{0};
+  std::atomic<std::int64_t> loading_cpu_{0};
+  std::mutex mutex_;  ///< guards the two lists, to which a thread is added once
+  std::vector<int> training_threads_;
+  std::vector<int> loading_threads_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the rules compare ranks.
+#include <algorithm>
+
+#include "view/report/rules.h"
+
+namespace lockstep::view {
+
+double median_of(const Ranks& ranks, const Figure& figure, std::int64_t but) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < std::ssize(ranks); ++i) {
+    if (i != but) values.push_back(figure(ranks[static_cast<std::size_t>(i)]));
+  }
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::int64_t largest(const Ranks& ranks, const Figure& figure) {
+  const auto less = [&](const RankFigures& a, const RankFigures& b) { return figure(a) < figure(b); };
+  return std::max_element(ranks.begin(), ranks.end(), less) - ranks.begin();
+}
+
+double spare_cores(const Ranks& ranks, const std::string& host) {
+  double cores = 0;
+  double used = 0;
+  for (const RankFigures& rank : ranks) {
+    if (rank.host != host) continue;
+    cores = std::max(cores, rank.cores);
+    if (rank.seconds > 0) used += rank.process_cpu / rank.seconds;
+  }
+  return std::max(0.0, cores - used);
+}
+
+namespace {
+
+/// The cost of a step of `rank` in stretch `i`, as a ratio to the others' median; 0 where somebody lacks it.
+double ratio_in(const Ranks& ranks, std::int64_t rank, std::size_t i,
+                const std::function<double(const Stretch&)>& cost) {
+  const Stretch& own = ranks[static_cast<std::size_t>(rank)].stretches[i];
+  for (const RankFigures& other : ranks) {
+    if (i >= other.stretches.size() || other.stretches[i].first_step != own.first_step) return 0;
+  }
+  const double median = median_of(
+      ranks, [&](const RankFigures& other) { return cost(other.stretches[i]); }, rank);
+  return median > 0 ? cost(own) / median : 0;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> slower_since(const Ranks& ranks, std::int64_t rank,
+                                         const std::function<double(const Stretch&)>& cost) {
+  const auto& stretches = ranks[static_cast<std::size_t>(rank)].stretches;
+  std::size_t begin = stretches.size();
+  while (begin > 0 && ratio_in(ranks, rank, begin - 1, cost) >= kSlowerRank) --begin;
+  if (begin == 0 || begin == stretches.size()) return std::nullopt;
+  // Before it the rank was as fast as the others; else it has come and gone.
+  for (std::size_t i = 0; i < begin; ++i) {
+    if (ratio_in(ranks, rank, i, cost) >= kSlowerRank) return std::nullopt;
+  }
+  return stretches[begin].first_step;
+}
+
+}  // namespace lockstep::view

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why steps wait for data: the disk, too few workers, loading that costs more than the cores have, one rank's share.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/text.h"
+#include "view/report/rules.h"
+
+namespace lockstep::view {
+namespace {
+
+/// The rank in the middle stands for all.
+const RankFigures& typical(const Ranks& ranks) {
+  const double median = median_of(ranks, data_share);
+  return *std::find_if(ranks.begin(), ranks.end(), [&](const RankFigures& rank) { return data_share(rank) == median; });
+}
+
+std::string workers_words(const RankFigures& rank) {
+  if (rank.workers.count == 0) return "the training thread, which loads itself,";
+  if (rank.workers.count == 1) return "its worker";
+  return fmt::format("its {} workers", rank.workers.count);
+}
+
+std::string rate_words(const RankFigures& rank) {
+  if (rank.seconds <= 0) return "";
+  const double rate = static_cast<double>(rank.read_bytes) / rank.seconds;
+  return text::bytes(static_cast<std::uint64_t>(std::max(0.0, rate))) + "/s";
+}
+
+bool waits_for_data(const RankFigures& rank) { return data_share(rank) >= kMuchWaiting && is_always_busy(rank); }
+
+bool computes(const RankFigures& rank) { return blocked_share(rank) < kMostlyBlocked; }
+
+std::string more_workers(std::int64_t workers) {
+  return fmt::format("workers={}", std::max<std::int64_t>(2 * workers, 2));
+}
+
+}  // namespace
+
+double data_share(const RankFigures& rank) { return rank.share(Part::kData); }
+
+double blocked_share(const RankFigures& rank) {
+  const WorkerFigures& workers = rank.workers;
+  return workers.busy > 0 ? std::max(0.0, workers.busy - workers.cpu - workers.delayed) / workers.busy : 0;
+}
+
+double delayed_share(const WorkerFigures& workers) { return workers.busy > 0 ? workers.delayed / workers.busy : 0; }
+
+bool is_always_busy(const RankFigures& rank) {
+  if (rank.workers.count == 0) return rank.workers.busy > 0;
+  return rank.workers.busy >= kAlwaysBusy * static_cast<double>(rank.workers.count) * rank.training();
+}
+
+std::optional<Finding> find_slow_disk(const Ranks& ranks, const ReportSettings& /*settings*/) {
+  const RankFigures& rank = typical(ranks);
+  if (!waits_for_data(rank) || computes(rank)) return std::nullopt;
+  return Finding{
+      .cause = Cause::kSlowDisk,
+      .sentence = fmt::format("waiting for data takes {:.0f} % of the step: {} {} blocked {:.0f} % of the time, mostly "
+                              "in reads ({})",
+                              percent(data_share(rank)), workers_words(rank),
+                              rank.workers.count == 1 || rank.workers.count == 0 ? "is" : "are",
+                              percent(blocked_share(rank)), rate_words(rank)),
+      .advice =
+          "a faster disk or a copy on a local one; lockstep pack makes it a few large reads; more workers "
+          "overlap them"};
+}
+
+std::optional<Finding> find_few_workers(const Ranks& ranks, const ReportSettings& settings) {
+  const RankFigures& rank = typical(ranks);
+  if (!waits_for_data(rank) || !computes(rank) || delayed_share(rank.workers) > kOftenDelayed) return std::nullopt;
+  const double spare = spare_cores(ranks, rank.host);
+  if (spare < kSpareCores) return std::nullopt;
+  return Finding{
+      .cause = Cause::kFewWorkers,
+      .sentence = fmt::format("waiting for data takes {:.0f} % of the step: {} always busy, and {:.1f} of "
+                              "{:.0f} cores have nothing to do for this run",
+                              percent(data_share(rank)),
+                              workers_words(rank) + (rank.workers.count > 1 ? " are" : " is"), spare, rank.cores),
+      .advice = fmt::format("{} (it is {}), or pack the set once: lockstep pack", more_workers(settings.workers),
+                            settings.workers)};
+}
+
+std::optional<Finding> find_costly_loading(const Ranks& ranks, const ReportSettings& /*settings*/) {
+  const RankFigures& rank = typical(ranks);
+  if (!waits_for_data(rank) || !computes(rank)) return std::nullopt;
+  if (spare_cores(ranks, rank.host) > (1 - kAllCores) * rank.cores) return std::nullopt;
+  return Finding{.cause = Cause::kCostlyLoading,
+                 .sentence = fmt::format("waiting for data takes {:.0f} % of the step, and the run uses all of the "
+                                         "{:.0f} cores: its samples cost more than these have left",
+                                         percent(data_share(rank)), rank.cores),
+                 .advice = "pack the set once (lockstep pack), or a host with more cores for each rank"};
+}
+
+std::optional<Finding> find_unbalanced_loader(const Ranks& ranks, const ReportSettings& /*settings*/) {
+  if (ranks.size() < 2) return std::nullopt;
+  const std::int64_t worst = largest(ranks, data_share);
+  const RankFigures& rank = ranks[static_cast<std::size_t>(worst)];
+  const double others = median_of(ranks, data_share, worst);
+  if (data_share(rank) < kMuchWaiting || others > data_share(rank) / 2) return std::nullopt;
+  // Its threads lack a core: that is another cause.
+  if (delayed_share(rank.workers) > kOftenDelayed) return std::nullopt;
+  const std::string why = computes(rank) ? fmt::format("its samples cost {:.2f} s of CPU time a worker and second",
+                                                       rank.workers.busy > 0 ? rank.workers.cpu / rank.workers.busy : 0)
+                                         : fmt::format("{} blocked {:.0f} % of the time, mostly in reads",
+                                                       workers_words(rank) + (rank.workers.count > 1 ? " are" : " is"),
+                                                       percent(blocked_share(rank)));
+  return Finding{.cause = Cause::kUnbalancedLoader,
+                 .rank = rank.rank,
+                 .sentence = fmt::format("rank {} waits for data {:.0f} % of the step, the others {:.0f} %: {}",
+                                         rank.rank, percent(data_share(rank)), percent(others), why),
+                 .advice = computes(rank) ? "deal expensive samples out evenly (shuffle, or a sampler by size), or "
+                                            "pack the set once: lockstep pack"
+                                          : "look at the disk of that host, or copy the set to a local one"};
+}
+
+}  // namespace lockstep::view

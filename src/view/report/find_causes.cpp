@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of the rules: a cause that explains what another rule looks at excludes that one.
+#include <algorithm>
+
+#include "view/report/rules.h"
+
+namespace lockstep::view {
+namespace {
+
+bool is_long_enough(const Ranks& ranks) {
+  return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [](const RankFigures& rank) {
+    return rank.steps >= kFewestSteps && rank.training() >= kShortestSeconds;
+  });
+}
+
+/// Adds what the first of `rules` finds that finds anything.
+void add_first(std::vector<Finding>& found, const Ranks& ranks, const ReportSettings& settings,
+               const std::vector<std::optional<Finding> (*)(const Ranks&, const ReportSettings&)>& rules) {
+  for (const auto rule : rules) {
+    if (auto finding = rule(ranks, settings)) {
+      found.push_back(std::move(*finding));
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> find_causes(const std::vector<RankFigures>& ranks, const ReportSettings& settings) {
+  if (!is_long_enough(ranks)) return {};
+  std::vector<Finding> found;
+  // A rank without a core of its own is also late with its data and its gradients.
+  add_first(found, ranks, settings, {find_busy_core, find_unbalanced_loader, find_more_work});
+  const bool is_one_rank = !found.empty();
+  if (!is_one_rank) add_first(found, ranks, settings, {find_slow_disk, find_few_workers, find_costly_loading});
+  add_first(found, ranks, settings, {find_tiny_buckets});
+  add_first(found, ranks, settings, {find_little_memory});
+  return found;
+}
+
+}  // namespace lockstep::view

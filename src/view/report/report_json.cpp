@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step report as JSON: what ranks exchange, what log.jsonl and summary.json hold, and what the doctor reads again.
+#include <nlohmann/json.hpp>
+
+#include "lockstep/view/step_report.h"
+
+namespace lockstep::view {
+namespace {
+
+using Json = nlohmann::json;
+
+Json json_of(const RankFigures& rank) {
+  Json parts = Json::object();
+  for (std::size_t i = 0; i < kParts; ++i) parts[name_of(static_cast<Part>(i))] = rank.parts[i];
+  Json stretches = Json::array();
+  for (const Stretch& each : rank.stretches) {
+    stretches.push_back({each.first_step, each.steps, each.compute, each.compute_cpu});
+  }
+  return {{"rank", rank.rank},
+          {"host", rank.host},
+          {"steps", rank.steps},
+          {"seconds", rank.seconds},
+          {"parts", std::move(parts)},
+          {"compute_cpu", rank.compute_cpu},
+          {"delayed", rank.delayed},
+          {"process_cpu", rank.process_cpu},
+          {"preempted", rank.preempted},
+          {"workers",
+           {{"count", rank.workers.count},
+            {"busy", rank.workers.busy},
+            {"cpu", rank.workers.cpu},
+            {"delayed", rank.workers.delayed}}},
+          {"read_bytes", rank.read_bytes},
+          {"cores", rank.cores},
+          {"buckets", rank.buckets},
+          {"bucket_bytes", rank.bucket_bytes},
+          {"resident", rank.resident},
+          {"shared", rank.shared},
+          {"device", rank.device},
+          {"host_memory", rank.host_memory},
+          {"host_free", rank.host_free},
+          {"stretches", std::move(stretches)}};
+}
+
+RankFigures rank_of(const Json& json) {
+  RankFigures rank{.rank = json.at("rank").get<int>(),
+                   .host = json.at("host").get<std::string>(),
+                   .steps = json.at("steps").get<std::int64_t>(),
+                   .seconds = json.at("seconds").get<double>()};
+  for (std::size_t i = 0; i < kParts; ++i) json.at("parts").at(name_of(static_cast<Part>(i))).get_to(rank.parts[i]);
+  json.at("compute_cpu").get_to(rank.compute_cpu);
+  json.at("delayed").get_to(rank.delayed);
+  json.at("process_cpu").get_to(rank.process_cpu);
+  json.at("preempted").get_to(rank.preempted);
+  const Json& workers = json.at("workers");
+  rank.workers = {.count = workers.at("count").get<std::int64_t>(),
+                  .busy = workers.at("busy").get<double>(),
+                  .cpu = workers.at("cpu").get<double>(),
+                  .delayed = workers.at("delayed").get<double>()};
+  json.at("read_bytes").get_to(rank.read_bytes);
+  json.at("cores").get_to(rank.cores);
+  json.at("buckets").get_to(rank.buckets);
+  json.at("bucket_bytes").get_to(rank.bucket_bytes);
+  json.at("resident").get_to(rank.resident);
+  json.at("shared").get_to(rank.shared);
+  json.at("device").get_to(rank.device);
+  json.at("host_memory").get_to(rank.host_memory);
+  json.at("host_free").get_to(rank.host_free);
+  if (!json.contains("stretches")) return rank;
+  for (const Json& each : json.at("stretches")) {
+    rank.stretches.push_back({.first_step = each.at(0).get<std::int64_t>(),
+                              .steps = each.at(1).get<std::int64_t>(),
+                              .compute = each.at(2).get<double>(),
+                              .compute_cpu = each.at(3).get<double>()});
+  }
+  return rank;
+}
+
+/// A newer version may know more causes; their words are kept.
+Cause cause_of(const std::string& name) {
+  for (int i = 0; i <= static_cast<int>(Cause::kMemory); ++i) {
+    if (name == name_of(static_cast<Cause>(i))) return static_cast<Cause>(i);
+  }
+  return Cause::kMemory;
+}
+
+Finding finding_of(const Json& json) {
+  return {.cause = cause_of(json.at("cause").get<std::string>()),
+          .rank = json.at("rank").get<int>(),
+          .sentence = json.at("sentence").get<std::string>(),
+          .advice = json.at("advice").get<std::string>()};
+}
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+/// Returns what `make` makes of the object in `text`; none where it is not what was expected.
+template <class Make>
+auto parse(std::string_view text, Make make) -> std::optional<decltype(make(Json()))> {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  try {
+    return make(json);
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::string to_json(const RankFigures& figures) { return dump(json_of(figures)); }
+
+std::optional<RankFigures> parse_rank_figures(std::string_view json) { return parse(json, rank_of); }
+
+std::string to_json(const StepReport& report) {
+  Json ranks = Json::array();
+  for (const RankFigures& rank : report.ranks) {
+    Json object = json_of(rank);
+    object.erase("stretches");  // the findings have what they tell
+    ranks.push_back(std::move(object));
+  }
+  Json findings = Json::array();
+  for (const Finding& each : report.findings) {
+    findings.push_back(
+        {{"cause", name_of(each.cause)}, {"rank", each.rank}, {"sentence", each.sentence}, {"advice", each.advice}});
+  }
+  return dump({{"first_step", report.first_step},
+               {"last_step", report.last_step},
+               {"findings", std::move(findings)},
+               {"ranks", std::move(ranks)}});
+}
+
+std::optional<StepReport> parse_step_report(std::string_view json) {
+  return parse(json, [](const Json& object) {
+    StepReport report{.first_step = object.at("first_step").get<std::int64_t>(),
+                      .last_step = object.at("last_step").get<std::int64_t>()};
+    for (const Json& rank : object.at("ranks")) report.ranks.push_back(rank_of(rank));
+    for (const Json& each : object.at("findings")) report.findings.push_back(finding_of(each));
+    return report;
+  });
+}
+
+}  // namespace lockstep::view

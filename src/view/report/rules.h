@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of the step report: each looks for one cause in the figures and returns it, or none. Pure.
+//
+// A rule has to be right rather than quick: it compares ranks with each other where it can, so that load that hits all
+// alike says nothing.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "lockstep/view/step_report.h"
+
+namespace lockstep::view {
+
+// Shorter stretches are the start of a run: first batches, first allocations.
+inline constexpr std::int64_t kFewestSteps = 20;
+inline constexpr double kShortestSeconds = 1.0;
+
+// Steps that wait less lose less than a change of settings is worth, and starts of epochs alone cost some percent.
+inline constexpr double kMuchWaiting = 0.15;
+// Workers rest while the queue of batches is full; those that a step waits for hardly do.
+inline constexpr double kAlwaysBusy = 0.7;
+// A worker that is neither on a core nor waiting for one is in a read, or another call that blocks.
+inline constexpr double kMostlyBlocked = 0.5;
+// Where workers have to wait for a core themselves, more of them would not help.
+inline constexpr double kOftenDelayed = 0.3;
+// Part of a core that is idle with certainty: measured use of cores differs by some percent.
+inline constexpr double kSpareCores = 0.25;
+// All but this part of the cores works for the run.
+inline constexpr double kAllCores = 0.85;
+
+// A fair share of a core with one other process is half of it. Ranks that do the same differ by a few percent.
+inline constexpr double kSharedCore = 0.15;
+inline constexpr double kSlowerRank = 1.1;
+// CPU time of equal work differs by up to some 10 % between cores that share caches.
+inline constexpr double kMoreWork = 1.2;
+// The others' wait is what unequal work costs.
+inline constexpr double kWorthEvening = 0.08;
+
+// Below this size a bucket's fixed costs are seen beside its bytes (docs/design/ddp.md).
+inline constexpr double kTinyBucket = 2.0 * (1 << 20);
+inline constexpr std::int64_t kManyBuckets = 8;
+inline constexpr std::int64_t kDefaultBucketMb = 25;
+
+// A step's peak above what is held at its end is easily so much.
+inline constexpr double kLeastFree = 0.05;
+
+using Ranks = std::vector<RankFigures>;
+using Figure = std::function<double(const RankFigures&)>;
+
+[[nodiscard]] inline double percent(double share) { return 100 * share; }
+
+/// Returns the median of `figure` over the ranks; of two values the lower one. `but` is left out; -1: none.
+[[nodiscard]] double median_of(const Ranks& ranks, const Figure& figure, std::int64_t but = -1);
+/// Returns the index of the rank with the largest `figure`.
+[[nodiscard]] std::int64_t largest(const Ranks& ranks, const Figure& figure);
+
+[[nodiscard]] double data_share(const RankFigures& rank);
+/// Returns the share of the workers' busy time in which they were blocked.
+[[nodiscard]] double blocked_share(const RankFigures& rank);
+[[nodiscard]] double delayed_share(const WorkerFigures& workers);
+[[nodiscard]] bool is_always_busy(const RankFigures& rank);
+/// Returns the cores of `host` that the run does not use.
+[[nodiscard]] double spare_cores(const Ranks& ranks, const std::string& host);
+
+[[nodiscard]] std::optional<Finding> find_slow_disk(const Ranks& ranks, const ReportSettings& settings);
+[[nodiscard]] std::optional<Finding> find_few_workers(const Ranks& ranks, const ReportSettings& settings);
+[[nodiscard]] std::optional<Finding> find_costly_loading(const Ranks& ranks, const ReportSettings& settings);
+[[nodiscard]] std::optional<Finding> find_unbalanced_loader(const Ranks& ranks, const ReportSettings& settings);
+[[nodiscard]] std::optional<Finding> find_busy_core(const Ranks& ranks, const ReportSettings& settings);
+[[nodiscard]] std::optional<Finding> find_more_work(const Ranks& ranks, const ReportSettings& settings);
+[[nodiscard]] std::optional<Finding> find_tiny_buckets(const Ranks& ranks, const ReportSettings& settings);
+[[nodiscard]] std::optional<Finding> find_little_memory(const Ranks& ranks, const ReportSettings& settings);
+
+/// Returns the first step from which on `rank` has been slower than the others; none where it always was, or the
+/// stretches do not tell.
+[[nodiscard]] std::optional<std::int64_t> slower_since(const Ranks& ranks, std::int64_t rank,
+                                                       const std::function<double(const Stretch&)>& cost);
+
+}  // namespace lockstep::view
