@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A slow disk for the process that preloads it: below $SLOW_DISK_FOLDER each fsync and rename, and one write of 32 (a
 // checkpoint has more than a thousand), sleeps for a random time first: up to $SLOW_DISK_MOST_US microseconds, and for
-// up to eight times as long at one pause of 16.
+// up to eight times as long at one pause of 16. With $SLOW_DISK_READ_US every read of a file there sleeps for that long.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,11 +18,14 @@
 
 static const char* folder;
 static uint64_t most_us;
+static uint64_t read_us;
 
 __attribute__((constructor)) static void read_settings(void) {
   const char* most = getenv("SLOW_DISK_MOST_US");
+  const char* reads = getenv("SLOW_DISK_READ_US");
   folder = getenv("SLOW_DISK_FOLDER");
   most_us = most != NULL ? strtoull(most, NULL, 10) : 0;
+  read_us = reads != NULL ? strtoull(reads, NULL, 10) : 0;
 }
 
 // xorshift; the program's own random numbers must stay as they are.
@@ -47,7 +50,13 @@ static void sleep_for(const char* path) {
   nanosleep(&pause, NULL);
 }
 
-static void sleep_for_fd(int fd) {
+static void sleep_to_read(const char* path) {
+  if (folder == NULL || strncmp(path, folder, strlen(folder)) != 0) return;
+  const struct timespec pause = {.tv_sec = (time_t)(read_us / 1000000), .tv_nsec = (long)(read_us % 1000000) * 1000};
+  nanosleep(&pause, NULL);
+}
+
+static void pause_for_fd(int fd, void (*pause_for)(const char*)) {
   char link[64];
   char path[PATH_MAX];
   const int before = errno;
@@ -55,13 +64,20 @@ static void sleep_for_fd(int fd) {
   const ssize_t size = readlink(link, path, sizeof path - 1);
   if (size > 0) {
     path[size] = '\0';
-    sleep_for(path);
+    pause_for(path);
   }
   errno = before;
 }
 
+static void sleep_for_fd(int fd) { pause_for_fd(fd, sleep_for); }
+
 static void sleep_for_some(int fd) {
   if (draw() % 32 == 0) sleep_for_fd(fd);
+}
+
+ssize_t read(int fd, void* bytes, size_t size) {
+  if (read_us > 0) pause_for_fd(fd, sleep_to_read);
+  return syscall(SYS_read, fd, bytes, size);
 }
 
 ssize_t write(int fd, const void* bytes, size_t size) {

@@ -109,7 +109,8 @@ int report_recorder(const Job& job, const StepBench& bench, const RecorderCost& 
         cost.high, cost.events_per_step, cost.event_seconds * 1e9, share);
   } else {
     job.print(
-        "{} pairs of steps with and without the flight recorder: {:.1f} ms without, ratio {:.4f} (95 %: {:.4f} to "
+        "{} pairs of steps with and without flight recorder and step report: {:.1f} ms without, ratio {:.4f} (95 %: "
+        "{:.4f} to "
         "{:.4f})\n{} events a step, {:.0f} ns each: {:.4f} % of the step",
         cost.pairs, cost.median_seconds * 1e3, cost.ratio, cost.low, cost.high, cost.events_per_step,
         cost.event_seconds * 1e9, share * 100);

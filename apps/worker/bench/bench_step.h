@@ -19,7 +19,7 @@ struct StepBench {
   std::string model = "conv7";
   bool zero = false;           ///< each rank updates its part of the parameters (ZeRO-1)
   bool cuda_graph = false;     ///< forward and backward recorded and replayed
-  bool recorder_cost = false;  ///< compares steps with and without the flight recorder
+  bool recorder_cost = false;  ///< compares steps with and without flight recorder and step report
   std::int64_t repeats = 7;
   bool json = false;
 };

@@ -203,7 +203,7 @@ void add_step_options(CLI::App& app, StepBench& bench) {
   app.add_flag("--zero", bench.zero, "let each rank update its part of the parameters, as optimizer.zero does");
   app.add_flag("--cuda-graph", bench.cuda_graph, "record forward and backward and replay them, as cuda_graph does");
   app.add_flag("--recorder-cost", bench.recorder_cost,
-               "compare --repeats pairs of steps, with and without LOCKSTEP_FLIGHT=off");
+               "compare --repeats pairs of steps, with and without what is always on: flight recorder and step report");
   app.add_flag("--json", bench.json, kJsonHelp);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the process's recorder (the flight recorder) costs a step: pairs of steps, one with it and one without, in one
-// process. Two processes of a shared machine differ by more than the figure that is asked for.
+// What the process's sinks (the flight recorder, the step report's clock) cost a step: pairs of steps, one with them
+// and one without, in one process. Two processes of a shared machine differ by more than the figure that is asked for.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace lockstep::worker {
 
-/// Ratios of step times, with the recorder over without it: the median of the pairs, and the interval that covers the
+/// Ratios of step times, with the sinks over without them: the median of the pairs, and the interval that covers the
 /// median of all such pairs with a probability of 95 % (order statistics; no distribution is assumed).
 struct RecorderCost {
   std::int64_t pairs = 0;
-  double median_seconds = 0;  ///< of a step without it
+  double median_seconds = 0;  ///< of a step without them
   double ratio = 0;
   double low = 0;
   double high = 0;
   double events_per_step = 0;  ///< spans, each an event at its begin and one at its end
-  double event_seconds = 0;    ///< one event, measured in a loop; `events_per_step` of them are the step's cost
+  double event_seconds = 0;    ///< one event of the recorder, measured in a loop
 };
 
 /// Collective: yes, where `step` is. Throws: UsageError in a process without a recorder.

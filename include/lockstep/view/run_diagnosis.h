@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/flight/verdict.h"
+#include "lockstep/view/step_report.h"
 
 #pragma GCC visibility push(default)
 
@@ -48,14 +49,16 @@ struct RunSummary {
   double seconds = 0;
   std::vector<std::pair<std::string, double>> metrics = {};
   std::int64_t time_ns = 0;  ///< when it was written
+  std::optional<StepReport> step_report = {};
 };
 
 /// What the end of log.jsonl says.
 struct RunLog {
   std::int64_t step = 0;
   std::optional<double> loss = {};
-  std::string stopped_by = {};  ///< "SIGTERM": the run saved and left; empty: it did not
-  std::int64_t time_ns = 0;     ///< when it was last written
+  std::string stopped_by = {};                 ///< "SIGTERM": the run saved and left; empty: it did not
+  std::int64_t time_ns = 0;                    ///< when it was last written
+  std::optional<StepReport> step_report = {};  ///< of the last epoch that has one
 };
 
 /// Everything that the folder and the processes say. Times are CLOCK_REALTIME but for those of the rings.
@@ -93,6 +96,7 @@ struct RunDiagnosis {
   std::string text;                       ///< one line
   std::vector<std::string> earlier = {};  ///< one line for each attempt before the newest; the oldest may be counted
   std::vector<std::string> details = {};  ///< lines below it
+  std::optional<StepReport> report = {};  ///< where the time of its steps went
   std::vector<std::string> stacks = {};
   std::vector<std::string> notes = {};
   std::vector<std::string> next = {};  ///< commands, or what to do
@@ -103,7 +107,7 @@ struct RunDiagnosis {
 [[nodiscard]] std::string diagnosis_text(const RunDiagnosis& diagnosis, bool color);
 
 /// Returns one line of JSON: {"run", "state", "text", "attempt", "earlier", "details", "stacks", "notes", "next",
-/// "step", "checkpoint"}; the last two are null where nothing is known.
+/// "step", "checkpoint", "report"}; the last three are null where nothing is known.
 [[nodiscard]] std::string diagnosis_json(const RunFacts& facts, const RunDiagnosis& diagnosis);
 
 }  // namespace lockstep::view

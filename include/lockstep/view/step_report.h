@@ -14,7 +14,7 @@
 namespace lockstep::view {
 
 /// The parts of a rank's time.
-enum class Part : std::uint8_t {
+enum class StepPart : std::uint8_t {
   kData,      ///< waiting for a batch
   kForward,   ///< the loss included
   kBackward,  ///< without kExposed
@@ -25,7 +25,7 @@ enum class Part : std::uint8_t {
   kOther
 };
 inline constexpr std::size_t kParts = 8;
-[[nodiscard]] const char* name_of(Part part);
+[[nodiscard]] const char* name_of(StepPart part);
 
 /// The steps of a stretch of the run, on one rank; stretches begin at the same steps on every rank. Units: seconds.
 struct Stretch {
@@ -43,6 +43,13 @@ struct WorkerFigures {
   double delayed = 0;      ///< time in which they could have run and had no core
 };
 
+/// The traffic of a network interface. Units: bytes.
+struct Traffic {
+  std::string name;
+  std::int64_t sent = 0;
+  std::int64_t received = 0;
+};
+
 /// One rank's figures. Units: seconds, bytes.
 struct RankFigures {
   int rank = 0;
@@ -57,6 +64,7 @@ struct RankFigures {
   WorkerFigures workers;
   std::int64_t read_bytes = 0;  ///< what it read from files, also out of the kernel's cache
   double cores = 0;             ///< cores that it may use
+  std::string cpus = {};        ///< their numbers; ranks with the same ones share them
   std::int64_t buckets = 0;
   std::int64_t bucket_bytes = 0;  ///< of all buckets
   std::int64_t resident = 0;      ///< the largest resident set so far
@@ -64,15 +72,20 @@ struct RankFigures {
   std::int64_t device = 0;        ///< the most that tensors took on the GPU; 0: no GPU
   std::int64_t host_memory = 0;   ///< what the host, or the control group, has; 0: unknown
   std::int64_t host_free = 0;     ///< what of it is left
+  std::string network;            ///< names the network that its interfaces belong to: a host, or a container
+  std::vector<Traffic> traffic;   ///< of the interfaces that carried any, without loopback
+  std::int64_t resent = 0;        ///< TCP segments that were sent again
   std::vector<Stretch> stretches;
 
-  [[nodiscard]] double of(Part part) const { return parts[static_cast<std::size_t>(part)]; }
+  [[nodiscard]] double of(StepPart part) const { return parts[static_cast<std::size_t>(part)]; }
   /// Returns the time of forward, backward and optimizer.
-  [[nodiscard]] double compute() const { return of(Part::kForward) + of(Part::kBackward) + of(Part::kOptimizer); }
+  [[nodiscard]] double compute() const {
+    return of(StepPart::kForward) + of(StepPart::kBackward) + of(StepPart::kOptimizer);
+  }
   /// Returns the time of steps: without evaluations and saves.
-  [[nodiscard]] double training() const { return seconds - of(Part::kEvaluate) - of(Part::kSave); }
+  [[nodiscard]] double training() const { return seconds - of(StepPart::kEvaluate) - of(StepPart::kSave); }
   /// Returns the part's share of it, from 0 to 1.
-  [[nodiscard]] double share(Part part) const;
+  [[nodiscard]] double share(StepPart part) const;
 };
 
 /// What a finding is about.
@@ -112,6 +125,15 @@ struct StepReport {
 
 /// Adds a later stretch of the same rank: times and counts add up, the newer state of memory stays.
 void add(RankFigures& sum, const RankFigures& later);
+
+/// What the hosts' interfaces carried, each host counted once. Units: bytes a second; segments.
+struct NetworkSum {
+  double sent = 0;
+  double received = 0;
+  std::int64_t resent = 0;
+};
+/// Returns none where all ranks share one network.
+[[nodiscard]] std::optional<NetworkSum> network_of(const StepReport& report);
 
 /// Returns what the figures show; empty where the run is healthy or too short to judge.
 [[nodiscard]] std::vector<Finding> find_causes(const std::vector<RankFigures>& ranks, const ReportSettings& settings);

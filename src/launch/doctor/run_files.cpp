@@ -121,11 +121,19 @@ std::vector<std::string> stacks_of(const Json& json) {
   return lines;
 }
 
+/// The step report of a summary, or of a line of log.jsonl.
+std::optional<view::StepReport> report_in(const Json& json) {
+  const auto found = json.find("report");
+  if (found == json.end()) return std::nullopt;
+  return view::parse_step_report(found->dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 void take_line(const Json& line, view::RunLog& log) {
   const std::string event = text_at(line, "event");
   const auto loss = line.find("loss");
   if (event == "step" || event == "epoch" || event == "stop" || event == "resume") log.step = whole_at(line, "step");
   if ((event == "step" || event == "epoch") && loss != line.end() && loss->is_number()) log.loss = loss->get<double>();
+  if (event == "report") log.step_report = report_in(line);
   log.stopped_by = event == "stop" ? text_at(line, "reason") : "";
 }
 
@@ -174,6 +182,7 @@ std::optional<view::RunSummary> read_summary(const fs::path& file, Notes& notes)
   if (!json) return std::nullopt;
   view::RunSummary summary{
       .steps = whole_at(*json, "steps"), .seconds = number_at(*json, "seconds"), .time_ns = written_ns};
+  summary.step_report = report_in(*json);
   const auto metrics = json->find("metrics");
   if (metrics == json->end() || !metrics->is_object()) return summary;
   for (const auto& [name, value] : metrics->items()) {

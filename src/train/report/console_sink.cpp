@@ -26,6 +26,13 @@ void print(const std::string& text) {
 
 std::string memory_text(std::int64_t bytes) { return text::bytes(static_cast<std::uint64_t>(bytes)); }
 
+std::string speed_text(double bytes_per_s) { return memory_text(static_cast<std::int64_t>(bytes_per_s)) + "/s"; }
+
+/// None where all ranks are on one host.
+std::optional<view::NetworkSum> network_of(const EpochResult& event) {
+  return event.step_report ? view::network_of(*event.step_report) : std::nullopt;
+}
+
 /// Large pictures take seconds each.
 std::string rate_text(double images_per_s) {
   constexpr double kWhole = 10;
@@ -75,10 +82,16 @@ void ConsoleSink::print_header(const EpochResult& event) {
   const auto column = [](std::string title, int width, int leave_out) {
     return view::Column{.title = std::move(title), .width = width, .leave_out = leave_out};
   };
+  const bool has_network = network_of(event).has_value();
   // A narrow terminal drops the last of these first; log.jsonl has them all.
   std::vector<view::Column> columns = {column("epoch", 9, 0), column("step", 7, 3),     column("loss", 8, 0),
                                        column("lr", 9, 2),    column("images/s", 9, 1), column("wait", 6, 5),
                                        column("time", 8, 4),  column("memory", 8, 6)};
+  // Between hosts the network is what a step may wait for.
+  if (has_network) {
+    for (const char* title : {"sent", "received"}) columns.push_back(column(title, 9, 1));
+    columns.push_back(column("resent", 6, 2));
+  }
   if (event.memory.reserved) columns.push_back(column("reserved", 8, 8));
   if (event.skipped) columns.push_back(column("skipped", 7, 7));
   for (const Metric& metric : metrics)
@@ -99,6 +112,11 @@ void ConsoleSink::print_row(const EpochResult& event) {
                                     fmt::format("{:.1f} %", 100 * event.data_wait),
                                     text::duration(event.seconds),
                                     memory_text(event.memory.peak)};
+  if (const auto network = network_of(event)) {
+    cells.push_back(speed_text(network->sent));
+    cells.push_back(speed_text(network->received));
+    cells.push_back(std::to_string(network->resent));
+  }
   if (event.memory.reserved) cells.push_back(memory_text(*event.memory.reserved));
   if (event.skipped) cells.push_back(std::to_string(*event.skipped));
   for (const Metric& metric : metrics) cells.push_back(fmt::format("{:.4f}", metric.value));

@@ -6,11 +6,17 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #include "lockstep/launch/control_group.h"
 
@@ -23,6 +29,15 @@ constexpr std::int64_t kKiB = 1024;
 std::string text_of(const std::string& file) {
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// The word behind `key` in the lines of a file of /proc.
+std::string word_of(const std::string& text, const std::string& key) {
+  std::istringstream in(text);
+  for (std::string word; in >> word;) {
+    if (word == key && in >> word) return word;
+  }
+  return "";
 }
 
 double cores_of(const launch::GroupLimits& limits) {
@@ -79,10 +94,74 @@ ProcessCounters read_counters() {
           .preempted = own.ru_nivcsw};
 }
 
+std::vector<view::Traffic> parse_interfaces(std::string_view text) {
+  static constexpr std::array<std::string_view, 7> kRepeats = {"lo", "br", "docker", "virbr", "veth", "ifb", "cni"};
+  std::vector<view::Traffic> found;
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;  // a line of titles
+    const std::size_t begin = line.find_first_not_of(' ');
+    view::Traffic each{.name = line.substr(begin, colon - begin)};
+    const bool repeats = std::any_of(kRepeats.begin(), kRepeats.end(),
+                                     [&](std::string_view prefix) { return each.name.starts_with(prefix); });
+    std::istringstream fields(line.substr(colon + 1));
+    constexpr int kSent = 8;  // behind the eight fields of what was received
+    std::int64_t value = 0;
+    for (int i = 0; i <= kSent && fields >> value; ++i) {
+      if (i == 0) each.received = value;
+      if (i == kSent) each.sent = value;
+    }
+    if (!repeats) found.push_back(std::move(each));
+  }
+  return found;
+}
+
+std::int64_t parse_resent(std::string_view text) {
+  // A line of names, and then a line of their values.
+  std::istringstream lines{std::string(text)};
+  std::vector<std::string> names;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("Tcp:")) continue;
+    std::istringstream in(line);
+    const std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
+    if (names.empty()) {
+      names = words;
+      continue;
+    }
+    const auto at = std::find(names.begin(), names.end(), "RetransSegs") - names.begin();
+    return at < std::ssize(words) ? std::atoll(words[static_cast<std::size_t>(at)].c_str()) : 0;
+  }
+  return 0;
+}
+
+NetworkCounters read_network_counters(const std::string& host) {
+  // These files are those of the process's own network namespace.
+  std::error_code problem;
+  const std::string space = std::filesystem::read_symlink("/proc/self/ns/net", problem).string();
+  return {.network = host + " " + space,
+          .traffic = parse_interfaces(text_of("/proc/self/net/dev")),
+          .resent = parse_resent(text_of("/proc/self/net/snmp"))};
+}
+
+NetworkCounters passed_since(const NetworkCounters& before, const NetworkCounters& now) {
+  NetworkCounters passed{.network = now.network, .resent = now.resent - before.resent};
+  for (view::Traffic each : now.traffic) {
+    const auto same = std::find_if(before.traffic.begin(), before.traffic.end(),
+                                   [&](const view::Traffic& other) { return other.name == each.name; });
+    if (same == before.traffic.end()) continue;
+    each.sent -= same->sent;
+    each.received -= same->received;
+    if (each.sent > 0 || each.received > 0) passed.traffic.push_back(std::move(each));
+  }
+  return passed;
+}
+
 ProcessState read_state() {
   const launch::GroupLimits limits = launch::read_control_group();
   const std::string status = text_of("/proc/self/status");
   ProcessState state{.cores = cores_of(limits),
+                     .cpus = word_of(status, "Cpus_allowed_list:"),
                      .resident = number_of(status, "VmHWM:").value_or(0) * kKiB,
                      .shared = number_of(status, "RssShmem:").value_or(0) * kKiB};
   read_host_memory(limits, state);
@@ -94,10 +173,9 @@ double DelayCounter::since_last(const std::vector<int>& threads) {
   for (const int thread : threads) {
     const auto delay = delay_of(text_of(fmt::format("/proc/self/task/{}/schedstat", thread)));
     if (!delay) continue;
-    const auto [last, is_new] = last_.try_emplace(thread, *delay);
-    if (is_new) continue;
-    sum += std::max<std::int64_t>(*delay - last->second, 0);
-    last->second = *delay;
+    std::int64_t& last = last_[thread];  // 0 of a thread that has begun since
+    sum += std::max<std::int64_t>(*delay - last, 0);
+    last = *delay;
   }
   return static_cast<double>(sum) * kNsToSeconds;
 }

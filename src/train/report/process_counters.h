@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
+
+#include "lockstep/view/step_report.h"
 
 namespace lockstep::train {
 
@@ -18,9 +21,20 @@ struct ProcessCounters {
 };
 [[nodiscard]] ProcessCounters read_counters();
 
+/// What the interfaces of this process's network have carried since the host started.
+struct NetworkCounters {
+  std::string network;  ///< the same for processes that share the interfaces
+  std::vector<view::Traffic> traffic;
+  std::int64_t resent = 0;  ///< TCP segments
+};
+[[nodiscard]] NetworkCounters read_network_counters(const std::string& host);
+/// Returns what passed between two readings; interfaces that carried nothing are left out.
+[[nodiscard]] NetworkCounters passed_since(const NetworkCounters& before, const NetworkCounters& now);
+
 /// How much memory and how many cores there are now. Units: bytes.
 struct ProcessState {
   double cores = 0;              ///< that the process may use
+  std::string cpus;              ///< their numbers: "0-3"
   std::int64_t resident = 0;     ///< the largest resident set so far
   std::int64_t shared = 0;       ///< shared memory in the resident set
   std::int64_t host_memory = 0;  ///< of the host, or what the control group allows; 0: unknown
@@ -41,6 +55,11 @@ class DelayCounter {
 
 /// Returns the value of `key` ("rchar:") in the lines of a file of /proc; none where it has none.
 [[nodiscard]] std::optional<std::int64_t> number_of(std::string_view text, std::string_view key);
+/// Returns the interfaces in the text of /proc/net/dev. Loopback is left out, and what only repeats the traffic of
+/// another interface: bridges, and the copies that containers and traffic shapers make.
+[[nodiscard]] std::vector<view::Traffic> parse_interfaces(std::string_view text);
+/// Returns RetransSegs of the text of /proc/net/snmp; 0 where it is missing.
+[[nodiscard]] std::int64_t parse_resent(std::string_view text);
 /// Returns the nanoseconds that a thread was ready and had no core, from its schedstat; none where there are none.
 [[nodiscard]] std::optional<std::int64_t> delay_of(std::string_view schedstat);
 

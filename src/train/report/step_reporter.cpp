@@ -16,6 +16,7 @@ StepReporter::StepReporter(const Job& job, StepRunner& steps, const TrainConfig&
 void StepReporter::start(std::int64_t step) {
   const ClockReading ignored = steps_.clock().take();
   before_ = read_counters();
+  network_before_ = read_network_counters(job_.host());
   (void)training_delays_.since_last(ignored.training_threads);
   (void)loading_delays_.since_last(ignored.loading_threads);
   first_step_ = since_step_ = step + 1;
@@ -26,6 +27,8 @@ view::RankFigures StepReporter::own_figures() {
   const ProcessCounters now = read_counters();
   const ProcessCounters before = std::exchange(before_, now);
   const ProcessState state = read_state();
+  const NetworkCounters network = read_network_counters(job_.host());
+  const NetworkCounters passed = passed_since(std::exchange(network_before_, network), network);
   const std::vector<std::int64_t> buckets = steps_.model().bucket_bytes();
   view::RankFigures figures{.rank = job_.rank(),
                             .host = job_.host(),
@@ -38,12 +41,16 @@ view::RankFigures StepReporter::own_figures() {
                             .preempted = now.preempted - before.preempted,
                             .read_bytes = now.read_bytes - before.read_bytes,
                             .cores = state.cores,
+                            .cpus = state.cpus,
                             .buckets = std::ssize(buckets),
                             .bucket_bytes = std::accumulate(buckets.begin(), buckets.end(), std::int64_t{0}),
                             .resident = state.resident,
                             .shared = state.shared,
                             .host_memory = state.host_memory,
                             .host_free = state.host_free,
+                            .network = passed.network,
+                            .traffic = passed.traffic,
+                            .resent = passed.resent,
                             .stretches = clock.stretches};
   // The replicas of a rank load one after another, each with its own workers.
   figures.workers = {.count = config_.workers * steps_.local_replicas(),

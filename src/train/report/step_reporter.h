@@ -35,6 +35,7 @@ class StepReporter {
   StepRunner& steps_;
   const TrainConfig& config_;
   ProcessCounters before_;
+  NetworkCounters network_before_;
   DelayCounter training_delays_;
   DelayCounter loading_delays_;
   std::int64_t first_step_ = 1;  ///< of all

@@ -22,6 +22,7 @@ DataLoaderOptions loader_options(const TrainConfig& config, const Task& task, co
           .shard = shard,
           .bad_samples = config.bad_samples == "skip" ? BadSamples::kSkip : BadSamples::kError,
           .timeout_s = config.loader_timeout_s,
+          .note_waiting = false,  // the step report says it, and why
           .pin_memory = config.pin_memory,
           .device = config.pin_memory ? device : c10::Device(c10::kCPU),
           .collate = task.collate()};

@@ -25,26 +25,28 @@ std::int64_t wall_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
 std::int64_t thread_cpu_ns() noexcept { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
 /// None: the span belongs to the part that it lies in.
-std::optional<view::Part> part_of(std::string_view name) noexcept {
-  using view::Part;
-  if (name == "DataLoader::next") return Part::kData;
-  if (name == "forward" || name == "loss") return Part::kForward;
-  if (name == "backward") return Part::kBackward;
+std::optional<view::StepPart> part_of(std::string_view name) noexcept {
+  using view::StepPart;
+  if (name == "DataLoader::next") return StepPart::kData;
+  if (name == "forward" || name == "loss") return StepPart::kForward;
+  if (name == "backward") return StepPart::kBackward;
   if (name == "DistributedDataParallel::end_backward" || name == "ZeroRedundancyOptimizer::gather") {
-    return Part::kExposed;
+    return StepPart::kExposed;
   }
-  if (name == "optimizer") return Part::kOptimizer;
-  if (name == "save") return Part::kSave;
-  if (name == "evaluate") return Part::kEvaluate;
+  if (name == "optimizer") return StepPart::kOptimizer;
+  if (name == "save") return StepPart::kSave;
+  if (name == "evaluate") return StepPart::kEvaluate;
   return std::nullopt;
 }
 
-bool is_compute(view::Part part) noexcept {
-  return part == view::Part::kForward || part == view::Part::kBackward || part == view::Part::kOptimizer;
+bool is_compute(view::StepPart part) noexcept {
+  return part == view::StepPart::kForward || part == view::StepPart::kBackward || part == view::StepPart::kOptimizer;
 }
 
 /// An evaluation has forwards and batches of its own.
-bool holds_all(view::Part part) noexcept { return part == view::Part::kEvaluate || part == view::Part::kSave; }
+bool holds_all(view::StepPart part) noexcept {
+  return part == view::StepPart::kEvaluate || part == view::StepPart::kSave;
+}
 
 bool is_loading(const trace::Event& event) noexcept { return event.name == "the data set"; }
 
@@ -94,7 +96,7 @@ StepClock::Lane* StepClock::own_lane() noexcept {
 
 /// Adds the time since the last mark to what the running thread is doing.
 void StepClock::charge(Lane& lane, bool is_own_thread) noexcept {
-  const view::Part part = lane.depth == 0 ? view::Part::kOther : lane.parts[std::min(lane.depth, kDepth) - 1];
+  const view::StepPart part = lane.depth == 0 ? view::StepPart::kOther : lane.parts[std::min(lane.depth, kDepth) - 1];
   const std::int64_t now = wall_ns();
   const std::int64_t passed = now - std::exchange(mark_, now);
   wall_[static_cast<std::size_t>(part)] += passed;
@@ -105,7 +107,7 @@ void StepClock::charge(Lane& lane, bool is_own_thread) noexcept {
   if (is_compute(part)) compute_cpu_ += used;
 }
 
-void StepClock::enter(view::Part part) noexcept {
+void StepClock::enter(view::StepPart part) noexcept {
   Lane* lane = own_lane();
   if (lane == nullptr) return;
   charge(*lane, true);

@@ -46,7 +46,7 @@ class StepClock final : public trace::Sink {
   /// While it lives, the training thread is in `part`.
   class Stay {
    public:
-    Stay(StepClock& clock, view::Part part) noexcept : clock_(clock) { clock_.enter(part); }
+    Stay(StepClock& clock, view::StepPart part) noexcept : clock_(clock) { clock_.enter(part); }
     ~Stay() { clock_.leave(); }
     Stay(const Stay&) = delete;
     Stay& operator=(const Stay&) = delete;
@@ -65,13 +65,13 @@ class StepClock final : public trace::Sink {
 
   /// What a replica's thread is doing.
   struct Lane {
-    std::array<view::Part, kDepth> parts{};
+    std::array<view::StepPart, kDepth> parts{};
     std::size_t depth = 0;
     std::int64_t cpu_mark = 0;
     bool has_thread = false;
   };
 
-  void enter(view::Part part) noexcept;
+  void enter(view::StepPart part) noexcept;
   void leave() noexcept;
   [[nodiscard]] Lane* own_lane() noexcept;
   void charge(Lane& lane, bool is_own_thread) noexcept;

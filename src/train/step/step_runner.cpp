@@ -173,7 +173,7 @@ at::Tensor StepRunner::run_batch(const Batch& batch, double share) {
 }
 
 void StepRunner::sync_buffers() {
-  const StepClock::Stay communicates(clock_, view::Part::kExposed);
+  const StepClock::Stay communicates(clock_, view::StepPart::kExposed);
   if (!synced_) model_->sync_buffers();
   synced_ = true;
 }

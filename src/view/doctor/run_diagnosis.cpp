@@ -316,6 +316,8 @@ RunDiagnosis diagnose(const RunFacts& facts) {
   RunDiagnosis diagnosis = diagnose_now(facts);
   diagnosis.earlier = earlier_of(facts);
   diagnosis.notes = facts.notes;
+  if (diagnosis.state == RunState::kFinished && facts.summary) diagnosis.report = facts.summary->step_report;
+  if (!diagnosis.report && facts.log) diagnosis.report = facts.log->step_report;
   return diagnosis;
 }
 

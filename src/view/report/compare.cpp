@@ -6,7 +6,7 @@
 
 namespace lockstep::view {
 
-double median_of(const Ranks& ranks, const Figure& figure, std::int64_t but) {
+double median_of(const Ranks& ranks, const RankValue& figure, std::int64_t but) {
   std::vector<double> values;
   for (std::int64_t i = 0; i < std::ssize(ranks); ++i) {
     if (i != but) values.push_back(figure(ranks[static_cast<std::size_t>(i)]));
@@ -17,20 +17,17 @@ double median_of(const Ranks& ranks, const Figure& figure, std::int64_t but) {
   return *middle;
 }
 
-std::int64_t largest(const Ranks& ranks, const Figure& figure) {
+std::int64_t largest(const Ranks& ranks, const RankValue& figure) {
   const auto less = [&](const RankFigures& a, const RankFigures& b) { return figure(a) < figure(b); };
   return std::max_element(ranks.begin(), ranks.end(), less) - ranks.begin();
 }
 
-double spare_cores(const Ranks& ranks, const std::string& host) {
-  double cores = 0;
+double spare_cores(const Ranks& ranks, const RankFigures& rank) {
   double used = 0;
-  for (const RankFigures& rank : ranks) {
-    if (rank.host != host) continue;
-    cores = std::max(cores, rank.cores);
-    if (rank.seconds > 0) used += rank.process_cpu / rank.seconds;
+  for (const RankFigures& each : ranks) {
+    if (each.host == rank.host && each.cpus == rank.cpus && each.seconds > 0) used += each.process_cpu / each.seconds;
   }
-  return std::max(0.0, cores - used);
+  return std::max(0.0, rank.cores - used);
 }
 
 namespace {
@@ -47,13 +44,28 @@ double ratio_in(const Ranks& ranks, std::int64_t rank, std::size_t i,
   return median > 0 ? cost(own) / median : 0;
 }
 
+/// The stretch from which on the rank is slower; as many as there are where the last one is not.
+std::size_t slow_from(const Ranks& ranks, std::int64_t rank, const std::function<double(const Stretch&)>& cost) {
+  std::size_t begin = ranks[static_cast<std::size_t>(rank)].stretches.size();
+  while (begin > 0 && ratio_in(ranks, rank, begin - 1, cost) >= kSlowerRank) --begin;
+  return begin;
+}
+
 }  // namespace
+
+bool is_steady(const Ranks& ranks, std::int64_t rank, double ratio, const std::function<double(const Stretch&)>& cost) {
+  const auto& stretches = ranks[static_cast<std::size_t>(rank)].stretches;
+  const std::size_t begin = slower_since(ranks, rank, cost) ? slow_from(ranks, rank, cost) : 0;
+  std::int64_t high = 0;
+  for (std::size_t i = begin; i < stretches.size(); ++i) high += ratio_in(ranks, rank, i, cost) >= ratio ? 1 : 0;
+  const std::int64_t count = std::ssize(stretches) - static_cast<std::int64_t>(begin);
+  return count >= kFewestStretches && static_cast<double>(high) >= kMostStretches * static_cast<double>(count);
+}
 
 std::optional<std::int64_t> slower_since(const Ranks& ranks, std::int64_t rank,
                                          const std::function<double(const Stretch&)>& cost) {
   const auto& stretches = ranks[static_cast<std::size_t>(rank)].stretches;
-  std::size_t begin = stretches.size();
-  while (begin > 0 && ratio_in(ranks, rank, begin - 1, cost) >= kSlowerRank) --begin;
+  const std::size_t begin = slow_from(ranks, rank, cost);
   if (begin == 0 || begin == stretches.size()) return std::nullopt;
   // Before it the rank was as fast as the others; else it has come and gone.
   for (std::size_t i = 0; i < begin; ++i) {

@@ -10,10 +10,12 @@
 namespace lockstep::view {
 namespace {
 
-/// The rank in the middle stands for all.
-const RankFigures& typical(const Ranks& ranks) {
-  const double median = median_of(ranks, data_share);
-  return *std::find_if(ranks.begin(), ranks.end(), [&](const RankFigures& rank) { return data_share(rank) == median; });
+/// All wait for the rank that waits for data longest; where all load as slowly, that is one by chance.
+const RankFigures& slowest(const Ranks& ranks) { return ranks[static_cast<std::size_t>(largest(ranks, data_share))]; }
+
+/// What the batch of a step costs the workers, on a core or blocked.
+double loading_cost(const RankFigures& rank) {
+  return rank.steps > 0 ? (rank.workers.busy - rank.workers.delayed) / static_cast<double>(rank.steps) : 0;
 }
 
 std::string workers_words(const RankFigures& rank) {
@@ -32,13 +34,15 @@ bool waits_for_data(const RankFigures& rank) { return data_share(rank) >= kMuchW
 
 bool computes(const RankFigures& rank) { return blocked_share(rank) < kMostlyBlocked; }
 
+bool has_spare(double spare, double cores) { return spare > std::max(kSpareCores, (1 - kAllCores) * cores); }
+
 std::string more_workers(std::int64_t workers) {
   return fmt::format("workers={}", std::max<std::int64_t>(2 * workers, 2));
 }
 
 }  // namespace
 
-double data_share(const RankFigures& rank) { return rank.share(Part::kData); }
+double data_share(const RankFigures& rank) { return rank.share(StepPart::kData); }
 
 double blocked_share(const RankFigures& rank) {
   const WorkerFigures& workers = rank.workers;
@@ -53,7 +57,7 @@ bool is_always_busy(const RankFigures& rank) {
 }
 
 std::optional<Finding> find_slow_disk(const Ranks& ranks, const ReportSettings& /*settings*/) {
-  const RankFigures& rank = typical(ranks);
+  const RankFigures& rank = slowest(ranks);
   if (!waits_for_data(rank) || computes(rank)) return std::nullopt;
   return Finding{
       .cause = Cause::kSlowDisk,
@@ -68,10 +72,10 @@ std::optional<Finding> find_slow_disk(const Ranks& ranks, const ReportSettings& 
 }
 
 std::optional<Finding> find_few_workers(const Ranks& ranks, const ReportSettings& settings) {
-  const RankFigures& rank = typical(ranks);
+  const RankFigures& rank = slowest(ranks);
   if (!waits_for_data(rank) || !computes(rank) || delayed_share(rank.workers) > kOftenDelayed) return std::nullopt;
-  const double spare = spare_cores(ranks, rank.host);
-  if (spare < kSpareCores) return std::nullopt;
+  const double spare = spare_cores(ranks, rank);
+  if (!has_spare(spare, rank.cores)) return std::nullopt;
   return Finding{
       .cause = Cause::kFewWorkers,
       .sentence = fmt::format("waiting for data takes {:.0f} % of the step: {} always busy, and {:.1f} of "
@@ -83,9 +87,9 @@ std::optional<Finding> find_few_workers(const Ranks& ranks, const ReportSettings
 }
 
 std::optional<Finding> find_costly_loading(const Ranks& ranks, const ReportSettings& /*settings*/) {
-  const RankFigures& rank = typical(ranks);
+  const RankFigures& rank = slowest(ranks);
   if (!waits_for_data(rank) || !computes(rank)) return std::nullopt;
-  if (spare_cores(ranks, rank.host) > (1 - kAllCores) * rank.cores) return std::nullopt;
+  if (has_spare(spare_cores(ranks, rank), rank.cores)) return std::nullopt;
   return Finding{.cause = Cause::kCostlyLoading,
                  .sentence = fmt::format("waiting for data takes {:.0f} % of the step, and the run uses all of the "
                                          "{:.0f} cores: its samples cost more than these have left",
@@ -99,6 +103,7 @@ std::optional<Finding> find_unbalanced_loader(const Ranks& ranks, const ReportSe
   const RankFigures& rank = ranks[static_cast<std::size_t>(worst)];
   const double others = median_of(ranks, data_share, worst);
   if (data_share(rank) < kMuchWaiting || others > data_share(rank) / 2) return std::nullopt;
+  if (loading_cost(rank) < kCostlierBatch * median_of(ranks, loading_cost, worst)) return std::nullopt;
   // Its threads lack a core: that is another cause.
   if (delayed_share(rank.workers) > kOftenDelayed) return std::nullopt;
   const std::string why = computes(rank) ? fmt::format("its samples cost {:.2f} s of CPU time a worker and second",

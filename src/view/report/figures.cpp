@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <set>
 
 #include "lockstep/view/step_report.h"
 
 namespace lockstep::view {
 
-const char* name_of(Part part) {
+const char* name_of(StepPart part) {
   static constexpr std::array<const char*, kParts> kNames = {"data",      "forward", "backward", "communication",
                                                              "optimizer", "save",    "evaluate", "other"};
   return kNames[static_cast<std::size_t>(part)];
@@ -18,7 +19,7 @@ const char* name_of(Cause cause) {
   return kNames[static_cast<std::size_t>(cause)];
 }
 
-double RankFigures::share(Part part) const { return training() > 0 ? of(part) / training() : 0; }
+double RankFigures::share(StepPart part) const { return training() > 0 ? of(part) / training() : 0; }
 
 void add(RankFigures& sum, const RankFigures& later) {
   RankFigures total = later;
@@ -33,10 +34,35 @@ void add(RankFigures& sum, const RankFigures& later) {
   total.workers.cpu += sum.workers.cpu;
   total.workers.delayed += sum.workers.delayed;
   total.read_bytes += sum.read_bytes;
+  total.resent += sum.resent;
+  for (const Traffic& before : sum.traffic) {
+    const auto same = std::find_if(total.traffic.begin(), total.traffic.end(),
+                                   [&](const Traffic& each) { return each.name == before.name; });
+    if (same == total.traffic.end()) {
+      total.traffic.push_back(before);
+    } else {
+      same->sent += before.sent;
+      same->received += before.received;
+    }
+  }
   total.resident = std::max(total.resident, sum.resident);
   total.shared = std::max(total.shared, sum.shared);
   total.device = std::max(total.device, sum.device);
   sum = std::move(total);  // the stretches are those of the whole run already
+}
+
+std::optional<NetworkSum> network_of(const StepReport& report) {
+  std::set<std::string> seen;
+  NetworkSum sum;
+  for (const RankFigures& rank : report.ranks) {
+    if (!seen.insert(rank.network).second || rank.seconds <= 0) continue;
+    for (const Traffic& each : rank.traffic) {
+      sum.sent += static_cast<double>(each.sent) / rank.seconds;
+      sum.received += static_cast<double>(each.received) / rank.seconds;
+    }
+    sum.resent += rank.resent;
+  }
+  return seen.size() > 1 ? std::optional(sum) : std::nullopt;
 }
 
 std::vector<Finding> new_findings(const std::vector<Finding>& found, const std::vector<Finding>& said) {

@@ -27,14 +27,14 @@ void add_first(std::vector<Finding>& found, const Ranks& ranks, const ReportSett
 }  // namespace
 
 std::vector<Finding> find_causes(const std::vector<RankFigures>& ranks, const ReportSettings& settings) {
-  if (!is_long_enough(ranks)) return {};
   std::vector<Finding> found;
+  if (!ranks.empty()) add_first(found, ranks, settings, {find_little_memory});
+  if (!is_long_enough(ranks)) return found;
   // A rank without a core of its own is also late with its data and its gradients.
   add_first(found, ranks, settings, {find_busy_core, find_unbalanced_loader, find_more_work});
-  const bool is_one_rank = !found.empty();
+  const bool is_one_rank = std::any_of(found.begin(), found.end(), [](const Finding& each) { return each.rank >= 0; });
   if (!is_one_rank) add_first(found, ranks, settings, {find_slow_disk, find_few_workers, find_costly_loading});
   add_first(found, ranks, settings, {find_tiny_buckets});
-  add_first(found, ranks, settings, {find_little_memory});
   return found;
 }
 

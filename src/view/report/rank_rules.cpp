@@ -18,6 +18,8 @@ double compute_of(const RankFigures& rank) { return per_step(rank.compute(), ran
 double cpu_of(const RankFigures& rank) { return per_step(rank.compute_cpu, rank.steps); }
 double stretch_compute(const Stretch& stretch) { return per_step(stretch.compute, stretch.steps); }
 
+double stretch_cpu(const Stretch& stretch) { return per_step(stretch.compute_cpu, stretch.steps); }
+
 std::string since_words(const Ranks& ranks, std::int64_t rank) {
   const auto step = slower_since(ranks, rank, stretch_compute);
   return step ? fmt::format(" since step {}", text::thousands(*step)) : "";
@@ -28,7 +30,7 @@ const char* slower_part(const Ranks& ranks, std::int64_t index) {
   const RankFigures& rank = ranks[static_cast<std::size_t>(index)];
   const char* name = "";
   double most = 0;
-  for (const Part part : {Part::kForward, Part::kBackward, Part::kOptimizer}) {
+  for (const StepPart part : {StepPart::kForward, StepPart::kBackward, StepPart::kOptimizer}) {
     const double lost = rank.of(part) - median_of(
                                             ranks, [&](const RankFigures& other) { return other.of(part); }, index);
     if (lost <= most) continue;
@@ -38,7 +40,7 @@ const char* slower_part(const Ranks& ranks, std::int64_t index) {
   return name;
 }
 
-double slower_by(const Ranks& ranks, std::int64_t index, const Figure& figure) {
+double slower_by(const Ranks& ranks, std::int64_t index, const RankValue& figure) {
   const double others = median_of(ranks, figure, index);
   return others > 0 ? figure(ranks[static_cast<std::size_t>(index)]) / others : 1;
 }
@@ -69,9 +71,14 @@ std::optional<Finding> find_more_work(const Ranks& ranks, const ReportSettings& 
   if (ranks.size() < 2) return std::nullopt;
   const std::int64_t worst = largest(ranks, cpu_of);
   const RankFigures& rank = ranks[static_cast<std::size_t>(worst)];
+  if (rank.device > 0) return std::nullopt;  // the GPU's work is none of the thread's CPU time
   const double more = slower_by(ranks, worst, cpu_of);
-  if (more < kMoreWork || slower_by(ranks, worst, compute_of) < kMoreWork) return std::nullopt;
-  const auto exposed = [](const RankFigures& each) { return each.share(Part::kExposed); };
+  const bool is_crowded =
+      std::any_of(ranks.begin(), ranks.end(), [](const RankFigures& each) { return delayed(each) > kCrowdedHost; });
+  const double enough = is_crowded ? kMuchMoreWork : kMoreWork;
+  if (more < enough || slower_by(ranks, worst, compute_of) < kMoreWork) return std::nullopt;
+  if (!is_steady(ranks, worst, enough, stretch_cpu)) return std::nullopt;
+  const auto exposed = [](const RankFigures& each) { return each.share(StepPart::kExposed); };
   const double waiting = median_of(ranks, exposed, worst);
   if (waiting - exposed(rank) < kWorthEvening) return std::nullopt;
   return Finding{
@@ -88,16 +95,16 @@ std::optional<Finding> find_tiny_buckets(const Ranks& ranks, const ReportSetting
   if (ranks.size() < 2 || settings.bucket_cap_mb >= kDefaultBucketMb) return std::nullopt;
   // The rank that waits least is the one that all wait for: what is left is communication.
   const auto least = std::min_element(ranks.begin(), ranks.end(), [](const RankFigures& a, const RankFigures& b) {
-    return a.share(Part::kExposed) < b.share(Part::kExposed);
+    return a.share(StepPart::kExposed) < b.share(StepPart::kExposed);
   });
   const double mean = per_step(static_cast<double>(least->bucket_bytes), least->buckets);
-  if (least->share(Part::kExposed) < kMuchWaiting || least->buckets < kManyBuckets || mean > kTinyBucket) {
+  if (least->share(StepPart::kExposed) < kMuchWaiting || least->buckets < kManyBuckets || mean > kTinyBucket) {
     return std::nullopt;
   }
   return Finding{.cause = Cause::kTinyBuckets,
                  .sentence = fmt::format("communication that backward does not hide takes {:.0f} % of the step: the "
                                          "gradients go in {} buckets of {} each",
-                                         percent(least->share(Part::kExposed)), least->buckets,
+                                         percent(least->share(StepPart::kExposed)), least->buckets,
                                          text::bytes(static_cast<std::uint64_t>(mean))),
                  .advice = fmt::format("bucket_cap_mb={} (it is {})", kDefaultBucketMb, settings.bucket_cap_mb)};
 }

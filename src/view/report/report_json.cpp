@@ -11,10 +11,14 @@ using Json = nlohmann::json;
 
 Json json_of(const RankFigures& rank) {
   Json parts = Json::object();
-  for (std::size_t i = 0; i < kParts; ++i) parts[name_of(static_cast<Part>(i))] = rank.parts[i];
+  for (std::size_t i = 0; i < kParts; ++i) parts[name_of(static_cast<StepPart>(i))] = rank.parts[i];
   Json stretches = Json::array();
   for (const Stretch& each : rank.stretches) {
     stretches.push_back({each.first_step, each.steps, each.compute, each.compute_cpu});
+  }
+  Json traffic = Json::array();
+  for (const Traffic& each : rank.traffic) {
+    traffic.push_back({{"interface", each.name}, {"sent", each.sent}, {"received", each.received}});
   }
   return {{"rank", rank.rank},
           {"host", rank.host},
@@ -32,6 +36,7 @@ Json json_of(const RankFigures& rank) {
             {"delayed", rank.workers.delayed}}},
           {"read_bytes", rank.read_bytes},
           {"cores", rank.cores},
+          {"cpus", rank.cpus},
           {"buckets", rank.buckets},
           {"bucket_bytes", rank.bucket_bytes},
           {"resident", rank.resident},
@@ -39,6 +44,9 @@ Json json_of(const RankFigures& rank) {
           {"device", rank.device},
           {"host_memory", rank.host_memory},
           {"host_free", rank.host_free},
+          {"network", rank.network},
+          {"traffic", std::move(traffic)},
+          {"resent", rank.resent},
           {"stretches", std::move(stretches)}};
 }
 
@@ -47,7 +55,7 @@ RankFigures rank_of(const Json& json) {
                    .host = json.at("host").get<std::string>(),
                    .steps = json.at("steps").get<std::int64_t>(),
                    .seconds = json.at("seconds").get<double>()};
-  for (std::size_t i = 0; i < kParts; ++i) json.at("parts").at(name_of(static_cast<Part>(i))).get_to(rank.parts[i]);
+  for (std::size_t i = 0; i < kParts; ++i) json.at("parts").at(name_of(static_cast<StepPart>(i))).get_to(rank.parts[i]);
   json.at("compute_cpu").get_to(rank.compute_cpu);
   json.at("delayed").get_to(rank.delayed);
   json.at("process_cpu").get_to(rank.process_cpu);
@@ -59,6 +67,7 @@ RankFigures rank_of(const Json& json) {
                   .delayed = workers.at("delayed").get<double>()};
   json.at("read_bytes").get_to(rank.read_bytes);
   json.at("cores").get_to(rank.cores);
+  json.at("cpus").get_to(rank.cpus);
   json.at("buckets").get_to(rank.buckets);
   json.at("bucket_bytes").get_to(rank.bucket_bytes);
   json.at("resident").get_to(rank.resident);
@@ -66,6 +75,13 @@ RankFigures rank_of(const Json& json) {
   json.at("device").get_to(rank.device);
   json.at("host_memory").get_to(rank.host_memory);
   json.at("host_free").get_to(rank.host_free);
+  json.at("network").get_to(rank.network);
+  json.at("resent").get_to(rank.resent);
+  for (const Json& each : json.at("traffic")) {
+    rank.traffic.push_back({.name = each.at("interface").get<std::string>(),
+                            .sent = each.at("sent").get<std::int64_t>(),
+                            .received = each.at("received").get<std::int64_t>()});
+  }
   if (!json.contains("stretches")) return rank;
   for (const Json& each : json.at("stretches")) {
     rank.stretches.push_back({.first_step = each.at(0).get<std::int64_t>(),

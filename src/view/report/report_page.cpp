@@ -27,26 +27,26 @@ std::string step_time(double seconds, std::int64_t steps) {
   return fmt::format("{:.{}f} ms", ms, ms < 10 ? 2 : ms < 100 ? 1 : 0);
 }
 
-bool is_shown(Part part, const Ranks& ranks) {
-  if (part != Part::kSave && part != Part::kEvaluate) return true;
+bool is_shown(StepPart part, const Ranks& ranks) {
+  if (part != StepPart::kSave && part != StepPart::kEvaluate) return true;
   return std::any_of(ranks.begin(), ranks.end(),
                      [part](const RankFigures& rank) { return rank.of(part) >= 0.005 * rank.seconds; });
 }
 
 /// A part's place where the table is too wide; 0: it stays.
-int left_out_as(Part part) {
-  if (part == Part::kOther) return 5;
-  if (part == Part::kSave) return 3;
-  return part == Part::kEvaluate ? 2 : 0;
+int left_out_as(StepPart part) {
+  if (part == StepPart::kOther) return 5;
+  if (part == StepPart::kSave) return 3;
+  return part == StepPart::kEvaluate ? 2 : 0;
 }
 
 std::vector<Column> columns_for(const Ranks& ranks) {
   std::vector<Column> columns = {{.title = "rank", .width = 4}, {.title = "step", .width = 8, .leave_out = 4}};
   for (std::size_t i = 0; i < kParts; ++i) {
-    const auto part = static_cast<Part>(i);
+    const auto part = static_cast<StepPart>(i);
     if (!is_shown(part, ranks)) continue;
     columns.push_back(
-        {.title = part == Part::kExposed ? "comm" : name_of(part), .width = 5, .leave_out = left_out_as(part)});
+        {.title = part == StepPart::kExposed ? "comm" : name_of(part), .width = 5, .leave_out = left_out_as(part)});
   }
   columns.push_back({.title = "memory", .width = 8});
   return columns;
@@ -55,7 +55,7 @@ std::vector<Column> columns_for(const Ranks& ranks) {
 std::vector<std::string> cells_of(const std::string& name, const RankFigures& rank, const Ranks& ranks) {
   std::vector<std::string> cells = {name, step_time(rank.training(), rank.steps)};
   for (std::size_t i = 0; i < kParts; ++i) {
-    if (is_shown(static_cast<Part>(i), ranks)) cells.push_back(share_words(rank.parts[i], rank.seconds));
+    if (is_shown(static_cast<StepPart>(i), ranks)) cells.push_back(share_words(rank.parts[i], rank.seconds));
   }
   const std::int64_t memory = rank.device > 0 ? rank.device : rank.resident;
   cells.push_back(text::bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(memory, 0))));
@@ -68,7 +68,7 @@ std::vector<std::size_t> shown_ranks(const Ranks& ranks) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   if (ranks.size() <= kAllShown) return order;
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return ranks[a].share(Part::kExposed) < ranks[b].share(Part::kExposed);
+    return ranks[a].share(StepPart::kExposed) < ranks[b].share(StepPart::kExposed);
   });
   order.resize(kSlowestShown);
   return order;
@@ -77,7 +77,7 @@ std::vector<std::size_t> shown_ranks(const Ranks& ranks) {
 /// The median of every figure, for the ranks that have no line.
 RankFigures median_rank(const Ranks& ranks) {
   RankFigures middle;
-  const auto median = [&](const Figure& figure) { return median_of(ranks, figure); };
+  const auto median = [&](const RankValue& figure) { return median_of(ranks, figure); };
   middle.steps = static_cast<std::int64_t>(median([](const auto& r) { return static_cast<double>(r.steps); }));
   middle.seconds = median([](const auto& rank) { return rank.seconds; });
   for (std::size_t i = 0; i < kParts; ++i) {

@@ -23,6 +23,8 @@ inline constexpr double kMuchWaiting = 0.15;
 inline constexpr double kAlwaysBusy = 0.7;
 // A worker that is neither on a core nor waiting for one is in a read, or another call that blocks.
 inline constexpr double kMostlyBlocked = 0.5;
+// Ranks that load alike wait for the slowest by chance; its batches cost what the others' do.
+inline constexpr double kCostlierBatch = 1.5;
 // Where workers have to wait for a core themselves, more of them would not help.
 inline constexpr double kOftenDelayed = 0.3;
 // Part of a core that is idle with certainty: measured use of cores differs by some percent.
@@ -35,6 +37,12 @@ inline constexpr double kSharedCore = 0.15;
 inline constexpr double kSlowerRank = 1.1;
 // CPU time of equal work differs by up to some 10 % between cores that share caches.
 inline constexpr double kMoreWork = 1.2;
+// On cores that other programs use as well, CPU time differs by half, through caches and hyperthreads.
+inline constexpr double kMuchMoreWork = 1.6;
+inline constexpr double kCrowdedHost = 0.1;
+// Load comes and goes; more work stays.
+inline constexpr std::int64_t kFewestStretches = 3;
+inline constexpr double kMostStretches = 0.8;
 // The others' wait is what unequal work costs.
 inline constexpr double kWorthEvening = 0.08;
 
@@ -47,22 +55,22 @@ inline constexpr std::int64_t kDefaultBucketMb = 25;
 inline constexpr double kLeastFree = 0.05;
 
 using Ranks = std::vector<RankFigures>;
-using Figure = std::function<double(const RankFigures&)>;
+using RankValue = std::function<double(const RankFigures&)>;
 
 [[nodiscard]] inline double percent(double share) { return 100 * share; }
 
 /// Returns the median of `figure` over the ranks; of two values the lower one. `but` is left out; -1: none.
-[[nodiscard]] double median_of(const Ranks& ranks, const Figure& figure, std::int64_t but = -1);
+[[nodiscard]] double median_of(const Ranks& ranks, const RankValue& figure, std::int64_t but = -1);
 /// Returns the index of the rank with the largest `figure`.
-[[nodiscard]] std::int64_t largest(const Ranks& ranks, const Figure& figure);
+[[nodiscard]] std::int64_t largest(const Ranks& ranks, const RankValue& figure);
 
 [[nodiscard]] double data_share(const RankFigures& rank);
 /// Returns the share of the workers' busy time in which they were blocked.
 [[nodiscard]] double blocked_share(const RankFigures& rank);
 [[nodiscard]] double delayed_share(const WorkerFigures& workers);
 [[nodiscard]] bool is_always_busy(const RankFigures& rank);
-/// Returns the cores of `host` that the run does not use.
-[[nodiscard]] double spare_cores(const Ranks& ranks, const std::string& host);
+/// Returns how many of the cores that `rank` may use the run does not use.
+[[nodiscard]] double spare_cores(const Ranks& ranks, const RankFigures& rank);
 
 [[nodiscard]] std::optional<Finding> find_slow_disk(const Ranks& ranks, const ReportSettings& settings);
 [[nodiscard]] std::optional<Finding> find_few_workers(const Ranks& ranks, const ReportSettings& settings);
@@ -72,6 +80,10 @@ using Figure = std::function<double(const RankFigures&)>;
 [[nodiscard]] std::optional<Finding> find_more_work(const Ranks& ranks, const ReportSettings& settings);
 [[nodiscard]] std::optional<Finding> find_tiny_buckets(const Ranks& ranks, const ReportSettings& settings);
 [[nodiscard]] std::optional<Finding> find_little_memory(const Ranks& ranks, const ReportSettings& settings);
+
+/// Returns whether `rank` has cost `ratio` of the others' median in most stretches, at least since it became slower.
+[[nodiscard]] bool is_steady(const Ranks& ranks, std::int64_t rank, double ratio,
+                             const std::function<double(const Stretch&)>& cost);
 
 /// Returns the first step from which on `rank` has been slower than the others; none where it always was, or the
 /// stretches do not tell.
