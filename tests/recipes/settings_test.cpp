@@ -190,7 +190,8 @@ class Runs {
   }
 
   static std::string text_of(const TrainResult& result, const fs::path& run) {
-    static const std::regex kOfTime(R"re(, "(images_per_s|data_wait|seconds|memory_[a-z]+)": [^,}]*|[^\n]*"event": "report"[^\n]*\n)re");
+    static const std::regex kOfTime(
+        R"re(, "(images_per_s|data_wait|seconds|memory_[a-z]+)": [^,}]*|[^\n]*"event": "report"[^\n]*\n)re");
     std::string text = std::regex_replace(FileSystem::system().read(run / "log.jsonl"), kOfTime, "");
     text +=
         fmt::format("steps {} best {} threads {} tf32 {}{}\n", result.steps, result.best_step, at::get_num_threads(),

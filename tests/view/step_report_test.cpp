@@ -168,6 +168,15 @@ TEST(StepReport, CountsTheCoresOfPinnedRanksForEachRank) {
   EXPECT_THAT(only(ranks).sentence, HasSubstr("1.5 of 4 cores have nothing to do"));
 }
 
+TEST(StepReport, BlamesNoCoreThatARankSharesWithItsOwnWorkers) {
+  std::vector<RankFigures> ranks = healthy(2);
+  wait_for_data(ranks[1]);
+  ranks[1].delayed = 2.4;
+  set(ranks[1], StepPart::kForward, 5.4);
+  set(ranks[1], StepPart::kBackward, 6);
+  EXPECT_EQ(only(ranks).cause, Cause::kUnbalancedLoader);
+}
+
 /// Every step takes that much longer, from stretch `from` on; the rank is on its core or waits for one.
 void slow_down(RankFigures& rank, double factor, std::size_t from, bool computes) {
   for (std::size_t i = from; i < rank.stretches.size(); ++i) {

@@ -30,8 +30,8 @@ std::vector<Finding> find_causes(const std::vector<RankFigures>& ranks, const Re
   std::vector<Finding> found;
   if (!ranks.empty()) add_first(found, ranks, settings, {find_little_memory});
   if (!is_long_enough(ranks)) return found;
-  // A rank without a core of its own is also late with its data and its gradients.
-  add_first(found, ranks, settings, {find_busy_core, find_unbalanced_loader, find_more_work});
+  // A rank whose samples cost more shares its core with its own workers; one without a core of its own computes longer.
+  add_first(found, ranks, settings, {find_unbalanced_loader, find_busy_core, find_more_work});
   const bool is_one_rank = std::any_of(found.begin(), found.end(), [](const Finding& each) { return each.rank >= 0; });
   if (!is_one_rank) add_first(found, ranks, settings, {find_slow_disk, find_few_workers, find_costly_loading});
   add_first(found, ranks, settings, {find_tiny_buckets});

@@ -98,7 +98,7 @@ std::optional<Finding> find_tiny_buckets(const Ranks& ranks, const ReportSetting
     return a.share(StepPart::kExposed) < b.share(StepPart::kExposed);
   });
   const double mean = per_step(static_cast<double>(least->bucket_bytes), least->buckets);
-  if (least->share(StepPart::kExposed) < kMuchWaiting || least->buckets < kManyBuckets || mean > kTinyBucket) {
+  if (least->share(StepPart::kExposed) < kWorthLargerBuckets || least->buckets < kManyBuckets || mean > kTinyBucket) {
     return std::nullopt;
   }
   return Finding{.cause = Cause::kTinyBuckets,

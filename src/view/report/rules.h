@@ -49,6 +49,8 @@ inline constexpr double kWorthEvening = 0.08;
 // Below this size a bucket's fixed costs are seen beside its bytes (docs/design/ddp.md).
 inline constexpr double kTinyBucket = 2.0 * (1 << 20);
 inline constexpr std::int64_t kManyBuckets = 8;
+// The remedy is one setting, which somebody has changed: it is worth less waiting than the others.
+inline constexpr double kWorthLargerBuckets = 0.08;
 inline constexpr std::int64_t kDefaultBucketMb = 25;
 
 // A step's peak above what is held at its end is easily so much.
