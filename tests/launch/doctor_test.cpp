@@ -117,6 +117,19 @@ TEST_F(RunFolder, OfALongLogOnlyTheEndIsRead) {
   EXPECT_EQ(read().log->stopped_by, "") << "it has gone on";
 }
 
+TEST_F(RunFolder, TheStepReportIsTheLastOneOfTheLogAndThatOfTheSummary) {
+  const auto report = [](int step) { return view::to_json(view::StepReport{.first_step = 1, .last_step = step}); };
+  put("log.jsonl", R"({"event": "report", "step": 4, "report": )" + report(4) + "}\n" +
+                       R"({"event": "report", "step": 8, "report": )" + report(8) + "}\n" +
+                       R"({"event": "step", "step": 9})" + "\n");
+  put("summary.json", R"({"steps": 9, "report": )" + report(9) + "}");
+  EXPECT_EQ(read().log->step_report->last_step, 8);
+  EXPECT_EQ(read().log->step, 9);
+  EXPECT_EQ(read().summary->step_report->last_step, 9);
+  put("summary.json", R"({"steps": 9, "report": {"first_step": "x"}})");
+  EXPECT_FALSE(read().summary->step_report);
+}
+
 TEST_F(RunFolder, TheSummaryHasFigures) {
   put("summary.json", R"({"steps": 12, "seconds": 3.5, "metrics": {"accuracy": 0.5, "note": "x"}})");
   put("config.yml", "seed: 1\nrecipe: captcha\n");

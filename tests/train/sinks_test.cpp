@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/fault.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/comm/objects.h"
 #include "noisy_task.h"
 #include "support/alone.h"
@@ -103,6 +104,37 @@ TEST(RunSink, OfEveryRankHearsTheSameLossesAndMetrics) {
         for (const auto& others : all_gather_object(job.group(), heard)) EXPECT_EQ(others, heard);
       },
       {.world = 2, .env = {{"LOCKSTEP_TEST_RUN", (folder / "run").string()}}});
+}
+
+TEST(RunSink, OfEveryRankHearsTheSameStepReport) {
+  const test::TempDir folder;
+  run_ranks(
+      current_test(),
+      [](Job& job) {
+        std::shared_ptr<const view::StepReport> epoch;
+        std::shared_ptr<const view::StepReport> whole;
+        const auto sink = run_callbacks({.on_epoch = [&](const EpochResult& e) { epoch = e.step_report; },
+                                         .on_end = [&](const RunEnd& e) { whole = e.step_report; }});
+        (void)train(job, std::getenv("LOCKSTEP_TEST_RUN"), {sink});
+        ASSERT_EQ(epoch->ranks.size(), 2U);
+        EXPECT_EQ(epoch->last_step, 3);
+        for (const view::RankFigures& rank : epoch->ranks) {
+          EXPECT_EQ(rank.steps, 3);
+          for (const auto part : {view::StepPart::kData, view::StepPart::kForward, view::StepPart::kBackward,
+                                  view::StepPart::kExposed, view::StepPart::kOptimizer, view::StepPart::kEvaluate}) {
+            EXPECT_GT(rank.of(part), 0) << view::name_of(part);
+          }
+          EXPECT_GT(rank.workers.cpu, 0);
+          EXPECT_GT(rank.buckets, 0);
+        }
+        EXPECT_EQ(whole->ranks[1].steps, 3);
+        const std::string mine = view::to_json(*epoch);
+        for (const auto& others : all_gather_object(job.group(), mine)) EXPECT_EQ(others, mine);
+      },
+      {.world = 2, .env = {{"LOCKSTEP_TEST_RUN", (folder / "run").string()}}});
+  EXPECT_THAT(FileSystem::system().read(folder / "run/log.jsonl"),
+              HasSubstr(R"({"event": "report", "epoch": 1, "step": 3)"));
+  EXPECT_THAT(FileSystem::system().read(folder / "run/summary.json"), HasSubstr(R"("report": {"findings":[])"));
 }
 
 TEST(RunSink, ThatThrowsEndsTheRunAsTheProgramsOwnFaultWithTheStep) {

@@ -232,7 +232,28 @@ TEST(RunDiagnosis, JsonHasNullsForWhatIsUnknown) {
   const std::string json = diagnosis_json(facts, diagnose(facts));
   EXPECT_THAT(json, HasSubstr(R"("run": "logs", "state": "ended")"));
   EXPECT_THAT(json, HasSubstr(R"("attempt": 3)"));
-  EXPECT_THAT(json, HasSubstr(R"("step": null, "checkpoint": null})"));
+  EXPECT_THAT(json, HasSubstr(R"("step": null, "checkpoint": null, "report": null})"));
+}
+
+/// A report of one rank, about so many steps.
+StepReport report_up_to(std::int64_t step) {
+  return {.first_step = 1,
+          .last_step = step,
+          .ranks = {{.rank = 0, .steps = step, .seconds = 2}},
+          .findings = {{Cause::kMemory, -1, "memory is near its limit\x1b[31m", "a larger limit"}}};
+}
+
+TEST(RunDiagnosis, ShowsWhereTheTimeWentAsTheNewestReportHasIt) {
+  RunFacts facts = run_folder();
+  facts.log->step_report = report_up_to(100);
+  facts.trainer = "pid 4711 on gpu-a";
+  const std::string page = diagnosis_text(diagnose(facts), false);
+  EXPECT_THAT(page, HasSubstr("\n  where the time of steps 1 to 100 went\n  rank "));
+  EXPECT_THAT(page, HasSubstr("\n  finding  memory is near its limit\\x1b[31m\n  advice   a larger limit\n"));
+  EXPECT_THAT(diagnosis_json(facts, diagnose(facts)), HasSubstr(R"("report": {"findings":[{"advice")"));
+  facts.trainer.clear();
+  facts.summary = RunSummary{.steps = 120, .seconds = 9, .step_report = report_up_to(120)};
+  EXPECT_EQ(diagnose(facts).report->last_step, 120) << "the summary's is of the whole run";
 }
 
 }  // namespace run_diagnosis_test
