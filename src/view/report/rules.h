@@ -32,8 +32,9 @@ inline constexpr double kSpareCores = 0.25;
 // All but this part of the cores works for the run.
 inline constexpr double kAllCores = 0.85;
 
-// A fair share of a core with one other process is half of it. Ranks that do the same differ by a few percent.
-inline constexpr double kSharedCore = 0.15;
+// A fair share of a core with one other process is half of it; on a host with other load a rank is a fifth behind by
+// chance.
+inline constexpr double kSharedCore = 0.25;
 inline constexpr double kSlowerRank = 1.1;
 // CPU time of equal work differs by up to some 10 % between cores that share caches.
 inline constexpr double kMoreWork = 1.2;
