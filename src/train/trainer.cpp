@@ -32,6 +32,7 @@
 #include "train/settings/program_words.h"
 #include "train/setup/run_setup.h"
 #include "train/step/loss_meter.h"
+#include "train/step/not_finite.h"
 #include "train/step/out_of_memory.h"
 
 namespace lockstep {
@@ -58,6 +59,7 @@ class Trainer::Impl {
   void leave(RunEnd end);
   void finish(RunEnd end);
   [[nodiscard]] ResourceError out_of_memory(const std::exception& error) const;
+  [[nodiscard]] std::string where_bad(const train::NonFiniteLoss& fault);
   [[nodiscard]] std::string keep_bad_batches(const DataError& fault, std::int64_t step);
   [[nodiscard]] std::int64_t computed_step() const { return loop_ ? loop_->computed_step() : 0; }
 
@@ -88,7 +90,7 @@ TrainResult Trainer::Impl::fit_or_explain() {
   try {
     return run();
   } catch (const train::NonFiniteLoss& fault) {
-    throw DataError(fault.message(), keep_bad_batches(fault, fault.step()));
+    throw DataError(fault.message() + where_bad(fault), keep_bad_batches(fault, fault.step()));
   } catch (const DataError& fault) {
     throw DataError(fault.message(), keep_bad_batches(fault, computed_step()));
   } catch (const std::exception& error) {
@@ -195,6 +197,13 @@ ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
        .accumulate_steps = config_.accumulate_steps,
        .use = memory_use(job_.device()),
        .largest = run_.learner ? run_.learner->steps().memory_holders() : std::vector<train::Holder>{}});
+}
+
+/// Every rank has this error, so that they can tell each other whose loss it was.
+std::string Trainer::Impl::where_bad(const train::NonFiniteLoss& fault) {
+  const auto own = run_.learner->steps().taken().bad_replicas(computed_step() - fault.step());
+  const std::string where = train::ranks_with_bad_loss(all_gather_object(job_.group(), own));
+  return where.empty() || job_.world_size() == 1 ? "" : " " + where;
 }
 
 /// Keeps the batches of this rank's replicas, for inspection. Returns: the error's hint, which says where they are.

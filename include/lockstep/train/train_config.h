@@ -104,6 +104,9 @@ struct TrainConfig {
   /// Where TensorBoard's event files go: auto is run_dir/tensorboard; none; or a folder, in which the run gets one of
   /// its name.
   std::string tensorboard = "auto";
+  /// The norm of the gradients is looked at in each step: the run ends at the first that is not finite, with the names
+  /// of the parameters, and says where it is far above the usual. With clip_norm the first half costs nothing.
+  bool check_gradients = false;
   std::int64_t tensorboard_histograms = 0;  ///< steps between two histograms of weights and gradients; 0: never
   std::string metrics_address;  ///< PORT on loopback, or HOST:PORT, that serves /metrics for Prometheus; empty: none
   std::int64_t eval_every_epochs = 1;  ///< 0: never

@@ -15,6 +15,7 @@
 #include "train/plan/decisions.h"
 #include "train/plan/stages.h"
 #include "train/step/loss_scale.h"
+#include "train/step/not_finite.h"
 #include "train/step/out_of_memory.h"
 
 namespace lockstep::train {
@@ -110,7 +111,7 @@ void EpochLoop::train_step() {
   trouble_.guard([this] { saver_.check(); });
   tell_saved();
   tell_gradients(config, learner_, sinks_, computed_step_);
-  const bool stepped = learner_.update(learning_rate(config, plan_.sums, state_));
+  const bool stepped = update();
   ++state_.step;
   saves_.make_room(state_);
   if (!stepped) note_left_out();
@@ -123,6 +124,19 @@ void EpochLoop::train_step() {
                 .lr = steps.weights().optimizer().lr(),
                 .loss_scale = steps.weights().loss_scale(),
                 .skipped = state_.skipped});
+}
+
+/// A loss that is not finite explains its gradients, and is named instead of them.
+bool EpochLoop::update() {
+  try {
+    const bool stepped = learner_.update(learning_rate(plan_.config, plan_.sums, state_));
+    const std::string outlier = learner_.steps().weights().take_outlier();
+    if (!outlier.empty() && job_.is_main()) log::warn("step {}: {}", text::thousands(computed_step_), outlier);
+    return stepped;
+  } catch (const NonFiniteGradient& fault) {
+    late_.flush();
+    throw DataError(fmt::format("step {}: {}", text::thousands(computed_step_), fault.message()), fault.hint());
+  }
 }
 
 /// The step that was just done did not change the weights.

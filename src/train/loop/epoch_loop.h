@@ -55,6 +55,7 @@ class EpochLoop {
  private:
   void train_epoch();
   void train_step();
+  bool update();
   void note_left_out();
   void begin_stage();
   void end_epoch();

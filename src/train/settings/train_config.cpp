@@ -157,6 +157,10 @@ void describe_curves(ConfigFields& fields, TrainConfig& config) {
       .at_resume(OnResume::kFree)
       .of_a_host();
   fields
+      .add("check_gradients", &config.check_gradients,
+           "end at the first gradient that is not finite, and name its parameter; say where the norm is unusual")
+      .at_resume(OnResume::kFree);
+  fields
       .add("tensorboard_histograms", &config.tensorboard_histograms,
            "histograms of weights and gradients for TensorBoard every so many steps; 0: never")
       .in(kSteps, "steps")

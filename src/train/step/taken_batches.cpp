@@ -52,6 +52,17 @@ fs::path TakenBatches::remake_and_keep(const Call& call, std::size_t local, std:
   return file;
 }
 
+std::vector<std::int64_t> TakenBatches::bad_replicas(std::int64_t ago) const {
+  std::vector<std::int64_t> found;
+  const Call& call = ago == 0 ? now_ : before_;
+  for (std::size_t local = 0; local < call.losses.size(); ++local) {
+    const at::Tensor& loss = call.losses[local];
+    if (!loss.defined() || std::isfinite(loss[0].item<double>())) continue;
+    found.push_back(loaders_.block().begin + static_cast<std::int64_t>(local));
+  }
+  return found;
+}
+
 std::vector<fs::path> TakenBatches::keep_bad(std::int64_t step, std::int64_t ago, const fs::path& folder) const {
   const NoGrad no_grad;
   if (failed_) {
@@ -60,10 +71,8 @@ std::vector<fs::path> TakenBatches::keep_bad(std::int64_t step, std::int64_t ago
   }
   std::vector<fs::path> kept;
   const Call& call = ago == 0 ? now_ : before_;
-  for (std::size_t local = 0; local < call.losses.size(); ++local) {
-    const at::Tensor& loss = call.losses[local];
-    if (!loss.defined() || std::isfinite(loss[0].item<double>())) continue;
-    kept.push_back(remake_and_keep(call, local, step, folder));
+  for (const std::int64_t replica : bad_replicas(ago)) {
+    kept.push_back(remake_and_keep(call, static_cast<std::size_t>(replica - loaders_.block().begin), step, folder));
   }
   return kept;
 }

@@ -30,6 +30,10 @@ class TakenBatches {
   /// Notes a batch that the task refused.
   void fail(int replica, Batch batch, const std::string& fault);
 
+  /// Returns the replicas of this rank, by their number in the job, whose loss was not finite `ago` calls before the
+  /// last one (0 or 1).
+  [[nodiscard]] std::vector<std::int64_t> bad_replicas(std::int64_t ago) const;
+
   /// Writes the batches of this rank whose loss was not finite `ago` calls before the last one (0 or 1), or the one
   /// that the task refused, into `folder`. `step` is that call's. Returns: the files. Throws: IoError; what the data
   /// set throws.

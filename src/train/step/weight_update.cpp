@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/step/weight_update.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
 #include <utility>
 
 #include "lockstep/base/trace.h"
@@ -31,6 +34,22 @@ void WeightUpdate::build(const Job& job, DistributedDataParallel<TaskNet>& model
   }
 }
 
+/// With a loss scale the scaler leaves such a step out.
+void WeightUpdate::require_finite(double norm) {
+  if (!std::isfinite(norm) && !scaler_.is_enabled()) {
+    const std::string where = non_finite_gradients(optimizer_->parameters());
+    throw NonFiniteGradient(
+        where.empty() ? "a gradient of another rank's shard is not finite"
+                      : fmt::format("the gradient is not finite: {}", where),
+        "look at the loss: a division by zero, a logarithm or root of 0; or a smaller optimizer.lr");
+  }
+  if (!config_.check_gradients || !std::isfinite(norm)) return;
+  if (const auto ratio = norms_.add(norm)) {
+    outlier_ = fmt::format("the gradients' norm is {:.3g}, {:.0f} times the median of the last steps; {}", norm, *ratio,
+                           largest_gradient(optimizer_->parameters()));
+  }
+}
+
 bool WeightUpdate::update(double lr) {
   if (scaler_.is_enabled()) {
     scaler_.unscale_(*optimizer_, own_gradients(*optimizer_));
@@ -39,9 +58,10 @@ bool WeightUpdate::update(double lr) {
   }
   if (config_.clip_value > 0) clip_grad_value(own_gradients(*optimizer_), config_.clip_value);
   double factor = 1.0;
-  if (config_.clip_norm > 0) {
+  if (config_.clip_norm > 0 || config_.check_gradients) {
     const double norm = counts_norm() ? model_->grad_norm() : optimizer_->grad_norm();
-    factor = clip_factor(norm, config_.clip_norm);
+    require_finite(norm);
+    if (config_.clip_norm > 0) factor = clip_factor(norm, config_.clip_norm);
   }
   optimizer_->set_lr(lr);
   const trace::Span span({.name = "optimizer"});

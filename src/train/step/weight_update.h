@@ -4,12 +4,15 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "lockstep/comm/job.h"
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/train/train_config.h"
+#include "train/step/not_finite.h"
 #include "train/task/task_net.h"
 
 namespace lockstep::train {
@@ -26,6 +29,8 @@ class WeightUpdate {
 
   /// Clips and updates the weights. Collective: yes, where the optimizer is sharded or the loss is scaled.
   /// Returns: false where every rank left the step out because a gradient was not finite and the loss is scaled.
+  /// Throws: NonFiniteGradient, on every rank, where the loss is not scaled and the norm is needed (clip_norm,
+  ///         check_gradients).
   bool update(double lr);
 
   /// Valid after build().
@@ -34,13 +39,19 @@ class WeightUpdate {
   [[nodiscard]] GradScaler& scaler() { return scaler_; }
   /// Returns the scale of the last update()'s loss; none where the loss is not scaled.
   [[nodiscard]] std::optional<double> loss_scale() const { return loss_scale_; }
+  /// Returns what was unusual about the last update()'s gradients (TrainConfig::check_gradients), once.
+  [[nodiscard]] std::string take_outlier() { return std::exchange(outlier_, ""); }
 
  private:
+  void require_finite(double norm);
+
   const TrainConfig& config_;
   DistributedDataParallel<TaskNet>* model_ = nullptr;
   std::unique_ptr<Optimizer> optimizer_;
   GradScaler scaler_;
   std::optional<double> loss_scale_;
+  NormWatch norms_;
+  std::string outlier_;
 };
 
 }  // namespace lockstep::train

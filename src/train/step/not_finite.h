@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients and losses that are not finite or far from usual: which parameter, which rank.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/optim/optimizer.h"
+
+namespace lockstep::train {
+
+/// A gradient is not finite and no loss scale explains it.
+class NonFiniteGradient : public DataError {
+ public:
+  using DataError::DataError;
+};
+
+/// Names the parameters whose gradients hold NaN or infinity: "fc.weight (3 of 64 elements) and 2 more of 10
+/// parameters". Empty where this rank has no such gradient, as where its shard of them is finite.
+[[nodiscard]] std::string non_finite_gradients(const NamedTensors& parameters);
+
+/// Returns "on rank 1 (replica 1)" for the replicas of each rank whose loss is not finite; "on every rank", or empty
+/// where none is known. `replicas[r]` are those of rank r.
+[[nodiscard]] std::string ranks_with_bad_loss(const std::vector<std::vector<std::int64_t>>& replicas);
+
+/// The norms of the last steps. It belongs to the training thread.
+class NormWatch {
+ public:
+  /// Returns by how much `norm` exceeds the median of the last norms, where that is more than kOutlier; else none.
+  /// Every norm counts from the next call on. The first kFewest calls return none.
+  [[nodiscard]] std::optional<double> add(double norm);
+
+  static constexpr double kOutlier = 20;      ///< times the median; gradients of healthy runs stay within a few times
+  static constexpr std::size_t kFewest = 20;  ///< so many norms make a median
+  static constexpr std::size_t kKept = 100;
+
+ private:
+  std::deque<double> norms_;
+};
+
+/// Returns the parameter with the largest gradient and its share of the squared norm: "fc.weight has 96 % of it".
+[[nodiscard]] std::string largest_gradient(const NamedTensors& parameters);
+
+}  // namespace lockstep::train
