@@ -104,7 +104,7 @@ function(lockstep_module name)
 endfunction()
 
 # The modules whose tests mostly use at::Tensor, and link libtorch.
-set(LOCKSTEP_TENSOR_TESTS checkpoint comm data nn optim parallel tensor train)
+set(LOCKSTEP_TENSOR_TESTS checkpoint comm data nn observe optim parallel tensor train)
 
 # Gold links a test in 0.1 s, the default linker in 0.7 s.
 include(CheckLinkerFlag)

@@ -34,6 +34,7 @@ constexpr std::array kVerbs = {
     Verb{"bench", cli::kBenchSummary, cmd_worker},
     Verb{"pack", cli::kPackSummary, cmd_worker},
     Verb{"tune", cli::kTuneSummary, cmd_worker},
+    Verb{"trace", cli::kTraceSummary, cmd_trace},
     Verb{"doctor", cli::kDoctorSummary, cmd_doctor},
 };
 

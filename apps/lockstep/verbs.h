@@ -14,5 +14,6 @@ int cmd_doctor(int argc, char** argv);
 int cmd_new(int argc, char** argv);
 int cmd_plot(int argc, char** argv);
 int cmd_run(int argc, char** argv);
+int cmd_trace(int argc, char** argv);
 
 }  // namespace lockstep::apps

@@ -28,6 +28,7 @@ struct TrainArguments {
   std::string init_from;
   std::string rescue;
   double max_time = 0;  // seconds
+  std::int64_t profile = 0;  // steps
   JoinArguments join;
 };
 
@@ -106,6 +107,7 @@ cli::CommandText help() {
           .examples = {"lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9",
                        "lockstep train captcha:digits --nproc-per-node 2 --set data.train=data/train",
                        "lockstep train captcha:digits --set data.train=data/train --run-dir runs/digits --resume auto",
+                       "lockstep train captcha:digits --set data.train=data/train --profile 10",
                        "lockstep train captcha:digits --nnodes 2 --node-rank 0 --token-file job.token --master-addr "
                        "10.0.0.1 --set data.train=data/train"},
           .lists = {recipe_list()},
@@ -176,6 +178,11 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   app.add_option("--max-time", max_time,
                  "save and end with exit code 143 after this time: 90s, 45m, 1h30m, 2d, HH:MM:SS or D-HH:MM:SS")
       ->type_name("TIME");
+  app.add_option("--profile", train.profile,
+                 "record N steps after the first three: print where a step's time goes, and write "
+                 "RUN_DIR/trace/rank-R.json for https://ui.perfetto.dev")
+      ->check(cli::whole({1, 100'000}))
+      ->type_name("N");
   app.get_option("--quiet")->description(
       "print only results, warnings and errors; log.jsonl and summary.json have the rest");
   add_launch_options(app);
@@ -231,6 +238,7 @@ int run(TrainArguments& train, Settings& settings) {
                      .max_time = Seconds(train.max_time),
                      .rescue = train.rescue,
                      .experiment = experiment,
+                     .profile = train.profile,
                      .has_commands = true});
     const TrainResult result = trainer.fit();
     const bool done = result.stopped_by.empty() || result.requeued;

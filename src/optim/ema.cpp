@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -83,6 +84,7 @@ EMA::EMA(NamedTensors model, EMAOptions options) : model_(std::move(model)), opt
 }
 
 void EMA::update() {
+  RECORD_FUNCTION("lockstep::average_update", c10::ArrayRef<const c10::IValue>());
   require_own_values("updated");
   const at::NoGradGuard no_grad;
   ++updates_;

@@ -6,6 +6,7 @@
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/full.h>
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 
 #include <map>
@@ -258,6 +259,7 @@ FlatOptimizer::FlatOptimizer(FlatOptimizer&&) noexcept = default;
 FlatOptimizer& FlatOptimizer::operator=(FlatOptimizer&&) noexcept = default;
 
 void FlatOptimizer::step(double grad_scale) {
+  RECORD_FUNCTION("lockstep::optimizer_step", c10::ArrayRef<const c10::IValue>());
   impl_->step(grad_scale);
   if (!tensor::watches_sharing()) return;
   std::int64_t bytes = 0;

@@ -14,6 +14,7 @@
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/objects.h"
+#include "lockstep/observe/profiler.h"
 #include "lockstep/view/banner.h"
 #include "train/loop/epoch_loop.h"
 #include "train/loop/requeue.h"
@@ -56,6 +57,7 @@ class Trainer::Impl {
   TrainResult run();
   [[nodiscard]] std::vector<std::shared_ptr<RunSink>> own_sinks();
   [[nodiscard]] RunStart start_event() const;
+  [[nodiscard]] observe::ProfilerOptions profiler_options() const;
   void leave(RunEnd end);
   void finish(RunEnd end);
   [[nodiscard]] ResourceError out_of_memory(const std::exception& error) const;
@@ -70,6 +72,7 @@ class Trainer::Impl {
   train::StopWish wish_;
   train::DiskTrouble trouble_;
   train::ReadyRun run_;
+  std::optional<observe::Profiler> profiler_;
   std::optional<train::RunSinks> sinks_;
   std::optional<train::StepReporter> reporter_;
   std::optional<train::EpochLoop> loop_;
@@ -101,6 +104,7 @@ TrainResult Trainer::Impl::fit_or_explain() {
 
 TrainResult Trainer::Impl::run() {
   train::set_up_run({.job = job_, .task = task_, .config = config_, .options = options_}, run_);
+  if (options_.profile > 0) profiler_.emplace(job_, profiler_options());
   sinks_.emplace(train::SinkOwners{.job = job_, .trouble = trouble_}, own_sinks(), options_.sinks);
   reporter_.emplace(job_, run_.learner->steps(), config_);
   loop_.emplace(train::LoopParts{.job = job_,
@@ -109,7 +113,8 @@ TrainResult Trainer::Impl::run() {
                                  .sinks = *sinks_,
                                  .wish = wish_,
                                  .trouble = trouble_,
-                                 .reporter = *reporter_});
+                                 .reporter = *reporter_,
+                                 .profiler = profiler_ ? &*profiler_ : nullptr});
   const bool was_complete =
       run_.folder && loop_->complete() && FileSystem::system().exists(run_.folder->path() / "summary.json");
   sinks_->start(start_event());
@@ -146,6 +151,13 @@ std::vector<std::shared_ptr<RunSink>> Trainer::Impl::own_sinks() {
     if (train::has_launcher()) own.push_back(std::make_shared<train::SaveCounter>(job_));
   }
   return own;
+}
+
+observe::ProfilerOptions Trainer::Impl::profiler_options() const {
+  return {.steps = options_.profile,
+          .folder = run_.run_dir / "trace",
+          .parameters = named_parameters_of(run_.learner->steps().model().module().net()),
+          .type = config_.amp == "bf16" ? at::kBFloat16 : at::kFloat};
 }
 
 RunStart Trainer::Impl::start_event() const {

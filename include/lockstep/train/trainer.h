@@ -37,6 +37,9 @@ struct TrainerOptions {
                              ///< name these fields
   /// Sinks that receive the run's events besides the Trainer's own, on every rank, in this order.
   std::vector<std::shared_ptr<RunSink>> sinks;
+  /// Profiles so many steps after the first three: rank 0 prints where the time of a step goes, and every rank writes
+  /// run_dir/trace/rank-R.json. 0: none. The result is the same (docs/guide/profile.md).
+  std::int64_t profile = 0;
   bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe, so the end of a run proposes them
 };
 

@@ -168,12 +168,16 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
     const at::Tensor& input = kept[0];
     const at::Tensor& weight = kept[1];
     const at::Tensor grad = grads[0].to(input.scalar_type()).contiguous(at::MemoryFormat::ChannelsLast);
+    const bool input_wanted = context->needs_input_grad(0);
+    const bool weight_wanted = context->needs_input_grad(1);
+    RECORD_FUNCTION("lockstep::winograd_convolution_backward",
+                    std::vector<c10::IValue>({input, weight, std::int64_t{input_wanted} + std::int64_t{weight_wanted}}));
     const Winograd conv = shape_of(input, weight);
     Winograd turned = conv;
     std::swap(turned.in, turned.out);
     variable_list result(3);
-    if (context->needs_input_grad(0)) result[0] = run(turned, grad, weights_of(weight).turned(), nullptr);
-    if (context->needs_input_grad(1)) result[1] = weight_gradient(conv, input, grad, weight);
+    if (input_wanted) result[0] = run(turned, grad, weights_of(weight).turned(), nullptr);
+    if (weight_wanted) result[1] = weight_gradient(conv, input, grad, weight);
     if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) result[2] = bias_gradient(grad);
     return result;
   }

@@ -5,8 +5,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/relu.h>
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "nn/dense/activation_kernel.h"
@@ -97,7 +100,10 @@ DropoutImpl::DropoutImpl(double p) : p_(p) {
 at::Tensor DropoutImpl::forward(const at::Tensor& input) {
   if (!is_training() || p_ == 0) return input;
   const bool ours = p_ < 1 && detail::has_kernel_type(input) && detail::is_dense(input);
-  if (ours && dropout_is_faster(input.numel())) return DropoutFunction::apply(input, p_);
+  if (ours && dropout_is_faster(input.numel())) {
+    RECORD_FUNCTION("lockstep::dropout", std::vector<c10::IValue>({input}));
+    return DropoutFunction::apply(input, p_);
+  }
   return at::dropout(input, p_, true);
 }
 
@@ -105,7 +111,10 @@ void DropoutImpl::pretty_print(std::ostream& stream) const { stream << fmt::form
 
 at::Tensor ReLUImpl::forward(const at::Tensor& input) {
   const bool ours = detail::has_kernel_type(input) && detail::is_dense(input);
-  if (ours && relu_is_faster(input.numel())) return ReLUFunction::apply(input);
+  if (ours && relu_is_faster(input.numel())) {
+    RECORD_FUNCTION("lockstep::relu", std::vector<c10::IValue>({input}));
+    return ReLUFunction::apply(input);
+  }
   return at::relu(input);
 }
 

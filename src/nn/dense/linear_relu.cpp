@@ -7,8 +7,11 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <vector>
 
 #include "nn/dense/activation_kernel.h"
 #include "nn/vector/dropout_bits.h"
@@ -153,6 +156,7 @@ void LinearReLUImpl::reset() {
 at::Tensor LinearReLUImpl::forward(const at::Tensor& input) {
   const double dropout = is_training() ? then_.dropout : 0;
   if (can_run(input, *this, dropout)) {
+    RECORD_FUNCTION("lockstep::linear_relu", std::vector<c10::IValue>({input, weight}));
     return LinearReLUFunction::apply(input.to(*detail::product_type(input)), weight, c10::optional<at::Tensor>(bias),
                                      dropout);
   }

@@ -3,9 +3,11 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <string>
+#include <vector>
 
 #include "nn/vector/kernel_tensors.h"
 
@@ -41,6 +43,7 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
 }  // namespace
 
 at::Tensor run_loss(const at::Tensor& logits, const LossKernel& kernel) {
+  RECORD_FUNCTION("lockstep::loss", std::vector<c10::IValue>({logits}));
   return LossFunction::apply(logits, &kernel, at::GradMode::is_enabled() && logits.requires_grad());
 }
 

@@ -5,6 +5,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
@@ -245,6 +246,7 @@ bool can_fuse_norm_act(const at::Tensor& input, const BatchNormCall& call, const
 }
 
 at::Tensor fused_norm_act(const at::Tensor& input, const BatchNormCall& call, double momentum, const NormAct& what) {
+  RECORD_FUNCTION("lockstep::batch_norm_relu", std::vector<c10::IValue>({input, call.weight}));
   const NormActArguments arguments{.call = call, .momentum = momentum, .what = what};
   return FusedNormAct::apply(input, call.weight, call.bias, &arguments);
 }

@@ -6,11 +6,13 @@
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "nn/norm/layer_norm_kernel.h"
 #include "nn/vector/kernel_table.h"
@@ -109,6 +111,7 @@ at::Tensor LayerNormImpl::forward(const at::Tensor& input) {
   // libtorch 1.13 has no layer norm of bfloat16 with float32 weights.
   const bool only_ours = input.scalar_type() == at::kBFloat16;
   if (ours && (only_ours || layer_norm_is_faster(input.numel() / weight.numel(), weight.numel()))) {
+    RECORD_FUNCTION("lockstep::layer_norm", std::vector<c10::IValue>({input, weight}));
     return LayerNormFunction::apply(input, weight, bias, options.eps());
   }
   return at::layer_norm(input, shape, weight, bias, options.eps());

@@ -55,6 +55,7 @@ EpochLoop::EpochLoop(const LoopParts& parts)
       wish_(parts.wish),
       trouble_(parts.trouble),
       reporter_(parts.reporter),
+      profiler_(parts.profiler),
       late_(learner_, sinks_),
       evaluations_(plan_, learner_, sinks_, state_),
       saves_(job_, plan_, learner_, saver_) {}
@@ -72,6 +73,7 @@ void EpochLoop::run() {
     counted_.epochs = state_.epoch + 1;
     train_epoch();
   }
+  if (profiler_ != nullptr) profiler_->finish();
   trouble_.guard([this] { saver_.finish(); });
   tell_saved();
 }
@@ -87,6 +89,7 @@ void EpochLoop::train_epoch() {
     train_step();
     // The epoch's last step is saved after the evaluation, which may change what is saved.
     if (saves_.is_due(state_) && state_.batch < batches && !finished()) save({.may_skip = true});
+    if (profiler_ != nullptr) profiler_->step();
   }
   late_.flush();
   learner_.steps().data().end_epoch();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "lockstep/observe/profiler.h"
 #include "train/loop/evaluation_points.h"
 #include "train/loop/late_steps.h"
 #include "train/loop/learner.h"
@@ -27,6 +28,7 @@ struct LoopParts {
   const StopWish& wish;
   DiskTrouble& trouble;
   StepReporter& reporter;
+  observe::Profiler* profiler = nullptr;
 };
 
 /// It belongs to the training thread. Every rank has one, and all take the same decisions at the same step: these
@@ -80,6 +82,7 @@ class EpochLoop {
   const StopWish& wish_;
   DiskTrouble& trouble_;
   StepReporter& reporter_;
+  observe::Profiler* const profiler_;  ///< nullptr: no profile
   LateSteps late_;
   EvaluationPoints evaluations_;
   SavePoints saves_;

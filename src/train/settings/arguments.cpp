@@ -14,6 +14,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/whole_number.h"
 
 namespace lockstep {
 namespace {
@@ -32,6 +33,7 @@ constexpr std::array kOptions = {
     OptionHelp{"init-from", "FILE", "a checkpoint, .pth or .safetensors file whose weights a fresh run starts from"},
     OptionHelp{"rescue", "DIR", "where the run is saved when its own folder is lost or cannot be written to"},
     OptionHelp{"max-time", "TIME", "save and leave after 90s, 45m, 1h30m, 2d, HH:MM:SS"},
+    OptionHelp{"profile", "N", "profile N steps after the first three; traces go to RUN_DIR/trace"},
     OptionHelp{"metrics", "[HOST:]PORT", "serve the run's figures to Prometheus at http://127.0.0.1:PORT/metrics"}};
 
 // What init() reads.
@@ -130,6 +132,7 @@ class Parser {
     if (name == "init-from") options_->init_from = value;
     if (name == "rescue") options_->rescue = value;
     if (name == "metrics") typed_.set("metrics_address=" + value, "--metrics");
+    if (name == "profile") options_->profile = whole_number("--profile", value, {1, 100'000});
     if (name != "max-time") return;
     const auto seconds = text::parse_duration(value);
     if (!seconds) throw UsageError("--max-time: " + seconds.error());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/prepare.h"
 
+#include <ATen/record_function.h>
+
 namespace lockstep {
 
 void use_channels_last(torch::nn::Module& net) {
@@ -22,6 +24,7 @@ at::Tensor to_channels_last(const at::Tensor& images) {
 }
 
 void prepare_batch(Batch& batch, const c10::Device& device, bool channels_last) {
+  RECORD_FUNCTION("lockstep::prepare_batch", c10::ArrayRef<const c10::IValue>());
   move_to(batch, device);
   if (channels_last) batch.data = to_channels_last(batch.data);
 }

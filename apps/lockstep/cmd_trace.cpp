@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep trace merge: joins the traces that the ranks of a profiled run wrote.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/cli.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/view/trace_file.h"
+#include "verbs.h"
+
+namespace lockstep::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string clocks_text(const view::MergedTrace& merged) {
+  if (merged.hosts == 1) return "one host, one clock";
+  return fmt::format("{} hosts, whose clocks are off by {:.1f} us at most", merged.hosts, merged.error_us);
+}
+
+int merge(const std::vector<std::string>& arguments) {
+  std::string run_dir;
+  std::string out;
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep trace merge",
+                     .description = "Join the traces of a profiled run's ranks into one, on the clock of rank 0.\n\n"
+                                    "A run with --profile N writes RUN_DIR/trace/rank-R.json for each rank. Each host "
+                                    "has those of its ranks; copy them into one folder first.",
+                     .examples = {"lockstep train captcha:digits --nproc-per-node 2 --profile 10 --run-dir runs/digits "
+                                  "--set data.train=data/train",
+                                  "lockstep trace merge runs/digits"}});
+  app.add_option("RUN_DIR", run_dir, "the run's folder")->required();
+  app.add_option("--out", out, "the file to write")->type_name("FILE")->default_str("RUN_DIR/trace/merged.json");
+  if (!cli::parse(app, arguments)) return 0;
+  FileSystem& files = FileSystem::system();
+  if (!files.exists(run_dir)) throw DataError(fmt::format("{} is missing", run_dir), "give the folder of a run");
+  const view::MergedTrace merged = view::merge_traces(files, run_dir);
+  const fs::path file = out.empty() ? fs::path(run_dir) / "trace" / "merged.json" : fs::path(out);
+  write_file_atomically(files, file, merged.text);
+  fmt::print("{} has {} rank{} ({}): open it in https://ui.perfetto.dev\n", file.string(), merged.ranks,
+             merged.ranks == 1 ? "" : "s", clocks_text(merged));
+  return 0;
+}
+
+}  // namespace
+
+int cmd_trace(int argc, char** argv) {
+  return cli::dispatch({.name = "lockstep trace",
+                        .description = "Work with the traces of profiled runs.",
+                        .examples = {"lockstep trace merge runs/digits"}},
+                       {{"merge", "join the traces of a run's ranks into one", merge}}, {argv + 1, argv + argc});
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Profiler: records some steps of a training loop, prints where their time went, and writes a trace for Perfetto. The
+// Trainer has one under --profile; a loop of one's own calls step().
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "lockstep/comm/job.h"
+#include "lockstep/tensor/named_tensors.h"
+#include "lockstep/view/profile.h"
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::observe {
+
+struct ProfilerOptions {
+  std::int64_t steps = 10;  ///< to record
+  std::int64_t warmup = 3;  ///< steps before these, which are slower: libtorch makes its buffers and threads
+  std::filesystem::path folder = {};  ///< the trace of rank R goes to folder/rank-R.json; empty: none is written
+  NamedTensors parameters = {};       ///< name the layers; empty: no table of layers
+  at::ScalarType type = at::kFloat;   ///< what products of matrices are computed in, to measure the machine's peak in
+};
+
+/// Records the steps that follow the warm-up. It changes no result. Before and after them it costs nothing: libtorch
+/// has no callbacks and Lockstep no sink of it.
+///
+/// What it sees: every operator of libtorch, the fused layers of Lockstep, the nodes of the backward, collectives,
+/// loader workers, saves. A model in DistributedDataParallel has its forward named; so has Lockstep's optimizer. A
+/// part of your own is named by RECORD_USER_SCOPE("name") of libtorch.
+///
+/// Example:
+///   lockstep::observe::Profiler profiler(job, {.steps = 10, .folder = "trace", .parameters = named_parameters_of(net)});
+///   for (auto& batch : loader.epoch(0)) {
+///     train_on(batch);
+///     profiler.step();
+///   }
+///   profiler.finish();
+class Profiler {
+ public:
+  /// One profiler at a time records in a process.
+  /// Throws: UsageError where steps is below 1 or warmup below 0.
+  Profiler(Job job, ProfilerOptions options);
+  /// Stops recording, without table and trace.
+  ~Profiler();
+  Profiler(const Profiler&) = delete;
+  Profiler& operator=(const Profiler&) = delete;
+
+  /// Ends a step. Call it after every step, in the thread of the loop. Where the warm-up ends, the ranks measure their
+  /// clocks and the machine, which takes about a second; where the last step ends, it does what finish() does.
+  /// Collective: yes. Blocks: where the warm-up ends. Throws: IoError, as Work::wait.
+  void step();
+
+  /// Prints the tables on rank 0 and writes this rank's trace. Where the loop ended before the last step, of the whole
+  /// steps that there are. It does nothing where that is already done.
+  /// Collective: no. Throws: IoError.
+  void finish();
+
+  [[nodiscard]] bool is_finished() const noexcept;
+  /// Returns the profile once it is finished, with no steps where the loop ended in the warm-up.
+  [[nodiscard]] const view::Profile& profile() const noexcept;
+  [[nodiscard]] const view::MachineRates& rates() const noexcept;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::observe
+
+#pragma GCC visibility pop

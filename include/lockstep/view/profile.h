@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a profile recorded on one rank, and the tables of it as pure functions: by operator, by part of a step and by
+// layer. observe::Profiler records; trace_file.h writes the same as a file for Perfetto.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::view {
+
+enum class CallKind {
+  kOperator,      ///< of libtorch, or a fused layer of Lockstep
+  kBackwardNode,  ///< a node of the autograd graph that computes gradients
+  kEngine,        ///< the autograd engine around such a node: sums of gradients, hooks
+  kSection,       ///< a part of Lockstep or of the program: "forward", "optimizer", "the data set"
+  kCollective,
+};
+
+/// One call, from its begin to its end. Times are nanoseconds of the rank's monotonic clock.
+struct ProfiledCall {
+  std::string name;
+  CallKind kind = CallKind::kOperator;
+  int thread = 0;  ///< its place in Profile::threads
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+  std::int64_t bytes = 0;  ///< a collective's, or the inputs of an operator that only moves memory; 0: unknown
+  double flops = 0;        ///< floating-point operations of products and convolutions; 0 elsewhere
+  std::string layer = {};  ///< the module whose weights it uses, or whose gradients it computes
+  std::uint64_t sequence = 0;  ///< of a collective in its group, from 1
+  int group = 0;               ///< of a collective
+  int bucket = -1;             ///< of a gradient bucket's collective, of `buckets`
+  int buckets = 0;
+};
+
+struct ProfiledThread {
+  std::string name;
+  std::int64_t id = 0;       ///< the kernel's
+  bool runs_steps = false;   ///< the thread of the training loop, or a replica's
+};
+
+/// A profile of whole steps.
+struct Profile {
+  int rank = 0;
+  int world_size = 1;
+  std::string host;
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+  std::int64_t steps = 0;
+  /// This rank's clock less rank 0's, and how wrong that may be.
+  std::int64_t clock_offset_ns = 0;
+  std::int64_t clock_error_ns = 0;
+  std::vector<ProfiledThread> threads;
+  std::vector<ProfiledCall> calls;
+};
+
+struct OperatorRow {
+  std::string name;
+  std::int64_t calls = 0;
+  std::int64_t self_ns = 0;   ///< without the operators that it called
+  std::int64_t total_ns = 0;  ///< of recursive calls only the outermost
+  std::int64_t bytes = 0;
+  double flops = 0;
+};
+
+/// Returns the operators, backward nodes and the autograd engine of the threads that run steps, by self time. The sum
+/// of their self times is the time in which such a thread was inside an operator.
+[[nodiscard]] std::vector<OperatorRow> operator_table(const Profile& profile);
+
+struct PartRow {
+  std::string_view name;
+  std::int64_t ns = 0;
+};
+
+/// Returns data, copy, forward, backward, exposed communication, optimizer and other, then evaluation and saving where
+/// they took time. They add up to the profile's time: each moment belongs to the innermost part that it is in.
+[[nodiscard]] std::vector<PartRow> part_table(const Profile& profile);
+
+struct LayerRow {
+  std::string name;
+  std::int64_t forward_ns = 0;
+  std::int64_t backward_ns = 0;
+  double flops = 0;
+};
+
+/// Returns the modules with weights in the order of their first call. Where a layer has no weights, as a pooling, its
+/// calls stand in the table of operators only.
+[[nodiscard]] std::vector<LayerRow> layer_table(const Profile& profile);
+
+/// Rates to compare with, measured on this machine by all ranks at once; 0: not measured.
+struct MachineRates {
+  double copied_bytes_per_s = 0;  ///< this rank's memcpy
+  double flops_per_s = 0;         ///< this rank's products of matrices
+  std::string flops_type = "float32";
+};
+
+/// Returns the tables for the console. `most_rows` bounds the operators and layers that are shown; the rest are summed.
+[[nodiscard]] std::string profile_text(const Profile& profile, const MachineRates& rates, std::size_t most_rows = 20);
+
+/// Returns the floating-point operations of the profile, and the seconds that it took.
+[[nodiscard]] double flops_of(const Profile& profile);
+[[nodiscard]] double seconds_of(const Profile& profile);
+
+}  // namespace lockstep::view
+
+#pragma GCC visibility pop

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trace files in Chrome's JSON format, which https://ui.perfetto.dev opens: one of each rank, and all of a run in one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "lockstep/base/file_system.h"
+#include "lockstep/view/profile.h"
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::view {
+
+/// Returns the trace of one rank. Its process is named "rank 0 (host)", its threads by their names; the collectives of
+/// a group have a track of their own, with bucket, bytes and sequence. Times are the rank's own clock; "otherData" has
+/// rank, world_size, clock_offset_ns and clock_error_ns for the merge.
+[[nodiscard]] std::string trace_text(const Profile& profile);
+
+/// The name of a rank's file in RUN_DIR/trace: "rank-0.json".
+[[nodiscard]] std::string trace_file_name(int rank);
+
+struct MergedTrace {
+  int ranks = 0;
+  int hosts = 0;
+  double error_us = 0;  ///< the largest error of any rank's clock against rank 0's
+  std::string text;     ///< the trace of all ranks on rank 0's clock
+};
+
+/// Joins the traces of all ranks, RUN_DIR/trace/rank-0.json and so on.
+/// Throws: DataError naming the ranks whose files are missing, or the file that is torn or not of this run.
+[[nodiscard]] MergedTrace merge_traces(FileSystem& files, const std::filesystem::path& run_dir);
+
+}  // namespace lockstep::view
+
+#pragma GCC visibility pop

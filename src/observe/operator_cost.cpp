@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "observe/operator_cost.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace lockstep::observe {
+namespace {
+
+using Inputs = c10::ArrayRef<const c10::IValue>;
+
+bool has_tensor(Inputs inputs, std::size_t at, std::int64_t least_dim = 1) {
+  return at < inputs.size() && inputs[at].isTensor() && inputs[at].toTensor().defined() &&
+         inputs[at].toTensor().dim() >= least_dim;
+}
+
+double numel(const at::Tensor& tensor) { return static_cast<double>(tensor.numel()); }
+
+/// [.., n, k] times [.., k, m].
+double product(Inputs inputs, std::size_t left, std::size_t right) {
+  if (!has_tensor(inputs, left) || !has_tensor(inputs, right)) return 0;
+  const at::Tensor& other = inputs[right].toTensor();
+  return 2 * numel(inputs[left].toTensor()) * static_cast<double>(other.dim() > 1 ? other.size(-1) : 1);
+}
+
+double mm(Inputs inputs) { return product(inputs, 0, 1); }
+double addmm(Inputs inputs) { return product(inputs, 1, 2); }
+
+/// A number for each dimension of the image; a list of one number is for all of them.
+std::int64_t one_of(const std::vector<std::int64_t>& list, std::size_t dimension) {
+  return list.empty() ? 1 : list[std::min(dimension, list.size() - 1)];
+}
+
+struct Window {
+  std::vector<std::int64_t> stride;
+  std::vector<std::int64_t> padding;
+  std::vector<std::int64_t> dilation;
+};
+
+/// Multiplications of a convolution of `input` with [out, in / groups, kernel...]. Every output has one for each weight
+/// of its filter; in a transposed one every input has.
+double convolution_products(const at::Tensor& input, const at::Tensor& weight, const Window& window, bool transposed) {
+  const double by_filter = numel(weight) / static_cast<double>(weight.size(0));
+  if (transposed) return numel(input) * by_filter;
+  double outputs = static_cast<double>(input.size(0)) * static_cast<double>(weight.size(0));
+  for (std::int64_t i = 2; i < input.dim(); ++i) {
+    const auto at = static_cast<std::size_t>(i - 2);
+    const std::int64_t reach = one_of(window.dilation, at) * (weight.size(i) - 1) + 1;
+    const std::int64_t free = input.size(i) + 2 * (window.padding.empty() ? 0 : one_of(window.padding, at)) - reach;
+    outputs *= static_cast<double>(free / one_of(window.stride, at) + 1);
+  }
+  return outputs * by_filter;
+}
+
+bool are_numbers(Inputs inputs, std::size_t first, std::size_t count) {
+  for (std::size_t i = first; i < first + count; ++i) {
+    if (i >= inputs.size() || !inputs[i].isIntList()) return false;
+  }
+  return true;
+}
+
+/// convolution(input, weight, bias, stride, padding, dilation, transposed, ...)
+double convolution(Inputs inputs) {
+  if (!has_tensor(inputs, 0, 3) || !has_tensor(inputs, 1, 3) || !are_numbers(inputs, 3, 3)) return 0;
+  const bool transposed = inputs.size() > 6 && inputs[6].isBool() && inputs[6].toBool();
+  return 2 * convolution_products(
+                 inputs[0].toTensor(), inputs[1].toTensor(),
+                 {inputs[3].toIntVector(), inputs[4].toIntVector(), inputs[5].toIntVector()}, transposed);
+}
+
+double gradients_wanted(const c10::IValue& mask) {
+  double wanted = 0;
+  if (mask.isBoolList()) {
+    const auto list = mask.toBoolList();
+    for (std::size_t i = 0; i < std::min<std::size_t>(2, list.size()); ++i) wanted += list[i] ? 1 : 0;
+  }
+  return wanted;
+}
+
+/// convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,
+/// mask): the gradients of input and weight have as many products as the forward, each.
+double convolution_backward(Inputs inputs) {
+  if (inputs.size() < 11 || !has_tensor(inputs, 1, 3) || !has_tensor(inputs, 2, 3) || !are_numbers(inputs, 4, 3)) {
+    return 0;
+  }
+  const double products = convolution_products(
+      inputs[1].toTensor(), inputs[2].toTensor(),
+      {inputs[4].toIntVector(), inputs[5].toIntVector(), inputs[6].toIntVector()}, inputs[7].toBool());
+  return 2 * products * gradients_wanted(inputs[10]);
+}
+
+/// Lockstep's (input, weight): 3x3, padding 1, stride 1, so there is an output for each pixel.
+double same_convolution(Inputs inputs) {
+  if (!has_tensor(inputs, 0, 4) || !has_tensor(inputs, 1, 4)) return 0;
+  const at::Tensor& input = inputs[0].toTensor();
+  return 2 * numel(input) / static_cast<double>(input.size(1)) * numel(inputs[1].toTensor());
+}
+
+/// Lockstep's (input, weight, how many gradients of the two are wanted).
+double same_convolution_backward(Inputs inputs) {
+  if (inputs.size() < 3 || !inputs[2].isInt()) return 0;
+  return same_convolution(inputs) * static_cast<double>(inputs[2].toInt());
+}
+
+using Rule = double (*)(Inputs);
+
+/// The operators that compute, not those that call them: a count for each operator and not for its callers as well.
+/// Of these, too, one may call another, and the outermost counts.
+const std::unordered_map<std::string_view, Rule>& rules() {
+  static const std::unordered_map<std::string_view, Rule> rules = {
+      {"aten::mm", mm},
+      {"aten::bmm", mm},
+      {"aten::mv", mm},
+      {"aten::dot", mm},
+      {"aten::addmm", addmm},
+      {"aten::addmm_", addmm},
+      {"aten::baddbmm", addmm},
+      {"aten::baddbmm_", addmm},
+      {"aten::addmv", addmm},
+      {"aten::convolution", convolution},
+      {"aten::_convolution", convolution},
+      {"aten::convolution_backward", convolution_backward},
+      {"lockstep::thin_convolution", same_convolution},
+      {"lockstep::winograd_convolution", same_convolution},
+      {"lockstep::winograd_convolution_backward", same_convolution_backward},
+  };
+  return rules;
+}
+
+const std::unordered_set<std::string_view>& movers() {
+  static const std::unordered_set<std::string_view> names = {
+      "aten::add",  "aten::add_", "aten::sub",   "aten::sub_",  "aten::mul",          "aten::mul_",
+      "aten::div",  "aten::div_", "aten::copy_", "aten::relu",  "aten::relu_",        "aten::threshold_backward",
+      "aten::cat",  "aten::sum",  "aten::sigmoid", "aten::tanh", "aten::silu",        "aten::leaky_relu",
+      "aten::addcmul_", "aten::addcdiv_", "aten::lerp_", "aten::where", "aten::max_pool2d_with_indices",
+  };
+  return names;
+}
+
+std::int64_t bytes_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+}
+
+/// What an operator reads: copy_ only its second input.
+std::int64_t bytes_read(std::string_view name, Inputs inputs) {
+  std::int64_t sum = 0;
+  for (const c10::IValue& input : inputs.slice(name == "aten::copy_" && !inputs.empty() ? 1 : 0)) {
+    if (input.isTensor()) sum += bytes_of(input.toTensor());
+    if (!input.isTensorList()) continue;
+    for (const at::Tensor& tensor : input.toTensorVector()) sum += bytes_of(tensor);
+  }
+  return sum;
+}
+
+}  // namespace
+
+OperatorCost operator_cost(std::string_view name, Inputs inputs) {
+  OperatorCost cost;
+  if (const auto rule = rules().find(name); rule != rules().end()) cost.flops = rule->second(inputs);
+  if (movers().contains(name)) cost.bytes = bytes_read(name, inputs);
+  return cost;
+}
+
+}  // namespace lockstep::observe

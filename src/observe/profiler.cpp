@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/observe/profiler.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
+#include "lockstep/observe/clock_offset.h"
+#include "lockstep/observe/machine_rates.h"
+#include "lockstep/view/trace_file.h"
+#include "observe/recorder.h"
+
+namespace lockstep::observe {
+namespace {
+
+constexpr std::int64_t kCopiedBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kCopies = 5;
+constexpr double kPeakSeconds = 0.3;
+
+std::string type_name(at::ScalarType type) { return type == at::kBFloat16 ? "bfloat16" : "float32"; }
+
+/// Where products of bfloat16 are slower than those of float32, Lockstep's layers compute them in float32.
+view::MachineRates measure_machine(at::ScalarType type) {
+  view::MachineRates rates{.copied_bytes_per_s = copied_bytes_per_s(kCopiedBytes, kCopies)};
+  for (const at::ScalarType each : {at::kFloat, type}) {
+    const double rate = peak_flops_per_s({.type = each, .seconds = kPeakSeconds});
+    if (rate > rates.flops_per_s) rates = {rates.copied_bytes_per_s, rate, type_name(each)};
+    if (type == at::kFloat) break;
+  }
+  return rates;
+}
+
+}  // namespace
+
+class Profiler::Impl {
+ public:
+  Impl(Job job, ProfilerOptions options) : job_(std::move(job)), options_(std::move(options)) {
+    if (options_.steps < 1 || options_.warmup < 1) {
+      throw UsageError(fmt::format("a profile of {} steps after {} that warm up", options_.steps, options_.warmup),
+                       "give at least 1 of each");
+    }
+  }
+  ~Impl() {
+    if (state_ == State::kRecording) Recorder::instance().stop();
+  }
+
+  void step() {
+    if (state_ == State::kFinished) return;
+    if (state_ == State::kWarmup) {
+      if (++warm_ == options_.warmup) start();
+      return;
+    }
+    last_end_ns_ = monotonic_ns();
+    if (++profile.steps == options_.steps) finish();
+  }
+
+  void finish() {
+    if (state_ == State::kFinished) return;
+    const bool recorded = state_ == State::kRecording;
+    state_ = State::kFinished;
+    if (!recorded) {
+      if (job_.is_main()) {
+        log::note("there is no profile: the training ended after {} steps, and the first {} only warm up", warm_,
+                  options_.warmup);
+      }
+      return;
+    }
+    Recorder::instance().stop();
+    if (profile.steps == 0) return;
+    collect();
+    if (job_.is_main()) job_.print("\n{}", view::profile_text(profile, rates));
+    write();
+  }
+
+  [[nodiscard]] bool is_finished() const noexcept { return state_ == State::kFinished; }
+
+  view::Profile profile;
+  view::MachineRates rates;
+
+ private:
+  enum class State { kWarmup, kRecording, kFinished };
+
+  void start() {
+    if (job_.is_main()) {
+      log::note("the profiler records {} step{} now, after {} that warmed up", options_.steps,
+                options_.steps == 1 ? "" : "s", options_.warmup);
+    }
+    const ClockOffset clock = measure_clock_offset(job_);
+    job_.barrier();  // all load the machine at once
+    rates = measure_machine(options_.type);
+    profile.rank = job_.rank();
+    profile.world_size = job_.world_size();
+    profile.host = job_.host();
+    profile.clock_offset_ns = clock.offset_ns;
+    profile.clock_error_ns = clock.error_ns;
+    job_.barrier();
+    Recorder::instance().start(options_.parameters);
+    state_ = State::kRecording;
+    profile.begin_ns = last_end_ns_ = monotonic_ns();
+  }
+
+  /// A call that is not over at the end of the last step counts as far as there.
+  void collect() {
+    profile.end_ns = last_end_ns_;
+    Recorder::instance().take(profile);
+    std::erase_if(profile.calls, [&](const view::ProfiledCall& call) {
+      return call.begin_ns < profile.begin_ns || call.begin_ns >= profile.end_ns;
+    });
+    for (view::ProfiledCall& call : profile.calls) call.end_ns = std::min(call.end_ns, profile.end_ns);
+    for (const view::ProfiledCall& call : profile.calls) {
+      if (call.kind == view::CallKind::kEngine) thread_of(call).runs_steps = true;
+    }
+    for (view::ProfiledThread& thread : profile.threads) {
+      if (thread.id == ::gettid()) thread = {.name = "training loop", .id = thread.id, .runs_steps = true};
+    }
+  }
+
+  view::ProfiledThread& thread_of(const view::ProfiledCall& call) {
+    return profile.threads.at(static_cast<std::size_t>(call.thread));
+  }
+
+  void write() {
+    if (options_.folder.empty()) return;
+    FileSystem& files = FileSystem::system();
+    files.make_folder(options_.folder);
+    const auto file = options_.folder / view::trace_file_name(job_.rank());
+    write_file_atomically(files, file, view::trace_text(profile));
+    if (!job_.is_main()) return;
+    if (job_.world_size() == 1) {
+      log::note("the trace is {}: open it in https://ui.perfetto.dev", file.string());
+    } else {
+      log::note("the trace of this rank is {}, and the other ranks' lie beside it; lockstep trace merge {} joins them "
+                "into one that https://ui.perfetto.dev opens",
+                file.string(), options_.folder.parent_path().string());
+    }
+  }
+
+  Job job_;
+  ProfilerOptions options_;
+  State state_ = State::kWarmup;
+  std::int64_t warm_ = 0;
+  std::int64_t last_end_ns_ = 0;
+};
+
+Profiler::Profiler(Job job, ProfilerOptions options)
+    : impl_(std::make_unique<Impl>(std::move(job), std::move(options))) {}
+Profiler::~Profiler() = default;
+
+void Profiler::step() { impl_->step(); }
+void Profiler::finish() { impl_->finish(); }
+bool Profiler::is_finished() const noexcept { return impl_->is_finished(); }
+const view::Profile& Profiler::profile() const noexcept { return impl_->profile; }
+const view::MachineRates& Profiler::rates() const noexcept { return impl_->rates; }
+
+}  // namespace lockstep::observe

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "observe/recorder.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/SequenceNumber.h>
+#include <unistd.h>
+
+#include <map>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/observe/clock_offset.h"
+#include "observe/operator_cost.h"
+#include "observe/operator_name.h"
+
+namespace lockstep::observe {
+namespace {
+
+/// An operator that is under way.
+struct OpenOperator final : at::ObserverContext {
+  RecordedCall recorded;
+  int run = 0;
+  bool is_counted = false;
+  ThreadCalls* thread = nullptr;
+};
+
+std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& function) {
+  return Recorder::instance().begin_operator(function);
+}
+
+void on_end(const at::RecordFunction& /*function*/, at::ObserverContext* context) {
+  Recorder::instance().end_operator(context);
+}
+
+view::CallKind kind_of(const at::RecordFunction& function) {
+  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) return view::CallKind::kBackwardNode;
+  if (function.scope() == at::RecordScope::USER_SCOPE) return view::CallKind::kSection;
+  return is_engine(function.name()) ? view::CallKind::kEngine : view::CallKind::kOperator;
+}
+
+/// "layers.0" of "layers.0.weight".
+std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
+
+/// Which forward call, by thread and by autograd's number, belongs to which layer.
+using LayersOfNodes = std::map<std::pair<std::uint64_t, std::uint64_t>, std::string>;
+
+LayersOfNodes layers_of_nodes(const std::vector<RecordedCall>& calls) {
+  LayersOfNodes layers;
+  for (const RecordedCall& each : calls) {
+    if (each.call.layer.empty()) continue;
+    for (std::uint64_t at = each.first_sequence; at < each.last_sequence; ++at) {
+      layers.try_emplace({each.thread, at}, each.call.layer);  // inner calls end, and so come, first
+    }
+  }
+  return layers;
+}
+
+}  // namespace
+
+Recorder& Recorder::instance() {
+  static auto* const recorder = new Recorder;
+  return *recorder;
+}
+
+void Recorder::start(const NamedTensors& parameters) {
+  if (on_.exchange(true)) throw UsageError("two profilers are on at once", "finish one before the other begins");
+  layers_.clear();
+  for (const auto& [name, tensor] : parameters) layers_.emplace(tensor.unsafeGetTensorImpl(), module_of(name));
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& thread : threads_) thread->clear();
+  }
+  ++run_;
+  if (!trace::add_sink(*this)) {
+    on_ = false;
+    throw UsageError("there is no place for the profiler's sink", "remove one of the trace sinks");
+  }
+  // Inputs of a backward node would be held while it runs, and then copied where they could be taken.
+  callbacks_ = {at::addGlobalCallback(at::RecordFunctionCallback(on_begin, on_end)
+                                          .needsInputs(true)
+                                          .scopes({at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE})),
+                at::addGlobalCallback(
+                    at::RecordFunctionCallback(on_begin, on_end).scopes({at::RecordScope::BACKWARD_FUNCTION}))};
+}
+
+void Recorder::stop() noexcept {
+  if (!on_) return;
+  ++run_;  // what ends from here on is left out
+  for (const at::CallbackHandle callback : std::exchange(callbacks_, {})) at::removeCallback(callback);
+  trace::remove_sink(*this);
+  on_ = false;
+}
+
+void Recorder::take(view::Profile& profile) {
+  std::vector<RecordedCall> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& thread : threads_) {
+      std::vector<RecordedCall> taken = thread->take();
+      if (taken.empty()) continue;
+      const int place = static_cast<int>(profile.threads.size());
+      profile.threads.push_back(thread->about());
+      for (RecordedCall& each : taken) {
+        each.call.thread = place;
+        calls.push_back(std::move(each));
+      }
+    }
+  }
+  const LayersOfNodes layers = layers_of_nodes(calls);
+  for (RecordedCall& each : calls) {
+    if (each.call.kind == view::CallKind::kBackwardNode) {
+      const auto found = layers.find({each.thread, each.first_sequence});
+      if (found != layers.end()) each.call.layer = found->second;
+    }
+    profile.calls.push_back(std::move(each.call));
+  }
+}
+
+ThreadCalls& Recorder::calls_of_this_thread() {
+  thread_local ThreadCalls* mine = nullptr;
+  if (mine == nullptr) {
+    auto made = std::make_unique<ThreadCalls>();
+    mine = made.get();
+    const std::lock_guard lock(mutex_);
+    threads_.push_back(std::move(made));
+  }
+  return *mine;
+}
+
+void Recorder::begin(const trace::Event& /*event*/) noexcept {
+  calls_of_this_thread().spans.push_back({monotonic_ns(), run_.load(std::memory_order_relaxed)});
+}
+
+void Recorder::end(const trace::Event& event) noexcept {
+  ThreadCalls& thread = calls_of_this_thread();
+  if (thread.spans.empty()) return;
+  const ThreadCalls::OpenSpan open = thread.spans.back();
+  thread.spans.pop_back();
+  if (open.run != run_.load(std::memory_order_relaxed)) return;
+  const bool is_collective = event.sequence != 0;
+  thread.add({.call = {.name = std::string(event.name),
+                       .kind = is_collective ? view::CallKind::kCollective : view::CallKind::kSection,
+                       .begin_ns = open.begin_ns,
+                       .end_ns = monotonic_ns(),
+                       .bytes = static_cast<std::int64_t>(event.bytes),
+                       .sequence = event.sequence,
+                       .group = event.group,
+                       .bucket = event.bucket,
+                       .buckets = event.buckets}});
+}
+
+const std::string* Recorder::layer_of(const at::RecordFunction& function) const {
+  // An optimizer, which uses weights too, runs without gradients.
+  if (layers_.empty() || !at::GradMode::is_enabled()) return nullptr;
+  const auto find = [this](const at::Tensor& tensor) -> const std::string* {
+    const auto found = tensor.defined() ? layers_.find(tensor.unsafeGetTensorImpl()) : layers_.end();
+    return found == layers_.end() ? nullptr : &found->second;
+  };
+  for (const c10::IValue& input : function.inputs()) {
+    if (input.isTensor()) {
+      if (const std::string* layer = find(input.toTensor())) return layer;
+    } else if (input.isTensorList()) {  // an LSTM's weights
+      for (const at::Tensor& tensor : input.toTensorVector()) {
+        if (const std::string* layer = find(tensor)) return layer;
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::unique_ptr<at::ObserverContext> Recorder::begin_operator(const at::RecordFunction& function) {
+  auto open = std::make_unique<OpenOperator>();
+  open->thread = &calls_of_this_thread();
+  open->run = run_.load(std::memory_order_relaxed);
+  view::ProfiledCall& call = open->recorded.call;
+  call.kind = kind_of(function);
+  call.name = short_name(function.name(), call.kind);
+  if (call.kind == view::CallKind::kBackwardNode) {
+    open->recorded.thread = function.forwardThreadId();
+    open->recorded.first_sequence = static_cast<std::uint64_t>(function.seqNr());
+  } else {
+    const OperatorCost cost = operator_cost(call.name, function.inputs());
+    call.bytes = cost.bytes;
+    open->is_counted = cost.flops > 0;
+    if (open->is_counted && open->thread->counted_depth++ == 0) call.flops = cost.flops;
+    if (const std::string* layer = layer_of(function)) call.layer = *layer;
+    open->recorded.thread = at::RecordFunction::currentThreadId();
+    open->recorded.first_sequence = at::sequence_number::peek();
+  }
+  call.begin_ns = monotonic_ns();
+  return open;
+}
+
+void Recorder::end_operator(at::ObserverContext* context) {
+  auto* open = static_cast<OpenOperator*>(context);
+  if (open == nullptr) return;
+  open->recorded.call.end_ns = monotonic_ns();
+  if (open->is_counted) --open->thread->counted_depth;
+  // A call that ends in another thread, as an asynchronous one may, has no place in this one's order.
+  if (open->thread != &calls_of_this_thread()) return;
+  if (open->run != run_.load(std::memory_order_relaxed)) return;
+  if (open->recorded.call.kind != view::CallKind::kBackwardNode) {
+    open->recorded.last_sequence = at::sequence_number::peek();
+  }
+  open->thread->add(std::move(open->recorded));
+}
+
+}  // namespace lockstep::observe

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recorder: takes calls from libtorch's RecordFunction and from Lockstep's spans, on every thread, while it is on.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/record_function.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "lockstep/base/trace.h"
+#include "lockstep/tensor/named_tensors.h"
+#include "lockstep/view/profile.h"
+#include "observe/thread_calls.h"
+
+namespace lockstep::observe {
+
+/// The process's one recorder. It is never destroyed, since calls may end after it was stopped.
+class Recorder final : public trace::Sink {
+ public:
+  [[nodiscard]] static Recorder& instance();
+
+  /// Forgets what it recorded and begins. Throws: UsageError where it is on already.
+  void start(const NamedTensors& parameters);
+  void stop() noexcept;
+  /// Moves the calls that have ended, and their threads, into `profile`; of calls that were under way at a stop nothing
+  /// is known.
+  void take(view::Profile& profile);
+
+  void begin(const trace::Event& event) noexcept override;
+  void end(const trace::Event& event) noexcept override;
+
+  /// For the callbacks of libtorch.
+  [[nodiscard]] std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function);
+  void end_operator(at::ObserverContext* context);
+
+ private:
+  Recorder() = default;
+  [[nodiscard]] ThreadCalls& calls_of_this_thread();
+  [[nodiscard]] const std::string* layer_of(const at::RecordFunction& function) const;
+
+  std::atomic<bool> on_{false};
+  std::atomic<int> run_{0};  ///< counts the starts: a call of an earlier one is left out
+  std::mutex mutex_;         ///< of threads_
+  std::vector<std::unique_ptr<ThreadCalls>> threads_;
+  std::unordered_map<const void*, std::string> layers_;  ///< by the parameter's TensorImpl; changed while off
+  std::vector<at::CallbackHandle> callbacks_;
+};
+
+}  // namespace lockstep::observe

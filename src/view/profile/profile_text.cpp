@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/view/profile.h"
+#include "lockstep/view/table.h"
+
+namespace lockstep::view {
+namespace {
+
+using Row = std::vector<std::string>;
+
+/// Times in the tables are those of an average step.
+class Words {
+ public:
+  explicit Words(const Profile& profile)
+      : steps_(static_cast<double>(std::max<std::int64_t>(profile.steps, 1))),
+        whole_(static_cast<double>(std::max<std::int64_t>(profile.end_ns - profile.begin_ns, 1))) {}
+
+  [[nodiscard]] std::string calls(std::int64_t calls) const {
+    const double per_step = static_cast<double>(calls) / steps_;
+    return per_step == static_cast<double>(static_cast<std::int64_t>(per_step)) ? fmt::format("{:.0f}", per_step)
+                                                                                : fmt::format("{:.1f}", per_step);
+  }
+  [[nodiscard]] std::string ms(std::int64_t ns) const {
+    return fmt::format("{:.3f}", static_cast<double>(ns) / 1e6 / steps_);
+  }
+  [[nodiscard]] std::string share(std::int64_t ns) const {
+    return fmt::format("{:.1f} %", 100 * static_cast<double>(ns) / whole_);
+  }
+  [[nodiscard]] static std::string rate(double count, std::int64_t ns) {
+    if (count <= 0 || ns <= 0) return "";
+    return fmt::format("{:.2f}", count / static_cast<double>(ns));
+  }
+  [[nodiscard]] std::string giga_flops(double flops) const {
+    return flops > 0 ? fmt::format("{:.3f}", flops / 1e9 / steps_) : "";
+  }
+
+ private:
+  double steps_;
+  double whole_;
+};
+
+std::string parts_text(const Profile& profile, const Words& words) {
+  std::vector<Row> rows;
+  for (const PartRow& part : part_table(profile)) {
+    rows.push_back({std::string(part.name), words.ms(part.ns), words.share(part.ns)});
+  }
+  rows.push_back({"a step", words.ms(profile.end_ns - profile.begin_ns), "100.0 %"});
+  return render_table({{"part", 24, Align::kLeft}, {"ms", 10}, {"share", 7}}, rows);
+}
+
+Row operator_row(const OperatorRow& row, const Words& words) {
+  return {row.name,
+          words.calls(row.calls),
+          words.ms(row.self_ns),
+          words.ms(row.total_ns),
+          words.share(row.self_ns),
+          Words::rate(static_cast<double>(row.bytes), row.total_ns),
+          Words::rate(row.flops, row.total_ns)};
+}
+
+std::string operators_text(const Profile& profile, const Words& words, std::size_t most_rows) {
+  const std::vector<OperatorRow> table = operator_table(profile);
+  std::vector<Row> rows;
+  OperatorRow rest;
+  std::int64_t inside = 0;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    inside += table[i].self_ns;
+    if (i < most_rows) {
+      rows.push_back(operator_row(table[i], words));
+    } else {
+      rest.calls += table[i].calls;
+      rest.self_ns += table[i].self_ns;
+    }
+  }
+  if (table.size() > most_rows) {
+    rows.push_back({fmt::format("{} more", table.size() - most_rows), words.calls(rest.calls), words.ms(rest.self_ns),
+                    "", words.share(rest.self_ns), "", ""});
+  }
+  const std::int64_t outside = profile.end_ns - profile.begin_ns - inside;
+  rows.push_back({"outside of operators", "", words.ms(outside), "", words.share(outside), "", ""});
+  return render_table({{"operator", 24, Align::kLeft},
+                       {"calls", 6},
+                       {"self ms", 9},
+                       {"total ms", 9},
+                       {"share", 7},
+                       {"GB/s", 6},
+                       {"GFLOP/s", 7}},
+                      rows);
+}
+
+std::string layers_text(const Profile& profile, const Words& words, std::size_t most_rows) {
+  std::vector<LayerRow> table = layer_table(profile);
+  if (table.empty()) return "";
+  const auto time = [](const LayerRow& row) { return row.forward_ns + row.backward_ns; };
+  std::size_t left_out = 0;
+  if (table.size() > most_rows) {  // the slowest stay, in their order
+    std::vector<std::int64_t> times;
+    for (const LayerRow& row : table) times.push_back(time(row));
+    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(most_rows) - 1, times.end(),
+                     std::greater<>());
+    left_out = std::erase_if(table, [&](const LayerRow& row) { return time(row) < times[most_rows - 1]; });
+  }
+  std::vector<Row> rows;
+  for (const LayerRow& row : table) {
+    rows.push_back({row.name, words.ms(row.forward_ns), words.ms(row.backward_ns), words.share(time(row)),
+                    words.giga_flops(row.flops), Words::rate(row.flops, time(row))});
+  }
+  const std::string note = left_out > 0 ? fmt::format("and {} faster layers\n", left_out) : "";
+  return "\n" +
+         render_table({{"layer", 24, Align::kLeft},
+                       {"forward ms", 10},
+                       {"backward ms", 11},
+                       {"share", 7},
+                       {"GFLOP", 7},
+                       {"GFLOP/s", 7}},
+                      rows) +
+         note;
+}
+
+std::string flops_text(const Profile& profile, const MachineRates& rates) {
+  const double flops = flops_of(profile);
+  if (flops <= 0) return "";
+  const double steps = static_cast<double>(std::max<std::int64_t>(profile.steps, 1));
+  const double rate = flops / seconds_of(profile);
+  std::string line = fmt::format("{:.3f} GFLOP a step, {:.2f} GFLOP/s", flops / 1e9 / steps, rate / 1e9);
+  if (rates.flops_per_s > 0) {
+    line += fmt::format(", {:.1f} % of the {:.2f} GFLOP/s of products of {} matrices (lockstep bench peak)",
+                        100 * rate / rates.flops_per_s, rates.flops_per_s / 1e9, rates.flops_type);
+  }
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string profile_text(const Profile& profile, const MachineRates& rates, std::size_t most_rows) {
+  const Words words(profile);
+  std::string out = fmt::format("profile of {} step{} on rank {} of {}; times are those of an average step\n\n",
+                                profile.steps, profile.steps == 1 ? "" : "s", profile.rank, profile.world_size);
+  out += parts_text(profile, words) + "\n" + operators_text(profile, words, most_rows) +
+         layers_text(profile, words, most_rows) + "\n";
+  if (rates.copied_bytes_per_s > 0) {
+    out += fmt::format("GB/s: bytes that an operator read, where it only moves memory; memcpy copies {:.2f} GB/s\n",
+                       rates.copied_bytes_per_s / 1e9);
+  }
+  return out + flops_text(profile, rates);
+}
+
+}  // namespace lockstep::view

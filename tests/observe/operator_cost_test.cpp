@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "observe/operator_cost.h"
+
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include "observe/operator_name.h"
+
+namespace lockstep::observe {
+namespace operator_cost_test {
+
+using Values = std::vector<c10::IValue>;
+
+c10::IValue tensor(std::vector<std::int64_t> shape) { return at::ones(shape); }
+c10::IValue numbers(std::vector<std::int64_t> values) { return c10::IValue(values); }
+
+double flops(const char* name, const Values& inputs) { return operator_cost(name, inputs).flops; }
+std::int64_t bytes(const char* name, const Values& inputs) { return operator_cost(name, inputs).bytes; }
+
+/// convolution_backward's arguments, with the gradients of input and weight that are wanted.
+Values backward_of(const c10::IValue& input, const c10::IValue& weight, bool input_wanted, bool weight_wanted) {
+  return {tensor({1}),
+          input,
+          weight,
+          c10::IValue(),
+          numbers({2, 2}),
+          numbers({1, 1}),
+          numbers({1, 1}),
+          false,
+          numbers({0, 0}),
+          1,
+          c10::IValue(c10::List<bool>({input_wanted, weight_wanted, true}))};
+}
+
+TEST(OperatorCost, OfProductsIsTwoForEachMultiplication) {
+  EXPECT_EQ(flops("aten::mm", {tensor({3, 5}), tensor({5, 7})}), 2 * 3 * 5 * 7);
+  EXPECT_EQ(flops("aten::bmm", {tensor({4, 3, 5}), tensor({4, 5, 7})}), 2 * 4 * 3 * 5 * 7);
+  EXPECT_EQ(flops("aten::addmm", {tensor({7}), tensor({3, 5}), tensor({5, 7})}), 2 * 3 * 5 * 7);
+  EXPECT_EQ(flops("aten::mv", {tensor({3, 5}), tensor({5})}), 2 * 3 * 5);
+}
+
+TEST(OperatorCost, OfAConvolutionKnowsStridePaddingDilationAndGroups) {
+  const Values plain = {tensor({2, 4, 9, 9}), tensor({8, 4, 3, 3}), c10::IValue(), numbers({2, 2}), numbers({1, 1}),
+                        numbers({1, 1}),      false};
+  EXPECT_EQ(flops("aten::convolution", plain), 2.0 * 2 * 8 * 5 * 5 * 4 * 9);
+  const Values dilated = {tensor({2, 4, 9, 9}), tensor({8, 2, 3, 3}), c10::IValue(), numbers({1}), numbers({0}),
+                          numbers({2}),         false};
+  EXPECT_EQ(flops("aten::convolution", dilated), 2.0 * 2 * 8 * 5 * 5 * 2 * 9);
+}
+
+TEST(OperatorCost, OfATransposedConvolutionHasAProductForEachInput) {
+  const Values inputs = {tensor({2, 4, 5, 5}), tensor({4, 8, 3, 3}), c10::IValue(), numbers({2, 2}), numbers({0, 0}),
+                         numbers({1, 1}),      true};
+  EXPECT_EQ(flops("aten::convolution", inputs), 2.0 * 2 * 4 * 5 * 5 * 8 * 9);
+}
+
+TEST(OperatorCost, OfABackwardCountsTheGradientsThatAreWanted) {
+  const c10::IValue input = tensor({2, 4, 9, 9});
+  const c10::IValue weight = tensor({8, 4, 3, 3});
+  const double forward = 2.0 * 2 * 8 * 5 * 5 * 4 * 9;
+  EXPECT_EQ(flops("aten::convolution_backward", backward_of(input, weight, true, true)), 2 * forward);
+  EXPECT_EQ(flops("aten::convolution_backward", backward_of(input, weight, false, true)), forward);
+  EXPECT_EQ(flops("lockstep::winograd_convolution_backward", {input, weight, 1}), 2.0 * 2 * 9 * 9 * 8 * 4 * 9);
+}
+
+TEST(OperatorCost, OfLockstepsConvolutionsIsThatOfTheDirectSum) {
+  EXPECT_EQ(flops("lockstep::winograd_convolution", {tensor({2, 4, 9, 9}), tensor({8, 4, 3, 3})}),
+            2.0 * 2 * 9 * 9 * 8 * 4 * 9);
+}
+
+TEST(OperatorCost, IsNothingWhereInputsAreNotWhatTheNameSays) {
+  EXPECT_EQ(flops("aten::mm", {}), 0);
+  EXPECT_EQ(flops("aten::convolution", {tensor({2, 4}), c10::IValue()}), 0);
+  EXPECT_EQ(flops("aten::add", {tensor({3}), tensor({3})}), 0);
+}
+
+TEST(OperatorCost, HasTheBytesThatAnOperatorReads) {
+  EXPECT_EQ(bytes("aten::add", {tensor({100}), tensor({100})}), 800);
+  EXPECT_EQ(bytes("aten::copy_", {tensor({100}), tensor({100})}), 400);
+  EXPECT_EQ(bytes("aten::mm", {tensor({3, 5}), tensor({5, 7})}), 0);
+  EXPECT_EQ(bytes("aten::cat", {c10::IValue(std::vector<at::Tensor>{at::ones({10}), at::ones({20})}), 0}), 120);
+}
+
+TEST(OperatorName, IsShortForNodesOfTheBackward) {
+  using view::CallKind;
+  EXPECT_EQ(short_name("torch::autograd::AccumulateGrad", CallKind::kBackwardNode), "AccumulateGrad");
+  EXPECT_EQ(short_name("AddmmBackward0", CallKind::kBackwardNode), "AddmmBackward0");
+  EXPECT_EQ(short_name("torch::autograd::CppNode<lockstep::nn::(anonymous namespace)::WinogradConvolution>",
+                       CallKind::kBackwardNode),
+            "lockstep::WinogradConvolution backward");
+  EXPECT_EQ(short_name("torch::autograd::CppNode<Mine>", CallKind::kBackwardNode), "Mine backward");
+  EXPECT_TRUE(is_engine("autograd::engine::evaluate_function: AddmmBackward0"));
+  EXPECT_EQ(short_name("aten::mm", CallKind::kOperator), "aten::mm");
+}
+
+}  // namespace operator_cost_test
+}  // namespace lockstep::observe

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/view/profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace lockstep::view {
+namespace profile_test {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::int64_t kMs = 1'000'000;
+
+Profile profile_of(std::vector<ProfiledCall> calls, std::int64_t milliseconds = 100) {
+  return {.end_ns = milliseconds * kMs,
+          .steps = 1,
+          .threads = {{.name = "training loop", .id = 7, .runs_steps = true}, {.name = "loader", .id = 8}},
+          .calls = std::move(calls)};
+}
+
+ProfiledCall call(const std::string& name, std::int64_t begin_ms, std::int64_t end_ms,
+                  CallKind kind = CallKind::kOperator) {
+  return {.name = name, .kind = kind, .begin_ns = begin_ms * kMs, .end_ns = end_ms * kMs};
+}
+
+ProfiledCall section(const std::string& name, std::int64_t begin_ms, std::int64_t end_ms) {
+  return call(name, begin_ms, end_ms, CallKind::kSection);
+}
+
+OperatorRow row_of(const Profile& profile, const std::string& name) {
+  for (const OperatorRow& row : operator_table(profile)) {
+    if (row.name == name) return row;
+  }
+  return {.name = "no " + name};
+}
+
+std::int64_t part_ms(const Profile& profile, std::string_view name) {
+  for (const PartRow& row : part_table(profile)) {
+    if (row.name == name) return row.ns / kMs;
+  }
+  return -1;
+}
+
+std::int64_t sum_of_parts(const Profile& profile) {
+  const std::vector<PartRow> rows = part_table(profile);
+  return std::accumulate(rows.begin(), rows.end(), std::int64_t{0},
+                         [](std::int64_t sum, const PartRow& row) { return sum + row.ns; });
+}
+
+TEST(OperatorTable, GivesAnOperatorTheTimeThatItsCalleesDoNotHave) {
+  // Callees end, and so are recorded, before their caller.
+  const Profile profile = profile_of({call("mm", 2, 7), call("t", 8, 9), call("linear", 0, 10)});
+  EXPECT_EQ(row_of(profile, "linear").total_ns, 10 * kMs);
+  EXPECT_EQ(row_of(profile, "linear").self_ns, 4 * kMs);
+  EXPECT_EQ(row_of(profile, "mm").self_ns, 5 * kMs);
+}
+
+TEST(OperatorTable, TakesOnlyDirectCalleesAway) {
+  const Profile profile = profile_of({call("c", 2, 4), call("b", 1, 5), call("a", 0, 10)});
+  EXPECT_EQ(row_of(profile, "a").self_ns, 6 * kMs);
+  EXPECT_EQ(row_of(profile, "b").self_ns, 2 * kMs);
+}
+
+TEST(OperatorTable, CountsARecursiveCallOnceInTheTotal) {
+  const Profile profile = profile_of({call("to", 2, 6), call("to", 0, 10), call("to", 20, 25)});
+  EXPECT_EQ(row_of(profile, "to").calls, 3);
+  EXPECT_EQ(row_of(profile, "to").total_ns, 15 * kMs);
+  EXPECT_EQ(row_of(profile, "to").self_ns, 15 * kMs);
+}
+
+TEST(OperatorTable, HasSelfTimesThatAddUpToTheTimeInsideOfOperators) {
+  const Profile profile = profile_of({call("a", 1, 3), call("b", 0, 10), call("c", 10, 12), call("d", 30, 40)});
+  std::int64_t sum = 0;
+  for (const OperatorRow& row : operator_table(profile)) sum += row.self_ns;
+  EXPECT_EQ(sum, 22 * kMs);
+}
+
+TEST(OperatorTable, LeavesOutThreadsThatRunNoStepsAndWhatIsNoOperator) {
+  ProfiledCall loader = call("decode", 0, 50);
+  loader.thread = 1;
+  const Profile profile = profile_of({loader, section("forward", 0, 10), call("mm", 1, 2)});
+  ASSERT_EQ(operator_table(profile).size(), 1U);
+  EXPECT_EQ(operator_table(profile)[0].name, "mm");
+}
+
+TEST(PartTable, GivesEachMomentToTheInnermostPartSoThatPartsAddUpToTheStep) {
+  const Profile profile = profile_of({section("DataLoader::next", 0, 10), section("forward", 12, 30),
+                                      section("loss", 30, 32), section("DistributedDataParallel::end_backward", 55, 60),
+                                      section("backward", 32, 62), section("optimizer", 70, 90)});
+  EXPECT_EQ(part_ms(profile, "data"), 10);
+  EXPECT_EQ(part_ms(profile, "forward"), 20);
+  EXPECT_EQ(part_ms(profile, "backward"), 25);
+  EXPECT_EQ(part_ms(profile, "exposed communication"), 5);
+  EXPECT_EQ(part_ms(profile, "optimizer"), 20);
+  EXPECT_EQ(part_ms(profile, "other"), 20);
+  EXPECT_EQ(sum_of_parts(profile), 100 * kMs);
+}
+
+TEST(PartTable, CountsACollectiveAsExposedOnlyWhereTheLoopItselfRunsIt) {
+  ProfiledCall hidden = call("all_reduce", 10, 30, CallKind::kCollective);
+  hidden.thread = 1;
+  const Profile profile = profile_of({hidden, call("all_reduce", 40, 45, CallKind::kCollective)});
+  EXPECT_EQ(part_ms(profile, "exposed communication"), 5);
+}
+
+TEST(PartTable, KeepsTheForwardOfAnEvaluationInTheEvaluation) {
+  const Profile profile = profile_of({section("DataLoader::next", 1, 5), section("forward of the evaluation", 5, 20),
+                                      section("forward", 20, 25), section("evaluate", 0, 40)});
+  EXPECT_EQ(part_ms(profile, "evaluation"), 40);
+  EXPECT_EQ(part_ms(profile, "forward"), 0);
+}
+
+TEST(PartTable, KnowsTheBackwardOfALoopWithoutSectionsByTheEngine) {
+  const Profile profile = profile_of({call("autograd engine", 10, 30, CallKind::kEngine)});
+  EXPECT_EQ(part_ms(profile, "backward"), 20);
+}
+
+TEST(PartTable, EndsWhatRunsOnAtTheEndOfTheProfile) {
+  const Profile profile = profile_of({section("save", 90, 150)});
+  EXPECT_EQ(part_ms(profile, "saving"), 10);
+  EXPECT_EQ(sum_of_parts(profile), 100 * kMs);
+}
+
+TEST(LayerTable, HasForwardAndBackwardOfEachModuleAndItsOperations) {
+  ProfiledCall outer = call("conv2d", 0, 10);
+  outer.layer = "conv1";
+  ProfiledCall inner = call("convolution", 1, 9);
+  inner.layer = "conv1";
+  inner.flops = 4e6;
+  ProfiledCall node = call("ConvolutionBackward0", 20, 35, CallKind::kBackwardNode);
+  node.layer = "conv1";
+  ProfiledCall gradient = call("convolution_backward", 21, 34);
+  gradient.flops = 8e6;
+  const std::vector<LayerRow> rows = layer_table(profile_of({inner, outer, call("relu", 10, 12), gradient, node}));
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].forward_ns, 10 * kMs);
+  EXPECT_EQ(rows[0].backward_ns, 15 * kMs);
+  EXPECT_EQ(rows[0].flops, 12e6);
+}
+
+TEST(ProfileText, NamesWhatIsNotInAnOperatorAndTheShareOfThePeak) {
+  ProfiledCall mm = call("mm", 0, 60);
+  mm.flops = 5e9;
+  const std::string text = profile_text(profile_of({mm}), {.flops_per_s = 100e9});
+  EXPECT_THAT(text, HasSubstr("outside of operators"));
+  EXPECT_THAT(text, HasSubstr("40.0 %"));
+  EXPECT_THAT(text, HasSubstr("5.000 GFLOP a step, 50.00 GFLOP/s, 50.0 % of the 100.00 GFLOP/s"));
+}
+
+TEST(ProfileText, SumsTheRowsThatItDoesNotShow) {
+  const Profile profile = profile_of({call("a", 0, 10), call("b", 10, 14), call("c", 14, 17)});
+  const std::string text = profile_text(profile, {}, 1);
+  EXPECT_THAT(text, HasSubstr("2 more"));
+  EXPECT_THAT(text, HasSubstr("7.000"));
+  EXPECT_THAT(text, Not(HasSubstr("memcpy")));
+}
+
+}  // namespace profile_test
+}  // namespace lockstep::view
