@@ -14,8 +14,11 @@ using Values = std::vector<c10::IValue>;
 c10::IValue tensor(std::vector<std::int64_t> shape) { return at::ones(shape); }
 c10::IValue numbers(std::vector<std::int64_t> values) { return c10::IValue(values); }
 
-double flops(const char* name, const Values& inputs) { return operator_cost(name, inputs).flops; }
-std::int64_t bytes(const char* name, const Values& inputs) { return operator_cost(name, inputs).bytes; }
+OperatorCost cost(const char* name, const Values& inputs) {
+  return operator_cost(name, c10::ArrayRef<const c10::IValue>(inputs.data(), inputs.size()));
+}
+double flops(const char* name, const Values& inputs) { return cost(name, inputs).flops; }
+std::int64_t bytes(const char* name, const Values& inputs) { return cost(name, inputs).bytes; }
 
 /// convolution_backward's arguments, with the gradients of input and weight that are wanted.
 Values backward_of(const c10::IValue& input, const c10::IValue& weight, bool input_wanted, bool weight_wanted) {

@@ -85,7 +85,7 @@ class MergeTraces : public ::testing::Test {
     return "no error";
   }
 
-  testing::TempDir folder_;
+  test::TempDir folder_;
 };
 
 TEST(TraceText, IsJsonWithTheNamesOfRankAndThreads) {

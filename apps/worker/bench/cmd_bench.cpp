@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep bench all-reduce|checkpoint|loader|memory|optimizer|startup|step`: the measurements, as text or one JSON
-// object a line.
+// `lockstep bench all-reduce|checkpoint|loader|memory|optimizer|peak|startup|step`: the measurements, as text or one
+// JSON object a line.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
 #include "common/cli.h"
 #include "common/launch_options.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/observe/machine_rates.h"
 #include "lockstep/tensor/threads.h"
 #include "worker/bench/bench_checkpoint.h"
 #include "worker/bench/bench_loader.h"
@@ -32,6 +34,13 @@ struct AllReduceArguments {
   std::vector<std::int64_t> bytes = {4096, 65536, 1 << 20, 4 << 20, 25 << 20, 100 << 20};
   std::string backend;
   std::string mode = "both";
+  bool json = false;
+};
+
+struct PeakBench {
+  std::int64_t size = 1024;
+  std::int64_t threads = 1;
+  double seconds = 1;
   bool json = false;
 };
 
@@ -131,6 +140,43 @@ int memory(const Arguments& arguments) {
   cli::describe_processes(app);
   if (!cli::parse(app, arguments)) return 0;
   return with_job({.device = "cpu"}, [&](Job& job) { return run_memory(job, bytes, json); });
+}
+
+/// What products of matrices reach on all ranks at once: the yardstick of a training step.
+int run_peak(Job& job, const PeakBench& bench) {
+  tensor::set_threads(static_cast<int>(bench.threads));
+  for (const auto& [type, name] : {std::pair{at::kFloat, "float32"}, std::pair{at::kBFloat16, "bf16"}}) {
+    job.barrier();
+    const double own = observe::peak_flops_per_s({.type = type, .size = bench.size, .seconds = bench.seconds});
+    at::Tensor rate = at::full({1}, own / 1e9, at::kDouble);
+    job.group().all_reduce(rate).wait();
+    if (bench.json) {
+      job.print(R"({{"bench": "peak", "ranks": {}, "threads": {}, "type": "{}", "size": {}, "gflop_per_s": {:.3f}}})",
+                job.world_size(), bench.threads, name, bench.size, rate.item<double>());
+    } else {
+      job.print("{:<8} products of {} x {} on {} rank{}: {:>10.2f} GFLOP/s together", name, bench.size, bench.size,
+                job.world_size(), job.world_size() == 1 ? "" : "s at once", rate.item<double>());
+    }
+  }
+  return 0;
+}
+
+int peak(const Arguments& arguments) {
+  PeakBench bench;
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep bench peak",
+                     .description = "Measure how fast all ranks multiply matrices at once, in float32 and in bf16.\n\n"
+                                    "The rate counts a multiplication and an addition as two operations. `lockstep "
+                                    "train --profile N` says which share of it a training step reaches.",
+                     .examples = {"lockstep bench peak --nproc-per-node 2"}});
+  app.add_option("--size", bench.size, "rows and columns of the matrices")->check(cli::whole({1, 32768}))->type_name("N");
+  app.add_option("--threads", bench.threads, "threads of libtorch on each rank")
+      ->check(cli::whole({1, 4096}))
+      ->type_name("N");
+  app.add_flag("--json", bench.json, kJsonHelp);
+  cli::describe_processes(app);
+  if (!cli::parse(app, arguments)) return 0;
+  return with_job({.device = "cpu"}, [&](Job& job) { return run_peak(job, bench); });
 }
 
 int checkpoint(const Arguments& arguments) {
@@ -317,6 +363,7 @@ int cmd_bench(const Arguments& arguments) {
        {"loader", "measure the data loader", loader},
        {"memory", "measure copying memory, to compare all-reduce with", memory},
        {"optimizer", "measure the step of an optimizer", optimizer},
+       {"peak", "measure products of matrices, to compare steps with", peak},
        {"startup", "measure how soon ranks finish their first step", startup},
        {"step", "measure a whole training step", step}},
       arguments);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/checkpoint/async_saver.h"
 
+#include <ATen/record_function.h>
+
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -79,6 +81,7 @@ class AsyncSaver::Impl {
       lock.unlock();
       std::exception_ptr error;
       try {
+        RECORD_USER_SCOPE("the checkpoint writer");
         task_();  // not changed by others while it is set
       } catch (...) {
         error = std::current_exception();

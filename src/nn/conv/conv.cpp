@@ -2,10 +2,12 @@
 #include "lockstep/nn/conv.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 #include <torch/nn/functional/conv.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/torch_version.h"
@@ -108,6 +110,7 @@ at::Tensor Conv2dImpl::convolve(const at::Tensor& input) {
 }
 
 at::Tensor Conv2dImpl::forward(const at::Tensor& input) {
+  RECORD_FUNCTION("lockstep::conv2d", std::vector<c10::IValue>({input, weight}));
   const ConvKernel kernel = has_kernel_ ? choose(input, weight) : ConvKernel::kLibtorch;
   if (kernel == ConvKernel::kThin) return thin_convolution(input.to(compute_type(input)), weight, bias);
   if (kernel == ConvKernel::kWinograd) return winograd_convolution(input.to(compute_type(input)), weight, bias);
