@@ -27,7 +27,7 @@ struct TrainArguments {
   std::string resume = "none";
   std::string init_from;
   std::string rescue;
-  double max_time = 0;  // seconds
+  double max_time = 0;       // seconds
   std::int64_t profile = 0;  // steps
   JoinArguments join;
 };

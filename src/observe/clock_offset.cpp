@@ -47,8 +47,8 @@ std::int64_t monotonic_ns() noexcept {
 
 ClockOffset clock_offset(const std::vector<ClockRound>& mine, const std::vector<ClockRound>& main) {
   if (mine.empty() || mine.size() != main.size()) {
-    throw UsageError(fmt::format("a clock's offset from {} rounds of one rank and {} of the other", mine.size(),
-                                 main.size()));
+    throw UsageError(
+        fmt::format("a clock's offset from {} rounds of one rank and {} of the other", mine.size(), main.size()));
   }
   std::int64_t least = mine.front().before_ns - main.front().after_ns;
   std::int64_t most = mine.front().after_ns - main.front().before_ns;

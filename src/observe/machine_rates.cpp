@@ -40,8 +40,8 @@ double peak_flops_per_s(const PeakOptions& options) {
   at::Tensor out = at::empty({options.size, options.size}, options.type);
   const auto multiply = [&] { at::mm_out(out, left, right); };
   multiply();
-  const double flops = 2.0 * static_cast<double>(options.size) * static_cast<double>(options.size) *
-                       static_cast<double>(options.size);
+  const double flops =
+      2.0 * static_cast<double>(options.size) * static_cast<double>(options.size) * static_cast<double>(options.size);
   double whole = 0;
   double count = 0;
   while (whole < options.seconds) {

@@ -67,9 +67,9 @@ bool are_numbers(Inputs inputs, std::size_t first, std::size_t count) {
 double convolution(Inputs inputs) {
   if (!has_tensor(inputs, 0, 3) || !has_tensor(inputs, 1, 3) || !are_numbers(inputs, 3, 3)) return 0;
   const bool transposed = inputs.size() > 6 && inputs[6].isBool() && inputs[6].toBool();
-  return 2 * convolution_products(
-                 inputs[0].toTensor(), inputs[1].toTensor(),
-                 {inputs[3].toIntVector(), inputs[4].toIntVector(), inputs[5].toIntVector()}, transposed);
+  return 2 * convolution_products(inputs[0].toTensor(), inputs[1].toTensor(),
+                                  {inputs[3].toIntVector(), inputs[4].toIntVector(), inputs[5].toIntVector()},
+                                  transposed);
 }
 
 double gradients_wanted(const c10::IValue& mask) {
@@ -133,10 +133,29 @@ const std::unordered_map<std::string_view, Rule>& rules() {
 
 const std::unordered_set<std::string_view>& movers() {
   static const std::unordered_set<std::string_view> names = {
-      "aten::add",  "aten::add_", "aten::sub",   "aten::sub_",  "aten::mul",          "aten::mul_",
-      "aten::div",  "aten::div_", "aten::copy_", "aten::relu",  "aten::relu_",        "aten::threshold_backward",
-      "aten::cat",  "aten::sum",  "aten::sigmoid", "aten::tanh", "aten::silu",        "aten::leaky_relu",
-      "aten::addcmul_", "aten::addcdiv_", "aten::lerp_", "aten::where", "aten::max_pool2d_with_indices",
+      "aten::add",
+      "aten::add_",
+      "aten::sub",
+      "aten::sub_",
+      "aten::mul",
+      "aten::mul_",
+      "aten::div",
+      "aten::div_",
+      "aten::copy_",
+      "aten::relu",
+      "aten::relu_",
+      "aten::threshold_backward",
+      "aten::cat",
+      "aten::sum",
+      "aten::sigmoid",
+      "aten::tanh",
+      "aten::silu",
+      "aten::leaky_relu",
+      "aten::addcmul_",
+      "aten::addcdiv_",
+      "aten::lerp_",
+      "aten::where",
+      "aten::max_pool2d_with_indices",
   };
   return names;
 }

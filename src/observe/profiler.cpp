@@ -134,9 +134,10 @@ class Profiler::Impl {
     if (job_.world_size() == 1) {
       log::note("the trace is {}: open it in https://ui.perfetto.dev", file.string());
     } else {
-      log::note("the trace of this rank is {}, and the other ranks' lie beside it; lockstep trace merge {} joins them "
-                "into one that https://ui.perfetto.dev opens",
-                file.string(), options_.folder.parent_path().string());
+      log::note(
+          "the trace of this rank is {}, and the other ranks' lie beside it; lockstep trace merge {} joins them "
+          "into one that https://ui.perfetto.dev opens",
+          file.string(), options_.folder.parent_path().string());
     }
   }
 

@@ -38,9 +38,6 @@ view::CallKind kind_of(const at::RecordFunction& function) {
   return is_engine(function.name()) ? view::CallKind::kEngine : view::CallKind::kOperator;
 }
 
-/// "layers.0" of "layers.0.weight".
-std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
-
 /// Which forward call, by thread and by autograd's number, belongs to which layer.
 using LayersOfNodes = std::map<std::pair<std::uint64_t, std::uint64_t>, std::string>;
 
@@ -64,8 +61,7 @@ Recorder& Recorder::instance() {
 
 void Recorder::start(const NamedTensors& parameters) {
   if (on_.exchange(true)) throw UsageError("two profilers are on at once", "finish one before the other begins");
-  layers_.clear();
-  for (const auto& [name, tensor] : parameters) layers_.emplace(tensor.unsafeGetTensorImpl(), module_of(name));
+  layers_ = LayersOfMemory(parameters);
   {
     const std::lock_guard lock(mutex_);
     for (const auto& thread : threads_) thread->clear();
@@ -76,11 +72,11 @@ void Recorder::start(const NamedTensors& parameters) {
     throw UsageError("there is no place for the profiler's sink", "remove one of the trace sinks");
   }
   // Inputs of a backward node would be held while it runs, and then copied where they could be taken.
-  callbacks_ = {at::addGlobalCallback(at::RecordFunctionCallback(on_begin, on_end)
-                                          .needsInputs(true)
-                                          .scopes({at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE})),
-                at::addGlobalCallback(
-                    at::RecordFunctionCallback(on_begin, on_end).scopes({at::RecordScope::BACKWARD_FUNCTION}))};
+  callbacks_ = {
+      at::addGlobalCallback(at::RecordFunctionCallback(on_begin, on_end)
+                                .needsInputs(true)
+                                .scopes({at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE})),
+      at::addGlobalCallback(at::RecordFunctionCallback(on_begin, on_end).scopes({at::RecordScope::BACKWARD_FUNCTION}))};
 }
 
 void Recorder::stop() noexcept {
@@ -149,26 +145,9 @@ void Recorder::end(const trace::Event& event) noexcept {
                        .buckets = event.buckets}});
 }
 
-const std::string* Recorder::layer_of(const at::RecordFunction& function) const {
-  // An optimizer, which uses weights too, runs without gradients.
-  if (layers_.empty() || !at::GradMode::is_enabled()) return nullptr;
-  const auto find = [this](const at::Tensor& tensor) -> const std::string* {
-    const auto found = tensor.defined() ? layers_.find(tensor.unsafeGetTensorImpl()) : layers_.end();
-    return found == layers_.end() ? nullptr : &found->second;
-  };
-  for (const c10::IValue& input : function.inputs()) {
-    if (input.isTensor()) {
-      if (const std::string* layer = find(input.toTensor())) return layer;
-    } else if (input.isTensorList()) {  // an LSTM's weights
-      for (const at::Tensor& tensor : input.toTensorVector()) {
-        if (const std::string* layer = find(tensor)) return layer;
-      }
-    }
-  }
-  return nullptr;
-}
-
 std::unique_ptr<at::ObserverContext> Recorder::begin_operator(const at::RecordFunction& function) {
+  // Such as Gloo's exchanges: they end when others do, in no thread's order. Their collective has them.
+  if (function.isAsync()) return nullptr;
   auto open = std::make_unique<OpenOperator>();
   open->thread = &calls_of_this_thread();
   open->run = run_.load(std::memory_order_relaxed);
@@ -183,7 +162,9 @@ std::unique_ptr<at::ObserverContext> Recorder::begin_operator(const at::RecordFu
     call.bytes = cost.bytes;
     open->is_counted = cost.flops > 0;
     if (open->is_counted && open->thread->counted_depth++ == 0) call.flops = cost.flops;
-    if (const std::string* layer = layer_of(function)) call.layer = *layer;
+    // An optimizer, which uses weights too, runs without gradients.
+    const std::string* layer = at::GradMode::is_enabled() ? layers_.of(function.inputs()) : nullptr;
+    if (layer != nullptr) call.layer = *layer;
     open->recorded.thread = at::RecordFunction::currentThreadId();
     open->recorded.first_sequence = at::sequence_number::peek();
   }
@@ -196,7 +177,7 @@ void Recorder::end_operator(at::ObserverContext* context) {
   if (open == nullptr) return;
   open->recorded.call.end_ns = monotonic_ns();
   if (open->is_counted) --open->thread->counted_depth;
-  // A call that ends in another thread, as an asynchronous one may, has no place in this one's order.
+  // What ends in another thread has no place in this one's order.
   if (open->thread != &calls_of_this_thread()) return;
   if (open->run != run_.load(std::memory_order_relaxed)) return;
   if (open->recorded.call.kind != view::CallKind::kBackwardNode) {

@@ -10,12 +10,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "lockstep/base/trace.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/view/profile.h"
+#include "observe/layers_of_memory.h"
 #include "observe/thread_calls.h"
 
 namespace lockstep::observe {
@@ -42,13 +42,12 @@ class Recorder final : public trace::Sink {
  private:
   Recorder() = default;
   [[nodiscard]] ThreadCalls& calls_of_this_thread();
-  [[nodiscard]] const std::string* layer_of(const at::RecordFunction& function) const;
 
   std::atomic<bool> on_{false};
   std::atomic<int> run_{0};  ///< counts the starts: a call of an earlier one is left out
   std::mutex mutex_;         ///< of threads_
   std::vector<std::unique_ptr<ThreadCalls>> threads_;
-  std::unordered_map<const void*, std::string> layers_;  ///< by the parameter's TensorImpl; changed while off
+  LayersOfMemory layers_;  ///< changed while off
   std::vector<at::CallbackHandle> callbacks_;
 };
 

@@ -43,17 +43,17 @@ TEST(OperatorCost, OfProductsIsTwoForEachMultiplication) {
 }
 
 TEST(OperatorCost, OfAConvolutionKnowsStridePaddingDilationAndGroups) {
-  const Values plain = {tensor({2, 4, 9, 9}), tensor({8, 4, 3, 3}), c10::IValue(), numbers({2, 2}), numbers({1, 1}),
-                        numbers({1, 1}),      false};
+  const Values plain = {tensor({2, 4, 9, 9}), tensor({8, 4, 3, 3}), c10::IValue(), numbers({2, 2}),
+                        numbers({1, 1}),      numbers({1, 1}),      false};
   EXPECT_EQ(flops("aten::convolution", plain), 2.0 * 2 * 8 * 5 * 5 * 4 * 9);
-  const Values dilated = {tensor({2, 4, 9, 9}), tensor({8, 2, 3, 3}), c10::IValue(), numbers({1}), numbers({0}),
-                          numbers({2}),         false};
+  const Values dilated = {tensor({2, 4, 9, 9}), tensor({8, 2, 3, 3}), c10::IValue(), numbers({1}),
+                          numbers({0}),         numbers({2}),         false};
   EXPECT_EQ(flops("aten::convolution", dilated), 2.0 * 2 * 8 * 5 * 5 * 2 * 9);
 }
 
 TEST(OperatorCost, OfATransposedConvolutionHasAProductForEachInput) {
-  const Values inputs = {tensor({2, 4, 5, 5}), tensor({4, 8, 3, 3}), c10::IValue(), numbers({2, 2}), numbers({0, 0}),
-                         numbers({1, 1}),      true};
+  const Values inputs = {tensor({2, 4, 5, 5}), tensor({4, 8, 3, 3}), c10::IValue(), numbers({2, 2}),
+                         numbers({0, 0}),      numbers({1, 1}),      true};
   EXPECT_EQ(flops("aten::convolution", inputs), 2.0 * 2 * 4 * 5 * 5 * 8 * 9);
 }
 

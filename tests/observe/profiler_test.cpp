@@ -50,7 +50,7 @@ TEST(Profiler, RecordsTheStepsAfterTheWarmUpAndNoOthers) {
   torch::nn::Sequential net = two_layers();
   const Profile profile = profile_of_steps(net, {.steps = 3, .warmup = 2}, 9);
   EXPECT_EQ(profile.steps, 3);
-  EXPECT_EQ(calls_of(profile, "aten::linear"), 6);
+  EXPECT_EQ(calls_of(profile, "aten::addmm"), 6);
   EXPECT_EQ(calls_of(profile, "AddmmBackward0"), 6);
 }
 
@@ -76,6 +76,18 @@ TEST(Profiler, NamesForwardAndBackwardByLayer) {
   // Forward and two gradients; the input of the first layer needs none.
   EXPECT_EQ(layers[0].flops, 2 * (2.0 * 16 * 4 * 8) * 2);
   EXPECT_EQ(layers[1].flops, 2 * (2.0 * 16 * 8 * 2) * 3);
+}
+
+TEST(Profiler, NamesTheLayerOfAProductWithAViewOfItsWeights) {
+  torch::nn::Sequential net(torch::nn::Linear(torch::nn::LinearOptions(4, 8).bias(false)));
+  Profiler profiler(alone(), {.steps = 1, .warmup = 1, .parameters = named_parameters_of(net)});
+  for (int i = 0; i < 2; ++i) {
+    net->forward(at::ones({2, 16, 4})).sum().backward();
+    profiler.step();
+  }
+  const std::vector<view::LayerRow> layers = layer_table(profiler.profile());
+  ASSERT_EQ(layers.size(), 1U);
+  EXPECT_EQ(layers[0].flops, 2 * (2.0 * 2 * 16 * 4 * 8));
 }
 
 TEST(Profiler, CountsWhatIsInsideOfACountedOperatorOnce) {

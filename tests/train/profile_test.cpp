@@ -9,6 +9,7 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/view/trace_file.h"
 #include "support/alone.h"
+#include "support/nested_trace.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
@@ -22,6 +23,7 @@ using ::lockstep::test::NoisyTask;
 using ::lockstep::test::TempDir;
 using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
+using ::lockstep::testing::is_nested;
 using ::lockstep::testing::run_ranks;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
@@ -54,6 +56,7 @@ TEST(ProfiledRun, OnTwoRanksGivesOneTraceOfBoth) {
   const view::MergedTrace merged = view::merge_traces(FileSystem::system(), shared);
   EXPECT_EQ(merged.ranks, 2);
   EXPECT_EQ(merged.hosts, 1);
+  EXPECT_TRUE(is_nested(nlohmann::json::parse(merged.text).at("traceEvents")));
   EXPECT_THAT(names_in(merged.text),
               IsSupersetOf({"forward", "loss", "backward", "optimizer", "DataLoader::next", "lockstep::prepare_batch",
                             "lockstep::optimizer_step", "first AddmmBackward0"}));

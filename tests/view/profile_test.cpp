@@ -150,6 +150,16 @@ TEST(ProfileText, NamesWhatIsNotInAnOperatorAndTheShareOfThePeak) {
   EXPECT_THAT(text, HasSubstr("5.000 GFLOP a step, 50.00 GFLOP/s, 50.0 % of the 100.00 GFLOP/s"));
 }
 
+TEST(Operations, LeaveOutThoseOfAnEvaluationBetweenTheSteps) {
+  ProfiledCall trained = call("mm", 0, 60);
+  trained.flops = 3e9;
+  ProfiledCall evaluated = call("mm", 70, 80);
+  evaluated.flops = 1e9;
+  const Profile profile = profile_of({trained, evaluated, section("evaluate", 65, 90)});
+  EXPECT_EQ(flops_of(profile), 3e9);
+  EXPECT_DOUBLE_EQ(seconds_of(profile), 0.075);
+}
+
 TEST(ProfileText, SumsTheRowsThatItDoesNotShow) {
   const Profile profile = profile_of({call("a", 0, 10), call("b", 10, 14), call("c", 14, 17)});
   const std::string text = profile_text(profile, {}, 1);

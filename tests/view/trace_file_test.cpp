@@ -4,16 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "support/nested_trace.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::view {
 namespace trace_file_test {
 
+using ::lockstep::testing::is_nested;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
@@ -45,28 +46,6 @@ Json event_named(const Json& events, const std::string& name) {
     if (event.at("name") == name) return event;
   }
   return {};
-}
-
-/// Whether the events of each track lie inside of or beside each other, as Perfetto wants them.
-bool is_nested(const Json& events) {
-  std::map<std::pair<int, std::int64_t>, std::vector<std::pair<double, double>>> tracks;
-  for (const Json& event : events) {
-    if (event.at("ph") != "X") continue;
-    const double begin = event.at("ts");
-    tracks[{event.at("pid"), event.at("tid")}].emplace_back(begin, begin + event.at("dur").get<double>());
-  }
-  for (auto& [track, spans] : tracks) {
-    std::sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) {
-      return a.first != b.first ? a.first < b.first : a.second > b.second;
-    });
-    std::vector<double> ends;
-    for (const auto& [begin, end] : spans) {
-      while (!ends.empty() && ends.back() <= begin + 1e-4) ends.pop_back();
-      if (!ends.empty() && end > ends.back() + 1e-4) return false;
-      ends.push_back(end);
-    }
-  }
-  return true;
 }
 
 class MergeTraces : public ::testing::Test {

@@ -169,7 +169,9 @@ int peak(const Arguments& arguments) {
                                     "The rate counts a multiplication and an addition as two operations. `lockstep "
                                     "train --profile N` says which share of it a training step reaches.",
                      .examples = {"lockstep bench peak --nproc-per-node 2"}});
-  app.add_option("--size", bench.size, "rows and columns of the matrices")->check(cli::whole({1, 32768}))->type_name("N");
+  app.add_option("--size", bench.size, "rows and columns of the matrices")
+      ->check(cli::whole({1, 32768}))
+      ->type_name("N");
   app.add_option("--threads", bench.threads, "threads of libtorch on each rank")
       ->check(cli::whole({1, 4096}))
       ->type_name("N");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine reaches at best while all ranks load it at once: the yardsticks of a profile and of `lockstep bench`.
+// What the machine reaches at best while all ranks load it at once: the yardsticks of a profile and of `lockstep
+// bench`.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

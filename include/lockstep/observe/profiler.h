@@ -18,8 +18,8 @@
 namespace lockstep::observe {
 
 struct ProfilerOptions {
-  std::int64_t steps = 10;  ///< to record
-  std::int64_t warmup = 3;  ///< steps before these, which are slower: libtorch makes its buffers and threads
+  std::int64_t steps = 10;            ///< to record
+  std::int64_t warmup = 3;            ///< steps before these, which are slower: libtorch makes its buffers and threads
   std::filesystem::path folder = {};  ///< the trace of rank R goes to folder/rank-R.json; empty: none is written
   NamedTensors parameters = {};       ///< name the layers; empty: no table of layers
   at::ScalarType type = at::kFloat;   ///< what products of matrices are computed in, to measure the machine's peak in
@@ -33,8 +33,8 @@ struct ProfilerOptions {
 /// part of your own is named by RECORD_USER_SCOPE("name") of libtorch.
 ///
 /// Example:
-///   lockstep::observe::Profiler profiler(job, {.steps = 10, .folder = "trace", .parameters = named_parameters_of(net)});
-///   for (auto& batch : loader.epoch(0)) {
+///   lockstep::observe::Profiler profiler(job, {.steps = 10, .folder = "trace", .parameters =
+///   named_parameters_of(net)}); for (auto& batch : loader.epoch(0)) {
 ///     train_on(batch);
 ///     profiler.step();
 ///   }

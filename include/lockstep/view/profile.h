@@ -27,9 +27,9 @@ struct ProfiledCall {
   int thread = 0;  ///< its place in Profile::threads
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
-  std::int64_t bytes = 0;  ///< a collective's, or the inputs of an operator that only moves memory; 0: unknown
-  double flops = 0;        ///< floating-point operations of products and convolutions; 0 elsewhere
-  std::string layer = {};  ///< the module whose weights it uses, or whose gradients it computes
+  std::int64_t bytes = 0;      ///< a collective's, or the inputs of an operator that only moves memory; 0: unknown
+  double flops = 0;            ///< floating-point operations of products and convolutions; 0 elsewhere
+  std::string layer = {};      ///< the module whose weights it uses, or whose gradients it computes
   std::uint64_t sequence = 0;  ///< of a collective in its group, from 1
   int group = 0;               ///< of a collective
   int bucket = -1;             ///< of a gradient bucket's collective, of `buckets`
@@ -38,8 +38,8 @@ struct ProfiledCall {
 
 struct ProfiledThread {
   std::string name;
-  std::int64_t id = 0;       ///< the kernel's
-  bool runs_steps = false;   ///< the thread of the training loop, or a replica's
+  std::int64_t id = 0;      ///< the kernel's
+  bool runs_steps = false;  ///< the thread of the training loop, or a replica's
 };
 
 /// A profile of whole steps.
@@ -100,7 +100,8 @@ struct MachineRates {
 /// Returns the tables for the console. `most_rows` bounds the operators and layers that are shown; the rest are summed.
 [[nodiscard]] std::string profile_text(const Profile& profile, const MachineRates& rates, std::size_t most_rows = 20);
 
-/// Returns the floating-point operations of the profile, and the seconds that it took.
+/// Returns the floating-point operations of the steps, and the seconds that they took: evaluations and saves between
+/// them are left out of both.
 [[nodiscard]] double flops_of(const Profile& profile);
 [[nodiscard]] double seconds_of(const Profile& profile);
 

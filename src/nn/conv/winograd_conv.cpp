@@ -170,8 +170,9 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
     const at::Tensor grad = grads[0].to(input.scalar_type()).contiguous(at::MemoryFormat::ChannelsLast);
     const bool input_wanted = context->needs_input_grad(0);
     const bool weight_wanted = context->needs_input_grad(1);
-    RECORD_FUNCTION("lockstep::winograd_convolution_backward",
-                    std::vector<c10::IValue>({input, weight, std::int64_t{input_wanted} + std::int64_t{weight_wanted}}));
+    RECORD_FUNCTION(
+        "lockstep::winograd_convolution_backward",
+        std::vector<c10::IValue>({input, weight, std::int64_t{input_wanted} + std::int64_t{weight_wanted}}));
     const Winograd conv = shape_of(input, weight);
     Winograd turned = conv;
     std::swap(turned.in, turned.out);

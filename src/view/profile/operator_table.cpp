@@ -56,11 +56,24 @@ std::vector<OperatorRow> operator_table(const Profile& profile) {
 }
 
 double flops_of(const Profile& profile) {
+  const auto is_evaluation = [](const ProfiledCall& call) { return call.name == "evaluate"; };
+  const Calls evaluations = calls_in_order(profile, false, is_evaluation);
   double sum = 0;
-  for (const ProfiledCall& call : profile.calls) sum += call.flops;
+  for (const ProfiledCall& call : profile.calls) {
+    const bool is_evaluated = std::any_of(evaluations.begin(), evaluations.end(), [&](const ProfiledCall* evaluation) {
+      return evaluation->begin_ns <= call.begin_ns && call.begin_ns < evaluation->end_ns;
+    });
+    if (!is_evaluated) sum += call.flops;
+  }
   return sum;
 }
 
-double seconds_of(const Profile& profile) { return static_cast<double>(profile.end_ns - profile.begin_ns) / 1e9; }
+double seconds_of(const Profile& profile) {
+  std::int64_t steps_ns = 0;
+  for (const PartRow& part : part_table(profile)) {
+    if (part.name != "evaluation" && part.name != "saving") steps_ns += part.ns;
+  }
+  return static_cast<double>(steps_ns) / 1e9;
+}
 
 }  // namespace lockstep::view

@@ -124,7 +124,7 @@ std::string flops_text(const Profile& profile, const MachineRates& rates) {
   const double flops = flops_of(profile);
   if (flops <= 0) return "";
   const double steps = static_cast<double>(std::max<std::int64_t>(profile.steps, 1));
-  const double rate = flops / seconds_of(profile);
+  const double rate = flops / std::max(seconds_of(profile), 1e-9);
   std::string line = fmt::format("{:.3f} GFLOP a step, {:.2f} GFLOP/s", flops / 1e9 / steps, rate / 1e9);
   if (rates.flops_per_s > 0) {
     line += fmt::format(", {:.1f} % of the {:.2f} GFLOP/s of products of {} matrices (lockstep bench peak)",

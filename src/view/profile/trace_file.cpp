@@ -41,7 +41,8 @@ class TraceWriter {
 
   std::string write() {
     out_ = fmt::format(
-        "{{\"displayTimeUnit\": \"ms\",\n\"otherData\": {{\"rank\": {}, \"world_size\": {}, \"host\": {}, \"steps\": {}, "
+        "{{\"displayTimeUnit\": \"ms\",\n\"otherData\": {{\"rank\": {}, \"world_size\": {}, \"host\": {}, \"steps\": "
+        "{}, "
         "\"clock_offset_ns\": {}, \"clock_error_ns\": {}}},\n\"traceEvents\": [",
         profile_.rank, profile_.world_size, text::json_quote(profile_.host), profile_.steps, profile_.clock_offset_ns,
         profile_.clock_error_ns);
@@ -59,8 +60,9 @@ class TraceWriter {
  private:
   void names() {
     name("process_name", 0, fmt::format("rank {} ({})", profile_.rank, profile_.host));
-    out_ += fmt::format(",\n{{\"ph\": \"M\", \"name\": \"process_sort_index\", \"pid\": {}, \"args\": {{\"sort_index\": {}}}}}",
-                        profile_.rank, profile_.rank);
+    out_ += fmt::format(
+        ",\n{{\"ph\": \"M\", \"name\": \"process_sort_index\", \"pid\": {}, \"args\": {{\"sort_index\": {}}}}}",
+        profile_.rank, profile_.rank);
     for (const ProfiledThread& thread : profile_.threads) name("thread_name", thread.id, thread.name);
     std::set<int> groups;
     for (const ProfiledCall& call : profile_.calls) {
@@ -80,7 +82,8 @@ class TraceWriter {
 
   void event(const ProfiledCall& call, std::int64_t track, const std::string& title, const std::string& arguments) {
     out_ += fmt::format(
-        ",\n{{\"ph\": \"X\", \"name\": {}, \"cat\": \"{}\", \"pid\": {}, \"tid\": {}, \"ts\": {}, \"dur\": {}, \"args\": "
+        ",\n{{\"ph\": \"X\", \"name\": {}, \"cat\": \"{}\", \"pid\": {}, \"tid\": {}, \"ts\": {}, \"dur\": {}, "
+        "\"args\": "
         "{{{}}}}}",
         text::json_quote(title), category_of(call), profile_.rank, track, micros(call.begin_ns),
         micros(call.end_ns - call.begin_ns), arguments);
@@ -89,9 +92,10 @@ class TraceWriter {
   void collective(const ProfiledCall& call) {
     const std::string title =
         call.bucket < 0 ? call.name : fmt::format("{} bucket {} of {}", call.name, call.bucket, call.buckets);
-    event(call, kCollectiveTrack + call.group, title,
-          fmt::format("\"bucket\": {}, \"bytes\": {}, \"sequence\": {}, \"thread\": {}", call.bucket, call.bytes,
-                      call.sequence, text::json_quote(profile_.threads.at(static_cast<std::size_t>(call.thread)).name)));
+    event(
+        call, kCollectiveTrack + call.group, title,
+        fmt::format("\"bucket\": {}, \"bytes\": {}, \"sequence\": {}, \"thread\": {}", call.bucket, call.bytes,
+                    call.sequence, text::json_quote(profile_.threads.at(static_cast<std::size_t>(call.thread)).name)));
   }
 
   void plain(const ProfiledCall& call) {

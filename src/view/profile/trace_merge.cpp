@@ -76,10 +76,10 @@ std::vector<RankTrace> read_all(FileSystem& files, const fs::path& folder) {
                     "lockstep train RECIPE --profile 10 --run-dir RUN_DIR writes them");
   }
   if (!missing.empty()) {
-    throw DataError(fmt::format("{} has {} of {} traces: rank{} {} missing", folder.string(), ranks.size(), world_size,
-                                missing.size() == 1 ? "" : "s",
-                                text::join(missing) + (missing.size() == 1 ? " is" : " are")),
-                    "each host keeps the traces of its ranks: copy them into this folder");
+    throw DataError(
+        fmt::format("{} has {} of {} traces: rank{} {} missing", folder.string(), ranks.size(), world_size,
+                    missing.size() == 1 ? "" : "s", text::join(missing) + (missing.size() == 1 ? " is" : " are")),
+        "each host keeps the traces of its ranks: copy them into this folder");
   }
   return ranks;
 }
@@ -101,7 +101,8 @@ void shift(std::vector<RankTrace>& ranks) {
   for (RankTrace& rank : ranks) {
     for (Json& event : rank.events) {
       // To the nanosecond: the rest is rounding.
-      if (has_time(event)) event["ts"] = static_cast<double>(std::llround((event["ts"].get<double>() - first) * 1000)) / 1000;
+      if (has_time(event))
+        event["ts"] = static_cast<double>(std::llround((event["ts"].get<double>() - first) * 1000)) / 1000;
     }
   }
 }
