@@ -3,7 +3,8 @@
 
 usage: trace_clock_test.py BIN_DIR PROGRAM
 
-The offset that was measured must be the namespace's within the error that it says it has. Without root it is skipped.
+The offset that was measured must be the namespace's within the error that it says it has. Without root that part is
+skipped. Files that are missing or torn are one error each.
 """
 import json
 import os
@@ -47,8 +48,28 @@ def events_named(trace: dict, name: str) -> list[dict]:
     return [event for event in trace["traceEvents"] if event["name"].startswith(name) and event["ph"] == "X"]
 
 
+def refusal(binaries: Path, run: str) -> str:
+    done = subprocess.run([binaries / "lockstep", "trace", "merge", run], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 65, done
+    return done.stderr
+
+
+def check_refusals(binaries: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        traces = Path(folder) / "run/trace"
+        assert "is missing" in refusal(binaries, f"{folder}/run")
+        traces.mkdir(parents=True)
+        assert "no trace of a rank" in refusal(binaries, f"{folder}/run")
+        about = '{"rank": 0, "world_size": 2, "host": "a", "clock_offset_ns": 0, "clock_error_ns": 0}'
+        (traces / "rank-0.json").write_text('{"otherData": %s, "traceEvents": []}' % about)
+        assert "rank 1 is missing" in refusal(binaries, f"{folder}/run")
+        (traces / "rank-1.json").write_text('{"otherData": ')
+        assert "rank-1.json is no whole trace" in refusal(binaries, f"{folder}/run")
+
+
 def main() -> None:
     binaries, program = Path(sys.argv[1]), sys.argv[2]
+    check_refusals(binaries)
     if not can_move_clocks():
         print("no right to make a time namespace")
         sys.exit(SKIP)
