@@ -119,7 +119,7 @@ TEST(PartTable, KnowsTheBackwardOfALoopWithoutSectionsByTheEngine) {
 }
 
 TEST(PartTable, EndsWhatRunsOnAtTheEndOfTheProfile) {
-  const Profile profile = profile_of({section("save", 90, 150)});
+  const Profile profile = profile_of({section("save", 90, 150), section("optimizer", 120, 130)});
   EXPECT_EQ(part_ms(profile, "saving"), 10);
   EXPECT_EQ(sum_of_parts(profile), 100 * kMs);
 }
