@@ -85,8 +85,8 @@ def main() -> None:
         assert "2 ranks (2 hosts, whose clocks are off by" in said, said
         merged = json.loads((Path(folder) / "run/trace/merged.json").read_text())
     # Nobody leaves an all_reduce before the other has come: on one clock the two overlap.
-    first, second = ([event for event in events_named(merged, "all_reduce bucket 0") if event["pid"] == rank]
-                     for rank in (0, 1))
+    by_sequence = sorted(events_named(merged, "all_reduce bucket 0"), key=lambda event: event["args"]["sequence"])
+    first, second = ([event for event in by_sequence if event["pid"] == rank] for rank in (0, 1))
     assert len(first) == len(second) == 10, (len(first), len(second))
     slack = about["clock_error_ns"] / 1000
     for one, other in zip(first, second):
