@@ -36,7 +36,8 @@ void train(const Job& job, const std::filesystem::path& run_dir, std::int64_t pr
 
 std::set<std::string> names_in(const std::string& trace) {
   std::set<std::string> names;
-  for (const auto& event : nlohmann::json::parse(trace).at("traceEvents")) names.insert(event.at("name"));
+  const auto json = nlohmann::json::parse(trace);
+  for (const auto& event : json.at("traceEvents")) names.insert(event.at("name"));
   return names;
 }
 
