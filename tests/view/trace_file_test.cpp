@@ -121,7 +121,7 @@ TEST_F(MergeTraces, NameTheFileThatIsTorn) {
   write(0, trace_text(rank_profile(0, 0)));
   const std::string whole = trace_text(rank_profile(1, 0));
   write(1, whole.substr(0, whole.size() / 2));
-  EXPECT_THAT(refusal(), HasSubstr("rank-1.json is no whole trace of a rank"));
+  EXPECT_THAT(refusal(), HasSubstr("rank-1.json is no whole trace of a rank: its JSON ends too early"));
 }
 
 TEST_F(MergeTraces, RefuseAFileOfAnotherRun) {

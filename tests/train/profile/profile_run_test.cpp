@@ -15,7 +15,7 @@
 #include "train/noisy_task.h"
 
 namespace lockstep {
-namespace profile_test {
+namespace profile_run_test {
 
 using ::lockstep::test::digest_of;
 using ::lockstep::test::noisy_config;
@@ -63,5 +63,5 @@ TEST(ProfiledRun, OnTwoRanksGivesOneTraceOfBoth) {
                             "lockstep::optimizer_step", "first AddmmBackward0"}));
 }
 
-}  // namespace profile_test
+}  // namespace profile_run_test
 }  // namespace lockstep
