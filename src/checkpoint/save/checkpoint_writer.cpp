@@ -23,7 +23,8 @@ auto on_own_disk(Work&& work) {
   try {
     return std::forward<Work>(work)();
   } catch (const DataError& error) {
-    throw IoError(error.message(), "something else has changed the run's checkpoints folder; keep it for this run alone");
+    throw IoError(error.message(),
+                  "something else has changed the run's checkpoints folder; keep it for this run alone");
   }
 }
 
@@ -45,8 +46,8 @@ class CheckpointWriter::Impl {
 
   void write(const StateParts& parts, const SaveOrder& order) {
     const ShardedContent content{parts, order.texts, [this, &order] { require_wanted(order.meta.step); }};
-    const fs::path path = on_own_disk(
-        [&] { return commit_sharded_checkpoint(files_, *peers_, options_.folder, order.meta, content); });
+    const fs::path path =
+        on_own_disk([&] { return commit_sharded_checkpoint(files_, *peers_, options_.folder, order.meta, content); });
     if (!is_main()) return;
     set_newest(path);
     name(path, order.names);

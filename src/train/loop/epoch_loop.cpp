@@ -42,6 +42,19 @@ void tell_gradients(const TrainConfig& config, Learner& learner, RunSinks& sinks
                    .loss_scale = config.scales_loss() ? steps.weights().scaler().get_scale() : 1});
 }
 
+/// Updates the weights for `step`. A loss that is not finite explains its gradients, and is named instead of them.
+bool update(const Job& job, Learner& learner, LateSteps& late, std::int64_t step, double lr) {
+  try {
+    const bool stepped = learner.update(lr);
+    const std::string outlier = learner.steps().weights().take_outlier();
+    if (!outlier.empty() && job.is_main()) log::warn("step {}: {}", text::thousands(step), outlier);
+    return stepped;
+  } catch (const NonFiniteGradient& fault) {
+    late.flush();
+    throw DataError(fmt::format("step {}: {}", text::thousands(step), fault.message()), fault.hint());
+  }
+}
+
 }  // namespace
 
 EpochLoop::EpochLoop(const LoopParts& parts)
@@ -114,7 +127,7 @@ void EpochLoop::train_step() {
   trouble_.guard([this] { saver_.check(); });
   tell_saved();
   tell_gradients(config, learner_, sinks_, computed_step_);
-  const bool stepped = update();
+  const bool stepped = update(job_, learner_, late_, computed_step_, learning_rate(config, plan_.sums, state_));
   ++state_.step;
   saves_.make_room(state_);
   if (!stepped) note_left_out();
@@ -127,19 +140,6 @@ void EpochLoop::train_step() {
                 .lr = steps.weights().optimizer().lr(),
                 .loss_scale = steps.weights().loss_scale(),
                 .skipped = state_.skipped});
-}
-
-/// A loss that is not finite explains its gradients, and is named instead of them.
-bool EpochLoop::update() {
-  try {
-    const bool stepped = learner_.update(learning_rate(plan_.config, plan_.sums, state_));
-    const std::string outlier = learner_.steps().weights().take_outlier();
-    if (!outlier.empty() && job_.is_main()) log::warn("step {}: {}", text::thousands(computed_step_), outlier);
-    return stepped;
-  } catch (const NonFiniteGradient& fault) {
-    late_.flush();
-    throw DataError(fmt::format("step {}: {}", text::thousands(computed_step_), fault.message()), fault.hint());
-  }
 }
 
 /// The step that was just done did not change the weights.

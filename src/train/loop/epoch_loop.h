@@ -57,7 +57,6 @@ class EpochLoop {
  private:
   void train_epoch();
   void train_step();
-  bool update();
   void note_left_out();
   void begin_stage();
   void end_epoch();

@@ -10,9 +10,9 @@
 namespace lockstep::view {
 namespace {
 
-enum Part { kData, kCopy, kForward, kBackward, kExposed, kOptimizer, kOther, kEvaluation, kSaving, kParts };
+enum Part { kData, kCopy, kForward, kBackward, kExposed, kOptimizer, kOther, kEvaluation, kSaving, kPartCount };
 
-constexpr std::array<std::string_view, kParts> kNames = {
+constexpr std::array<std::string_view, kPartCount> kNames = {
     "data", "copy", "forward", "backward", "exposed communication", "optimizer", "other", "evaluation", "saving"};
 
 /// The names are those of the spans in data, train, parallel and optim.
@@ -53,7 +53,7 @@ class PartClock {
     open_.push_back({keeps ? open_.back().part : part, std::min(end_ns, open_.empty() ? end_ : open_.back().end_ns)});
   }
 
-  [[nodiscard]] const std::array<std::int64_t, kParts>& finish() {
+  [[nodiscard]] const std::array<std::int64_t, kPartCount>& finish() {
     go_to(end_);
     return sums_;
   }
@@ -76,7 +76,7 @@ class PartClock {
   std::int64_t at_;
   std::int64_t end_;
   std::vector<OpenPart> open_;
-  std::array<std::int64_t, kParts> sums_{};
+  std::array<std::int64_t, kPartCount> sums_{};
 };
 
 }  // namespace
@@ -89,7 +89,7 @@ std::vector<PartRow> part_table(const Profile& profile) {
   }
   const auto& sums = clock.finish();
   std::vector<PartRow> rows;
-  for (std::size_t part = 0; part < kParts; ++part) {
+  for (std::size_t part = 0; part < kPartCount; ++part) {
     if (part <= kOther || sums[part] > 0) rows.push_back({kNames[part], sums[part]});
   }
   return rows;

@@ -75,7 +75,7 @@ TEST_P(CaptchaProfile, HasForwardAndBackwardOfEveryConvolutionAndDenseLayer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PlainAndFused, CaptchaProfile,
-                         ::testing::Values(How{}, How{.fused = true}, How{.fused = true, .amp = Amp::kBFloat16}));
+                         ::testing::Values(How{}, How{.fused = true}, How{.fused = true, .amp = Amp::kBf16}));
 
 }  // namespace captcha_profile_test
 }  // namespace lockstep::captcha
