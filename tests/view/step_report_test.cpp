@@ -338,6 +338,18 @@ TEST(StepReport, HasALineForEachRankIn80Columns) {
   }
 }
 
+/// The shares of a rank are to add up for a reader.
+TEST(StepReport, LeavesOutNoPartThatExplainsASlowStep) {
+  StepReport report{.ranks = healthy()};
+  for (RankFigures& rank : report.ranks) {
+    set(rank, StepPart::kEvaluate, 0.4);
+    set(rank, StepPart::kSave, 0.4);
+  }
+  EXPECT_THAT(report_text(report), Not(HasSubstr("other")));
+  set(report.ranks[1], StepPart::kOther, 3);
+  EXPECT_THAT(report_text(report), HasSubstr("other"));
+}
+
 TEST(StepReport, ShowsOfManyRanksTheSlowestAndTheMedian) {
   StepReport report{.ranks = healthy(64)};
   set(report.ranks[50], StepPart::kExposed, 0.01);

@@ -5,6 +5,8 @@
 
 #include "lockstep/parallel/distributed_data_parallel.h"
 
+#pragma GCC visibility push(default)
+
 namespace torch::serialize {
 class InputArchive;
 class OutputArchive;
@@ -30,3 +32,5 @@ torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archi
 }
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop

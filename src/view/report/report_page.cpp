@@ -33,9 +33,17 @@ bool is_shown(StepPart part, const Ranks& ranks) {
                      [part](const RankFigures& rank) { return rank.of(part) >= 0.005 * rank.seconds; });
 }
 
+// A smaller share explains no slow step.
+constexpr double kMuch = 0.1;
+
 /// A part's place where the table is too wide; 0: it stays.
-int left_out_as(StepPart part) {
-  if (part == StepPart::kOther) return 5;
+int left_out_as(StepPart part, const Ranks& ranks) {
+  if (part == StepPart::kOther) {
+    const bool is_much = std::any_of(ranks.begin(), ranks.end(), [](const RankFigures& rank) {
+      return rank.of(StepPart::kOther) >= kMuch * rank.seconds;
+    });
+    return is_much ? 1 : 5;
+  }
   if (part == StepPart::kSave) return 3;
   return part == StepPart::kEvaluate ? 2 : 0;
 }
@@ -45,8 +53,9 @@ std::vector<Column> columns_for(const Ranks& ranks) {
   for (std::size_t i = 0; i < kParts; ++i) {
     const auto part = static_cast<StepPart>(i);
     if (!is_shown(part, ranks)) continue;
-    columns.push_back(
-        {.title = part == StepPart::kExposed ? "comm" : name_of(part), .width = 5, .leave_out = left_out_as(part)});
+    columns.push_back({.title = part == StepPart::kExposed ? "comm" : name_of(part),
+                       .width = 5,
+                       .leave_out = left_out_as(part, ranks)});
   }
   columns.push_back({.title = "memory", .width = 8});
   return columns;
