@@ -219,7 +219,7 @@ def self_test():
         "recipes/a/a.h": "", "recipes/common/c.h": "", "include/lockstep/lockstep.h": "#include <torch/torch.h>\n",
         "apps/lockstep/main.cpp": '#include "verbs.h"\n#include "common/cli.h"\n', "apps/lockstep/verbs.h": "",
         "apps/common/cli.h": "", "src/view/v.cpp": '#include "lockstep/base/a.h"\n',
-        "examples/e.cpp": "#include <a/a.h>\n#include <lockstep/lockstep.h>\n",
+        "examples/guide/e.cpp": "#include <a/a.h>\n#include <lockstep/lockstep.h>\n",
     }
     bad = {
         "src/base/b.cpp": ('#include "lockstep/tensor/t.h"\n', "base -> tensor"),
@@ -233,7 +233,7 @@ def self_test():
         "src/view/t.cpp": ("#include <c10/util/Half.h>\n", "is linked without libtorch, but reaches c10/util/Half.h"),
         "src/comm/n.cpp": ('#include "nowhere.h"\n', '"nowhere.h" is no file'),
         "src/unknown/n.cpp": ("", "no row for unknown"),
-        "examples/f.cpp": ('#include "comm/x.h"\n', "public headers only"),
+        "examples/guide/f.cpp": ('#include "comm/x.h"\n', "public headers only"),
         "src/comm/deep/d.cpp": ('#include "comm/high/h.h"\n', "src/comm form a cycle"),
     }
     clean["src/comm/high/h.h"] = '#include "comm/deep/e.h"\n'

@@ -32,14 +32,14 @@ def run_blocks(page: Path, bin_dir: Path) -> int:
 
 def main() -> None:
     source, bin_dir = Path(sys.argv[1]), Path(sys.argv[2])
-    example = (source / "examples/first_training.cpp").read_text()
+    example = (source / "examples/guide/first_training.cpp").read_text()
     commands = []
     for name in ("README.md", "README.zh.md"):
         page = (source / name).read_text()
         lines = [line[1:] for block in blocks(page, "diff") for line in block.splitlines()]
         missing = [line for line in lines if line not in example.splitlines()]
         if len(lines) != 4 or missing:
-            sys.exit(f"{name}: its four lines are not those of examples/first_training.cpp: {missing}")
+            sys.exit(f"{name}: its four lines are not those of examples/guide/first_training.cpp: {missing}")
         if len(page.splitlines()) > 150:
             sys.exit(f"{name} has more than 150 lines")
         commands.append(blocks(page, "sh"))

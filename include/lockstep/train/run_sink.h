@@ -128,7 +128,7 @@ struct RunEnd {
 /// 0 only, and at a later step where saves are asynchronous.
 /// Throws: an exception of a sink ends the run as an exception of the program (ExitCode::kProgram).
 ///
-/// Example: examples/sinks.cpp
+/// Example: examples/guide/sinks.cpp
 class RunSink {
  public:
   virtual ~RunSink() = default;
