@@ -3,8 +3,8 @@
 
 usage: guide_test.py SOURCE_DIR BUILD_DIR PAGE [FILE...]
 
-FILE: where the C++ blocks stand; the page's first block is all of the first file. The `sh` blocks run one after the
-other in one shell and one empty folder, as a reader types them.
+FILE: where the C++ blocks stand; the page's first block is all of the first file. `parts:FILE`: the page shows parts of
+it only. The `sh` blocks run one after the other in one shell and one empty folder, as a reader types them.
 """
 import os
 import re
@@ -19,10 +19,10 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
-def check_programs(programs: list[str], files: list[Path]) -> None:
-    if files and (not programs or programs[0] != files[0].read_text()):
+def check_programs(programs: list[str], files: list[Path], is_whole: bool) -> None:
+    if is_whole and (not programs or programs[0] != files[0].read_text()):
         sys.exit(f"the first program is not {files[0]}")
-    for program in programs[1 if files else 0 :]:
+    for program in programs[1 if is_whole else 0 :]:
         if program.count("{") != program.count("}"):
             sys.exit(f"a part is missing:\n{program}")
         # A file may have it deeper inside.
@@ -45,7 +45,9 @@ def run_commands(commands: list[str], build: Path) -> None:
 def main() -> None:
     source, build, page = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
     text = (source / page).read_text()
-    check_programs(blocks(text, "cpp"), [source / name for name in sys.argv[4:]])
+    names = sys.argv[4:]
+    is_whole = bool(names) and not names[0].startswith("parts:")
+    check_programs(blocks(text, "cpp"), [source / name.removeprefix("parts:") for name in names], is_whole)
     commands = blocks(text, "sh")
     run_commands(commands, build)
     print(len(commands), "blocks ran")
