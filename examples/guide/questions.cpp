@@ -46,7 +46,7 @@ void loss_to_print(Job& job) {
 void evaluation(Job& job) {
   const auto set = lockstep::make_dataset(10, [](int64_t i) { return lockstep::Sample{at::scalar_tensor(i)}; });
   const auto samples = [&](lockstep::Remainder remainder) {
-    lockstep::DataLoader loader{set, job, {.batch_size = 4, .remainder = remainder}};
+    lockstep::DataLoader loader{set, job, {.batch_size = 2, .remainder = remainder}};
     at::Tensor count = at::scalar_tensor(loader.samples_per_epoch(), at::kLong);
     job.group().all_reduce(count).wait();
     return count.item<int64_t>();
