@@ -19,6 +19,7 @@ struct CpuFeatures {
   bool avx512_bf16 = false;  ///< in addition to avx512
 };
 
+/// Returns the features of this processor, as CPUID tells them.
 [[nodiscard]] CpuFeatures cpu_features();
 
 /// Returns the core type (OPENBLAS_CORETYPE) to use instead of `core`; empty where `core` has kernels of the best kind

@@ -9,13 +9,16 @@
 
 namespace lockstep {
 
+/// A time span in seconds, with fractions.
 using Seconds = std::chrono::duration<double>;
+/// A moment of the monotonic clock.
 using TimePoint = std::chrono::steady_clock::time_point;
 
 /// A clock that can be replaced in tests. Thread-safe: yes.
 class Clock {
  public:
   virtual ~Clock() = default;
+  /// Returns the present moment; it never goes back.
   [[nodiscard]] virtual TimePoint now() const = 0;
 };
 

@@ -24,12 +24,14 @@ namespace lockstep {
 class AutoInt {
  public:
   explicit AutoInt(std::int64_t number) noexcept : number_(number) {}
+  /// Returns the value `auto`.
   [[nodiscard]] static AutoInt automatic() noexcept { return AutoInt(); }
   AutoInt& operator=(std::int64_t number) noexcept {
     number_ = number;
     return *this;
   }
 
+  /// Returns true where the value is `auto`.
   [[nodiscard]] bool is_auto() const noexcept { return !number_; }
   /// Returns the number. Throws: UsageError while it is `auto`.
   [[nodiscard]] std::int64_t value() const;
@@ -46,9 +48,9 @@ using ConfigMap = std::map<std::string, std::variant<std::string, std::vector<st
 
 /// A dotted key's value before it is bound: YAML text and where it came from.
 struct ConfigValue {
-  std::string yaml;    ///< a scalar's text, or a sequence in YAML flow style
-  std::string origin;  ///< "captcha.yml:7", "--set"
-  bool is_sequence = false;
+  std::string yaml;          ///< a scalar's text, or a sequence in YAML flow style
+  std::string origin;        ///< "captcha.yml:7", "--set"
+  bool is_sequence = false;  ///< what it is: a list, written as [a, b]
 };
 
 /// Returns what is wrong with a YAML text, with line and column; "" where it can be read. Every text has limits: one
@@ -76,6 +78,7 @@ class ConfigTree {
   /// Returns the values whose keys are `wanted`.
   [[nodiscard]] ConfigTree filtered(const std::function<bool(const std::string& key)>& wanted) const;
 
+  /// Returns every value by its key, as it was typed.
   [[nodiscard]] const std::map<std::string, ConfigValue>& values() const noexcept { return values_; }
 
  private:
@@ -84,10 +87,10 @@ class ConfigTree {
 
 /// The numbers that a setting may have.
 struct ConfigRange {
-  double least = -std::numeric_limits<double>::infinity();
-  double most = std::numeric_limits<double>::infinity();
-  bool above = false;  ///< excludes `least` itself
-  bool below = false;  ///< excludes `most` itself
+  double least = -std::numeric_limits<double>::infinity();  ///< smallest value that is allowed
+  double most = std::numeric_limits<double>::infinity();    ///< largest value that is allowed
+  bool above = false;                                       ///< excludes `least` itself
+  bool below = false;                                       ///< excludes `most` itself
 
   /// Returns true where `value` is in the range; false for NaN.
   [[nodiscard]] bool contains(double value) const noexcept;
@@ -110,25 +113,31 @@ enum class OnResume {
 /// Lifetime: the struct outlives the list.
 class ConfigFields {
  public:
+  /// Where a field's value goes: one of these types.
   using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*, AutoInt*,
                               std::vector<ConfigMap>*>;
+  /// One setting: its key, where its value goes, and what people are told about it.
   struct Field {
-    std::string key;
-    Target target;
-    std::string help;
-    std::string origin = "default";
+    std::string key;                        ///< "optimizer.lr"
+    Target target;                          ///< Lifetime: the variable outlives the fields
+    std::string help;                       ///< one line for `inspect config` and `--help`
+    std::string origin = "default";         ///< where the value comes from: "default", "captcha.yml:7", "--set"
     std::vector<std::string> choices = {};  ///< valid values of a string; empty: any
     std::optional<ConfigRange> range = {};  ///< the valid numbers, also for each whole number of a list
     std::string unit = {};                  ///< the number's unit: "steps", "MiB"; empty: a plain number
-    OnResume resume = OnResume::kError;
-    bool host = false;        ///< the hosts of a run may have different values
-    bool tune = false;        ///< `lockstep tune` may try it
-    std::string unused = {};  ///< why the setting has no meaning in this recipe; empty: it has one
+    OnResume resume = OnResume::kError;     ///< whether it may differ when a run resumes
+    bool host = false;                      ///< the hosts of a run may have different values
+    bool tune = false;                      ///< `lockstep tune` may try it
+    std::string unused = {};                ///< why the setting has no meaning in this recipe; empty: it has one
 
     // Each of these sets what its name says, and returns the field.
+    /// Sets the values that are allowed, and the number's unit.
     Field& in(const ConfigRange& numbers, std::string of_unit = "");
+    /// Sets what happens where it differs when a run resumes.
     Field& at_resume(OnResume what);
+    /// Says that the hosts of one run may have different values.
     Field& of_a_host();
+    /// Says that `lockstep tune` tries other values.
     Field& tuned();
 
     /// Returns "1 .. 4,096 threads" or "none, bf16, fp16"; empty where any value of the type is valid.
@@ -152,6 +161,7 @@ class ConfigFields {
   /// Throws: UsageError naming the first key whose number is outside of its range, with number and range.
   void check() const;
 
+  /// Returns the fields, in the order in which they were added.
   [[nodiscard]] const std::vector<Field>& fields() const noexcept { return fields_; }
 
   /// Returns all fields as nested YAML, in the order in which they were added. config.yml of a run folder holds this

@@ -13,17 +13,17 @@ namespace lockstep {
 
 /// Exit codes of every Lockstep program (those of sysexits where the meaning fits; 75 and 76 are Lockstep's own).
 enum class ExitCode : int {
-  kDone = 0,
-  kUsage = 64,     ///< a usage or configuration error: never restarted
-  kData = 65,      ///< a missing or bad file, data set or checkpoint, or a non-finite loss: never restarted
-  kResource = 69,  ///< out of memory, or no such device
-  kInternal = 70,  ///< a bug of Lockstep: never restarted
-  kProgram = 71,   ///< the program's own exception: restarted within the budget
-  kIo = 74,        ///< an I/O error, maybe transient: restarted within the budget
-  kPeer = 75,      ///< another rank died: restarted within the budget
-  kTimeout = 76,   ///< a rank is late: restarted within the budget
-  kInterrupted = 130,
-  kTerminated = 143,
+  kDone = 0,           ///< the program has done what it was asked to do
+  kUsage = 64,         ///< a usage or configuration error: never restarted
+  kData = 65,          ///< a missing or bad file, data set or checkpoint, or a non-finite loss: never restarted
+  kResource = 69,      ///< out of memory, or no such device
+  kInternal = 70,      ///< a bug of Lockstep: never restarted
+  kProgram = 71,       ///< the program's own exception: restarted within the budget
+  kIo = 74,            ///< an I/O error, maybe transient: restarted within the budget
+  kPeer = 75,          ///< another rank died: restarted within the budget
+  kTimeout = 76,       ///< a rank is late: restarted within the budget
+  kInterrupted = 130,  ///< Ctrl-C, after the state was saved
+  kTerminated = 143,   ///< SIGTERM or a time limit, after the state was saved
 };
 
 /// The parent of all errors that Lockstep throws. what() is the whole text: message, then the hint on a line of its
@@ -33,9 +33,13 @@ class Error : public std::runtime_error {
   /// `message` says what happened, with values and units. `hint` says what to do next; it may be empty.
   Error(ExitCode code, const char* type, const std::string& message, const std::string& hint);
 
+  /// Returns the exit code of a program that this error ends.
   [[nodiscard]] ExitCode code() const noexcept { return code_; }
+  /// Returns the error's type, such as "DataError".
   [[nodiscard]] const char* type() const noexcept { return type_; }
+  /// Returns what happened, with values and units.
   [[nodiscard]] const std::string& message() const noexcept { return message_; }
+  /// Returns what to do next; may be empty.
   [[nodiscard]] const std::string& hint() const noexcept { return hint_; }
 
  private:
@@ -53,14 +57,21 @@ class Error : public std::runtime_error {
         : Error(exit_code, #Name, message, hint) {}                         \
   }
 
+/// The call, the settings or the environment are wrong: fix them. Never restarted.
 LOCKSTEP_ERROR_TYPE(UsageError, ExitCode::kUsage);
+/// A file, a data set or a checkpoint is missing or bad, or a loss is not finite. Never restarted.
 LOCKSTEP_ERROR_TYPE(DataError, ExitCode::kData);
+/// Memory, threads, processes or descriptors have run out, or there is no such device. Never restarted.
 LOCKSTEP_ERROR_TYPE(ResourceError, ExitCode::kResource);
+/// A bug of Lockstep: please report it. Never restarted.
 LOCKSTEP_ERROR_TYPE(InternalError, ExitCode::kInternal);
 /// An exception of the program that is no lockstep::Error, where it had to cross a process (fault.h).
 LOCKSTEP_ERROR_TYPE(ProgramError, ExitCode::kProgram);
+/// A disk or a network failed, maybe for a moment. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(IoError, ExitCode::kIo);
+/// Another rank, or the launcher, is gone. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(PeerError, ExitCode::kPeer);
+/// Nobody is known to be dead, but somebody is late. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(TimeoutError, ExitCode::kTimeout);
 
 #undef LOCKSTEP_ERROR_TYPE

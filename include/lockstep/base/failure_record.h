@@ -14,10 +14,10 @@
 
 namespace lockstep {
 
-/// kDied: the rank's process ended without a message. kFailed: the rank had an error of its own. kTimeout: it was late.
-/// kMismatch: the ranks called different collectives. kPeer: the rank only repeats another rank's failure. kLost: the
-/// rank's whole node was lost, and `rank` is its first. kHang: its launcher found that the others waited for
-/// `rank`, or that it called something else than they, and `message` says so.
+/// kNone: no failure. kDied: the rank's process ended without a message. kFailed: the rank had an error of its own.
+/// kTimeout: it was late. kMismatch: the ranks called different collectives. kPeer: the rank only repeats another
+/// rank's failure. kLost: the rank's whole node was lost, and `rank` is its first. kHang: its launcher found that the
+/// others waited for `rank`, or that it called something else than they, and `message` says so.
 enum class FailureKind : std::uint8_t { kNone, kDied, kFailed, kTimeout, kMismatch, kPeer, kLost, kHang };
 
 /// Thrown on every rank where the ranks called different collectives.
@@ -26,14 +26,15 @@ class MismatchError : public UsageError {
   using UsageError::UsageError;
 };
 
+/// A failure of one rank, as the ranks tell each other and the launcher through the store.
 struct FailureRecord {
-  FailureKind kind = FailureKind::kFailed;
-  std::string type = {};  ///< the error's type, "DataError"; empty: it is no Lockstep error
-  std::string message = {};
-  std::string hint = {};
-  int rank = -1;  ///< the rank in the job; -1: unknown
-  std::string host = {};
-  std::int64_t time_ns = 0;  ///< nanoseconds from 1970 to when the record was made
+  FailureKind kind = FailureKind::kFailed;  ///< what kind of failure it is
+  std::string type = {};                    ///< the error's type, "DataError"; empty: it is no Lockstep error
+  std::string message = {};                 ///< what happened
+  std::string hint = {};                    ///< what to do next; may be empty
+  int rank = -1;                            ///< the rank in the job; -1: unknown
+  std::string host = {};                    ///< the host of the rank
+  std::int64_t time_ns = 0;                 ///< nanoseconds from 1970 to when the record was made
 };
 
 /// The store's key of the first failure. Its value is a record as JSON, written once by compare_set. The rank that

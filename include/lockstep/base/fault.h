@@ -26,6 +26,7 @@ void install_reports() noexcept;
 
 /// The file beside LOCKSTEP_ERROR_FILE, and its last line.
 inline constexpr const char* kStackFile = "stack.txt";
+/// Ends the text of a stack that a rank writes when its launcher asks for it.
 inline constexpr const char* kStackEnd = "\nend\n";
 /// Returns the signal at which a process that has called install_reports() under a launcher writes the stack of the
 /// thread that takes it into that file, and goes on. For launchers whom the system does not permit to look from
@@ -34,7 +35,10 @@ inline constexpr const char* kStackEnd = "\nend\n";
 
 /// Notes this process's rank, and the step that is computed (from 1) or, outside of a step, the loader's batch.
 void note_rank(int rank) noexcept;
+/// Notes the step that this thread computes from now on, for the messages of errors; it counts from 1, and -1 means
+/// none.
 void note_step(std::int64_t step) noexcept;
+/// Notes the epoch and batch that this thread has got from a DataLoader, for the messages of errors.
 void note_batch(std::int64_t epoch, std::int64_t batch) noexcept;
 /// Returns the step that was noted last; -1 outside of a step.
 [[nodiscard]] std::int64_t noted_step() noexcept;

@@ -8,8 +8,9 @@
 
 namespace lockstep {
 
+/// Whether a lock was taken.
 enum class FileLock {
-  kTaken,
+  kTaken,       ///< this process has it
   kBusy,        ///< another process has it
   kUnsupported  ///< the file system has no locks (Lustre without -o flock, some FUSE): nothing keeps other processes
                 ///< away

@@ -35,9 +35,13 @@ class UniqueFd {
   UniqueFd& operator=(const UniqueFd&) = delete;
   ~UniqueFd() { reset(); }
 
+  /// Returns the descriptor; -1 where there is none.
   [[nodiscard]] int get() const noexcept { return fd_; }
+  /// Returns true where there is a descriptor.
   [[nodiscard]] bool valid() const noexcept { return fd_ >= 0; }
+  /// Gives the descriptor to the caller, who must close it.
   [[nodiscard]] int release() noexcept;
+  /// Closes the descriptor and takes `fd` in its place.
   void reset(int fd = -1) noexcept;
 
  private:
@@ -89,6 +93,7 @@ class FileSystem {
   /// Opens a large file that the caller reads in pieces into its own memory. A file system that does not override this
   /// uses read(). Throws: as read().
   virtual std::unique_ptr<ReadableFile> open(const std::filesystem::path& path);
+  /// Returns true where something lies at `path`, whatever it is. Throws: IoError.
   virtual bool exists(const std::filesystem::path& path) = 0;
   /// Returns the names of a folder's entries, sorted; empty where the folder is missing.
   virtual std::vector<std::string> list(const std::filesystem::path& folder) = 0;

@@ -21,6 +21,7 @@ enum class Level { kError, kWarn, kNote, kInfo, kDebug, kTrace };
 /// The names of the levels, as LOCKSTEP_LOG and --log-level take them.
 inline constexpr std::array<std::string_view, 6> kLevelNames{"error", "warn", "note", "info", "debug", "trace"};
 
+/// Returns true where lines of this level are written.
 [[nodiscard]] bool is_enabled(Level level) noexcept;
 
 /// Writes one line. Thread-safe: yes.
@@ -39,26 +40,32 @@ class [[nodiscard]] QuietNotes {
   bool on_;
 };
 
+/// Writes a line of level error: the run cannot go on.
 template <class... Args>
 void error(fmt::format_string<Args...> format, Args&&... args) {
   write(Level::kError, fmt::format(format, std::forward<Args>(args)...));
 }
+/// Writes a line of level warn: something is wrong, and the run goes on.
 template <class... Args>
 void warn(fmt::format_string<Args...> format, Args&&... args) {
   write(Level::kWarn, fmt::format(format, std::forward<Args>(args)...));
 }
+/// Writes a line of level note: something that a user may want to know. It is shown unless LOCKSTEP_LOG says otherwise.
 template <class... Args>
 void note(fmt::format_string<Args...> format, Args&&... args) {
   write(Level::kNote, fmt::format(format, std::forward<Args>(args)...));
 }
+/// Writes a line of level info, which is shown with LOCKSTEP_LOG=info.
 template <class... Args>
 void info(fmt::format_string<Args...> format, Args&&... args) {
   if (is_enabled(Level::kInfo)) write(Level::kInfo, fmt::format(format, std::forward<Args>(args)...));
 }
+/// Writes a line of level debug, which is shown with LOCKSTEP_LOG=debug.
 template <class... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {
   if (is_enabled(Level::kDebug)) write(Level::kDebug, fmt::format(format, std::forward<Args>(args)...));
 }
+/// Writes a line of level trace, which is shown with LOCKSTEP_LOG=trace.
 template <class... Args>
 void trace(fmt::format_string<Args...> format, Args&&... args) {
   if (is_enabled(Level::kTrace)) write(Level::kTrace, fmt::format(format, std::forward<Args>(args)...));

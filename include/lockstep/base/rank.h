@@ -11,11 +11,11 @@ namespace lockstep {
 
 /// This process's place among the ranks of its job.
 struct RankInfo {
-  int rank = 0;  ///< 0 .. world_size - 1
-  int world_size = 1;
-  int local_rank = 0;  ///< 0 .. local_world_size - 1, on this host
-  int local_world_size = 1;
-  int node_rank = 0;
+  int rank = 0;                  ///< 0 .. world_size - 1
+  int world_size = 1;            ///< number of ranks of the job
+  int local_rank = 0;            ///< 0 .. local_world_size - 1, on this host
+  int local_world_size = 1;      ///< number of ranks on this host
+  int node_rank = 0;             ///< the launcher's number for this node, from 0
   int restart_count = 0;         ///< how often the launcher has restarted the group
   std::string source = "alone";  ///< where the values come from, in words ("torchrun's variables", "alone")
 
@@ -24,8 +24,8 @@ struct RankInfo {
 
 /// Part `index` of `count` equal parts of a data set. It is all that the module data knows of a Job.
 struct ShardSpec {
-  std::int64_t index = 0;
-  std::int64_t count = 1;
+  std::int64_t index = 0;  ///< which part, from 0
+  std::int64_t count = 1;  ///< how many parts there are
 
   bool operator==(const ShardSpec&) const = default;
 };

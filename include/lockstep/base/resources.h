@@ -25,6 +25,7 @@ struct ResourceLimits {
   std::optional<std::uint64_t> files;          ///< hard limit on open files
 };
 
+/// Reads the limits and the use of this process from the system.
 [[nodiscard]] ResourceLimits resource_limits();
 
 /// Returns true for error numbers that mean a shortage: of descriptors, processes, threads or memory.
@@ -35,6 +36,7 @@ struct LimitWords {
   std::string limit;   ///< "512 processes and threads of this user are allowed (ulimit -u)"; may be empty
   std::string remedy;  ///< "raise the limit (ulimit -u, ...) or start fewer ..."
 };
+/// Returns the words for the limit that a call which failed with `error` (an errno) may have reached.
 [[nodiscard]] LimitWords words_of_limit(int error, const ResourceLimits& limits);
 
 /// Returns the error "cannot WHAT (Cannot allocate memory): LIMIT", where `what` is like "start a thread that watches

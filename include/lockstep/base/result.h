@@ -13,21 +13,25 @@ namespace lockstep {
 
 /// The reason why a Result has no value.
 struct Failure {
-  std::string message;
+  std::string message;  ///< what was wrong, for people
 };
 
+/// A value, or the reason why there is none, for places that must not throw.
 template <class T>
 class [[nodiscard]] Result {
  public:
   Result(T value) : state_(std::move(value)) {}            // NOLINT(google-explicit-constructor): `return value;`
   Result(Failure failure) : state_(std::move(failure)) {}  // NOLINT(google-explicit-constructor): `return Failure{..};`
 
+  /// Returns true where there is a value.
   [[nodiscard]] bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }
 
   /// Returns the value. Call it only where ok().
   [[nodiscard]] T& value() & { return std::get<0>(state_); }
+  /// Returns the value. Call it only where ok() is true.
   [[nodiscard]] const T& value() const& { return std::get<0>(state_); }
+  /// Moves the value out. Call it only where ok() is true.
   [[nodiscard]] T&& value() && { return std::get<0>(std::move(state_)); }
   [[nodiscard]] T& operator*() & { return value(); }
   [[nodiscard]] const T& operator*() const& { return value(); }

@@ -14,12 +14,12 @@ namespace lockstep::trace {
 
 /// The subject of a span. `sequence` numbers the collectives of a group; it is 0 elsewhere.
 struct Event {
-  std::string_view name;  ///< lives for the whole program ("all_reduce", "DataLoader::next")
-  std::uint64_t sequence = 0;
-  std::uint64_t bytes = 0;
-  int group = 0;    ///< of a collective: its group's number in this process, from 0
-  int bucket = -1;  ///< of a gradient bucket's collective: its number, of `buckets`
-  int buckets = 0;
+  std::string_view name;               ///< lives for the whole program ("all_reduce", "DataLoader::next")
+  std::uint64_t sequence = 0;          ///< of a collective: its number in its group, from 1
+  std::uint64_t bytes = 0;             ///< what it moves; 0: unknown
+  int group = 0;                       ///< of a collective: its group's number in this process, from 0
+  int bucket = -1;                     ///< of a gradient bucket's collective: its number, of `buckets`
+  int buckets = 0;                     ///< how many buckets there are
   bool has_failed = false;             ///< at its end
   std::chrono::milliseconds limit{0};  ///< of a section: how long it may take; 0: as its name says
 };
@@ -29,7 +29,9 @@ struct Event {
 class Sink {
  public:
   virtual ~Sink() = default;
+  /// A span begins. It is called in the span's thread.
   virtual void begin(const Event& event) noexcept = 0;
+  /// The span ends, in the same thread.
   virtual void end(const Event& event) noexcept = 0;
   /// The step that is computed from now on; -1: none.
   virtual void step(std::int64_t /*step*/) noexcept {}
@@ -43,6 +45,7 @@ using Sinks = std::array<Sink*, 4>;
 [[nodiscard]] bool add_sink(Sink& sink) noexcept;
 /// Removes a sink; spans that have begun still end in it. Thread-safe: yes.
 void remove_sink(Sink& sink) noexcept;
+/// Returns the sinks of this process.
 [[nodiscard]] Sinks sinks() noexcept;
 
 /// Calls begin() of each sink at construction, and end() of the same sinks when it goes out of scope.

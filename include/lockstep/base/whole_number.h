@@ -13,7 +13,7 @@ namespace lockstep {
 
 /// The valid numbers.
 struct WholeRange {
-  std::int64_t least = 0;
+  std::int64_t least = 0;         ///< smallest number that is allowed
   std::int64_t most = 1'000'000;  ///< the limit for counts of ranks, nodes and starts
 };
 

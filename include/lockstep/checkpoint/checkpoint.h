@@ -27,7 +27,7 @@ namespace checkpoint {
 struct FileBytes;
 }
 
-/// The states of a checkpoint by name: "model", "optimizer", "ema", "trainer"; each becomes <name>.safetensors.
+/// The states of a checkpoint by name: "model", "optimizer", "ema", "trainer"; each becomes `<name>.safetensors`.
 using CheckpointStates = std::map<std::string, StateDict>;
 
 /// Texts of a checkpoint by file name ("config.yml"). They lie beside the states and are verified like them, but belong
@@ -123,12 +123,16 @@ class Checkpoint {
              std::shared_ptr<const checkpoint::KeptFiles> kept = nullptr)
       : files_(&files), path_(std::move(path)), manifest_(std::move(manifest)), kept_(std::move(kept)) {}
 
+  /// Returns the step that the checkpoint was saved after.
   [[nodiscard]] std::int64_t step() const noexcept { return manifest_.meta.step; }
+  /// Returns the manifest: files with their hashes, and facts about the run.
   [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
+  /// Returns the step folder.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
   /// Returns the names of its states, sorted: "model", "optimizer", ...
   [[nodiscard]] std::vector<std::string> names() const;
+  /// Returns true where the checkpoint has a state of this name.
   [[nodiscard]] bool has(const std::string& name) const;
 
   /// Reads one state; its bytes are verified again. With read_checkpoint() it returns what was read then; tensors of

@@ -15,26 +15,27 @@
 
 namespace lockstep {
 
+/// Where a CheckpointWriter writes, and what it keeps.
 struct CheckpointWriterOptions {
   std::filesystem::path folder;  ///< the run's "checkpoints" folder, which is created
-  Retention retention = {};
-  bool background = false;  ///< starts a thread, so that save_in_background() may be called
+  Retention retention = {};      ///< which older checkpoints stay
+  bool background = false;       ///< starts a thread, so that save_in_background() may be called
   /// Does the same as ShardedContent::check; may be empty. The writing thread calls it.
   std::function<void()> check = nullptr;
 };
 
 /// The parts of a checkpoint besides its states.
 struct SaveOrder {
-  CheckpointMeta meta;
+  CheckpointMeta meta;                  ///< step and facts about the run, for the manifest
   CheckpointTexts texts = {};           ///< texts, on rank 0 only
   std::vector<std::string> names = {};  ///< the names ("best") that it gets
 };
 
 /// A checkpoint that has become durable.
 struct SavedCheckpoint {
-  std::int64_t step = 0;
-  std::filesystem::path path;
-  std::vector<std::string> names;
+  std::int64_t step = 0;           ///< the step that was saved
+  std::filesystem::path path;      ///< the step folder
+  std::vector<std::string> names;  ///< the names that it got, such as "best"
 };
 
 /// Writes the checkpoints of one run: one process writes alone, or with `peers` every rank writes its part.

@@ -19,16 +19,17 @@ namespace lockstep {
 
 /// One file of a checkpoint, compared with its entry in the manifest.
 struct FileCheck {
-  std::string file;
+  std::string file;     ///< its name in the step folder
   std::string problem;  ///< empty: the file is whole
 };
 
 /// The checks of every file of one step folder.
 struct VerifyReport {
-  std::filesystem::path path;
+  std::filesystem::path path;    ///< the step folder
   Manifest manifest;             ///< the manifest, as far as it could be read
   std::vector<FileCheck> files;  ///< the checks; manifest.json comes first
 
+  /// Returns true where no file has a problem.
   [[nodiscard]] bool ok() const;
   /// Returns the first problem in words; empty where there is none.
   [[nodiscard]] std::string problem() const;
@@ -43,19 +44,19 @@ struct VerifyReport {
 
 /// One entry of a state, in words: "float32 [64, 1, 3, 3]", or a scalar's canonical JSON.
 struct EntryDescription {
-  std::string name;
-  std::string value;
-  std::uint64_t bytes = 0;
-  std::int64_t elements = 0;
+  std::string name;            ///< the entry's name: "conv.weight"
+  std::string value;           ///< type and shape, or the plain value as JSON
+  std::uint64_t bytes = 0;     ///< size of its elements; 0 for plain values
+  std::int64_t elements = 0;   ///< number of elements; 0 for plain values
   std::optional<double> norm;  ///< the square root of the sum of squares; none for plain values
 };
 
 /// The content of a checkpoint, or of another program's file.
 struct CheckpointDescription {
-  std::filesystem::path path;
-  std::optional<Manifest> manifest;  ///< none: it is a file
-  std::map<std::string, std::vector<EntryDescription>> states;
-  std::map<std::string, FileDigest> texts;
+  std::filesystem::path path;                                   ///< the step folder or the file
+  std::optional<Manifest> manifest;                             ///< none: it is a file
+  std::map<std::string, std::vector<EntryDescription>> states;  ///< entries of each state, by the state's name
+  std::map<std::string, FileDigest> texts;                      ///< sizes and hashes of the texts, by file name
 };
 
 /// Describes a checkpoint. Throws: DataError where it does not verify; IoError.

@@ -32,6 +32,7 @@ struct ImportedStates {
 /// Reads a .pth, .pt, .safetensors or .safetensors.index.json file for import_states(). Throws: DataError; IoError.
 [[nodiscard]] TorchValue read_any_file(FileSystem& files, const std::filesystem::path& path);
 
+/// What export_weights() writes.
 struct ExportOptions {
   std::string state = "model";  ///< the state whose tensors are written; "all": every state with its plain values, only
                                 ///< to .pth

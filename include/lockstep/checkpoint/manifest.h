@@ -12,8 +12,8 @@ namespace lockstep {
 
 /// Identifies a file's content.
 struct FileDigest {
-  std::uint64_t bytes = 0;
-  std::string xxh3_128;  ///< 32 hexadecimal digits, most significant first
+  std::uint64_t bytes = 0;  ///< the file's size
+  std::string xxh3_128;     ///< 32 hexadecimal digits, most significant first
 
   bool operator==(const FileDigest&) const = default;
 };
@@ -30,8 +30,8 @@ struct CheckpointMeta {
 
 /// The content of manifest.json.
 struct Manifest {
-  std::int64_t format_version = 1;
-  CheckpointMeta meta;
+  std::int64_t format_version = 1;          ///< 1: one rank wrote it; 2: several did, each a part
+  CheckpointMeta meta;                      ///< the step and facts about the run
   std::string libtorch;                     ///< digests are promised only for one version and one instruction set
   std::string instruction_set;              ///< "AVX512"
   std::string blas;                         ///< "OpenBLAS 0.3.21 Cooperlake"; empty: unknown

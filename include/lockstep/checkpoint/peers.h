@@ -19,7 +19,9 @@ namespace lockstep {
 class CheckpointPeers {
  public:
   virtual ~CheckpointPeers() = default;
+  /// Returns this process's number among the peers, from 0.
   [[nodiscard]] virtual int rank() const = 0;
+  /// Returns the number of peers.
   [[nodiscard]] virtual int world_size() const = 0;
   /// Returns on rank 0 what each rank passed, by rank, and nothing on the others.
   /// Blocks: on rank 0, until all ranks have called it. Throws: TimeoutError, PeerError.
@@ -38,9 +40,9 @@ class CheckpointPeers {
 struct PeersOptions {
   std::string prefix = "lockstep/checkpoint/";  ///< in front of the keys; different for objects that live at the same
                                                 ///< time
-  int rank = 0;
-  int world_size = 1;
-  std::chrono::milliseconds timeout{600'000};
+  int rank = 0;                                 ///< this process's number
+  int world_size = 1;                           ///< the number of processes
+  std::chrono::milliseconds timeout{600'000};   ///< limit for every gather() and broadcast()
 };
 
 /// Makes peers that meet in a store. A key is removed once it has been read. Lifetime: the store outlives the result.

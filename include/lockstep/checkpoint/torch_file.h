@@ -33,8 +33,9 @@ using TorchDict = std::vector<std::pair<TorchKey, TorchValue>>;
 /// One value of a torch file, with all that it contains. None is std::monostate, a torch.Size is a list, and a dtype or
 /// device is its name ("torch.float32", "cuda:0").
 struct TorchValue {
+  /// What a value can be: nothing, a number, a text, a tensor, a list or a dict.
   using Any = std::variant<std::monostate, bool, std::int64_t, double, std::string, at::Tensor, TorchList, TorchDict>;
-  Any value;
+  Any value;  ///< the value
 
   /// Returns the value under a text key of a dict; null where there is none, or where this is not a dict.
   [[nodiscard]] const TorchValue* find(std::string_view key) const;

@@ -16,11 +16,12 @@ namespace lockstep {
 
 /// The facts about a file after every byte was read.
 struct FileReport {
-  std::filesystem::path path;
-  std::string proof;  ///< "a CRC-32 of each of 21 members", or why there is no proof
-  std::uint64_t bytes = 0;
+  std::filesystem::path path;    ///< the file
+  std::string proof;             ///< "a CRC-32 of each of 21 members", or why there is no proof
+  std::uint64_t bytes = 0;       ///< the file's size
   std::vector<FileCheck> parts;  ///< the members of a zip file; else the file itself
 
+  /// Returns true where the file has no problem.
   [[nodiscard]] bool ok() const;
 };
 

@@ -26,6 +26,7 @@ struct Weights {
   std::string origin;  ///< "weights.pth, ema.module", for people
 };
 
+/// Which state load_weights() takes.
 struct WeightsOptions {
   std::string from;  ///< the state to take: "ema", "model", "checkpoint.state_dict"; empty: the first there is
 };
@@ -48,9 +49,9 @@ struct WeightsOptions {
 
 /// An entry that both have, with different shapes.
 struct ShapeDifference {
-  std::string name;
-  std::vector<std::int64_t> model;
-  std::vector<std::int64_t> weights;
+  std::string name;                   ///< the entry's name
+  std::vector<std::int64_t> model;    ///< shape in the model
+  std::vector<std::int64_t> weights;  ///< shape in the weights
 };
 
 /// Says which entries of a model get a value. Names are sorted.

@@ -27,13 +27,13 @@ enum class StoreKind {
 
 /// A rank's place in the job and how it joins it.
 struct WorldPlan {
-  RankInfo info;
-  StoreKind store = StoreKind::kNone;
-  std::string host;
-  std::uint16_t port = 0;
-  std::string token;
-  std::string prefix;          ///< put before every key where others use the store too; else empty
-  std::filesystem::path file;  ///< the file of StoreKind::kFile
+  RankInfo info;                       ///< rank, local rank and world size
+  StoreKind store = StoreKind::kNone;  ///< through which store the ranks meet
+  std::string host;                    ///< the store's host
+  std::uint16_t port = 0;              ///< the store's port
+  std::string token;                   ///< the secret that opens the store; empty: none
+  std::string prefix;                  ///< put before every key where others use the store too; else empty
+  std::filesystem::path file;          ///< the file of StoreKind::kFile
 };
 
 /// Takes rank and world size from the first source that is set: torchrun's variables, Slurm (inside a step of more than

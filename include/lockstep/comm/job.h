@@ -30,6 +30,7 @@ namespace lockstep {
 /// carry GPU tensors.
 enum class BackendKind { kAuto, kLocal, kShm, kGloo, kNccl };
 
+/// What init() may be told; what is not set comes from the command line, the environment or a default.
 struct InitOptions {
   BackendKind backend = BackendKind::kAuto;          ///< where not kAuto, it wins over --backend and LOCKSTEP_BACKEND
   std::optional<c10::Device> device;                 ///< unset: --device, LOCKSTEP_DEVICE, a GPU by local rank, else
@@ -55,31 +56,40 @@ class Job {
   Job() = default;
   explicit Job(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
 
+  /// Returns this rank's number, 0 .. world_size() - 1.
   [[nodiscard]] int rank() const;
+  /// Returns this rank's number on its host, from 0.
   [[nodiscard]] int local_rank() const;
+  /// Returns the number of ranks.
   [[nodiscard]] int world_size() const;
+  /// Returns the data-parallel width: the number of parts that a step's data is divided into.
   [[nodiscard]] int replicas() const;
   /// Changes what replicas() returns on this rank from now on. The Trainer calls it when it learns the number from a
   /// checkpoint after init().
   void set_replicas(int replicas) const;
   /// Returns true on rank 0, the rank that prints and saves.
   [[nodiscard]] bool is_main() const;
+  /// Returns rank, local rank and world size, and where they come from.
   [[nodiscard]] const RankInfo& rank_info() const;
+  /// Returns the device on which this rank computes.
   [[nodiscard]] c10::Device device() const;
   /// Returns this rank's host name.
   [[nodiscard]] const std::string& host() const;
 
   /// backend() returns "local", "shm", "gloo", "shm+gloo" or "nccl"; backend_reason() says in one sentence why.
   [[nodiscard]] std::string backend() const;
+  /// Returns one sentence that says why this backend was chosen.
   [[nodiscard]] const std::string& backend_reason() const;
 
   /// Returns this rank's part of the data.
   /// Throws: UsageError where replicas() is not world_size(); several replicas on a rank need the Trainer.
   [[nodiscard]] ShardSpec shard() const;
 
+  /// Returns the group of all ranks. Lifetime: that of the job. Throws: UsageError from a Job that belongs to no job.
   [[nodiscard]] ProcessGroup& group() const;
   /// Returns the job's key-value store. Keys that start with "lockstep/" are Lockstep's own.
   [[nodiscard]] Store& store() const;
+  /// Returns how long a collective waits for other ranks.
   [[nodiscard]] std::chrono::milliseconds timeout() const;
 
   /// Returns when every rank has called it.
@@ -88,6 +98,7 @@ class Job {
 
   /// Prints one line on stdout, on rank 0 only.
   void print(std::string_view line) const;
+  /// Formats and prints one line on stdout, on rank 0 only.
   template <class First, class... Rest>
   void print(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) const {
     if (is_main()) print(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
@@ -96,6 +107,7 @@ class Job {
   /// Prints one line of every rank on the console, with "[rank]: " before it (under `lockstep run` the launcher adds
   /// that).
   void print_all(std::string_view line) const;
+  /// Formats and prints one line of every rank.
   template <class First, class... Rest>
   void print_all(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) const {
     print_all(std::string_view(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)));

@@ -24,6 +24,7 @@ namespace lockstep {
 namespace comm {
 
 // CBOR keeps every bit of a double, which JSON text does not do for NaN.
+/// Returns the bytes of a plain value, a string, or a vector of either, for all_gather_object() and its like.
 template <class Value>
 std::string pack_object(const Value& value) {
   std::string bytes;
@@ -31,6 +32,7 @@ std::string pack_object(const Value& value) {
   return bytes;
 }
 
+/// Returns the value that pack_object() made bytes of. Throws: nlohmann::json::exception where the bytes do not fit.
 template <class Value>
 Value unpack_object(const std::string& bytes) {
   return nlohmann::json::from_cbor(bytes).template get<Value>();

@@ -20,10 +20,20 @@ namespace lockstep {
 /// How values are combined. Exact reductions on the CPU use tree order: the result has the same bits on every rank, in
 /// every run and on every backend of host memory. kBitAnd, kBitOr and kBitXor are for integers and bool. On bool a sum
 /// or a maximum means "any", a product or a minimum means "all".
-enum class ReduceOp : std::uint8_t { kSum, kMean, kMin, kMax, kProduct, kBitAnd, kBitOr, kBitXor };
+enum class ReduceOp : std::uint8_t {
+  kSum,      ///< the sum
+  kMean,     ///< the sum, divided by the number of values
+  kMin,      ///< the least value
+  kMax,      ///< the largest value
+  kProduct,  ///< the product
+  kBitAnd,   ///< whole numbers: the bits that all have
+  kBitOr,    ///< whole numbers: the bits that any has
+  kBitXor    ///< whole numbers: the bits that an odd number has
+};
 
+/// How a reduction combines values.
 struct ReduceOptions {
-  ReduceOp op = ReduceOp::kSum;
+  ReduceOp op = ReduceOp::kSum;  ///< what is done with the values
   /// Number of replicas to combine over, several of which may live on one rank (replicas.h); 0: one value per rank.
   /// With replicas, the tensor's first dimension then holds this rank's partial sums, one row for each of its whole
   /// subtrees. The result is in the first row on every rank; the other rows are undefined afterwards.
@@ -36,14 +46,15 @@ struct ReduceOptions {
   /// Only all_reduce() takes it, and only for dense memory of the CPU.
   std::function<void()> then = nullptr;
   int bucket = -1;  ///< for the flight recorder: the number of a gradient bucket, of `buckets`
-  int buckets = 0;
+  int buckets = 0;  ///< how many buckets there are
 };
 
 /// The elements begin, ..., end - 1 of a flat tensor.
 struct ElementRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
+  std::int64_t begin = 0;  ///< first element
+  std::int64_t end = 0;    ///< one past the last element
 
+  /// Returns the number of elements.
   [[nodiscard]] std::int64_t size() const noexcept { return end - begin; }
   bool operator==(const ElementRange&) const = default;
 };
@@ -73,6 +84,7 @@ class ProcessGroup {
 
   /// Returns this process's rank in this group, from 0.
   [[nodiscard]] virtual int rank() const noexcept = 0;
+  /// Returns the number of ranks of this group.
   [[nodiscard]] virtual int world_size() const noexcept = 0;
   /// Returns "local", "shm", "gloo", "shm+gloo" (several hosts with several ranks) or "nccl" (GPU tensors go through
   /// NCCL).
@@ -86,10 +98,12 @@ class ProcessGroup {
   ///          partial sums.
   /// Example: group.all_reduce(gradient, {.op = ReduceOp::kMean}).wait();
   virtual Work all_reduce(const at::Tensor& tensor, const ReduceOptions& options) = 0;
+  /// Sums over all ranks, in place. See the overload with options.
   Work all_reduce(const at::Tensor& tensor) { return all_reduce(tensor, ReduceOptions{}); }
 
   /// Combines `tensor` over all ranks into the tensor of rank `root`; the tensors of other ranks keep their values.
   virtual Work reduce(const at::Tensor& tensor, int root, const ReduceOptions& options) = 0;
+  /// Sums over all ranks into `root`'s tensor. See the overload with options.
   Work reduce(const at::Tensor& tensor, int root) { return reduce(tensor, root, ReduceOptions{}); }
 
   /// Combines `input` over all ranks; `output` becomes this rank's part of the result, shard_of(input's elements).
@@ -99,6 +113,7 @@ class ProcessGroup {
   /// Cost:    `shm`: each byte is read once. `gloo`: (W-1)/W of the bytes are sent.
   /// Throws:  UsageError naming the number of elements that `output` needs.
   virtual Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, const ReduceOptions& options) = 0;
+  /// Sums over all ranks, and gives each rank its part. See the overload with options.
   Work reduce_scatter(const at::Tensor& input, const at::Tensor& output) {
     return reduce_scatter(input, output, ReduceOptions{});
   }
@@ -164,6 +179,7 @@ class ProcessGroup {
   /// Lifetime: this group outlives it.
   /// Throws: ResourceError, TimeoutError, as init().
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> split(int color, int key) = 0;
+  /// Makes a group of the ranks with the same `color`, in their present order. Collective: yes.
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int color) { return split(color, 0); }
 
   /// Returns a flat tensor of zeros that all_reduce reduces in place: it lies in the shared segment with `shm`, else in

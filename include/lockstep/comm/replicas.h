@@ -17,9 +17,10 @@ namespace lockstep {
 
 /// The replicas begin, begin + 1, ..., end - 1.
 struct ReplicaSpan {
-  int begin = 0;
-  int end = 0;
+  int begin = 0;  ///< first replica
+  int end = 0;    ///< one past the last replica
 
+  /// Returns the number of replicas.
   [[nodiscard]] int size() const noexcept { return end - begin; }
   bool operator==(const ReplicaSpan&) const = default;
 };

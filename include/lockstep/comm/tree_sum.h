@@ -16,13 +16,14 @@ namespace lockstep {
 
 /// A value and the replicas whose sum it is: a whole subtree of tree(0, replicas).
 struct PartialSum {
-  at::Tensor value;
-  ReplicaSpan span;
+  at::Tensor value;  ///< the sum
+  ReplicaSpan span;  ///< whose sum it is
 };
 
+/// How tree_sum() combines values.
 struct TreeOptions {
-  ReduceOp op = ReduceOp::kSum;
-  int divisor = 1;  ///< the divisor of kMean
+  ReduceOp op = ReduceOp::kSum;  ///< what is done with the values
+  int divisor = 1;               ///< the divisor of kMean
 };
 
 /// Combines `parts`, from left to right the parts of one subtree, in tree order into `out`, which may be one of the

@@ -13,6 +13,7 @@
 
 namespace lockstep {
 
+/// The indices of the samples of each batch of an epoch.
 using BatchIndices = std::vector<std::vector<std::int64_t>>;
 
 /// Yields all batches of an epoch. A DataLoader gives the j-th batch to shard j modulo the number of shards.
@@ -41,8 +42,9 @@ class SequentialBatches final : public BatchSampler {
   bool drop_last_;
 };
 
+/// How LengthBatches makes batches.
 struct LengthBatchesOptions {
-  std::int64_t batch_size = 1;
+  std::int64_t batch_size = 1;           ///< samples of a batch
   std::vector<std::int64_t> boundaries;  ///< ascending: a sample of length n belongs to the first bucket with n <=
                                          ///< boundary
   bool shuffle = true;                   ///< shuffles samples inside their bucket, then the batches

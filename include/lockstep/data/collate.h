@@ -19,8 +19,8 @@ namespace lockstep {
 /// distinguish shards or workers, so that a size drawn from it is the same on all ranks.
 struct BatchContext {
   std::uint64_t seed = 0;  ///< the loader's seed
-  std::int64_t epoch = 0;
-  std::int64_t step = 0;  ///< the batch's place in the epoch, from 0
+  std::int64_t epoch = 0;  ///< the epoch, from 0
+  std::int64_t step = 0;   ///< the batch's place in the epoch, from 0
 };
 
 /// A function (samples) -> Batch or (samples, context) -> Batch, called by several loader workers at once. The loader

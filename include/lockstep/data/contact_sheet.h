@@ -12,6 +12,7 @@
 
 namespace lockstep {
 
+/// How a contact sheet looks.
 struct ContactSheetOptions {
   std::int64_t columns = 0;                   ///< number of columns; 0: about as many as rows
   std::int64_t cell = 224;                    ///< pixels of a picture's longer side; smaller ones are enlarged

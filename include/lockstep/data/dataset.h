@@ -25,7 +25,7 @@ namespace lockstep {
 
 /// One example. Where samples are stacked, all have the same shapes and dtypes.
 struct Sample {
-  at::Tensor data;
+  at::Tensor data;    ///< the network's input
   at::Tensor target;  ///< may be undefined; then the batch's target is undefined too
   std::any extra;     ///< data that cannot be stacked, such as the boxes of a picture; Batch::extra holds a vector of
                       ///< them
@@ -33,13 +33,15 @@ struct Sample {
 
 /// The memory of one sample of a batch: uninitialised, contiguous rows of the batch's tensors.
 struct SampleSlot {
-  void* data = nullptr;
+  void* data = nullptr;    ///< where the sample's data go
   void* target = nullptr;  ///< nullptr where the spec has no target
 
+  /// Returns `data` as a pointer to elements of type T.
   template <class T>
   [[nodiscard]] T* data_as() const noexcept {
     return static_cast<T*>(data);
   }
+  /// Returns `target` as a pointer to elements of type T.
   template <class T>
   [[nodiscard]] T* target_as() const noexcept {
     return static_cast<T*>(target);
@@ -48,19 +50,19 @@ struct SampleSlot {
 
 /// Shapes and dtypes that every sample of a set has. An undefined target type means no target.
 struct SampleSpec {
-  std::vector<std::int64_t> data_shape;
-  c10::ScalarType data_type = c10::ScalarType::Float;
-  std::vector<std::int64_t> target_shape;
+  std::vector<std::int64_t> data_shape;                      ///< sizes of one sample's data, without the batch
+  c10::ScalarType data_type = c10::ScalarType::Float;        ///< type of the data's elements
+  std::vector<std::int64_t> target_shape;                    ///< sizes of one sample's target, without the batch
   c10::ScalarType target_type = c10::ScalarType::Undefined;  ///< Undefined: samples have no target
 };
 
 /// The data that a sample may depend on besides its index. All random choices come from `random`, so that they do not
 /// depend on the number of workers.
 struct SampleContext {
-  std::uint64_t seed = 0;
-  std::int64_t epoch = 0;
-  std::int64_t index = 0;
-  SampleRandom random;
+  std::uint64_t seed = 0;  ///< the loader's seed
+  std::int64_t epoch = 0;  ///< the epoch, from 0
+  std::int64_t index = 0;  ///< the sample's index
+  SampleRandom random;     ///< random numbers that depend on the three above only
 
   SampleContext(std::uint64_t of_seed, std::int64_t of_epoch, std::int64_t of_index)
       : seed(of_seed),
@@ -81,8 +83,8 @@ struct SampleContext {
 
 /// Consecutive samples of one rank, put together.
 struct Batch {
-  at::Tensor data;
-  at::Tensor target;
+  at::Tensor data;                    ///< the samples' data, stacked: [B, ...]
+  at::Tensor target;                  ///< the targets, stacked; undefined where the samples have none
   std::vector<std::int64_t> indices;  ///< indices of the samples in the data set
   std::int64_t size = 0;              ///< number of samples; the last batch of an epoch may be smaller
   std::int64_t epoch = 0;             ///< the loop's epoch
@@ -94,6 +96,7 @@ struct Batch {
 class Dataset {
  public:
   virtual ~Dataset() = default;
+  /// Returns the number of samples.
   [[nodiscard]] virtual std::int64_t size() const = 0;
   /// Returns sample `index`, 0 <= index < size(). An exception reaches the loop over the loader, at the sample's batch.
   virtual Sample get(std::int64_t index, SampleContext& context) = 0;
@@ -189,6 +192,7 @@ class DatasetHandle {
   DatasetHandle(D dataset)  // NOLINT(google-explicit-constructor)
       : dataset_(std::make_shared<LibtorchDatasetAdapter<D>>(std::move(dataset))) {}
 
+  /// Returns the set that was given or made.
   [[nodiscard]] const std::shared_ptr<Dataset>& get() const noexcept { return dataset_; }
 
  private:
@@ -198,6 +202,7 @@ class DatasetHandle {
 /// The data set behind make_dataset() and transform().
 class FunctionDataset final : public Dataset {
  public:
+  /// What makes a sample from its index.
   using Function = std::function<Sample(std::int64_t, SampleContext&)>;
   FunctionDataset(std::int64_t size, Function function);
   [[nodiscard]] std::int64_t size() const override { return size_; }

@@ -16,23 +16,25 @@
 
 namespace lockstep {
 
+/// How many channels decoded pixels have.
 enum class ColorMode {
   kGray,  ///< ITU-R 601 luma, with the bits of Pillow's convert("L"); alpha is dropped
   kRgb,   ///< alpha is dropped
 };
 
+/// Width and height in pixels.
 struct ImageSize {
-  std::int64_t width = 0;
-  std::int64_t height = 0;
+  std::int64_t width = 0;   ///< pixels
+  std::int64_t height = 0;  ///< pixels
 
   bool operator==(const ImageSize&) const = default;
 };
 
 /// Pixels in rows from the top, channels interleaved, 8 bits each (deeper files keep their upper 8).
 struct Image {
-  ImageSize size;
-  std::int64_t channels = 1;
-  std::vector<std::uint8_t> pixels;
+  ImageSize size;                    ///< width and height
+  std::int64_t channels = 1;         ///< 1 or 3
+  std::vector<std::uint8_t> pixels;  ///< size.width * size.height * channels values
 };
 
 /// Pillow's limit against files that are made to exhaust the memory.
@@ -42,6 +44,7 @@ inline constexpr std::int64_t kDefaultMaxPixels = 178'956'970;
 /// memory is allocated; so is a picture of more than a quarter of the limit whose file has less than one byte for 100
 /// pixels. Throws: UsageError below 1. Thread-safe: yes.
 void set_max_pixels(std::int64_t pixels);
+/// Returns the process's limit of pixels.
 [[nodiscard]] std::int64_t max_pixels() noexcept;
 
 /// Decodes the bytes of a PNG or JPEG file; the first bytes tell which.

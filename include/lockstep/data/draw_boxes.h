@@ -15,11 +15,11 @@ namespace lockstep {
 
 /// A frame and the text above it.
 struct BoxMark {
-  Box box;  ///< pixels of the original picture
-  std::array<std::uint8_t, 3> ink{255, 255, 255};
-  std::int64_t thick = 1;  ///< pixels of the drawn picture
-  bool dashed = false;
-  std::string text = {};
+  Box box;                                         ///< pixels of the original picture
+  std::array<std::uint8_t, 3> ink{255, 255, 255};  ///< colour of the lines
+  std::int64_t thick = 1;                          ///< pixels of the drawn picture
+  bool dashed = false;                             ///< dashed lines, as for what is only a guess
+  std::string text = {};                           ///< what stands at the box; empty: nothing
 };
 
 /// Returns a colour for a number, such as a class; neighbouring numbers have colours that are easy to distinguish.

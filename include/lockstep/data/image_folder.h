@@ -28,16 +28,18 @@ struct FileList {
 
 /// The target of a file: `write` fills `shape` elements of `type`. Thread-safe: write must be.
 struct ImageTarget {
-  std::vector<std::int64_t> shape;
-  c10::ScalarType type = c10::ScalarType::Float;
+  std::vector<std::int64_t> shape;                ///< sizes of one target
+  c10::ScalarType type = c10::ScalarType::Float;  ///< type of its elements
+  /// Writes the target of `file` into `out`, which has that shape and type.
   std::function<void(const std::filesystem::path& file, void* out)> write;
 };
 
+/// How ImageFolder reads pictures.
 struct ImageFolderOptions {
-  ColorMode color = ColorMode::kGray;
-  ImageSize size = {};      ///< 0 x 0: the first file's size
-  bool resize = false;      ///< resamples files of another size; otherwise they are an error
-  ImageTarget target = {};  ///< without `write`: no target
+  ColorMode color = ColorMode::kGray;  ///< gray or colour
+  ImageSize size = {};                 ///< 0 x 0: the first file's size
+  bool resize = false;                 ///< resamples files of another size; otherwise they are an error
+  ImageTarget target = {};             ///< without `write`: no target
 };
 
 /// Yields images as float32 C x H x W in 0 .. 1.
@@ -56,7 +58,9 @@ class ImageFolder final : public FixedShapeDataset {
     return files_[static_cast<std::size_t>(index)].string();
   }
 
+  /// Returns the files, sorted by name.
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
+  /// Returns the size that every picture has.
   [[nodiscard]] ImageSize image_size() const noexcept { return options_.size; }
 
  private:

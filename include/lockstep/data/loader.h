@@ -38,46 +38,48 @@ enum class BadSamples {
   kSkip,   ///< the sample is left out of its batch, noted and listed; a batch of only bad samples is an error
 };
 
+/// Which samples a DataLoader reads, in what batches, and how many threads load them.
 struct DataLoaderOptions {
-  std::int64_t batch_size = 1;
+  std::int64_t batch_size = 1;       ///< samples of a batch
   std::int64_t workers = 0;          ///< threads that load; 0: the calling thread loads
   std::int64_t prefetch_factor = 2;  ///< batches made ahead per worker
   bool persistent_workers = true;    ///< threads live as long as the loader; false: they end with each epoch
-  bool shuffle = false;
-  bool drop_last = false;  ///< leaves out a last batch that is not full
-  std::uint64_t seed = 0;  ///< seed of the order and of each sample's random numbers
-  ShardSpec shard = {};    ///< the part of the set that this loader reads
+  bool shuffle = false;              ///< another order in each epoch; false: the set's order
+  bool drop_last = false;            ///< leaves out a last batch that is not full
+  std::uint64_t seed = 0;            ///< seed of the order and of each sample's random numbers
+  ShardSpec shard = {};              ///< the part of the set that this loader reads
+  /// What happens where the set does not divide evenly among the shards.
   Remainder remainder = Remainder::kPad;
   std::shared_ptr<const Sampler> sampler = nullptr;             ///< the order of the whole set, instead of shuffle
   std::shared_ptr<const BatchSampler> batch_sampler = nullptr;  ///< the batches of the set, instead of batch_size and
                                                                 ///< the options above it
   bool elastic = false;  ///< resume() may continue from another number of shards or another batch_size
-  BadSamples bad_samples = BadSamples::kError;
-  double timeout_s = 0;           ///< seconds that next() waits for a batch; 0: for ever. Needs workers
-  bool note_waiting = true;       ///< reports once where waiting took more than 10 % of an epoch
-  bool pin_memory = false;        ///< page-locked batches for copies to a GPU; no effect without a GPU
+  BadSamples bad_samples = BadSamples::kError;  ///< what a sample that cannot be read is: an error, or left out
+  double timeout_s = 0;                         ///< seconds that next() waits for a batch; 0: for ever. Needs workers
+  bool note_waiting = true;                     ///< reports once where waiting took more than 10 % of an epoch
+  bool pin_memory = false;                      ///< page-locked batches for copies to a GPU; no effect without a GPU
   c10::Device device{c10::kCPU};  ///< a CUDA device: the workers copy each batch there, on their own stream
   Collate collate = nullptr;      ///< default: stack data and targets
 };
 
 /// The position of a loop over a loader: all that another loader of the same set needs to continue.
 struct LoaderState {
-  std::int64_t epoch = 0;
-  std::int64_t batches = 0;   ///< batches of this epoch and shard that the loop has taken
-  std::int64_t consumed = 0;  ///< samples of the epoch's whole order that were read before, with other numbers of
-                              ///< shards
-  std::int64_t size = 0;      ///< number of samples of the set
-  std::int64_t shards = 1;
-  std::int64_t batch_size = 1;
-  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;       ///< the epoch, from 0
+  std::int64_t batches = 0;     ///< batches of this epoch and shard that the loop has taken
+  std::int64_t consumed = 0;    ///< samples of the epoch's whole order that were read before, with other numbers of
+                                ///< shards
+  std::int64_t size = 0;        ///< number of samples of the set
+  std::int64_t shards = 1;      ///< number of shards
+  std::int64_t batch_size = 1;  ///< samples of a batch
+  std::uint64_t seed = 0;       ///< seed of the order
 
   bool operator==(const LoaderState&) const = default;
 };
 
 /// A sample that was left out.
 struct BadSample {
-  std::int64_t index = 0;
-  std::string what;  ///< the error's message, with the file's path where there is one
+  std::int64_t index = 0;  ///< the sample's index
+  std::string what;        ///< the error's message, with the file's path where there is one
 };
 
 /// A class that knows its share of the data, such as Job.
@@ -141,6 +143,7 @@ class DataLoader {
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;
   /// Returns the indices that this shard reads in `epoch`, in order.
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const;
+  /// Returns the options, as they were decided.
   [[nodiscard]] const DataLoaderOptions& options() const noexcept;
   /// Returns the data set; null for an iterable set.
   [[nodiscard]] const std::shared_ptr<Dataset>& dataset() const noexcept;
@@ -179,6 +182,7 @@ class DataLoader::Epoch {
 
   /// Fetches the first batch; a second call continues where the first stopped.
   Iterator begin();
+  /// The end of the loop.
   [[nodiscard]] static std::default_sentinel_t end() noexcept { return {}; }
 
  private:
@@ -190,8 +194,8 @@ class DataLoader::Epoch {
 /// An input iterator over batches.
 class DataLoader::Epoch::Iterator {
  public:
-  using value_type = Batch;
-  using difference_type = std::ptrdiff_t;
+  using value_type = Batch;                ///< for standard algorithms
+  using difference_type = std::ptrdiff_t;  ///< for standard algorithms
 
   explicit Iterator(Epoch* epoch) : epoch_(epoch), batch_(epoch->next()) {}
   Batch& operator*() const noexcept { return *batch_; }

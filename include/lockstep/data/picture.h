@@ -19,38 +19,41 @@ namespace lockstep {
 
 /// A box by its corners in pixels; x2 and y2 are the first column and row outside.
 struct Box {
-  float x1 = 0.0F;
-  float y1 = 0.0F;
-  float x2 = 0.0F;
-  float y2 = 0.0F;
+  float x1 = 0.0F;  ///< left edge
+  float y1 = 0.0F;  ///< upper edge
+  float x2 = 0.0F;  ///< right edge
+  float y2 = 0.0F;  ///< lower edge
 
+  /// Returns the width in pixels.
   [[nodiscard]] float width() const noexcept { return x2 - x1; }
+  /// Returns the height in pixels.
   [[nodiscard]] float height() const noexcept { return y2 - y1; }
+  /// Returns the area in pixels.
   [[nodiscard]] float area() const noexcept { return width() * height(); }
   bool operator==(const Box&) const = default;
 };
 
 /// A point in pixels from the upper left corner of the picture: pixel (0, 0) covers 0 .. 1.
 struct Point {
-  float x = 0.0F;
-  float y = 0.0F;
-  bool visible = true;
+  float x = 0.0F;       ///< from the left edge
+  float y = 0.0F;       ///< from the upper edge
+  bool visible = true;  ///< false: it is covered, or outside of the picture
 
   bool operator==(const Point&) const = default;
 };
 
 /// A rectangle of whole pixels.
 struct Region {
-  std::int64_t left = 0;
-  std::int64_t top = 0;
-  ImageSize size;
+  std::int64_t left = 0;  ///< first column
+  std::int64_t top = 0;   ///< first row
+  ImageSize size;         ///< width and height
 
   bool operator==(const Region&) const = default;
 };
 
 /// One annotated object.
 struct Object {
-  Box box;
+  Box box;                    ///< where it is
   std::int64_t label = 0;     ///< its class, from 0
   bool crowd = false;         ///< COCO's iscrowd: a group in which nothing counts as a false detection
   float area = 0.0F;          ///< pixels that it covers; the box's where no mask is known
@@ -66,21 +69,23 @@ struct LabelMap {
 
 /// The bytes of a PNG or JPEG file and the owner that keeps them alive.
 struct EncodedImage {
-  std::shared_ptr<const void> owner;
-  std::string_view bytes;
-  std::string name;  ///< for messages: the file, or its place in another file
+  std::shared_ptr<const void> owner;  ///< keeps `bytes` alive
+  std::string_view bytes;             ///< of the file
+  std::string name;                   ///< for messages: the file, or its place in another file
 };
 
 /// Decoded pixels in memory that belongs to another object, such as a mapped file: rows from the top, channels
 /// interleaved.
 struct PixelView {
-  std::shared_ptr<const void> owner;  ///< keeps `data` alive; none: the caller does
-  const std::uint8_t* data = nullptr;
-  ImageSize size;
-  std::int64_t channels = 3;
-  std::int64_t stride = 0;  ///< bytes from one row to the next; 0: rows have no gaps
+  std::shared_ptr<const void> owner;   ///< keeps `data` alive; none: the caller does
+  const std::uint8_t* data = nullptr;  ///< the first pixel
+  ImageSize size;                      ///< width and height
+  std::int64_t channels = 3;           ///< 1 or 3
+  std::int64_t stride = 0;             ///< bytes from one row to the next; 0: rows have no gaps
 
+  /// Returns the bytes from one row to the next.
   [[nodiscard]] std::int64_t row_bytes() const noexcept { return size.width * channels; }
+  /// Returns the first pixel of row `y`.
   [[nodiscard]] const std::uint8_t* row(std::int64_t y) const noexcept {
     return data + y * (stride == 0 ? row_bytes() : stride);
   }
@@ -102,6 +107,7 @@ class Pixels {
   /// Returns the size; for encoded pixels it reads only the header.
   /// Throws: DataError naming the file.
   [[nodiscard]] ImageSize size() const;
+  /// Returns true while the pixels are still a file's bytes, not decoded.
   [[nodiscard]] bool encoded() const noexcept { return std::holds_alternative<EncodedImage>(state_); }
   /// Returns the file's bytes; nullptr where the pixels are decoded.
   [[nodiscard]] const EncodedImage* encoded_image() const noexcept { return std::get_if<EncodedImage>(&state_); }
@@ -127,20 +133,21 @@ class Pixels {
 
 /// A picture and its annotations. A field that the source does not know stays empty.
 struct AnnotatedImage {
-  Pixels pixels;
-  std::vector<Object> objects;
-  std::vector<LabelMap> maps;
+  Pixels pixels;                      ///< decoded, or the bytes of a file
+  std::vector<Object> objects;        ///< what is in the picture
+  std::vector<LabelMap> maps;         ///< values of every pixel
   std::optional<std::int64_t> label;  ///< class of the whole picture, from 0
-  std::vector<std::string> captions;
-  std::vector<float> values;  ///< numbers that belong to it: other columns of a list, or its labels as 0 and 1
-  std::int64_t id = 0;        ///< the source's own number of the picture (COCO's image id), else its index
-  std::string name;           ///< for messages, and the file's path where there is one
+  std::vector<std::string> captions;  ///< sentences that describe the picture
+  std::vector<float> values;          ///< numbers that belong to it: other columns of a list, or its labels as 0 and 1
+  std::int64_t id = 0;                ///< the source's own number of the picture (COCO's image id), else its index
+  std::string name;                   ///< for messages, and the file's path where there is one
 };
 
 /// A source of pictures: a data set before its transform. Thread-safe: size() and get() must be.
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
+  /// Returns the number of pictures.
   [[nodiscard]] virtual std::int64_t size() const = 0;
   /// Returns picture `index`, 0 <= index < size(), with its pixels still encoded where they come from a file.
   /// Throws: DataError naming the file; IoError.

@@ -12,15 +12,17 @@
 
 namespace lockstep {
 
+/// How rows are prepared before they are compressed.
 enum class PngFilter : std::uint8_t {
   kBest,  ///< chosen for each row; gives the smallest files
   kSub,   ///< differences to the left neighbour; fast, good for drawings
   kNone   ///< fast, good for maps with few values
 };
 
+/// How encode_png() compresses.
 struct PngOptions {
   std::optional<int> compression = std::nullopt;  ///< 0 to 9 as in zlib; none: zlib's default
-  PngFilter filter = PngFilter::kBest;
+  PngFilter filter = PngFilter::kBest;            ///< how rows are prepared
 };
 
 /// Encodes 8-bit pixels of one channel (grey) or three (RGB). The same pixels and options give the same bytes.

@@ -8,6 +8,7 @@
 
 namespace lockstep {
 
+/// How a pixel between pixels is computed.
 enum class Interpolation {
   kNearest,   ///< for values that must not mix, such as classes
   kBilinear,  ///< a triangle, as wide as the pixels that it averages where the picture becomes smaller

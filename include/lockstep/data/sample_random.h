@@ -15,7 +15,7 @@ namespace lockstep {
 /// Source: Blackman and Vigna, "Scrambled linear pseudorandom number generators" (xoshiro256**, splitmix64).
 class SampleRandom {
  public:
-  using result_type = std::uint64_t;
+  using result_type = std::uint64_t;  ///< for the distributions of the standard library
 
   explicit SampleRandom(std::uint64_t seed = 0, std::uint64_t epoch = 0, std::uint64_t index = 0) noexcept {
     std::uint64_t mix = seed;
@@ -24,7 +24,9 @@ class SampleRandom {
     for (auto& word : state_) word = scramble(mix);
   }
 
+  /// Returns the least number that is drawn.
   static constexpr result_type min() noexcept { return 0; }
+  /// Returns the largest number that is drawn.
   static constexpr result_type max() noexcept { return ~std::uint64_t{0}; }
 
   /// Returns 64 random bits.

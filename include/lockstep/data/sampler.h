@@ -37,6 +37,7 @@ class SequentialSampler final : public Sampler {
   std::int64_t size_;
 };
 
+/// How RandomSampler draws.
 struct RandomSamplerOptions {
   std::uint64_t seed = 0;    ///< the order of epoch e comes from seed + e
   bool replacement = false;  ///< an index may be drawn again
@@ -72,8 +73,9 @@ class WeightedSampler final : public Sampler {
   RandomSamplerOptions options_;
 };
 
+/// How DistributedSampler divides and shuffles.
 struct SamplerOptions {
-  bool shuffle = true;
+  bool shuffle = true;     ///< another order in each epoch; false: the set's order
   std::uint64_t seed = 0;  ///< the order of epoch e comes from seed + e
   bool drop_last = false;  ///< leaves the remainder out, instead of padding it to equal parts
 };
@@ -108,7 +110,9 @@ class EvaluationSampler {
   /// Throws: UsageError as DistributedSampler.
   explicit EvaluationSampler(std::int64_t size, ShardSpec shard = {});
 
+  /// Returns this shard's indices, in order.
   [[nodiscard]] std::vector<std::int64_t> indices() const;
+  /// Returns the number of this shard's indices.
   [[nodiscard]] std::int64_t size() const noexcept { return part_; }
 
  private:

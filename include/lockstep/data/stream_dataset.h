@@ -17,8 +17,9 @@
 
 namespace lockstep {
 
+/// How a StreamDataset reads shards.
 struct StreamOptions {
-  TarOptions tar = {};
+  TarOptions tar = {};     ///< how each shard is read
   bool shuffle = false;    ///< shuffles the shards; samples inside one keep their order
   std::uint64_t seed = 0;  ///< the seed of epoch e is seed + e
 };

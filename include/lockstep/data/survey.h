@@ -16,27 +16,27 @@ namespace lockstep {
 
 /// A picture that cannot be used for training.
 struct UnreadablePicture {
-  std::string name;
-  std::string reason;
+  std::string name;    ///< the picture, as its source describes it
+  std::string reason;  ///< why it cannot be read
 };
 
 /// Counts and sizes. They include only pictures that could be decoded, except for `unreadable`.
 struct Survey {
-  std::int64_t pictures = 0;
+  std::int64_t pictures = 0;                      ///< number of pictures that were read
   std::vector<ImageSize> sizes;                   ///< in the source's order
   std::map<std::string, std::int64_t> formats;    ///< "JPEG", "PNG", "decoded"
   std::map<std::int64_t, std::int64_t> channels;  ///< channels as in the file
   std::map<std::int64_t, std::int64_t> classes;   ///< number of pictures by label
   std::int64_t unlabelled = 0;                    ///< number of pictures without a label
   std::map<std::int64_t, std::int64_t> objects;   ///< number of objects by label
-  std::vector<std::int64_t> objects_a_picture;
-  std::vector<Box> boxes;
-  std::int64_t empty_boxes = 0;  ///< number of boxes without area
-  std::int64_t masks = 0;        ///< number of objects with a mask
-  std::int64_t maps = 0;
-  std::map<std::int64_t, std::int64_t> pixels;  ///< number of pixels of the maps, by value
-  std::int64_t captions = 0;
-  std::vector<UnreadablePicture> unreadable;
+  std::vector<std::int64_t> objects_a_picture;    ///< number of objects of each picture
+  std::vector<Box> boxes;                         ///< boxes of all objects
+  std::int64_t empty_boxes = 0;                   ///< number of boxes without area
+  std::int64_t masks = 0;                         ///< number of objects with a mask
+  std::int64_t maps = 0;                          ///< number of label maps
+  std::map<std::int64_t, std::int64_t> pixels;    ///< number of pixels of the maps, by value
+  std::int64_t captions = 0;                      ///< number of captions
+  std::vector<UnreadablePicture> unreadable;      ///< pictures that cannot be read
 };
 
 /// Decodes every picture. `progress`, where given, gets the number of pictures that are done.

@@ -12,8 +12,9 @@
 
 namespace lockstep::flight {
 
+/// A rank that called another collective than the rest.
 struct OddCall {
-  int rank = 0;
+  int rank = 0;      ///< that rank
   std::string text;  ///< "rank 2 called barrier as operation 12 of step 77, where ranks 0, 1 called all_reduce"
 };
 

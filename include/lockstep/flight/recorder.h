@@ -11,10 +11,11 @@
 
 namespace lockstep::flight {
 
+/// Who the recorder's rank is.
 struct RecorderOptions {
-  int rank = 0;
-  int world_size = 1;
-  std::string host = {};
+  int rank = 0;                          ///< its number
+  int world_size = 1;                    ///< the number of ranks
+  std::string host = {};                 ///< its host's name
   std::chrono::milliseconds timeout{0};  ///< how long the rank's collectives wait
   std::filesystem::path file = {};       ///< where others read the ring; empty: memory of this process alone
 };

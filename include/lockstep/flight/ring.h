@@ -18,43 +18,46 @@ inline constexpr std::size_t kLanes = 16;     ///< groups whose state is kept; l
 inline constexpr std::size_t kNames = 128;    ///< operations and sections; later ones are "other"
 inline constexpr std::size_t kDepth = 8;      ///< sections inside each other; deeper ones are only events
 
+/// What an event is.
 enum class What : std::uint8_t {
-  kNone,
-  kCollectiveBegin,
-  kCollectiveEnd,
-  kSectionBegin,
-  kSectionEnd,
-  kCollectiveFailed
+  kNone,             ///< an empty slot
+  kCollectiveBegin,  ///< a collective was called
+  kCollectiveEnd,    ///< a collective has completed
+  kSectionBegin,     ///< a section began
+  kSectionEnd,       ///< a section ended
+  kCollectiveFailed  ///< a collective ended with an error
 };
 
 /// 64 bytes, one cache line. `stamp` is the event's number + 1 once it is whole, and 0 while it is written.
 struct alignas(64) EventSlot {
-  std::atomic<std::uint64_t> stamp;
-  std::atomic<std::int64_t> time_ns;  ///< CLOCK_MONOTONIC, the same for all processes of a host
-  std::atomic<std::uint64_t> sequence;
-  std::atomic<std::uint64_t> bytes;
-  std::atomic<std::int64_t> step;
-  std::atomic<std::uint64_t> kind;  ///< What, name, group, bucket and number of buckets
+  std::atomic<std::uint64_t> stamp;     ///< the event's number + 1; 0 while it is written
+  std::atomic<std::int64_t> time_ns;    ///< CLOCK_MONOTONIC, the same for all processes of a host
+  std::atomic<std::uint64_t> sequence;  ///< of a collective: its number in its group
+  std::atomic<std::uint64_t> bytes;     ///< what the collective moves
+  std::atomic<std::int64_t> step;       ///< the step at that moment; -1: outside of a step
+  std::atomic<std::uint64_t> kind;      ///< What, name, group, bucket and number of buckets
 };
 
 /// The collectives of one group. `version` is odd while the rest is written.
 struct alignas(64) LaneSlot {
-  std::atomic<std::uint64_t> version;
-  std::atomic<std::uint64_t> started;   ///< number of the last collective that began
-  std::atomic<std::uint64_t> finished;  ///< and of the last that ended
-  std::atomic<std::int64_t> started_ns;
-  std::atomic<std::uint64_t> bytes;
-  std::atomic<std::uint64_t> kind;
+  std::atomic<std::uint64_t> version;    ///< odd while the rest is written
+  std::atomic<std::uint64_t> started;    ///< number of the last collective that began
+  std::atomic<std::uint64_t> finished;   ///< and of the last that ended
+  std::atomic<std::int64_t> started_ns;  ///< CLOCK_MONOTONIC when the last one began
+  std::atomic<std::uint64_t> bytes;      ///< what the last one moves
+  std::atomic<std::uint64_t> kind;       ///< as in EventSlot
 };
 
+/// A section that the main thread is in.
 struct SectionSlot {
-  std::atomic<std::uint64_t> name;
-  std::atomic<std::int64_t> since_ns;
+  std::atomic<std::uint64_t> name;     ///< its place in Ring::names
+  std::atomic<std::int64_t> since_ns;  ///< CLOCK_MONOTONIC when it began
   std::atomic<std::int64_t> limit_ns;  ///< that its scope object gives; 0: none of its own
 };
 
+/// A name that events refer to by its place.
 struct NameSlot {
-  std::atomic<std::uint32_t> is_ready;
+  std::atomic<std::uint32_t> is_ready;   ///< 1 once the text is whole
   char text[44];                         ///< ends with 0
   std::atomic<std::int64_t> longest_ns;  ///< of a section of the main thread; 0: none has ended yet
   std::atomic<std::int64_t> limit_ns;    ///< set by the user; 0: learned; below 0: none
@@ -62,33 +65,35 @@ struct NameSlot {
 
 /// The whole file: it begins with kMagic once it is ready.
 struct Ring {
-  std::atomic<std::uint64_t> magic;
-  std::atomic<std::int32_t> pid;
-  std::int32_t rank;
-  std::int32_t world_size;
-  std::int32_t unused;
-  std::int64_t clock_offset_ns;  ///< CLOCK_REALTIME - CLOCK_MONOTONIC, when the ring began
-  std::int64_t timeout_ns;       ///< how long the rank's collectives wait; 0: unknown
-  char host[64];
+  std::atomic<std::uint64_t> magic;  ///< kMagic once the ring is ready
+  std::atomic<std::int32_t> pid;     ///< the rank's process
+  std::int32_t rank;                 ///< the rank's number
+  std::int32_t world_size;           ///< the number of ranks
+  std::int32_t unused;               ///< keeps what follows at multiples of 8
+  std::int64_t clock_offset_ns;      ///< CLOCK_REALTIME - CLOCK_MONOTONIC, when the ring began
+  std::int64_t timeout_ns;           ///< how long the rank's collectives wait; 0: unknown
+  char host[64];                     ///< the host's name, which ends with 0
   /// Until then no collective of this rank gives up: the launcher has seen that another rank does long work.
   alignas(64) std::atomic<std::int64_t> patience_ns;
   alignas(64) std::atomic<std::uint64_t> next;  ///< number of the next event
   std::atomic<std::int64_t> step;               ///< -1: outside of a step
-  std::atomic<std::uint64_t> depth;
-  std::array<SectionSlot, kDepth> sections;  ///< of the main thread, outermost first
-  std::array<LaneSlot, kLanes> lanes;
-  std::array<NameSlot, kNames> names;
-  std::array<EventSlot, kEvents> events;
+  std::atomic<std::uint64_t> depth;             ///< number of sections that the main thread is in
+  std::array<SectionSlot, kDepth> sections;     ///< of the main thread, outermost first
+  std::array<LaneSlot, kLanes> lanes;           ///< one for each group
+  std::array<NameSlot, kNames> names;           ///< names of collectives and sections
+  std::array<EventSlot, kEvents> events;        ///< the events, each at its number modulo kEvents
 };
 
+/// Begins a ring that is ready.
 inline constexpr std::uint64_t kMagic = 0x3254'4847'494c'464c;  // "LFLIGHT2"
 
+/// Whom a ring belongs to.
 struct RingOwner {
-  int pid = 0;
-  int rank = 0;
-  int world_size = 1;
-  std::string_view host = {};
-  std::int64_t timeout_ns = 0;
+  int pid = 0;                  ///< the rank's process
+  int rank = 0;                 ///< the rank's number
+  int world_size = 1;           ///< the number of ranks
+  std::string_view host = {};   ///< the host's name
+  std::int64_t timeout_ns = 0;  ///< how long the rank's collectives wait; 0: unknown
 };
 
 /// Writes events into a ring. Lock-free, without system calls.
@@ -100,20 +105,24 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
+  /// A collective, as its begin and its end are noted.
   struct Call {
-    std::string_view name;  ///< lives for the whole program
-    std::uint64_t sequence = 0;
-    std::uint64_t bytes = 0;
-    int group = 0;
-    int bucket = -1;
-    int buckets = 0;
-    bool has_failed = false;  ///< at its end: it stays the one that the rank waits in
+    std::string_view name;       ///< lives for the whole program
+    std::uint64_t sequence = 0;  ///< its number in its group
+    std::uint64_t bytes = 0;     ///< what it moves
+    int group = 0;               ///< its group's number in this process
+    int bucket = -1;             ///< of a gradient bucket: its number; -1: none
+    int buckets = 0;             ///< how many buckets there are
+    bool has_failed = false;     ///< at its end: it stays the one that the rank waits in
   };
+  /// Notes that a collective begins.
   void begin(const Call& call) noexcept;
+  /// Notes that it has completed, or failed.
   void end(const Call& call) noexcept;
 
   /// `name` lives for the whole program; `limit_ns`: how long this once it may take, 0 where its name says that.
   void enter(std::string_view name, std::int64_t limit_ns = 0) noexcept;
+  /// Notes that the section ends; the main thread is then in the one around it.
   void leave(std::string_view name) noexcept;
   /// An event of another thread's section: it does not change where the main thread is.
   void note_section(What what, std::string_view name) noexcept;
@@ -121,6 +130,7 @@ class Writer {
   /// The time that a section of this name may take: above 0; 0: learned; below 0: any.
   void set_limit(std::string_view name, std::int64_t limit_ns) noexcept;
 
+  /// Sets the step of later events; -1: outside of a step.
   void set_step(std::int64_t step) noexcept { ring_.step.store(step, std::memory_order_relaxed); }
 
  private:

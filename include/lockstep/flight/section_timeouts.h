@@ -11,6 +11,7 @@
 
 namespace lockstep::flight {
 
+/// A limit that a user has set.
 struct SectionTimeout {
   std::string section;              ///< as spans name it
   std::chrono::milliseconds limit;  ///< 0: any time

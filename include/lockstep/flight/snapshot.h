@@ -16,52 +16,55 @@
 
 namespace lockstep::flight {
 
+/// One event of a rank.
 struct Event {
-  std::uint64_t number = 0;
-  std::int64_t time_ns = 0;  ///< CLOCK_MONOTONIC of the rank's host
-  What what = What::kNone;
-  std::string name;
+  std::uint64_t number = 0;    ///< the rank's own count of events
+  std::int64_t time_ns = 0;    ///< CLOCK_MONOTONIC of the rank's host
+  What what = What::kNone;     ///< what it is
+  std::string name;            ///< of the collective or section
   std::uint64_t sequence = 0;  ///< of a collective: its number in its group
-  std::uint64_t bytes = 0;
-  std::int64_t step = -1;
-  int group = 0;
-  int bucket = -1;
-  int buckets = 0;
+  std::uint64_t bytes = 0;     ///< what the collective moves
+  std::int64_t step = -1;      ///< the step at that moment; -1: outside of a step
+  int group = 0;               ///< of a collective: its group
+  int bucket = -1;             ///< of a gradient bucket: its number; -1: none
+  int buckets = 0;             ///< how many buckets there are
 };
 
 /// The last collective that a group began.
 struct Lane {
-  int group = 0;
-  std::string name;
-  std::uint64_t started = 0;
-  std::uint64_t finished = 0;
-  std::int64_t started_ns = 0;
-  std::uint64_t bytes = 0;
-  int bucket = -1;
-  int buckets = 0;
+  int group = 0;                ///< the group's number in the rank's process
+  std::string name;             ///< the collective's name
+  std::uint64_t started = 0;    ///< collectives that the group has begun
+  std::uint64_t finished = 0;   ///< collectives that have completed
+  std::int64_t started_ns = 0;  ///< CLOCK_MONOTONIC when the last one began
+  std::uint64_t bytes = 0;      ///< what it moves
+  int bucket = -1;              ///< of a gradient bucket: its number; -1: none
+  int buckets = 0;              ///< how many buckets there are
 
+  /// Returns true where the last one has not completed.
   [[nodiscard]] bool is_running() const { return started > finished; }
 };
 
 /// Where the main thread is.
 struct Section {
-  std::string name;
-  std::int64_t since_ns = 0;
+  std::string name;           ///< its name
+  std::int64_t since_ns = 0;  ///< CLOCK_MONOTONIC when it began
   std::int64_t limit_ns = 0;  ///< of its scope object; 0: none
 };
 
 /// What is known of all sections of a name.
 struct SectionName {
-  std::string name;
+  std::string name;             ///< the name
   std::int64_t longest_ns = 0;  ///< 0: none has ended yet
   std::int64_t limit_ns = 0;    ///< set by the user; 0: learned; below 0: none
 };
 
+/// What a rank's ring says at one moment.
 struct Snapshot {
-  int pid = 0;
-  int rank = 0;
-  int world_size = 1;
-  std::string host;
+  int pid = 0;                       ///< the rank's process
+  int rank = 0;                      ///< the rank's number
+  int world_size = 1;                ///< the number of ranks
+  std::string host;                  ///< the host's name
   std::int64_t clock_offset_ns = 0;  ///< what to add for CLOCK_REALTIME
   std::int64_t step = -1;            ///< -1: outside of a step
   std::vector<Section> sections;     ///< outermost first

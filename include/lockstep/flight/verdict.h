@@ -15,7 +15,7 @@ namespace lockstep::flight {
 
 /// A process as the kernel sees it.
 struct ProcessState {
-  bool has_ended = false;
+  bool has_ended = false;      ///< the process is gone
   int wait_status = 0;         ///< of one that has ended
   char state = '?';            ///< of /proc/PID/stat: R runs, S sleeps, D cannot be interrupted, T stopped, t traced
   std::string waits_in = {};   ///< the kernel's function in which it sleeps; empty: unknown
@@ -24,13 +24,15 @@ struct ProcessState {
   double cpu_share = -1;       ///< of one core, of late; below 0: unknown
 };
 
+/// What is known of one rank.
 struct RankFacts {
-  int rank = 0;
-  std::string host = {};
-  std::optional<Snapshot> ring = {};
-  ProcessState process = {};
+  int rank = 0;                       ///< its number
+  std::string host = {};              ///< its host's name
+  std::optional<Snapshot> ring = {};  ///< what its recorder says; none: it has none
+  ProcessState process = {};          ///< what the kernel says of its process
 };
 
+/// Why a rank does not come.
 enum class Cause : std::uint8_t {
   kStopped,          ///< by a signal or a debugger
   kUninterruptible,  ///< it waits for a device in the kernel: a disk, a network disk
@@ -41,9 +43,10 @@ enum class Cause : std::uint8_t {
   kLeft,             ///< its program ended without an error while others still called collectives
 };
 
+/// Which rank the others wait for, and why.
 struct Verdict {
-  Cause cause = Cause::kWaits;
-  int rank = 0;
+  Cause cause = Cause::kWaits;  ///< why it does not come
+  int rank = 0;                 ///< its number
   std::string text;  ///< "rank 2 hangs: stopped by SIGSTOP in backward of step 418 since 5.0 s; ranks 0, 1 wait in ..."
   std::string section = {};  ///< whose limit it passed (judge_sections()); empty: a collective timed out
 };
@@ -54,8 +57,8 @@ struct Verdict {
 
 /// A rank of another host that gave up waiting.
 struct Waiter {
-  int rank = 0;
-  std::string host = {};
+  int rank = 0;                ///< its number
+  std::string host = {};       ///< its host's name
   std::string operation = {};  ///< "all_reduce"
 };
 

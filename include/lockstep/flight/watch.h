@@ -19,11 +19,12 @@ namespace lockstep::flight {
 /// and at least `least_ns`. Of a name that nobody has seen end yet, the first may take as long as a collective may
 /// wait, and long work (setup, evaluate, save) at least `first_long_ns`.
 struct SectionRules {
-  int factor = 10;
-  std::int64_t least_ns = 60'000'000'000;
-  std::int64_t first_long_ns = 1'800'000'000'000;
+  int factor = 10;                                 ///< times the longest so far
+  std::int64_t least_ns = 60'000'000'000;          ///< the least limit: a minute
+  std::int64_t first_long_ns = 1'800'000'000'000;  ///< the first limit of long work: half an hour
 };
 
+/// How long a section may take.
 struct SectionLimit {
   std::int64_t ns = 0;          ///< 0: none
   std::int64_t longest_ns = 0;  ///< from which it was learned; 0: it was not
@@ -32,11 +33,11 @@ struct SectionLimit {
 
 /// What is known at a moment.
 struct WatchFacts {
-  std::vector<RankFacts> ranks;
-  std::int64_t now_ns = 0;
+  std::vector<RankFacts> ranks;  ///< the ranks of this host
+  std::int64_t now_ns = 0;       ///< the present CLOCK_MONOTONIC
   std::int64_t watched_since_ns =
-      0;  ///< the watch itself was stopped or did not exist before: that time does not count
-  SectionRules rules = {};
+      0;                    ///< the watch itself was stopped or did not exist before: that time does not count
+  SectionRules rules = {};  ///< how limits are made
 };
 
 /// Returns how long the rank may stay in this section without a sign of life.
@@ -52,7 +53,7 @@ struct WatchFacts {
 
 /// A wait worth a line.
 struct Stall {
-  std::int64_t since_ns = 0;
+  std::int64_t since_ns = 0;  ///< CLOCK_MONOTONIC when the wait began
   std::string text;  ///< "ranks 0, 2 wait since 30.1 s in all_reduce for rank 1: it computes in backward of step 77"
 };
 

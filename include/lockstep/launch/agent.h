@@ -40,9 +40,10 @@ struct ConsoleChoice {
 /// When a group of a range of nodes takes in one more: it has to stop its ranks for that, and start them again.
 enum class TakeIn {
   kAtCheckpoint,  ///< after the program's next checkpoint; where it counts none, 30 s after its start at the earliest
-  kAtOnce,
+  kAtOnce,        ///< as soon as the node is there
 };
 
+/// What an agent runs, where it meets others, how failures end, and what is shown.
 struct AgentOptions {
   // What runs.
   std::vector<std::string> command;  ///< program (looked up in PATH) and its arguments
@@ -54,18 +55,18 @@ struct AgentOptions {
                                                                       ///< variables
 
   // Where the nodes meet. One node: port 0 is any free port. Several: the store of node 0 listens there.
-  std::string master_addr = "127.0.0.1";
-  std::uint16_t master_port = 0;
+  std::string master_addr = "127.0.0.1";  ///< the host of node 0
+  std::uint16_t master_port = 0;          ///< the port at which node 0's store listens; 0: any free port
   std::string token = {};   ///< several nodes need a secret to meet; empty: LOCKSTEP_TOKEN, which they then need
   std::string run_id = {};  ///< the run's name, not secret, the same on every node; empty: "none", or random on one
                             ///< node
-  std::string role = "default";
+  std::string role = "default";     ///< the ranks see it as ROLE_NAME
   bool virtual_local_rank = false;  ///< each rank sees LOCAL_RANK 0 and one GPU, that of its real local rank
 
   // How failures end.
-  int max_restarts = 0;
+  int max_restarts = 0;                        ///< how often a failed group is started again
   std::chrono::milliseconds last_call{30000};  ///< how long a range that has its least number of nodes waits for more
-  TakeIn take_in = TakeIn::kAtCheckpoint;
+  TakeIn take_in = TakeIn::kAtCheckpoint;      ///< when a node that joins is taken in
   /// Where ranks may start again, as many processes more wait with their libraries loaded. Only for Lockstep programs.
   bool use_standby = true;
   std::chrono::milliseconds shutdown_timeout{10000};  ///< time between SIGTERM and SIGKILL
@@ -73,9 +74,9 @@ struct AgentOptions {
   std::vector<int> signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
   // What is shown and kept.
-  std::filesystem::path log_dir = {};  ///< empty: a temporary folder, removed when the run succeeds
-  ConsoleStyle console = ConsoleStyle::kPrefix;
-  ConsoleChoice shown = {};
+  std::filesystem::path log_dir = {};            ///< empty: a temporary folder, removed when the run succeeds
+  ConsoleStyle console = ConsoleStyle::kPrefix;  ///< how rank 0's output is shown
+  ConsoleChoice shown = {};                      ///< what of the ranks' output is shown
   /// false: where the first failure is another node's, that node's agent tells it, on the same console.
   bool tells_of_other_nodes = true;
   bool keeps_logs = true;  ///< false: log_dir is empty, and the temporary folder is removed after a failure, too

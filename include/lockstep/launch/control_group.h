@@ -16,7 +16,7 @@ struct GroupLimits {
   std::optional<std::uint64_t> memory;  ///< bytes
   std::uint64_t memory_used = 0;        ///< bytes of the group that has the limit, without cached files
   std::optional<std::uint64_t> tasks;   ///< processes and threads
-  std::uint64_t tasks_used = 0;
+  std::uint64_t tasks_used = 0;         ///< processes and threads that there are
 };
 
 /// Reads /proc/self/cgroup and /sys/fs/cgroup below `root`. A group is bound by its own limits and those of all above

@@ -17,6 +17,7 @@ namespace lockstep {
 /// Throws: DataError where there is no such folder, or it is none of these.
 [[nodiscard]] view::RunFacts read_run(const std::string& path);
 
+/// What read_machine() measures.
 struct MachineOptions {
   bool measures_disk = true;  ///< writes 64 MB into the working directory, of which nothing is left
 };

@@ -13,28 +13,29 @@ namespace lockstep {
 
 /// A process that computes on a GPU.
 struct GpuProcess {
-  int pid = 0;
+  int pid = 0;              ///< the process
   std::uint64_t bytes = 0;  ///< bytes of GPU memory; 0 where the driver does not tell
   std::optional<int> rank;  ///< RANK of its environment, where that is readable
 };
 
 /// The state of one GPU. A value that the driver does not report is none.
 struct GpuState {
-  int index = 0;  ///< as nvidia-smi counts, whatever CUDA_VISIBLE_DEVICES says
-  std::string name;
-  std::optional<unsigned> percent = {};  ///< share of the time in which some kernel ran
-  std::uint64_t used_bytes = 0;
-  std::uint64_t total_bytes = 0;
-  std::optional<unsigned> celsius = {};
-  std::optional<double> watts = {};
+  int index = 0;                           ///< as nvidia-smi counts, whatever CUDA_VISIBLE_DEVICES says
+  std::string name;                        ///< "NVIDIA H100 80GB HBM3"
+  std::optional<unsigned> percent = {};    ///< share of the time in which some kernel ran
+  std::uint64_t used_bytes = 0;            ///< memory in use
+  std::uint64_t total_bytes = 0;           ///< memory that the GPU has
+  std::optional<unsigned> celsius = {};    ///< its temperature
+  std::optional<double> watts = {};        ///< the power that it draws
   std::optional<unsigned> megahertz = {};  ///< clock of the multiprocessors
-  std::vector<GpuProcess> processes = {};
+  std::vector<GpuProcess> processes = {};  ///< processes that compute on it
 };
 
+/// The GPUs of this host, or why none can be seen.
 struct GpuReport {
-  std::vector<GpuState> gpus = {};
-  std::string driver = {};   ///< the driver's version
-  std::string problem = {};  ///< why no GPU is listed; empty where some are
+  std::vector<GpuState> gpus = {};  ///< by index
+  std::string driver = {};          ///< the driver's version
+  std::string problem = {};         ///< why no GPU is listed; empty where some are
 };
 
 /// Reads all GPUs of the host through `library`, which it loads. It does not throw where there is no GPU or no driver.

@@ -14,7 +14,7 @@ namespace lockstep {
 
 /// One host of a list.
 struct HostEntry {
-  std::string name;  ///< as ssh takes it: HOST or USER@HOST
+  std::string name;  ///< as ssh takes it: `HOST` or `USER@HOST`
   int slots = 0;     ///< ranks there; 0: not said
 };
 
@@ -28,20 +28,22 @@ struct HostEntry {
 /// Returns `host` without its user, as other hosts reach it.
 [[nodiscard]] std::string address_of(const HostEntry& host);
 
+/// A launcher that is started on a host.
 struct HostLauncher {
-  HostEntry host;
+  HostEntry host;                  ///< where it is started
   std::vector<std::string> words;  ///< program and arguments; it obeys orders on its standard input
 };
 
+/// What run_hosts() starts, and how it ends.
 struct HostsOptions {
-  std::vector<HostLauncher> launchers;
-  std::vector<std::string> ssh;  ///< the program that reaches a host, with its options; host and command follow
-  int min_hosts = 0;             ///< fewer end the run
-  std::filesystem::path folder;  ///< where each launcher starts
+  std::vector<HostLauncher> launchers;  ///< one for each host
+  std::vector<std::string> ssh;         ///< the program that reaches a host, with its options; host and command follow
+  int min_hosts = 0;                    ///< fewer end the run
+  std::filesystem::path folder;         ///< where each launcher starts
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< set for each launcher
   std::string token;                                                  ///< the first line that each launcher reads
-  std::chrono::milliseconds shutdown_timeout{10000};
-  std::vector<int> signals;  ///< passed on to every launcher
+  std::chrono::milliseconds shutdown_timeout{10000};                  ///< time between SIGTERM and SIGKILL
+  std::vector<int> signals;                                           ///< passed on to every launcher
 };
 
 /// Starts a launcher on every host, joins what they print, passes signals on, and returns the run's exit code: that of

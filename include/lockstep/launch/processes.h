@@ -8,8 +8,9 @@
 
 namespace lockstep {
 
+/// How many ranks to start here, and why.
 struct ProcessCount {
-  int count = 1;
+  int count = 1;       ///< the number
   std::string reason;  ///< one clause: "2 GPUs are visible", "no GPU is visible; 8 CPUs may be used"
 };
 

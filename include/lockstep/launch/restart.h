@@ -14,13 +14,14 @@ struct RestartFacts {
   std::string error_type = {};   ///< "DataError", ... from the worker's error file; empty: not a Lockstep program
   std::string error_text = {};   ///< the error's message, from the error file or the store
   bool was_interrupted = false;  ///< a user or signal asked the agent to stop
-  int restarts_done = 0;
-  int max_restarts = 0;
+  int restarts_done = 0;         ///< restarts so far
+  int max_restarts = 0;          ///< restarts that are allowed
 };
 
+/// What happens after a failure.
 struct RestartDecision {
-  bool restart = false;
-  std::string reason;  ///< one clause for the log
+  bool restart = false;  ///< the ranks are started again
+  std::string reason;    ///< one clause for the log
 };
 
 /// Decides whether a failure restarts the job. Usage, data and internal errors never do, nor does a disk that is full

@@ -13,11 +13,12 @@ namespace lockstep {
 /// The value of SpawnOptions::processes for the visible GPUs, else the CPUs.
 inline constexpr int kAuto = 0;
 
+/// How spawn() starts ranks.
 struct SpawnOptions {
-  int processes = kAuto;               ///< ranks on this machine
-  int max_restarts = 0;                ///< how often a failed group is started again
-  std::filesystem::path log_dir = {};  ///< empty: a temporary folder, removed when the run succeeds
-  ConsoleStyle console = ConsoleStyle::kPrefix;
+  int processes = kAuto;                         ///< ranks on this machine
+  int max_restarts = 0;                          ///< how often a failed group is started again
+  std::filesystem::path log_dir = {};            ///< empty: a temporary folder, removed when the run succeeds
+  ConsoleStyle console = ConsoleStyle::kPrefix;  ///< how the ranks' output is shown
 };
 
 /// Returns true where a launcher (`lockstep run`, torchrun, a Slurm step of several tasks, MPI) has set variables of a

@@ -28,7 +28,9 @@ class DropoutImpl final : public torch::nn::Cloneable<DropoutImpl> {
   explicit DropoutImpl(double p = 0.5);
 
   void reset() override {}
+  /// Returns the input with values dropped and the rest scaled up, in training; else the input.
   at::Tensor forward(const at::Tensor& input);
+  /// Returns the probability that a value is dropped.
   [[nodiscard]] double p() const noexcept { return p_; }
   void pretty_print(std::ostream& stream) const override;
 
@@ -43,6 +45,7 @@ TORCH_MODULE(Dropout);
 class ReLUImpl final : public torch::nn::Cloneable<ReLUImpl> {
  public:
   void reset() override {}
+  /// Returns max(input, 0).
   at::Tensor forward(const at::Tensor& input);
   void pretty_print(std::ostream& stream) const override;
 };

@@ -36,6 +36,7 @@ class SyncedStatistics {
  public:
   /// Sets the sum over replicas; null: the statistics are those of this replica's own batch.
   void set_statistics_sync(std::shared_ptr<StatisticsSync> sync) { sync_ = std::move(sync); }
+  /// Returns what joins the statistics of all replicas; null where the layer is not synced.
   [[nodiscard]] const std::shared_ptr<StatisticsSync>& statistics_sync() const noexcept { return sync_; }
 
  protected:
@@ -85,6 +86,8 @@ class BatchNormImpl : public torch::nn::NormImplBase<D, Derived, torch::nn::Batc
  public:
   using torch::nn::NormImplBase<D, Derived, torch::nn::BatchNormOptions>::NormImplBase;
 
+  /// Normalises the input. Shapes: [N, C] or [N, C, ...], as torch's layer. Collective: in training, where it is
+  /// synced.
   at::Tensor forward(const at::Tensor& input) {
     _check_input_dim(input);
     return detail::batch_norm(input,

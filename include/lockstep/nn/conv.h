@@ -37,12 +37,13 @@ class Conv2dImpl final : public torch::nn::Cloneable<Conv2dImpl> {
   [[nodiscard]] static bool has_kernel(const torch::nn::Conv2dImpl& conv);
 
   void reset() override;
+  /// Returns the convolution, as torch::nn::Conv2d does. Shapes: [N, C, H, W].
   at::Tensor forward(const at::Tensor& input);
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::detail::ConvNdOptions<2> options;
-  at::Tensor weight;  ///< [out, in / groups, rows, columns]
-  at::Tensor bias;    ///< [out], or undefined
+  torch::nn::detail::ConvNdOptions<2> options;  ///< as torch::nn::Conv2d has them
+  at::Tensor weight;                            ///< [out, in / groups, rows, columns]
+  at::Tensor bias;                              ///< [out], or undefined
 
  private:
   /// By libtorch.

@@ -27,12 +27,13 @@ class LayerNormImpl final : public torch::nn::Cloneable<LayerNormImpl> {
   explicit LayerNormImpl(const torch::nn::LayerNormImpl& layer);
 
   void reset() override;
+  /// Normalises over the last dimensions, as torch::nn::LayerNorm does.
   at::Tensor forward(const at::Tensor& input);
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::LayerNormOptions options;
-  at::Tensor weight;  ///< has the normalised shape, or is undefined
-  at::Tensor bias;
+  torch::nn::LayerNormOptions options;  ///< as torch::nn::LayerNorm has them
+  at::Tensor weight;                    ///< has the normalised shape, or is undefined
+  at::Tensor bias;                      ///< likewise
 };
 TORCH_MODULE(LayerNorm);
 

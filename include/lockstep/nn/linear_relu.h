@@ -11,6 +11,7 @@
 
 namespace lockstep::nn {
 
+/// What follows the linear layer.
 struct LinearReLUOptions {
   double dropout = 0;  ///< probability of zero, before or after ReLU (the result is the same); 0: none
 };
@@ -31,13 +32,15 @@ class LinearReLUImpl final : public torch::nn::Cloneable<LinearReLUImpl> {
   LinearReLUImpl(const torch::nn::LinearImpl& linear, LinearReLUOptions then);
 
   void reset() override;
+  /// Returns the layer's output after ReLU and dropout. Shapes: [..., in] to [..., out].
   at::Tensor forward(const at::Tensor& input);
+  /// Returns what follows the linear layer.
   [[nodiscard]] const LinearReLUOptions& then() const noexcept { return then_; }
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::LinearOptions options;
-  at::Tensor weight;  ///< [out_features, in_features]
-  at::Tensor bias;    ///< [out_features], or undefined
+  torch::nn::LinearOptions options;  ///< as torch::nn::Linear has them
+  at::Tensor weight;                 ///< [out_features, in_features]
+  at::Tensor bias;                   ///< [out_features], or undefined
 
  private:
   LinearReLUOptions then_;

@@ -24,11 +24,12 @@ class MultiLabelSoftMarginLossImpl final : public torch::nn::Cloneable<MultiLabe
   explicit MultiLabelSoftMarginLossImpl(torch::nn::MultiLabelSoftMarginLossOptions chosen = {});
 
   void reset() override;
+  /// Returns the loss, a scalar unless the reduction is none. Shapes: both [N, C].
   at::Tensor forward(const at::Tensor& logits, const at::Tensor& target);
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::MultiLabelSoftMarginLossOptions options;
-  at::Tensor weight;  ///< [C], or undefined
+  torch::nn::MultiLabelSoftMarginLossOptions options;  ///< as torch's layer has them
+  at::Tensor weight;                                   ///< [C], or undefined
 };
 TORCH_MODULE(MultiLabelSoftMarginLoss);
 
@@ -47,11 +48,12 @@ class CrossEntropyLossImpl final : public torch::nn::Cloneable<CrossEntropyLossI
   explicit CrossEntropyLossImpl(torch::nn::CrossEntropyLossOptions chosen = {});
 
   void reset() override;
+  /// Returns the loss, as torch::nn::CrossEntropyLoss does.
   at::Tensor forward(const at::Tensor& logits, const at::Tensor& target);
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::CrossEntropyLossOptions options;
-  at::Tensor weight;  ///< [C], or undefined
+  torch::nn::CrossEntropyLossOptions options;  ///< as torch's layer has them
+  at::Tensor weight;                           ///< [C], or undefined
 };
 TORCH_MODULE(CrossEntropyLoss);
 

@@ -14,6 +14,7 @@
 
 namespace lockstep::nn {
 
+/// What follows the batch norm.
 struct BatchNormReLUOptions {
   double dropout = 0;  ///< probability of zero, between batch norm and ReLU; 0: none
   bool pool = false;   ///< takes the maxima of 2x2 windows, stride 2
@@ -51,8 +52,10 @@ class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
     if constexpr (requires { norm.statistics_sync(); }) set_statistics_sync(norm.statistics_sync());
   }
 
+  /// Returns the output of all parts. Shapes: [N, C, H, W].
   at::Tensor forward(const at::Tensor& input);
 
+  /// Returns what follows the batch norm.
   [[nodiscard]] const BatchNormReLUOptions& then() const noexcept { return then_; }
   void pretty_print(std::ostream& stream) const override;
 

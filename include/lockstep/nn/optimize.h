@@ -14,12 +14,13 @@ namespace lockstep::nn {
 
 /// A replacement that optimize() made, or could not make.
 struct Optimized {
+  /// Layers that follow each other.
   struct Chain {
     std::string name;  ///< name of the chain's first layer: "features.1"
     std::string what;  ///< "BatchNorm2d + ReLU + MaxPool2d"; with the reason where the chain was left as it is
   };
-  std::vector<Chain> fused;
-  std::vector<Chain> left;
+  std::vector<Chain> fused;  ///< chains that were replaced
+  std::vector<Chain> left;   ///< chains that were left as they are
 };
 
 /// Replaces every BatchNorm2d (Lockstep's or libtorch's) + [Dropout] + ReLU + [MaxPool2d of 2x2, stride 2] inside a

@@ -13,14 +13,14 @@ namespace lockstep::observe {
 
 /// When a rank entered a barrier and left it, in nanoseconds of its own clock.
 struct ClockRound {
-  std::int64_t before_ns = 0;
-  std::int64_t after_ns = 0;
+  std::int64_t before_ns = 0;  ///< when it entered
+  std::int64_t after_ns = 0;   ///< when it left
 };
 
 /// The rank's clock less rank 0's is offset_ns, give or take error_ns.
 struct ClockOffset {
-  std::int64_t offset_ns = 0;
-  std::int64_t error_ns = 0;
+  std::int64_t offset_ns = 0;  ///< this rank's clock less rank 0's
+  std::int64_t error_ns = 0;   ///< how wrong that may be
 };
 
 /// Every rank leaves a barrier after every other has entered it. So the offset lies between the largest

@@ -16,10 +16,11 @@ namespace lockstep::observe {
 /// Returns the bytes that memcpy copies per second on this rank, the median of `repeats` copies.
 [[nodiscard]] double copied_bytes_per_s(std::int64_t bytes, std::int64_t repeats);
 
+/// What peak_flops_per_s() multiplies.
 struct PeakOptions {
-  at::ScalarType type = at::kFloat;
-  std::int64_t size = 1024;  ///< the rows and columns of the matrices
-  double seconds = 1;        ///< how long to multiply, after one product that does not count
+  at::ScalarType type = at::kFloat;  ///< type of the matrices' elements
+  std::int64_t size = 1024;          ///< the rows and columns of the matrices
+  double seconds = 1;                ///< how long to multiply, after one product that does not count
 };
 
 /// Returns the floating-point operations per second of products of square matrices on this rank, with libtorch's number

@@ -17,6 +17,7 @@
 
 namespace lockstep::observe {
 
+/// What a Profiler records, and where it goes.
 struct ProfilerOptions {
   std::int64_t steps = 10;            ///< to record
   std::int64_t warmup = 3;            ///< steps before these, which are slower: libtorch makes its buffers and threads
@@ -59,9 +60,11 @@ class Profiler {
   /// Collective: no. Throws: IoError.
   void finish();
 
+  /// Returns true once all steps are recorded.
   [[nodiscard]] bool is_finished() const noexcept;
   /// Returns the profile once it is finished, with no steps where the loop ended in the warm-up.
   [[nodiscard]] const view::Profile& profile() const noexcept;
+  /// Returns the machine's rates, which are measured at the end of the recording.
   [[nodiscard]] const view::MachineRates& rates() const noexcept;
 
  private:

@@ -17,11 +17,11 @@ namespace lockstep {
 
 /// The options of Adagrad. Defaults are those of torch.optim.Adagrad.
 struct AdagradOptions {
-  double lr = 1e-2;
-  double lr_decay = 0;  ///< step n has the rate lr / (1 + (n - 1) * lr_decay)
-  double weight_decay = 0;
-  double initial_accumulator_value = 0;
-  double eps = 1e-10;
+  double lr = 1e-2;                      ///< learning rate
+  double lr_decay = 0;                   ///< step n has the rate lr / (1 + (n - 1) * lr_decay)
+  double weight_decay = 0;               ///< times the weight, is added to the gradient
+  double initial_accumulator_value = 0;  ///< where the sum of squares begins
+  double eps = 1e-10;                    ///< added to the root of the sum of squares
   /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options

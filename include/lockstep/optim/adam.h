@@ -18,11 +18,11 @@ namespace lockstep {
 
 /// The options of Adam. Defaults are those of torch.optim.Adam.
 struct AdamOptions {
-  double lr = 1e-3;
-  std::array<double, 2> betas = {0.9, 0.999};
-  double eps = 1e-8;
-  double weight_decay = 0;
-  bool amsgrad = false;  ///< divides by the largest second moment so far
+  double lr = 1e-3;                            ///< learning rate
+  std::array<double, 2> betas = {0.9, 0.999};  ///< shares of the old first and second moment that are kept
+  double eps = 1e-8;                           ///< added to the root of the second moment
+  double weight_decay = 0;                     ///< times the weight, is added to the gradient
+  bool amsgrad = false;                        ///< divides by the largest second moment so far
   /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options

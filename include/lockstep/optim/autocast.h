@@ -15,13 +15,20 @@
 
 namespace lockstep {
 
-enum class Amp { kNone, kBf16, kFp16 };
+/// The number type of the forward pass.
+enum class Amp {
+  kNone,  ///< float32
+  kBf16,  ///< bfloat16, where that is safe
+  kFp16   ///< float16, where that is safe; the loss must be scaled
+};
 
 /// Convert between a precision and its name: "none", "bf16", "fp16".
 /// Throws: UsageError listing the names.
 [[nodiscard]] Amp amp_from_name(std::string_view name);
+/// Returns "none", "bf16" or "fp16".
 [[nodiscard]] std::string to_string(Amp amp);
 
+/// How an Autocast computes.
 struct AutocastOptions {
   /// libtorch keeps the cast copy of a weight for the rest of the region, even when the weight changes. It is off by
   /// default: from C++ a stale copy trains on old weights, and a copy made under no_grad swallows the gradient. It pays

@@ -18,7 +18,9 @@ inline constexpr std::int64_t kNormBlock = 4096;
 /// Returns the sum of squares of one block: up to kNormBlock elements that are adjacent in memory.
 /// Shapes: one dimension, contiguous, float32 or float64, on the CPU.
 [[nodiscard]] double block_squares(const at::Tensor& block);
+/// Returns the sum of the squares of `count` adjacent values.
 [[nodiscard]] double block_squares(const float* values, std::int64_t count);
+/// The same for float64.
 [[nodiscard]] double block_squares(const double* values, std::int64_t count);
 /// Returns the norm from the sums of all blocks of each parameter, parameters in name order.
 [[nodiscard]] double norm_of_blocks(const std::vector<std::vector<double>>& by_parameter);
@@ -48,6 +50,7 @@ double clip_grad_norm(const NamedTensors& parameters, double max_norm);
 /// Clamps every element of the gradients to -max_value .. max_value, in place. NaN stays NaN.
 /// Throws: UsageError unless max_value > 0.
 void clip_grad_value(const std::vector<at::Tensor>& gradients, double max_value);
+/// Limits each element of every gradient to -max_value .. max_value, in place.
 void clip_grad_value(const NamedTensors& parameters, double max_value);
 
 /// Calls clip_grad_norm() for a module, its holder or pointer, or a DistributedDataParallel (after backward, on every
@@ -58,6 +61,7 @@ requires(!std::is_same_v<std::remove_const_t<Model>, NamedTensors>) double clip_
   return clip_grad_norm(named_parameters_of(model), max_norm);
 }
 
+/// Does the same for the parameters of a model.
 template <class Model>
 requires(!std::is_same_v<std::remove_const_t<Model>, NamedTensors> &&
          !std::is_same_v<std::remove_const_t<Model>, std::vector<at::Tensor>>) void clip_grad_value(Model& model,

@@ -15,8 +15,9 @@
 
 namespace lockstep {
 
+/// How fast the average follows the model.
 struct EMAOptions {
-  double decay = 0.9999;
+  double decay = 0.9999;  ///< share of the old average that an update keeps
   double warmups = 1000;  ///< updates until the decay has reached 63 % of its value; 0: it has its full value at once
 };
 
@@ -47,7 +48,9 @@ class EMA : public Stateful {
 
   /// Sets the decay of later updates. Throws: UsageError unless 0 <= decay < 1.
   void set_decay(double decay);
+  /// Returns the decay that the warm-up approaches.
   [[nodiscard]] double decay() const noexcept { return options_.decay; }
+  /// Returns the number of updates so far.
   [[nodiscard]] std::int64_t updates() const noexcept { return updates_; }
 
   /// While it lives, the model has the average's values and the average has the model's. At its end both have their own
@@ -97,8 +100,8 @@ class EMA : public Stateful {
 
 /// The parts of an EMA's state_dict(): a model's state, and how many updates it has had.
 struct EMAState {
-  StateDict model;
-  std::int64_t updates = 0;
+  StateDict model;           ///< the average, by the model's names
+  std::int64_t updates = 0;  ///< number of updates that it has seen
 };
 
 /// Splits an EMA's state.

@@ -18,10 +18,10 @@ namespace lockstep {
 
 /// The options of LAMB. Defaults are those of the paper's runs.
 struct LAMBOptions {
-  double lr = 1e-3;
-  std::array<double, 2> betas = {0.9, 0.999};
-  double eps = 1e-6;
-  double weight_decay = 1e-2;
+  double lr = 1e-3;                            ///< learning rate
+  std::array<double, 2> betas = {0.9, 0.999};  ///< shares of the old first and second moment that are kept
+  double eps = 1e-6;                           ///< added to the root of the second moment
+  double weight_decay = 1e-2;                  ///< times the weight, is added to the step before it is scaled
   /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options

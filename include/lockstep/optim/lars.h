@@ -17,10 +17,10 @@ namespace lockstep {
 
 /// The options of LARS. Momentum, trust and decay are those of the paper's runs.
 struct LARSOptions {
-  double lr = 1e-1;
-  double momentum = 0.9;
-  double trust = 1e-3;  ///< the paper's eta: how much of its norm a parameter may move
-  double weight_decay = 5e-4;
+  double lr = 1e-1;            ///< learning rate
+  double momentum = 0.9;       ///< share of the last step that is kept
+  double trust = 1e-3;         ///< the paper's eta: how much of its norm a parameter may move
+  double weight_decay = 5e-4;  ///< times the weight, is added to the gradient
   /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options

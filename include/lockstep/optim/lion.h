@@ -18,9 +18,10 @@ namespace lockstep {
 
 /// The options of Lion. Defaults are those of the paper.
 struct LionOptions {
-  double lr = 1e-4;
+  double lr = 1e-4;  ///< learning rate
+  /// Shares of the old momentum: in the step's direction, and in the new momentum.
   std::array<double, 2> betas = {0.9, 0.99};
-  double weight_decay = 0;
+  double weight_decay = 0;  ///< a step takes lr * weight_decay of each weight off, apart from the gradient
   /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options

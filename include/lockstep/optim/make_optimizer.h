@@ -19,21 +19,22 @@ namespace lockstep {
 
 /// The options of any optimizer. An option that is not set has the type's default.
 struct OptimizerOptions {
-  std::optional<double> lr = {};
-  std::optional<double> weight_decay = {};
-  std::optional<std::array<double, 2>> betas = {};
-  std::optional<double> eps = {};
-  std::optional<bool> amsgrad = {};
-  std::optional<double> momentum = {};
-  std::optional<double> dampening = {};
-  std::optional<bool> nesterov = {};
-  std::optional<double> alpha = {};
-  std::optional<bool> centered = {};
-  std::optional<double> lr_decay = {};
-  std::optional<double> initial_accumulator_value = {};
-  std::optional<double> trust = {};
+  std::optional<double> lr = {};                         ///< learning rate
+  std::optional<double> weight_decay = {};               ///< weight decay, as the type means it
+  std::optional<std::array<double, 2>> betas = {};       ///< as the type means them
+  std::optional<double> eps = {};                        ///< added to the denominator
+  std::optional<bool> amsgrad = {};                      ///< adam, adamw
+  std::optional<double> momentum = {};                   ///< sgd, rmsprop, lars
+  std::optional<double> dampening = {};                  ///< sgd
+  std::optional<bool> nesterov = {};                     ///< sgd
+  std::optional<double> alpha = {};                      ///< rmsprop
+  std::optional<bool> centered = {};                     ///< rmsprop
+  std::optional<double> lr_decay = {};                   ///< adagrad
+  std::optional<double> initial_accumulator_value = {};  ///< adagrad
+  std::optional<double> trust = {};                      ///< lars
+  /// Returns true for the names of parameters that are not decayed.
   std::function<bool(const std::string& name)> no_decay = {};
-  std::vector<ParameterGroup> groups = {};
+  std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
 /// Returns AdamW, Adam, SGD, RMSprop, Adagrad, LAMB, LARS, Lion.
@@ -45,6 +46,7 @@ struct OptimizerOptions {
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const std::string& type, NamedTensors parameters,
                                                             const OptimizerOptions& options = {});
 
+/// Makes an optimizer over the parameters of a model.
 template <HasNamedParameters Model>
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const std::string& type, Model& model,
                                                             const OptimizerOptions& options = {}) {

@@ -25,10 +25,13 @@ class Optimizer : public Stateful {
   /// adding to zeros; a DistributedDataParallel keeps the memory.
   virtual void zero_grad(bool set_to_none = true);
 
+  /// Sets the learning rate of the next steps. Groups with a rate of their own keep their ratio to it.
   virtual void set_lr(double lr) = 0;
+  /// Returns the learning rate.
   [[nodiscard]] virtual double lr() const = 0;
   /// Returns how often step() was called.
   [[nodiscard]] virtual std::int64_t steps() const = 0;
+  /// Returns the parameters that the optimizer updates, by name.
   [[nodiscard]] virtual const NamedTensors& parameters() const = 0;
 
   /// Returns true where each element is updated from its own values alone, so that any part of a parameter can be

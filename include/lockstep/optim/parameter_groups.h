@@ -18,19 +18,19 @@ namespace lockstep {
 struct ParameterGroup {
   /// An ECMAScript regular expression. It may match anywhere in the name; ^ and $ anchor it.
   std::string pattern = {};
-  std::optional<double> lr = {};
-  std::optional<double> weight_decay = {};
-  std::optional<double> momentum = {};
-  std::optional<std::array<double, 2>> betas = {};
-  std::optional<double> eps = {};
+  std::optional<double> lr = {};                    ///< learning rate
+  std::optional<double> weight_decay = {};          ///< weight decay
+  std::optional<double> momentum = {};              ///< share of the last step that is kept
+  std::optional<std::array<double, 2>> betas = {};  ///< shares of the old moments that are kept
+  std::optional<double> eps = {};                   ///< added to the denominator
 };
 
 /// The present values of one group of an optimizer.
 struct GroupState {
-  std::string pattern = {};  ///< empty: the parameters that no pattern matches
-  double lr = 0;
-  double weight_decay = 0;
-  std::vector<std::string> parameters = {};
+  std::string pattern = {};                  ///< empty: the parameters that no pattern matches
+  double lr = 0;                             ///< present learning rate
+  double weight_decay = 0;                   ///< weight decay
+  std::vector<std::string> parameters = {};  ///< names of the group's parameters
 };
 
 }  // namespace lockstep

@@ -12,16 +12,17 @@ namespace lockstep {
 
 /// The options of a plateau schedule. Defaults are those of torch.optim.lr_scheduler.ReduceLROnPlateau.
 struct PlateauOptions {
-  double factor = 0.1;         ///< multiplies the learning rate when it falls
-  std::int64_t patience = 10;  ///< metrics in a row that may be no better than the best
-  double threshold = 1e-4;     ///< by how much a metric must be better than the best
-  bool relative = true;        ///< the threshold is a share of the best; false: an amount
-  std::int64_t cooldown = 0;   ///< metrics after a fall that do not count as bad
-  double min_lr = 0;
-  double eps = 1e-8;  ///< a fall by this or less is not done
-  bool lower_is_better = true;
+  double factor = 0.1;          ///< multiplies the learning rate when it falls
+  std::int64_t patience = 10;   ///< metrics in a row that may be no better than the best
+  double threshold = 1e-4;      ///< by how much a metric must be better than the best
+  bool relative = true;         ///< the threshold is a share of the best; false: an amount
+  std::int64_t cooldown = 0;    ///< metrics after a fall that do not count as bad
+  double min_lr = 0;            ///< the rate does not fall below it
+  double eps = 1e-8;            ///< a fall by this or less is not done
+  bool lower_is_better = true;  ///< a smaller metric is better; false: a larger one
 };
 
+/// What a plateau schedule remembers from metric to metric.
 struct PlateauState {
   double lr = 1e-3;            ///< the learning rate until the next metric
   std::optional<double> best;  ///< none: there was no metric yet

@@ -17,12 +17,12 @@ namespace lockstep {
 
 /// The options of RMSprop. Defaults are those of torch.optim.RMSprop.
 struct RMSpropOptions {
-  double lr = 1e-2;
-  double alpha = 0.99;  ///< share of the old mean square that is kept
-  double eps = 1e-8;
-  double weight_decay = 0;
-  double momentum = 0;
-  bool centered = false;  ///< divides by the deviation instead of the root of the mean square
+  double lr = 1e-2;         ///< learning rate
+  double alpha = 0.99;      ///< share of the old mean square that is kept
+  double eps = 1e-8;        ///< added to the root of the mean square
+  double weight_decay = 0;  ///< times the weight, is added to the gradient
+  double momentum = 0;      ///< share of the last step that is kept; 0: none
+  bool centered = false;    ///< divides by the deviation instead of the root of the mean square
   /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options

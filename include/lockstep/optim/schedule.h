@@ -13,68 +13,68 @@ namespace lockstep {
 
 /// The rate is lr, multiplied by gamma after each `step_size` steps.
 struct StepOptions {
-  double lr = 1e-3;
-  std::int64_t step_size = 1;
-  double gamma = 0.1;
+  double lr = 1e-3;            ///< the first rate
+  std::int64_t step_size = 1;  ///< steps until the rate falls
+  double gamma = 0.1;          ///< factor of each fall
 };
 
 /// The rate is lr, multiplied by gamma at each of `milestones`.
 struct MultiStepOptions {
-  double lr = 1e-3;
+  double lr = 1e-3;                           ///< the first rate
   std::vector<std::int64_t> milestones = {};  ///< in any order; one that is listed twice counts twice
-  double gamma = 0.1;
+  double gamma = 0.1;                         ///< factor of each fall
 };
 
 /// The rate is lr * (step + 1) / steps; then lr.
 struct WarmupOptions {
-  double lr = 1e-3;
-  std::int64_t steps = 0;
+  double lr = 1e-3;        ///< the rate after the warm-up
+  std::int64_t steps = 0;  ///< length of the warm-up; 0: none
 };
 
 /// The rate is half a cosine from lr to min_lr; then min_lr.
 struct CosineOptions {
-  double lr = 1e-3;
+  double lr = 1e-3;        ///< the first rate
   std::int64_t steps = 0;  ///< fewer than 1 count as 1
   double min_lr = 0;       ///< a value above lr counts as lr
 };
 
 /// The rate is min_lr + (lr - min_lr) * (1 - step / steps) ^ power; then min_lr.
 struct PolynomialOptions {
-  double lr = 1e-3;
+  double lr = 1e-3;        ///< the first rate
   std::int64_t steps = 0;  ///< fewer than 1 count as 1
-  double power = 1;
-  double min_lr = 0;  ///< a value above lr counts as lr
+  double power = 1;        ///< 1: a straight line
+  double min_lr = 0;       ///< a value above lr counts as lr
 };
 
 /// The rate goes up from max_lr / div_factor to max_lr within pct_start of all steps, then down to the first rate /
 /// final_div_factor.
 struct OneCycleOptions {
-  double max_lr = 1e-3;
-  std::int64_t total_steps = 0;  ///< at least 2
-  double pct_start = 0.3;
-  double div_factor = 25;
-  double final_div_factor = 1e4;
-  bool linear = false;       ///< uses straight lines instead of half cosines
+  double max_lr = 1e-3;           ///< the highest rate
+  std::int64_t total_steps = 0;   ///< at least 2
+  double pct_start = 0.3;         ///< share of the steps in which the rate goes up
+  double div_factor = 25;         ///< the highest rate divided by the first one
+  double final_div_factor = 1e4;  ///< the first rate divided by the last one
+  bool linear = false;            ///< uses straight lines instead of half cosines
   bool three_phase = false;  ///< goes down to the first rate within as many steps as up, and from there to the last
                              ///< rate
 };
 
 /// The rate is factor / sqrt(model_size) * min(1 / sqrt(n), n / warmup_steps ^ 1.5), where n = step + 1.
 struct NoamOptions {
-  double factor = 1;
-  std::int64_t model_size = 512;
-  std::int64_t warmup_steps = 4000;
+  double factor = 1;                 ///< factor of all rates
+  std::int64_t model_size = 512;     ///< the model's width
+  std::int64_t warmup_steps = 4000;  ///< steps in which the rate goes up
 };
 
 /// The rate is lr * (step / warmup_steps)^2, then lr, then half a cosine to lr * gamma, which it keeps for the last
 /// `final_steps`.
 struct FlatCosineOptions {
-  double lr = 1e-3;
+  double lr = 1e-3;               ///< the rate between warm-up and cosine
   std::int64_t warmup_steps = 0;  ///< the first rate is exactly 0, unless this is 0
   std::int64_t flat_until = 0;    ///< the step at which the cosine begins
-  std::int64_t total_steps = 0;
-  std::int64_t final_steps = 0;
-  double gamma = 0.5;
+  std::int64_t total_steps = 0;   ///< steps of the whole schedule
+  std::int64_t final_steps = 0;   ///< steps at the end that keep the last rate
+  double gamma = 0.5;             ///< the last rate, as a share of lr
 };
 
 /// The learning rate of each optimizer step. Steps are counted from 0; schedules are chained by then().
@@ -89,17 +89,22 @@ class Schedule {
   /// Makes a schedule of any function of the step.
   explicit Schedule(std::function<double(std::int64_t step)> function) : function_(std::move(function)) {}
 
+  /// Returns the learning rate of `step`, which counts from 0.
   [[nodiscard]] double lr(std::int64_t step) const { return function_(step); }
 
   /// Returns this schedule for the steps below `at`, then `next`, whose step 0 is step `at`. Throws: UsageError unless
   /// at >= 0.
   [[nodiscard]] Schedule then(std::int64_t at, const Schedule& next) const;
 
+  /// Returns a schedule with the same rate at every step.
   [[nodiscard]] static Schedule constant(double lr);
+  /// Returns a straight line up from almost 0.
   [[nodiscard]] static Schedule linear_warmup(const WarmupOptions& options);
   /// Throws: UsageError unless step_size >= 1.
   [[nodiscard]] static Schedule step(const StepOptions& options);
+  /// Returns a rate that falls at the steps that the options list.
   [[nodiscard]] static Schedule multi_step(MultiStepOptions options);
+  /// Returns half a cosine down.
   [[nodiscard]] static Schedule cosine(const CosineOptions& options);
   /// Throws: UsageError unless power > 0.
   [[nodiscard]] static Schedule polynomial(const PolynomialOptions& options);

@@ -17,11 +17,11 @@ namespace lockstep {
 
 /// The options of SGD. Defaults are those of torch.optim.SGD.
 struct SGDOptions {
-  double lr = 1e-3;
-  double momentum = 0;
-  double dampening = 0;   ///< share of a gradient that is not added to the momentum, from the second step on
-  bool nesterov = false;  ///< needs momentum and no dampening
-  double weight_decay = 0;
+  double lr = 1e-3;         ///< learning rate
+  double momentum = 0;      ///< share of the last step that is kept; 0: none
+  double dampening = 0;     ///< share of a gradient that is not added to the momentum, from the second step on
+  bool nesterov = false;    ///< needs momentum and no dampening
+  double weight_decay = 0;  ///< times the weight, is added to the gradient
   /// Returns true for the names of parameters that are not decayed; by default all are.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options

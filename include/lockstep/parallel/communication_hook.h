@@ -21,7 +21,7 @@ namespace lockstep {
 
 /// A sum over all replicas of the run that may still be running.
 struct ReplicaSum {
-  Work work;
+  Work work;                          ///< the operation; wait for it before reading the sum
   at::Tensor sum;                     ///< valid after work; in float32 where 16-bit values had to be added on this rank
   at::ScalarType dtype = at::kFloat;  ///< dtype of the values
   [[nodiscard]] at::Tensor value() const { return sum.to(dtype); }  ///< Returns the result; valid after work.
@@ -35,11 +35,11 @@ class GradBucket {
  public:
   /// The position of a bucket and its replicas.
   struct Place {
-    int index = 0;
-    bool is_last = false;
-    int replicas = 1;   ///< number of replicas of the run
-    ReplicaSpan block;  ///< the replicas of this rank
-    bool exact = true;
+    int index = 0;         ///< which bucket; 0 is reduced first
+    bool is_last = false;  ///< no other bucket follows in this backward
+    int replicas = 1;      ///< number of replicas of the run
+    ReplicaSpan block;     ///< the replicas of this rank
+    bool exact = true;     ///< DdpOptions::exact
   };
 
   GradBucket(const Place& place, tensor::FlatLayout layout, std::vector<at::Tensor> gradients, ProcessGroup& group)
@@ -47,7 +47,9 @@ class GradBucket {
 
   /// Returns the bucket's position; 0 is reduced first.
   [[nodiscard]] int index() const noexcept { return place_.index; }
+  /// Returns true for the last bucket of a backward.
   [[nodiscard]] bool is_last() const noexcept { return place_.is_last; }
+  /// Returns the group whose ranks share the gradients.
   [[nodiscard]] ProcessGroup& group() const noexcept { return *group_; }
   /// Returns the number that a sum is divided by: the run's replicas, unless set_divisor() changed it.
   [[nodiscard]] int divisor() const noexcept { return divisor_ == 0 ? place_.replicas : divisor_; }
@@ -89,7 +91,7 @@ class GradBucket {
 
 /// An operation that a hook has started, and the next stage.
 struct HookStage {
-  std::vector<Work> works = {};
+  std::vector<Work> works = {};               ///< what was started; the next stage runs after all of it
   std::function<HookStage()> then = nullptr;  ///< the next stage; none: the result is in the bucket
 };
 

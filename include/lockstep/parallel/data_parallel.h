@@ -26,6 +26,7 @@ class Module;
 
 namespace lockstep {
 
+/// Over which devices, and how.
 struct DataParallelOptions {
   int replicas = 0;  ///< number of replicas; 0: one for each device, or 1
   int threads = 0;   ///< libtorch threads of each replica; 0: the caller's number / replicas, at least 1
@@ -45,7 +46,9 @@ class DataParallelCore {
   DataParallelCore(DataParallelCore&&) noexcept;
   DataParallelCore& operator=(DataParallelCore&&) noexcept;
 
+  /// Returns the number of replicas.
   [[nodiscard]] int replicas() const noexcept;
+  /// Runs `body` once for each replica on its part of the arguments, and joins the results.
   [[nodiscard]] std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments, const Body& body);
 
  private:
@@ -55,11 +58,14 @@ class DataParallelCore {
 
 /// Converts a forward's result to a list of tensors, and back.
 inline std::vector<at::Tensor> to_list(at::Tensor result) { return {std::move(result)}; }
+/// Returns the tensors of a forward's result as a list, for gathering.
 inline std::vector<at::Tensor> to_list(std::vector<at::Tensor> result) { return result; }
+/// Does the same for a tuple.
 template <class... Tensors>
 std::vector<at::Tensor> to_list(std::tuple<Tensors...> result) {
   return std::apply([](auto&... each) { return std::vector<at::Tensor>{each...}; }, result);
 }
+/// Returns the result of a forward made from a list.
 template <class Result>
 Result from_list(std::vector<at::Tensor> list) {
   if constexpr (std::is_same_v<Result, at::Tensor>) {
@@ -115,6 +121,7 @@ class DataParallel {
           return parallel::to_list(std::apply([&](const auto&... each) { return net.forward(each...); }, own));
         }));
   }
+  /// Runs the module on every device, and joins the outputs on the first.
   template <class... Args>
   auto forward(Args&&... args) {
     return (*this)(std::forward<Args>(args)...);
@@ -122,14 +129,22 @@ class DataParallel {
 
   /// Returns the given module, whose parameters are trained.
   [[nodiscard]] Net& module() const { return *module_; }
+  /// Returns the wrapped module.
   [[nodiscard]] const std::shared_ptr<Net>& ptr() const { return module_; }
+  /// Returns the number of replicas.
   [[nodiscard]] int replicas() const { return core_.replicas(); }
+  /// Returns the parameters of the wrapped module.
   [[nodiscard]] auto parameters() const { return module_->parameters(); }
+  /// Returns the parameters of the wrapped module with their names.
   [[nodiscard]] auto named_parameters() const { return module_->named_parameters(); }
+  /// Returns the buffers of the wrapped module with their names.
   [[nodiscard]] auto named_buffers() const { return module_->named_buffers(); }
+  /// Puts the wrapped module into training mode, or out of it.
   void train(bool on = true) { module_->train(on); }
+  /// Puts the wrapped module into evaluation mode.
   void eval() { module_->eval(); }
 
+  /// Returns the state of the wrapped module, by its own names.
   [[nodiscard]] StateDict state_dict() const { return model_state_dict(*module_); }
   /// Loads a model's state. Throws: DataError as load_model_state_dict().
   void load_state_dict(const StateDict& state) { load_model_state_dict(*module_, state); }
@@ -138,6 +153,7 @@ class DataParallel {
   struct [[nodiscard]] NothingToHoldBack {
     ~NothingToHoldBack() {}  // not trivial, so that an unused one causes no warning
   };
+  /// Returns an object that does nothing, so that loops written for DistributedDataParallel compile.
   [[nodiscard]] NothingToHoldBack no_sync() { return {}; }
 
  private:

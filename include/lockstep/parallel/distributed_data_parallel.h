@@ -66,11 +66,10 @@ class DdpCore {
  public:
   /// The module's tensors at the time of the call.
   struct State {
-    NamedTensors parameters;
-    NamedTensors buffers;
+    NamedTensors parameters;  ///< with their names
+    NamedTensors buffers;     ///< with their names
   };
-  /// Parameters with sparse gradients.
-  using Sparse = std::vector<at::Tensor>;
+  using Sparse = std::vector<at::Tensor>;  ///< Parameters with sparse gradients.
 
   /// Compares parameters and buffers over the ranks, and broadcasts rank 0's values.
   /// Collective: yes.  Throws: UsageError naming the parameter or buffer that differs over the ranks.
@@ -83,20 +82,20 @@ class DdpCore {
   void before_forward(const State& now, bool training);
   /// `outputs` are the tensors of the forward's result; `complete` means that there are no others.
   void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
-  void enter_replica(int local, const NamedTensors& buffers);
-  void sync_buffers(const NamedTensors& buffers);
-  void set_sync(bool sync);
-  [[nodiscard]] bool sync() const;
-  [[nodiscard]] double grad_norm();
-  [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;
+  void enter_replica(int local, const NamedTensors& buffers);  ///< See DistributedDataParallel.
+  void sync_buffers(const NamedTensors& buffers);              ///< See DistributedDataParallel.
+  void set_sync(bool sync);          ///< false: backwards keep gradients to the rank, as in no_sync().
+  [[nodiscard]] bool sync() const;   ///< Returns what set_sync() has set.
+  [[nodiscard]] double grad_norm();  ///< See DistributedDataParallel.
+  [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;  ///< See DistributedDataParallel.
 
   /// The functions of Joinable.
   [[nodiscard]] ProcessGroup& group() const;
-  void set_join(std::optional<JoinHandle> handle);
-  void shadow(int action, const State& now, const JoinStatus& status);
-  void after_join(const State& now, int source);
-  [[nodiscard]] const Reducer& reducer() const { return *reducer_; }
-  [[nodiscard]] const std::shared_ptr<Reducer>& shared_reducer() const { return reducer_; }
+  void set_join(std::optional<JoinHandle> handle);                      ///< A Join begins, or ends (none).
+  void shadow(int action, const State& now, const JoinStatus& status);  ///< Takes part in a collective with zeros.
+  void after_join(const State& now, int source);                        ///< Takes the model of rank `source`.
+  [[nodiscard]] const Reducer& reducer() const { return *reducer_; }    ///< Returns what reduces the gradients.
+  [[nodiscard]] const std::shared_ptr<Reducer>& shared_reducer() const { return reducer_; }  ///< Likewise.
 
  private:
   /// A parameter as it was when it was wrapped.
@@ -140,6 +139,7 @@ auto share_module(Module&& module) {
   }
 }
 
+/// The type behind what share_module() takes.
 template <class Module>
 using SharedModule = typename decltype(share_module(std::declval<Module>()))::element_type;
 
@@ -210,6 +210,7 @@ class DistributedDataParallel : public Joinable {
       return output;
     }
   }
+  /// Runs the module's forward; its backward reduces the gradients. Collective: see the class.
   template <class... Args>
   decltype(auto) forward(Args&&... args) {
     return (*this)(std::forward<Args>(args)...);
@@ -220,12 +221,12 @@ class DistributedDataParallel : public Joinable {
   /// Gives access to the module's own methods and members, as a libtorch ModuleHolder does: model->fc1->weight. Do not
   /// use it for forward: call the wrapper.
   Net* operator->() const { return module_.get(); }
-  [[nodiscard]] const std::shared_ptr<Net>& ptr() const { return module_; }
-  [[nodiscard]] auto parameters() const { return module_->parameters(); }
-  [[nodiscard]] auto named_parameters() const { return module_->named_parameters(); }
-  [[nodiscard]] auto named_buffers() const { return module_->named_buffers(); }
-  void train(bool on = true) { module_->train(on); }
-  void eval() { module_->eval(); }
+  [[nodiscard]] const std::shared_ptr<Net>& ptr() const { return module_; }            ///< Returns the wrapped module.
+  [[nodiscard]] auto parameters() const { return module_->parameters(); }              ///< Returns its parameters.
+  [[nodiscard]] auto named_parameters() const { return module_->named_parameters(); }  ///< Returns them by name.
+  [[nodiscard]] auto named_buffers() const { return module_->named_buffers(); }  ///< Returns its buffers, by name.
+  void train(bool on = true) { module_->train(on); }  ///< Puts the wrapped module into training mode, or out of it.
+  void eval() { module_->eval(); }                    ///< Puts the wrapped module into evaluation mode.
 
   /// Returns the state under the inner module's names. Collective: no.
   [[nodiscard]] StateDict state_dict() const { return model_state_dict(*module_); }
@@ -259,12 +260,11 @@ class DistributedDataParallel : public Joinable {
   /// backward has ended, then the order of arrival. It is empty where nothing is reduced.
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const { return core_.bucket_bytes(); }
 
-  [[nodiscard]] const parallel::Reducer& reducer() const { return core_.reducer(); }
+  [[nodiscard]] const parallel::Reducer& reducer() const { return core_.reducer(); }  ///< Returns the reducer.
   /// Returns the reducer, for an optimizer that takes part in the reduction (ZeroOptions::shard_gradients).
   [[nodiscard]] const std::shared_ptr<parallel::Reducer>& shared_reducer() const { return core_.shared_reducer(); }
 
-  // Join calls these.
-  [[nodiscard]] ProcessGroup& join_group() override { return core_.group(); }
+  [[nodiscard]] ProcessGroup& join_group() override { return core_.group(); }  // Join calls these
   void set_join(std::optional<JoinHandle> handle) override { core_.set_join(handle); }
   void shadow(int action, const JoinStatus& status) override { core_.shadow(action, state(), status); }
   void after_join(int source) override { core_.after_join(state(), source); }

@@ -15,6 +15,7 @@
 
 namespace lockstep {
 
+/// How a Join treats ranks that have no more data.
 struct JoinOptions {
   /// Divides gradients by the number of ranks that began, so that every sample counts the same; false: by the number of
   /// ranks that still have data.
@@ -26,9 +27,9 @@ struct JoinOptions {
 
 /// Says which ranks still have data.
 struct JoinStatus {
-  int active = 0;        ///< number of ranks with data
-  int first_active = 0;  ///< the lowest rank with data
-  bool divide_by_initial_world_size = true;
+  int active = 0;                            ///< number of ranks with data
+  int first_active = 0;                      ///< the lowest rank with data
+  bool divide_by_initial_world_size = true;  ///< sums are divided by all ranks, also those without data
 };
 
 class Join;
@@ -41,6 +42,7 @@ class JoinHandle {
   /// Collective: yes; every rank with data calls it for the same joinable and action.  Blocks: yes.
   /// Throws: DataError with throw_on_early_termination; UsageError where ranks announce different actions.
   JoinStatus announce(int action) const;
+  /// Returns JoinOptions::throw_on_early_termination.
   [[nodiscard]] bool throws_on_early_termination() const;
 
  private:
@@ -53,6 +55,7 @@ class JoinHandle {
 class Joinable {
  public:
   virtual ~Joinable() = default;
+  /// Returns the group whose ranks join.
   [[nodiscard]] virtual ProcessGroup& join_group() = 0;
   /// Sets the handle, which is valid while the Join lives; the Join resets it at its end.
   /// Throws: UsageError where the object cannot take part.

@@ -42,8 +42,10 @@ class PowerSgd : public Stateful {
   /// Throws: UsageError for an option out of range.
   explicit PowerSgd(const PowerSgdOptions& options = {});
 
+  /// Compresses and reduces one bucket; the hook of power_sgd() calls it.
   [[nodiscard]] HookStage run(GradBucket& bucket);
 
+  /// Returns the number of backwards that it has seen.
   [[nodiscard]] std::int64_t iterations() const noexcept { return iterations_; }
 
   /// Returns "iterations", "q.<parameter>" and "error.<replica>.<parameter>" for the replicas of this rank. Collective:
@@ -80,6 +82,7 @@ namespace hooks {
 
 /// Makes the hook. `state` may be shared with the code that saves it.
 [[nodiscard]] CommunicationHook power_sgd(std::shared_ptr<PowerSgd> state);
+/// Returns the hook with a new PowerSgd of its own, for programs that do not save its state.
 [[nodiscard]] CommunicationHook power_sgd(const PowerSgdOptions& options = {});
 
 }  // namespace hooks

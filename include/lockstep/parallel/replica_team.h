@@ -53,6 +53,7 @@ class Replica {
 /// Does the same, but returns null outside of ReplicaTeam::run().
 [[nodiscard]] Replica* find_replica() noexcept;
 
+/// How a ReplicaTeam runs its replicas.
 struct ReplicaTeamOptions {
   int replicas = 0;  ///< number of replicas of the run; 0: the world size
   int threads = 1;   ///< libtorch threads of each replica
@@ -77,6 +78,7 @@ class ReplicaTeam {
   ReplicaTeam(const ReplicaTeam&) = delete;
   ReplicaTeam& operator=(const ReplicaTeam&) = delete;
 
+  /// Returns the number of replicas of the run, over all ranks.
   [[nodiscard]] int replicas() const noexcept;
   /// Returns the replicas of this rank.
   [[nodiscard]] ReplicaSpan block() const noexcept;

@@ -14,6 +14,8 @@ class Module;
 namespace lockstep {
 namespace parallel {
 
+/// Makes every lockstep::nn::BatchNorm below `root` take its statistics over the group's ranks. Returns how many there
+/// are.
 int sync_batch_norm(torch::nn::Module& root, ProcessGroup& group);
 
 /// Returns the torch module in a wrapper, holder or pointer.
@@ -40,6 +42,7 @@ template <class Model>
 int sync_batch_norm(Model& model, ProcessGroup& group) {
   return parallel::sync_batch_norm(parallel::torch_module_of(model), group);
 }
+/// Does the same for a wrapped or plain model and the job's group.
 template <class Model, parallel::HasGroup Job>
 int sync_batch_norm(Model& model, Job& job) {
   return sync_batch_norm(model, static_cast<ProcessGroup&>(job.group()));

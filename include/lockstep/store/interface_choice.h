@@ -12,11 +12,12 @@ namespace lockstep::store {
 
 /// An address of this host.
 struct Interface {
-  std::string name;     ///< "eth0"
-  std::string address;  ///< numeric, IPv4 or IPv6
-  bool is_loopback = false;
+  std::string name;          ///< "eth0"
+  std::string address;       ///< numeric, IPv4 or IPv6
+  bool is_loopback = false;  ///< it reaches this host only
 };
 
+/// What the environment and the store say of the interface.
 struct InterfaceWishes {
   std::optional<std::string> gloo = {};     ///< GLOO_SOCKET_IFNAME: a name, or several with commas
   std::optional<std::string> nccl = {};     ///< NCCL_SOCKET_IFNAME: the beginnings of names; "=" before the list: whole
@@ -24,10 +25,11 @@ struct InterfaceWishes {
   std::optional<std::string> towards = {};  ///< the address by which this host reaches the store
 };
 
+/// The interface that was chosen, and why.
 struct InterfaceChoice {
-  std::string name;  ///< of the interface; empty where no interface has the address
-  std::string address;
-  std::string reason;  ///< one clause: "GLOO_SOCKET_IFNAME names it"
+  std::string name;     ///< of the interface; empty where no interface has the address
+  std::string address;  ///< numeric, IPv4 or IPv6
+  std::string reason;   ///< one clause: "GLOO_SOCKET_IFNAME names it"
 };
 
 /// Returns the addresses of all interfaces that are up, the loopback's last.

@@ -14,12 +14,13 @@
 
 namespace lockstep {
 
+/// What happens at the store when this process is lost.
 struct PresenceOptions {
   /// The keys that the server sets where they are unset when the process is lost. Their value is "closed" (the
   /// connection ended: the process or its host died) or "silent" (no heartbeat: the link is cut, or the process
   /// frozen), a newline, and the will. A key that ends with "/" is a queue, to which the server appends that value.
   std::vector<std::string> keys;
-  std::string will;
+  std::string will;  ///< the text of the value, such as which node this is
   /// Both sides take the other for lost where they hear nothing for so long. Heartbeats go six times as often.
   std::chrono::milliseconds silence{6000};
 };

@@ -21,6 +21,7 @@ class Store {
  public:
   virtual ~Store() = default;
 
+  /// Sets a key, whether or not it has a value. Throws: PeerError, TimeoutError.
   virtual void set(const std::string& key, const std::string& value) = 0;
   /// Returns the present value; none where the key is unset. It does not wait for the key.
   [[nodiscard]] virtual std::optional<std::string> try_get(const std::string& key) = 0;
@@ -42,9 +43,9 @@ class Store {
 
 /// A store's address and the secret that opens it.
 struct StoreAddress {
-  std::string host = "127.0.0.1";
-  std::uint16_t port = 0;
-  std::string token;  ///< the server closes a connection that does not show it
+  std::string host = "127.0.0.1";  ///< name or address of the server's host
+  std::uint16_t port = 0;          ///< its port
+  std::string token;               ///< the server closes a connection that does not show it
 };
 
 /// Connects; it tries again until the server listens, and says so after 3 s. A server that then leaves a request
@@ -70,10 +71,11 @@ inline constexpr const char* kSavesKey = "lockstep/train/saves";
 /// Serves a store from its own thread until it is destroyed; its clients then get PeerError.
 class StoreServer {
  public:
+  /// Where a StoreServer listens, and whom it answers.
   struct Options {
     std::string host = "127.0.0.1";  ///< the one address it listens on
     std::uint16_t port = 0;          ///< 0: any free port
-    std::string token;
+    std::string token;               ///< the secret that clients must prove; empty: none
   };
   /// Throws: UsageError naming host and port where the port is in use.
   explicit StoreServer(const Options& options);
@@ -81,6 +83,7 @@ class StoreServer {
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
+  /// Returns the port on which it listens.
   [[nodiscard]] std::uint16_t port() const noexcept;
 
  private:

@@ -11,6 +11,7 @@
 
 namespace lockstep::tensor {
 
+/// What is known of the first batch that a loop got.
 struct FirstBatch {
   std::uint64_t digest = 0;           ///< digest of the indices in order
   std::int64_t shards = 1;            ///< number of shards that the set is divided into, this loader's included

@@ -15,17 +15,17 @@ namespace lockstep::tensor {
 /// One tensor's place in a flat buffer. Flat order is memory order: element i of the slot is element i of the tensor's
 /// own memory.
 struct FlatSlot {
-  std::string name = {};
-  std::int64_t offset = 0;  ///< in elements from the start of the buffer; a multiple of 64 bytes
-  std::int64_t numel = 0;
-  std::vector<std::int64_t> sizes = {};
+  std::string name = {};                   ///< the tensor's name
+  std::int64_t offset = 0;                 ///< in elements from the start of the buffer; a multiple of 64 bytes
+  std::int64_t numel = 0;                  ///< elements of the tensor
+  std::vector<std::int64_t> sizes = {};    ///< the tensor's sizes
   std::vector<std::int64_t> strides = {};  ///< the tensor's own where it is dense, else contiguous
 };
 
 /// The places of several tensors of one dtype.
 struct FlatLayout {
-  std::vector<FlatSlot> slots;
-  std::int64_t numel = 0;  ///< elements of the whole buffer, padding included
+  std::vector<FlatSlot> slots;  ///< in the order of the buffer
+  std::int64_t numel = 0;       ///< elements of the whole buffer, padding included
 };
 
 /// Places `items` one after another; each start is aligned to 64 bytes.

@@ -30,6 +30,7 @@ decltype(auto) module_of(Model& model) {
   }
 }
 
+/// Returns the entries of a torch::OrderedDict, in its order.
 template <class OrderedDict>
 [[nodiscard]] NamedTensors from_ordered_dict(const OrderedDict& dict) {
   NamedTensors items;

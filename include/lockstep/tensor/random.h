@@ -25,6 +25,7 @@ void seed_all(std::uint64_t seed);
 /// Reads and sets the state of the default CPU generator (dropout, initialisation).
 /// Throws: set_random_state throws DataError where `state` is not such a state.
 [[nodiscard]] at::Tensor random_state();
+/// Sets the state of the CPU's random generator to one that random_state() returned.
 void set_random_state(const at::Tensor& state);
 
 }  // namespace lockstep

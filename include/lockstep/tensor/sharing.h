@@ -12,7 +12,7 @@ namespace lockstep::tensor {
 
 /// Facts about what this process has done since it joined its job.
 struct SharingSigns {
-  int world = 1;
+  int world = 1;             ///< number of ranks
   bool wrapped = false;      ///< a DistributedDataParallel over several ranks was made
   bool divided = false;      ///< a DataLoader has given shuffled batches of one of several shards
   std::int64_t batches = 0;  ///< batches of such loaders
@@ -26,9 +26,13 @@ struct SharingSigns {
 
 /// Note one fact each. Thread-safe: yes. Each costs one load once it is known that there is nothing to warn of.
 void note_world(int rank, int world) noexcept;
+/// A DistributedDataParallel over several ranks was made.
 void note_wrapper() noexcept;
+/// A loader has given a batch of one of several shards.
 void note_shard_batch(bool shuffled) noexcept;
+/// An optimizer has changed parameters of so many bytes.
 void note_step(std::int64_t parameter_bytes) noexcept;
+/// A collective was given so many bytes.
 void note_reduced(std::int64_t bytes) noexcept;
 /// Returns false where the notes above no longer change anything.
 [[nodiscard]] bool watches_sharing() noexcept;

@@ -26,6 +26,7 @@ using StateDict = std::map<std::string, StateValue>;
 class Stateful {
  public:
   virtual ~Stateful() = default;
+  /// Returns the state, which load_state_dict() takes back.
   [[nodiscard]] virtual StateDict state_dict() const = 0;
   /// Copies the entries in. Throws: DataError naming the first entry that is missing, unknown or of another shape or
   /// dtype.

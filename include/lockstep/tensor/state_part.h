@@ -15,7 +15,7 @@ namespace lockstep {
 
 /// Says which elements of a dense tensor, counted in memory order, a part holds.
 struct TensorSlice {
-  std::int64_t begin = 0;
+  std::int64_t begin = 0;                  ///< the first element that the part holds
   std::vector<std::int64_t> shape;         ///< shape of the whole tensor
   std::vector<std::int64_t> strides = {};  ///< strides of the whole tensor; empty: row-major
 
@@ -24,7 +24,7 @@ struct TensorSlice {
 
 /// Whole entries, and one-dimensional pieces of tensors whose other elements are in other parts.
 struct StatePart {
-  StateDict entries;
+  StateDict entries;                          ///< entries of this part, by name
   std::map<std::string, TensorSlice> slices;  ///< one for each entry that is a piece
 };
 

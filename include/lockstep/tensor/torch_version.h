@@ -17,13 +17,14 @@ namespace lockstep::tensor {
 
 /// The autocast state of this thread for one kind of device.
 struct AutocastState {
-  bool enabled = false;
-  c10::ScalarType dtype = c10::ScalarType::BFloat16;
-  bool weight_cache = true;  ///< shared by all kinds of devices
+  bool enabled = false;                               ///< autocast is on
+  c10::ScalarType dtype = c10::ScalarType::BFloat16;  ///< the type in which it computes
+  bool weight_cache = true;                           ///< shared by all kinds of devices
 };
 
 /// Throws: UsageError for a device that is neither CPU nor CUDA.
 [[nodiscard]] AutocastState autocast_state(c10::DeviceType device);
+/// Sets the autocast state of this thread for a kind of device.
 void set_autocast_state(c10::DeviceType device, const AutocastState& state);
 
 /// Turns libuv off in the options of a c10d::TCPStore: libtorch 2.4 and later ask even a client for it, and Debian's

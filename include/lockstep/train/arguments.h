@@ -12,14 +12,16 @@
 
 namespace lockstep {
 
+/// How parse_arguments() treats arguments that it does not know, and what --help says.
 struct ArgumentOptions {
   std::string description = {};  ///< one line or more of --help
   bool keep_rest = false;        ///< an unknown argument goes to ParsedArguments::rest instead of being an error
 };
 
+/// What parse_arguments() has found.
 struct ParsedArguments {
-  bool help = false;  ///< --help was given and is printed: the program has nothing more to do
-  std::vector<std::string> rest = {};
+  bool help = false;                   ///< --help was given and is printed: the program has nothing more to do
+  std::vector<std::string> rest = {};  ///< arguments that it did not know, in their order
 };
 
 /// Reads the arguments into `config` and `options`, over the values that the program has set:

@@ -15,7 +15,7 @@ namespace lockstep {
 /// A key of the other program, and its meaning here. "a.b.*" stands for all keys that begin with "a.b.". A key with two
 /// aliases becomes several keys here.
 struct ConfigAlias {
-  std::string from;
+  std::string from;     ///< the other program's key
   std::string to = {};  ///< the key here; where it is the same key, only the value changes; empty: it has no meaning
                         ///< here
   /// Returns the value here, as YAML; without this function the value is kept. An empty result sets nothing.

@@ -19,14 +19,15 @@
 
 namespace lockstep {
 
+/// How evaluate() reads and computes.
 struct EvaluateOptions {
-  std::int64_t batch_size = 64;
-  std::int64_t workers = 2;
-  std::int64_t prefetch_factor = 2;
-  double loader_timeout_s = 0;    ///< seconds to wait for a batch; 0: for ever. Needs workers
-  bool skip_bad_samples = false;  ///< leaves out samples that cannot be read; Evaluation::samples still counts them
-  std::string amp = "none";       ///< none, bf16
-  bool channels_last = true;      ///< images in memory as [N, H, W, C]
+  std::int64_t batch_size = 64;      ///< samples of a batch
+  std::int64_t workers = 2;          ///< loader threads
+  std::int64_t prefetch_factor = 2;  ///< batches ahead per worker
+  double loader_timeout_s = 0;       ///< seconds to wait for a batch; 0: for ever. Needs workers
+  bool skip_bad_samples = false;     ///< leaves out samples that cannot be read; Evaluation::samples still counts them
+  std::string amp = "none";          ///< none, bf16
+  bool channels_last = true;         ///< images in memory as [N, H, W, C]
   /// Number of parts into which the samples are divided; 0: the world size. Where counts are not whole numbers the last
   /// bits of the result depend on it, and on nothing else.
   int replicas = 0;
@@ -34,12 +35,13 @@ struct EvaluateOptions {
   std::function<void(std::int64_t done, std::int64_t total)> progress = nullptr;
 };
 
+/// What an evaluation has found, the same on every rank.
 struct Evaluation {
-  std::int64_t samples = 0;  ///< number of samples over all ranks
-  double seconds = 0;
+  std::int64_t samples = 0;      ///< number of samples over all ranks
+  double seconds = 0;            ///< how long it took
   at::Tensor counts;             ///< the task's counts, summed over all ranks; undefined where the task has a tally
   std::shared_ptr<Tally> tally;  ///< the task's tally, where it has one, after its metrics()
-  std::vector<Metric> metrics;
+  std::vector<Metric> metrics;   ///< the task's metrics
 };
 
 /// Runs `model` in evaluation mode over `dataset`, then restores the model's mode.

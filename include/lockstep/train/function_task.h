@@ -24,6 +24,7 @@ namespace lockstep {
 
 namespace train {
 
+/// A forward for any network: (network, batch) to the output.
 using ForwardCall = std::function<at::Tensor(torch::nn::Module&, const Batch&)>;
 
 /// Throws: always UsageError, naming both types.
@@ -45,7 +46,7 @@ concept CalledWithData = requires(Net& net, const at::Tensor& data) {
 
 /// Turns a function that makes a network into the parts of a Task.
 struct ModelFunction {
-  std::function<std::shared_ptr<torch::nn::Module>()> make;
+  std::function<std::shared_ptr<torch::nn::Module>()> make;  ///< makes the network
   ForwardCall forward;  ///< calls the network with batch.data; empty where it cannot be called so
   std::string type;     ///< the network's class
 
@@ -67,7 +68,7 @@ struct ModelFunction {
 
 /// A user's forward; its first parameter may have the network's own type.
 struct ForwardFunction {
-  ForwardCall call;
+  ForwardCall call;  ///< calls the network
 
   ForwardFunction() = default;
   template <class F>
@@ -88,10 +89,10 @@ struct ForwardFunction {
 
 /// A metric of an evaluation: the mean over all samples.
 struct MetricFunction {
-  std::string name;
+  std::string name;  ///< the name in logs and tables
   /// Returns one value per sample of the batch, or their mean, of any type, also bool.
   std::function<at::Tensor(const at::Tensor& output, const Batch& batch)> values;
-  bool lower_is_better = false;
+  bool lower_is_better = false;  ///< a smaller value is better
 };
 
 /// The parts of a task. `loss` and `metrics` get the outputs in float32, whatever amp is.

@@ -14,26 +14,27 @@ namespace lockstep {
 /// The settings of the optimizer. `auto` means the default of the chosen type. A key that the type does not have must
 /// stay `auto`.
 struct OptimizerConfig {
-  std::string type = "adamw";  ///< adamw, adam, sgd, rmsprop, adagrad, lamb, lars, lion
-  double lr = 6e-4;
-  double weight_decay = 1e-4;
+  std::string type = "adamw";       ///< adamw, adam, sgd, rmsprop, adagrad, lamb, lars, lion
+  double lr = 6e-4;                 ///< learning rate, before lr_scaling
+  double weight_decay = 1e-4;       ///< weight decay, as the type means it
   std::string lr_scaling = "none";  ///< none, replicas (lr x replicas), batch (lr x total batch / 256)
   bool zero = false;                ///< each rank keeps and updates only its part of the state; the result is the same
 
-  std::vector<std::string> betas = {};  ///< two numbers; empty: the type's default
-  std::string eps = "auto";
-  std::string amsgrad = "auto";
-  std::string momentum = "auto";
-  std::string dampening = "auto";
-  std::string nesterov = "auto";
-  std::string alpha = "auto";
-  std::string centered = "auto";
-  std::string lr_decay = "auto";
-  std::string initial_accumulator_value = "auto";
-  std::string trust = "auto";
+  std::vector<std::string> betas = {};             ///< two numbers; empty: the type's default
+  std::string eps = "auto";                        ///< a number
+  std::string amsgrad = "auto";                    ///< true, false
+  std::string momentum = "auto";                   ///< a number
+  std::string dampening = "auto";                  ///< a number
+  std::string nesterov = "auto";                   ///< true, false
+  std::string alpha = "auto";                      ///< a number
+  std::string centered = "auto";                   ///< true, false
+  std::string lr_decay = "auto";                   ///< a number
+  std::string initial_accumulator_value = "auto";  ///< a number
+  std::string trust = "auto";                      ///< a number
   /// Parameters with their own options, as in ParameterGroup: {params: REGEX, lr, weight_decay, betas, eps, momentum}.
   std::vector<ConfigMap> groups = {};
 
+  /// Adds every key to `fields`, with its description.
   void describe(ConfigFields& fields);
   /// Checks the values. Throws: UsageError naming the first key whose value is invalid, or that the type does not have.
   void validate() const;

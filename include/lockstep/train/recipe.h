@@ -21,7 +21,7 @@ namespace lockstep {
 
 /// The result of `predict` for one file.
 struct Prediction {
-  std::string file;
+  std::string file;                  ///< the file, as it was given
   std::string text;                  ///< the text that was read in it
   std::optional<double> confidence;  ///< 0..1; none where nothing was found
 };
@@ -31,6 +31,7 @@ class Recipe {
  public:
   virtual ~Recipe() = default;
 
+  /// Returns the recipe's name on the command line.
   [[nodiscard]] virtual std::string name() const = 0;
   /// Returns one line for `lockstep train --help`.
   [[nodiscard]] virtual std::string summary() const = 0;
@@ -45,6 +46,7 @@ class Recipe {
   [[nodiscard]] virtual std::filesystem::path experiment_folder(const TrainConfig& /*config*/) const { return {}; }
   /// Returns the message for `lockstep train NAME` without arguments, which says how to start; empty: the usual error.
   [[nodiscard]] virtual std::string getting_started() const { return ""; }
+  /// Makes the settings with their defaults.
   [[nodiscard]] virtual std::unique_ptr<TrainConfig> make_config() const = 0;
   /// Makes the task. Lifetime: `config` outlives the task, and came from make_config().
   [[nodiscard]] virtual std::unique_ptr<Task> make_task(const TrainConfig& config) const = 0;

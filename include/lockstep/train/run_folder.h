@@ -15,6 +15,7 @@
 
 namespace lockstep {
 
+/// How a RunFolder treats a folder that is there already.
 struct RunFolderOptions {
   bool resume = false;  ///< a folder that holds a run is valid; so is one that is empty or missing
   /// The folder is an experiment's. Its config.yml is the user's own, so the run's settings go to config.resolved.yml.
@@ -30,12 +31,15 @@ class RunFolder {
   ///         which the message names; IoError where it cannot be written.
   explicit RunFolder(std::filesystem::path path, const RunFolderOptions& options = {});
 
+  /// Returns the folder.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// Returns the folder of the checkpoints.
   [[nodiscard]] std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   /// Returns the name of the file with the run's settings.
   [[nodiscard]] static std::string settings_file(bool experiment) {
     return experiment ? "config.resolved.yml" : "config.yml";
   }
+  /// Returns the name of the file with this run's settings.
   [[nodiscard]] std::string settings_file() const { return settings_file(experiment_); }
 
   /// Checks that the folder is still the one that was opened: a write to a removed folder is lost without an error.

@@ -23,10 +23,10 @@ namespace lockstep {
 
 /// The set-up is done; the first step comes next.
 struct RunStart {
-  int rank = 0;
-  int world_size = 1;
-  std::string recipe;
-  std::filesystem::path run_dir;
+  int rank = 0;                      ///< this rank
+  int world_size = 1;                ///< number of ranks
+  std::string recipe;                ///< name of the recipe, or of the program's task
+  std::filesystem::path run_dir;     ///< the run folder
   std::string settings;              ///< YAML, as they were decided
   std::int64_t step = 0;             ///< steps done before: 0, or the step where the run resumes
   bool folder_has_run = false;       ///< on rank 0: the run folder may hold events of steps that will be repeated
@@ -39,11 +39,11 @@ struct RunStart {
 
 /// One optimizer step. Its loss is combined over all replicas while the next step runs, so the event comes a step late.
 struct StepResult {
-  std::int64_t epoch = 0;          ///< counted from 0
-  std::int64_t step_in_epoch = 0;  ///< steps of the epoch that are done
-  std::int64_t step = 0;           ///< steps done since the start of the run
-  std::int64_t images = 0;         ///< images of this step, over all replicas
-  double lr = 0;
+  std::int64_t epoch = 0;                                  ///< counted from 0
+  std::int64_t step_in_epoch = 0;                          ///< steps of the epoch that are done
+  std::int64_t step = 0;                                   ///< steps done since the start of the run
+  std::int64_t images = 0;                                 ///< images of this step, over all replicas
+  double lr = 0;                                           ///< learning rate of this step
   std::optional<double> loss;                              ///< mean over all replicas; none: it was not finite, and the
                                                            ///< step was left out
   std::vector<std::pair<std::string, double>> terms = {};  ///< the parts of the loss, where there are several
@@ -59,33 +59,33 @@ struct StepGradients {
   std::int64_t step = 0;           ///< the one that is being done
   const torch::nn::Module& model;  ///< the task's; each parameter's grad() is the mean over all replicas, times
                                    ///< `loss_scale`. With optimizer.zero that is so only for this rank's part
-  double loss_scale = 1;
+  double loss_scale = 1;           ///< what the loss was multiplied by; 1: it is not scaled
 };
 
 /// The progress of an evaluation on this rank.
 struct EvaluationProgress {
-  std::int64_t done = 0;
-  std::int64_t total = 0;
+  std::int64_t done = 0;   ///< samples that are done
+  std::int64_t total = 0;  ///< samples of this rank
 };
 
 /// The result of an evaluation, the same on every rank.
 struct EvaluationResult {
-  std::int64_t epoch = 0;  ///< counted from 0
-  std::int64_t step = 0;
-  std::vector<Metric> metrics;
+  std::int64_t epoch = 0;              ///< counted from 0
+  std::int64_t step = 0;               ///< steps done since the start of the run
+  std::vector<Metric> metrics;         ///< what was measured over all samples
   std::shared_ptr<const Tally> tally;  ///< the task's tally, where it has one
 };
 
 /// An epoch has ended, its evaluation included.
 struct EpochResult {
-  std::int64_t epoch = 0;  ///< counted from 0
-  std::int64_t step = 0;   ///< steps done since the start of the run
-  double seconds = 0;      ///< seconds of its training steps
-  double images_per_s = 0;
+  std::int64_t epoch = 0;        ///< counted from 0
+  std::int64_t step = 0;         ///< steps done since the start of the run
+  double seconds = 0;            ///< seconds of its training steps
+  double images_per_s = 0;       ///< speed over all ranks
   double data_wait = 0;          ///< share of the epoch that the rank with the longest wait spent waiting for batches
   std::int64_t bad_samples = 0;  ///< samples left out since the start of the run, over all replicas
-  double lr = 0;
-  std::optional<double> loss;           ///< mean over the epoch
+  double lr = 0;                 ///< learning rate of its last step
+  std::optional<double> loss;    ///< mean over the epoch
   std::optional<std::int64_t> skipped;  ///< steps of the epoch that were left out; none: the loss is not scaled
   MemoryUse memory;                     ///< the maximum of any rank so far
   std::vector<Metric> metrics;          ///< empty: not evaluated
@@ -94,10 +94,10 @@ struct EpochResult {
 
 /// Between two epochs of a run in two stages, the weights were replaced by those of the first stage's best.
 struct StageChange {
-  bool rolled_back = false;  ///< the second stage begins with them again; false: it begins
-  std::string reason;        ///< "stop_epoch", "patience" or "no_better"
-  std::int64_t epoch = 0;    ///< epochs done
-  std::int64_t step = 0;
+  bool rolled_back = false;      ///< the second stage begins with them again; false: it begins
+  std::string reason;            ///< "stop_epoch", "patience" or "no_better"
+  std::int64_t epoch = 0;        ///< epochs done
+  std::int64_t step = 0;         ///< steps done since the start of the run
   std::optional<double> decay;   ///< decay of the moving average from here on; none: there is no average
   std::int64_t from_step = 0;    ///< the step of the checkpoint that the weights are from
   std::int64_t epochs = 0;       ///< epochs of the whole run, as far as known now
@@ -106,15 +106,15 @@ struct StageChange {
 
 /// A checkpoint has become durable.
 struct SaveResult {
-  std::int64_t step = 0;
-  std::filesystem::path path;
+  std::int64_t step = 0;           ///< the step that was saved
+  std::filesystem::path path;      ///< the step folder
   std::vector<std::string> names;  ///< "best" and similar names that it has earned
 };
 
 /// The run ends: it is complete, or (result.stopped_by) it was saved and left before its end.
 struct RunEnd {
-  TrainResult result;
-  int world_size = 1;
+  TrainResult result;                                        ///< what fit() returns
+  int world_size = 1;                                        ///< number of ranks
   std::int64_t total_steps = 0;                              ///< steps of the whole run
   std::string report;                                        ///< the task's own text on the last evaluation
   std::vector<std::filesystem::path> pictures;               ///< pictures drawn of that evaluation; on rank 0
@@ -132,26 +132,35 @@ struct RunEnd {
 class RunSink {
  public:
   virtual ~RunSink() = default;
+  /// The set-up is done.
   virtual void on_start(const RunStart& /*event*/) {}
+  /// The gradients of a step are reduced.
   virtual void on_gradients(const StepGradients& /*event*/) {}
+  /// A step is done.
   virtual void on_step(const StepResult& /*event*/) {}
+  /// An evaluation goes on.
   virtual void on_evaluating(const EvaluationProgress& /*event*/) {}
+  /// An evaluation is done.
   virtual void on_evaluation(const EvaluationResult& /*event*/) {}
+  /// An epoch is done.
   virtual void on_epoch(const EpochResult& /*event*/) {}
+  /// The second stage begins, or goes back.
   virtual void on_stage(const StageChange& /*event*/) {}
+  /// A checkpoint is on the disk. Rank 0 alone.
   virtual void on_save(const SaveResult& /*event*/) {}
+  /// The run ends.
   virtual void on_end(const RunEnd& /*event*/) {}
 };
 
 /// Functions instead of a class; a function that is not set receives nothing.
 struct RunCallbacks {
-  std::function<void(const RunStart&)> on_start = {};
-  std::function<void(const StepResult&)> on_step = {};
-  std::function<void(const EvaluationResult&)> on_evaluation = {};
-  std::function<void(const EpochResult&)> on_epoch = {};
-  std::function<void(const StageChange&)> on_stage = {};
-  std::function<void(const SaveResult&)> on_save = {};
-  std::function<void(const RunEnd&)> on_end = {};
+  std::function<void(const RunStart&)> on_start = {};               ///< as RunSink's
+  std::function<void(const StepResult&)> on_step = {};              ///< as RunSink's
+  std::function<void(const EvaluationResult&)> on_evaluation = {};  ///< as RunSink's
+  std::function<void(const EpochResult&)> on_epoch = {};            ///< as RunSink's
+  std::function<void(const StageChange&)> on_stage = {};            ///< as RunSink's
+  std::function<void(const SaveResult&)> on_save = {};              ///< as RunSink's, on rank 0 alone
+  std::function<void(const RunEnd&)> on_end = {};                   ///< as RunSink's
 };
 
 /// Makes a sink of functions.

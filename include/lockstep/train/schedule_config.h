@@ -26,23 +26,24 @@ struct ScheduleConfig {
   std::vector<std::string> milestones = {};  ///< multi_step: epochs since the start of the run
   double power = 1;                          ///< polynomial
 
-  double pct_start = 0.3;  ///< one_cycle, also the next four
-  double div_factor = 25;
-  double final_div_factor = 1e4;
+  double pct_start = 0.3;               ///< one_cycle, also the next four
+  double div_factor = 25;               ///< the highest rate divided by the first one
+  double final_div_factor = 1e4;        ///< the first rate divided by the last one
   std::string anneal_strategy = "cos";  ///< cos, linear
-  bool three_phase = false;
+  bool three_phase = false;             ///< goes down to the first rate within as many steps as up
 
   std::int64_t model_size = 512;  ///< noam; optimizer.lr is its factor
   double flat_epochs = 0;         ///< flat_cosine: where the cosine begins, since the start of the run
   double no_aug_epochs = 0;       ///< flat_cosine: epochs at the end of the run after the cosine
 
-  std::string metric;          ///< plateau: a metric of data.test; empty: the task's first
-  double factor = 0.1;         ///< plateau, also the next four
-  std::int64_t patience = 10;  ///< evaluations
-  double threshold = 1e-4;
+  std::string metric;                  ///< plateau: a metric of data.test; empty: the task's first
+  double factor = 0.1;                 ///< plateau, also the next four
+  std::int64_t patience = 10;          ///< evaluations
+  double threshold = 1e-4;             ///< by how much a metric must be better
   std::string threshold_mode = "rel";  ///< rel, abs
   std::int64_t cooldown = 0;           ///< evaluations
 
+  /// Adds every key to `fields`, with its description.
   void describe(ConfigFields& fields);
   /// Checks the values. Throws: UsageError naming the first key whose value is invalid.
   void validate() const;

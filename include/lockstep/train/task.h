@@ -26,8 +26,8 @@ class Tally;
 
 /// A metric of an evaluation, such as {"string_accuracy", 0.914}.
 struct Metric {
-  std::string name;
-  double value = 0;
+  std::string name;              ///< its name in logs and tables
+  double value = 0;              ///< its value
   bool lower_is_better = false;  ///< as for a loss; it decides which checkpoint is the best
   bool in_table = true;          ///< the table of epochs shows it
 };

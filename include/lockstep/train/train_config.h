@@ -18,11 +18,11 @@ struct TrainConfig {
   virtual ~TrainConfig() = default;
 
   // ---- what the result depends on ----
-  std::int64_t seed = 0;
+  std::int64_t seed = 0;  ///< of weights, order of samples, augmentations and dropout
   std::int64_t replicas =
-      0;              ///< data-parallel width; 0: the checkpoint's, else the world size. At least the world size
-  bool exact = true;  ///< the same bits on any world size; false: sums in any fast order
-  std::int64_t epochs = 10;
+      0;                     ///< data-parallel width; 0: the checkpoint's, else the world size. At least the world size
+  bool exact = true;         ///< the same bits on any world size; false: sums in any fast order
+  std::int64_t epochs = 10;  ///< passes over the training set
   std::int64_t max_steps = 0;         ///< optimizer steps; 0: no limit
   AutoInt batch_size{64};             ///< samples per replica and step; auto: as many as fit in the GPU's memory
   std::int64_t total_batch_size = 0;  ///< samples per step over all replicas, instead of batch_size; 0: not set
@@ -30,35 +30,38 @@ struct TrainConfig {
   std::string amp = "none";           ///< none, bf16, fp16 (on CUDA)
   bool channels_last = true;          ///< images and weights of convolutions lie in memory as [N, H, W, C]
   bool fused_layers = true;           ///< on a CPU: runs lockstep::nn::optimize() over the model
+  /// How the loss is scaled with amp fp16.
   struct GradScaler {
-    std::string enabled = "auto";  ///< auto (with fp16 only), true, false
-    double init_scale = 65536;
-    double growth_factor = 2.0;
-    double backoff_factor = 0.5;
-    std::int64_t growth_interval = 2000;
-  } grad_scaler;                 ///< as lockstep::GradScalerOptions
+    std::string enabled = "auto";         ///< auto (with fp16 only), true, false
+    double init_scale = 65536;            ///< the first scale
+    double growth_factor = 2.0;           ///< what the scale is multiplied by after growth_interval good steps
+    double backoff_factor = 0.5;          ///< what the scale is multiplied by at a step whose gradients are not finite
+    std::int64_t growth_interval = 2000;  ///< good steps until the scale grows
+  } grad_scaler;                          ///< as lockstep::GradScalerOptions
   std::string tf32 = "default";  ///< TF32 for CUDA's float32: default (PyTorch's: convolutions only), true, false (for
                                  ///< all)
   std::int64_t threads = 0;      ///< threads of libtorch per replica; 0: the checkpoint's number, else 1
-  bool drop_last = false;
+  bool drop_last = false;        ///< leaves out the last batch of an epoch where it is not full
   std::string bad_samples = "error";  ///< a sample that cannot be read is an error, or is skipped (left out, noted and
                                       ///< counted)
   bool sync_batchnorm = false;        ///< lockstep::nn::BatchNorm takes its statistics over the batches of all replicas
-  OptimizerConfig optimizer;
-  ScheduleConfig schedule;
-  double clip_norm = 0;   ///< 0: gradients are not clipped
+  OptimizerConfig optimizer;          ///< the optimizer and its options
+  ScheduleConfig schedule;            ///< the learning rate of each step
+  double clip_norm = 0;               ///< 0: gradients are not clipped
   double clip_value = 0;  ///< limit of each element of a gradient; 0: not clipped. Not together with clip_norm
+  /// The moving average of the weights.
   struct Ema {
     double decay = 0;       ///< decay of lockstep::EMA, which is then evaluated; 0: none
     double warmups = 1000;  ///< updates until the decay has reached 63 % of its value
-  } ema;
+  } ema;                    ///< the moving average
+  /// Where the samples are.
   struct Data {
-    std::string train;
+    std::string train;           ///< a path, as the task or recipe understands it
     std::string test;            ///< empty: no evaluation
     bool allow_outside = false;  ///< lists and annotations may name files outside of their folder (name_inside())
     std::int64_t max_pixels = 178'956'970;  ///< limit for a picture; a larger one is refused before its memory is
                                             ///< allocated
-  } data;
+  } data;                                   ///< where the samples are
   /// A second stage that begins with the first one's best weights. With `roll_back` it searches for the average's
   /// decay: an epoch that is no better than the stage so far is undone, and the decay is lowered. A task may train
   /// differently in it (Task::begin_epoch).
@@ -72,11 +75,12 @@ struct TrainConfig {
     bool roll_back = true;        ///< false: the second stage continues from epoch to epoch
     double ema_restart_decay = 0.9999;  ///< decay of the average from the second stage on
     double ema_decay_step = 1e-4;       ///< how much the decay falls after each epoch that was undone
-  } stages;
+  } stages;                             ///< the second stage
+  /// When a run may end early.
   struct StopAt {
     std::string metric;  ///< empty: train all epochs
     double value = 0;    ///< stops once an evaluation reaches it
-  } stop_at;
+  } stop_at;             ///< when the run may end early
 
   // ---- how fast, and what is written ----
   std::int64_t workers = 2;          ///< loader threads per replica; 0: load in the training thread
@@ -88,14 +92,14 @@ struct TrainConfig {
   /// Seconds that a rank may stay in a section without a sign of life before the launcher says that it hangs; 0: any
   /// time; -1: ten times the longest so far, at least 60 (lockstep/flight/watch.h).
   struct SectionTimeout {
-    double setup = -1;
-    double data = -1;
-    double forward = -1;
-    double backward = -1;
-    double optimizer = -1;
-    double evaluate = -1;
-    double save = -1;
-  } section_timeout;
+    double setup = -1;                ///< building the task, data and model
+    double data = -1;                 ///< waiting for a batch
+    double forward = -1;              ///< the forward pass
+    double backward = -1;             ///< the backward pass
+    double optimizer = -1;            ///< the update of the weights
+    double evaluate = -1;             ///< an evaluation
+    double save = -1;                 ///< writing a checkpoint
+  } section_timeout;                  ///< limits of sections
   std::int64_t bucket_cap_mb = 25;    ///< MiB of a bucket in which gradients are reduced; the first bucket has at most
                                       ///< one MiB
   bool cuda_graph = false;            ///< runs steps as CUDA graphs, where possible (StepGraph)
@@ -110,15 +114,16 @@ struct TrainConfig {
   std::int64_t tensorboard_histograms = 0;  ///< steps between two histograms of weights and gradients; 0: never
   std::string metrics_address;  ///< PORT on loopback, or HOST:PORT, that serves /metrics for Prometheus; empty: none
   std::int64_t eval_every_epochs = 1;  ///< 0: never
+  /// When checkpoints are written, and which stay.
   struct Checkpoint {
-    std::int64_t every_steps = 0;   ///< 0: only at a new best and at the end
-    std::int64_t every_epochs = 0;  ///< also after every so many epochs; 0: not
-    std::int64_t keep_last = 3;
+    std::int64_t every_steps = 0;    ///< 0: only at a new best and at the end
+    std::int64_t every_epochs = 0;   ///< also after every so many epochs; 0: not
+    std::int64_t keep_last = 3;      ///< how many step checkpoints stay
     std::int64_t keep_every = 0;     ///< besides the last ones, keeps those whose step is a multiple of it; 0: none
     bool async = true;               ///< a thread writes a copy while training continues
     std::string when_busy = "wait";  ///< a checkpoint that is due while another is written: wait, or skip (with a note)
     bool sharded = false;            ///< each rank writes its part, into a folder that all share
-  } checkpoint;
+  } checkpoint;                      ///< when checkpoints are written
 
   /// Adds every key to `fields`, with its description. A derived struct calls this first.
   virtual void describe(ConfigFields& fields);

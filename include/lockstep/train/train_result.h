@@ -14,12 +14,13 @@
 
 namespace lockstep {
 
+/// What a run has reached, as fit() returns it.
 struct TrainResult {
   std::int64_t steps = 0;   ///< optimizer steps
   std::int64_t epochs = 0;  ///< epochs that were begun
   std::optional<std::int64_t>
-      skipped_steps;  ///< steps left out for gradients that are not finite; none: the loss is not scaled
-  std::int64_t replicas = 0;
+      skipped_steps;            ///< steps left out for gradients that are not finite; none: the loss is not scaled
+  std::int64_t replicas = 0;    ///< data-parallel width of the run
   double seconds = 0;           ///< seconds of the training steps, without evaluation and saving
   double images_per_s = 0;      ///< speed over all ranks
   bool reached_target = false;  ///< stop_at was met
@@ -29,7 +30,7 @@ struct TrainResult {
   std::vector<Metric> metrics;  ///< metrics of the last evaluation; empty where there was none
   std::optional<Metric> best;   ///< the best of all evaluations (rank 0)
   std::int64_t best_step = 0;   ///< the step of the run's `best` checkpoint
-  std::filesystem::path run_dir;
+  std::filesystem::path run_dir;     ///< the run folder
   std::filesystem::path checkpoint;  ///< the last one (rank 0)
 };
 

@@ -21,9 +21,10 @@
 
 namespace lockstep {
 
+/// Where a run lives, how it begins, and who watches it.
 struct TrainerOptions {
   std::string recipe = "custom";  ///< the name in the banner, config.yml and summary.json
-  std::filesystem::path run_dir;  ///< empty: runs/<recipe>-<time>, or the run that `resume` names
+  std::filesystem::path run_dir;  ///< empty: `runs/<recipe>-<time>`, or the run that `resume` names
   std::string resume =
       "none";  ///< none; auto: run_dir's newest valid checkpoint, if any; or a checkpoint's path or URL
   std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) with the weights that a fresh run

@@ -13,34 +13,34 @@ namespace lockstep::view {
 
 /// One device of the run: "rank 0", "CPU (Intel Xeon, 2 of 8 cores, 1 thread)".
 struct BannerDevice {
-  std::string place;
-  std::string name;
+  std::string place;  ///< "rank 0"
+  std::string name;   ///< "CPU (Intel Xeon, 2 of 8 cores, 1 thread)"
 };
 
 /// The contents of the start banner. An empty text or a zero count leaves its line out.
 struct BannerInfo {
-  std::string title;  ///< "Lockstep 0.1.0: captcha"
-  std::vector<BannerDevice> devices;
-  std::string backend;         ///< "shm"
-  std::string backend_reason;  ///< "all ranks share this host's memory"
-  std::int64_t batch_per_replica = 0;
-  std::string batch_origin;  ///< where that number comes from: "found by batch_size: auto"; empty: the settings
-  std::int64_t replicas = 1;
-  std::int64_t accumulate_steps = 1;
-  std::int64_t workers = 0;  ///< loader threads per replica
-  std::int64_t train_samples = 0;
-  std::int64_t test_samples = 0;
-  std::int64_t steps_per_epoch = 0;
-  std::int64_t epochs = 0;
-  std::int64_t max_steps = 0;  ///< 0: no limit
-  std::string precision;       ///< "bf16 autocast, channels last"
-  double learning_rate = 0;    ///< the rate that is used, after scaling
-  double base_learning_rate = 0;
-  std::string learning_rate_scaling = "none";  ///< none, replicas, batch
-  std::string schedule;                        ///< "5 epochs of warm-up, then cosine"
-  std::string model;                           ///< "conv7"
-  std::int64_t parameters = 0;
-  std::string run_folder;
+  std::string title;                   ///< "Lockstep 0.1.0: captcha"
+  std::vector<BannerDevice> devices;   ///< one for each rank that is shown
+  std::string backend;                 ///< "shm"
+  std::string backend_reason;          ///< "all ranks share this host's memory"
+  std::int64_t batch_per_replica = 0;  ///< samples of a replica's batch
+  std::string batch_origin;   ///< where that number comes from: "found by batch_size: auto"; empty: the settings
+  std::int64_t replicas = 1;  ///< data-parallel width
+  std::int64_t accumulate_steps = 1;                       ///< batches of a step
+  std::int64_t workers = 0;                                ///< loader threads per replica
+  std::int64_t train_samples = 0;                          ///< samples of the training set
+  std::int64_t test_samples = 0;                           ///< samples of the test set
+  std::int64_t steps_per_epoch = 0;                        ///< optimizer steps of an epoch
+  std::int64_t epochs = 0;                                 ///< epochs of the run
+  std::int64_t max_steps = 0;                              ///< 0: no limit
+  std::string precision;                                   ///< "bf16 autocast, channels last"
+  double learning_rate = 0;                                ///< the rate that is used, after scaling
+  double base_learning_rate = 0;                           ///< the rate that was set
+  std::string learning_rate_scaling = "none";              ///< none, replicas, batch
+  std::string schedule;                                    ///< "5 epochs of warm-up, then cosine"
+  std::string model;                                       ///< "conv7"
+  std::int64_t parameters = 0;                             ///< number of the model's parameters
+  std::string run_folder;                                  ///< where the run's files go
   std::string resumed_from;                                ///< a step folder; empty: a fresh run
   std::vector<std::pair<std::string, std::string>> extra;  ///< more lines of the recipe: label, text
 };
@@ -57,9 +57,10 @@ struct BannerInfo {
 
 /// This machine's processor: its model name from /proc/cpuinfo and the cores that this process may use.
 struct CpuInfo {
-  std::string name = "CPU";
-  int cores = 1;
+  std::string name = "CPU";  ///< model name
+  int cores = 1;             ///< cores that this process may use
 };
+/// Reads the processor of this machine.
 [[nodiscard]] CpuInfo cpu_info();
 
 /// Returns the model name in the text of /proc/cpuinfo; "CPU" where there is none (as on Arm).

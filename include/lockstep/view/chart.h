@@ -12,6 +12,7 @@
 
 namespace lockstep::view {
 
+/// The curve of one run.
 struct ChartSeries {
   std::string name;  ///< the run
   Curve points;      ///< as they were logged
@@ -20,9 +21,9 @@ struct ChartSeries {
 
 /// Curves of one figure over the steps, one for each run that has it.
 struct Chart {
-  std::string title;
-  std::string unit;  ///< may be empty
-  std::vector<ChartSeries> series;
+  std::string title;                ///< "loss"
+  std::string unit;                 ///< may be empty
+  std::vector<ChartSeries> series;  ///< one for each run
 };
 
 /// Returns the charts of `runs` in the order in which people look: loss, metrics, learning rate, images/s. What no run
@@ -32,10 +33,10 @@ struct Chart {
 
 /// A range of numbers and its ticks, which are 1, 2 or 5 times a power of ten apart.
 struct Axis {
-  double low = 0;
-  double high = 1;
-  double distance = 1;  ///< from tick to tick
-  std::vector<double> ticks;
+  double low = 0;             ///< where the axis begins
+  double high = 1;            ///< where it ends
+  double distance = 1;        ///< from tick to tick
+  std::vector<double> ticks;  ///< between low and high
 };
 
 /// Returns an axis from the tick at or below `low` to that at or above `high`, with at most `most` distances. Equal or
@@ -49,16 +50,17 @@ struct Axis {
 
 /// The extent of all series of a chart.
 struct ChartAxes {
-  Axis steps;
-  Axis values;
+  Axis steps;   ///< horizontal
+  Axis values;  ///< vertical
 };
 /// Values come from the smooth curves; outliers of the raw ones do not stretch the axis.
 [[nodiscard]] ChartAxes axes_of(const Chart& chart, int most_steps, int most_values);
 
+/// How a chart is drawn in a terminal.
 struct TextChartOptions {
-  int width = 80;   ///< columns
-  int height = 12;  ///< rows of dots, without title and ticks
-  bool color = false;
+  int width = 80;      ///< columns
+  int height = 12;     ///< rows of dots, without title and ticks
+  bool color = false;  ///< uses the terminal's colours
 };
 
 /// Draws `chart` with Unicode's braille dots, 2 x 4 to a letter. With several runs and no colour, each has a letter

@@ -26,13 +26,13 @@ using Scalars = std::vector<std::pair<std::string, double>>;
 /// The distribution of some values. Bucket i counts the values above limits[i - 1], up to limits[i]. Values that are
 /// not finite are in no bucket.
 struct Histogram {
-  double min = 0;
-  double max = 0;
-  double count = 0;
-  double sum = 0;
-  double sum_squares = 0;
-  std::vector<double> limits = {};
-  std::vector<double> counts = {};
+  double min = 0;                   ///< least value
+  double max = 0;                   ///< largest value
+  double count = 0;                 ///< number of values
+  double sum = 0;                   ///< sum of the values
+  double sum_squares = 0;           ///< sum of their squares
+  std::vector<double> limits = {};  ///< upper limit of each bucket, ascending
+  std::vector<double> counts = {};  ///< number of values in each bucket
 };
 
 /// Counts `size` values in the buckets that TensorBoard's own writers use: limits of 1e-12 * 1.1^k on both sides of 0.
@@ -42,6 +42,7 @@ struct Histogram {
 /// One setting of a run, as TensorBoard's page HPARAMS lists it.
 using HyperParameters = std::vector<std::pair<std::string, std::variant<double, bool, std::string>>>;
 
+/// Where a file begins, and how often it is written.
 struct EventFileOptions {
   /// The run goes on after this step: TensorBoard then forgets the later points of older files in the folder, which the
   /// run will write again. 0: it forgets all of them.
@@ -66,7 +67,9 @@ class EventFile {
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
+  /// Adds the points of a step.
   void scalars(std::int64_t step, const Scalars& points);
+  /// Adds the distribution of values at a step.
   void histogram(std::int64_t step, std::string_view tag, const Histogram& histogram);
   /// `encoded` is a PNG or JPEG file. What is neither is left out. Returns whether it was one.
   bool image(std::int64_t step, std::string_view tag, std::string_view encoded);
@@ -80,6 +83,7 @@ class EventFile {
 
   /// Writes what is gathered.
   void flush();
+  /// Returns the file.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
  private:

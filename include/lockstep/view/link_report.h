@@ -11,23 +11,24 @@ namespace lockstep::view {
 
 /// A host of the job, as its first rank says it.
 struct LinkHost {
-  int rank = 0;
-  std::string name;
+  int rank = 0;         ///< its first rank
+  std::string name;     ///< its name
   std::string address;  ///< at which the other ranks reach it
 };
 
 /// Between two hosts, by their places in LinkFacts::hosts. A figure below 0 was not measured.
 struct Link {
-  int from = 0;
-  int to = 0;
+  int from = 0;               ///< place of the one host
+  int to = 0;                 ///< place of the other
   double round_trip_us = -1;  ///< median of small messages
   double bytes_per_s = -1;    ///< in the slower direction
   std::string problem = {};   ///< why it could not be measured
 };
 
+/// What the hosts of a job have measured between each other.
 struct LinkFacts {
-  std::vector<LinkHost> hosts;
-  std::vector<Link> links;
+  std::vector<LinkHost> hosts;  ///< by their first rank
+  std::vector<Link> links;      ///< one for each two hosts
 };
 
 /// Returns the table and below it a hint for each finding. It ends with a line end.

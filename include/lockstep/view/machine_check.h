@@ -13,28 +13,29 @@ namespace lockstep::view {
 
 /// Processors. `quota` is the share of time that control groups allow, in cores; none: all of it.
 struct CoreFacts {
-  std::string name = "CPU";
-  int online = 1;
-  int usable = 1;  ///< by affinity: taskset, cpusets, Slurm
-  std::optional<double> quota = {};
+  std::string name = "CPU";          ///< model name
+  int online = 1;                    ///< cores that run
+  int usable = 1;                    ///< by affinity: taskset, cpusets, Slurm
+  std::optional<double> quota = {};  ///< in cores
 };
 
 /// Memory, in bytes. None: no limit, or unknown.
 struct MemoryFacts {
-  std::uint64_t total = 0;
-  std::uint64_t available = 0;
-  std::optional<std::uint64_t> group_limit = {};
-  std::uint64_t group_used = 0;  ///< without what the kernel gives back at once
-  std::uint64_t swap_total = 0;
-  std::uint64_t swap_used = 0;
+  std::uint64_t total = 0;                          ///< of the machine
+  std::uint64_t available = 0;                      ///< what programs may still take
+  std::optional<std::uint64_t> group_limit = {};    ///< of the control group
+  std::uint64_t group_used = 0;                     ///< without what the kernel gives back at once
+  std::uint64_t swap_total = 0;                     ///< size of the swap
+  std::uint64_t swap_used = 0;                      ///< swap in use
   int overcommit = 0;                               ///< vm.overcommit_memory
   std::optional<std::uint64_t> address_space = {};  ///< ulimit -v
 };
 
+/// /dev/shm, through which the ranks of a host exchange gradients. Units: bytes.
 struct SharedMemoryFacts {
-  bool is_there = false;
-  std::uint64_t size = 0;
-  std::uint64_t free = 0;
+  bool is_there = false;   ///< it is mounted
+  std::uint64_t size = 0;  ///< its size
+  std::uint64_t free = 0;  ///< what is left of it
 };
 
 /// Limits of this process. None: no limit.
@@ -43,62 +44,67 @@ struct LimitFacts {
   std::optional<std::uint64_t> locked = {};     ///< bytes of locked memory
   std::optional<std::uint64_t> processes = {};  ///< of this user
   std::optional<std::uint64_t> tasks = {};      ///< of the control group: pids.max
-  std::uint64_t tasks_used = 0;
-  bool has_infiniband = false;
+  std::uint64_t tasks_used = 0;                 ///< processes and threads that there are
+  bool has_infiniband = false;                  ///< there is an InfiniBand device, which needs locked memory
 };
 
+/// The port at which nodes meet unless another is given.
 struct PortFacts {
-  int default_port = 29500;
-  bool is_free = true;
-  int ephemeral_low = 32768;
-  int ephemeral_high = 60999;
+  int default_port = 29500;    ///< its number
+  bool is_free = true;         ///< nobody listens at it
+  int ephemeral_low = 32768;   ///< first port that the kernel gives away by itself
+  int ephemeral_high = 60999;  ///< last such port
 };
 
 /// An address of this host.
 struct InterfaceFacts {
-  std::string name;
-  std::string address;
-  bool is_loopback = false;
-  int megabits = 0;  ///< what the link says of its speed; 0: unknown
+  std::string name;          ///< "eth0"
+  std::string address;       ///< numeric, IPv4 or IPv6
+  bool is_loopback = false;  ///< it reaches this host only
+  int megabits = 0;          ///< what the link says of its speed; 0: unknown
 };
 
+/// How this host is seen by others.
 struct NetworkFacts {
-  std::string host_name;
+  std::string host_name;                         ///< as the system has it
   std::vector<std::string> host_addresses = {};  ///< what the name resolves to
   bool has_answer = true;                        ///< the resolver answered in time
-  std::vector<InterfaceFacts> interfaces = {};
-  std::string outward = {};         ///< the interface that leads out; empty: none does
-  std::string gloo_interface = {};  ///< GLOO_SOCKET_IFNAME
+  std::vector<InterfaceFacts> interfaces = {};   ///< its addresses
+  std::string outward = {};                      ///< the interface that leads out; empty: none does
+  std::string gloo_interface = {};               ///< GLOO_SOCKET_IFNAME
 };
 
+/// The clock that measures times, and whether it agrees with others.
 struct ClockFacts {
-  std::string source = {};  ///< "tsc"; empty: unknown
-  double reading_ns = 0;    ///< what one reading costs
-  std::optional<bool> is_synchronised = {};
-  double error_s = 0;  ///< the largest error that the kernel assumes
+  std::string source = {};                   ///< "tsc"; empty: unknown
+  double reading_ns = 0;                     ///< what one reading costs
+  std::optional<bool> is_synchronised = {};  ///< by NTP or PTP; none: unknown
+  double error_s = 0;                        ///< the largest error that the kernel assumes
 };
 
+/// A GPU and its memory. Units: bytes.
 struct GpuMemory {
-  int index = 0;
-  std::string name;
-  std::uint64_t used = 0;
-  std::uint64_t total = 0;
+  int index = 0;            ///< as nvidia-smi counts
+  std::string name;         ///< its model
+  std::uint64_t used = 0;   ///< memory in use
+  std::uint64_t total = 0;  ///< memory that it has
 };
 
+/// The GPUs of this host.
 struct GpuFacts {
-  int devices = 0;  ///< /dev/nvidia0 and so on
-  std::vector<GpuMemory> gpus = {};
-  std::string driver = {};
-  std::string problem = {};    ///< why no GPU is listed
-  std::string nccl = {};       ///< version; empty: no library is found
-  std::string hidden_by = {};  ///< CUDA_VISIBLE_DEVICES where it hides all
+  int devices = 0;                   ///< /dev/nvidia0 and so on
+  std::vector<GpuMemory> gpus = {};  ///< by index
+  std::string driver = {};           ///< version of the driver; empty: none is found
+  std::string problem = {};          ///< why no GPU is listed
+  std::string nccl = {};             ///< version; empty: no library is found
+  std::string hidden_by = {};        ///< CUDA_VISIBLE_DEVICES where it hides all
 };
 
 /// Figures of this folder's disk. A time below 0 was not measured.
 struct DiskFacts {
-  std::string folder;
-  std::string kind = {};  ///< "ext4", "nfs", "tmpfs"; empty: unknown
-  std::uint64_t free = 0;
+  std::string folder;        ///< the folder that was measured
+  std::string kind = {};     ///< "ext4", "nfs", "tmpfs"; empty: unknown
+  std::uint64_t free = 0;    ///< bytes that are left
   double bytes_per_s = -1;   ///< written and synced
   double sync_ms = -1;       ///< median of 4 KiB with fsync
   std::string problem = {};  ///< why it could not be measured
@@ -106,8 +112,8 @@ struct DiskFacts {
 
 /// All-reduce between ranks of this host.
 struct AllReduceFacts {
-  int ranks = 0;
-  std::string backend = {};
+  int ranks = 0;                  ///< number of ranks that took part
+  std::string backend = {};       ///< what carried the bytes
   double small_us = -1;           ///< of 4 KiB
   double large_bytes_per_s = -1;  ///< of 4 MiB
   std::string skipped = {};       ///< why nothing was measured, which is no fault
@@ -116,24 +122,25 @@ struct AllReduceFacts {
 
 /// Facts that are none were not asked for.
 struct MachineFacts {
-  std::optional<CoreFacts> cores = {};
-  std::optional<MemoryFacts> memory = {};
-  std::optional<SharedMemoryFacts> shared_memory = {};
-  std::optional<LimitFacts> limits = {};
-  std::optional<PortFacts> ports = {};
-  std::optional<NetworkFacts> network = {};
-  std::optional<ClockFacts> clock = {};
-  std::optional<GpuFacts> gpus = {};
-  std::optional<DiskFacts> disk = {};
-  std::optional<AllReduceFacts> all_reduce = {};
+  std::optional<CoreFacts> cores = {};                  ///< processors
+  std::optional<MemoryFacts> memory = {};               ///< memory
+  std::optional<SharedMemoryFacts> shared_memory = {};  ///< /dev/shm
+  std::optional<LimitFacts> limits = {};                ///< limits of this process
+  std::optional<PortFacts> ports = {};                  ///< the port at which nodes meet
+  std::optional<NetworkFacts> network = {};             ///< names and interfaces
+  std::optional<ClockFacts> clock = {};                 ///< the clock
+  std::optional<GpuFacts> gpus = {};                    ///< GPUs
+  std::optional<DiskFacts> disk = {};                   ///< the working directory's disk
+  std::optional<AllReduceFacts> all_reduce = {};        ///< an all-reduce between ranks of this host
 };
 
-/// kWarn: something will be slow or surprising. kBad: a run fails.
+/// kOk: fit. kWarn: something will be slow or surprising. kBad: a run fails.
 enum class Health : std::uint8_t { kOk, kWarn, kBad };
 
+/// What is said of one part of the machine.
 struct Check {
-  std::string name;
-  Health health = Health::kOk;
+  std::string name;                ///< "cores", "memory"
+  Health health = Health::kOk;     ///< whether it is fit
   std::string value;               ///< with units
   std::vector<std::string> hints;  ///< one for each finding; empty where health is kOk
 };
@@ -141,6 +148,7 @@ struct Check {
 /// Returns one check or more for each fact, in the order of MachineFacts.
 [[nodiscard]] std::vector<Check> check_machine(const MachineFacts& facts);
 
+/// Returns true where a run would fail.
 [[nodiscard]] bool is_any_bad(const std::vector<Check>& checks);
 
 /// Returns the checks as lines of at most `width` columns, hints below their line. It ends with a line end.

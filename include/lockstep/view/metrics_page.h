@@ -14,19 +14,19 @@ namespace lockstep::view {
 
 /// What is known of a run by now; an unknown figure is left out.
 struct RunFigures {
-  std::string recipe;
-  std::string run;  ///< the name of its folder
-  std::int64_t world_size = 1;
-  std::int64_t restarts = 0;
-  std::int64_t step = 0;
-  std::int64_t total_steps = 0;
-  std::int64_t epoch = 0;  ///< the one that is trained, from 1; 0: none yet
-  std::int64_t skipped = 0;
-  std::int64_t bad_samples = 0;
-  std::optional<double> loss = {};
-  std::optional<double> learning_rate = {};
-  std::optional<double> images_per_s = {};
-  std::optional<double> loss_scale = {};
+  std::string recipe;                                        ///< name of the recipe
+  std::string run;                                           ///< the name of its folder
+  std::int64_t world_size = 1;                               ///< number of ranks
+  std::int64_t restarts = 0;                                 ///< how often the ranks were started again
+  std::int64_t step = 0;                                     ///< steps done
+  std::int64_t total_steps = 0;                              ///< steps of the whole run; 0: unknown
+  std::int64_t epoch = 0;                                    ///< the one that is trained, from 1; 0: none yet
+  std::int64_t skipped = 0;                                  ///< steps that were left out
+  std::int64_t bad_samples = 0;                              ///< samples that were left out
+  std::optional<double> loss = {};                           ///< of the last step that was logged
+  std::optional<double> learning_rate = {};                  ///< of the last step
+  std::optional<double> images_per_s = {};                   ///< speed over all ranks
+  std::optional<double> loss_scale = {};                     ///< with fp16
   std::optional<double> data_wait = {};                      ///< a share, of the last epoch
   std::optional<std::int64_t> memory_peak = {};              ///< bytes, the maximum of any rank
   std::vector<std::pair<std::string, double>> losses = {};   ///< the parts of the loss

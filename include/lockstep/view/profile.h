@@ -12,78 +12,83 @@
 
 namespace lockstep::view {
 
+/// What a call is.
 enum class CallKind {
   kOperator,      ///< of libtorch, or a fused layer of Lockstep
   kBackwardNode,  ///< a node of the autograd graph that computes gradients
   kEngine,        ///< the autograd engine around such a node: sums of gradients, hooks
   kSection,       ///< a part of Lockstep or of the program: "forward", "optimizer", "the data set"
-  kCollective,
+  kCollective,    ///< a collective of Lockstep
 };
 
 /// One call, from its begin to its end. Times are nanoseconds of the rank's monotonic clock.
 struct ProfiledCall {
-  std::string name;
-  CallKind kind = CallKind::kOperator;
-  int thread = 0;  ///< its place in Profile::threads
-  std::int64_t begin_ns = 0;
-  std::int64_t end_ns = 0;
+  std::string name;                     ///< "aten::mm", "forward", "all_reduce"
+  CallKind kind = CallKind::kOperator;  ///< what it is
+  int thread = 0;                       ///< its place in Profile::threads
+  std::int64_t begin_ns = 0;            ///< when it began
+  std::int64_t end_ns = 0;              ///< when it ended
   std::int64_t bytes = 0;      ///< a collective's, or the inputs of an operator that only moves memory; 0: unknown
   double flops = 0;            ///< floating-point operations of products and convolutions; 0 elsewhere
   std::string layer = {};      ///< the module whose weights it uses, or whose gradients it computes
   std::uint64_t sequence = 0;  ///< of a collective in its group, from 1
   int group = 0;               ///< of a collective
   int bucket = -1;             ///< of a gradient bucket's collective, of `buckets`
-  int buckets = 0;
+  int buckets = 0;             ///< how many buckets there are
 };
 
+/// A thread that made calls.
 struct ProfiledThread {
-  std::string name;
+  std::string name;         ///< its name
   std::int64_t id = 0;      ///< the kernel's
   bool runs_steps = false;  ///< the thread of the training loop, or a replica's
 };
 
 /// A profile of whole steps.
 struct Profile {
-  int rank = 0;
-  int world_size = 1;
-  std::string host;
-  std::int64_t begin_ns = 0;
-  std::int64_t end_ns = 0;
-  std::int64_t steps = 0;
+  int rank = 0;               ///< the rank that was recorded
+  int world_size = 1;         ///< number of ranks
+  std::string host;           ///< the rank's host
+  std::int64_t begin_ns = 0;  ///< when the first step began
+  std::int64_t end_ns = 0;    ///< when the last step ended
+  std::int64_t steps = 0;     ///< number of steps
   /// This rank's clock less rank 0's, and how wrong that may be.
   std::int64_t clock_offset_ns = 0;
-  std::int64_t clock_error_ns = 0;
-  std::vector<ProfiledThread> threads;
-  std::vector<ProfiledCall> calls;
+  std::int64_t clock_error_ns = 0;      ///< how wrong clock_offset_ns may be
+  std::vector<ProfiledThread> threads;  ///< threads that made calls
+  std::vector<ProfiledCall> calls;      ///< by their begin, in each thread
 };
 
+/// An operator, over all its calls.
 struct OperatorRow {
-  std::string name;
-  std::int64_t calls = 0;
+  std::string name;           ///< its name
+  std::int64_t calls = 0;     ///< how often it was called
   std::int64_t self_ns = 0;   ///< without the operators that it called
   std::int64_t total_ns = 0;  ///< of recursive calls only the outermost
-  std::int64_t bytes = 0;
-  double flops = 0;
+  std::int64_t bytes = 0;     ///< what its calls moved, where that is known
+  double flops = 0;           ///< floating-point operations of its calls
 };
 
 /// Returns the operators, backward nodes and the autograd engine of the threads that run steps, by self time. The sum
 /// of their self times is the time in which such a thread was inside an operator.
 [[nodiscard]] std::vector<OperatorRow> operator_table(const Profile& profile);
 
+/// A part of the steps.
 struct PartRow {
-  std::string_view name;
-  std::int64_t ns = 0;
+  std::string_view name;  ///< "data", "forward", ...
+  std::int64_t ns = 0;    ///< its time
 };
 
 /// Returns data, copy, forward, backward, exposed communication, optimizer and other, then evaluation and saving where
 /// they took time. They add up to the profile's time: each moment belongs to the innermost part that it is in.
 [[nodiscard]] std::vector<PartRow> part_table(const Profile& profile);
 
+/// A layer, over all its calls.
 struct LayerRow {
-  std::string name;
-  std::int64_t forward_ns = 0;
-  std::int64_t backward_ns = 0;
-  double flops = 0;
+  std::string name;              ///< the module's name
+  std::int64_t forward_ns = 0;   ///< time of its forward
+  std::int64_t backward_ns = 0;  ///< time of its backward
+  double flops = 0;              ///< floating-point operations of both
 };
 
 /// Returns the modules with weights in the order of their first call. Where a layer has no weights, as a pooling, its
@@ -92,9 +97,9 @@ struct LayerRow {
 
 /// Rates to compare with, measured on this machine by all ranks at once; 0: not measured.
 struct MachineRates {
-  double copied_bytes_per_s = 0;  ///< this rank's memcpy
-  double flops_per_s = 0;         ///< this rank's products of matrices
-  std::string flops_type = "float32";
+  double copied_bytes_per_s = 0;       ///< this rank's memcpy
+  double flops_per_s = 0;              ///< this rank's products of matrices
+  std::string flops_type = "float32";  ///< the type that the products were computed in
 };
 
 /// Returns the tables for the console. `most_rows` bounds the operators and layers that are shown; the rest are summed.
@@ -103,6 +108,7 @@ struct MachineRates {
 /// Returns the floating-point operations of the steps, and the seconds that they took: evaluations and saves between
 /// them are left out of both.
 [[nodiscard]] double flops_of(const Profile& profile);
+/// Returns the seconds that the steps took, without the evaluations and saves between them.
 [[nodiscard]] double seconds_of(const Profile& profile);
 
 }  // namespace lockstep::view

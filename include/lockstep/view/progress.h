@@ -18,13 +18,13 @@ namespace lockstep::view {
 
 /// The values to show; unknown values are left out.
 struct ProgressState {
-  std::string label;       ///< "epoch 3/150"
-  std::int64_t step = 0;   ///< done, of `steps`
-  std::int64_t steps = 0;  ///< 0: unknown, no bar is drawn
-  std::optional<double> loss = {};
-  std::optional<double> rate = {};  ///< `unit` per second
-  std::optional<double> seconds_left = {};
-  std::string unit = "images/s";
+  std::string label;                        ///< "epoch 3/150"
+  std::int64_t step = 0;                    ///< done, of `steps`
+  std::int64_t steps = 0;                   ///< 0: unknown, no bar is drawn
+  std::optional<double> loss = {};          ///< of the last step; none: nothing is shown
+  std::optional<double> rate = {};          ///< `unit` per second
+  std::optional<double> seconds_left = {};  ///< none: unknown
+  std::string unit = "images/s";            ///< unit of the rate
 };
 
 /// Returns one line of at most `width` columns, without line end: label, bar, steps, loss, rate, time left. The least

@@ -13,17 +13,19 @@
 
 namespace lockstep::view {
 
+/// A value at a step.
 struct CurvePoint {
-  std::int64_t step = 0;
-  double value = 0;
+  std::int64_t step = 0;  ///< the step
+  double value = 0;       ///< the value
 };
+/// Points by ascending step.
 using Curve = std::vector<CurvePoint>;
 
 /// One run. Its names are printable (text::printable()). A figure that is null or no number, such as the loss of a step
 /// that was left out, has no point.
 struct RunCurves {
   std::string name;                               ///< the folder's
-  std::map<std::string, Curve> steps;             ///< loss, lr, images_per_s, loss_scale, skipped, losses.<part>
+  std::map<std::string, Curve> steps;             ///< loss, lr, images_per_s, loss_scale, skipped, `losses.<part>`
   std::map<std::string, Curve> epochs;            ///< loss, lr, images_per_s, data_wait, seconds, memory_peak, ...
   std::map<std::string, Curve> metrics;           ///< of the epochs that were evaluated
   std::map<std::int64_t, std::int64_t> epoch_of;  ///< step at the end of an epoch: the epoch, from 1

@@ -17,27 +17,27 @@ namespace lockstep::view {
 
 /// The verdict of an attempt: what its launcher wrote when the attempt failed.
 struct AttemptVerdict {
-  std::string text;  ///< "rank 1 on gpu-a failed first: killed by signal 9 (SIGKILL)"
-  std::string hint = {};
-  std::string then = {};  ///< why the ranks started again, or did not
-  int rank = -1;          ///< the one to blame; -1: unknown
-  int exit_code = 0;      ///< 0: the ranks started again
-  std::int64_t time_ns = 0;
+  std::string text;                      ///< "rank 1 on gpu-a failed first: killed by signal 9 (SIGKILL)"
+  std::string hint = {};                 ///< what to do next; may be empty
+  std::string then = {};                 ///< why the ranks started again, or did not
+  int rank = -1;                         ///< the one to blame; -1: unknown
+  int exit_code = 0;                     ///< 0: the ranks started again
+  std::int64_t time_ns = 0;              ///< CLOCK_REALTIME when it was written
   std::vector<std::string> stacks = {};  ///< of the late ranks, where the launcher took them
 };
 
 /// What a rank wrote when it ended with an error.
 struct RankError {
-  int rank = 0;
+  int rank = 0;      ///< the rank
   std::string text;  ///< its first line
 };
 
 /// One start of the run's ranks.
 struct AttemptFacts {
-  int number = 0;
+  int number = 0;                              ///< counted from 0
   int ranks = 0;                               ///< folders of ranks, which are this host's
   std::optional<AttemptVerdict> verdict = {};  ///< none: it runs, ended well, or its launcher died
-  std::vector<RankError> errors = {};
+  std::vector<RankError> errors = {};          ///< by rank
   bool has_rings = false;                      ///< lockstep inspect flight has something to show
   std::string blamed_log = {};                 ///< stderr.log of the rank to blame; empty: it wrote none
   std::vector<std::string> blamed_lines = {};  ///< the last lines in it
@@ -45,17 +45,17 @@ struct AttemptFacts {
 
 /// What summary.json says.
 struct RunSummary {
-  std::int64_t steps = 0;
-  double seconds = 0;
-  std::vector<std::pair<std::string, double>> metrics = {};
-  std::int64_t time_ns = 0;  ///< when it was written
-  std::optional<StepReport> step_report = {};
+  std::int64_t steps = 0;                                    ///< optimizer steps that were done
+  double seconds = 0;                                        ///< how long they took
+  std::vector<std::pair<std::string, double>> metrics = {};  ///< of the last evaluation
+  std::int64_t time_ns = 0;                                  ///< when it was written
+  std::optional<StepReport> step_report = {};                ///< where the time of the steps went
 };
 
 /// What the end of log.jsonl says.
 struct RunLog {
-  std::int64_t step = 0;
-  std::optional<double> loss = {};
+  std::int64_t step = 0;                       ///< the last step that was logged
+  std::optional<double> loss = {};             ///< of that step; none: it was not finite
   std::string stopped_by = {};                 ///< "SIGTERM": the run saved and left; empty: it did not
   std::int64_t time_ns = 0;                    ///< when it was last written
   std::optional<StepReport> step_report = {};  ///< of the last epoch that has one
@@ -71,36 +71,40 @@ struct RunFacts {
   bool launcher_is_gone = false;              ///< it ended without keeping the rings: killed, or on another host
   std::string trainer = {};                   ///< "pid 4711 on gpu-a": a process without a launcher trains in it
   std::vector<flight::RankFacts> ranks = {};  ///< of the newest attempt, where it is launched
-  std::optional<RunSummary> summary = {};
-  std::optional<RunLog> log = {};
-  std::string checkpoint = {};          ///< the newest one that is committed; empty: none
-  std::vector<std::string> notes = {};  ///< what could not be read, and why
-  std::int64_t now_ns = 0;              ///< CLOCK_REALTIME
-  std::int64_t monotonic_ns = 0;        ///< CLOCK_MONOTONIC, as the rings have it
+  std::optional<RunSummary> summary = {};     ///< none: the run has not written one
+  std::optional<RunLog> log = {};             ///< none: the run has not written one
+  std::string checkpoint = {};                ///< the newest one that is committed; empty: none
+  std::vector<std::string> notes = {};        ///< what could not be read, and why
+  std::int64_t now_ns = 0;                    ///< CLOCK_REALTIME
+  std::int64_t monotonic_ns = 0;              ///< CLOCK_MONOTONIC, as the rings have it
 };
 
+/// What a run does, or how it ended.
 enum class RunState : std::uint8_t {
-  kRuns,
+  kRuns,      ///< it goes on
   kWaits,     ///< it runs, and ranks wait for one that does not come
   kFinished,  ///< training is complete
   kEnded,     ///< its ranks have ended, and none of them failed
   kStopped,   ///< it saved and left as it was told
-  kFailed,
-  kLost,  ///< it does not run, and nobody has written why
-  kEmpty  ///< it has not begun
+  kFailed,    ///< it ended with an error
+  kLost,      ///< it does not run, and nobody has written why
+  kEmpty      ///< it has not begun
 };
+/// Returns "runs", "waits" and so on.
 [[nodiscard]] const char* name_of(RunState state);
 
+/// What `lockstep doctor RUN_DIR` says.
 struct RunDiagnosis {
-  RunState state = RunState::kEmpty;
+  RunState state = RunState::kEmpty;      ///< what it does, or how it ended
   std::string text;                       ///< one line
   std::vector<std::string> earlier = {};  ///< one line for each attempt before the newest; the oldest may be counted
   std::vector<std::string> details = {};  ///< lines below it
   std::optional<StepReport> report = {};  ///< where the time of its steps went
-  std::vector<std::string> stacks = {};
-  std::vector<std::string> notes = {};
-  std::vector<std::string> next = {};  ///< commands, or what to do
+  std::vector<std::string> stacks = {};   ///< stacks of the ranks that hang
+  std::vector<std::string> notes = {};    ///< what could not be read, and why
+  std::vector<std::string> next = {};     ///< commands, or what to do
 };
+/// Decides the state of a run from what was found. A pure function.
 [[nodiscard]] RunDiagnosis diagnose(const RunFacts& facts);
 
 /// Returns the page for a person. It ends with a line end.

@@ -15,24 +15,26 @@ namespace lockstep::view {
 
 /// The parts of a rank's time.
 enum class StepPart : std::uint8_t {
-  kData,      ///< waiting for a batch
-  kForward,   ///< the loss included
-  kBackward,  ///< without kExposed
-  kExposed,   ///< communication that the backward pass does not hide, and the wait for slower ranks in it
-  kOptimizer,
-  kSave,
-  kEvaluate,
-  kOther
+  kData,       ///< waiting for a batch
+  kForward,    ///< the loss included
+  kBackward,   ///< without kExposed
+  kExposed,    ///< communication that the backward pass does not hide, and the wait for slower ranks in it
+  kOptimizer,  ///< updating the weights
+  kSave,       ///< copying the state for a checkpoint, and waiting for an earlier one
+  kEvaluate,   ///< evaluations
+  kOther       ///< everything else: learning rates, logs, sinks
 };
+/// The number of values of StepPart.
 inline constexpr std::size_t kParts = 8;
+/// Returns "data", "forward" and so on.
 [[nodiscard]] const char* name_of(StepPart part);
 
 /// The steps of a stretch of the run, on one rank; stretches begin at the same steps on every rank. Units: seconds.
 struct Stretch {
-  std::int64_t first_step = 0;
-  std::int64_t steps = 0;
-  double compute = 0;      ///< forward, backward and optimizer
-  double compute_cpu = 0;  ///< the training thread's CPU time in them
+  std::int64_t first_step = 0;  ///< its first step
+  std::int64_t steps = 0;       ///< number of its steps
+  double compute = 0;           ///< forward, backward and optimizer
+  double compute_cpu = 0;       ///< the training thread's CPU time in them
 };
 
 /// The loader's threads of a rank. Units: seconds, summed over them.
@@ -45,38 +47,39 @@ struct WorkerFigures {
 
 /// The traffic of a network interface. Units: bytes.
 struct Traffic {
-  std::string name;
-  std::int64_t sent = 0;
-  std::int64_t received = 0;
+  std::string name;           ///< of the interface
+  std::int64_t sent = 0;      ///< bytes that left the host
+  std::int64_t received = 0;  ///< bytes that came in
 };
 
 /// One rank's figures. Units: seconds, bytes.
 struct RankFigures {
-  int rank = 0;
-  std::string host;
-  std::int64_t steps = 0;
-  double seconds = 0;
-  std::array<double, kParts> parts{};
-  double compute_cpu = 0;  ///< the training thread's CPU time in forward, backward and optimizer
-  double delayed = 0;      ///< time in which the training thread could have run and had no core
-  double process_cpu = 0;  ///< CPU time of the whole process
-  std::int64_t preempted = 0;
-  WorkerFigures workers;
-  std::int64_t read_bytes = 0;  ///< what it read from files, also out of the kernel's cache
-  double cores = 0;             ///< cores that it may use
-  std::string cpus = {};        ///< their numbers; ranks with the same ones share them
-  std::int64_t buckets = 0;
-  std::int64_t bucket_bytes = 0;  ///< of all buckets
-  std::int64_t resident = 0;      ///< the largest resident set so far
-  std::int64_t shared = 0;        ///< shared memory in it now, which ranks of a host have in common
-  std::int64_t device = 0;        ///< the most that tensors took on the GPU; 0: no GPU
-  std::int64_t host_memory = 0;   ///< what the host, or the control group, has; 0: unknown
-  std::int64_t host_free = 0;     ///< what of it is left
-  std::string network;            ///< names the network that its interfaces belong to: a host, or a container
-  std::vector<Traffic> traffic;   ///< of the interfaces that carried any, without loopback
-  std::int64_t resent = 0;        ///< TCP segments that were sent again
-  std::vector<Stretch> stretches;
+  int rank = 0;                        ///< its number
+  std::string host;                    ///< its host's name
+  std::int64_t steps = 0;              ///< steps that were added up
+  double seconds = 0;                  ///< how long they took, with evaluations and saves
+  std::array<double, kParts> parts{};  ///< time of each StepPart
+  double compute_cpu = 0;              ///< the training thread's CPU time in forward, backward and optimizer
+  double delayed = 0;                  ///< time in which the training thread could have run and had no core
+  double process_cpu = 0;              ///< CPU time of the whole process
+  std::int64_t preempted = 0;          ///< how often the kernel took the training thread's core away
+  WorkerFigures workers;               ///< its loader's threads
+  std::int64_t read_bytes = 0;         ///< what it read from files, also out of the kernel's cache
+  double cores = 0;                    ///< cores that it may use
+  std::string cpus = {};               ///< their numbers; ranks with the same ones share them
+  std::int64_t buckets = 0;            ///< number of gradient buckets
+  std::int64_t bucket_bytes = 0;       ///< of all buckets
+  std::int64_t resident = 0;           ///< the largest resident set so far
+  std::int64_t shared = 0;             ///< shared memory in it now, which ranks of a host have in common
+  std::int64_t device = 0;             ///< the most that tensors took on the GPU; 0: no GPU
+  std::int64_t host_memory = 0;        ///< what the host, or the control group, has; 0: unknown
+  std::int64_t host_free = 0;          ///< what of it is left
+  std::string network;                 ///< names the network that its interfaces belong to: a host, or a container
+  std::vector<Traffic> traffic;        ///< of the interfaces that carried any, without loopback
+  std::int64_t resent = 0;             ///< TCP segments that were sent again
+  std::vector<Stretch> stretches;      ///< oldest first
 
+  /// Returns the time of a part.
   [[nodiscard]] double of(StepPart part) const { return parts[static_cast<std::size_t>(part)]; }
   /// Returns the time of forward, backward and optimizer.
   [[nodiscard]] double compute() const {
@@ -90,37 +93,39 @@ struct RankFigures {
 
 /// What a finding is about.
 enum class Cause : std::uint8_t {
-  kSlowDisk,
-  kFewWorkers,
-  kCostlyLoading,
-  kUnbalancedLoader,
-  kBusyCore,
-  kMoreWork,
-  kTinyBuckets,
-  kMemory
+  kSlowDisk,          ///< loader threads wait for the disk
+  kFewWorkers,        ///< loader threads are always busy, and cores have nothing to do
+  kCostlyLoading,     ///< loader threads are always busy, and no core is free
+  kUnbalancedLoader,  ///< one rank waits for data, and the others do not
+  kBusyCore,          ///< a rank's core is shared with another program
+  kMoreWork,          ///< a rank computes more than the others
+  kTinyBuckets,       ///< gradients go in many small buckets
+  kMemory             ///< memory is near its limit
 };
 /// Returns "slow_disk" and so on, as the files have it.
 [[nodiscard]] const char* name_of(Cause cause);
 
+/// Something that makes steps slow, or soon will.
 struct Finding {
-  Cause cause = Cause::kSlowDisk;
-  int rank = -1;         ///< the one that it is about; -1: all
-  std::string sentence;  ///< what was seen, with its figures
-  std::string advice;    ///< what to change
+  Cause cause = Cause::kSlowDisk;  ///< what it is about
+  int rank = -1;                   ///< the one that it is about; -1: all
+  std::string sentence;            ///< what was seen, with its figures
+  std::string advice;              ///< what to change
 };
 
 /// The settings that advice names.
 struct ReportSettings {
-  std::int64_t workers = 0;
-  std::int64_t batch_size = 0;
-  std::int64_t bucket_cap_mb = 25;
+  std::int64_t workers = 0;         ///< loader threads per replica
+  std::int64_t batch_size = 0;      ///< samples of a replica's batch
+  std::int64_t bucket_cap_mb = 25;  ///< MiB of a bucket
 };
 
+/// Where the time of steps went on each rank, and why.
 struct StepReport {
-  std::int64_t first_step = 0;
-  std::int64_t last_step = 0;
+  std::int64_t first_step = 0;     ///< the first step that counts
+  std::int64_t last_step = 0;      ///< the last one
   std::vector<RankFigures> ranks;  ///< by rank
-  std::vector<Finding> findings;
+  std::vector<Finding> findings;   ///< what makes steps slow
 };
 
 /// Adds a later stretch of the same rank: times and counts add up, the newer state of memory stays.
@@ -128,9 +133,9 @@ void add(RankFigures& sum, const RankFigures& later);
 
 /// What the hosts' interfaces carried, each host counted once. Units: bytes a second; segments.
 struct NetworkSum {
-  double sent = 0;
-  double received = 0;
-  std::int64_t resent = 0;
+  double sent = 0;          ///< bytes a second
+  double received = 0;      ///< bytes a second
+  std::int64_t resent = 0;  ///< segments that were sent again
 };
 /// Returns none where all ranks share one network.
 [[nodiscard]] std::optional<NetworkSum> network_of(const StepReport& report);
@@ -149,8 +154,11 @@ struct NetworkSum {
 
 /// One line of JSON without a line end, and back. The second returns none where the text is no such object.
 [[nodiscard]] std::string to_json(const RankFigures& figures);
+/// Reads what to_json() wrote; none where the text is no such object.
 [[nodiscard]] std::optional<RankFigures> parse_rank_figures(std::string_view json);
+/// Returns one line of JSON without a line end.
 [[nodiscard]] std::string to_json(const StepReport& report);
+/// Reads what to_json() wrote; none where the text is no such object.
 [[nodiscard]] std::optional<StepReport> parse_step_report(std::string_view json);
 
 }  // namespace lockstep::view

@@ -14,9 +14,9 @@ namespace lockstep::view {
 
 /// One column. Rows are streamed, so its width is fixed when the header is printed.
 struct Column {
-  std::string title;
-  int width = 0;  ///< the least width; the title's width where that is more
-  Align align = Align::kRight;
+  std::string title;            ///< its heading
+  int width = 0;                ///< the least width; the title's width where that is more
+  Align align = Align::kRight;  ///< to which side its values are set
   int leave_out = 0;  ///< where the table is too wide, columns with the highest number are left out first; 0: never
 };
 
@@ -45,9 +45,9 @@ class Table {
 
 /// One kind of mistake of a classifier.
 struct Confusion {
-  std::string truth;
-  std::string predicted;
-  std::int64_t count = 0;
+  std::string truth;       ///< what it was
+  std::string predicted;   ///< what the model said
+  std::int64_t count = 0;  ///< how often
 };
 
 /// Returns lines as "predicted O where 0 stood: 12 times", at most `limit`, the most frequent first; where there is

@@ -9,6 +9,7 @@
 
 namespace lockstep::view {
 
+/// Returns true where `fd` is a terminal.
 [[nodiscard]] bool is_terminal(int fd) noexcept;
 
 /// Returns the columns of the terminal behind `fd`; where there is none, COLUMNS, else 80.
@@ -20,7 +21,16 @@ namespace lockstep::view {
 /// Returns true where LOCKSTEP_QUIET is set, as by --quiet: no banner, no progress, no table.
 [[nodiscard]] bool is_quiet();
 
-enum class Color { kNone, kRed, kGreen, kYellow, kCyan, kBold, kDim };
+/// Colours and weights of text in a terminal.
+enum class Color {
+  kNone,    ///< as it is
+  kRed,     ///< errors
+  kGreen,   ///< what is well
+  kYellow,  ///< warnings
+  kCyan,    ///< names
+  kBold,    ///< headings
+  kDim      ///< what matters less
+};
 
 /// Returns `text` in `color`, or unchanged where `enabled` is false.
 [[nodiscard]] std::string paint(std::string_view text, Color color, bool enabled);
@@ -40,7 +50,11 @@ enum class Color { kNone, kRed, kGreen, kYellow, kCyan, kBold, kDim };
 /// Returns every line of `text` cut to `width` columns.
 [[nodiscard]] std::string fit_lines_to(std::string_view text, int width);
 
-enum class Align { kLeft, kRight };
+/// To which side of its column a text is set.
+enum class Align {
+  kLeft,  ///< words
+  kRight  ///< numbers
+};
 
 /// Returns `text` filled with spaces to `width` columns; longer text is unchanged.
 [[nodiscard]] std::string pad(std::string_view text, int width, Align align = Align::kLeft);

@@ -21,9 +21,10 @@ namespace lockstep::view {
 /// The name of a rank's file in RUN_DIR/trace: "rank-0.json".
 [[nodiscard]] std::string trace_file_name(int rank);
 
+/// What merge_traces() has joined.
 struct MergedTrace {
-  int ranks = 0;
-  int hosts = 0;
+  int ranks = 0;        ///< number of ranks
+  int hosts = 0;        ///< number of hosts
   double error_us = 0;  ///< the largest error of any rank's clock against rank 0's
   std::string text;     ///< the trace of all ranks on rank 0's clock
 };

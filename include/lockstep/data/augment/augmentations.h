@@ -20,7 +20,8 @@ using AugmentationSettings = std::map<std::string, std::vector<double>>;
 
 /// One step and its name.
 struct Augmentation {
-  std::string name;
+  std::string name;  ///< its name in configurations, with its parameters
+  /// Changes the picture; draws from the context's random numbers.
   std::function<void(AnnotatedImage&, SampleContext&)> run;
 };
 
@@ -40,7 +41,9 @@ struct Augmentation {
 /// Example: Augmentations chain; chain.add(make_augmentation("horizontal_flip", {{"p", {0.5}}}));
 class Augmentations {
  public:
+  /// Adds a step behind those that are there.
   void add(Augmentation step) { steps_.push_back(std::move(step)); }
+  /// Returns the steps, in the order in which they run.
   [[nodiscard]] const std::vector<Augmentation>& steps() const noexcept { return steps_; }
 
   void operator()(AnnotatedImage& image, SampleContext& context) const {

@@ -22,24 +22,30 @@ struct Gray {
 /// Make the four changes of ColorJitter, each with Pillow's bits. Gray pictures have no saturation and no hue.
 /// Units: factors, 1 changes nothing; hue as a part of the circle, -0.5 .. 0.5.
 void adjust_brightness(Image& image, double factor);
+/// Moves every value away from the mean of the picture's gray, or towards it.
 void adjust_contrast(Image& image, double factor);
+/// Moves every value away from its pixel's gray, or towards it.
 void adjust_saturation(Image& image, double factor);
+/// Turns the hue by a part of the circle.
 void adjust_hue(Image& image, double by);
 
 /// Changes brightness, contrast, saturation and hue at random, in random order.
 /// Source: torchvision's ColorJitter.
 struct ColorJitter {
   double brightness = 0.0;  ///< the factor is drawn from 1 - brightness (at least 0) .. 1 + brightness; 0: unchanged
-  double contrast = 0.0;
-  double saturation = 0.0;
-  double hue = 0.0;  ///< drawn from -hue .. hue
-  double p = 1.0;
+  double contrast = 0.0;    ///< likewise
+  double saturation = 0.0;  ///< likewise
+  double hue = 0.0;         ///< drawn from -hue .. hue
+  double p = 1.0;           ///< probability that the picture is changed
 
+  /// What parameters() draws.
   struct Parameters {
-    std::array<int, 4> order{0, 1, 2, 3};  ///< 0 brightness, 1 contrast, 2 saturation, 3 hue
-    std::array<std::optional<double>, 4> values;
+    std::array<int, 4> order{0, 1, 2, 3};         ///< 0 brightness, 1 contrast, 2 saturation, 3 hue
+    std::array<std::optional<double>, 4> values;  ///< factor of each change, in the order above; none: not made
   };
+  /// Draws order and factors.
   [[nodiscard]] Parameters parameters(SampleRandom& random) const;
+  /// Makes the changes that were drawn.
   static void apply(AnnotatedImage& image, const Parameters& parameters);
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
@@ -48,12 +54,12 @@ struct ColorJitter {
 /// channels, each with probability `p`.
 /// Source: torchvision's RandomPhotometricDistort.
 struct PhotometricDistort {
-  double min_brightness = 0.875;
-  double max_brightness = 1.125;
-  double min_contrast = 0.5;  ///< limits of contrast and saturation
-  double max_contrast = 1.5;
-  double hue = 0.05;
-  double p = 0.5;
+  double min_brightness = 0.875;  ///< least factor
+  double max_brightness = 1.125;  ///< largest factor
+  double min_contrast = 0.5;      ///< limits of contrast and saturation
+  double max_contrast = 1.5;      ///< largest factor of contrast and saturation
+  double hue = 0.05;              ///< largest shift of the hue, either way, as a part of the circle
+  double p = 0.5;                 ///< probability of each distortion
 
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
@@ -63,8 +69,8 @@ struct PhotometricDistort {
 struct GaussianBlur {
   std::int64_t kernel = 5;  ///< odd
   double min_sigma = 0.1;   ///< pixels
-  double max_sigma = 2.0;
-  double p = 1.0;
+  double max_sigma = 2.0;   ///< largest standard deviation
+  double p = 1.0;           ///< probability that the picture is blurred
 
   /// Throws: UsageError where the kernel is not odd and positive.
   void apply(AnnotatedImage& image, double sigma) const;
@@ -74,12 +80,12 @@ struct GaussianBlur {
 /// Sets a rectangle of a sample to `value`, with probability `p`. It is a step after ToTensor.
 /// Source: torchvision's RandomErasing.
 struct RandomErasing {
-  double p = 0.5;
+  double p = 0.5;           ///< probability that a sample is changed
   double min_scale = 0.02;  ///< share of the area
-  double max_scale = 0.33;
-  double min_ratio = 0.3;  ///< height to width
-  double max_ratio = 3.3;
-  float value = 0.0F;
+  double max_scale = 0.33;  ///< largest share of the area
+  double min_ratio = 0.3;   ///< height to width
+  double max_ratio = 3.3;   ///< largest ratio
+  float value = 0.0F;       ///< what the rectangle is set to
 
   /// Returns none where ten tries found no place.
   [[nodiscard]] std::optional<Region> parameters(ImageSize of, SampleRandom& random) const;

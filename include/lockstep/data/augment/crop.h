@@ -18,16 +18,17 @@ using Color = std::array<std::uint8_t, 3>;
 /// Cuts a part of random area and shape, and resizes it. Only that part of a JPEG is decoded.
 /// Source: torchvision's RandomResizedCrop.
 struct RandomResizedCrop {
-  ImageSize size{224, 224};
-  double min_scale = 0.08;  ///< share of the picture's area
-  double max_scale = 1.0;
-  double min_ratio = 3.0 / 4.0;  ///< width to height
-  double max_ratio = 4.0 / 3.0;
-  Interpolation interpolation = Interpolation::kBilinear;
+  ImageSize size{224, 224};                                ///< size of the result
+  double min_scale = 0.08;                                 ///< share of the picture's area
+  double max_scale = 1.0;                                  ///< largest share of the area
+  double min_ratio = 3.0 / 4.0;                            ///< width to height
+  double max_ratio = 4.0 / 3.0;                            ///< largest ratio
+  Interpolation interpolation = Interpolation::kBilinear;  ///< how the part is resized
   /// Decodes a part of a JPEG of at least twice the size at a half, quarter or eighth. It is faster, with other bits
   /// than Pillow's.
   bool shrink_while_decoding = true;
 
+  /// Draws the part of a picture of this size.
   [[nodiscard]] Region parameters(ImageSize of, SampleRandom& random) const;
   /// Throws: DataError naming the file that cannot be decoded.
   void apply(AnnotatedImage& image, const Region& region) const;
@@ -37,8 +38,8 @@ struct RandomResizedCrop {
 /// Cuts the middle; a smaller picture gets a border first.
 /// Source: torchvision's CenterCrop.
 struct CenterCrop {
-  ImageSize size{224, 224};
-  Color fill{};
+  ImageSize size{224, 224};  ///< size of the result
+  Color fill{};              ///< colour of the border
 
   /// Returns the region, which may reach outside of the picture.
   [[nodiscard]] Region region_of(ImageSize of) const;
@@ -47,11 +48,11 @@ struct CenterCrop {
 
 /// Adds a border, in pixels.
 struct Pad {
-  std::int64_t left = 0;
-  std::int64_t top = 0;
-  std::int64_t right = 0;
-  std::int64_t bottom = 0;
-  Color fill{};
+  std::int64_t left = 0;    ///< width of the left border
+  std::int64_t top = 0;     ///< height of the upper border
+  std::int64_t right = 0;   ///< width of the right border
+  std::int64_t bottom = 0;  ///< height of the lower border
+  Color fill{};             ///< colour of the border
 
   void operator()(AnnotatedImage& image) const;
 };
@@ -60,12 +61,13 @@ struct Pad {
 /// smaller is padded on both sides.
 /// Source: torchvision's RandomCrop with pad_if_needed.
 struct RandomCrop {
-  ImageSize size{32, 32};
-  std::int64_t padding = 0;
-  Color fill{};
+  ImageSize size{32, 32};    ///< size of the result
+  std::int64_t padding = 0;  ///< width of the border that is added first, in pixels
+  Color fill{};              ///< colour of the border
 
   /// Returns the region in pixels of the picture without its border; it may reach outside.
   [[nodiscard]] Region parameters(ImageSize of, SampleRandom& random) const;
+  /// Cuts the region; what is outside of the picture gets the border's colour.
   void apply(AnnotatedImage& image, const Region& region) const;
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };

@@ -15,13 +15,14 @@ namespace lockstep {
 /// Puts the picture anywhere on a canvas of up to `max_side` times its sides, with probability `p`.
 /// Source: SSD; torchvision's RandomZoomOut.
 struct ZoomOut {
-  double min_side = 1.0;
-  double max_side = 4.0;
-  Color fill{};
-  double p = 0.5;
+  double min_side = 1.0;  ///< least factor of the sides
+  double max_side = 4.0;  ///< largest factor of the sides
+  Color fill{};           ///< colour around the picture
+  double p = 0.5;         ///< probability that the picture is put on a canvas
 
   /// Returns the canvas, in pixels of the picture.
   [[nodiscard]] Region parameters(ImageSize of, SampleRandom& random) const;
+  /// Puts the picture on the canvas, and moves the objects.
   void apply(AnnotatedImage& image, const Region& canvas) const;
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
@@ -30,14 +31,15 @@ struct ZoomOut {
 /// whose centre is outside are dropped. Source: SSD; torchvision's RandomIoUCrop.
 struct IoUCrop {
   double min_scale = 0.3;  ///< share of each side
-  double max_scale = 1.0;
+  double max_scale = 1.0;  ///< largest share of each side
   double min_ratio = 0.5;  ///< width to height
-  double max_ratio = 2.0;
-  int tries = 40;  ///< tries for each share that is drawn
-  double p = 1.0;
+  double max_ratio = 2.0;  ///< largest ratio
+  int tries = 40;          ///< tries for each share that is drawn
+  double p = 1.0;          ///< probability that a crop is tried
 
   /// Returns none where there is no crop.
   [[nodiscard]] std::optional<Region> parameters(const AnnotatedImage& image, SampleRandom& random) const;
+  /// Cuts the region, and drops the objects whose centre is outside.
   static void apply(AnnotatedImage& image, const Region& region);
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
@@ -45,7 +47,7 @@ struct IoUCrop {
 /// Drops objects whose box is narrower or lower than `min_size` pixels. Use it after crops and rotations.
 /// Source: torchvision's SanitizeBoundingBoxes.
 struct SanitizeBoxes {
-  double min_size = 1.0;
+  double min_size = 1.0;  ///< pixels
 
   void operator()(AnnotatedImage& image) const;
 };
@@ -55,14 +57,14 @@ struct SanitizeBoxes {
 /// captions are those of the first. It is applied with probability `p`.
 /// Thread-safe: as the source. Throws: what the source throws. Source: YOLOv4; D-FINE's and DEIM's parameters.
 struct Mosaic {
-  std::shared_ptr<const ImageSource> source;
-  std::int64_t shorter = 320;
-  double degrees = 10.0;
-  double translate = 0.1;
-  double min_scale = 0.5;
-  double max_scale = 1.5;
-  Color fill{};
-  double p = 1.0;
+  std::shared_ptr<const ImageSource> source;  ///< where the other pictures come from
+  std::int64_t shorter = 320;                 ///< pixels
+  double degrees = 10.0;                      ///< the angle is drawn from -degrees .. degrees
+  double translate = 0.1;                     ///< largest shift, as a share of the sides
+  double min_scale = 0.5;                     ///< least factor of the size
+  double max_scale = 1.5;                     ///< largest factor of the size
+  Color fill{};                               ///< colour where no picture is
+  double p = 1.0;                             ///< probability that a mosaic is made
 
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
@@ -71,10 +73,10 @@ struct Mosaic {
 /// applied with probability `p`. Maps and masks must be absent.
 /// Throws: UsageError where there is a map or a mask; what the source throws. Source: DEIM's MixUp for detection.
 struct BlendPictures {
-  std::shared_ptr<const ImageSource> source;
-  double min_share = 0.45;  ///< share of the first picture
-  double max_share = 0.55;
-  double p = 0.5;
+  std::shared_ptr<const ImageSource> source;  ///< where the other picture comes from
+  double min_share = 0.45;                    ///< share of the first picture
+  double max_share = 0.55;                    ///< largest share of the first picture
+  double p = 0.5;                             ///< probability that pictures are blended
 
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };

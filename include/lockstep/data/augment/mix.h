@@ -18,9 +18,9 @@ namespace lockstep {
 ///          auto set = image_dataset(source, Compose{ToTensor{}, mix});
 ///          DataLoader loader(set, {.batch_size = 64, .collate = mix});
 struct MixUp {
-  std::int64_t classes = 0;
-  double alpha = 0.2;
-  double p = 1.0;  ///< probability that a batch is mixed
+  std::int64_t classes = 0;  ///< number of classes; it must be set
+  double alpha = 0.2;        ///< of the distribution Beta(alpha, alpha): small values keep one picture nearly whole
+  double p = 1.0;            ///< probability that a batch is mixed
 
   /// Keeps drawn numbers in Sample::extra for the batch.
   void operator()(Sample& sample, SampleRandom& random) const;
@@ -32,9 +32,9 @@ struct MixUp {
 /// Puts a rectangle of the neighbour into each sample; its share of the area is its share of the target. The area is
 /// drawn for each batch from Beta(alpha, alpha). Source: Yun et al. 2019; torchvision's RandomCutmix.
 struct CutMix {
-  std::int64_t classes = 0;
-  double alpha = 1.0;
-  double p = 1.0;
+  std::int64_t classes = 0;  ///< number of classes; it must be set
+  double alpha = 1.0;        ///< of the distribution Beta(alpha, alpha)
+  double p = 1.0;            ///< probability that a batch is mixed
 
   void operator()(Sample& sample, SampleRandom& random) const;
   [[nodiscard]] Batch operator()(const std::vector<Sample>& samples) const;

@@ -12,8 +12,8 @@ namespace lockstep {
 /// Resizes to `size`, whatever the picture's shape.
 /// Source: torchvision's Resize with two numbers.
 struct Resize {
-  ImageSize size{224, 224};
-  Interpolation interpolation = Interpolation::kBilinear;
+  ImageSize size{224, 224};                                ///< size of the result
+  Interpolation interpolation = Interpolation::kBilinear;  ///< how pixels in between are computed
   /// Decodes a JPEG of at least twice the size at a half, quarter or eighth. It is faster, with other bits than
   /// Pillow's.
   bool shrink_while_decoding = false;
@@ -26,11 +26,12 @@ struct Resize {
 /// exceed `longest`.
 /// Source: torchvision's Resize with one number and max_size.
 struct ResizeShorter {
-  std::int64_t shorter = 256;
-  std::int64_t longest = 0;  ///< 0: no limit
-  Interpolation interpolation = Interpolation::kBilinear;
-  bool shrink_while_decoding = false;
+  std::int64_t shorter = 256;                              ///< pixels of the shorter side
+  std::int64_t longest = 0;                                ///< 0: no limit
+  Interpolation interpolation = Interpolation::kBilinear;  ///< how pixels in between are computed
+  bool shrink_while_decoding = false;                      ///< as in Resize
 
+  /// Returns the size that a picture of this size gets.
   [[nodiscard]] ImageSize size_of(ImageSize size) const;
   void operator()(AnnotatedImage& image) const;
 };

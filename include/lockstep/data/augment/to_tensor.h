@@ -15,8 +15,8 @@ namespace lockstep {
 
 /// Computes (value - mean) / deviation for each channel. The defaults are ImageNet's statistics of values in 0 .. 1.
 struct Normalize {
-  std::array<float, 3> mean{0.485F, 0.456F, 0.406F};
-  std::array<float, 3> deviation{0.229F, 0.224F, 0.225F};
+  std::array<float, 3> mean{0.485F, 0.456F, 0.406F};       ///< of each channel
+  std::array<float, 3> deviation{0.229F, 0.224F, 0.225F};  ///< standard deviation of each channel
 
   /// Normalizes in place, with torchvision's bits. As a part of ToTensor it needs no extra pass.
   /// Shapes: float32, C x H x W with 1 or 3 channels. Throws: UsageError for another dtype or shape.
@@ -33,23 +33,23 @@ struct ClassTarget {
 
 /// Makes map `index` the target, as int64, H x W. Throws: DataError where a picture has no such map.
 struct MapTarget {
-  std::size_t index = 0;
+  std::size_t index = 0;  ///< which of AnnotatedImage::maps
   void operator()(const AnnotatedImage& image, const SampleContext& context, Sample& sample) const;
 };
 
 /// The objects of one picture. DetectionTarget puts it into Sample::extra.
 struct Detections {
-  at::Tensor boxes;   ///< float32, n x 4
-  at::Tensor labels;  ///< int64, n
-  at::Tensor areas;   ///< float32, n: pixels
-  at::Tensor crowd;   ///< bool, n
-  ImageSize size;     ///< size of the picture that the network sees
-  std::int64_t id = 0;
+  at::Tensor boxes;     ///< float32, n x 4
+  at::Tensor labels;    ///< int64, n
+  at::Tensor areas;     ///< float32, n: pixels
+  at::Tensor crowd;     ///< bool, n
+  ImageSize size;       ///< size of the picture that the network sees
+  std::int64_t id = 0;  ///< the sample's index in its set
 };
 
 /// Puts Detections into Sample::extra, with boxes as corners in pixels, or as centre and size in 0 .. 1.
 struct DetectionTarget {
-  bool centered = false;
+  bool centered = false;  ///< boxes as centre and size in 0 .. 1; false: corners in pixels
   void operator()(const AnnotatedImage& image, const SampleContext& context, Sample& sample) const;
 };
 

@@ -10,16 +10,18 @@ namespace lockstep {
 
 /// Swaps left and right, with probability `p`.
 struct HorizontalFlip {
-  double p = 0.5;
+  double p = 0.5;  ///< probability that the picture is flipped
 
+  /// Swaps left and right: pixels, boxes, points, masks and maps.
   static void apply(AnnotatedImage& image);
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
 /// Swaps top and bottom, with probability `p`.
 struct VerticalFlip {
-  double p = 0.5;
+  double p = 0.5;  ///< probability that the picture is flipped
 
+  /// Swaps top and bottom: pixels, boxes, points, masks and maps.
   static void apply(AnnotatedImage& image);
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
@@ -28,37 +30,39 @@ struct VerticalFlip {
 struct AffineParameters {
   double degrees = 0.0;      ///< clockwise
   double translate_x = 0.0;  ///< pixels
-  double translate_y = 0.0;
-  double scale = 1.0;
-  double shear_x = 0.0;  ///< degrees
-  double shear_y = 0.0;
+  double translate_y = 0.0;  ///< pixels
+  double scale = 1.0;        ///< factor of the size
+  double shear_x = 0.0;      ///< degrees
+  double shear_y = 0.0;      ///< degrees
 };
 
 /// Rotates, shears, scales and shifts at once; the picture keeps its size.
 /// Source: torchvision's RandomAffine.
 struct Affine {
-  double degrees = 0.0;      ///< the angle is drawn from -degrees .. degrees
-  double translate_x = 0.0;  ///< share of the width, either way; whole pixels are drawn
-  double translate_y = 0.0;
-  double min_scale = 1.0;
-  double max_scale = 1.0;
-  double shear_x = 0.0;  ///< degrees, either way
-  double shear_y = 0.0;
-  Interpolation interpolation = Interpolation::kBilinear;
-  Color fill{};
-  double p = 1.0;
+  double degrees = 0.0;                                    ///< the angle is drawn from -degrees .. degrees
+  double translate_x = 0.0;                                ///< share of the width, either way; whole pixels are drawn
+  double translate_y = 0.0;                                ///< share of the height, either way
+  double min_scale = 1.0;                                  ///< least factor of the size
+  double max_scale = 1.0;                                  ///< largest factor of the size
+  double shear_x = 0.0;                                    ///< degrees, either way
+  double shear_y = 0.0;                                    ///< degrees, either way
+  Interpolation interpolation = Interpolation::kBilinear;  ///< how pixels in between are computed
+  Color fill{};                                            ///< colour where the picture shows nothing
+  double p = 1.0;                                          ///< probability that the picture is changed
 
+  /// Draws the parameters for a picture of this size.
   [[nodiscard]] AffineParameters parameters(ImageSize of, SampleRandom& random) const;
+  /// Changes pixels, boxes, points, masks and maps.
   void apply(AnnotatedImage& image, const AffineParameters& parameters) const;
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
 /// Rotates about the centre by -degrees .. degrees, with probability `p`; the picture keeps its size.
 struct Rotation {
-  double degrees = 10.0;
-  Interpolation interpolation = Interpolation::kBilinear;
-  Color fill{};
-  double p = 1.0;
+  double degrees = 10.0;                                   ///< the angle is drawn from -degrees .. degrees
+  Interpolation interpolation = Interpolation::kBilinear;  ///< how pixels in between are computed
+  Color fill{};                                            ///< colour where the picture shows nothing
+  double p = 1.0;                                          ///< probability that the picture is rotated
 
   /// Rotates by `degrees` counter-clockwise, as torchvision's rotate() does.
   void apply(AnnotatedImage& image, double degrees_left) const;

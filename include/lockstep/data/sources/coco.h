@@ -17,6 +17,7 @@ namespace data {
 struct Coco;
 }  // namespace data
 
+/// What CocoImages reads of an annotation file.
 struct CocoOptions {
   std::filesystem::path images = {};  ///< the pictures' folder; empty: that of the JSON file
   bool masks = false;                 ///< draws every object's mask, as pycocotools does

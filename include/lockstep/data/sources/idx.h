@@ -15,12 +15,12 @@ namespace lockstep {
 
 /// The format's own type codes.
 enum class IdxType : std::uint8_t {
-  kUint8 = 0x08,
-  kInt8 = 0x09,
-  kInt16 = 0x0B,
-  kInt32 = 0x0C,
-  kFloat32 = 0x0D,
-  kFloat64 = 0x0E,
+  kUint8 = 0x08,    ///< one byte
+  kInt8 = 0x09,     ///< one byte with a sign
+  kInt16 = 0x0B,    ///< two bytes
+  kInt32 = 0x0C,    ///< four bytes
+  kFloat32 = 0x0D,  ///< single precision
+  kFloat64 = 0x0E,  ///< double precision
 };
 
 /// Returns the bytes of one number.
@@ -28,9 +28,9 @@ enum class IdxType : std::uint8_t {
 
 /// The content of an IDX file.
 struct IdxFile {
-  IdxType type = IdxType::kUint8;
-  std::vector<std::int64_t> shape;
-  std::string bytes;  ///< in this machine's byte order
+  IdxType type = IdxType::kUint8;   ///< type of the numbers
+  std::vector<std::int64_t> shape;  ///< sizes, the number of entries first
+  std::string bytes;                ///< in this machine's byte order
 
   /// Reads a file, which may be gzipped. Throws: DataError naming path and byte; IoError.
   [[nodiscard]] static IdxFile read(const std::filesystem::path& path);
@@ -47,11 +47,15 @@ class IdxImages final : public ImageSource {
 
   [[nodiscard]] std::int64_t size() const override { return images_.shape.front(); }
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
+  /// Returns the size that every picture has.
   [[nodiscard]] ImageSize image_size() const noexcept { return {images_.shape[2], images_.shape[1]}; }
+  /// Returns 1 or 3.
   [[nodiscard]] std::int64_t channels() const noexcept { return images_.shape.size() == 4 ? 3 : 1; }
+  /// Returns true where a file of labels was given.
   [[nodiscard]] bool has_labels() const noexcept { return !labels_.empty(); }
   /// Return the pixels of image `index`, and its label (0 where there are none). Lifetime: that of this object.
   [[nodiscard]] const std::uint8_t* pixels(std::int64_t index) const;
+  /// Returns the label of image `index`; 0 where there are none.
   [[nodiscard]] std::int64_t label(std::int64_t index) const;
 
  private:
@@ -63,7 +67,7 @@ class IdxImages final : public ImageSource {
 /// The files of a split in a folder: "train" finds train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz, or
 /// train-images.idx3-ubyte and the like.
 struct IdxPaths {
-  std::filesystem::path images;
+  std::filesystem::path images;  ///< the file of the images
   std::filesystem::path labels;  ///< empty where there are no labels
 };
 /// Finds the files. `images` is a folder, which is searched for `split`, or the file of the images. Throws: DataError.

@@ -16,6 +16,7 @@ namespace data {
 struct ParsedList;
 }  // namespace data
 
+/// Which files ImageFiles takes.
 struct ImageFilesOptions {
   bool recursive = false;  ///< also the folders in the folder; links to folders are followed
   std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};  ///< in lower case; files match in any case
@@ -34,6 +35,7 @@ class ImageFiles final : public ImageSource {
   [[nodiscard]] std::string describe(std::int64_t index) const override {
     return files_[static_cast<std::size_t>(index)].string();
   }
+  /// Returns the files, sorted by name.
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
 
  private:
@@ -42,9 +44,10 @@ class ImageFiles final : public ImageSource {
   std::vector<std::filesystem::path> files_;
 };
 
+/// Which files ClassFolders takes.
 struct ClassFoldersOptions {
-  bool allow_empty = false;  ///< a class may have no files
-  std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};
+  bool allow_empty = false;                                         ///< a class may have no files
+  std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};  ///< in any case of letters
 };
 
 /// Reads a folder for each class. The label is the position of the folder's name in the sorted names; files anywhere

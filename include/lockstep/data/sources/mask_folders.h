@@ -20,9 +20,11 @@ enum class MaskMeaning {
   kInstances,   ///< as kForeground, and each number is an object with box, area and mask
 };
 
+/// How MaskFolders reads masks.
 struct MaskFoldersOptions {
-  MaskMeaning meaning = MaskMeaning::kClasses;
-  std::filesystem::path list = {};  ///< a text file with one name a line; empty: every mask of the folder
+  MaskMeaning meaning = MaskMeaning::kClasses;  ///< what the numbers in a mask mean
+  std::filesystem::path list = {};              ///< a text file with one name a line; empty: every mask of the folder
+  /// Names by class id; empty: those of classes.txt or labelmap.txt.
   std::vector<std::string> class_names = {};
   bool allow_outside = false;  ///< names of the list may lead out of the masks' folder (name_inside())
 };

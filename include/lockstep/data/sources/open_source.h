@@ -33,10 +33,11 @@ enum class SourceKind {
 /// Parses such a name. Throws: UsageError with the nearest name.
 [[nodiscard]] SourceKind parse_source_kind(std::string_view name);
 
+/// What open_source() opens.
 struct SourceOptions {
-  std::string path;  ///< a file, a folder, or shards such as "train-{000000..000012}.tar"
-  SourceKind kind = SourceKind::kAuto;
-  std::filesystem::path images = {};  ///< folder of the pictures; empty: the layout's own, else the file's folder
+  std::string path;                     ///< a file, a folder, or shards such as "train-{000000..000012}.tar"
+  SourceKind kind = SourceKind::kAuto;  ///< the layout
+  std::filesystem::path images = {};    ///< folder of the pictures; empty: the layout's own, else the file's folder
   /// The split. VOC: a list in ImageSets; IDX: the beginning of the file names; a folder of splits: one of them. Empty
   /// means "trainval" for VOC and "train" for IDX.
   std::string split = {};

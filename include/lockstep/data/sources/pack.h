@@ -14,23 +14,29 @@
 
 namespace lockstep {
 
-enum class PackFormat { kPacked, kTar };
+/// The file format that pack_images() writes.
+enum class PackFormat {
+  kPacked,  ///< one file, whose samples are read in place
+  kTar      ///< tar shards, as WebDataset's
+};
 
+/// How pack_images() packs.
 struct PackOptions {
-  std::filesystem::path out;
-  PackFormat format = PackFormat::kPacked;
-  std::uint64_t shard_bytes = 0;  ///< tar: begins a new shard when one has reached this size; 0: one shard
-  PackedOptions packed = {};      ///< class_names: those of the source where empty
-  std::int64_t workers = 1;       ///< threads that decode
-  bool skip_bad = false;          ///< leaves unreadable pictures out; otherwise the first one ends the packing
+  std::filesystem::path out;                ///< the file; of several shards the first part of their names
+  PackFormat format = PackFormat::kPacked;  ///< a packed file of Lockstep's, or tar shards
+  std::uint64_t shard_bytes = 0;            ///< tar: begins a new shard when one has reached this size; 0: one shard
+  PackedOptions packed = {};                ///< class_names: those of the source where empty
+  std::int64_t workers = 1;                 ///< threads that decode
+  bool skip_bad = false;  ///< leaves unreadable pictures out; otherwise the first one ends the packing
   std::function<void(std::int64_t done)> progress = {};  ///< called in the calling thread
 };
 
+/// What pack_images() has done.
 struct PackReport {
-  std::int64_t samples = 0;
-  std::uint64_t bytes = 0;
-  std::vector<std::filesystem::path> files;
-  std::vector<std::string> bad;  ///< the reason for each picture that was left out
+  std::int64_t samples = 0;                  ///< samples that were packed
+  std::uint64_t bytes = 0;                   ///< size of all files
+  std::vector<std::filesystem::path> files;  ///< the files that were written
+  std::vector<std::string> bad;              ///< the reason for each picture that was left out
 };
 
 /// Packs all samples of `source`. On an error nothing is left behind.

@@ -20,18 +20,19 @@ class PackedFile;
 class PackedSink;
 }  // namespace data
 
+/// How PackedWriter stores pictures.
 struct PackedOptions {
-  bool encoded = false;               ///< keeps the files' bytes: smaller, but decoded at every use
-  ColorMode color = ColorMode::kRgb;  ///< colour mode of decoded pictures
-  std::int64_t max_side = 0;          ///< pixels: larger pictures are shrunk to this; 0: never
-  std::vector<std::string> class_names = {};
+  bool encoded = false;                       ///< keeps the files' bytes: smaller, but decoded at every use
+  ColorMode color = ColorMode::kRgb;          ///< colour mode of decoded pictures
+  std::int64_t max_side = 0;                  ///< pixels: larger pictures are shrunk to this; 0: never
+  std::vector<std::string> class_names = {};  ///< names by class id, which are stored in the file
 };
 
 /// A sample as it is stored in the file.
 struct PackedSample {
-  Pixels pixels;      ///< decoded, unless PackedOptions::encoded
-  std::string marks;  ///< everything else, encoded
-  std::uint64_t hash = 0;
+  Pixels pixels;           ///< decoded, unless PackedOptions::encoded
+  std::string marks;       ///< everything else, encoded
+  std::uint64_t hash = 0;  ///< XXH3-64 of pixels and marks
 };
 
 /// Writes a packed file, under a temporary name until finish(). Thread-safe: prepare() is.
@@ -47,11 +48,14 @@ class PackedWriter {
   [[nodiscard]] PackedSample prepare(AnnotatedImage picture) const;
   /// Appends a sample. Throws: IoError.
   void append(PackedSample sample);
+  /// Prepares and appends a picture. Throws: DataError naming the picture; IoError.
   void add(AnnotatedImage picture) { append(prepare(std::move(picture))); }
   /// Completes the file and gives it its name. Throws: IoError; DataError where it has no sample.
   void finish();
 
+  /// Returns the number of samples so far.
   [[nodiscard]] std::int64_t size() const noexcept;
+  /// Returns the bytes that were written so far.
   [[nodiscard]] std::uint64_t bytes() const noexcept;
 
  private:

@@ -26,6 +26,7 @@ class TarFile;
 /// Throws: UsageError where a brace is not closed, a range is invalid, or there are more than a million.
 [[nodiscard]] std::vector<std::string> expand_braces(const std::string& pattern);
 
+/// How shards are read.
 struct TarOptions {
   bool strict = true;           ///< false: samples without a picture are left out and counted in a note
   bool allow_commands = false;  ///< lets "pipe:COMMAND" run COMMAND in a shell
@@ -69,9 +70,10 @@ class TarStream {
   std::unique_ptr<data::TarPipe> pipe_;
 };
 
+/// How TarWriter writes shards.
 struct TarWriterOptions {
   std::uint64_t shard_bytes = 0;  ///< a shard ends with the sample that reaches this size; 0: one shard, exactly `path`
-  std::vector<std::string> class_names = {};
+  std::vector<std::string> class_names = {};  ///< names by class id, which are stored in the first shard
 };
 
 /// Writes shards: "train.tar", or "train-000000.tar" and so on. Thread-safe: prepare() is.
@@ -87,12 +89,16 @@ class TarWriter {
   [[nodiscard]] static std::string prepare(AnnotatedImage picture, std::int64_t index);
   /// Appends a sample. Throws: IoError.
   void append(const std::string& sample);
+  /// Prepares and appends a picture. Throws: DataError naming the picture; IoError.
   void add(AnnotatedImage picture) { append(prepare(std::move(picture), count_)); }
   /// Completes the last shard. Throws: IoError; DataError where there is no sample.
   void finish();
 
+  /// Returns the number of samples so far.
   [[nodiscard]] std::int64_t size() const noexcept { return count_; }
+  /// Returns the bytes that were written so far.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  /// Returns the shards that were written so far.
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
 
  private:

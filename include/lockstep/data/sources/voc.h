@@ -17,8 +17,9 @@ namespace data {
 struct VocSet;
 }  // namespace data
 
+/// What VocImages reads of a folder.
 struct VocOptions {
-  std::string split = "trainval";   ///< ImageSets/Main/<split>.txt; a file with a flag after each name is valid too
+  std::string split = "trainval";   ///< `ImageSets/Main/<split>.txt`; a file with a flag after each name is valid too
   bool difficult_is_crowd = false;  ///< objects marked as difficult become crowds, which evaluation ignores
   bool drop_empty_boxes = false;    ///< leaves boxes without area out, and counts them
   bool strict = true;               ///< false: names without a good picture or XML are left out and counted
@@ -26,8 +27,8 @@ struct VocOptions {
   std::vector<std::string> class_names = {};  ///< empty: all classes in Annotations, sorted, whatever the split
 };
 
-/// Yields JPEGImages/<name>.jpg with the objects of Annotations/<name>.xml. VOC counts pixels from 1 and includes the
-/// last one: (xmin, ymin, xmax, ymax) becomes (xmin - 1, ymin - 1, xmax, ymax), cut at the picture's border. A box
+/// Yields `JPEGImages/<name>.jpg` with the objects of `Annotations/<name>.xml`. VOC counts pixels from 1 and includes
+/// the last one: (xmin, ymin, xmax, ymax) becomes (xmin - 1, ymin - 1, xmax, ymax), cut at the picture's border. A box
 /// without area in VOC (xmin = xmax or ymin = ymax) has none here either.
 class VocImages final : public ImageSource {
  public:
