@@ -61,13 +61,14 @@ class Error : public std::runtime_error {
 LOCKSTEP_ERROR_TYPE(UsageError, ExitCode::kUsage);
 /// A file, a data set or a checkpoint is missing or bad, or a loss is not finite. Never restarted.
 LOCKSTEP_ERROR_TYPE(DataError, ExitCode::kData);
-/// Memory, threads, processes or descriptors have run out, or there is no such device. Never restarted.
+/// Memory, threads, processes or descriptors have run out, or there is no such device. Restarted within the
+/// budget.
 LOCKSTEP_ERROR_TYPE(ResourceError, ExitCode::kResource);
 /// A bug of Lockstep: please report it. Never restarted.
 LOCKSTEP_ERROR_TYPE(InternalError, ExitCode::kInternal);
 /// An exception of the program that is no lockstep::Error, where it had to cross a process (fault.h).
 LOCKSTEP_ERROR_TYPE(ProgramError, ExitCode::kProgram);
-/// A disk or a network failed, maybe for a moment. Restarted within the budget.
+/// A disk or a network failed, maybe for a moment. Restarted within the budget, unless the disk is full or read-only.
 LOCKSTEP_ERROR_TYPE(IoError, ExitCode::kIo);
 /// Another rank, or the launcher, is gone. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(PeerError, ExitCode::kPeer);

@@ -40,7 +40,7 @@ class [[nodiscard]] QuietNotes {
   bool on_;
 };
 
-/// Writes a line of level error: the run cannot go on.
+/// Writes a line of level error: something has failed.
 template <class... Args>
 void error(fmt::format_string<Args...> format, Args&&... args) {
   write(Level::kError, fmt::format(format, std::forward<Args>(args)...));

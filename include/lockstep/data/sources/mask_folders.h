@@ -24,7 +24,7 @@ enum class MaskMeaning {
 struct MaskFoldersOptions {
   MaskMeaning meaning = MaskMeaning::kClasses;  ///< what the numbers in a mask mean
   std::filesystem::path list = {};              ///< a text file with one name a line; empty: every mask of the folder
-  /// Names by class id; empty: those of classes.txt or labelmap.txt.
+  /// Names by class id; mask_class_names() reads them from a file.
   std::vector<std::string> class_names = {};
   bool allow_outside = false;  ///< names of the list may lead out of the masks' folder (name_inside())
 };
