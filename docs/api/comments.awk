@@ -18,13 +18,14 @@ function with_keys(line,    i) {
   }
   if (comment && example) {  # its further lines stand below the first one's code
     rest = substr(line, index(line, "///") + 3)
+    if (column == 0) column = match(rest, /[^ ]/) - 1
     for (spaces = column; spaces > 0 && rest ~ /^ /; spaces--) rest = substr(rest, 2)
     line = substr(line, 1, index(line, "///") + 2) " " rest
   } else if (comment) {
-    place = index(line, " Example: ")
+    place = index(line " ", " Example: ")
     code = substr(line, place + 10)
     sub(/^ +/, "", code)
-    column = length(line) - length(code) - index(line, "///") - 2
+    column = code == "" ? 0 : length(line) - length(code) - index(line, "///") - 2
     line = place ? with_keys(substr(line, 1, place)) "<br><b>Example:</b> @code{.cpp} " code : with_keys(line)
     example = place > 0
   }

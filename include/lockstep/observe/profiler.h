@@ -34,8 +34,8 @@ struct ProfilerOptions {
 /// part of your own is named by RECORD_USER_SCOPE("name") of libtorch.
 ///
 /// Example:
-///   lockstep::observe::Profiler profiler(job, {.steps = 10, .folder = "trace", .parameters =
-///   named_parameters_of(net)}); for (auto& batch : loader.epoch(0)) {
+///   lockstep::observe::Profiler profiler(job, {.steps = 10, .parameters = lockstep::named_parameters_of(net)});
+///   for (auto& batch : loader.epoch(0)) {
 ///     train_on(batch);
 ///     profiler.step();
 ///   }
