@@ -83,7 +83,7 @@ struct PixelView {
   std::int64_t channels = 3;           ///< 1 or 3
   std::int64_t stride = 0;             ///< bytes from one row to the next; 0: rows have no gaps
 
-  /// Returns the bytes from one row to the next.
+  /// Returns the bytes of one row's pixels.
   [[nodiscard]] std::int64_t row_bytes() const noexcept { return size.width * channels; }
   /// Returns the first pixel of row `y`.
   [[nodiscard]] const std::uint8_t* row(std::int64_t y) const noexcept {

@@ -33,7 +33,7 @@ class LayerNormImpl final : public torch::nn::Cloneable<LayerNormImpl> {
 
   torch::nn::LayerNormOptions options;  ///< as torch::nn::LayerNorm has them
   at::Tensor weight;                    ///< has the normalised shape, or is undefined
-  at::Tensor bias;                      ///< likewise
+  at::Tensor bias;                      ///< has the normalised shape, or is undefined
 };
 TORCH_MODULE(LayerNorm);
 

@@ -95,7 +95,7 @@ class DdpCore {
   void shadow(int action, const State& now, const JoinStatus& status);  ///< Takes part in a collective with zeros.
   void after_join(const State& now, int source);                        ///< Takes the model of rank `source`.
   [[nodiscard]] const Reducer& reducer() const { return *reducer_; }    ///< Returns what reduces the gradients.
-  [[nodiscard]] const std::shared_ptr<Reducer>& shared_reducer() const { return reducer_; }  ///< Likewise.
+  [[nodiscard]] const std::shared_ptr<Reducer>& shared_reducer() const { return reducer_; }  ///< Shares the reducer.
 
  private:
   /// A parameter as it was when it was wrapped.

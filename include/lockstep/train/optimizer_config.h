@@ -22,15 +22,15 @@ struct OptimizerConfig {
 
   std::vector<std::string> betas = {};             ///< two numbers; empty: the type's default
   std::string eps = "auto";                        ///< a number
-  std::string amsgrad = "auto";                    ///< true, false
-  std::string momentum = "auto";                   ///< a number
-  std::string dampening = "auto";                  ///< a number
-  std::string nesterov = "auto";                   ///< true, false
-  std::string alpha = "auto";                      ///< a number
-  std::string centered = "auto";                   ///< true, false
-  std::string lr_decay = "auto";                   ///< a number
-  std::string initial_accumulator_value = "auto";  ///< a number
-  std::string trust = "auto";                      ///< a number
+  std::string amsgrad = "auto";                    ///< adam, adamw: true, false
+  std::string momentum = "auto";                   ///< sgd, rmsprop, lars: a number
+  std::string dampening = "auto";                  ///< sgd: a number
+  std::string nesterov = "auto";                   ///< sgd: true, false
+  std::string alpha = "auto";                      ///< rmsprop: a number
+  std::string centered = "auto";                   ///< rmsprop: true, false
+  std::string lr_decay = "auto";                   ///< adagrad: a number
+  std::string initial_accumulator_value = "auto";  ///< adagrad: a number
+  std::string trust = "auto";                      ///< lars: a number
   /// Parameters with their own options, as in ParameterGroup: {params: REGEX, lr, weight_decay, betas, eps, momentum}.
   std::vector<ConfigMap> groups = {};
 

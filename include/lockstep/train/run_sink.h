@@ -132,23 +132,23 @@ struct RunEnd {
 class RunSink {
  public:
   virtual ~RunSink() = default;
-  /// The set-up is done.
+  /// The set-up is done, and the first step comes next.
   virtual void on_start(const RunStart& /*event*/) {}
-  /// The gradients of a step are reduced.
+  /// The gradients of a step are reduced. Only at the steps that StepGradients names.
   virtual void on_gradients(const StepGradients& /*event*/) {}
-  /// A step is done.
+  /// A step is done. Its event comes while the next step runs.
   virtual void on_step(const StepResult& /*event*/) {}
-  /// An evaluation goes on.
+  /// An evaluation goes on, on this rank.
   virtual void on_evaluating(const EvaluationProgress& /*event*/) {}
-  /// An evaluation is done.
+  /// An evaluation is done, over all ranks.
   virtual void on_evaluation(const EvaluationResult& /*event*/) {}
-  /// An epoch is done.
+  /// An epoch is done, its evaluation included.
   virtual void on_epoch(const EpochResult& /*event*/) {}
   /// The second stage begins, or goes back.
   virtual void on_stage(const StageChange& /*event*/) {}
   /// A checkpoint is on the disk. Rank 0 alone.
   virtual void on_save(const SaveResult& /*event*/) {}
-  /// The run ends.
+  /// The run ends. No event follows.
   virtual void on_end(const RunEnd& /*event*/) {}
 };
 

@@ -33,8 +33,8 @@ void adjust_hue(Image& image, double by);
 /// Source: torchvision's ColorJitter.
 struct ColorJitter {
   double brightness = 0.0;  ///< the factor is drawn from 1 - brightness (at least 0) .. 1 + brightness; 0: unchanged
-  double contrast = 0.0;    ///< likewise
-  double saturation = 0.0;  ///< likewise
+  double contrast = 0.0;    ///< the contrast's, drawn in the same way
+  double saturation = 0.0;  ///< the saturation's, drawn in the same way
   double hue = 0.0;         ///< drawn from -hue .. hue
   double p = 1.0;           ///< probability that the picture is changed
 
