@@ -77,6 +77,7 @@ void Recorder::start(const NamedTensors& parameters) {
                                 .needsInputs(true)
                                 .scopes({at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE})),
       at::addGlobalCallback(at::RecordFunctionCallback(on_begin, on_end).scopes({at::RecordScope::BACKWARD_FUNCTION}))};
+  memory_.emplace([](const void* address, std::int64_t bytes) { Recorder::instance().add_memory(address, bytes); });
 }
 
 void Recorder::stop() noexcept {
@@ -84,6 +85,8 @@ void Recorder::stop() noexcept {
   ++run_;  // what ends from here on is left out
   for (const at::CallbackHandle callback : std::exchange(callbacks_, {})) at::removeCallback(callback);
   trace::remove_sink(*this);
+  if (memory_) memory_->stop();
+  memory_.reset();
   on_ = false;
 }
 
@@ -93,9 +96,14 @@ void Recorder::take(view::Profile& profile) {
     const std::lock_guard lock(mutex_);
     for (const auto& thread : threads_) {
       std::vector<RecordedCall> taken = thread->take();
-      if (taken.empty()) continue;
+      const std::vector<view::MemoryEvent> memory = thread->take_memory();
+      if (taken.empty() && memory.empty()) continue;
       const int place = static_cast<int>(profile.threads.size());
       profile.threads.push_back(thread->about());
+      for (view::MemoryEvent each : memory) {
+        each.thread = place;
+        profile.memory.push_back(each);
+      }
       for (RecordedCall& each : taken) {
         each.call.thread = place;
         calls.push_back(std::move(each));
@@ -143,6 +151,10 @@ void Recorder::end(const trace::Event& event) noexcept {
                        .group = event.group,
                        .bucket = event.bucket,
                        .buckets = event.buckets}});
+}
+
+void Recorder::add_memory(const void* address, std::int64_t bytes) {
+  calls_of_this_thread().add(view::MemoryEvent{reinterpret_cast<std::uintptr_t>(address), bytes, monotonic_ns()});
 }
 
 std::unique_ptr<at::ObserverContext> Recorder::begin_operator(const at::RecordFunction& function) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/view/profile.h"
 #include "observe/layers_of_memory.h"
+#include "observe/memory_watch.h"
 #include "observe/thread_calls.h"
 
 namespace lockstep::observe {
@@ -38,6 +40,7 @@ class Recorder final : public trace::Sink {
   /// For the callbacks of libtorch.
   [[nodiscard]] std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function);
   void end_operator(at::ObserverContext* context);
+  void add_memory(const void* address, std::int64_t bytes);
 
  private:
   Recorder() = default;
@@ -49,6 +52,7 @@ class Recorder final : public trace::Sink {
   std::vector<std::unique_ptr<ThreadCalls>> threads_;
   LayersOfMemory layers_;  ///< changed while off
   std::vector<at::CallbackHandle> callbacks_;
+  std::optional<MemoryWatch> memory_;
 };
 
 }  // namespace lockstep::observe

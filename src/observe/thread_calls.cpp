@@ -31,6 +31,16 @@ std::vector<RecordedCall> ThreadCalls::take() {
   return std::exchange(calls_, {});
 }
 
+void ThreadCalls::add(view::MemoryEvent event) {
+  const std::lock_guard lock(mutex_);
+  memory_.push_back(event);
+}
+
+std::vector<view::MemoryEvent> ThreadCalls::take_memory() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(memory_, {});
+}
+
 view::ProfiledThread ThreadCalls::about() const { return {.name = name_of(id_).value_or(name_), .id = id_}; }
 
 }  // namespace lockstep::observe

@@ -29,7 +29,9 @@ class ThreadCalls {
 
   void add(RecordedCall call);
   [[nodiscard]] std::vector<RecordedCall> take();
-  void clear() { (void)take(); }
+  void add(view::MemoryEvent event);
+  [[nodiscard]] std::vector<view::MemoryEvent> take_memory();
+  void clear() { (void)take(), (void)take_memory(); }
 
   /// Asks the system, as long as the thread lives: whoever starts a thread names it after its first lines.
   [[nodiscard]] view::ProfiledThread about() const;
@@ -47,6 +49,7 @@ class ThreadCalls {
   std::string name_;
   std::mutex mutex_;
   std::vector<RecordedCall> calls_;
+  std::vector<view::MemoryEvent> memory_;
 };
 
 }  // namespace lockstep::observe

@@ -2,6 +2,7 @@
 #include "lockstep/observe/profiler.h"
 
 #include <ATen/ops/ones.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
@@ -60,6 +61,25 @@ TEST(Profiler, LeavesNoCallbackAndNoSinkBehind) {
   (void)profile_of_steps(net, {.steps = 1, .warmup = 1}, 3);
   EXPECT_FALSE(at::hasCallbacks());
   EXPECT_EQ(trace::sinks(), sinks);
+}
+
+TEST(Profiler, CountsTheTensorsThatLiveAtThePeakAndNamesWhoMadeThem) {
+  torch::nn::Sequential net(torch::nn::Linear(64, 512), torch::nn::Linear(512, 256));
+  Profiler profiler(alone(), {.steps = 2, .warmup = 1, .parameters = named_parameters_of(net)});
+  for (int i = 0; i < 3; ++i) {
+    net->forward(at::ones({1024, 64})).sum().backward();
+    profiler.step();
+  }
+  profiler.finish();
+  const view::MemoryPeak peak = memory_peak(profiler.profile());
+  constexpr std::int64_t kActivation = 1024 * 512 * 4;  // of the linear layer, and of the ReLU
+  EXPECT_GE(peak.bytes, 2 * kActivation);
+  EXPECT_LT(peak.bytes, 4 * kActivation);
+  const auto linear =
+      std::find_if(peak.rows.begin(), peak.rows.end(), [](const auto& row) { return row.layer == "0"; });
+  ASSERT_NE(linear, peak.rows.end());
+  EXPECT_EQ(linear->bytes, kActivation);
+  EXPECT_EQ(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE), nullptr);
 }
 
 TEST(Profiler, NamesForwardAndBackwardByLayer) {

@@ -168,5 +168,48 @@ TEST(ProfileText, SumsTheRowsThatItDoesNotShow) {
   EXPECT_THAT(text, Not(HasSubstr("memcpy")));
 }
 
+MemoryEvent taken(std::uintptr_t address, std::int64_t bytes, std::int64_t at_ms) {
+  return {.address = address, .bytes = bytes, .at_ns = at_ms * kMs};
+}
+
+MemoryEvent given_back(std::uintptr_t address, std::int64_t at_ms) {
+  return {.address = address, .bytes = -1, .at_ns = at_ms * kMs};
+}
+
+TEST(MemoryPeak, CountsWhatLivesAtOnceAndNamesItsOutermostOperatorAndLayer) {
+  ProfiledCall layer = call("linear", 0, 10);
+  layer.layer = "head";
+  Profile profile = profile_of({call("empty", 2, 4), layer, section("forward", 0, 10), section("backward", 10, 20),
+                                call("MmBackward0", 10, 20, CallKind::kBackwardNode)});
+  profile.memory = {taken(1, 100, 3), taken(2, 40, 5),   given_back(2, 9),
+                    taken(3, 50, 12), given_back(1, 15), taken(4, 60, 16)};
+  const MemoryPeak peak = memory_peak(profile);
+  EXPECT_EQ(peak.bytes, 150);
+  EXPECT_EQ(peak.section, "backward");
+  ASSERT_EQ(peak.rows.size(), 2U);
+  EXPECT_EQ(peak.rows[0].made_by, "linear");
+  EXPECT_EQ(peak.rows[0].layer, "head");
+  EXPECT_EQ(peak.rows[0].bytes, 100);
+  EXPECT_EQ(peak.rows[1].made_by, "MmBackward0");
+  EXPECT_EQ(peak.rows[1].tensors, 1);
+}
+
+TEST(MemoryPeak, LeavesOutWhatIsOlderThanTheProfile) {
+  Profile profile = profile_of({});
+  profile.memory = {given_back(9, 1), taken(1, 10, 2), given_back(1, 3)};
+  EXPECT_EQ(memory_peak(profile).bytes, 10);
+  EXPECT_EQ(memory_peak(profile_of({})).bytes, 0);
+}
+
+TEST(ProfileText, ShowsTheLargestTensors) {
+  Profile profile = profile_of({call("linear", 0, 10), section("forward", 0, 10)});
+  EXPECT_THAT(profile_text(profile, {}), Not(HasSubstr("tensors made by")));
+  profile.memory = {taken(1, 3'000'000, 3), taken(2, 1'000'000, 30)};
+  const std::string text = profile_text(profile, {});
+  EXPECT_THAT(text, HasSubstr("took 4.0 MB at most, older"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("linear +1 +3.0 MB +75.0 %"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("outside of operators +1 +1.0 MB +25.0 %"));
+}
+
 }  // namespace profile_test
 }  // namespace lockstep::view

@@ -44,6 +44,14 @@ struct ProfiledThread {
   bool runs_steps = false;  ///< the thread of the training loop, or a replica's
 };
 
+/// A block of memory that libtorch took for a tensor, or gave back.
+struct MemoryEvent {
+  std::uintptr_t address = 0;  ///< where it lies
+  std::int64_t bytes = 0;      ///< above 0: taken; below: given back
+  std::int64_t at_ns = 0;      ///< when, on the rank's monotonic clock
+  int thread = 0;              ///< its place in Profile::threads
+};
+
 /// A profile of whole steps.
 struct Profile {
   int rank = 0;               ///< the rank that was recorded
@@ -54,9 +62,10 @@ struct Profile {
   std::int64_t steps = 0;     ///< number of steps
   /// This rank's clock less rank 0's, and how wrong that may be.
   std::int64_t clock_offset_ns = 0;
-  std::int64_t clock_error_ns = 0;      ///< how wrong clock_offset_ns may be
-  std::vector<ProfiledThread> threads;  ///< threads that made calls
-  std::vector<ProfiledCall> calls;      ///< by their begin, in each thread
+  std::int64_t clock_error_ns = 0;       ///< how wrong clock_offset_ns may be
+  std::vector<ProfiledThread> threads;   ///< threads that made calls
+  std::vector<ProfiledCall> calls;       ///< by their begin, in each thread
+  std::vector<MemoryEvent> memory = {};  ///< of the loop's thread, and of the backward that it starts
 };
 
 /// An operator, over all its calls.
@@ -94,6 +103,25 @@ struct LayerRow {
 /// Returns the modules with weights in the order of their first call. Where a layer has no weights, as a pooling, its
 /// calls stand in the table of operators only.
 [[nodiscard]] std::vector<LayerRow> layer_table(const Profile& profile);
+
+/// Tensors of one origin.
+struct MemoryRow {
+  std::string made_by;       ///< the outermost operator or backward node; empty: none
+  std::string layer;         ///< the module in which it ran; empty: none with weights
+  std::int64_t tensors = 0;  ///< how many
+  std::int64_t bytes = 0;    ///< of all of them
+};
+
+/// The tensors that lived when the steps held the most memory.
+struct MemoryPeak {
+  std::int64_t bytes = 0;       ///< of all that lived
+  std::string section;          ///< the part of the step in which that was; empty: between the parts
+  std::vector<MemoryRow> rows;  ///< the largest first
+};
+
+/// Returns the largest tensors first. Only what was taken during the profile counts: weights and the optimizer's state
+/// are older.
+[[nodiscard]] MemoryPeak memory_peak(const Profile& profile);
 
 /// Rates to compare with, measured on this machine by all ranks at once; 0: not measured.
 struct MachineRates {

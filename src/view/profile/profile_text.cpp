@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "lockstep/base/text.h"
 #include "lockstep/view/profile.h"
 #include "lockstep/view/table.h"
 
@@ -120,6 +121,40 @@ std::string layers_text(const Profile& profile, const Words& words, std::size_t 
          note;
 }
 
+std::string memory_text(const Profile& profile) {
+  constexpr std::size_t kMostRows = 10;
+  const MemoryPeak peak = memory_peak(profile);
+  if (peak.bytes == 0) return "";
+  const auto row_of = [&](const MemoryRow& row) {
+    return Row{row.made_by.empty() ? "outside of operators" : row.made_by, row.layer, std::to_string(row.tensors),
+               text::bytes(static_cast<std::uint64_t>(row.bytes)),
+               fmt::format("{:.1f} %", 100.0 * static_cast<double>(row.bytes) / static_cast<double>(peak.bytes))};
+  };
+  std::vector<Row> rows;
+  MemoryRow rest;
+  for (std::size_t i = 0; i < peak.rows.size(); ++i) {
+    if (i < kMostRows) {
+      rows.push_back(row_of(peak.rows[i]));
+    } else {
+      rest.tensors += peak.rows[i].tensors;
+      rest.bytes += peak.rows[i].bytes;
+    }
+  }
+  if (rest.tensors > 0) {
+    rest.made_by = fmt::format("{} more", peak.rows.size() - kMostRows);
+    rows.push_back(row_of(rest));
+  }
+  return fmt::format("\nmemory: the steps' tensors took {} at most{}, older ones aside\n\n",
+                     text::bytes(static_cast<std::uint64_t>(peak.bytes)),
+                     peak.section.empty() ? "" : ", in " + peak.section) +
+         render_table({{"tensors made by", 24, Align::kLeft},
+                       {"layer", 12, Align::kLeft},
+                       {"tensors", 7},
+                       {"memory", 9},
+                       {"share", 7}},
+                      rows);
+}
+
 std::string flops_text(const Profile& profile, const MachineRates& rates) {
   const double flops = flops_of(profile);
   if (flops <= 0) return "";
@@ -140,7 +175,7 @@ std::string profile_text(const Profile& profile, const MachineRates& rates, std:
   std::string out = fmt::format("profile of {} step{} on rank {} of {}; times are those of an average step\n\n",
                                 profile.steps, profile.steps == 1 ? "" : "s", profile.rank, profile.world_size);
   out += parts_text(profile, words) + "\n" + operators_text(profile, words, most_rows) +
-         layers_text(profile, words, most_rows) + "\n";
+         layers_text(profile, words, most_rows) + memory_text(profile) + "\n";
   if (rates.copied_bytes_per_s > 0) {
     out += fmt::format("GB/s: bytes that an operator read, where it only moves memory; memcpy copies {:.2f} GB/s\n",
                        rates.copied_bytes_per_s / 1e9);
