@@ -57,7 +57,7 @@ class RateMeter {
 struct ProgressOptions {
   bool live = false;                                 ///< true on a terminal: one line is redrawn
   int width = 80;                                    ///< columns of the terminal, when live
-  Seconds line_every = Seconds(10);                  ///< when not live: at most one line in this time, and the last
+  Seconds line_every = Seconds(60);                  ///< when not live: at most one line in this time, and the last
   Seconds draw_every = Seconds(0.1);                 ///< when live: at most one drawing in this time, and the last
   std::function<void(std::string_view)> write = {};  ///< default: stderr
 };
