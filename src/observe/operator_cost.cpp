@@ -125,6 +125,7 @@ const std::unordered_map<std::string_view, Rule>& rules() {
       {"aten::_convolution", convolution},
       {"aten::convolution_backward", convolution_backward},
       {"lockstep::thin_convolution", same_convolution},
+      {"lockstep::thin_convolution_backward", same_convolution_backward},
       {"lockstep::winograd_convolution", same_convolution},
       {"lockstep::winograd_convolution_backward", same_convolution_backward},
   };

@@ -386,6 +386,20 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ThinTest,
                          testing::Values(Case{3, 1, 8, 5, 7}, Case{2, 1, 32, 12, 16}, Case{1, 1, 24, 1, 1},
                                          Case{2, 1, 40, 3, 2}));
 
+TEST(Conv, FromOneChannelSumsTheGradientsOfBfloat16InFullPrecision) {
+  const Case c{3, 1, 40, 17, 21};
+  Conv2d layer = layer_of(c);
+  const at::Tensor images = images_of(c).to(at::kBFloat16).to(at::kFloat);
+  const at::Tensor grad = at::randn({c.images, c.out, c.height, c.width}).to(at::kBFloat16);
+  {
+    const InBfloat16 autocast;
+    layer->forward(images).backward(grad);
+  }
+  const Pass exact = exact_pass_of(layer, images, grad.to(at::kFloat));
+  EXPECT_LT(difference(layer->weight.grad(), exact.weight), 1e-5);
+  EXPECT_LT(difference(layer->bias.grad(), exact.bias), 1e-5);
+}
+
 TEST(Conv, FromOneChannelUnderAutocastComputesInBfloat16) {
   const Case c{2, 1, 16, 9, 10};
   Conv2d layer = layer_of(c);

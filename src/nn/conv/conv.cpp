@@ -106,7 +106,11 @@ at::Tensor Conv2dImpl::convolve(const at::Tensor& input) {
   const auto rounded = [](const at::Tensor& tensor) {
     return tensor.defined() ? tensor.to(at::kBFloat16).to(at::kFloat) : tensor;
   };
-  return convolve_in(rounded(input), rounded(weight), rounded(bias)).to(at::kBFloat16);
+  const at::Tensor images = rounded(input);
+  if (has_kernel_ && choose(images, weight) == ConvKernel::kWinograd) {
+    return winograd_convolution(images, rounded(weight), rounded(bias)).to(at::kBFloat16);
+  }
+  return convolve_in(images, rounded(weight), rounded(bias)).to(at::kBFloat16);
 }
 
 at::Tensor Conv2dImpl::forward(const at::Tensor& input) {

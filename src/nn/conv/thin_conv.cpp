@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -55,22 +55,51 @@ at::Tensor run(const at::Tensor& input, const at::Tensor& weight, const at::Tens
   return out;
 }
 
+struct ThinGradients {
+  at::Tensor weight;  ///< [channels, 1, 3, 3]
+  at::Tensor bias;
+};
+
+/// `grad` channels-last, of the input's type. Images are summed apart in float32, and added up in order in double.
+ThinGradients thin_gradients(const at::Tensor& input, const at::Tensor& grad) {
+  const std::int64_t channels = grad.size(1);
+  const at::Tensor pixels = input.to(at::kFloat).contiguous();
+  const ThinConv conv{.height = input.size(2), .width = input.size(3), .channels = channels};
+  const std::int64_t plane = conv.height * conv.width;
+  const at::Tensor sums = at::empty({input.size(0), kFilterTaps + 1, channels}, pixels.options());
+  at::parallel_for(0, input.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::vector<float> from = padded_image(pixels.data_ptr<float>() + i * plane, conv.height, conv.width);
+      float* to = sums.data_ptr<float>() + i * (kFilterTaps + 1) * channels;
+      const ThinConvSums into{.weights = to, .bias = to + kFilterTaps * channels};
+      if (grad.scalar_type() == at::kFloat) {
+        thin_conv_backward(conv, from.data(), grad.data_ptr<float>() + i * plane * channels, into);
+      } else {
+        thin_conv_backward(conv, from.data(), static_cast<std::uint16_t*>(grad.data_ptr()) + i * plane * channels,
+                           into);
+      }
+    }
+  });
+  const at::Tensor all = sums.sum(0, false, at::kDouble).to(at::kFloat);
+  return {.weight = all.narrow(0, 0, kFilterTaps).t().reshape({channels, 1, 3, 3}), .bias = all[kFilterTaps]};
+}
+
 class ThinConvolution : public torch::autograd::Function<ThinConvolution> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const at::Tensor& bias) {
-    const at::Tensor rounded = weight.to(input.scalar_type());
-    context->save_for_backward({input, rounded});
-    return run(input, rounded, bias.to(input.scalar_type()));
+    context->save_for_backward({input, weight});
+    return run(input, weight.to(input.scalar_type()), bias.to(input.scalar_type()));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     refuse_second_derivative();
     const variable_list kept = context->get_saved_variables();
-    const at::Tensor grad = grads[0].to(kept[0].scalar_type()).contiguous(at::MemoryFormat::ChannelsLast);
-    const auto [none, weight_grad, bias_grad] = at::convolution_backward(
-        grad, kept[0], kept[1], {{kept[1].size(0)}}, {1, 1}, {1, 1}, {1, 1}, false, {0, 0}, 1, {false, true, true});
-    return {at::Tensor(), weight_grad.to(at::kFloat), bias_grad.to(at::kFloat)};
+    RECORD_FUNCTION("lockstep::thin_convolution_backward",
+                    std::vector<c10::IValue>({kept[0], kept[1], std::int64_t{1}}));
+    const ThinGradients found =
+        thin_gradients(kept[0], grads[0].to(kept[0].scalar_type()).contiguous(at::MemoryFormat::ChannelsLast));
+    return {at::Tensor(), found.weight, found.bias};
   }
 };
 

@@ -6,6 +6,8 @@
 // foreach_target.h comes before highway.h: Highway asks for it.
 #include <hwy/highway.h>
 
+#include <algorithm>
+
 #include "nn/conv/thin_conv_kernel.h"
 #include "nn/vector/vector_memory-inl.h"
 
@@ -55,6 +57,46 @@ void image(const ThinConv& conv, const float* padded, T* out) {
   }
 }
 
+/// One row's sums for one vector of channels, added to the image's: few terms lie between two roundings to float.
+template <class Tag, class T>
+HWY_INLINE void row_sums(const ThinConv& conv, Tag d, const float* padded, const T* grad, std::int64_t channel,
+                         const ThinConvSums& sums) {
+  const std::int64_t row = conv.width + 2;
+  hn::Vec<Tag> taps[9];
+  for (auto& tap : taps) tap = hn::Zero(d);
+  hn::Vec<Tag> all = hn::Zero(d);
+  for (std::int64_t x = 0; x < conv.width; ++x) {
+    const hn::Vec<Tag> g = load(d, grad + x * conv.channels + channel);
+    all = hn::Add(all, g);
+    for (std::int64_t tap = 0; tap < 9; ++tap) {
+      taps[tap] = hn::MulAdd(hn::Set(d, padded[tap / 3 * row + x + tap % 3]), g, taps[tap]);
+    }
+  }
+  for (std::int64_t tap = 0; tap < 9; ++tap) {
+    float* to = sums.weights + tap * conv.channels + channel;
+    hn::StoreU(hn::Add(hn::LoadU(d, to), taps[tap]), d, to);
+  }
+  hn::StoreU(hn::Add(hn::LoadU(d, sums.bias + channel), all), d, sums.bias + channel);
+}
+
+template <class T>
+void image_sums(const ThinConv& conv, const float* padded, const T* grad, const ThinConvSums& sums) {
+  std::fill_n(sums.weights, 9 * conv.channels, 0.0F);
+  std::fill_n(sums.bias, conv.channels, 0.0F);
+  for (std::int64_t y = 0; y < conv.height; ++y) {
+    for_channels(conv.channels, [&](auto d, std::int64_t c) HWY_ATTR {
+      row_sums(conv, d, padded + y * (conv.width + 2), grad + y * conv.width * conv.channels, c, sums);
+    });
+  }
+}
+
+void sums_float(const ThinConv& conv, const float* padded, const float* grad, const ThinConvSums& sums) {
+  image_sums(conv, padded, grad, sums);
+}
+void sums_bfloat16(const ThinConv& conv, const float* padded, const std::uint16_t* grad, const ThinConvSums& sums) {
+  image_sums(conv, padded, grad, sums);
+}
+
 void image_float(const ThinConv& conv, const float* padded, float* out) { image(conv, padded, out); }
 void image_bfloat16(const ThinConv& conv, const float* padded, std::uint16_t* out) { image(conv, padded, out); }
 
@@ -67,6 +109,8 @@ namespace lockstep::nn {
 
 HWY_EXPORT(image_float);
 HWY_EXPORT(image_bfloat16);
+HWY_EXPORT(sums_float);
+HWY_EXPORT(sums_bfloat16);
 
 void thin_conv(const ThinConv& conv, const float* padded, float* out) {
   HWY_DYNAMIC_DISPATCH(image_float)(conv, padded, out);
@@ -74,6 +118,15 @@ void thin_conv(const ThinConv& conv, const float* padded, float* out) {
 
 void thin_conv(const ThinConv& conv, const float* padded, std::uint16_t* out) {
   HWY_DYNAMIC_DISPATCH(image_bfloat16)(conv, padded, out);
+}
+
+void thin_conv_backward(const ThinConv& conv, const float* padded, const float* grad, const ThinConvSums& sums) {
+  HWY_DYNAMIC_DISPATCH(sums_float)(conv, padded, grad, sums);
+}
+
+void thin_conv_backward(const ThinConv& conv, const float* padded, const std::uint16_t* grad,
+                        const ThinConvSums& sums) {
+  HWY_DYNAMIC_DISPATCH(sums_bfloat16)(conv, padded, grad, sums);
 }
 
 }  // namespace lockstep::nn

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward of a 3x3 convolution from one channel to many, channels-last. Its arithmetic is a few products for each
-// value that is stored, so it should run at the speed of memory; general kernels pad the one channel to a vector. Free
-// of libtorch.
+// A 3x3 convolution from one channel to many, channels-last, and the gradient of its weights. Its arithmetic is a few
+// products for each value that is stored, so it should run at the speed of memory; general kernels pad the one channel
+// to a vector. Free of libtorch.
 #pragma once
 
 #include <cstdint>
@@ -20,5 +20,14 @@ struct ThinConv {
 void thin_conv(const ThinConv& conv, const float* padded, float* out);
 /// The same, rounded to bfloat16 (as its 16 bits).
 void thin_conv(const ThinConv& conv, const float* padded, std::uint16_t* out);
+
+/// The gradients of one image: `grad` as `out` above, `weights` [9, channels] and `bias` [channels] are overwritten.
+/// The conv's own weights and bias are not read.
+struct ThinConvSums {
+  float* weights = nullptr;
+  float* bias = nullptr;
+};
+void thin_conv_backward(const ThinConv& conv, const float* padded, const float* grad, const ThinConvSums& sums);
+void thin_conv_backward(const ThinConv& conv, const float* padded, const std::uint16_t* grad, const ThinConvSums& sums);
 
 }  // namespace lockstep::nn
