@@ -201,6 +201,25 @@ TEST(Commands, BenchesPrintTheirKeysAsJson) {
   }
 }
 
+TEST(Commands, TimeAStepOfEveryRecipeOnMadeUpData) {
+  for (const char* recipe : {"detection:smoke", "segmentation:smoke", "captioning:smoke"}) {
+    const ProcessResult step = lockstep({"bench", "step", recipe, "--batch", "2", "--repeats", "1", "--json"});
+    EXPECT_EQ(step.code, 0) << step.err;
+    EXPECT_THAT(step.out, HasSubstr("\"batch\": 2, "));
+    EXPECT_THAT(step.out, ::testing::ContainsRegex("\"parameters\": [1-9][0-9]+, \"median_ms\": [0-9.]+"));
+  }
+  const ProcessResult profile = lockstep({"bench", "step", "detection:smoke", "--repeats", "1", "--profile", "1"});
+  EXPECT_EQ(profile.code, 0) << profile.err;
+  EXPECT_THAT(profile.out, HasSubstr("profile of 1 step on rank 0 of 1"));
+  EXPECT_THAT(profile.out, HasSubstr("memory: the steps' tensors took"));
+}
+
+TEST(Commands, ABenchedStepRefusesASettingThatTheRecipeHasNot) {
+  const ProcessResult step = lockstep({"bench", "step", "detection:smoke", "--model", "conv3"});
+  EXPECT_EQ(step.code, 64);
+  EXPECT_THAT(step.err, HasSubstr("model.type"));
+}
+
 TEST(Commands, ThatRunInOneProcessRefuseMore) {
   for (const char* verb : {"predict", "generate", "checkpoint", "inspect", "pack"}) {
     const ProcessResult result = lockstep({verb, "--nproc-per-node", "2", "x"});

@@ -2,40 +2,25 @@
 #include "worker/bench/bench_step.h"
 
 #include <ATen/core/ivalue.h>  // before any other torch header
-#include <ATen/ops/rand.h>
-#include <ATen/ops/randint.h>
+#include <fmt/format.h>
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
+#include <memory>
 
-#include "captcha/model/model.h"
-#include "captcha/task.h"
-#include "lockstep/base/error.h"
 #include "lockstep/base/trace.h"
-#include "lockstep/nn/optimize.h"
-#include "lockstep/optim/adamw.h"
-#include "lockstep/optim/autocast.h"
-#include "lockstep/parallel/distributed_data_parallel.h"
-#include "lockstep/parallel/replica_team.h"
-#include "lockstep/parallel/zero.h"
-#include "lockstep/tensor/memory.h"
+#include "lockstep/observe/profiler.h"
 #include "lockstep/tensor/random.h"
-#include "lockstep/tensor/threads.h"
-#include "lockstep/train/prepare.h"
 #include "lockstep/train/step_graph.h"
+#include "lockstep/train/step_timer.h"
 #include "worker/bench/measure.h"
 #include "worker/bench/recorder_cost.h"
+#include "worker/bench/step_data.h"
+#include "worker/settings.h"
 
 namespace lockstep::worker {
 namespace {
-
-Batch random_batch(const captcha::CaptchaConfig& config, std::int64_t size) {
-  Batch batch;
-  batch.data = at::rand({size, 1, config.labels.height, config.labels.width});
-  batch.target = at::randint(36, {size, config.labels.length}, at::kLong);
-  batch.size = size;
-  return batch;
-}
 
 double cpu_seconds(clockid_t clock) {
   timespec time{};
@@ -48,10 +33,12 @@ class CollectiveCpu final : public trace::Sink {
  public:
   CollectiveCpu() { (void)trace::add_sink(*this); }
   ~CollectiveCpu() override { trace::remove_sink(*this); }
-  void begin(const trace::Event& /*event*/) noexcept override { began_ = cpu_seconds(CLOCK_THREAD_CPUTIME_ID); }
-  void end(const trace::Event& /*event*/) noexcept override {
-    const double spent = cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - began_;
-    nanoseconds_ += static_cast<std::int64_t>(spent * 1e9);
+  void begin(const trace::Event& event) noexcept override {
+    if (event.sequence != 0) began_ = cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
+  }
+  void end(const trace::Event& event) noexcept override {
+    if (event.sequence == 0) return;
+    nanoseconds_ += static_cast<std::int64_t>((cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - began_) * 1e9);
   }
   [[nodiscard]] double seconds() const noexcept { return static_cast<double>(nanoseconds_.load()) * 1e-9; }
 
@@ -66,121 +53,108 @@ struct StepTime {
   double collective_share = 0;  ///< share of all CPU seconds
 };
 
-template <class Step>
-StepTime time_steps(const StepBench& bench, Step step) {
+StepTime time_steps(StepTimer& timer, std::int64_t warmup, std::int64_t repeats) {
   const CollectiveCpu collectives;
   const double before = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
-  StepTime time;
-  time.seconds =
-      median_seconds({.warmup = bench.cuda_graph ? StepGraph::kWarmUp + 2 : 2, .counted = bench.repeats}, step);
-  time.collective_share = collectives.seconds() / (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before);
-  return time;
+  for (std::int64_t i = 0; i < warmup; ++i) (void)timer.run(1);
+  std::vector<double> seconds;
+  for (std::int64_t i = 0; i < repeats; ++i) seconds.push_back(timer.run(1));
+  return {median_of(seconds), collectives.seconds() / (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before)};
 }
 
-/// Until the step is over there too: a GPU has only been told of it. Reading one number waits for all before it.
-void wait_for_device(const torch::nn::Module& net) {
-  const at::Tensor any = net.parameters().front().detach();
-  if (!any.is_cpu()) (void)any.view({-1})[0].item<float>();
+std::vector<std::string> settings_of(const StepBench& bench) {
+  std::vector<std::string> sets = {"workers=0"};
+  sets.push_back("data.train=" + made_up_data(recipe_of(bench.recipe).name()));
+  sets.insert(sets.end(), bench.sets.begin(), bench.sets.end());
+  return sets;
 }
 
-template <class Model>
-std::unique_ptr<Optimizer> make_optimizer(Model& model, Job& job, const StepBench& bench) {
-  const AdamWOptions options{.lr = 6e-4, .weight_decay = 1e-4};
-  if (!bench.zero || job.world_size() == 1) return std::make_unique<AdamW>(model, options);
-  return std::make_unique<ZeroRedundancyOptimizer>(model, job, options, ZeroOptions{.shard_gradients = true});
-}
+/// The recipe, ready to step.
+struct TimedRecipe {
+  TimedRecipe(Job& job, const StepBench& bench) : settings(bench.recipe, settings_of(bench)) {
+    TrainConfig& config = settings.config();
+    config.validate();
+    if (config.replicas == 0) config.replicas = job.world_size();
+    if (config.threads == 0) config.threads = 1;
+    seed_all(config.seed);
+    task = settings.recipe().make_task(config);
+    const bool is_random = config.data.train == kRandomImages;
+    if (!is_random) settings.recipe().settle(*task, config);
+    const auto dataset = is_random ? random_captchas(config) : task->make_training_set(config.data.train);
+    timer = std::make_unique<StepTimer>(job, *task, config, dataset, StepTimerOptions{.load = false});
+  }
 
-template <class Model>
-StepGraph step_graph(Model& model, const Job& job, const ReplicaTeam& team, StepGraph::Compute compute) {
-  if (!job.device().is_cuda()) throw UsageError("--cuda-graph needs a GPU", "add --device cuda");
-  if (team.replicas() > 1)
-    throw UsageError("--cuda-graph measures one replica", "use --nproc-per-node 1 without --replicas");
-  return {named_parameters_of(model), std::move(compute)};
-}
+  Settings settings;
+  std::unique_ptr<Task> task;
+  std::unique_ptr<StepTimer> timer;
+};
 
-int report_recorder(const Job& job, const StepBench& bench, const RecorderCost& cost) {
+int report_recorder(const Job& job, const StepBench& bench, const TimedRecipe& timed, const RecorderCost& cost) {
   const double share = cost.events_per_step * cost.event_seconds / cost.median_seconds;
   if (bench.json) {
     job.print(
-        R"({{"bench": "captcha_step_recorder", "model": "{}", "ranks": {}, "batch": {}, "pairs": {}, "median_ms": {:.3f}, )"
+        R"({{"bench": "{}_step_recorder", "network": "{}", "ranks": {}, "batch": {}, "pairs": {}, "median_ms": {:.3f}, )"
         R"("ratio": {:.5f}, "low": {:.5f}, "high": {:.5f}, "events_per_step": {}, "event_ns": {:.1f}, )"
         R"("share_of_step": {:.7f}}})",
-        bench.model, job.world_size(), bench.batch, cost.pairs, cost.median_seconds * 1e3, cost.ratio, cost.low,
+        timed.settings.recipe().name(), timed.task->model_name(), job.world_size(),
+        timed.settings.config().batch_size.value(), cost.pairs, cost.median_seconds * 1e3, cost.ratio, cost.low,
         cost.high, cost.events_per_step, cost.event_seconds * 1e9, share);
   } else {
     job.print(
         "{} pairs of steps with and without flight recorder and step report: {:.1f} ms without, ratio {:.4f} (95 %: "
-        "{:.4f} to "
-        "{:.4f})\n{} events a step, {:.0f} ns each: {:.4f} % of the step",
+        "{:.4f} to {:.4f})\n{} events a step, {:.0f} ns each: {:.4f} % of the step",
         cost.pairs, cost.median_seconds * 1e3, cost.ratio, cost.low, cost.high, cost.events_per_step,
         cost.event_seconds * 1e9, share * 100);
   }
   return 0;
 }
 
+void report(const Job& job, const StepBench& bench, const TimedRecipe& timed, const StepTime& time) {
+  const TrainConfig& config = timed.settings.config();
+  const std::int64_t batch = config.batch_size;
+  const double images_per_s = static_cast<double>(batch * config.replicas) / time.seconds;
+  if (bench.json) {
+    job.print(R"({{"bench": "{}_step", "network": "{}", "backend": "{}", "ranks": {}, "replicas": {}, "threads": {}, )"
+              R"("exact": {}, "zero": {}, "cuda_graph": {}, "fused_layers": {}, "batch": {}, "amp": "{}", )"
+              R"("channels_last": {}, "device": "{}", "parameters": {}, "median_ms": {:.3f}, "images_per_s": {:.3f}, )"
+              R"("collective_cpu_share": {:.5f}}})",
+              timed.settings.recipe().name(), timed.task->model_name(), job.backend(), job.world_size(),
+              config.replicas, config.threads, config.exact, config.optimizer.zero, config.cuda_graph,
+              config.fused_layers, batch, config.amp, config.channels_last, job.device().is_cuda() ? "cuda" : "cpu",
+              timed.timer->parameter_count(), time.seconds * 1e3, images_per_s, time.collective_share);
+  } else {
+    job.print(
+        "{} ({}, {} parameters), {} replica{} x {} images on {} rank{}, {}: {:.1f} ms per step, {:.1f} images/s, "
+        "collectives take {:.1f} % of the CPU seconds",
+        bench.recipe, timed.task->model_name(), timed.timer->parameter_count(), config.replicas,
+        config.replicas == 1 ? "" : "s", batch, job.world_size(), job.world_size() == 1 ? "" : "s",
+        config.amp == "none" ? "float32" : config.amp, time.seconds * 1e3, images_per_s, time.collective_share * 100);
+  }
+}
+
+void print_profile(Job& job, const StepBench& bench, TimedRecipe& timed) {
+  observe::Profiler profiler(job, {.steps = bench.profile,
+                                   .warmup = 1,
+                                   .parameters = timed.timer->parameters(),
+                                   .type = timed.settings.config().amp == "bf16" ? at::kBFloat16 : at::kFloat});
+  while (!profiler.is_finished()) {
+    (void)timed.timer->run(1);
+    profiler.step();
+  }
+}
+
 }  // namespace
 
 int run_step_bench(Job& job, const StepBench& bench) {
-  tensor::set_threads(1);
-  keep_freed_memory();
-  seed_all(0);
-  captcha::CaptchaConfig config;
-  config.model_type = bench.model;
-  captcha::CaptchaTask task(config);
-  auto net = std::dynamic_pointer_cast<captcha::CaptchaNet>(task.make_model());
-  net->to(job.device());
-  if (bench.channels_last) use_channels_last(*net);
-  if (bench.fused_layers && job.device().is_cpu()) (void)nn::optimize(*net);
-  Batch batch = random_batch(config, bench.batch);
-  batch.data = batch.data.to(job.device());
-  batch.target = batch.target.to(job.device());
-  if (bench.channels_last) batch.data = to_channels_last(batch.data);
-  const Amp amp = amp_from_name(bench.amp);
-  DistributedDataParallel model(
-      net, job, DdpOptions{.broadcast_buffers = false, .replicas = bench.replicas, .exact = bench.exact});
-  ReplicaTeam team(job.group(),
-                   {.replicas = bench.replicas, .on_switch = [&](int local) { model.enter_replica(local); }});
-  const std::unique_ptr<Optimizer> optimizer = make_optimizer(model, job, bench);
-  const auto compute = [&](const Batch& input) {
-    at::Tensor output;
-    {
-      const Autocast autocast(job.device().type(), amp);
-      output = model(input.data);
-    }
-    at::Tensor loss = task.loss(output, input);
-    loss.backward();
-    return loss.detach();
-  };
-  std::optional<StepGraph> graph;
-  if (bench.cuda_graph) graph = step_graph(model, job, team, compute);
-  const auto step = [&] {
-    optimizer->zero_grad();
-    model.sync_buffers();
-    team.run([&](Replica&) { graph ? graph->run(batch, 0) : compute(batch); });
-    optimizer->step();
-    wait_for_device(*net);
-  };
-  if (bench.recorder_cost) return report_recorder(job, bench, measure_recorder(bench.repeats, step));
-  const StepTime time = time_steps(bench, step);
-  if (graph && !graph->recorded()) throw ResourceError("no CUDA graph was recorded: " + graph->fallback());
-  const double seconds = time.seconds;
-  const double images_per_s = static_cast<double>(bench.batch * team.replicas()) / seconds;
-  if (bench.json) {
-    job.print(
-        R"({{"bench": "captcha_step", "model": "{}", "backend": "{}", "ranks": {}, "replicas": {}, )"
-        R"("exact": {}, "zero": {}, "cuda_graph": {}, "fused_layers": {}, "threads": 1, "batch": {}, "bf16": {}, "channels_last": {}, "device": "{}", "parameters": {}, "median_ms": {:.3f}, )"
-        R"("images_per_s": {:.3f}, "collective_cpu_share": {:.5f}}})",
-        bench.model, job.backend(), job.world_size(), team.replicas(), bench.exact, bench.zero, bench.cuda_graph,
-        bench.fused_layers, bench.batch, bench.amp == "bf16", bench.channels_last,
-        job.device().is_cuda() ? "cuda" : "cpu", parameter_count(*net), seconds * 1e3, images_per_s,
-        time.collective_share);
-  } else {
-    job.print(
-        "{}, {} replicas x {} images on {} ranks, {}: {:.1f} ms per step, {:.1f} images/s, collectives take {:.1f} % "
-        "of the CPU seconds",
-        bench.model, team.replicas(), bench.batch, job.world_size(), bench.amp == "none" ? "float32" : "bf16",
-        seconds * 1e3, images_per_s, time.collective_share * 100);
+  TimedRecipe timed(job, bench);
+  // A GPU's graph is recorded after some steps.
+  const std::int64_t warmup = timed.settings.config().cuda_graph ? StepGraph::kWarmUp + 2 : 3;
+  if (bench.recorder_cost) {
+    (void)timed.timer->run(warmup);
+    return report_recorder(job, bench, timed, measure_recorder(bench.repeats, [&] { (void)timed.timer->run(1); }));
   }
+  report(job, bench, timed, time_steps(*timed.timer, warmup, bench.repeats));
+  if (bench.profile > 0) print_profile(job, bench, timed);
   return 0;
 }
 

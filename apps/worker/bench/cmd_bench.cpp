@@ -236,52 +236,90 @@ int startup(const Arguments& arguments) {
   return with_job({.device = "cpu"}, [](Job& job) { return run_startup_bench(job); });
 }
 
-void add_step_options(CLI::App& app, StepBench& bench) {
-  app.add_option("--batch", bench.batch, "images per replica")->check(cli::whole({1, 10'000'000}))->type_name("N");
-  app.add_option("--model", bench.model, "the network")
-      ->check(cli::one_of({"conv7", "conv3"}))
-      ->type_name("conv7|conv3");
-  app.add_option("--amp", bench.amp, "the mixed precision to compute with")
-      ->check(cli::one_of({"none", "bf16"}))
-      ->type_name("none|bf16");
+/// What a person types; most of it are settings of the recipe.
+struct StepArguments {
+  StepBench bench;
+  std::string batch;
+  std::string model;
+  std::string amp;
+  std::string replicas;
+  bool exact = true;
+  bool channels_last = true;
+  bool fused_layers = true;
+  bool zero = false;
+  bool cuda_graph = false;
+  std::string backend;
+  std::string device = "cpu";
+};
+
+/// The options before --set, which has the last word.
+std::vector<std::string> step_settings(const StepArguments& given) {
+  std::vector<std::string> sets;
+  const auto add = [&](const char* key, const std::string& value) {
+    if (!value.empty()) sets.push_back(fmt::format("{}={}", key, value));
+  };
+  add("batch_size", given.batch);
+  add("model.type", given.model);
+  add("amp", given.amp);
+  add("replicas", given.replicas);
+  if (!given.exact) sets.emplace_back("exact=false");
+  if (!given.channels_last) sets.emplace_back("channels_last=false");
+  if (!given.fused_layers) sets.emplace_back("fused_layers=false");
+  if (given.zero) sets.emplace_back("optimizer.zero=true");
+  if (given.cuda_graph) sets.emplace_back("cuda_graph=true");
+  sets.insert(sets.end(), given.bench.sets.begin(), given.bench.sets.end());
+  return sets;
+}
+
+void add_step_options(CLI::App& app, StepArguments& given) {
+  StepBench& bench = given.bench;
+  app.add_option("RECIPE", bench.recipe, kRecipeHelp)->required();
+  app.add_option("--set", bench.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
+  app.add_option("--batch", given.batch, "images per replica, as batch_size")->type_name("N");
+  app.add_option("--model", given.model, "the network, as captcha's model.type")->type_name("conv7|conv3");
+  app.add_option("--amp", given.amp, "the mixed precision to compute with")
+      ->check(cli::one_of({"none", "bf16", "fp16"}))
+      ->type_name("none|bf16|fp16")
+      ->default_str("the recipe's");
   app.add_option("--repeats", bench.repeats, "steps to count")->check(cli::whole({1, 1'000'000}))->type_name("N");
-  app.add_flag("!--inexact", bench.exact, "sum gradients in any order, so that bits depend on the number of ranks");
-  app.add_flag("!--no-channels-last", bench.channels_last, "keep images and weights in libtorch's default layout");
-  app.add_flag("!--plain-layers", bench.fused_layers, "use libtorch's separate layers, as fused_layers=false does");
-  app.add_flag("--zero", bench.zero, "let each rank update its part of the parameters, as optimizer.zero does");
-  app.add_flag("--cuda-graph", bench.cuda_graph, "record forward and backward and replay them, as cuda_graph does");
+  app.add_option("--profile", bench.profile, "profile so many steps after them, and print the tables")
+      ->check(cli::whole({0, 100'000}))
+      ->type_name("N")
+      ->default_str("none");
+  app.add_flag("!--inexact", given.exact, "sum gradients in any order, so that bits depend on the number of ranks");
+  app.add_flag("!--no-channels-last", given.channels_last, "keep images and weights in libtorch's default layout");
+  app.add_flag("!--plain-layers", given.fused_layers, "use libtorch's separate layers, as fused_layers=false does");
+  app.add_flag("--zero", given.zero, "let each rank update its part of the parameters, as optimizer.zero does");
+  app.add_flag("--cuda-graph", given.cuda_graph, "record forward and backward and replay them, as cuda_graph does");
   app.add_flag("--recorder-cost", bench.recorder_cost,
                "compare --repeats pairs of steps, with and without what is always on: flight recorder and step report");
   app.add_flag("--json", bench.json, kJsonHelp);
 }
 
-int step_captcha(const Arguments& arguments) {
-  StepBench bench;
-  std::string backend;
-  std::string device = "cpu";
+int step(const Arguments& arguments) {
+  StepArguments given;
   CLI::App app;
   cli::prepare(
-      app, {.name = "lockstep bench step captcha",
-            .description = "Measure a training step of the captcha network on random images, with one thread per rank.",
-            .examples = {"lockstep bench step captcha --nproc-per-node 2 --batch 64 --amp bf16 --json"}});
-  add_step_options(app, bench);
+      app,
+      {.name = "lockstep bench step",
+       .description =
+           "Measure a training step of a recipe, from the forward pass to the moving average.\n\nThe data lie in "
+           "memory: those of data.train where it is given, else made-up scenes or random images. Every rank has one "
+           "thread unless the setting `threads` says otherwise. The learning rate is 0.",
+       .examples = {"lockstep bench step captcha --nproc-per-node 2 --batch 64 --amp bf16 --json",
+                    "lockstep bench step detection:scenes --nproc-per-node 2 --profile 5"}});
+  add_step_options(app, given);
   cli::describe_processes(app);
-  app.add_option("--replicas", bench.replicas, "replicas in all; a rank runs its replicas in turn")
-      ->check(cli::whole({1, 1'000'000}))
+  app.add_option("--replicas", given.replicas, "replicas in all; a rank runs its replicas in turn")
       ->type_name("N")
       ->default_str("one per rank")
       ->group(cli::kRanks);
-  add_backend_option(app, backend);
-  add_device_option(app, device);
+  add_backend_option(app, given.backend);
+  add_device_option(app, given.device);
   if (!cli::parse(app, arguments)) return 0;
-  return with_job({.backend = backend, .device = device}, [&](Job& job) { return run_step_bench(job, bench); });
-}
-
-int step(const Arguments& arguments) {
-  return cli::dispatch({.name = "lockstep bench step",
-                        .description = "Measure a training step of a network.",
-                        .examples = {"lockstep bench step captcha --nproc-per-node 2"}},
-                       {{"captcha", "measure a step of the captcha network", step_captcha}}, arguments);
+  given.bench.sets = step_settings(given);
+  return with_job({.backend = given.backend, .device = given.device},
+                  [&](Job& job) { return run_step_bench(job, given.bench); });
 }
 
 struct LoaderVerb {

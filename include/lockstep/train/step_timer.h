@@ -8,12 +8,17 @@
 #include <vector>
 
 #include "lockstep/comm/job.h"
+#include "lockstep/tensor/named_tensors.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
 
 #pragma GCC visibility push(default)
 
 namespace lockstep {
+
+struct StepTimerOptions {
+  bool load = true;  ///< false: every step takes the first batch again, and loading takes no part
+};
 
 /// Times training steps with its own network, loader, replicas and optimizer, all as the Trainer makes them. It
 /// evaluates, shows and writes nothing. The learning rate is 0, so that every step computes the same.
@@ -26,7 +31,8 @@ class StepTimer {
   /// In `config` replicas and threads may be 0, as in a run; the batch size is a number.
   /// Collective: yes.
   /// Throws:     UsageError as the Trainer, and where there are too few samples for a full batch.
-  StepTimer(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& dataset);
+  StepTimer(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& dataset,
+            StepTimerOptions options = {});
   ~StepTimer();
   StepTimer(StepTimer&&) noexcept;
   StepTimer& operator=(StepTimer&&) noexcept;
@@ -34,6 +40,11 @@ class StepTimer {
   /// Runs `steps` steps and returns the seconds of the slowest rank. The loader continues where the last call left it.
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] double run(std::int64_t steps);
+
+  /// Returns the network's parameters by name. Lifetime: as the timer's.
+  [[nodiscard]] NamedTensors parameters() const;
+  /// Returns the number of their elements.
+  [[nodiscard]] std::int64_t parameter_count() const;
 
   /// Returns the sizes of the buckets in which its gradients are reduced (DistributedDataParallel::bucket_bytes()).
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;

@@ -47,6 +47,15 @@ void ReplicaLoaders::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
 }
 
 Batch& ReplicaLoaders::next(std::size_t local) {
+  if (!first_batches_.empty()) {
+    Repeated& repeated = first_batches_[local];
+    if (!repeated.first) repeated.first = load(local);
+    return repeated.lent = *repeated.first;
+  }
+  return load(local);
+}
+
+Batch& ReplicaLoaders::load(std::size_t local) {
   Batch* batch = passes_[local].next();
   if (batch == nullptr) throw InternalError("the loader has fewer batches than the plan");
   return *batch;

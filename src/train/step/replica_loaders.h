@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "lockstep/comm/job.h"
@@ -22,6 +23,8 @@ class ReplicaLoaders {
   ReplicaLoaders(Job job, const Task& task, const TrainConfig& config, ReplicaSpan block);
 
   void open(const std::shared_ptr<Dataset>& dataset);
+  /// Makes next() return each replica's first batch again and again, without loading: to time steps alone.
+  void repeat_first_batch() { first_batches_.resize(static_cast<std::size_t>(block_.size())); }
   /// Valid after open().
   [[nodiscard]] const Dataset& dataset() const { return *loaders_.front().dataset(); }
   [[nodiscard]] std::int64_t batches_per_epoch() const { return loaders_.front().steps_per_epoch(); }
@@ -47,12 +50,20 @@ class ReplicaLoaders {
   [[nodiscard]] std::vector<std::int64_t> bad_samples() const;
 
  private:
+  [[nodiscard]] Batch& load(std::size_t local);
+
   Job job_;
   const Task& task_;
   const TrainConfig& config_;
   ReplicaSpan block_;
   std::vector<DataLoader> loaders_;
   std::vector<DataLoader::Epoch> passes_;  ///< the loaders' passes over the epoch under way
+  /// What next() repeats, and the copy that it lent out, by replica; empty: it loads.
+  struct Repeated {
+    std::optional<Batch> first;
+    Batch lent;
+  };
+  std::vector<Repeated> first_batches_;
   std::int64_t epoch_ = 0;
   double reported_wait_s_ = 0;  ///< reported by wait_share()
 };

@@ -44,11 +44,13 @@ TrainConfig decided(const Job& job, TrainConfig config) {
 
 class StepTimer::Impl {
  public:
-  Impl(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& dataset)
+  Impl(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& dataset,
+       StepTimerOptions options)
       : job_(job), config_(decided(job, config)), steps_(job, task, config_) {
     const ThreadCount threads(config_.threads);
     keep_freed_memory();
     steps_.data().open(dataset);
+    if (!options.load) steps_.data().repeat_first_batch();
     if (steps_.data().batches_per_epoch() == 0) {
       throw UsageError("the samples make no full batch", "a smaller batch_size, or drop_last=false");
     }
@@ -68,6 +70,8 @@ class StepTimer::Impl {
 
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const { return steps_.model().bucket_bytes(); }
 
+  [[nodiscard]] NamedTensors parameters() const { return named_parameters_of(steps_.model()); }
+
   void rest() {
     steps_.data().end_epoch();
     loading_ = false;
@@ -81,7 +85,8 @@ class StepTimer::Impl {
       loading_ = true;
       batch_ = 0;
     }
-    for (const at::Tensor& loss : steps_.compute_gradients(batches)) (void)loss.item();  // a GPU is waited for
+    // Reading a number waits for a GPU.
+    for (const at::Tensor& losses : steps_.compute_gradients(batches)) (void)losses.view({-1})[0].item();
     (void)steps_.weights().update(0);
     batch_ += batches;
   }
@@ -94,14 +99,21 @@ class StepTimer::Impl {
   std::int64_t batch_ = 0;
 };
 
-StepTimer::StepTimer(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& dataset)
-    : impl_(std::make_unique<Impl>(job, task, config, dataset)) {}
+StepTimer::StepTimer(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& dataset,
+                     StepTimerOptions options)
+    : impl_(std::make_unique<Impl>(job, task, config, dataset, options)) {}
 StepTimer::~StepTimer() = default;
 StepTimer::StepTimer(StepTimer&&) noexcept = default;
 StepTimer& StepTimer::operator=(StepTimer&&) noexcept = default;
 
 double StepTimer::run(std::int64_t steps) { return impl_->run(steps); }
 std::vector<std::int64_t> StepTimer::bucket_bytes() const { return impl_->bucket_bytes(); }
+NamedTensors StepTimer::parameters() const { return impl_->parameters(); }
+std::int64_t StepTimer::parameter_count() const {
+  std::int64_t count = 0;
+  for (const auto& [name, tensor] : parameters()) count += tensor.numel();
+  return count;
+}
 void StepTimer::rest() { impl_->rest(); }
 
 }  // namespace lockstep
