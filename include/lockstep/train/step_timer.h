@@ -16,6 +16,7 @@
 
 namespace lockstep {
 
+/// What a timed step does besides computing.
 struct StepTimerOptions {
   bool load = true;  ///< false: every step takes the first batch again, and loading takes no part
 };

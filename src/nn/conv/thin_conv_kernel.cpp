@@ -10,6 +10,7 @@
 
 #include "nn/conv/thin_conv_kernel.h"
 #include "nn/vector/vector_memory-inl.h"
+#include "nn/vector/vector_ops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
@@ -57,26 +58,25 @@ void image(const ThinConv& conv, const float* padded, T* out) {
   }
 }
 
-/// One row's sums for one vector of channels, added to the image's: few terms lie between two roundings to float.
+/// One row's sums for the vector of channels that `grad` and `sums` begin with, added to the image's: few terms lie
+/// between two roundings to float.
 template <class Tag, class T>
-HWY_INLINE void row_sums(const ThinConv& conv, Tag d, const float* padded, const T* grad, std::int64_t channel,
-                         const ThinConvSums& sums) {
+HWY_INLINE void row_sums(const ThinConv& conv, Tag d, const float* padded, const T* grad, const ThinConvSums& sums) {
   const std::int64_t row = conv.width + 2;
   hn::Vec<Tag> taps[9];
   for (auto& tap : taps) tap = hn::Zero(d);
   hn::Vec<Tag> all = hn::Zero(d);
   for (std::int64_t x = 0; x < conv.width; ++x) {
-    const hn::Vec<Tag> g = load(d, grad + x * conv.channels + channel);
+    const hn::Vec<Tag> g = load(d, grad + x * conv.channels);
     all = hn::Add(all, g);
     for (std::int64_t tap = 0; tap < 9; ++tap) {
       taps[tap] = hn::MulAdd(hn::Set(d, padded[tap / 3 * row + x + tap % 3]), g, taps[tap]);
     }
   }
   for (std::int64_t tap = 0; tap < 9; ++tap) {
-    float* to = sums.weights + tap * conv.channels + channel;
-    hn::StoreU(hn::Add(hn::LoadU(d, to), taps[tap]), d, to);
+    add_to(taps[tap], d, sums.weights + tap * conv.channels);
   }
-  hn::StoreU(hn::Add(hn::LoadU(d, sums.bias + channel), all), d, sums.bias + channel);
+  add_to(all, d, sums.bias);
 }
 
 template <class T>
@@ -85,7 +85,8 @@ void image_sums(const ThinConv& conv, const float* padded, const T* grad, const 
   std::fill_n(sums.bias, conv.channels, 0.0F);
   for (std::int64_t y = 0; y < conv.height; ++y) {
     for_channels(conv.channels, [&](auto d, std::int64_t c) HWY_ATTR {
-      row_sums(conv, d, padded + y * (conv.width + 2), grad + y * conv.width * conv.channels, c, sums);
+      row_sums(conv, d, padded + y * (conv.width + 2), grad + y * conv.width * conv.channels + c,
+               {.weights = sums.weights + c, .bias = sums.bias + c});
     });
   }
 }
