@@ -8,7 +8,8 @@ host names, paths below /tmp, and the width of spaces and of table rules.
 
 A comment in the README asks for more than equal words: <!-- check: accuracy >= 0.97 --> looks at the last number that follows the
 word "accuracy" in the output of the block before it. The operators are >= and <=. <!-- skip unless: COMMAND --> skips the whole
-example, and says so, where the shell command fails. <!-- exit: N --> is the exit code of the block before it (0 where there is none).
+example, and says so, where the shell command fails. <!-- any number: WORD --> lets all
+numbers of the lines with WORD differ in the block before it. <!-- exit: N --> is the exit code of the block before it (0 where there is none).
 
 example:
   examples/run_readme.py examples/01_hello_all_reduce --build build/test
@@ -27,6 +28,7 @@ from pathlib import Path
 UNIT = r"(?:ns|us|µs|ms|s|min|h|%|x|B|KiB|MiB|GiB|TiB|kB|MB|GB|images/s|samples/s|GFLOPs?|TFLOPs?)\b|%|(?:MiB|GiB|KiB|B)/s"
 LOOSE = [
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
+    (re.compile(r"\b[0-9a-f]{64}\b"), "DIGEST"),
     (re.compile(r"/tmp/[^\s:,)]*"), "PATH"),
     (re.compile(r"\bpids? \d+"), "pid N"),
     (re.compile(r"\bon [\w.-]+\)"), "on HOST)"),
@@ -37,9 +39,11 @@ LOOSE = [
 ]
 
 
-def loosened(line: str) -> str:
+def loosened(line: str, free_words=()) -> str:
     for pattern, by in LOOSE:
         line = pattern.sub(by, line)
+    if any(word in line for word in free_words):
+        line = re.sub(r"\d+", "N", line)
     return line.strip()
 
 
@@ -49,13 +53,14 @@ class Step:
     command: str
     shown: list = dataclasses.field(default_factory=list)   # lines of the text block
     checks: list = dataclasses.field(default_factory=list)  # (word, operator, bound)
+    free_words: list = dataclasses.field(default_factory=list)  # numbers in lines with them may differ
     exit_code: int = 0
 
 
 def read_page(text: str):
     """Returns (steps, shell commands without which the example is skipped)."""
     steps, needs = [], []
-    pattern = re.compile(r"^```(sh|text)\n(.*?)^```|<!-- (check|exit|skip unless): (.*?) -->", re.M | re.S)
+    pattern = re.compile(r"^```(sh|text)\n(.*?)^```|<!-- (check|exit|any number|skip unless): (.*?) -->", re.M | re.S)
     for language, block, kind, rest in pattern.findall(text):
         if language == "sh":
             steps.append(Step(block))
@@ -67,6 +72,8 @@ def read_page(text: str):
             steps[-1].shown += block.splitlines()
         elif kind == "exit":
             steps[-1].exit_code = int(rest)
+        elif kind == "any number":
+            steps[-1].free_words.append(rest)
         else:
             word, operator, bound = re.fullmatch(r"(.+?) (>=|<=) (\S+)", rest).groups()
             steps[-1].checks.append((word, operator, float(bound)))
@@ -77,15 +84,15 @@ def is_free(line: str) -> bool:
     return re.match(r"\s*(\[|rank )", line) is not None
 
 
-def first_missing(shown: list, printed: list):
+def first_missing(shown: list, printed: list, free_words=()):
     """The first line of `shown` that `printed` does not have at its place, or None."""
-    lines = [loosened(line) for line in printed]
+    lines = [loosened(line, free_words) for line in printed]
     used, after, may_skip = set(), 0, True
     for line in shown:
         if line.strip() == "...":
             may_skip = True
             continue
-        wanted = loosened(line)
+        wanted = loosened(line, free_words)
         if not wanted:
             continue
         start = 0 if is_free(line) else after
@@ -119,7 +126,7 @@ def run_step(step: Step, folder: str, environment: dict):
     print(run.stdout, flush=True)
     if run.returncode != step.exit_code:
         return f"the exit code is {run.returncode}, not {step.exit_code}"
-    missing = first_missing(step.shown, re.split(r"[\n\r]", run.stdout))
+    missing = first_missing(step.shown, re.split(r"[\n\r]", run.stdout), step.free_words)
     if missing:
         return f"the README shows a line that was not printed there: {missing}"
     return next(filter(None, (failed_check(check, run.stdout) for check in step.checks)), None)
@@ -137,6 +144,8 @@ def self_test() -> None:
     assert first_missing(["rank 0 a", "rank 0 a"], ["rank 0 a"]) == "rank 0 a"
     assert first_missing(["exit code 3 (pid 12 on vm)"], ["exit code 3 (pid 99 on box)"]) is None
     assert first_missing(["exit code 3"], ["exit code 4"]) == "exit code 3"
+    assert first_missing(["epoch 3"], ["epoch 4"], ["epoch"]) is None
+    assert first_missing(["epoch 3"], ["epoch 4"], ["step"]) == "epoch 3"
     assert failed_check(("b", ">=", 2), "b 1\nb 2.5") is None
     assert failed_check(("b", "<=", 2), "b 2.5") == "b is 2.5, not <= 2"
     print("self-test passed")
@@ -156,7 +165,7 @@ def main() -> None:
     steps, needs = read_page((source / "README.md").read_text())
     if not steps or not any(step.shown for step in steps):
         sys.exit("the README has no sh block with its output")
-    environment = dict(os.environ, PATH=f"{build}/bin:{build}/examples:{os.environ['PATH']}", EXAMPLE=str(source))
+    environment = dict(os.environ, PATH=f"{build}/bin:{build}/examples:{os.environ['PATH']}", EXAMPLE=str(source), BUILD=str(build))
     for need in needs:
         if subprocess.run(["bash", "-c", need], env=environment, check=False, capture_output=True).returncode:
             print(f"skipped: `{need}` fails here")

@@ -201,6 +201,7 @@ TEST(Commands, BenchesPrintTheirKeysAsJson) {
   }
 }
 
+<<<<<<< HEAD
 TEST(Commands, TimeAStepOfEveryRecipeOnMadeUpData) {
   for (const char* recipe : {"detection:smoke", "segmentation:smoke", "captioning:smoke"}) {
     const ProcessResult step = lockstep({"bench", "step", recipe, "--batch", "2", "--repeats", "1", "--json"});
@@ -218,6 +219,22 @@ TEST(Commands, ABenchedStepRefusesASettingThatTheRecipeHasNot) {
   const ProcessResult step = lockstep({"bench", "step", "detection:smoke", "--model", "conv3"});
   EXPECT_EQ(step.code, 64);
   EXPECT_THAT(step.err, HasSubstr("model.type"));
+=======
+TEST(Commands, BenchStepMeasuresDataParallelInOneProcess) {
+  const std::vector<std::string> words = {"bench", "step",      "captcha", "--model",         "conv3", "--batch",
+                                          "2",     "--repeats", "1",       "--data-parallel", "2",     "--json"};
+  const ProcessResult step = lockstep(words);
+  EXPECT_EQ(step.code, 0) << step.err;
+  for (const char* key : {"\"bench\": \"captcha_step_data_parallel\"", "\"ranks\": 1", "\"replicas\": 2",
+                          "\"batch\": 2", "\"parameters\": 9379728", "\"images_per_s\": "}) {
+    EXPECT_THAT(step.out, HasSubstr(key));
+  }
+  auto on_two_ranks = words;
+  on_two_ranks.insert(on_two_ranks.end(), {"--nproc-per-node", "2"});
+  const ProcessResult refused = lockstep(on_two_ranks);
+  EXPECT_EQ(refused.code, 64);
+  EXPECT_THAT(refused.err, HasSubstr("--data-parallel measures threads of one process"));
+>>>>>>> a59a1e9 (examples: 09 to 14, from two machines to torchvision's weights)
 }
 
 TEST(Commands, ThatRunInOneProcessRefuseMore) {

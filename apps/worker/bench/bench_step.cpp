@@ -14,6 +14,7 @@
 #include "lockstep/tensor/random.h"
 #include "lockstep/train/step_graph.h"
 #include "lockstep/train/step_timer.h"
+#include "worker/bench/bench_data_parallel.h"
 #include "worker/bench/measure.h"
 #include "worker/bench/recorder_cost.h"
 #include "worker/bench/step_data.h"
@@ -146,6 +147,7 @@ void print_profile(Job& job, const StepBench& bench, TimedRecipe& timed) {
 }  // namespace
 
 int run_step_bench(Job& job, const StepBench& bench) {
+  if (bench.data_parallel > 0) return run_data_parallel_bench(job, bench);
   TimedRecipe timed(job, bench);
   // A GPU's graph is recorded after some steps.
   const std::int64_t warmup = timed.settings.config().cuda_graph ? StepGraph::kWarmUp + 2 : 3;

@@ -289,6 +289,10 @@ void add_step_options(CLI::App& app, StepArguments& given) {
   app.add_flag("!--inexact", given.exact, "sum gradients in any order, so that bits depend on the number of ranks");
   app.add_flag("!--no-channels-last", given.channels_last, "keep images and weights in libtorch's default layout");
   app.add_flag("!--plain-layers", given.fused_layers, "use libtorch's separate layers, as fused_layers=false does");
+  app.add_option("--data-parallel", bench.data_parallel,
+                 "measure DataParallel with N replicas of captcha, threads of one process, instead of ranks")
+      ->check(cli::whole({1, 4096}))
+      ->type_name("N");
   app.add_flag("--zero", given.zero, "let each rank update its part of the parameters, as optimizer.zero does");
   app.add_flag("--cuda-graph", given.cuda_graph, "record forward and backward and replay them, as cuda_graph does");
   app.add_flag("--recorder-cost", bench.recorder_cost,
