@@ -1,0 +1,41 @@
+// A network of one's own learns digits. single.cpp is for one device, main.cpp for any number of ranks: compare them.
+#include <lockstep/lockstep.h>
+
+#include "../digits.h"
+
+struct NetImpl : torch::nn::Module {
+  NetImpl()
+      : conv1(register_module("conv1", torch::nn::Conv2d(1, 32, 3))),
+        conv2(register_module("conv2", torch::nn::Conv2d(32, 64, 3))),
+        out(register_module("out", torch::nn::Linear(64 * 5 * 5, 10))) {}
+  torch::Tensor forward(torch::Tensor x) {
+    x = torch::relu(torch::max_pool2d(conv1(x), 2));
+    x = torch::relu(torch::max_pool2d(conv2(x), 2));
+    return out(x.flatten(1));
+  }
+  torch::nn::Conv2d conv1, conv2;
+  torch::nn::Linear out;
+};
+TORCH_MODULE(Net);
+
+int main(int argc, char** argv) {
+  const int epochs = argc > 1 ? std::stoi(argv[1]) : 4;
+  torch::manual_seed(0);
+  Net model;
+  torch::optim::Adam optimizer(model->parameters(), 2e-3);
+  lockstep::DataLoader loader{digits("train"), {.batch_size = 64, .shuffle = true}};
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    for (auto& batch : loader.epoch(epoch)) {
+      optimizer.zero_grad();
+      torch::nn::functional::cross_entropy(model(batch.data), batch.target).backward();
+      optimizer.step();
+    }
+  }
+  const torch::NoGradGuard no_grad;
+  model->eval();
+  lockstep::DataLoader test{digits("test"), {.batch_size = 250}};
+  int64_t right = 0;
+  for (auto& batch : test.epoch(0)) right += model(batch.data).argmax(1).eq(batch.target).sum().item<int64_t>();
+  fmt::print("accuracy {:.4f} on {} digits\n", static_cast<double>(right) / 2000, test.samples_per_epoch());
+  return 0;
+}
