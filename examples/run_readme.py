@@ -4,7 +4,7 @@
 The ```text block that follows an `sh` block shows that block's real output. Its lines must come in this order; `...` stands for
 lines left out, and with two ranks the order of neighbouring lines that begin with `rank` or `[` is free. Words and whole numbers
 must be the same. These may differ from machine to machine: numbers with a decimal point, numbers with a unit, process numbers,
-host names, paths below /tmp, and the width of spaces and of table rules.
+host names, paths below /tmp, digests, and the width of spaces and of table rules.
 
 A comment in the README asks for more than equal words: <!-- check: accuracy >= 0.97 --> looks at the last number that follows the
 word "accuracy" in the output of the block before it. The operators are >= and <=. <!-- skip unless: COMMAND --> skips the whole
@@ -143,6 +143,7 @@ def self_test() -> None:
     assert first_missing(["rank 0 a", "rank 1 b"], ["rank 1 b", "rank 0 a"]) is None
     assert first_missing(["rank 0 a", "rank 0 a"], ["rank 0 a"]) == "rank 0 a"
     assert first_missing(["exit code 3 (pid 12 on vm)"], ["exit code 3 (pid 99 on box)"]) is None
+    assert first_missing(["digest " + "a1" * 32], ["digest " + "0f" * 32]) is None
     assert first_missing(["exit code 3"], ["exit code 4"]) == "exit code 3"
     assert first_missing(["epoch 3"], ["epoch 4"], ["epoch"]) is None
     assert first_missing(["epoch 3"], ["epoch 4"], ["step"]) == "epoch 3"
@@ -166,6 +167,9 @@ def main() -> None:
     if not steps or not any(step.shown for step in steps):
         sys.exit("the README has no sh block with its output")
     environment = dict(os.environ, PATH=f"{build}/bin:{build}/examples:{os.environ['PATH']}", EXAMPLE=str(source), BUILD=str(build))
+    environment = dict(os.environ, PATH=f"{build}/bin:{build}/examples:{os.environ['PATH']}", EXAMPLE=str(source))
+    # Real data lies beside the project, as for the tests in C++; where it is missing, examples draw their own.
+    environment.setdefault("LOCKSTEP_DATA", str(source.parents[1] / "../shared/data"))
     for need in needs:
         if subprocess.run(["bash", "-c", need], env=environment, check=False, capture_output=True).returncode:
             print(f"skipped: `{need}` fails here")

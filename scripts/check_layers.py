@@ -14,6 +14,7 @@ import argparse
 import collections
 import fnmatch
 import pathlib
+import posixpath
 import re
 import sys
 import tempfile
@@ -95,8 +96,9 @@ class House:
         if file.startswith("apps/"):
             roots = [here, "include", "apps", "src", "recipes"]
         for root in roots:
-            if f"{root}/{include}" in self.files:
-                return f"{root}/{include}"
+            path = posixpath.normpath(f"{root}/{include}")
+            if path in self.files:
+                return path
         return None
 
     @staticmethod
