@@ -4,7 +4,7 @@
 The ```text block that follows an `sh` block shows that block's real output. Its lines must come in this order; `...` stands for
 lines left out, and with two ranks the order of neighbouring lines that begin with `rank` or `[` is free. Words and whole numbers
 must be the same. These may differ from machine to machine: numbers with a decimal point, numbers with a unit, process numbers,
-host names, paths below /tmp, digests, and the width of spaces and of table rules.
+host names, paths below /tmp, digests, a stack's addresses, and the width of spaces and of table rules.
 
 A comment in the README asks for more than equal words: <!-- check: accuracy >= 0.97 --> looks at the last number that follows the
 word "accuracy" in the output of the block before it. The operators are >= and <=. <!-- skip unless: COMMAND --> skips the whole
@@ -31,6 +31,9 @@ LOOSE = [
     (re.compile(r"\b[0-9a-f]{64}\b"), "DIGEST"),
     (re.compile(r"/tmp/[^\s:,)]*"), "PATH"),
     (re.compile(r"\bpids? \d+"), "pid N"),
+    (re.compile(r"\bthread \d+"), "thread N"),
+    (re.compile(r"#\d+ (\S.*)\+0x[0-9a-f]+ \("), r"#N \1+0xN ("),
+    (re.compile(r"\b(rank \d+) on [\w.-]+"), r"\1 on HOST"),
     (re.compile(r"\bon [\w.-]+\)"), "on HOST)"),
     (re.compile(r"(?<![\w.])[-+]?\d+\.\d+(?:e[-+]?\d+)?(?:\s?(?:" + UNIT + r"))?"), "N"),
     (re.compile(r"(?<![\w.])[-+]?\d[\d,]*\s?(?:" + UNIT + r")"), "N"),
@@ -143,6 +146,9 @@ def self_test() -> None:
     assert first_missing(["rank 0 a", "rank 1 b"], ["rank 1 b", "rank 0 a"]) is None
     assert first_missing(["rank 0 a", "rank 0 a"], ["rank 0 a"]) == "rank 0 a"
     assert first_missing(["exit code 3 (pid 12 on vm)"], ["exit code 3 (pid 99 on box)"]) is None
+    assert first_missing(["#2 go(int)+0x70 (a)"], ["#3 go(int)+0x4c (a)"]) is None
+    assert first_missing(["#2 go(int)+0x70 (a)"], ["#2 stay(int)+0x70 (a)"]) is not None
+    assert first_missing(["rank 1 on vm failed"], ["rank 1 on box failed"]) is None
     assert first_missing(["digest " + "a1" * 32], ["digest " + "0f" * 32]) is None
     assert first_missing(["exit code 3"], ["exit code 4"]) == "exit code 3"
     assert first_missing(["epoch 3"], ["epoch 4"], ["epoch"]) is None
