@@ -172,8 +172,8 @@ def main() -> None:
     steps, needs = read_page((source / "README.md").read_text())
     if not steps or not any(step.shown for step in steps):
         sys.exit("the README has no sh block with its output")
-    environment = dict(os.environ, PATH=f"{build}/bin:{build}/examples:{os.environ['PATH']}", EXAMPLE=str(source), BUILD=str(build))
-    environment = dict(os.environ, PATH=f"{build}/bin:{build}/examples:{os.environ['PATH']}", EXAMPLE=str(source))
+    environment = dict(os.environ, PATH=f"{build}/bin:{build}/examples:{os.environ['PATH']}", EXAMPLE=str(source),
+                       BUILD=str(build))
     # Real data lies beside the project, as for the tests in C++; where it is missing, examples draw their own.
     environment.setdefault("LOCKSTEP_DATA", str(source.parents[1] / "../shared/data"))
     for need in needs:

@@ -118,7 +118,7 @@ class House:
         if target in UMBRELLAS:
             to_module = "user"
         elif to_module == "user":
-            return "nothing includes an example"
+            return "" if file.startswith("examples/") else "nothing includes an example"
         if module == "user":
             # The recipes' headers are installed too.
             is_public = target.startswith("include/") or to_module == "recipes"
@@ -222,6 +222,8 @@ def self_test():
         "apps/lockstep/main.cpp": '#include "verbs.h"\n#include "common/cli.h"\n', "apps/lockstep/verbs.h": "",
         "apps/common/cli.h": "", "src/view/v.cpp": '#include "lockstep/base/a.h"\n',
         "examples/guide/e.cpp": "#include <a/a.h>\n#include <lockstep/lockstep.h>\n",
+        "examples/one/main.cpp": '#include "../shared.h"\n',
+        "examples/shared.h": "",
     }
     bad = {
         "src/base/b.cpp": ('#include "lockstep/tensor/t.h"\n', "base -> tensor"),
