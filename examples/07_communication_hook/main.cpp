@@ -46,7 +46,7 @@ void train(lockstep::Job& job, const std::string& name, const lockstep::Communic
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   job.print("{:<9}  {:>9} B a step  {:>5.1f} ms a step  loss {:.3f}", name,
             counts ? (counter.bytes - before) / loader.steps_per_epoch() : 0, took.count() / loader.steps_per_epoch(),
-            last);
+            mean);
 }
 
 int main(int argc, char** argv) {

@@ -201,7 +201,6 @@ TEST(Commands, BenchesPrintTheirKeysAsJson) {
   }
 }
 
-<<<<<<< HEAD
 TEST(Commands, TimeAStepOfEveryRecipeOnMadeUpData) {
   for (const char* recipe : {"detection:smoke", "segmentation:smoke", "captioning:smoke"}) {
     const ProcessResult step = lockstep({"bench", "step", recipe, "--batch", "2", "--repeats", "1", "--json"});
@@ -209,7 +208,8 @@ TEST(Commands, TimeAStepOfEveryRecipeOnMadeUpData) {
     EXPECT_THAT(step.out, HasSubstr("\"batch\": 2, "));
     EXPECT_THAT(step.out, ::testing::ContainsRegex("\"parameters\": [1-9][0-9]+, \"median_ms\": [0-9.]+"));
   }
-  const ProcessResult profile = lockstep({"bench", "step", "detection:smoke", "--repeats", "1", "--profile", "1"});
+  const ProcessResult profile =
+      lockstep({"bench", "step", "detection:smoke", "--batch", "2", "--repeats", "1", "--profile", "1"});
   EXPECT_EQ(profile.code, 0) << profile.err;
   EXPECT_THAT(profile.out, HasSubstr("profile of 1 step on rank 0 of 1"));
   EXPECT_THAT(profile.out, HasSubstr("memory: the steps' tensors took"));
@@ -219,7 +219,8 @@ TEST(Commands, ABenchedStepRefusesASettingThatTheRecipeHasNot) {
   const ProcessResult step = lockstep({"bench", "step", "detection:smoke", "--model", "conv3"});
   EXPECT_EQ(step.code, 64);
   EXPECT_THAT(step.err, HasSubstr("model.type"));
-=======
+}
+
 TEST(Commands, BenchStepMeasuresDataParallelInOneProcess) {
   const std::vector<std::string> words = {"bench", "step",      "captcha", "--model",         "conv3", "--batch",
                                           "2",     "--repeats", "1",       "--data-parallel", "2",     "--json"};
@@ -234,7 +235,6 @@ TEST(Commands, BenchStepMeasuresDataParallelInOneProcess) {
   const ProcessResult refused = lockstep(on_two_ranks);
   EXPECT_EQ(refused.code, 64);
   EXPECT_THAT(refused.err, HasSubstr("--data-parallel measures threads of one process"));
->>>>>>> a59a1e9 (examples: 09 to 14, from two machines to torchvision's weights)
 }
 
 TEST(Commands, ThatRunInOneProcessRefuseMore) {

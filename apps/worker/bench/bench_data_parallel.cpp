@@ -60,13 +60,18 @@ Batch random_batch(const CaptchaConfig& config, std::int64_t size) {
   return batch;
 }
 
-double seconds_of_step(const StepBench& bench, const CaptchaConfig& config, CaptchaTask& task) {
+struct StepOfThreads {
+  double seconds = 0;
+  std::int64_t parameters = 0;
+};
+
+StepOfThreads time_step(const StepBench& bench, const CaptchaConfig& config, CaptchaTask& task) {
   DataParallel model(CopiedNet([&] { return make_net(config, task); }),
                      {.replicas = bench.data_parallel, .threads = 1});
   const std::int64_t each = config.batch_size;
   const Batch batch = random_batch(config, each * bench.data_parallel);
   AdamW optimizer(model, {.lr = 0, .weight_decay = 1e-4});
-  return median_seconds({.warmup = 2, .counted = bench.repeats}, [&] {
+  const double seconds = median_seconds({.warmup = 2, .counted = bench.repeats}, [&] {
     optimizer.zero_grad();
     at::Tensor output;
     {
@@ -76,6 +81,7 @@ double seconds_of_step(const StepBench& bench, const CaptchaConfig& config, Capt
     task.loss(output, batch).backward();
     optimizer.step();
   });
+  return {.seconds = seconds, .parameters = parameter_count(model.module())};
 }
 
 }  // namespace
@@ -91,18 +97,19 @@ int run_data_parallel_bench(const Job& job, const StepBench& bench) {
   keep_freed_memory();
   seed_all(config->seed);
   CaptchaTask task(*config);
-  const double seconds = seconds_of_step(bench, *config, task);
+  const StepOfThreads step = time_step(bench, *config, task);
   const std::int64_t batch = config->batch_size;
-  const double images_per_s = static_cast<double>(batch * bench.data_parallel) / seconds;
+  const double images_per_s = static_cast<double>(batch * bench.data_parallel) / step.seconds;
   if (bench.json) {
     job.print(R"({{"bench": "captcha_step_data_parallel", "network": "{}", "ranks": 1, "replicas": {}, "threads": 1, )"
               R"("batch": {}, "amp": "{}", "channels_last": {}, "fused_layers": {}, "device": "cpu", )"
-              R"("median_ms": {:.3f}, "images_per_s": {:.3f}}})",
+              R"("parameters": {}, "median_ms": {:.3f}, "images_per_s": {:.3f}}})",
               task.model_name(), bench.data_parallel, batch, config->amp, config->channels_last, config->fused_layers,
-              seconds * 1e3, images_per_s);
+              step.parameters, step.seconds * 1e3, images_per_s);
   } else {
     job.print("{}, DataParallel of {} threads x {} images, {}: {:.1f} ms per step, {:.1f} images/s", task.model_name(),
-              bench.data_parallel, batch, config->amp == "none" ? "float32" : config->amp, seconds * 1e3, images_per_s);
+              bench.data_parallel, batch, config->amp == "none" ? "float32" : config->amp, step.seconds * 1e3,
+              images_per_s);
   }
   return 0;
 }
