@@ -30,7 +30,7 @@ int train(lockstep::Job& job, int argc, char** argv) {
       {.model = [] { return Net(); }, .dataset = digits, .loss = loss, .metrics = {{"accuracy", is_right}}});
   lockstep::TrainConfig config;
   config.replicas = 2;  // the same weights on one process or two
-  config.epochs = 4;
+  config.epochs = 8;
   config.optimizer.lr = 2e-3;
   config.data = {.train = "train", .test = "test"};  // what digits() is called with
   lockstep::TrainerOptions options{.recipe = "digits", .run_dir = "runs/digits"};

@@ -19,7 +19,7 @@ int train(lockstep::Job& job, int argc, char** argv) {
   lockstep::FunctionTask task({.model = [] { return Net(); }, .dataset = digits, .loss = loss});
   lockstep::TrainConfig config;
   config.replicas = 2;  // so that it may go on with one process
-  config.epochs = 4;
+  config.epochs = 8;
   config.batch_size = 32;
   config.checkpoint.every_steps = 20;
   config.data.train = "train";
