@@ -14,8 +14,11 @@
 #include <string>
 #include <vector>
 
+#include "detection/dfine/backbone.h"
+#include "detection/dfine/encoder.h"
 #include "detection/model/backbone.h"
 #include "detection/model/encoder.h"
+#include "detection/presets.h"
 #include "detection/task.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/nn/optimize.h"
@@ -78,8 +81,17 @@ class Profile {
 
   /// Backbone, and backbone with encoder: forward, and both ways.
   void measure_parts() {
-    auto backbone = std::dynamic_pointer_cast<Backbone>(net_->named_children()["backbone"]);
-    auto encoder = std::dynamic_pointer_cast<Encoder>(net_->named_children()["encoder"]);
+    if (config_.is_published()) {
+      measure_parts_of<dfine::HgNetV2, dfine::HybridEncoder>();
+    } else {
+      measure_parts_of<Backbone, Encoder>();
+    }
+  }
+
+  template <class BackboneType, class EncoderType>
+  void measure_parts_of() {
+    auto backbone = std::dynamic_pointer_cast<BackboneType>(net_->named_children()["backbone"]);
+    auto encoder = std::dynamic_pointer_cast<EncoderType>(net_->named_children()["encoder"]);
     const auto first = [&](int i) { return backbone->forward(batch(i).data); };
     const auto both = [&](int i) { return encoder->forward(first(i)); };
     const auto forward = [&](const auto& part) {
@@ -161,14 +173,23 @@ class Profile {
 
 int run(int argc, char** argv) {
   DetectionConfig config;
+  if (argc > 3) {
+    ConfigFields fields;
+    config.describe(fields);
+    fields.bind(ConfigTree::from_text(presets().at(argv[3]), argv[3]));
+    config.batch_size = argc > 4 ? std::atoi(argv[4]) : 2;
+    config.total_batch_size = 0;
+    config.augment.base_size_repeat = 0;
+  }
   config.num_classes = 8;
-  config.data.train = "scenes:64:1";
+  config.data.train = fmt::format("scenes:{}:1", 8 * config.batch_size.value());
   config.amp = argc > 1 ? argv[1] : "bf16";
   config.policy = {"0", "0", "0"};
   keep_freed_memory();
   at::set_num_threads(1);
   fmt::print("batch {}, {} x {} pixels, {}\n", config.batch_size.value(), config.image_size, config.image_size,
              config.amp);
+  if (argc > 3) fmt::print("{}\n", argv[3]);
   Profile(config, argc > 2 ? std::atoi(argv[2]) : 16).print();
   return 0;
 }
@@ -176,5 +197,5 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace lockstep::detection
 
-/// detection_profile [none|bf16] [REPEATS]
+/// detection_profile [none|bf16] [REPEATS] [PRESET] [BATCH]
 int main(int argc, char** argv) { return lockstep::detection::run(argc, argv); }

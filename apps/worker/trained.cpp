@@ -60,6 +60,7 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const 
     load_model_state_dict(*trained.model, opened.state("model"));
   }
   trained.model->eval();
+  trained.task->prepare_inference(*trained.model);
   trained.step = opened.step();
   trained.path = path;
   return trained;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detection/config.h"
 
+#include "detection/config_dfine.h"
+
 #include <fmt/format.h>
 
 #include <charconv>
@@ -115,6 +117,8 @@ void describe_augment(ConfigFields& fields, DetectionConfig& config) {
 
 void describe_model(ConfigFields& fields, DetectionConfig& config) {
   ModelOptions& model = config.model;
+  fields.add("model.type", &config.network,
+             "lockstep: the small network of model.*; dfine: the published one of dfine.*", {"lockstep", "dfine"});
   fields.add("model.stem", &config.stem, "channels of the stem's middle and end").in(kWidth, "channels");
   fields.add("model.stages", &config.stages_of_backbone,
              "of the backbone from stride 4 on: maps of middle, out, blocks, layers, kernel, light");
@@ -170,6 +174,7 @@ DetectionConfig::DetectionConfig() {
   stem = texts_of(model.stem);
   for (const StageOptions& stage : model.stages) stages_of_backbone.push_back(map_of(stage));
   points = texts_of(model.points);
+  for (const std::int64_t count : published.points) published_points.push_back(std::to_string(count));
 }
 
 void DetectionConfig::describe(ConfigFields& fields) {
@@ -186,21 +191,23 @@ void DetectionConfig::describe(ConfigFields& fields) {
   fields.add("data.strict", &sets.strict, "false: entries without a good picture or box are left out and counted");
   describe_augment(fields, *this);
   describe_model(fields, *this);
+  describe_dfine(fields, published, published_points);
   describe_losses(fields, criterion);
 }
 
 void DetectionConfig::validate() const {
   TrainConfig::validate();
-  const ModelOptions net = model_options();
+  (void)model_options();
+  (void)published_options();
   if (!num_classes.is_auto()) {
     const std::int64_t classes = num_classes;
     if (!class_names.empty() && std::ssize(class_names) != classes) {
       throw UsageError(fmt::format("class_names has {} names for {} classes", class_names.size(), classes));
     }
   }
-  if (image_size < net.coarsest_stride() || image_size % net.coarsest_stride() != 0) {
+  if (image_size < coarsest_stride() || image_size % coarsest_stride() != 0) {
     throw UsageError(fmt::format("image_size is {}; it must be a multiple of {}, the network's coarsest stride",
-                                 image_size, net.coarsest_stride()));
+                                 image_size, coarsest_stride()));
   }
   (void)augment_options();
 }
@@ -215,10 +222,25 @@ ModelOptions DetectionConfig::model_options() const {
   return options;
 }
 
+dfine::Options DetectionConfig::published_options() const {
+  dfine::Options options = published;
+  options.classes = num_classes.is_auto() ? 1 : num_classes.value();
+  options.image_size = image_size;
+  options.points.clear();
+  for (const std::string& count : published_points) options.points.push_back(whole_number("dfine.points", count));
+  return options;
+}
+
+std::int64_t DetectionConfig::coarsest_stride() const {
+  return is_published() ? dfine::kCoarsestStride : model_options().coarsest_stride();
+}
+
 CriterionOptions DetectionConfig::criterion_options() const {
   CriterionOptions options = criterion;
-  options.reg_scale = model.reg_scale;
-  options.up = model.up;
+  options.reg_scale = is_published() ? published.reg_scale : model.reg_scale;
+  options.up = is_published() ? published.up : model.up;
+  options.as_published = is_published();
+  options.matcher.clamp_sizes = is_published();
   return options;
 }
 
@@ -230,7 +252,7 @@ AugmentOptions DetectionConfig::augment_options() const {
   options.policy[1] = std::min(options.policy[1], options.policy[2]);
   options.policy[0] = std::min(options.policy[0], options.policy[1]);
   options.base_size = image_size;
-  options.divisor = model_options().coarsest_stride();
+  options.divisor = coarsest_stride();
   return options;
 }
 

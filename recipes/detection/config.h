@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "detection/data/dataset.h"
+#include "detection/dfine/options.h"
 #include "detection/model/criterion.h"
 #include "detection/model/model.h"
 #include "lockstep/train/train_config.h"
@@ -33,7 +34,10 @@ struct DetectionConfig final : TrainConfig {
   std::vector<std::string> stem;  ///< model.stem
   std::vector<ConfigMap> stages_of_backbone;
   std::vector<std::string> points;
-  ModelOptions model;  ///< but for what the settings above say
+  std::string network = "lockstep";  ///< model.type: lockstep (model), dfine (published)
+  ModelOptions model;                ///< but for what the settings above say
+  std::vector<std::string> published_points;
+  dfine::Options published;  ///< but for what the settings above say
   CriterionOptions criterion;
 
   DetectionConfig();
@@ -42,6 +46,11 @@ struct DetectionConfig final : TrainConfig {
 
   /// What the parts want, with all that several of them share. Throws: UsageError naming the key.
   [[nodiscard]] ModelOptions model_options() const;
+  [[nodiscard]] dfine::Options published_options() const;
+  /// True where the network is the published one, of dfine/.
+  [[nodiscard]] bool is_published() const { return network == "dfine"; }
+  /// Pixels that a side of a picture has to be a multiple of.
+  [[nodiscard]] std::int64_t coarsest_stride() const;
   [[nodiscard]] CriterionOptions criterion_options() const;
   [[nodiscard]] AugmentOptions augment_options() const;
   [[nodiscard]] DatasetOptions set_options(const std::string& path, bool training) const;

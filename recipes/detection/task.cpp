@@ -7,6 +7,10 @@
 #include <any>
 #include <utility>
 
+#include "detection/dfine/cost.h"
+#include "detection/dfine/fuse.h"
+#include "detection/dfine/network.h"
+#include "detection/dfine/weights.h"
 #include "detection/tally.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -93,11 +97,21 @@ std::shared_ptr<torch::nn::Module> DetectionTask::make_model() {
   if (config_.num_classes.is_auto()) {
     throw UsageError("num_classes is auto, and nobody has looked at the data", "a number, or settle() before");
   }
-  return std::make_shared<Detector>(config_.model_options());
+  if (!config_.is_published()) return std::make_shared<Detector>(config_.model_options());
+  return std::make_shared<dfine::Network>(config_.published_options());
+}
+
+std::vector<std::string> DetectionTask::fit_weights(StateDict& weights, const NamedTensors& model) {
+  if (!config_.is_published()) return {};
+  return dfine::fit_weights(weights, model);
+}
+
+void DetectionTask::prepare_inference(torch::nn::Module& model) {
+  if (config_.is_published()) static_cast<void>(dfine::fuse(model));
 }
 
 Outputs DetectionTask::run(torch::nn::Module& model, const Batch& batch) {
-  auto& detector = dynamic_cast<Detector&>(model);
+  auto& detector = dynamic_cast<DetectionNetwork&>(model);
   return detector.forward(batch.data, model.is_training() ? &targets_of(batch) : nullptr);
 }
 
@@ -125,6 +139,12 @@ StateDict DetectionTask::batch_state(const Batch& batch) const {
 }
 
 std::string DetectionTask::model_name() const {
+  if (config_.is_published()) {
+    const dfine::Options model = config_.published_options();
+    return fmt::format("D-FINE of HGNetv2 {}, {} queries, {} decoder layers, in evaluation {}", model.backbone,
+                       model.queries, model.layers,
+                       dfine::to_text(dfine::cost_of(model, config_.image_size), config_.image_size));
+  }
   const ModelOptions& model = config_.model;
   return fmt::format("detector of {} channels, {} queries, {} decoder layers", model.hidden, model.queries,
                      model.decoder_layers);

@@ -25,6 +25,10 @@ class DetectionTask final : public Task {
   void settle(DetectionConfig& config);
   [[nodiscard]] Collate collate() const override;
   std::shared_ptr<torch::nn::Module> make_model() override;
+  /// Weights under the published names: heads of other classes, backbones alone (dfine/weights.h).
+  std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
+  /// Fuses what only training needs apart.
+  void prepare_inference(torch::nn::Module& model) override;
   /// In training with denoising queries of the batch's own objects.
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
   /// The number of boxes is the mean over all replicas: one small all-reduce, in every batch.

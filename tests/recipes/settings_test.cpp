@@ -250,7 +250,8 @@ TEST_P(Settings, EveryWholeNumberHasARange) {
         std::holds_alternative<std::int64_t*>(field.target) || std::holds_alternative<AutoInt*>(field.target);
     if (!whole || field.key == "seed") continue;
     ASSERT_TRUE(field.range.has_value()) << field.key;
-    EXPECT_GE(field.range->least, -1) << field.key;
+    // A layer may be counted from the end.
+    EXPECT_GE(field.range->least, field.key == "dfine.eval_idx" ? -100 : -1) << field.key;
     EXPECT_LE(field.range->most, 1e15) << field.key;
   }
 }

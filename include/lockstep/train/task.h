@@ -12,6 +12,7 @@
 
 #include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/state_dict.h"
 
 namespace torch::nn {
@@ -71,6 +72,15 @@ class Task {
   /// it from there or compares it. `state` has the model's entries. Throws: DataError naming the entry that does not
   /// fit.
   virtual void check_model_state(const StateDict& /*state*/) {}
+
+  /// Called before the weights of a file are copied into a fresh model, which `model` has the entries of. A task renames,
+  /// drops or converts what was trained for something else. Returns what it did, a sentence each, for a note.
+  /// Throws: DataError where the weights would mean something else in this model.
+  virtual std::vector<std::string> fit_weights(StateDict& /*weights*/, const NamedTensors& /*model*/) { return {}; }
+
+  /// Called once weights are loaded where the model only predicts from then on (`lockstep eval`, `predict`): layers may
+  /// be fused. The outputs stay the same but for rounding; the state dict need not.
+  virtual void prepare_inference(torch::nn::Module& /*model*/) {}
 
   /// Makes the network with fresh weights; libtorch's generator has been seeded.
   [[nodiscard]] virtual std::shared_ptr<torch::nn::Module> make_model() = 0;

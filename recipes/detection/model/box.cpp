@@ -28,8 +28,10 @@ at::Tensor area(const at::Tensor& sides) {
 
 }  // namespace
 
-at::Tensor to_corners(const at::Tensor& boxes) {
-  const at::Tensor half = last_two(boxes) * 0.5;
+at::Tensor at_least_float(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat); }
+
+at::Tensor to_corners(const at::Tensor& boxes, bool clamp) {
+  const at::Tensor half = (clamp ? last_two(boxes).clamp_min(0) : last_two(boxes)) * 0.5;
   return at::cat({first_two(boxes) - half, first_two(boxes) + half}, -1);
 }
 
@@ -68,7 +70,7 @@ at::Tensor expected_distances(const at::Tensor& logits, const at::Tensor& bins) 
   const std::int64_t count = bins.size(0);
   std::vector<std::int64_t> shape = logits.sizes().vec();
   shape.back() = 4;
-  const at::Tensor shares = at::softmax(logits.to(at::kFloat).reshape({-1, count}), -1);
+  const at::Tensor shares = at::softmax(at_least_float(logits).reshape({-1, count}), -1);
   return at::matmul(shares, bins).view(shape);
 }
 

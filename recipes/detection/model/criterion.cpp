@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "detection/model/box.h"
@@ -57,23 +58,23 @@ at::Tensor joined(const Outputs& outputs, const std::string& prefix, const std::
   std::vector<at::Tensor> parts;
   for (const char* part : {"", "pre_", "enc_"}) {
     const auto found = outputs.find(prefix + part + what);
-    if (found != outputs.end()) parts.push_back(found->second.to(at::kFloat));
+    if (found != outputs.end()) parts.push_back(at_least_float(found->second));
   }
   return at::cat(parts, 0);
 }
 
 Family dense_family(const Outputs& outputs) {
   return {.suffixes = {"_dense"},
-          .logits = outputs.at("dense_logits").to(at::kFloat),
-          .boxes = outputs.at("dense_boxes").to(at::kFloat)};
+          .logits = at_least_float(outputs.at("dense_logits")),
+          .boxes = at_least_float(outputs.at("dense_boxes"))};
 }
 
 Family family(const Outputs& outputs, const std::string& prefix) {
   Family all{.layers = outputs.at(prefix + "logits").size(0),
              .logits = joined(outputs, prefix, "logits"),
              .boxes = joined(outputs, prefix, "boxes"),
-             .corners = outputs.at(prefix + "corners").to(at::kFloat),
-             .refs = outputs.at(prefix + "refs").to(at::kFloat)};
+             .corners = at_least_float(outputs.at(prefix + "corners")),
+             .refs = at_least_float(outputs.at(prefix + "refs"))};
   const bool denoising = !prefix.empty();
   for (std::int64_t i = 0; i < all.layers; ++i) {
     const bool last = i + 1 == all.layers;
@@ -81,7 +82,7 @@ Family family(const Outputs& outputs, const std::string& prefix) {
   }
   if (outputs.contains(prefix + "pre_logits")) all.suffixes.push_back(denoising ? "_dn_pre" : "_pre");
   if (outputs.contains(prefix + "enc_logits")) all.suffixes.push_back("_enc_0");
-  if (denoising) all.weight = outputs.at("dn_weight").to(at::kFloat);
+  if (denoising) all.weight = outputs.at("dn_weight").to(all.logits.scalar_type());
   return all;
 }
 
@@ -117,11 +118,11 @@ Rows rows_of(const Family& family, const PaddedTargets& targets, MatchesOf match
 /// One set's predictions after another, [S * B * Q, X].
 at::Tensor flat(const at::Tensor& of) { return of.reshape({-1, of.size(-1)}); }
 
-at::Tensor iou_of(const at::Tensor& boxes, const Rows& rows) {
-  const at::NoGradGuard guard;
-  const at::Tensor mine = flat(boxes.detach()).index_select(0, rows.flat);
-  return overlap(to_corners(mine), to_corners(rows.boxes)).iou;
-}
+/// How the ddf of a family weights the mean over its matched predictions and that over the others.
+struct Balance {
+  at::Tensor matched;  ///< root of a count
+  at::Tensor others;
+};
 
 /// The losses of a family, [S] or as many sets as have the loss.
 class FamilyLoss {
@@ -133,7 +134,7 @@ class FamilyLoss {
     const at::Tensor quality = at::zeros_like(family_.logits);
     const at::Tensor positive = at::zeros_like(family_.logits);
     const at::Tensor at_class = rows.flat * family_.logits.size(3) + rows.labels;
-    quality.view({-1}).index_put_({at_class}, iou_of(family_.boxes, rows));
+    quality.view({-1}).index_put_({at_class}, iou_of(rows));
     positive.view({-1}).index_fill_(0, at_class, 1);
     at::Tensor loss =
         class_loss(family_.logits, quality, positive,
@@ -149,7 +150,7 @@ class FamilyLoss {
   };
   [[nodiscard]] Boxes boxes(const Rows& rows) const {
     const at::Tensor mine = flat(family_.boxes).index_select(0, rows.flat);
-    const at::Tensor giou = overlap(to_corners(mine), to_corners(rows.boxes)).giou;
+    const at::Tensor giou = overlap_of(mine, rows).giou;
     return {.bbox = by_set(bbox_loss(mine, rows.boxes), rows, family_.sets()),
             .giou = by_set(1 - giou, rows, family_.sets())};
   }
@@ -158,17 +159,17 @@ class FamilyLoss {
   [[nodiscard]] at::Tensor fgl(const Rows& all) const {
     const Rows rows = all.first(all.of_layers);
     const std::int64_t reg_max = family_.corners.size(-1) / 4 - 1;
-    const at::Tensor bins =
-        bin_distances({.reg_max = reg_max, .reg_scale = options_.reg_scale, .up = options_.up}).to(rows.boxes.device());
+    const at::Tensor bins = bin_distances({.reg_max = reg_max, .reg_scale = options_.reg_scale, .up = options_.up})
+                                .to(rows.boxes.device(), rows.boxes.scalar_type());
     const SideBins sides =
         side_bins(flat(family_.refs).index_select(0, rows.within), rows.boxes, bins, options_.reg_scale);
     const at::Tensor mine = flat(family_.corners).index_select(0, rows.flat);
-    return by_set(fgl_loss(mine, sides, iou_of(family_.boxes, rows)), rows, family_.layers);
+    return by_set(fgl_loss(mine, sides, iou_of(rows)), rows, family_.layers);
   }
 
   /// Computes the loss of the decoder's layers except the last, which teaches the others. A prediction's weight is its
   /// IoU where it is matched, and else how sure the last layer is of it.
-  [[nodiscard]] at::Tensor ddf(const Rows& all) const {
+  [[nodiscard]] at::Tensor ddf(const Rows& all, const Balance& balance) const {
     const std::int64_t pupils = family_.layers - 1;
     const std::int64_t count = family_.images() * family_.queries();
     const Rows rows = all.first((all.set < pupils).sum().item<std::int64_t>());
@@ -176,15 +177,24 @@ class FamilyLoss {
     const at::Tensor loss = ddf_loss(family_.corners.narrow(0, 0, pupils), teacher, options_.temperature).flatten(1);
     const at::Tensor sure = std::get<0>(family_.logits[pupils].detach().sigmoid().max(-1)).flatten();
     at::Tensor weight = sure.expand({pupils, count}).clone();
-    weight.view({-1}).index_put_({rows.flat}, iou_of(family_.boxes, rows));
+    weight.view({-1}).index_put_({rows.flat}, iou_of(rows));
     const at::Tensor matched = at::zeros_like(weight);
     matched.view({-1}).index_fill_(0, rows.flat, 1);
     at::Tensor there = at::ones_like(weight);
-    if (family_.weight.defined()) there = (family_.weight.flatten() > 0).to(at::kFloat).expand_as(weight);
-    return balanced(loss * weight, matched * there, (1 - matched) * there);
+    if (family_.weight.defined()) there = (family_.weight.flatten() > 0).to(weight.scalar_type()).expand_as(weight);
+    return balanced(loss * weight, matched * there, (1 - matched) * there, balance);
   }
 
  private:
+  [[nodiscard]] Overlap overlap_of(const at::Tensor& mine, const Rows& rows) const {
+    return overlap(to_corners(mine, options_.as_published), to_corners(rows.boxes));
+  }
+
+  [[nodiscard]] at::Tensor iou_of(const Rows& rows) const {
+    const at::NoGradGuard guard;
+    return overlap_of(flat(family_.boxes.detach()).index_select(0, rows.flat), rows).iou;
+  }
+
   /// [M] to the sums of each set.
   [[nodiscard]] at::Tensor by_set(const at::Tensor& values, const Rows& rows, std::int64_t sets) const {
     at::Tensor sums = at::zeros({sets}, values.options());
@@ -194,16 +204,17 @@ class FamilyLoss {
     return sums.index_add(0, rows.set, values);
   }
 
-  /// Mean over matched and mean over other predictions, by the roots of how many there are, so that the many others
-  /// do not drown the few.
-  [[nodiscard]] static at::Tensor balanced(const at::Tensor& loss, const at::Tensor& matched,
-                                           const at::Tensor& others) {
+  /// Mean over matched and mean over other predictions, by `balance`, else by the roots of how many there are, so that
+  /// the many others do not drown the few.
+  [[nodiscard]] static at::Tensor balanced(const at::Tensor& loss, const at::Tensor& matched, const at::Tensor& others,
+                                           const Balance& balance) {
     const at::Tensor matched_count = matched.sum(1);
     const at::Tensor other_count = others.sum(1);
     const at::Tensor matched_mean = (loss * matched).sum(1) / matched_count.clamp_min(1);
     const at::Tensor other_mean = (loss * others).sum(1) / other_count.clamp_min(1);
-    const at::Tensor a = matched_count.sqrt();
-    const at::Tensor b = other_count.sqrt();
+    const bool given = balance.matched.defined();
+    const at::Tensor a = given ? balance.matched : matched_count.sqrt();
+    const at::Tensor b = given ? balance.others : other_count.sqrt();
     return (matched_mean * a + other_mean * b) / (a + b).clamp_min(1);
   }
 
@@ -211,10 +222,11 @@ class FamilyLoss {
   const CriterionOptions& options_;
 };
 
-/// What sums over rows are divided by.
+/// What sums over rows are divided by, and how means are weighted.
 struct Divisors {
   at::Tensor classes;
   at::Tensor boxes;
+  Balance balance = {};
 };
 
 std::vector<LossTerm> terms_of(const Family& family, const CriterionOptions& options, const Rows& for_class,
@@ -231,7 +243,7 @@ std::vector<LossTerm> terms_of(const Family& family, const CriterionOptions& opt
   add("bbox", boxes.bbox * options.bbox_weight / by.boxes);
   add("giou", boxes.giou * options.giou_weight / by.boxes);
   if (family.layers > 0) add("fgl", loss.fgl(for_box) * options.fgl_weight / by.boxes);
-  if (family.layers > 1) add("ddf", loss.ddf(for_box) * options.ddf_weight);
+  if (family.layers > 1) add("ddf", loss.ddf(for_box, by.balance) * options.ddf_weight);
   for (std::size_t set = 0; set < family.suffixes.size(); ++set) {
     for (const auto& [name, values] : kinds) {
       if (set < values.size()) terms.push_back({.name = name + family.suffixes[set], .value = values[set]});
@@ -262,6 +274,13 @@ std::int64_t pair_count(const Matches& matches) {
   return count;
 }
 
+Balance balance_of(const Matches& united, const Family& queries) {
+  const double matched = static_cast<double>(pair_count(united));
+  const double others = static_cast<double>(queries.images() * queries.queries()) - matched;
+  const at::Tensor roots = at::tensor({std::sqrt(matched), std::sqrt(others)}, queries.logits.options());
+  return {.matched = roots[0], .others = roots[1]};
+}
+
 void check(const CriterionOptions& options) {
   if (options.classification == "mal" || options.classification == "vfl") return;
   throw UsageError(fmt::format("the classification loss is '{}'; valid are mal and vfl", options.classification));
@@ -283,7 +302,8 @@ std::vector<LossTerm> criterion(const Outputs& outputs, const Targets& targets, 
   check(options);
   const Family queries = family(outputs, "");
   const at::Device device = queries.logits.device();
-  const PaddedTargets padded = pad(targets, queries.logits.size(3), device);
+  PaddedTargets padded = pad(targets, queries.logits.size(3), device);
+  padded.boxes = padded.boxes.to(queries.boxes.scalar_type());
   std::vector<std::string> names = queries.suffixes;
   for (std::string& name : names) name = "predictions" + name;
   const std::vector<Matches> matches = match(queries.logits, queries.boxes, padded, options.matcher, names);
@@ -306,7 +326,10 @@ std::vector<LossTerm> criterion(const Outputs& outputs, const Targets& targets, 
     const Family slots = family(outputs, "dn_");
     const Matches known = denoising_matches(outputs.at("dn_index"));
     const Rows rows = rows_of(slots, padded, [&](std::size_t) -> const Matches& { return known; });
-    append(terms, terms_of(slots, options, rows, rows, {.classes = counts[2], .boxes = counts[2]}));
+    append(terms, terms_of(slots, options, rows, rows,
+                           {.classes = counts[2],
+                            .boxes = counts[2],
+                            .balance = options.as_published ? balance_of(united, queries) : Balance()}));
   }
   if (dense) {
     const Family positions = dense_family(outputs);

@@ -29,6 +29,10 @@ struct CriterionOptions {
   bool union_matching = true;          ///< boxes learn from the pairs of all layers, each query from its most frequent
   double temperature = 5;              ///< temperature of ddf
 
+  /// As the published sources do it where this recipe chose otherwise: a predicted size below 0 counts as 0 where boxes
+  /// are compared, and the ddf of denoising weights its matched and other slots with the counts of the queries.
+  bool as_published = false;
+
   MatcherOptions matcher;
 
   double reg_scale = 4;  ///< as the network's

@@ -24,13 +24,13 @@ constexpr std::int64_t kDraws = 10;
 /// One image's part of the tensors.
 class ImageSlots {
  public:
-  ImageSlots(const ModelOptions& options, const Detections& objects, float start)
+  ImageSlots(const DenoisingOptions& options, const Detections& objects, float start)
       : options_(options),
         labels_(objects.labels.to(at::kLong).contiguous()),
         boxes_(objects.boxes.to(at::kFloat).contiguous()) {
     count_ = labels_.numel();
-    kept_ = std::min(count_, options.denoising / 2);
-    groups_ = kept_ == 0 ? 0 : options.denoising / (2 * kept_);
+    kept_ = std::min(count_, options.slots / 2);
+    groups_ = kept_ == 0 ? 0 : options.slots / (2 * kept_);
     // All objects of an image with few enough: then the run begins anywhere and makes no difference.
     start_ =
         std::min(static_cast<std::int64_t>(start * static_cast<float>(count_)), std::max<std::int64_t>(count_ - 1, 0));
@@ -67,7 +67,7 @@ class ImageSlots {
   }
 
  private:
-  const ModelOptions& options_;
+  const DenoisingOptions& options_;
   at::Tensor labels_;
   at::Tensor boxes_;
   std::int64_t count_ = 0;
@@ -102,11 +102,11 @@ void fill_mask(const at::Tensor& mask, const ImageSlots& slots, std::int64_t cou
 
 }  // namespace
 
-Denoising make_denoising(const Targets& targets, std::int64_t images, const ModelOptions& options) {
+Denoising make_denoising(const Targets& targets, std::int64_t images, const DenoisingOptions& options) {
   if (static_cast<std::int64_t>(targets.size()) != images) {
     throw UsageError(fmt::format("there are {} images and objects of {}", images, targets.size()));
   }
-  const std::int64_t slots = options.denoising;
+  const std::int64_t slots = options.slots;
   const std::int64_t side = slots + options.queries;
   Denoising all{.labels = at::full({images, slots}, options.classes, at::kLong),
                 .boxes = at::full({images, slots, 4}, 0.5, at::kFloat),

@@ -9,7 +9,6 @@
 #include <cstdint>
 
 #include "detection/data/targets.h"
-#include "detection/model/model.h"
 
 namespace lockstep::detection {
 
@@ -25,8 +24,16 @@ struct Denoising {
   at::Tensor weight;  ///< float32 [B, D]: 1 / groups of the image; 0 for padding
 };
 
+struct DenoisingOptions {
+  std::int64_t slots = 60;  ///< D: of an image, half of them with negative boxes
+  std::int64_t queries = 100;
+  std::int64_t classes = 8;
+  double label_noise = 0.5;  ///< half of it is the probability of another label
+  double box_noise = 1;      ///< share of half a box's size; negative boxes move by once to twice that
+};
+
 /// On the CPU. Draws from libtorch's CPU generator: the same number of numbers for any targets.
 /// Throws: UsageError where there are no targets for an image.
-[[nodiscard]] Denoising make_denoising(const Targets& targets, std::int64_t images, const ModelOptions& options);
+[[nodiscard]] Denoising make_denoising(const Targets& targets, std::int64_t images, const DenoisingOptions& options);
 
 }  // namespace lockstep::detection

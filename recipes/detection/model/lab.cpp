@@ -27,7 +27,9 @@ class Affine : public torch::autograd::Function<Affine> {
                                                  const torch::autograd::variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor& grad = gradients[0];
-    return {grad * saved[1][0], (grad * saved[0]).sum(at::kFloat).view({1}), grad.sum(at::kFloat).view({1})};
+    // The parameters' type: float32 but where a test computes in float64.
+    const at::ScalarType type = saved[1].scalar_type();
+    return {grad * saved[1][0], (grad * saved[0]).sum(type).view({1}), grad.sum(type).view({1})};
   }
 };
 

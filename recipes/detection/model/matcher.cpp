@@ -79,7 +79,7 @@ at::Tensor costs_of(const at::Tensor& logits, const at::Tensor& boxes, const Pad
   const at::Tensor queries = boxes.unsqueeze(3);
   const at::Tensor objects = targets.boxes.unsqueeze(1).unsqueeze(0);
   const at::Tensor distance = (queries - objects).abs().sum(-1);
-  const at::Tensor giou = overlap(to_corners(queries), to_corners(objects)).giou;
+  const at::Tensor giou = overlap(to_corners(queries, options.clamp_sizes), to_corners(objects)).giou;
   return options.class_weight * class_costs(logits, targets.labels, options) + options.bbox_weight * distance -
          options.giou_weight * giou;
 }
@@ -122,7 +122,8 @@ Pairs pairs_of(std::span<const float> costs, std::int64_t queries, std::int64_t 
 std::vector<Matches> match(const at::Tensor& logits, const at::Tensor& boxes, const PaddedTargets& targets,
                            const MatcherOptions& options, const std::vector<std::string>& names) {
   const at::NoGradGuard guard;
-  const at::Tensor costs = costs_of(logits.detach(), boxes.detach(), targets, options).cpu().contiguous();
+  const at::Tensor costs =
+      costs_of(logits.detach(), boxes.detach(), targets, options).to(at::kFloat).cpu().contiguous();
   // Costs alone would not do: that of an infinite logit is finite.
   const auto finite = [](const at::Tensor& of) { return at::isfinite(of).all().item<bool>(); };
   if (!finite(logits) || !finite(boxes) || !finite(costs)) complain(logits, boxes, names);

@@ -19,6 +19,7 @@ struct MatcherOptions {
   double giou_weight = 2;
   double alpha = 0.25;  ///< alpha of the focal cost
   double gamma = 2;
+  bool clamp_sizes = false;  ///< a predicted size below 0 counts as 0 (CriterionOptions::as_published)
 };
 
 /// The objects of a batch in rectangular tensors. N is the greatest number of objects of an image, at least 1.

@@ -73,7 +73,12 @@ Outputs Detector::forward(const at::Tensor& images_BCHW, const Targets* targets)
   }
   const std::vector<at::Tensor> scales = parts_->encoder->forward(parts_->backbone->forward(images_BCHW));
   if (targets == nullptr || !is_training() || options_.denoising == 0) return parts_->decoder->forward(scales, nullptr);
-  const Denoising denoising = make_denoising(*targets, images_BCHW.size(0), options_);
+  const Denoising denoising = make_denoising(*targets, images_BCHW.size(0),
+                                             {.slots = options_.denoising,
+                                              .queries = options_.queries,
+                                              .classes = options_.classes,
+                                              .label_noise = options_.label_noise,
+                                              .box_noise = options_.box_noise});
   return parts_->decoder->forward(scales, &denoising);
 }
 

@@ -65,7 +65,7 @@ struct ModelOptions {
   [[nodiscard]] std::int64_t coarsest_stride() const;
 };
 
-/// The network. Children: backbone, encoder, decoder.
+/// A network that the criterion can train and decode() can read: this one or the published one (dfine/network.h).
 ///
 /// What forward() returns; all boxes are centre and size in 0..1, logits are before the sigmoid:
 /// - "logits" [L, B, Q, C], "boxes" [L, B, Q, 4]: of each decoder layer; in evaluation of the last alone, L = 1
@@ -80,18 +80,24 @@ struct ModelOptions {
 /// - "dn_logits", "dn_boxes", "dn_corners", "dn_refs", "dn_pre_logits", "dn_pre_boxes"
 /// - "dn_index" int64 [B, D]: the object that a slot is to rebuild, -1 for negative boxes and padding
 /// - "dn_weight" float32 [B, D]: of the slot in the losses, 1 / the image's groups; 0 for padding
+class DetectionNetwork : public torch::nn::Module {
+ public:
+  /// `targets` may be null; in evaluation it is not looked at. Denoising draws from libtorch's CPU generator, the same
+  /// number of numbers whatever the targets hold.
+  /// Throws: UsageError for pictures whose sides are no multiple of the coarsest stride, or too few for the queries.
+  virtual Outputs forward(const at::Tensor& images_BCHW, const Targets* targets) = 0;
+};
+
+/// The network of this folder. Children: backbone, encoder, decoder.
 ///
 /// Thread-safe: no; it keeps positions of the last size of pictures.
-class Detector final : public torch::nn::Module {
+class Detector final : public DetectionNetwork {
  public:
   /// Throws: UsageError for sizes that do not fit together.
   explicit Detector(const ModelOptions& options);
   ~Detector() override;
 
-  /// `targets` may be null; in evaluation it is not looked at. Denoising draws from libtorch's CPU generator, the same
-  /// number of numbers whatever the targets hold.
-  /// Throws: UsageError for pictures whose sides are no multiple of the coarsest stride, or too few for the queries.
-  Outputs forward(const at::Tensor& images_BCHW, const Targets* targets);
+  Outputs forward(const at::Tensor& images_BCHW, const Targets* targets) override;
 
   [[nodiscard]] const ModelOptions& options() const noexcept { return options_; }
 

@@ -17,8 +17,9 @@ void require_one_start(const TrainerOptions& options) {
 }
 
 void start_from_weights(Task& task, const NamedTensors& model, const std::filesystem::path& where) {
-  const Weights weights = load_weights(where.string());
+  Weights weights = load_weights(where.string());
   task.check_model_state(weights.tensors);
+  for (const std::string& done : task.fit_weights(weights.tensors, model)) log::note("{}: {}", weights.origin, done);
   std::string report = to_text(copy_weights(model, weights));
   report.pop_back();  // the last line's end
   log::note("weights from {}: {}", weights.origin, report);

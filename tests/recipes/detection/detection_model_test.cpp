@@ -40,6 +40,11 @@ ModelOptions tiny() {
           .denoising = 12};
 }
 
+DenoisingOptions slots() {
+  const ModelOptions options = tiny();
+  return {.slots = options.denoising, .queries = options.queries, .classes = options.classes};
+}
+
 Detections objects(std::int64_t count) {
   Detections some;
   some.boxes = at::rand({count, 4}) * 0.3 + 0.3;
@@ -186,7 +191,7 @@ TEST(DetectionModel, APlaceThatIsNoNumberIsSeenAsSuch) {
 
 TEST(DetectionDenoising, PacksTheGroupsOfEachImageByItself) {
   const Targets targets = {objects(2), objects(0), objects(5), objects(8)};
-  const Denoising all = make_denoising(targets, 4, tiny());
+  const Denoising all = make_denoising(targets, 4, slots());
   const auto positives = [&](std::int64_t image) { return (all.index[image] >= 0).sum().item<std::int64_t>(); };
   EXPECT_EQ(positives(0), 6);  // 3 groups of 2 objects and 2 negative boxes
   EXPECT_EQ(positives(1), 0);
@@ -200,7 +205,7 @@ TEST(DetectionDenoising, PacksTheGroupsOfEachImageByItself) {
 }
 
 TEST(DetectionDenoising, SlotsSeeTheirGroupAndTheQueriesAndQueriesSeeNoSlot) {
-  const Denoising all = make_denoising({objects(2)}, 1, tiny());
+  const Denoising all = make_denoising({objects(2)}, 1, slots());
   const at::Tensor seen = all.mask[0][0] == 0;
   EXPECT_EQ(all.mask.size(-1), 32);
   for (std::int64_t row = 0; row < 32; ++row) {
@@ -215,7 +220,7 @@ TEST(DetectionDenoising, NegativeBoxesAreFartherAwayThanPositiveOnes) {
   at::manual_seed(4);
   Targets targets = {objects(2)};
   targets[0].boxes = at::tensor({0.5, 0.5, 0.2, 0.2, 0.5, 0.5, 0.1, 0.3}).view({2, 4}).to(at::kFloat);
-  const Denoising all = make_denoising(targets, 1, tiny());
+  const Denoising all = make_denoising(targets, 1, slots());
   for (std::int64_t slot = 0; slot < 12; ++slot) {
     const at::Tensor object = targets[0].boxes[slot % 2];
     const at::Tensor moved =
@@ -231,7 +236,7 @@ TEST(DetectionDenoising, NegativeBoxesAreFartherAwayThanPositiveOnes) {
 TEST(DetectionDenoising, DrawsTheSameNumberOfNumbersWhateverTheTargetsHold) {
   const auto next_after = [](const Targets& targets) {
     at::manual_seed(9);
-    static_cast<void>(make_denoising(targets, 2, tiny()));
+    static_cast<void>(make_denoising(targets, 2, slots()));
     return at::rand({1}).item<float>();
   };
   const float after_none = next_after({objects(0), objects(0)});

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// D-FINE's decoder: queries chosen among the encoder's positions, whose boxes are distributions over distances of their
+// four sides, refined from layer to layer.
+// Source: Peng et al., D-FINE: Redefine Regression Task of DETRs as Fine-grained Distribution Refinement, 2024.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "detection/dfine/decoder_layer.h"
+#include "detection/dfine/layers.h"
+#include "detection/dfine/options.h"
+#include "detection/model/denoising.h"
+#include "lockstep/train/task.h"
+
+namespace lockstep::detection::dfine {
+
+/// Boxes of all positions before the sigmoid. A position whose cell or middle lies within a hundredth of the border has
+/// none: `valid` is 0 there, and the box a number whose sigmoid is 1.
+struct Anchors {
+  at::Tensor boxes;  ///< float32 [T, 4]
+  at::Tensor valid;  ///< bool [T, 1]
+};
+/// `sizes`: of the scales, the finest first.
+[[nodiscard]] Anchors anchors_of(const ScaleSizes& sizes);
+
+/// Thread-safe: no; it keeps the anchors of the last size of pictures.
+class Decoder final : public torch::nn::Module {
+ public:
+  explicit Decoder(const Options& options);
+  /// `scales`: the encoder's. `denoising`: null for none. What comes out is what Detector says in model/model.h.
+  Outputs forward(const std::vector<at::Tensor>& scales, const Denoising* denoising);
+
+ private:
+  struct Queries;
+  struct Refined;
+  void register_heads();
+  Memory flattened(const std::vector<at::Tensor>& scales);
+  const Anchors& anchors(const ScaleSizes& sizes, const at::Tensor& like);
+  Queries choose(const Memory& memory, Outputs& outputs);
+  void prepend(Queries& queries, const Denoising& denoising);
+  Refined refine(const Queries& queries, const Memory& memory, const at::Tensor& mask);
+
+  Options options_;
+  std::vector<Chain> input_proj_;  ///< empty where the encoder's channels are the decoder's
+  std::vector<std::shared_ptr<DecoderLayer>> layers_;
+  std::vector<std::shared_ptr<QualityEstimator>> lqe_;
+  torch::nn::Embedding denoising_class_embed_{nullptr};
+  std::shared_ptr<Mlp> query_pos_head_;
+  Chain enc_output_{nullptr};
+  torch::nn::Linear enc_score_head_{nullptr};
+  std::shared_ptr<Mlp> enc_bbox_head_;
+  std::vector<torch::nn::Linear> dec_score_head_;
+  std::shared_ptr<Mlp> pre_bbox_head_;
+  std::vector<std::shared_ptr<Mlp>> dec_bbox_head_;
+  at::Tensor bins_;
+  Anchors anchors_;  ///< of the last sizes
+  ScaleSizes anchor_sizes_;
+};
+
+}  // namespace lockstep::detection::dfine

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hybrid encoder: attention over the coarsest scale, then features of all scales flow down to the finest and up
+// again through blocks of re-parameterised convolutions.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "detection/dfine/layers.h"
+#include "detection/dfine/options.h"
+#include "lockstep/nn/layer_norm.h"
+
+namespace lockstep::detection::dfine {
+
+/// A 3x3 and a 1x1 convolution side by side, which fuse() joins into one.
+/// Source: Ding et al., RepVGG: Making VGG-style ConvNets Great Again, 2021.
+class VggBlock final : public torch::nn::Module {
+ public:
+  explicit VggBlock(std::int64_t channels);
+  at::Tensor forward(const at::Tensor& x);
+  /// Joins the branches, in evaluation. Their entries of the state become one, "conv".
+  /// Returns false where they already are.
+  bool join();
+
+ private:
+  Chain conv1_{nullptr};
+  Chain conv2_{nullptr};
+  torch::nn::Conv2d conv_{nullptr};  ///< both, once joined
+};
+
+/// Two 1x1 convolutions, one of which VGG blocks follow; their sum.
+class CspLayer final : public torch::nn::Module {
+ public:
+  CspLayer(std::int64_t in, std::int64_t out, std::int64_t blocks);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  Chain conv1_{nullptr};
+  Chain conv2_{nullptr};
+  Chain bottlenecks_{nullptr};
+};
+
+/// RepNCSPELAN4: half of the channels goes through two branches in a row, all outputs stand side by side.
+class FusionBlock final : public torch::nn::Module {
+ public:
+  struct Widths {
+    std::int64_t in = 0;
+    std::int64_t out = 0;
+    std::int64_t split = 0;  ///< both halves together
+    std::int64_t inner = 0;
+    std::int64_t blocks = 3;
+  };
+  explicit FusionBlock(const Widths& widths);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  Chain cv1_{nullptr};
+  Chain cv2_{nullptr};
+  Chain cv3_{nullptr};
+  Chain cv4_{nullptr};
+};
+
+class EncoderLayer final : public torch::nn::Module {
+ public:
+  explicit EncoderLayer(const Options& options);
+  at::Tensor forward(at::Tensor x_BNH, const at::Tensor& positions_NH);
+
+ private:
+  std::shared_ptr<MultiheadAttention> self_attn_;
+  torch::nn::Linear linear1_{nullptr};
+  torch::nn::Linear linear2_{nullptr};
+  nn::LayerNorm norm1_{nullptr};
+  nn::LayerNorm norm2_{nullptr};
+};
+
+/// Sines and cosines of a position's row and column, [height * width, hidden].
+[[nodiscard]] at::Tensor sine_table(std::int64_t height, std::int64_t width, std::int64_t hidden);
+
+/// Thread-safe: no; it keeps the positions of the last size.
+class HybridEncoder final : public torch::nn::Module {
+ public:
+  explicit HybridEncoder(const Options& options);
+  std::vector<at::Tensor> forward(const std::vector<at::Tensor>& scales);
+
+ private:
+  at::Tensor attend(const at::Tensor& coarsest);
+
+  std::int64_t hidden_;
+  std::vector<Chain> input_proj_;
+  std::vector<std::shared_ptr<EncoderLayer>> layers_;
+  std::vector<Chain> lateral_convs_;
+  std::vector<std::shared_ptr<FusionBlock>> fpn_blocks_;
+  std::vector<Chain> downsample_convs_;
+  std::vector<std::shared_ptr<FusionBlock>> pan_blocks_;
+  at::Tensor positions_;  ///< of the last size
+  std::vector<std::int64_t> position_sizes_;
+};
+
+}  // namespace lockstep::detection::dfine

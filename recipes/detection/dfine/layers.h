@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers of the published network under the names of its origin's state dict. Chains are
+// torch::nn::Sequential with named entries, so that nn::optimize() and fuse() find them.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/nn/cloneable.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "detection/model/layers.h"
+#include "lockstep/nn/layer_norm.h"
+
+namespace lockstep::detection::dfine {
+
+enum class Activation { kNone, kRelu, kSilu };
+
+/// Throws: UsageError for another name than relu and silu.
+[[nodiscard]] Activation activation_from_name(const std::string& name);
+[[nodiscard]] at::Tensor activated(const at::Tensor& x, Activation activation);
+
+/// Batch norm whose statistics, scale and shift stay as they are: all four are buffers.
+class FrozenBatchNorm2dImpl final : public torch::nn::Cloneable<FrozenBatchNorm2dImpl> {
+ public:
+  explicit FrozenBatchNorm2dImpl(std::int64_t channels) : channels_(channels) {
+    reset();  // NOLINT(clang-analyzer-optin.cplusplus.VirtualCall)
+  }
+  void reset() override;
+  at::Tensor forward(const at::Tensor& x);
+
+  at::Tensor weight;
+  at::Tensor bias;
+  at::Tensor running_mean;
+  at::Tensor running_var;
+
+ private:
+  std::int64_t channels_;
+};
+TORCH_MODULE(FrozenBatchNorm2d);
+
+/// A torch::nn::Sequential that may stand in another one.
+class ChainImpl final : public torch::nn::SequentialImpl {
+ public:
+  using SequentialImpl::SequentialImpl;
+  at::Tensor forward(const at::Tensor& x) { return SequentialImpl::forward(x); }
+};
+TORCH_MODULE(Chain);
+
+/// Registers `items` under `name` as a list: its entries' names are numbers.
+template <class Items>
+void register_list(torch::nn::Module& module, const char* name, const Items& items) {
+  torch::nn::ModuleList list;
+  for (const auto& item : items) list->push_back(item);
+  module.register_module(name, list);
+}
+
+[[nodiscard]] nn::LayerNorm layer_norm(std::int64_t hidden);
+
+/// What stands behind a convolution of the backbone.
+struct BackboneLayer {
+  bool relu = true;
+  bool lab = false;     ///< only where there is a ReLU
+  bool frozen = false;  ///< batch norm
+};
+
+/// "conv", "bn", "act", "lab". Padding is half of the kernel less one, rounded down.
+[[nodiscard]] Chain conv_bn_act(std::int64_t in, std::int64_t out, ConvShape shape, const BackboneLayer& layer);
+/// "conv", "norm", "act".
+[[nodiscard]] Chain conv_norm_act(std::int64_t in, std::int64_t out, ConvShape shape = {},
+                                  Activation activation = Activation::kNone);
+
+/// Linear layers of these widths under "layers", with an activation between them.
+class Mlp final : public torch::nn::Module {
+ public:
+  Mlp(const std::vector<std::int64_t>& widths, Activation activation);
+  at::Tensor forward(at::Tensor x);
+  [[nodiscard]] torch::nn::LinearImpl& last() { return *layers_.back(); }
+  [[nodiscard]] torch::nn::LinearImpl& at(std::size_t index) { return *layers_.at(index); }
+
+ private:
+  std::vector<torch::nn::Linear> layers_;
+  Activation activation_;
+};
+
+/// Attention of several heads over one sequence; the state is that of torch.nn.MultiheadAttention.
+class MultiheadAttention final : public torch::nn::Module {
+ public:
+  MultiheadAttention(std::int64_t hidden, std::int64_t heads);
+
+  /// `mask` is added to the scores, [B or 1, 1, N, N]; undefined: none. Positions are not part of the values.
+  /// Shapes: x [B, N, hidden], positions the same or [N, hidden].
+  at::Tensor forward(const at::Tensor& x_BNH, const at::Tensor& positions, const at::Tensor& mask = {});
+
+ private:
+  std::int64_t heads_;
+  at::Tensor in_proj_weight_;  ///< [3 hidden, hidden]: queries, keys, values
+  at::Tensor in_proj_bias_;
+  torch::nn::Linear out_proj_{nullptr};
+};
+
+/// Starts a layer at zero: its output is 0 until it has learned.
+void start_at_zero(torch::nn::LinearImpl& layer);
+
+}  // namespace lockstep::detection::dfine

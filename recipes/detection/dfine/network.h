@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The published network: its modules, state dict and numbers are those of D-FINE's PyTorch sources.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "detection/data/targets.h"
+#include "detection/dfine/options.h"
+#include "detection/model/denoising.h"
+#include "detection/model/model.h"
+
+namespace lockstep::detection::dfine {
+
+class HgNetV2;
+class HybridEncoder;
+class Decoder;
+
+/// Children: backbone, encoder, decoder. forward() returns what Detector's does, less the dense predictions.
+///
+/// Thread-safe: no; it keeps positions and anchors of the last size of pictures.
+class Network final : public DetectionNetwork {
+ public:
+  /// Throws: UsageError for sizes that do not fit together.
+  explicit Network(const Options& options);
+  ~Network() override;
+
+  Outputs forward(const at::Tensor& images_BCHW, const Targets* targets) override;
+  /// The same with denoising slots of the caller's choice; null: none.
+  Outputs forward_with(const at::Tensor& images_BCHW, const Denoising* denoising);
+
+  [[nodiscard]] const Options& options() const noexcept { return options_; }
+
+ private:
+  Options options_;
+  std::shared_ptr<HgNetV2> backbone_;
+  std::shared_ptr<HybridEncoder> encoder_;
+  std::shared_ptr<Decoder> decoder_;
+};
+
+}  // namespace lockstep::detection::dfine

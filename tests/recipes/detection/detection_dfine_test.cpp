@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// The published network beside its numbers: sizes and costs of the presets, files of its origin, fused layers.
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "detection/dfine/cost.h"
+#include "detection/dfine/fuse.h"
+#include "detection/dfine/network.h"
+#include "detection/dfine/weights.h"
+#include "detection/presets.h"
+#include "detection/task.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/torch_file.h"
+#include "lockstep/checkpoint/weights.h"
+#include "lockstep/nn/optimize.h"
+#include "lockstep/train/prepare.h"
+#include "support/shell.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::detection {
+namespace detection_dfine_test {
+
+using ::testing::HasSubstr;
+
+/// The settings of a preset, for COCO's classes.
+DetectionConfig preset(const std::string& name) {
+  DetectionConfig config;
+  ConfigFields fields;
+  config.describe(fields);
+  fields.bind(ConfigTree::from_text(presets().at(name), name));
+  config.num_classes = 80;
+  config.validate();
+  return config;
+}
+
+/// Size S with fewer queries, so that pictures of 64 pixels do.
+dfine::Options small() {
+  dfine::Options options = preset("dfine_s").published_options();
+  options.queries = 20;
+  return options;
+}
+
+NamedTensors entries_of(torch::nn::Module& net) {
+  NamedTensors entries = named_parameters_of(net);
+  for (const auto& buffer : named_buffers_of(net)) entries.push_back(buffer);
+  return entries;
+}
+
+/// Statistics and weights that are not those of a fresh network.
+void shake(torch::nn::Module& net) {
+  const at::NoGradGuard guard;
+  at::manual_seed(3);
+  for (auto& item : net.named_parameters()) item.value().add_(0.1 * (at::rand_like(item.value()) - 0.5));
+  for (auto& item : net.named_buffers()) {
+    if (item.key().ends_with("running_mean")) item.value().copy_(at::rand_like(item.value()) - 0.5);
+    if (item.key().ends_with("running_var")) item.value().copy_(at::rand_like(item.value()) + 0.5);
+  }
+}
+
+struct Published {
+  double millions;  ///< of parameters; by the formulas, as the README of the origin has them without decimals
+  double gflops;
+};
+
+TEST(DetectionDfine, ThePresetsHaveTheParametersAndCostsThatTheOriginPrints) {
+  const std::map<std::string, Published> expected = {
+      {"n", {3.754, 7}}, {"s", {10.237, 25}}, {"m", {19.248, 57}}, {"l", {30.770, 91}}, {"x", {61.696, 202}}};
+  for (const auto& [size, published] : expected) {
+    for (const char* kind : {"dfine_", "deim_"}) {
+      const dfine::Cost cost = dfine::cost_of(preset(kind + size).published_options(), 640);
+      EXPECT_NEAR(cost.flops / 1e9, published.gflops, 0.02 * published.gflops) << kind << size;
+      EXPECT_NEAR(2 * cost.macs / 1e9, published.gflops, 0.02 * published.gflops) << kind << size;
+      EXPECT_NEAR(static_cast<double>(cost.parameters) / 1e6, published.millions, 0.0015 * published.millions)
+          << kind << size;
+    }
+  }
+}
+
+TEST(DetectionDfine, CountsWhatConvolutionsAndLinearLayersMultiply) {
+  const at::Tensor before = at::globalContext().defaultGenerator(at::Device(at::kCPU)).get_state();
+  dfine::Options options = small();
+  const dfine::Cost cost = dfine::cost_of(options, 640);
+  EXPECT_TRUE(before.equal(at::globalContext().defaultGenerator(at::Device(at::kCPU)).get_state()));
+  // Twenty queries more: what grows is the decoder.
+  options.queries += 20;
+  const dfine::Cost more = dfine::cost_of(options, 640);
+  const double hidden = 256;
+  const double layer = 4 * hidden * hidden + 8 * 12 * 3 * hidden + 4 * hidden * hidden + 2 * 1024 * hidden +
+                       4 * 2 * hidden + 2 * hidden * hidden + 2 * hidden * hidden + 132 * hidden;
+  const double heads = 2 * (2 * hidden * hidden + 4 * hidden) + 80 * hidden + 20 * 64 + 64;
+  EXPECT_EQ(more.macs - cost.macs, 20 * (3 * layer + heads));
+  EXPECT_EQ(more.parameters, cost.parameters);
+  EXPECT_EQ(dfine::to_text({.parameters = 10'237'000, .macs = 12.44e9, .flops = 25.06e9}, 640),
+            "10.2 M parameters, 12.4 GMACs and 25.1 GFLOPs at 640 x 640 pixels");
+}
+
+TEST(DetectionDfine, FusedLayersGiveTheSamePredictions) {
+  {
+    dfine::Options options = small();
+    dfine::Network net(options);
+    shake(net);
+    net.eval();
+    const at::NoGradGuard guard;
+    const at::Tensor images = at::rand({2, 3, 96, 64});
+    const Outputs before = net.forward(images, nullptr);
+    const std::size_t entries = net.named_parameters().size() + net.named_buffers().size();
+    EXPECT_GT(dfine::fuse(net), 100);
+    EXPECT_LT(net.named_parameters().size() + net.named_buffers().size(), entries / 2);
+    const Outputs after = net.forward(images, nullptr);
+    EXPECT_LT((before.at("logits") - after.at("logits")).abs().max().item<double>(), 1e-4);
+    EXPECT_LT((before.at("boxes") - after.at("boxes")).abs().max().item<double>(), 1e-5);
+    EXPECT_EQ(dfine::fuse(net), 0);
+  }
+}
+
+TEST(DetectionDfine, AFrozenBackboneKeepsItsStemAndItsNorms) {
+  dfine::Options options = preset("dfine_l").published_options();
+  options.backbone = "B0";
+  options.queries = 20;
+  dfine::Network net(options);
+  shake(net);
+  const at::Tensor mean = net.named_buffers()["backbone.stages.0.blocks.0.layers.0.bn.running_mean"];
+  const at::Tensor was = mean.clone();
+  net.train();
+  net.forward(at::rand({2, 3, 64, 64}), nullptr).at("boxes").sum().backward();
+  EXPECT_TRUE(mean.equal(was));
+  EXPECT_FALSE(net.named_parameters()["backbone.stem.stem1.conv.weight"].grad().defined());
+  EXPECT_TRUE(net.named_parameters()["backbone.stages.0.blocks.0.layers.0.conv.weight"].grad().defined());
+  EXPECT_EQ(net.named_parameters().find("backbone.stages.0.blocks.0.layers.0.bn.weight"), nullptr);
+  net.eval();
+  const at::NoGradGuard guard;
+  const at::Tensor images = at::rand({1, 3, 64, 64});
+  const at::Tensor before = net.forward(images, nullptr).at("boxes");
+  dfine::fuse(net);
+  EXPECT_LT((before - net.forward(images, nullptr).at("boxes")).abs().max().item<double>(), 1e-5);
+}
+
+class DetectionDfineWeights : public ::testing::Test {
+ protected:
+  /// What a program of Python says to a file; the reason to skip where torch is not there.
+  static testing::Output python(const std::string& mode, const std::string& file) {
+    return testing::run_shell(fmt::format("/usr/bin/python3 {}/tests/recipes/golden/make_dfine.py {} {}",
+                                          LOCKSTEP_TEST_SOURCE_DIR, mode, file));
+  }
+  void SetUp() override {
+    if (testing::run_shell("/usr/bin/python3 -c 'import torch'").code != 0)
+      GTEST_SKIP() << "python3-torch is not there";
+  }
+  const test::TempDir folder_;
+};
+
+TEST_F(DetectionDfineWeights, OfTheOriginsLayoutFillTheWholeNetworkWithTheAverage) {
+  const std::string file = (folder_.path() / "published.pth").string();
+  const auto made = python("--weights", file);
+  ASSERT_EQ(made.code, 0) << made.text;
+  dfine::Network net(preset("dfine_s").published_options());
+  Weights weights = load_weights(file);
+  EXPECT_EQ(weights.origin, file + ", ema.module");
+  EXPECT_TRUE(dfine::fit_weights(weights.tensors, entries_of(net)).empty());
+  const WeightsMatch match = copy_weights(entries_of(net), weights);
+  EXPECT_TRUE(match.unused.empty()) << match.unused.front();
+  EXPECT_TRUE(match.other_shapes.empty()) << match.other_shapes.front().name;
+  for (const std::string& name : match.missing)
+    EXPECT_THAT(name, ::testing::ContainsRegex("anchors|valid_mask|up|reg_scale"));
+  for (const auto& [name, tensor] : entries_of(net)) {
+    if (!weights.tensors.contains(name)) continue;
+    ASSERT_TRUE(tensor.equal(std::get<at::Tensor>(weights.tensors.at(name)))) << name;
+  }
+  EXPECT_TRUE(at::isfinite(net.named_buffers()["decoder.anchors"]).all().item<bool>());
+}
+
+TEST_F(DetectionDfineWeights, OfThisNetworkHaveTheOriginsNamesAndShapes) {
+  dfine::Network net(preset("dfine_s").published_options());
+  const std::string file = (folder_.path() / "mine.pth").string();
+  TorchDict states;
+  states.emplace_back("model", to_torch_value(to_state_dict(entries_of(net))));
+  write_torch_file(FileSystem::system(), file, TorchValue{std::move(states)});
+  const auto checked = python("--names", file);
+  EXPECT_EQ(checked.code, 0) << checked.text;
+}
+
+TEST(DetectionDfine, HeadsOfObjects365BecomeThoseOfCocoClassByClass) {
+  dfine::Network net(small());
+  StateDict weights;
+  weights["decoder.denoising_class_embed.weight"] = at::zeros({367, 256});
+  weights["decoder.enc_score_head.bias"] = at::arange(366).to(at::kFloat);
+  weights["decoder.dec_score_head.1.weight"] = at::arange(366).to(at::kFloat).unsqueeze(1).expand({366, 256}).clone();
+  const std::vector<std::string> done = dfine::fit_weights(weights, entries_of(net));
+  EXPECT_EQ(done.size(), 2U);
+  EXPECT_FALSE(weights.contains("decoder.denoising_class_embed.weight"));
+  const auto bias = std::get<at::Tensor>(weights.at("decoder.enc_score_head.bias"));
+  EXPECT_EQ(bias.numel(), 80);
+  EXPECT_EQ(bias[0].item<float>(), 1);     // person
+  EXPECT_EQ(bias[1].item<float>(), 47);    // bicycle
+  EXPECT_EQ(bias[79].item<float>(), 227);  // toothbrush
+  EXPECT_EQ(std::get<at::Tensor>(weights.at("decoder.dec_score_head.1.weight"))[2][9].item<float>(), 6);
+}
+
+TEST(DetectionDfine, HeadsOfCocoFillTheirRowsOfObjects365) {
+  dfine::Options options = small();
+  options.classes = 366;
+  dfine::Network net(options);
+  StateDict weights;
+  weights["decoder.enc_score_head.bias"] = at::arange(80).to(at::kFloat) + 100;
+  EXPECT_EQ(dfine::fit_weights(weights, entries_of(net)).size(), 1U);
+  const auto bias = std::get<at::Tensor>(weights.at("decoder.enc_score_head.bias"));
+  EXPECT_EQ(bias[1].item<float>(), 100);
+  EXPECT_EQ(bias[227].item<float>(), 179);
+  EXPECT_NEAR(bias[0].item<float>(), -4.59512, 1e-4);  // no class of COCO's: as it was
+}
+
+TEST(DetectionDfine, HeadsOfAnotherSetAreLeftToBeReported) {
+  dfine::Options options = small();
+  options.classes = 3;
+  dfine::Network net(options);
+  StateDict weights;
+  weights["decoder.enc_score_head.bias"] = at::zeros({80});
+  EXPECT_TRUE(dfine::fit_weights(weights, entries_of(net)).empty());
+  EXPECT_EQ(match_weights(entries_of(net), weights).other_shapes.front().name, "decoder.enc_score_head.bias");
+}
+
+TEST(DetectionDfine, ABackboneAloneGoesIntoTheBackbone) {
+  dfine::Network net(small());
+  StateDict weights;
+  weights["stem.stem1.conv.weight"] = at::full({16, 3, 3, 3}, 0.5F);
+  weights["stages.3.blocks.0.aggregation.1.bn.weight"] = at::full({1024}, 2.0F);
+  EXPECT_EQ(dfine::fit_weights(weights, entries_of(net)).size(), 1U);
+  EXPECT_EQ(match_weights(entries_of(net), weights).loaded,
+            (std::vector<std::string>{"backbone.stages.3.blocks.0.aggregation.1.bn.weight",
+                                      "backbone.stem.stem1.conv.weight"}));
+}
+
+TEST(DetectionDfine, WeightsOfOtherBinsAreAnErrorThatNamesBoth) {
+  dfine::Network net(small());
+  StateDict weights;
+  weights["decoder.reg_scale"] = at::full({1}, 8.0F);
+  try {
+    static_cast<void>(dfine::fit_weights(weights, entries_of(net)));
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("decoder.reg_scale is 8 in the weights and 4 in the settings"));
+    EXPECT_THAT(error.what(), HasSubstr("--set dfine.reg_scale=8"));
+  }
+}
+
+TEST(DetectionDfine, SizesThatDoNotFitAreErrors) {
+  const auto fails = [](auto change) {
+    dfine::Options options = small();
+    change(options);
+    EXPECT_THROW(dfine::Network{options}, UsageError);
+  };
+  fails([](dfine::Options& o) { o.backbone = "B9"; });
+  fails([](dfine::Options& o) { o.points = {3, 6}; });
+  fails([](dfine::Options& o) { o.hidden = 250; });
+  fails([](dfine::Options& o) { o.eval_idx = 3; });
+  fails([](dfine::Options& o) { o.reg_max = 7; });
+  dfine::Options options = small();
+  options.queries = 22;
+  dfine::Network net(options);
+  EXPECT_THROW(net.forward(at::rand({1, 3, 48, 64}), nullptr), UsageError);  // no multiple of 32
+  EXPECT_THROW(net.forward(at::rand({1, 3, 32, 32}), nullptr), UsageError);  // 21 positions
+}
+
+}  // namespace detection_dfine_test
+}  // namespace lockstep::detection
