@@ -73,8 +73,8 @@ class Task {
   /// fit.
   virtual void check_model_state(const StateDict& /*state*/) {}
 
-  /// Called before the weights of a file are copied into a fresh model, which `model` has the entries of. A task renames,
-  /// drops or converts what was trained for something else. Returns what it did, a sentence each, for a note.
+  /// Called before the weights of a file are copied into a fresh model, which `model` has the entries of. A task
+  /// renames, drops or converts what was trained for something else. Returns what it did, a sentence each, for a note.
   /// Throws: DataError where the weights would mean something else in this model.
   virtual std::vector<std::string> fit_weights(StateDict& /*weights*/, const NamedTensors& /*model*/) { return {}; }
 

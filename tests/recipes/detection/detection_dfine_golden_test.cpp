@@ -262,7 +262,8 @@ class Golden {
   Targets targets_;
 };
 
-/// The file's values are float32, as are anchors and bins, which 1 in 10,000 of a gradient that nearly cancels comes from.
+/// The file's values are float32, as are anchors and bins, which 1 in 10,000 of a gradient that nearly cancels comes
+/// from.
 TEST(DetectionDfineGolden, InFloat64TheSmallSizeIsThatOfItsFormulasWithEveryLossAndGradient) {
   Golden network("s", at::kDouble);
   network.train();
