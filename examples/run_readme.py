@@ -106,7 +106,8 @@ def first_missing(shown: list, printed: list, free_words=()):
         if between and not may_skip and not is_free(line):
             return f"{line}   (before it came: {printed[between[0]]})"
         used.add(places[0])
-        after, may_skip = max(after, places[0] + 1), False
+        if not is_free(line):
+            after, may_skip = places[0] + 1, False
     return None
 
 
@@ -145,6 +146,7 @@ def self_test() -> None:
     assert first_missing(["a", "b"], ["a", "x", "b"]).startswith("b")
     assert first_missing(["rank 0 a", "rank 1 b"], ["rank 1 b", "rank 0 a"]) is None
     assert first_missing(["rank 0 a", "rank 0 a"], ["rank 0 a"]) == "rank 0 a"
+    assert first_missing(["[0]: a", "warn: b", "c"], ["warn: b", "[0]: a", "c"]) is None
     assert first_missing(["exit code 3 (pid 12 on vm)"], ["exit code 3 (pid 99 on box)"]) is None
     assert first_missing(["#2 go(int)+0x70 (a)"], ["#3 go(int)+0x4c (a)"]) is None
     assert first_missing(["#2 go(int)+0x70 (a)"], ["#2 stay(int)+0x70 (a)"]) is not None
