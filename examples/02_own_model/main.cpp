@@ -20,7 +20,7 @@ TORCH_MODULE(Net);
 
 int main(int argc, char** argv) {
   auto job = lockstep::init(argc, argv);
-  const int epochs = argc > 1 ? std::stoi(argv[1]) : 4;
+  const int epochs = argc > 1 ? std::stoi(argv[1]) : 6;
   torch::manual_seed(0);
   lockstep::DistributedDataParallel model{Net(), job};
   torch::optim::Adam optimizer(model->parameters(), 2e-3);

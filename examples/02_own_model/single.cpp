@@ -19,7 +19,7 @@ struct NetImpl : torch::nn::Module {
 TORCH_MODULE(Net);
 
 int main(int argc, char** argv) {
-  const int epochs = argc > 1 ? std::stoi(argv[1]) : 4;
+  const int epochs = argc > 1 ? std::stoi(argv[1]) : 6;
   torch::manual_seed(0);
   Net model;
   torch::optim::Adam optimizer(model->parameters(), 2e-3);
