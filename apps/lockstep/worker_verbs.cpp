@@ -10,11 +10,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <set>
 #include <thread>
 
 #include "bench_startup.h"
 #include "common/cli.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/base/config.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -98,13 +101,38 @@ bool asks_for_help(const Words& arguments) {
                                           [](const auto& word) { return word == "--help" || word == "-h"; });
 }
 
-// The first word that is neither an option nor an option's value: every other option of `train` has one.
+// Options of `train` without a value.
+const std::set<std::string> kSwitches = {"--no-tensorboard", "--init-from-partial", "--test-only", "--use-amp"};
+
+// The short options of `train` as their long ones, so that everything below knows one name of each.
+void spell_out(Words& arguments) {
+  static const std::map<std::string, std::string> kLong = {
+      {"-c", "--config"}, {"-r", "--resume"}, {"-t", "--init-from"}, {"-d", "--device"}, {"-u", "--update"}};
+  for (std::string& word : arguments) {
+    if (word == "--") return;
+    if (const auto found = kLong.find(word); found != kLong.end()) word = found->second;
+  }
+}
+
+// The file of --config; empty: none.
+std::string config_file(const Words& arguments) {
+  Words copy = arguments;
+  return take_option(copy, "config").value_or("");
+}
+
+// The first word that is neither an option nor an option's value; without one, the file of --config.
 std::string recipe_word(const Words& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].starts_with("--")) return arguments[i];
-    if (arguments[i].find('=') == std::string::npos && cli::with_dashes(arguments[i]) != "--no-tensorboard") ++i;
+    const std::string word = cli::with_dashes(arguments[i]);
+    if (word == "--update") {
+      while (i + 1 < arguments.size() && !arguments[i + 1].starts_with("-")) ++i;
+    } else if (word.find('=') == std::string::npos && !kSwitches.contains(word)) {
+      ++i;
+    }
   }
-  return "run";
+  const std::string file = config_file(arguments);
+  return file.empty() ? "run" : file;
 }
 
 // A recipe's name and nothing else: no recipe has data of its own, and what it says about that is said by one process.
@@ -148,6 +176,28 @@ std::optional<std::string> experiment_folder(const Words& arguments) {
   return folder && !folder->empty() ? folder : std::nullopt;
 }
 
+// The run's folder under the name that other programs have for it: typed last, or in the settings file.
+std::optional<std::string> output_dir(const Words& arguments) {
+  constexpr std::string_view kKey = "output_dir=";
+  Words copy = arguments;
+  std::optional<std::string> folder = take_option(copy, "output-dir");
+  for (const std::string& word : copy) {
+    const std::string_view assignment = word.starts_with("--set=") ? std::string_view(word).substr(6) : word;
+    if (!folder && assignment.starts_with(kKey)) folder = std::string(assignment.substr(kKey.size()));
+  }
+  if (folder) return folder;
+  const std::string what = recipe_word(arguments);
+  const std::string file = config_file(arguments).empty() ? what : config_file(arguments);
+  if (!file.ends_with(".yml") && !file.ends_with(".yaml")) return std::nullopt;
+  try {
+    const ConfigTree tree = ConfigTree::from_file(file);
+    const auto found = tree.values().find("output_dir");
+    if (found != tree.values().end() && !found->second.yaml.empty()) return found->second.yaml;
+  } catch (const Error&) {  // a rank says what is wrong with the file
+  }
+  return std::nullopt;
+}
+
 // Settles folder and start for all ranks; returns the folder.
 fs::path choose_run_dir(Words& arguments) {
   const std::optional<std::string> experiment = experiment_folder(arguments);
@@ -155,6 +205,7 @@ fs::path choose_run_dir(Words& arguments) {
                      .time = time_stamp(),
                      .run_dir = take_option(arguments, "run-dir"),
                      .resume = take_option(arguments, "resume").value_or("none")};
+  if (!request.run_dir) request.run_dir = output_dir(arguments);
   // A folder that is mistyped is not made: whoever reads its config.yml says so.
   const bool exists = experiment && FileSystem::system().exists(fs::path(*experiment) / "config.yml");
   if (exists && !request.run_dir) request.run_dir = experiment;
@@ -237,6 +288,7 @@ std::optional<std::string> take_option(Words& arguments, const std::string& name
 int cmd_train(int argc, char** argv) {
   Words arguments(argv + 1, argv + argc);
   const Words typed(argv, argv + argc);
+  spell_out(arguments);
   obey_quiet(arguments);
   const bool is_task = (is_rank() && !is_launcher_of_a_task(arguments)) || is_rank_by_address(arguments);
   if (is_task || asks_for_help(arguments)) return execute("train", arguments);
@@ -257,13 +309,17 @@ int cmd_train(int argc, char** argv) {
   const ProcessCount processes = processes_for_training(count);
   how.processes = processes.count;
   const bool is_main_node = nodes.node_rank == 0;
-  how.log_dir = is_main_node ? choose_run_dir(arguments) / "logs" : logs_of_another_node(arguments);
-  if (!count) {
+  const bool tests_only = std::any_of(arguments.begin(), arguments.end(),
+                                      [](const auto& word) { return cli::with_dashes(word) == "--test-only"; });
+  how.log_dir = tests_only     ? fs::path()
+                : is_main_node ? choose_run_dir(arguments) / "logs"
+                               : logs_of_another_node(arguments);
+  if (!count && !tests_only) {
     log::note("training with {} {}{}, because {}; --nproc-per-node N changes that", processes.count,
               processes.count == 1 ? "process" : "processes", nodes.nodes > 1 ? " on this node" : "", processes.reason);
   }
   if (processes.count == 1 && nodes.nodes == 1) return execute("train", arguments);
-  if (is_main_node) require_usable(how.log_dir.parent_path());
+  if (is_main_node && !tests_only) require_usable(how.log_dir.parent_path());
   return launch("train", arguments, how);
 }
 

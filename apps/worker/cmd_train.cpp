@@ -16,19 +16,23 @@
 #include "worker/commands.h"
 #include "worker/recipes.h"
 #include "worker/settings.h"
+#include "worker/test_only.h"
 
 namespace lockstep::worker {
 namespace {
 
 struct TrainArguments {
   std::string what;
+  std::string file;               ///< -c
   std::vector<std::string> sets;  ///< in the order in which they were typed, also as options or after -u
   std::string run_dir;
   std::string resume = "none";
   std::string init_from;
+  bool init_from_partial = false;
   std::string rescue;
   double max_time = 0;       // seconds
   std::int64_t profile = 0;  // steps
+  bool test_only = false;
   JoinArguments join;
 };
 
@@ -39,7 +43,20 @@ double parse_max_time(const std::string& given) {
   throw UsageError(fmt::format("--max-time is {}", given), "give a time above 0, such as 45m");
 }
 
-// The first word that is no option and no option's value; settings among the options come after it.
+constexpr const char* kFile = "--config";
+
+// What -c names; empty: nothing.
+std::string file_word(const Arguments& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word.starts_with("--config=")) return word.substr(9);
+    if ((word == "-c" || word == kFile) && i + 1 < arguments.size()) return arguments[i + 1];
+  }
+  return "";
+}
+
+// The first word that is no option and no option's value; settings among the options come after it. Without one, the
+// file of -c.
 std::string recipe_word(const CLI::App& app, const Arguments& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string word = cli::with_dashes(arguments[i]);
@@ -48,7 +65,7 @@ std::string recipe_word(const CLI::App& app, const Arguments& arguments) {
     const CLI::Option* option = app.get_option_no_throw(word);
     if (option != nullptr && option->get_expected_max() > 0) ++i;
   }
-  return "";
+  return file_word(arguments);
 }
 
 // "-u a=b c=d" as "--set a=b --set c=d": all assignments stand in one order then.
@@ -70,11 +87,12 @@ Arguments with_updates_as_sets(const Arguments& arguments) {
 // Settings that were typed as options become --set, in their places, so that the last one of a name wins. An unknown
 // option gets the nearest of options and settings.
 Arguments with_settings(const CLI::App& app, const Arguments& typed) {
-  const std::string what = recipe_word(app, typed);
-  if (what.empty()) return typed;
+  const Arguments updated = with_updates_as_sets(typed);
+  const std::string what = recipe_word(app, updated);
+  if (what.empty()) return updated;
   const Recipe& recipe = recipe_of(what);
   const Arguments words =
-      cli::take_settings(app, with_updates_as_sets(typed),
+      cli::take_settings(app, updated,
                          {.is_setting = [&](const std::string& name) { return is_setting(recipe, name); },
                           .is_switch = [&](const std::string& name) { return is_switch(recipe, name); }});
   std::vector<std::string> known = cli::option_names(app);
@@ -108,6 +126,7 @@ cli::CommandText help() {
                        "lockstep train captcha:digits --nproc-per-node 2 --set data.train=data/train",
                        "lockstep train captcha:digits --set data.train=data/train --run-dir runs/digits --resume auto",
                        "lockstep train captcha:digits --set data.train=data/train --profile 10",
+                       "lockstep train detection -c configs/deim_dfine/deim_hgnetv2_s_coco.yml -t deim_s.pth --use-amp",
                        "lockstep train captcha:digits --nnodes 2 --node-rank 0 --token-file job.token --master-addr "
                        "10.0.0.1 --set data.train=data/train"},
           .lists = {recipe_list()},
@@ -132,14 +151,16 @@ void add_run_options(CLI::App& app, TrainArguments& train) {
   app.add_option("--run-dir", train.run_dir, "the run folder, for the log, the checkpoints and the results")
       ->type_name("FOLDER")
       ->default_str("runs/RECIPE-TIME");
-  app.add_option("--resume", train.resume,
+  app.add_option("-r,--resume", train.resume,
                  "where to continue from: auto is the newest valid checkpoint of the run folder; PATH is a run folder, "
                  "a step folder or RUN:NAME; URL is a step folder on a web server")
       ->type_name("none|auto|PATH|URL");
-  app.add_option("--init-from", train.init_from,
+  app.add_option("-t,--init-from", train.init_from,
                  "load the model's first weights from a checkpoint, or from a .pth or .safetensors file (FILE:STATE "
                  "takes one state of it), as far as they fit; a run that --resume auto continues ignores it")
       ->type_name("PATH|URL");
+  app.add_flag("--init-from-partial", train.init_from_partial,
+               "let the weights of --init-from fit less than half of the model's elements");
   app.add_option("--rescue", train.rescue,
                  "save the run here and end with exit code 74 if its own folder is removed or its disk cannot be "
                  "written to")
@@ -165,10 +186,40 @@ void add_curve_options(CLI::App& app, TrainArguments& train) {
       ->type_name("PORT");
 }
 
+/// Those of train.py in D-FINE and DEIM, beside the ones above. Each is a setting under its name there.
+void add_origin_options(CLI::App& app, TrainArguments& train) {
+  constexpr const char* kGroup = "Words of D-FINE and DEIM, for the recipe detection";
+  const auto set = [&train](const char* key) {
+    return [&train, key](const std::string& value) { train.sets.push_back(fmt::format("{}={}", key, value)); };
+  };
+  app.add_flag_function(
+         "--use-amp", [&train](std::int64_t) { train.sets.emplace_back("use_amp=true"); }, "the same as --set amp=bf16")
+      ->group(kGroup);
+  app.add_option_function<std::string>("--output-dir", set("output_dir"), "the same as --run-dir")
+      ->type_name("FOLDER")
+      ->group(kGroup);
+  app.add_option_function<std::string>("--summary-dir", set("summary_dir"), "the same as --tensorboard")
+      ->type_name("FOLDER")
+      ->group(kGroup);
+  app.add_option_function<std::string>("--tuning", set("tuning"), "the same as --init-from")
+      ->type_name("PATH")
+      ->group(kGroup);
+  app.add_option_function<std::string>("--print-method", set("print_method"), "ignored, with a note")
+      ->type_name("builtin|rich")
+      ->group(kGroup);
+  app.add_option_function<std::string>("--print-rank", set("print_rank"), "ignored, with a note")
+      ->type_name("N")
+      ->group(kGroup);
+}
+
 bool parse(TrainArguments& train, const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app, help());
-  app.add_option("RECIPE", train.what, kRecipeHelp)->required();
+  app.add_option("RECIPE", train.what, kRecipeHelp)->required(file_word(arguments).empty());
+  app.add_option("-c,--config", train.file,
+                 "a .yml file with settings, which then need not name its recipe; files of the programs that a recipe "
+                 "re-creates are understood as they are")
+      ->type_name("FILE");
   app.add_option("--set", train.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
   std::vector<std::string> updates;  // have become --set; here for the help
   app.add_option("-u,--update", updates, "change several settings at once: -u epochs=5 seed=1")->type_name("KEY=VALUE");
@@ -183,12 +234,16 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
                  "RUN_DIR/trace/rank-R.json for https://ui.perfetto.dev")
       ->check(cli::whole({1, 100'000}))
       ->type_name("N");
+  app.add_flag("--test-only", train.test_only,
+               "train nothing: evaluate the weights of -r or -t on data.test, and write the results to RUN_DIR/eval");
   app.get_option("--quiet")->description(
       "print only results, warnings and errors; log.jsonl and summary.json have the rest");
   add_launch_options(app);
   cli::describe_nodes(app);
   add_join_options(app, train.join);
+  add_origin_options(app, train);
   if (!cli::parse(app, with_settings(app, arguments))) return false;
+  if (train.what.empty()) std::swap(train.what, train.file);
   if (!max_time.empty()) train.max_time = parse_max_time(max_time);
   return true;
 }
@@ -220,6 +275,30 @@ void use_bf16_on_cpu(const Job& job, const std::string& what, Settings& settings
   log::note("{} is made for GPUs: on this CPU amp is bf16 instead of fp16; --set amp=none computes in float32", what);
 }
 
+/// What the settings say of options that were not typed.
+void take_options(TrainArguments& train, const Settings& settings) {
+  const auto take = [&](const char* name, std::string& into, const char* nothing = "") {
+    if (const std::string said = settings.option(name); !said.empty() && into == nothing) into = said;
+  };
+  take("--run-dir", train.run_dir);
+  take("--resume", train.resume, "none");
+  take("--init-from", train.init_from);
+  take("--device", train.join.device);
+  const std::string only = settings.option("--test-only");
+  if (only == "true" || only == "True") train.test_only = true;
+}
+
+int run_test_only(const TrainArguments& train, Settings& settings) {
+  return with_job(train.join, [&](Job& job) {
+    evaluate_only(job, settings,
+                  {.run_dir = train.run_dir,
+                   .checkpoint = train.resume,
+                   .weights = train.init_from,
+                   .may_be_partial = train.init_from_partial});
+    return 0;
+  });
+}
+
 int run(TrainArguments& train, Settings& settings) {
   settings.config().validate();
   const auto task = settings.recipe().make_task(settings.config());
@@ -235,6 +314,7 @@ int run(TrainArguments& train, Settings& settings) {
                      .run_dir = train.run_dir,
                      .resume = train.resume,
                      .init_from = train.init_from,
+                     .init_from_partial = train.init_from_partial,
                      .max_time = Seconds(train.max_time),
                      .rescue = train.rescue,
                      .experiment = experiment,
@@ -255,8 +335,10 @@ int cmd_train(const Arguments& arguments) {
   const bool first = env::get("RANK").value_or("0") == "0";
   Settings settings = [&] {
     const log::QuietNotes others(!first);
-    return Settings(train.what, train.sets);
+    return Settings(train.what, train.sets, train.file);
   }();
+  take_options(train, settings);
+  if (train.test_only) return run_test_only(train, settings);
   if (asks_how_to_start(train, settings)) {
     if (first) fmt::print(stderr, "{}\n", settings.recipe().getting_started());
     throw UsageError(fmt::format("{} has no training data", train.what), "set data.train as shown above");

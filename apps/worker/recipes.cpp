@@ -42,7 +42,7 @@ void add_backend_option(CLI::App& app, std::string& backend) {
 }
 
 void add_device_option(CLI::App& app, std::string& device) {
-  app.add_option("--device", device, "where each rank computes")
+  app.add_option("-d,--device", device, "where each rank computes")
       ->type_name("auto|cpu|cuda")
       ->default_str(device.empty() ? "auto" : device)
       ->group(cli::kRanks);

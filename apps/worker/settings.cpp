@@ -43,30 +43,82 @@ Source open_source(const std::string& what) {
   Source source{nullptr, ConfigTree::from_file(what)};
   const auto recipe = source.tree.values().find("recipe");
   if (recipe == source.tree.values().end()) {
-    throw UsageError(fmt::format("{} does not say which recipe it is for", what), "add a line such as recipe: captcha");
+    throw UsageError(fmt::format("{} does not say which recipe it is for", what),
+                     fmt::format("name it: lockstep train RECIPE -c {}, or add a line such as recipe: captcha", what));
   }
   source.recipe = &find_recipe(recipe->second.yaml);
   return source;
 }
 
+/// The file of -c, which may say whose it is. Throws: UsageError where it is of another recipe.
+ConfigTree open_file(const std::string& file, const Recipe& recipe) {
+  ConfigTree tree = ConfigTree::from_file(file);
+  const auto named = tree.values().find("recipe");
+  if (named == tree.values().end() || named->second.yaml == recipe.name()) return tree;
+  throw UsageError(fmt::format("{}: the file is for the recipe {}, and {} is named", named->second.origin,
+                               named->second.yaml, recipe.name()),
+                   "leave one of them out");
+}
+
+bool is_map_part(const ConfigFields& fields, const std::string& key) {
+  return std::any_of(fields.fields().begin(), fields.fields().end(), [&](const ConfigFields::Field& field) {
+    return std::holds_alternative<std::vector<ConfigMap>*>(field.target) && key.starts_with(field.key + ".");
+  });
+}
+
 }  // namespace
 
-Settings::Settings(const std::string& what, const std::vector<std::string>& sets) {
+ConfigTree in_own_words(const Recipe& recipe, const ConfigTree& tree, std::vector<std::string>& notes,
+                        std::map<std::string, std::string>* options) {
+  const ConfigTree renamed = with_aliases(recipe.translate(tree), aliases_of(recipe), notes);
+  const auto is_option = [](const std::string& key) { return key.starts_with("--"); };
+  const auto config = recipe.make_config();
+  ConfigFields fields = config->rows();
+  for (const auto& [key, value] : renamed.values()) {
+    if (is_option(key)) {
+      if (options != nullptr) (*options)[key] = value.yaml;
+      continue;
+    }
+    const bool known = key == "recipe" || is_map_part(fields, key) ||
+                       std::any_of(fields.fields().begin(), fields.fields().end(),
+                                   [&wanted = key](const auto& field) { return field.key == wanted; });
+    if (known) continue;
+    throw UsageError(
+        fmt::format("{}: unknown key '{}'{}", value.origin, key, text::did_you_mean(key, setting_names(recipe))),
+        fmt::format("lockstep inspect config {} lists the settings", recipe.name()));
+  }
+  return renamed.filtered([&](const std::string& key) { return !is_option(key); });
+}
+
+void Settings::bind(const ConfigTree& tree) {
+  std::vector<std::string> notes;
+  fields_.bind(in_own_words(*recipe_, tree, notes, &options_));
+  for (const std::string& note : notes) log::note("{}", note);
+}
+
+std::string Settings::option(const std::string& name) const {
+  const auto found = options_.find(name);
+  return found == options_.end() ? "" : found->second;
+}
+
+Settings::Settings(const std::string& what, const std::vector<std::string>& sets, const std::string& file) {
   Source source = open_source(what);
   recipe_ = source.recipe;
+  recipe_name_ = recipe_->name();
+  config_ = recipe_->make_config();
+  fields_.add("recipe", &recipe_name_, "what is trained");
+  config_->describe(fields_);
+  if (!file.empty()) {
+    bind(source.tree);  // first, so that a name of another program in the file wins over the preset
+    source.tree = open_file(file, *recipe_);
+  }
   ConfigTree typed;
   for (const std::string& assignment : sets) typed.set(assignment, "--set");
   ConfigTree known = source.tree;
   known.merge(typed);
   source.tree.merge(recipe_->base_settings(known));
   source.tree.merge(typed);
-  recipe_name_ = recipe_->name();
-  config_ = recipe_->make_config();
-  fields_.add("recipe", &recipe_name_, "what is trained");
-  config_->describe(fields_);
-  std::vector<std::string> notes;
-  fields_.bind(with_aliases(source.tree, aliases_of(*recipe_), notes));
-  for (const std::string& note : notes) log::note("{}", note);
+  bind(source.tree);
   const auto untouched = recipe_->make_config();
   ConfigFields defaults = untouched->rows();
   for (const auto& field : fields_.fields()) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recipe's settings from what a person typed: recipe or preset or file, then --set.
+// A recipe's settings from what a person typed: recipe or preset or file, a second file, then --set.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/train/recipe.h"
@@ -13,23 +15,38 @@ namespace lockstep::worker {
 class Settings {
  public:
   /// `what`: RECIPE, RECIPE:PRESET, or FILE.yml whose key `recipe` names one.
-  /// `sets`: a.b=c each, of --set; the last one of a name wins.
-  /// Throws: UsageError naming file and line of an unknown key or a wrong value; DataError for a missing file.
-  Settings(const std::string& what, const std::vector<std::string>& sets);
+  /// `sets`: a.b=c each, of --set; the last one of a name wins. `file`: the file of -c, over a recipe or a preset,
+  /// which need not name the recipe; empty: none. Throws: UsageError naming file and line of an unknown key or a wrong
+  /// value; DataError for a missing file.
+  Settings(const std::string& what, const std::vector<std::string>& sets, const std::string& file = "");
   Settings(const Settings&) = delete;
   Settings& operator=(const Settings&) = delete;
 
   [[nodiscard]] const Recipe& recipe() const noexcept { return *recipe_; }
   [[nodiscard]] const TrainConfig& config() const noexcept { return *config_; }
   [[nodiscard]] TrainConfig& config() noexcept { return *config_; }
+  /// Gives the settings away; nothing may be asked of them here afterwards.
+  [[nodiscard]] std::unique_ptr<TrainConfig> release() noexcept { return std::move(config_); }
   [[nodiscard]] const ConfigFields& fields() const noexcept { return fields_; }
+  /// What the settings say of an option of `lockstep train`, such as "--run-dir", under the name that another program
+  /// has for it; empty: nothing.
+  [[nodiscard]] std::string option(const std::string& name) const;
 
  private:
+  void bind(const ConfigTree& tree);
+
   const Recipe* recipe_ = nullptr;
   std::string recipe_name_;
   std::unique_ptr<TrainConfig> config_;
   ConfigFields fields_;
+  std::map<std::string, std::string> options_;
 };
+
+/// `tree` in the recipe's own words. `options`: gets what it says of options of `lockstep train`, as
+/// Settings::option(). `notes`: as with_aliases(). Throws: UsageError naming file and line of an unknown key, with the
+/// nearest one of either program.
+[[nodiscard]] ConfigTree in_own_words(const Recipe& recipe, const ConfigTree& tree, std::vector<std::string>& notes,
+                                      std::map<std::string, std::string>* options = nullptr);
 
 /// The recipe's aliases, and those of every program that torch.distributed.launch starts: they mean nothing here, as
 /// the launcher tells each rank its place.

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
@@ -44,7 +46,7 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const 
   ConfigTree over;
   for (const std::string& assignment : sets) over.set(assignment, "--set");
   std::vector<std::string> notes;
-  fields.bind(with_aliases(over, aliases_of(recipe), notes));
+  fields.bind(in_own_words(recipe, over, notes));
   trained.config->validate();
   if (trained.config->threads == 0) trained.config->threads = opened.manifest().meta.threads;
   set_max_pixels(trained.config->data.max_pixels);
@@ -55,7 +57,8 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const 
   if (trained.config->ema.decay > 0) {
     const EMAState average = ema_state_of(opened.state("ema"));
     load_model_state_dict(*trained.model, average.model);
-    trained.weights = fmt::format("the moving average (EMA) of {} steps", text::thousands(average.updates));
+    trained.weights = fmt::format("the moving average (EMA) of {} steps",
+                                  text::thousands(std::max<std::int64_t>(0, average.updates)));
   } else {
     load_model_state_dict(*trained.model, opened.state("model"));
   }

@@ -24,6 +24,7 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/data/sources/coco.h"
+#include "lockstep/data/sources/held_out.h"
 #include "lockstep/data/sources/idx.h"
 #include "lockstep/data/sources/idx_dataset.h"
 #include "lockstep/data/sources/image_files.h"

@@ -123,7 +123,8 @@ std::map<std::string, std::string> CaptionTally::results(std::int64_t epoch) con
     lines.push_back(fmt::format("{{\"image_id\": {}, \"caption\": {}}}", id_json(set_->captions(index).id),
                                 text::json_quote(vocabulary_->text_of(words.data(), std::ssize(words)))));
   }
-  return {{fmt::format("result_val_{}.json", epoch), "[" + text::join(lines, ",\n ") + "]\n"}};
+  const std::string name = epoch == 0 ? "captions.json" : fmt::format("result_val_{}.json", epoch);
+  return {{name, "[" + text::join(lines, ",\n ") + "]\n"}};
 }
 
 std::vector<std::filesystem::path> CaptionTally::draw(const std::filesystem::path& folder) const {

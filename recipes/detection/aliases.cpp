@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "lockstep/base/error.h"
 
@@ -45,6 +48,32 @@ std::string side_of(const std::string& value) {
                    "pictures become squares: --set image_size=PIXELS");
 }
 
+/// Keys that say what is so here anyway; another value is named in the note.
+ConfigAlias always(std::string key, std::vector<std::string> values) {
+  return {.from = std::move(key), .always = std::move(values)};
+}
+
+/// Keys that choose a part, for which there is one here.
+ConfigAlias must_be(std::string key, std::vector<std::string> values) {
+  return {.from = std::move(key), .always = std::move(values), .must_be = true};
+}
+
+/// `scaler.enabled: True` leaves it to the precision: bfloat16 needs no scaling.
+std::string scaler_of(const std::string& value) { return is_true(value) ? "" : "false"; }
+
+/// base_size_repeat: null means one size.
+std::string repeat_of(const std::string& value) {
+  const bool is_null = value.empty() || value == "~" || value == "null";
+  return is_null ? "0" : value;
+}
+
+/// Layers of a fusion block, of which a depth of 1 has three. Source: RepNCSPELAN4's round(3 * depth_mult).
+std::string fusion_depth_of(const std::string& value) {
+  char* end = nullptr;
+  const double depth = std::strtod(value.c_str(), &end);
+  return value.empty() || *end != '\0' ? value : fmt::format("{}", std::lround(3 * depth));
+}
+
 std::vector<ConfigAlias> of_training() {
   return {{"epoches", "epochs"},
           {"lrsheduler", "schedule.type", schedule_name},
@@ -53,73 +82,208 @@ std::vector<ConfigAlias> of_training() {
           {"flat_epoch", "schedule.flat_epochs"},
           {"no_aug_epoch", "schedule.no_aug_epochs"},
           {"lr_warmup_scheduler.warmup_duration", "schedule.warmup_steps"},
-          {"lr_warmup_scheduler.type"},
+          must_be("lr_warmup_scheduler.type", {"LinearWarmup"}),
           {"lr_scheduler.type", "schedule.type", scheduler_name},
           {"lr_scheduler.milestones", "schedule.milestones"},
           {"lr_scheduler.gamma", "schedule.gamma"},
           {"clip_max_norm", "clip_norm"},
-          {"use_amp", "amp", amp_name},
+          {"use_amp", "amp", amp_name, /*wins=*/false, /*is_switch=*/true},
           {"use_ema", "ema.decay", decay_of_use, /*wins=*/true},
-          {"ema.type"},
+          must_be("ema.type", {"ModelEMA"}),
           {"sync_bn", "sync_batchnorm"},
           {"print_freq", "log_every_steps"},
           {"optimizer.type", "optimizer.type", lower},
           {"optimizer.params", "optimizer.groups"},
           {"eval_spatial_size", "image_size", side_of},
-          {"task"},
-          {"model"},
-          {"criterion"},
-          {"postprocessor"},
-          {"use_focal_loss"},
-          {.from = "output_dir", .instead = "--run-dir FOLDER"},
-          {"find_unused_parameters"},
+          {"remap_mscoco_category", "data.remap"},
           {"checkpoint_freq", "checkpoint.every_epochs"},
-          {.from = "scaler.*", .instead = "grad_scaler.*"},
-          {"evaluator.*"}};
+          must_be("task", {"detection"}),
+          must_be("model", {"DEIM", "DFINE"}),
+          must_be("criterion", {"DEIMCriterion", "DFINECriterion"}),
+          must_be("postprocessor", {"PostProcessor", "DFINEPostProcessor"}),
+          must_be("use_focal_loss", {"True"}),
+          must_be("scaler.type", {"GradScaler"}),
+          {"scaler.enabled", "grad_scaler.enabled", scaler_of},
+          {"scaler.init_scale", "grad_scaler.init_scale"},
+          {"scaler.growth_factor", "grad_scaler.growth_factor"},
+          {"scaler.backoff_factor", "grad_scaler.backoff_factor"},
+          {"scaler.growth_interval", "grad_scaler.growth_interval"},
+          must_be("evaluator.type", {"CocoEvaluator"}),
+          must_be("evaluator.iou_types", {"[bbox]"}),
+          always("find_unused_parameters", {"False"})};
+}
+
+/// What train.py takes as options, and its files as keys.
+std::vector<ConfigAlias> of_the_command() {
+  return {{"output_dir", "--run-dir"},
+          {"resume", "--resume"},
+          {"tuning", "--init-from"},
+          {"device", "--device"},
+          {"summary_dir", "tensorboard"},
+          {.from = "test_only", .to = "--test-only", .is_switch = true},
+          {.from = "print_method", .instead = "--quiet or --log-level"},
+          {.from = "print_rank", .instead = "the ranks' own files in RUN_DIR/logs"},
+          {.from = "use_wandb", .is_switch = true, .always = {"False"}},
+          {"project_name"},
+          {"exp_name"}};
 }
 
 std::vector<ConfigAlias> of_loaders() {
   const std::string train = "train_dataloader.";
   const std::string val = "val_dataloader.";
-  return {{train + "total_batch_size", "total_batch_size"},
-          {train + "batch_size", "batch_size"},
-          {train + "num_workers", "workers"},
-          {train + "drop_last", "drop_last"},
-          {train + "dataset.ann_file", "data.train"},
-          {train + "dataset.img_folder", "data.train_images"},
-          {train + "dataset.transforms.policy.epoch", "augment.policy"},
-          {train + "dataset.transforms.mosaic_prob", "augment.mosaic_prob"},
-          {train + "collate_fn.mixup_prob", "augment.mixup_prob"},
-          {train + "collate_fn.stop_epoch", "stop_epoch"},
-          {train + "collate_fn.ema_restart_decay", "ema_restart_decay"},
-          {train + "collate_fn.base_size", "image_size"},
-          {train + "collate_fn.base_size_repeat", "augment.base_size_repeat"},
-          {train + "*"},
-          {val + "dataset.ann_file", "data.test"},
-          {val + "dataset.img_folder", "data.test_images"},
-          {val + "*"}};
-}
-
-std::vector<ConfigAlias> of_the_network() {
-  std::vector<ConfigAlias> all = {{"HybridEncoder.hidden_dim", "model.hidden"}};
-  for (const std::string decoder : {"DFINETransformer.", "DEIMTransformer."}) {
-    all.push_back({decoder + "num_layers", "model.decoder_layers"});
-    all.push_back({decoder + "num_queries", "model.queries"});
-    all.push_back({decoder + "num_points", "model.points"});
-    all.push_back({decoder + "num_denoising", "model.denoising"});
-    all.push_back({decoder + "label_noise_ratio", "model.label_noise"});
-    all.push_back({decoder + "box_noise_scale", "model.box_noise"});
-    all.push_back({decoder + "reg_max", "model.reg_max"});
-    all.push_back({decoder + "reg_scale", "model.reg_scale"});
+  const std::string transforms = "dataset.transforms.";
+  const std::string collate = "train_dataloader.collate_fn.";
+  std::vector<ConfigAlias> all = {{train + "total_batch_size", "total_batch_size"},
+                                  {train + "batch_size", "batch_size"},
+                                  {train + "num_workers", "workers"},
+                                  {train + "drop_last", "drop_last"},
+                                  {train + "prefetch_factor", "prefetch_factor"},
+                                  {train + "pin_memory", "pin_memory"},
+                                  always(train + "shuffle", {"True"}),
+                                  {train + "dataset.ann_file", "data.train"},
+                                  {train + "dataset.img_folder", "data.train_images"},
+                                  {train + transforms + "mosaic_prob", "augment.mosaic_prob"},
+                                  always(train + transforms + "policy.name", {"stop_epoch", "default"}),
+                                  {train + transforms + "policy.ops"},
+                                  {train + transforms + "ops.*"},
+                                  {collate + "mixup_prob", "augment.mixup_prob"},
+                                  {.from = collate + "mixup_epochs", .instead = "augment.policy"},
+                                  {collate + "stop_epoch", "stop_epoch"},
+                                  {collate + "ema_restart_decay", "ema_restart_decay"},
+                                  {.from = collate + "base_size", .instead = "image_size"},
+                                  {collate + "base_size_repeat", "augment.base_size_repeat", repeat_of},
+                                  {collate + "scale_ori_repeat", "augment.base_size_repeat", repeat_of},
+                                  {.from = collate + "scales", .instead = "augment.base_size_repeat"},
+                                  {val + "dataset.ann_file", "data.test"},
+                                  {val + "dataset.img_folder", "data.test_images"},
+                                  {.from = val + "total_batch_size", .instead = "batch_size, for both sets"},
+                                  {.from = val + "batch_size", .instead = "batch_size, for both sets"},
+                                  {.from = val + "num_workers", .instead = "workers, for both sets"},
+                                  always(val + "shuffle", {"False"}),
+                                  always(val + "drop_last", {"False"}),
+                                  {val + transforms + "ops.*"}};
+  for (const char* name :
+       {"copyblend_prob", "copyblend_epochs", "area_threshold", "num_objects", "with_expand", "expand_ratios"}) {
+    all.push_back({collate + name});
+  }
+  for (const std::string& loader : {train, val}) {
+    all.push_back(must_be(loader + "type", {"DataLoader"}));
+    all.push_back(must_be(loader + "dataset.type", {"CocoDetection"}));
+    all.push_back(must_be(loader + transforms + "type", {"Compose"}));
+    all.push_back(always(loader + "dataset.return_masks", {"False"}));
+    // Both spellings are the origin's.
+    all.push_back(must_be(loader + "collate_fn.type", {"BatchImageCollateFunction", "BatchImageCollateFuncion"}));
   }
   return all;
+}
+
+std::vector<ConfigAlias> of_the_encoder() {
+  const std::string encoder = "HybridEncoder.";
+  return {{encoder + "hidden_dim", "model.hidden"},
+          {encoder + "nhead", "model.heads"},
+          {encoder + "num_encoder_layers", "model.encoder_layers"},
+          {encoder + "dim_feedforward", "model.encoder_feedforward"},
+          {encoder + "expansion", "model.expansion"},
+          {encoder + "depth_mult", "model.fusion_depth", fusion_depth_of},
+          always(encoder + "feat_strides", {"[8,16,32]"}),
+          always(encoder + "use_encoder_idx", {"[2]"}),
+          always(encoder + "dropout", {"0"}),
+          always(encoder + "enc_act", {"gelu"}),
+          always(encoder + "act", {"silu"}),
+          always(encoder + "version", {"dfine"}),
+          always(encoder + "pe_temperature", {"10000"})};
+}
+
+std::vector<ConfigAlias> of_the_backbone() {
+  const std::string backbone = "HGNetv2.";
+  return {{backbone + "use_lab", "model.lab"},
+          always(backbone + "return_idx", {"[1,2,3]"}),
+          always(backbone + "freeze_at", {"-1"}),
+          always(backbone + "freeze_norm", {"False"}),
+          always(backbone + "freeze_stem_only", {"False"}),
+          {.from = backbone + "pretrained", .instead = "--init-from FILE", .always = {"False"}},
+          {.from = backbone + "local_model_dir", .instead = "--init-from FILE"}};
+}
+
+std::vector<ConfigAlias> of_the_decoder(const std::string& decoder) {
+  return {{decoder + "num_layers", "model.decoder_layers"},
+          {decoder + "num_queries", "model.queries"},
+          {decoder + "num_points", "model.points"},
+          {decoder + "num_denoising", "model.denoising"},
+          {decoder + "label_noise_ratio", "model.label_noise"},
+          {decoder + "box_noise_scale", "model.box_noise"},
+          {decoder + "reg_max", "model.reg_max"},
+          {decoder + "reg_scale", "model.reg_scale"},
+          {decoder + "dim_feedforward", "model.decoder_feedforward"},
+          {.from = decoder + "hidden_dim", .instead = "model.hidden"},
+          always(decoder + "feat_strides", {"[8,16,32]"}),
+          always(decoder + "num_levels", {"3"}),
+          always(decoder + "eval_idx", {"-1"}),
+          always(decoder + "layer_scale", {"1"}),
+          always(decoder + "dropout", {"0"}),
+          always(decoder + "cross_attn_method", {"default"}),
+          always(decoder + "query_select_method", {"default"}),
+          always(decoder + "learn_query_content", {"False"}),
+          always(decoder + "aux_loss", {"True"})};
+}
+
+std::vector<ConfigAlias> of_the_losses(const std::string& criterion) {
+  std::vector<ConfigAlias> all = {{criterion + "weight_dict.loss_bbox", "loss.bbox_weight"},
+                                  {criterion + "weight_dict.loss_giou", "loss.giou_weight"},
+                                  {criterion + "weight_dict.loss_fgl", "loss.fgl_weight"},
+                                  {criterion + "weight_dict.loss_ddf", "loss.ddf_weight"},
+                                  {criterion + "weight_dict.loss_vfl", "loss.class_weight"},
+                                  {criterion + "weight_dict.loss_mal", "loss.class_weight"},
+                                  {criterion + "alpha", "loss.alpha"},
+                                  {criterion + "gamma", "loss.gamma"},
+                                  {criterion + "reg_max", "model.reg_max"},
+                                  {criterion + "use_uni_set", "loss.union_matching"},
+                                  {criterion + "end_epoch"}};
+  all.push_back(must_be(criterion + "matcher", {"HungarianMatcher"}));
+  return all;
+}
+
+std::vector<ConfigAlias> of_the_matcher(const std::string& matcher) {
+  return {{matcher + "weight_dict.cost_class", "matcher.class_weight"},
+          {matcher + "weight_dict.cost_bbox", "matcher.bbox_weight"},
+          {matcher + "weight_dict.cost_giou", "matcher.giou_weight"},
+          must_be(matcher + "type", {"HungarianMatcher"}),
+          always(matcher + "alpha", {"0.25"}),
+          always(matcher + "gamma", {"2"}),
+          must_be(matcher + "use_focal_loss", {"True"})};
+}
+
+/// Which class each part is of; a part's numbers of channels and strides follow from the others here.
+std::vector<ConfigAlias> of_the_parts() {
+  std::vector<ConfigAlias> all;
+  for (const std::string model : {"DEIM.", "DFINE."}) {
+    all.push_back(must_be(model + "backbone", {"HGNetv2"}));
+    all.push_back(must_be(model + "encoder", {"HybridEncoder"}));
+    all.push_back(must_be(model + "decoder", {"DFINETransformer", "DEIMTransformer"}));
+  }
+  for (const std::string processor : {"PostProcessor.", "DFINEPostProcessor."}) {
+    all.push_back({processor + "num_top_queries"});
+    all.push_back(must_be(processor + "use_focal_loss", {"True"}));
+  }
+  return all;
+}
+
+void add(std::vector<ConfigAlias>& all, const std::vector<ConfigAlias>& more) {
+  all.insert(all.end(), more.begin(), more.end());
 }
 
 }  // namespace
 
 std::vector<ConfigAlias> aliases() {
   std::vector<ConfigAlias> all = of_training();
-  for (auto& more : {of_loaders(), of_the_network()}) all.insert(all.end(), more.begin(), more.end());
+  for (const auto& more : {of_the_command(), of_loaders(), of_the_parts(), of_the_backbone(), of_the_encoder()})
+    add(all, more);
+  for (const char* decoder : {"DFINETransformer.", "DEIMTransformer."}) add(all, of_the_decoder(decoder));
+  for (const std::string criterion : {"DFINECriterion.", "DEIMCriterion."}) {
+    add(all, of_the_losses(criterion));
+    add(all, of_the_matcher(criterion + "matcher."));
+  }
+  add(all, of_the_matcher("HungarianMatcher."));
   return all;
 }
 

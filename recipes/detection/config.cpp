@@ -188,6 +188,16 @@ void DetectionConfig::describe(ConfigFields& fields) {
   fields.add("data.test_images", &sets.test_images, "COCO: folder of the pictures; empty: beside the JSON file");
   fields.add("data.train_split", &sets.train_split, "VOC: a list in ImageSets/Main");
   fields.add("data.test_split", &sets.test_split, "VOC: a list in ImageSets/Main");
+  fields
+      .add("data.val_fraction", &sets.val_fraction,
+           "part of data.train's pictures that is kept for the test instead of a data.test; 0: none")
+      .in({.least = 0, .most = 1, .below = true});
+  fields.add("data.split_seed", &sets.split_seed, "which pictures data.val_fraction keeps, with their names")
+      .in({0, 1e15});
+  fields.add("data.class_names", &sets.class_names,
+             "the data's own names, by label; VOC: gives the order of the labels; empty: all of data.train, sorted");
+  fields.add("data.remap", &sets.remap,
+             "COCO: labels 0 .. n - 1 in the order of the ids; false: the ids are the labels");
   fields.add("data.strict", &sets.strict, "false: entries without a good picture or box are left out and counted");
   describe_augment(fields, *this);
   describe_model(fields, *this);
@@ -204,6 +214,10 @@ void DetectionConfig::validate() const {
     if (!class_names.empty() && std::ssize(class_names) != classes) {
       throw UsageError(fmt::format("class_names has {} names for {} classes", class_names.size(), classes));
     }
+  }
+  if (sets.val_fraction > 0 && !data.test.empty() && data.test != data.train) {
+    throw UsageError(fmt::format("data.val_fraction is {}, and data.test is {}", sets.val_fraction, data.test),
+                     "one of them says what the test set is: leave the other out");
   }
   if (image_size < coarsest_stride() || image_size % coarsest_stride() != 0) {
     throw UsageError(fmt::format("image_size is {}; it must be a multiple of {}, the network's coarsest stride",
@@ -257,14 +271,22 @@ AugmentOptions DetectionConfig::augment_options() const {
 }
 
 DatasetOptions DetectionConfig::set_options(const std::string& path, bool training) const {
+  const bool is_split = sets.val_fraction > 0 && path == data.train;
   return {.source = {.path = path,
                      .kind = parse_source_kind(sets.kind),
-                     .images = training ? sets.train_images : sets.test_images,
-                     .split = training ? sets.train_split : sets.test_split,
+                     .images = training || is_split ? sets.train_images : sets.test_images,
+                     .split = training || is_split ? sets.train_split : sets.test_split,
                      .allow_outside = data.allow_outside,
+                     .remap = sets.remap,
+                     .class_names = sets.class_names,
                      .strict = sets.strict},
           .classes = num_classes.is_auto() ? 0 : num_classes.value(),
-          .side = image_size};
+          .side = image_size,
+          .part = !is_split  ? SetPart::kAll
+                  : training ? SetPart::kTraining
+                             : SetPart::kTest,
+          .test_fraction = sets.val_fraction,
+          .split_seed = static_cast<std::uint64_t>(sets.split_seed)};
 }
 
 }  // namespace lockstep::detection

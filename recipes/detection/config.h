@@ -25,6 +25,11 @@ struct DetectionConfig final : TrainConfig {
     std::string test_images;
     std::string train_split;  ///< VOC: a list in ImageSets
     std::string test_split;
+    double val_fraction = 0;      ///< part of data.train's pictures that is the test set; 0: data.test is
+    std::int64_t split_seed = 0;  ///< which pictures these are
+    /// The data's own names of the classes, by label: settle() puts them here. Pascal VOC's labels follow a given list.
+    std::vector<std::string> class_names;
+    bool remap = true;   ///< COCO: labels are 0 .. n - 1 in the order of the category ids; false: they are the ids
     bool strict = true;  ///< false: entries without a good picture or box are left out and counted
   } sets;
 

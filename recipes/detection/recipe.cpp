@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the command line knows of the detector: its presets, the words of its origin, and how it looks at files.
 #include <ATen/core/ivalue.h>  // before any other torch header
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include <any>
+#include <utility>
+
 #include "detection/aliases.h"
+#include "detection/origin.h"
 #include "detection/presets.h"
 #include "detection/tally.h"
 #include "detection/task.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/decode.h"
 #include "lockstep/data/draw_boxes.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/train/prepare.h"
 
 namespace lockstep::detection {
 namespace {
@@ -23,6 +29,7 @@ class DetectionRecipe final : public Recipe {
   }
   [[nodiscard]] std::map<std::string, std::string> presets() const override { return detection::presets(); }
   [[nodiscard]] std::vector<ConfigAlias> aliases() const override { return detection::aliases(); }
+  [[nodiscard]] ConfigTree translate(const ConfigTree& tree) const override { return from_origin(tree); }
   [[nodiscard]] std::unique_ptr<TrainConfig> make_config() const override {
     return std::make_unique<DetectionConfig>();
   }
@@ -32,62 +39,118 @@ class DetectionRecipe final : public Recipe {
   void settle(Task& task, TrainConfig& config) const override {
     dynamic_cast<DetectionTask&>(task).settle(dynamic_cast<DetectionConfig&>(config));
   }
+  [[nodiscard]] bool has_threshold() const override { return true; }
+  void predict_all(Task& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
+                   const PredictOptions& options, const std::function<void(Prediction)>& take) const override;
   [[nodiscard]] std::vector<Prediction> predict(Task& task, torch::nn::Module& model,
                                                 const std::vector<std::filesystem::path>& files) const override;
   [[nodiscard]] std::optional<Image> draw(Task& task, torch::nn::Module& model,
                                           const std::filesystem::path& file) const override;
 };
 
-std::vector<FoundObject> look_at(DetectionTask& task, torch::nn::Module& model, const std::filesystem::path& file) {
-  const Image image = read_image(file, ColorMode::kRgb);
-  const std::int64_t side = task.config().image_size;
-  const Image resized = resize_image(image, {side, side});
-  Batch batch;
-  batch.data = at::empty({1, 3, side, side}, at::kFloat);
-  to_float_chw(resized, batch.data.data_ptr<float>());
-  Targets targets(1);
-  targets.front().size = image.size;
-  return found_objects(task.run(model, batch), targets).front();
-}
+/// What was found in a file: all of at least a score, the most certain first.
+struct Looked {
+  std::string file;
+  ImageSize size;
+  std::vector<FoundObject> found;
+  double seconds = 0;
+};
 
-/// "circle 0.93 at 12, 30 (40 x 20 px), ring ..."
-Prediction read_one(DetectionTask& task, torch::nn::Module& model, const std::filesystem::path& file) {
-  std::vector<std::string> words;
-  double least = 1;
-  for (const FoundObject& object : look_at(task, model, file)) {
-    if (object.score < kConfident) break;
-    least = object.score;
-    words.push_back(fmt::format("{} {:.2f} at {:.0f}, {:.0f} ({:.0f} x {:.0f} px)", task.class_name(object.label),
-                                object.score, object.box.x, object.box.y, object.box.width, object.box.height));
+/// Runs the model over files in batches; `take` gets each file. Blocks: until all are read.
+void look_at(DetectionTask& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
+             const PredictOptions& options, const std::function<void(Looked)>& take) {
+  DataLoader loader(picture_files(files, task.config().image_size), {.batch_size = options.batch_size,
+                                                                     .workers = options.workers,
+                                                                     .remainder = Remainder::kKeep,
+                                                                     .note_waiting = false,
+                                                                     .collate = task.collate()});
+  const double least = options.threshold.value_or(kConfident);
+  std::size_t done = 0;
+  for (Batch& batch : loader.epoch(0)) {
+    const TimePoint begin = SystemClock::instance().now();
+    prepare_batch(batch, at::kCPU, task.config().channels_last);
+    const auto& targets = std::any_cast<const Targets&>(batch.extra);
+    auto found = found_objects(task.run(model, batch), targets);
+    const double seconds = Seconds(SystemClock::instance().now() - begin).count() / static_cast<double>(found.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      std::erase_if(found[i], [least](const FoundObject& object) { return object.score < least; });
+      take({files[done++].string(), targets[i].size, std::move(found[i]), seconds});
+    }
   }
-  if (words.empty())
-    return {file.string(), fmt::format("nothing found with a confidence of {} or more", kConfident), {}};
-  return {file.string(), text::join(words, "; "), least};
 }
 
-std::vector<Prediction> DetectionRecipe::predict(Task& task, torch::nn::Module& model,
-                                                 const std::vector<std::filesystem::path>& files) const {
-  std::vector<Prediction> predictions;
-  for (const auto& file : files) predictions.push_back(read_one(dynamic_cast<DetectionTask&>(task), model, file));
-  return predictions;
+/// "boxes": [[x1, y1, x2, y2], ...] and the rest of it, as fields of an object.
+std::string json_of(const DetectionTask& task, const Looked& looked) {
+  std::vector<std::string> boxes;
+  std::vector<std::string> scores;
+  std::vector<std::string> labels;
+  std::vector<std::string> names;
+  for (const FoundObject& object : looked.found) {
+    const CocoBox& box = object.box;
+    boxes.push_back(
+        fmt::format("[{:.2f}, {:.2f}, {:.2f}, {:.2f}]", box.x, box.y, box.x + box.width, box.y + box.height));
+    scores.push_back(fmt::format("{:.4f}", object.score));
+    labels.push_back(fmt::format("{}", object.label));
+    names.push_back(text::json_quote(task.class_name(object.label)));
+  }
+  return fmt::format(R"("width": {}, "height": {}, "boxes": [{}], "scores": [{}], "labels": [{}], "names": [{}])",
+                     looked.size.width, looked.size.height, text::join(boxes), text::join(scores), text::join(labels),
+                     text::join(names));
 }
 
-/// Twice as large, with a frame around each confident detection.
-std::optional<Image> DetectionRecipe::draw(Task& task, torch::nn::Module& model,
-                                           const std::filesystem::path& file) const {
-  auto& detection = dynamic_cast<DetectionTask&>(task);
+/// Twice as large, with a frame around each detection.
+Image picture_of(const DetectionTask& task, const Looked& looked) {
   std::vector<BoxMark> marks;
-  for (const FoundObject& object : look_at(detection, model, file)) {
-    if (object.score < kConfident) break;
+  for (const FoundObject& object : looked.found) {
     const auto x = static_cast<float>(object.box.x);
     const auto y = static_cast<float>(object.box.y);
     marks.push_back({.box = {x, y, x + static_cast<float>(object.box.width), y + static_cast<float>(object.box.height)},
                      .ink = mark_ink(object.label),
                      .thick = 2,
-                     .text = fmt::format("{} {:.2f}", detection.class_name(object.label), object.score)});
+                     .text = fmt::format("{} {:.2f}", task.class_name(object.label), object.score)});
   }
-  const Image image = read_image(file, ColorMode::kRgb);
+  const Image image = read_image(looked.file, ColorMode::kRgb);
   return draw_boxes(view_of(image), {2 * image.size.width, 2 * image.size.height}, marks);
+}
+
+/// "circle 0.93 at 12, 30 (40 x 20 px); ring ..."
+Prediction prediction_of(const DetectionTask& task, const Looked& looked, const PredictOptions& options) {
+  Prediction prediction{.file = looked.file, .text = "", .confidence = std::nullopt};
+  std::vector<std::string> words;
+  for (const FoundObject& object : looked.found) {
+    prediction.confidence = object.score;
+    words.push_back(fmt::format("{} {:.2f} at {:.0f}, {:.0f} ({:.0f} x {:.0f} px)", task.class_name(object.label),
+                                object.score, object.box.x, object.box.y, object.box.width, object.box.height));
+  }
+  prediction.text = words.empty() ? fmt::format("nothing found with a confidence of {} or more",
+                                                options.threshold.value_or(kConfident))
+                                  : text::join(words, "; ");
+  prediction.json = json_of(task, looked);
+  prediction.seconds = looked.seconds;
+  if (options.pictures) prediction.picture = picture_of(task, looked);
+  return prediction;
+}
+
+void DetectionRecipe::predict_all(Task& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
+                                  const PredictOptions& options, const std::function<void(Prediction)>& take) const {
+  auto& detection = dynamic_cast<DetectionTask&>(task);
+  look_at(detection, model, files, options,
+          [&](const Looked& looked) { take(prediction_of(detection, looked, options)); });
+}
+
+std::vector<Prediction> DetectionRecipe::predict(Task& task, torch::nn::Module& model,
+                                                 const std::vector<std::filesystem::path>& files) const {
+  std::vector<Prediction> predictions;
+  predict_all(task, model, files, {.workers = 0}, [&](Prediction one) { predictions.push_back(std::move(one)); });
+  return predictions;
+}
+
+std::optional<Image> DetectionRecipe::draw(Task& task, torch::nn::Module& model,
+                                           const std::filesystem::path& file) const {
+  std::optional<Image> picture;
+  predict_all(task, model, {file}, {.workers = 0, .pictures = true},
+              [&](Prediction one) { picture = std::move(one.picture); });
+  return picture;
 }
 
 }  // namespace

@@ -36,6 +36,14 @@ std::vector<FoundObject> objects_of(const Found& found, const ImageSize& size) {
   return objects;
 }
 
+/// Takes a length and so many bytes off the front.
+std::string_view take_part(std::string_view& bytes) {
+  const auto length = static_cast<std::size_t>(std::stoull(std::string(bytes.substr(0, kLengthDigits))));
+  const std::string_view part = bytes.substr(kLengthDigits, length);
+  bytes.remove_prefix(kLengthDigits + length);
+  return part;
+}
+
 }  // namespace
 
 ImageTruth truth_of(const Detections& target) {
@@ -64,24 +72,30 @@ void DetectionTally::add(const Outputs& outputs, const Batch& batch) {
     const ImageTruth truth = truth_of(targets[i]);
     results_.push_back(evaluate_image(truth, found[i]));
     gallery_.add(batch.indices[i], truth, found[i], results_.back());
+    if (keeps_all_) detections_.push_back({.index = batch.indices[i], .id = truth.id, .found = found[i]});
   }
 }
 
-/// Bytes of the results, how many they are in front of them, and then those of the gallery.
+/// Bytes of the results, of the detections, each with how many they are in front of them, and then those of the
+/// gallery.
 std::string DetectionTally::bytes() const {
   const std::string results = to_bytes(results_);
-  return fmt::format("{:020d}", results.size()) + results + gallery_.bytes();
+  const std::string detections = detection_bytes(detections_);
+  return fmt::format("{:020d}", results.size()) + results + fmt::format("{:020d}", detections.size()) + detections +
+         gallery_.bytes();
 }
 
 std::vector<Metric> DetectionTally::metrics(const std::vector<std::string>& parts) {
   std::vector<ImageResult> all;
   gallery_ = Gallery();
+  detections_.clear();
   for (const std::string& part : parts) {
-    const std::string_view rest = std::string_view(part).substr(kLengthDigits);
-    const auto length = static_cast<std::size_t>(std::stoull(part.substr(0, kLengthDigits)));
-    for (ImageResult& result : from_bytes(rest.substr(0, length))) all.push_back(std::move(result));
-    gallery_.merge(rest.substr(length));
+    std::string_view rest = part;
+    for (ImageResult& result : from_bytes(take_part(rest))) all.push_back(std::move(result));
+    for (ImageDetections& image : detections_from_bytes(take_part(rest))) detections_.push_back(std::move(image));
+    gallery_.merge(rest);
   }
+  sort_and_unite(detections_);
   if (all.empty()) throw DataError("there is no sample to evaluate");
   numbers_ = accumulate(std::move(all));
   const HitCounts& hits = numbers_.confident;
@@ -115,6 +129,16 @@ std::string DetectionTally::report() const {
                         each.ap, each.ap50);
   }
   return text;
+}
+
+std::map<std::string, std::string> DetectionTally::results(std::int64_t /*epoch*/) const {
+  if (!keeps_all_) return {};
+  std::vector<std::string> files;
+  for (std::int64_t i = 0; source_ && category_ids_.empty() && i < source_->size(); ++i) {
+    files.push_back(source_->describe(i));
+  }
+  return {{"detections.json", coco_results(detections_, category_ids_, files, class_names_)},
+          {"metrics.json", coco_json(numbers_, class_names_)}};
 }
 
 std::vector<std::filesystem::path> DetectionTally::draw(const std::filesystem::path& folder) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "detection/data/pictures.h"
 #include "detection/data/targets.h"
 #include "detection/metrics/coco_eval.h"
+#include "detection/metrics/coco_results.h"
 #include "lockstep/train/tally.h"
 
 namespace lockstep::detection {
@@ -24,23 +26,30 @@ namespace lockstep::detection {
 class DetectionTally final : public Tally {
  public:
   /// `class_names`: by label. `source`: what the samples were made of, by index, for pictures; none: there will be
-  /// none.
-  DetectionTally(std::vector<std::string> class_names, std::shared_ptr<const ImageSource> source)
-      : class_names_(std::move(class_names)), source_(std::move(source)) {}
+  /// none. `category_ids`: as DetectionSet.
+  DetectionTally(std::vector<std::string> class_names, std::shared_ptr<const ImageSource> source,
+                 std::vector<std::int64_t> category_ids = {})
+      : class_names_(std::move(class_names)), source_(std::move(source)), category_ids_(std::move(category_ids)) {}
 
+  void keep_all() override { keeps_all_ = true; }
   void add(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] std::string bytes() const override;
   [[nodiscard]] std::vector<Metric> metrics(const std::vector<std::string>& parts) override;
   [[nodiscard]] std::string report() const override;
+  /// detections.json, COCO's results, and metrics.json, its numbers; nothing without keep_all().
+  [[nodiscard]] std::map<std::string, std::string> results(std::int64_t epoch) const override;
   /// worst.png and best.png.
   [[nodiscard]] std::vector<std::filesystem::path> draw(const std::filesystem::path& folder) const override;
 
  private:
   std::vector<std::string> class_names_;
   std::shared_ptr<const ImageSource> source_;
-  std::vector<ImageResult> results_;  ///< results of this rank
-  Gallery gallery_;                   ///< gallery of this rank; after metrics() that of all ranks
-  CocoNumbers numbers_;               ///< numbers of all ranks, after metrics()
+  std::vector<std::int64_t> category_ids_;
+  bool keeps_all_ = false;
+  std::vector<ImageDetections> detections_;  ///< with keep_all(): those of this rank; after metrics() of all ranks
+  std::vector<ImageResult> results_;         ///< results of this rank
+  Gallery gallery_;                          ///< gallery of this rank; after metrics() that of all ranks
+  CocoNumbers numbers_;                      ///< numbers of all ranks, after metrics()
 };
 
 }  // namespace lockstep::detection

@@ -25,14 +25,27 @@ const Targets& targets_of(const Batch& batch) {
   return *targets;
 }
 
+/// "8 classes (circle, triangle, ...)"
+std::string counted_names(std::int64_t classes, const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 10;
+  std::vector<std::string> some(names.begin(),
+                                names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
+  if (some.size() < names.size()) some.emplace_back("...");
+  const std::string count = fmt::format("{} {}", classes, classes == 1 ? "class" : "classes");
+  return some.empty() ? count : fmt::format("{} ({})", count, text::join(some));
+}
+
 /// Labels are numbered by each set for itself: with other classes they would mean other things.
 void require_same_classes(const std::vector<std::string>& training, const std::vector<std::string>& here,
                           const std::string& path) {
   if (training.empty() || here.empty() || training == here) return;
   const auto [a, b] = std::mismatch(training.begin(), training.end(), here.begin(), here.end());
-  throw DataError(fmt::format("{} has other classes than data.train: class {} is {} there and {} here", path,
-                              a - training.begin(), a == training.end() ? "none" : *a, b == here.end() ? "none" : *b),
-                  "both sets need the same list of classes");
+  throw DataError(
+      fmt::format("{} has other classes than the model was trained on: class {} is {} there and {} here; "
+                  "there they are {}, here {}",
+                  path, a - training.begin(), a == training.end() ? "none" : *a, b == here.end() ? "none" : *b,
+                  counted_names(std::ssize(training), training), counted_names(std::ssize(here), here)),
+      "both sets need the same list of classes");
 }
 
 /// The same where only the model's names are known, which may be a person's own words for the classes: what both lists
@@ -48,24 +61,29 @@ void require_same_labels(const std::vector<std::string>& model, const std::vecto
   }
 }
 
-/// "8 classes (circle, triangle, ...)"
-std::string counted_names(std::int64_t classes, const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 10;
-  std::vector<std::string> some(names.begin(),
-                                names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
-  if (some.size() < names.size()) some.emplace_back("...");
-  const std::string count = fmt::format("{} {}", classes, classes == 1 ? "class" : "classes");
-  return some.empty() ? count : fmt::format("{} ({})", count, text::join(some));
+/// Other words for the classes do not move them.
+void require_no_other_order(const std::vector<std::string>& words, const std::vector<std::string>& names) {
+  if (words.empty() || words == names || !std::is_permutation(words.begin(), words.end(), names.begin(), names.end()))
+    return;
+  throw UsageError(fmt::format("class_names has the names of the data in another order: {} for {}", text::join(words),
+                               text::join(names)),
+                   "data.class_names gives the labels of Pascal VOC an order");
 }
 
 }  // namespace
 
 std::shared_ptr<Dataset> DetectionTask::make_dataset(const std::string& folder) {
-  DetectionSet set = open_test_set(config_.set_options(folder, false));
-  require_same_classes(names_of_training_, set.class_names, folder);
-  if (names_of_training_.empty()) require_same_labels(config_.class_names, set.class_names, folder);
+  DatasetOptions options = config_.set_options(folder, false);
+  options.opened = open_pictures(options);
+  const std::vector<std::string>& here = options.opened->class_names();
+  const std::vector<std::string>& known = config_.sets.class_names;
+  require_same_classes(known.empty() ? names_of_training_ : known, here, folder);
+  // A checkpoint of a version that did not keep the data's own names.
+  if (known.empty() && names_of_training_.empty()) require_same_labels(config_.class_names, here, folder);
+  DetectionSet set = open_test_set(options);
   names_of_set_ = set.class_names;
   test_source_ = set.source;
+  category_ids_ = set.category_ids;
   return set.dataset;
 }
 
@@ -78,8 +96,10 @@ std::shared_ptr<Dataset> DetectionTask::make_training_set(const std::string& fol
 }
 
 void DetectionTask::settle(DetectionConfig& config) {
+  if (config.sets.val_fraction > 0) config.data.test = config.data.train;
   opened_ = open_pictures(config.set_options(config.data.train, true));
   const std::vector<std::string>& names = opened_->class_names();
+  require_same_classes(config.sets.class_names, names, config.data.train);
   if (config.num_classes.is_auto()) {
     config.num_classes = count_classes(*opened_);
   } else if (!names.empty() && std::ssize(names) != config.num_classes) {
@@ -87,6 +107,8 @@ void DetectionTask::settle(DetectionConfig& config) {
                                  counted_names(std::ssize(names), names)),
                      "leave num_classes out: it follows the data");
   }
+  require_no_other_order(config.class_names, names);
+  config.sets.class_names = names;
   if (config.class_names.empty()) config.class_names = names;
   config.validate();
 }
@@ -125,7 +147,7 @@ std::vector<LossTerm> DetectionTask::loss_terms(const Outputs& outputs, const Ba
 std::unique_ptr<Tally> DetectionTask::make_tally() const {
   std::vector<std::string> names;
   for (std::int64_t label = 0; label < config_.num_classes; ++label) names.push_back(class_name(label));
-  return std::make_unique<DetectionTally>(std::move(names), test_source_);
+  return std::make_unique<DetectionTally>(std::move(names), test_source_, category_ids_);
 }
 
 StateDict DetectionTask::batch_state(const Batch& batch) const {

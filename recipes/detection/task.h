@@ -47,6 +47,7 @@ class DetectionTask final : public Task {
   std::shared_ptr<const ImageSource> opened_;       ///< data.train, between settle() and make_training_set()
   std::vector<std::string> names_of_set_;           ///< class names of the last make_dataset()
   std::shared_ptr<const ImageSource> test_source_;  ///< its pictures
+  std::vector<std::int64_t> category_ids_;          ///< COCO's id of each label there
 };
 
 [[nodiscard]] std::unique_ptr<Recipe> make_recipe();

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/yaml_text.h"
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 
@@ -82,6 +83,12 @@ struct Including {
   int files = 0;
 };
 
+/// Relative to the including file; "~/" is the home folder.
+std::filesystem::path included_path(const std::filesystem::path& from, const std::string& name) {
+  if (!name.starts_with("~/")) return from.parent_path() / name;
+  return std::filesystem::path(env::get("HOME").value_or("/")) / name.substr(2);
+}
+
 ConfigTree load(const std::filesystem::path& path, Including& including) {
   const auto canonical = std::filesystem::weakly_canonical(path);
   if (std::find(including.open.begin(), including.open.end(), canonical) != including.open.end()) {
@@ -96,7 +103,10 @@ ConfigTree load(const std::filesystem::path& path, Including& including) {
   const std::string text = FileSystem::system().read(path);
   ConfigTree tree;
   const YAML::Node includes = parse(text, path.string())[kInclude];
-  for (const auto& include : includes) tree.merge(load(path.parent_path() / include.as<std::string>(), including));
+  if (includes.IsDefined() && includes.IsScalar()) {
+    tree.merge(load(included_path(path, includes.as<std::string>()), including));
+  }
+  for (const auto& include : includes) tree.merge(load(included_path(path, include.as<std::string>()), including));
   tree.merge(ConfigTree::from_text(text, path.string()));
   including.open.pop_back();
   return tree;

@@ -77,6 +77,8 @@ EMA::EMA(NamedTensors model, EMAOptions options) : model_(std::move(model)), opt
   require_decay(options_.decay);
   if (!(options_.warmups >= 0))
     throw UsageError(fmt::format("EMA's warmups is {}; it must be 0 or more", options_.warmups));
+  if (options_.start < 0) throw UsageError(fmt::format("EMA's start is {}; it must be 0 or more", options_.start));
+  updates_ = -options_.start;
   for (const auto& [name, value] : model_) {
     if (name == kUpdates) throw UsageError(fmt::format("the model has an entry {}, which is EMA's own", name));
     averages_.emplace_back(name, value.detach().clone());
@@ -87,7 +89,7 @@ void EMA::update() {
   RECORD_FUNCTION("lockstep::average_update", c10::ArrayRef<const c10::IValue>());
   require_own_values("updated");
   const at::NoGradGuard no_grad;
-  ++updates_;
+  if (++updates_ <= 0) return;
   const double risen = options_.warmups > 0 ? 1 - std::exp(-static_cast<double>(updates_) / options_.warmups) : 1;
   for (std::size_t i = 0; i < model_.size(); ++i)
     average(averages_[i].second, model_[i].second, options_.decay * risen);

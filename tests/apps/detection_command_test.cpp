@@ -158,7 +158,7 @@ TEST(DetectionCommand, AClassWithoutABoxIsNamed) {
   EXPECT_THAT(looked.out, AllOf(HasSubstr("000001.png  nothing found"), Not(HasSubstr("%"))));
   const ProcessResult json =
       lockstep({"predict", "detection", "--checkpoint", "run", "set/JPEGImages", "--json"}, home.path());
-  EXPECT_THAT(json.out, HasSubstr("\"confidence\": null}"));
+  EXPECT_THAT(json.out, HasSubstr("\"confidence\": null, \"width\""));
   const ProcessResult empty = lockstep({"predict", "detection", "--checkpoint", "run", "set/ImageSets"}, home.path());
   EXPECT_EQ(empty.code, 65);
   EXPECT_THAT(empty.err, HasSubstr("set/ImageSets"));

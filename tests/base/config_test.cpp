@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <limits>
 
 #include "lockstep/base/error.h"
@@ -229,6 +230,21 @@ TEST(Config, IncludesMergeDepthFirstAndListsReplace) {
   EXPECT_EQ(settings.epochs, 7);
   EXPECT_EQ(settings.amp, "bf16");
   EXPECT_EQ(settings.tags, std::vector<std::string>{"z"});
+}
+
+TEST(Config, AnIncludeMayBeOneNameAndLieInTheHomeFolder) {
+  const test::TempDir folder;
+  const test::TempDir home;
+  FileSystem& files = FileSystem::system();
+  write_file_atomically(files, home / "base.yml", "epochs: 5\n");
+  write_file_atomically(files, folder / "middle.yml", "__include__: ['~/base.yml']\n");
+  write_file_atomically(files, folder / "top.yml", "__include__: middle.yml\n");
+  const std::string before = std::getenv("HOME") == nullptr ? "" : std::getenv("HOME");
+  ::setenv("HOME", home.path().c_str(), 1);
+  Settings settings;
+  settings.fields().bind(ConfigTree::from_file(folder / "top.yml"));
+  ::setenv("HOME", before.c_str(), 1);
+  EXPECT_EQ(settings.epochs, 5);
 }
 
 TEST(Config, AFileThatIncludesItselfIsAnError) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <fstream>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +15,8 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/png_writer.h"
 #include "lockstep/data/sources/coco.h"
+#include "lockstep/data/sources/held_out.h"
+#include "lockstep/data/sources/image_files.h"
 #include "lockstep/data/sources/mask_folders.h"
 #include "lockstep/data/sources/open_source.h"
 #include "lockstep/data/sources/voc.h"
@@ -209,6 +212,71 @@ TEST_F(VocFolder, NamesWhatIsMissingOrCountsIt) {
               HasSubstr("the splits are all, train"));
   EXPECT_THAT(fault_of<DataError>([&] { VocImages(root_.path(), {.split = "train", .class_names = {"cat"}}); }),
               AllOf(HasSubstr("b.xml"), HasSubstr("'dog'")));
+}
+
+/// As labelling tools leave it: no lists, other names of the folders, and paths of the machine that it was made on.
+void write_plain_voc(const std::filesystem::path& root) {
+  for (const char* name : {"one.png", "two.JPG", "3.jpeg"}) put(root / "images" / name, "unused");
+  const std::string elsewhere =
+      "<folder>photos</folder><filename>C:\\work\\photos\\3.jpeg</filename><path>/home/ann/3.jpeg</path>";
+  put(root / "annotations/one.xml", voc(voc_box("mug", {1, 1, 2, 2})));
+  put(root / "annotations/two.xml", voc(voc_box("mug", {1, 1, 2, 2})));
+  put(root / "annotations/three.xml", voc(elsewhere + voc_box("mug", {1, 1, 2, 2})));
+}
+
+TEST(VocImages, NeedNeitherListsNorTheNamesOfItsFolders) {
+  const test::TempDir root;
+  write_plain_voc(root.path());
+  EXPECT_EQ(detect_source(root.path().string()), SourceKind::kVoc);
+  const auto set = open_source({.path = root.path().string()});
+  ASSERT_EQ(set->size(), 3);
+  EXPECT_THAT(set->class_names(), ElementsAre("mug"));
+  EXPECT_EQ(set->describe(0), (root / "images/one.png").string());
+  EXPECT_EQ(set->describe(1), (root / "images/3.jpeg").string()) << "the name in the XML, without its folders";
+  EXPECT_EQ(set->describe(2), (root / "images/two.JPG").string());
+  EXPECT_THAT(fault_of<DataError>([&] { (void)open_source({.path = root.path().string(), .split = "train"}); }),
+              AllOf(HasSubstr("has no lists of splits"), HasSubstr("data.val_fraction")));
+}
+
+TEST(VocImages, MayLieBesideTheirXml) {
+  const test::TempDir root;
+  put(root / "a.jpg", "unused");
+  put(root / "a.xml", voc(voc_box("mug", {1, 1, 2, 2})));
+  EXPECT_EQ(detect_source(root.path().string()), SourceKind::kVoc);
+  EXPECT_EQ(open_source({.path = root.path().string()})->size(), 1);
+}
+
+TEST(VocImages, HaveTheLabelsOfAGivenListOfNames) {
+  const test::TempDir root;
+  write_plain_voc(root.path());
+  const auto set = open_source({.path = root.path().string(), .class_names = {"cup", "mug"}});
+  EXPECT_EQ(std::dynamic_pointer_cast<VocImages>(set)->objects(0)[0].label, 1);
+  EXPECT_THAT(fault_of<DataError>([&] {
+                (void)open_source({.path = root.path().string(), .class_names = {"cup", "jug"}});
+              }),
+              AllOf(HasSubstr("'mug'"), HasSubstr("cup, jug")));
+}
+
+TEST(HoldOut, DependsOnSeedAndNamesAlone) {
+  std::vector<std::filesystem::path> here;
+  std::vector<std::filesystem::path> there;
+  for (int i = 0; i < 20; ++i) {
+    here.push_back(fmt::format("a/{}.png", i));
+    there.insert(there.begin(), fmt::format("b/c/{}.jpg", i));
+  }
+  const auto names = [](const std::vector<std::filesystem::path>& files, const std::vector<std::int64_t>& indices) {
+    std::set<std::string> names;
+    for (const std::int64_t i : indices) names.insert(files[static_cast<std::size_t>(i)].stem().string());
+    return names;
+  };
+  const HeldOut one = hold_out(ImageFiles::of(here), 0.25, 7);
+  const HeldOut other = hold_out(ImageFiles::of(there), 0.25, 7);
+  EXPECT_EQ(one.held_out.size(), 5U);
+  EXPECT_EQ(one.rest.size(), 15U);
+  EXPECT_EQ(names(here, one.held_out), names(there, other.held_out));
+  EXPECT_NE(one.held_out, hold_out(ImageFiles::of(here), 0.25, 8).held_out);
+  EXPECT_EQ(hold_out(ImageFiles::of({"a.png", "b.png"}), 0.01, 0).held_out.size(), 1U);
+  EXPECT_THROW((void)hold_out(ImageFiles::of({"a.png"}), 0.5, 0), DataError);
 }
 
 TEST(VocImages, ReadTheBloodCells) {

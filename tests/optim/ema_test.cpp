@@ -123,6 +123,21 @@ TEST(Ema, GoesOnFromItsStateWithTheSameBits) {
   EXPECT_EQ(ema_state_of(one.state_dict()).updates, 3);
 }
 
+TEST(Ema, LeavesTheFirstCallsOutAlsoWhereItGoesOnFromItsState) {
+  const at::Tensor value = at::ones({3});
+  EMA ema(NamedTensors{{"w", value}}, {.decay = 0.5, .warmups = 0, .start = 2});
+  value.zero_();
+  ema.update();
+  EMA other(NamedTensors{{"w", value}}, {.decay = 0.5, .warmups = 0, .start = 2});
+  other.load_state_dict(ema.state_dict());
+  other.update();
+  EXPECT_TRUE(entry(other, "w").equal(at::ones({3})));
+  EXPECT_EQ(other.updates(), 0);
+  other.update();
+  EXPECT_TRUE(entry(other, "w").equal(at::full({3}, 0.5)));
+  EXPECT_EQ(other.updates(), 1);
+}
+
 TEST(Ema, AnotherStateIsADataErrorAndNothingIsLoaded) {
   EMA ema(NamedTensors{{"w", at::ones({3})}});
   EXPECT_THROW(ema.load_state_dict({{"w", at::zeros({3})}}), DataError);
@@ -137,6 +152,7 @@ TEST(Ema, OptionsThatCannotBeAreUsageErrors) {
   EXPECT_THROW(EMA(model, {.decay = 1}), UsageError);
   EXPECT_THROW(EMA(model, {.decay = -0.1}), UsageError);
   EXPECT_THROW(EMA(model, {.warmups = -1}), UsageError);
+  EXPECT_THROW(EMA(model, {.start = -1}), UsageError);
   EXPECT_THROW(EMA(NamedTensors{{"ema.updates", at::ones({3})}}), UsageError);
   EXPECT_THROW(EMA(model).set_decay(1), UsageError);
 }

@@ -5,11 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/base/error.h"
+#include "support/fault_of.h"
+
 namespace lockstep {
 namespace config_alias_test {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const std::vector<ConfigAlias>& known() {
   static const std::vector<ConfigAlias> kKnown = {
@@ -19,7 +25,9 @@ const std::vector<ConfigAlias>& known() {
       {"kind", "model.type", [](const std::string& value) { return value == "old" ? "new" : value; }},
       {"local_rank"},
       {.from = "logdir", .instead = "--run-dir"},
-      {"loader.*"}};
+      {"loader.*"},
+      {.from = "shuffle", .always = {"True"}},
+      {.from = "model", .always = {"DFINE", "DEIM"}, .must_be = true}};
   return kKnown;
 }
 
@@ -58,6 +66,32 @@ TEST(ConfigAlias, NamesThatMeanNothingHereAreListedAndLeftOut) {
   EXPECT_THAT(renamed.tree.values(), IsEmpty());
   EXPECT_THAT(renamed.notes,
               ElementsAre("settings without a meaning here: loader.pin, local_rank, logdir (use --run-dir)"));
+}
+
+TEST(ConfigAlias, WhatIsSoAnywayIsNotNamedAndAnotherValueIs) {
+  EXPECT_THAT(rename("shuffle: true\n").notes, IsEmpty());
+  EXPECT_THAT(rename("shuffle: ~\n").notes, IsEmpty());
+  EXPECT_THAT(rename("shuffle: false\n").notes,
+              ElementsAre("settings without a meaning here: shuffle (always True here)"));
+}
+
+TEST(ConfigAlias, AValueThatMustBeAnotherIsAnErrorWithItsPlace) {
+  EXPECT_THAT(rename("model: 'DEIM'\n").notes, IsEmpty());
+  EXPECT_THAT(test::fault_of<UsageError>([] { rename("lr: 1\nmodel: RTDETR\n"); }),
+              AllOf(HasSubstr("x.yml:2: model is RTDETR"), HasSubstr("here it is DFINE or DEIM")));
+}
+
+TEST(ConfigAlias, OfManyNamesTheNoteHasTheFirst) {
+  ConfigTree tree;
+  std::vector<ConfigAlias> aliases;
+  for (char name = 'a'; name <= 'z'; ++name) {
+    tree.set(std::string(1, name) + "=1", "x.yml");
+    aliases.push_back({std::string(1, name), std::string(2, name)});
+  }
+  std::vector<std::string> notes;
+  (void)with_aliases(tree, aliases, notes);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_THAT(notes[0], AllOf(HasSubstr("a is aa here"), HasSubstr("and 14 more"), Not(HasSubstr("z is zz here"))));
 }
 
 TEST(ConfigAlias, TheCommandLineWinsOverAFileUnderEitherName) {

@@ -26,6 +26,7 @@ using ::lockstep::test::TempDir;
 using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// One step that hardly moves the parameters: what is saved is what the run started from.
@@ -40,7 +41,9 @@ TrainConfig still_config() {
 void train_from(const Job& job, const fs::path& run_dir, const fs::path& weights, const std::string& resume = "none",
                 TrainConfig config = still_config()) {
   NoisyTask task;
-  Trainer(job, task, config, {.recipe = "noisy", .run_dir = run_dir, .resume = resume, .init_from = weights}).fit();
+  Trainer(job, task, config,
+          {.recipe = "noisy", .run_dir = run_dir, .resume = resume, .init_from = weights, .init_from_partial = true})
+      .fit();
 }
 
 bool is_near(const at::Tensor& a, const at::Tensor& b) { return at::allclose(a, b, 1e-6, 1e-7); }
@@ -78,6 +81,32 @@ TEST(InitFrom, WhatFitsIsTakenAndTheRestStaysAsTheSeedMadeIt) {
   EXPECT_TRUE(is_near(entry_of(folder / "run", "model"), at::ones({16, 2})));
   EXPECT_TRUE(
       at::equal(entry_of(folder / "run", "model", "last.weight"), entry_of(folder / "seeded", "model", "last.weight")));
+}
+
+/// The network's tensors of more than half of its 146 elements, and those of less.
+StateDict most_weights() {
+  return {{"first.weight", at::ones({16, 2})},
+          {"first.bias", at::ones({16})},
+          {"norm.weight", at::ones({16})},
+          {"norm.bias", at::ones({16})}};
+}
+
+TEST(InitFrom, LessThanHalfOfTheModelIsAnErrorUnlessItIsMeant) {
+  const TempDir folder;
+  StateDict some = most_weights();
+  write_safetensors(FileSystem::system(), folder / "most.safetensors", some);
+  some.erase("norm.weight");
+  write_safetensors(FileSystem::system(), folder / "some.safetensors", some);
+  NoisyTask task;
+  const auto start = [&](const char* run, const char* file) {
+    TrainConfig config = still_config();
+    Trainer(alone(), task, config, {.recipe = "noisy", .run_dir = folder / run, .init_from = folder / file}).fit();
+  };
+  start("a", "most.safetensors");
+  EXPECT_THAT(fault_of<DataError>([&] { start("b", "some.safetensors"); }),
+              AllOf(HasSubstr("fit only 64 of the model's 146 elements (43.8 %)"), HasSubstr("3 of 10 entries"),
+                    HasSubstr("TrainerOptions::init_from_partial")));
+  train_from(alone(), folder / "c", folder / "some.safetensors");
 }
 
 TEST(InitFrom, WithResumeAutoARunThatHasACheckpointGoesOnFromIt) {

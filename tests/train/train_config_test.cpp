@@ -72,7 +72,8 @@ TEST(TrainConfig, ValuesThatCannotBeAreNamed) {
                             "data.max_pixels=0",
                             "loader_timeout_s=-1",
                             "ema.decay=1",
-                            "ema.warmups=-1"}) {
+                            "ema.warmups=-1",
+                            "ema.start=-1"}) {
     const std::string key(wrong, std::string(wrong).find('='));
     try {
       with(wrong).validate();

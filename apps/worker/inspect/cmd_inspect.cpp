@@ -70,6 +70,7 @@ int sampler(const Arguments& arguments) {
 
 struct ConfigArguments {
   std::string what;
+  std::string file;
   std::vector<std::string> sets;
   std::vector<std::string> keys;
   bool json = false;
@@ -86,6 +87,8 @@ bool parse(ConfigArguments& words, const Arguments& arguments) {
                                   "lockstep inspect config base --keys 'checkpoint.*'"}});
   app.add_option("RECIPE", words.what, std::string(kRecipeHelp) + "; base stands for what all recipes have")
       ->required();
+  app.add_option("-c,--config", words.file, "a .yml file with settings, which then need not name its recipe")
+      ->type_name("FILE");
   app.add_option("--set", words.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
   app.add_option("--keys", words.keys,
                  "show only these settings, separated by commas: KEY, GROUP.*, @free (may change at resume), @host "
@@ -134,7 +137,7 @@ int config(const Arguments& arguments) {
     show(base.rows(), words);
     return 0;
   }
-  const Settings of_recipe(words.what, words.sets);
+  const Settings of_recipe(words.what, words.sets, words.file);
   show(of_recipe.fields(), words);
   return 0;
 }

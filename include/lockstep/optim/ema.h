@@ -2,6 +2,7 @@
 // A moving average of a model's weights and buffers, with which evaluations run.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -17,8 +18,9 @@ namespace lockstep {
 
 /// How fast the average follows the model.
 struct EMAOptions {
-  double decay = 0.9999;  ///< share of the old average that an update keeps
-  double warmups = 1000;  ///< updates until the decay has reached 63 % of its value; 0: it has its full value at once
+  double decay = 0.9999;   ///< share of the old average that an update keeps
+  double warmups = 1000;   ///< updates until the decay has reached 63 % of its value; 0: it has its full value at once
+  std::int64_t start = 0;  ///< the first calls of update(), which do nothing
 };
 
 /// An exponential moving average over all parameters and buffers of a model. The n-th update takes
@@ -40,10 +42,11 @@ class EMA : public Stateful {
   template <class Model>
   requires(!std::is_same_v<std::remove_cv_t<Model>, NamedTensors>) explicit EMA(Model& model, EMAOptions options = {})
       : EMA(entries_of(model), options) {}
-  /// Throws: UsageError unless 0 <= decay < 1 and warmups >= 0.
+  /// Throws: UsageError unless 0 <= decay < 1, warmups >= 0 and start >= 0.
   explicit EMA(NamedTensors model, EMAOptions options = {});
 
-  /// Takes the model's present values into the average. Throws: UsageError while the average is swapped in.
+  /// Takes the model's present values into the average, from call options.start + 1 on. Throws: UsageError while the
+  /// average is swapped in.
   void update();
 
   /// Sets the decay of later updates. Throws: UsageError unless 0 <= decay < 1.
@@ -51,7 +54,7 @@ class EMA : public Stateful {
   /// Returns the decay that the warm-up approaches.
   [[nodiscard]] double decay() const noexcept { return options_.decay; }
   /// Returns the number of updates so far.
-  [[nodiscard]] std::int64_t updates() const noexcept { return updates_; }
+  [[nodiscard]] std::int64_t updates() const noexcept { return std::max<std::int64_t>(0, updates_); }
 
   /// While it lives, the model has the average's values and the average has the model's. At its end both have their own
   /// again, bit for bit. The tensors stay where they are. Lifetime: the EMA outlives it and is not moved meanwhile.

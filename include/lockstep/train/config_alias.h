@@ -17,18 +17,23 @@ namespace lockstep {
 struct ConfigAlias {
   std::string from;     ///< the other program's key
   std::string to = {};  ///< the key here; where it is the same key, only the value changes; empty: it has no meaning
-                        ///< here
+                        ///< here; "--name": an option of `lockstep train`
   /// Returns the value here, as YAML; without this function the value is kept. An empty result sets nothing.
   std::function<std::string(const std::string& value)> value = nullptr;
   bool wins = false;         ///< wins over the key here, where both are set in the same place
   bool is_switch = false;    ///< has no value there, as "--distributed"
   std::string instead = {};  ///< for a key without a meaning here: what the note tells the user to use
+  /// For a key without a meaning here: what the program does whatever the key says, such as "True", in all spellings.
+  /// No note names a key that says the same.
+  std::vector<std::string> always = {};
+  bool must_be = false;  ///< another value than one of `always` is an error
 };
 
 /// Returns `tree` with the names of this program; every value keeps its origin. Where both names are set, `--set` wins
 /// over files, and in the same place the name of this program wins.
-/// `notes` gets one line for all names that were changed and one for those without a meaning here, where there are any.
-/// Throws: what the aliases' functions throw.
+/// `notes` gets one line for all names that were changed (of many the first ones) and one for those without a meaning
+/// here, where there are any.
+/// Throws: UsageError naming file and line of a value that must be another; what the aliases' functions throw.
 [[nodiscard]] ConfigTree with_aliases(const ConfigTree& tree, const std::vector<ConfigAlias>& aliases,
                                       std::vector<std::string>& notes);
 

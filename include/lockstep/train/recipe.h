@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,9 +22,20 @@ namespace lockstep {
 
 /// The result of `predict` for one file.
 struct Prediction {
-  std::string file;                  ///< the file, as it was given
-  std::string text;                  ///< the text that was read in it
-  std::optional<double> confidence;  ///< 0..1; none where nothing was found
+  std::string file;                    ///< the file, as it was given
+  std::string text;                    ///< the text that was read in it
+  std::optional<double> confidence;    ///< 0..1; none where nothing was found
+  std::string json = {};               ///< more of it for --json: fields of an object, such as "\"labels\": [0, 2]"
+  std::optional<double> seconds = {};  ///< what the model took for it; none where nobody measured
+  std::optional<Image> picture = {};   ///< what was found, drawn; where it was asked for
+};
+
+/// How files are read with a trained model.
+struct PredictOptions {
+  std::optional<double> threshold = {};  ///< least confidence of what is found; none: the recipe's own
+  std::int64_t batch_size = 8;           ///< files that the model sees at once
+  std::int64_t workers = 2;              ///< threads that load files ahead; 0: none
+  bool pictures = false;                 ///< Prediction::picture
 };
 
 /// A problem that is ready to train. It has no state: everything that a run depends on is in its config.
@@ -39,6 +51,9 @@ class Recipe {
   [[nodiscard]] virtual std::map<std::string, std::string> presets() const { return {}; }
   /// Returns the keys of the program that the recipe re-creates; a note names them where they are used.
   [[nodiscard]] virtual std::vector<ConfigAlias> aliases() const { return {}; }
+  /// Returns `tree` with what only several keys of that program say together put into keys of this one. The others stay
+  /// as they are, for aliases(). Throws: UsageError naming file and line.
+  [[nodiscard]] virtual ConfigTree translate(const ConfigTree& tree) const { return tree; }
   /// Returns settings that the typed ones override, such as those of an experiment's folder that was typed.
   /// Throws: UsageError naming file and line, DataError for a missing file.
   [[nodiscard]] virtual ConfigTree base_settings(const ConfigTree& /*typed*/) const { return {}; }
@@ -61,6 +76,13 @@ class Recipe {
                                                   const std::filesystem::path& /*file*/) const {
     return std::nullopt;
   }
+  /// Whether predict_all() looks at PredictOptions::threshold.
+  [[nodiscard]] virtual bool has_threshold() const { return false; }
+  /// Reads files with a trained model, in their order; `take` gets each as soon as it is there. A recipe whose network
+  /// sees several pictures at once overrides it. Throws: DataError naming the file; UsageError where pictures are
+  /// wanted and the recipe draws none.
+  virtual void predict_all(Task& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
+                           const PredictOptions& options, const std::function<void(Prediction)>& take) const;
   /// Reads files with a trained model. Throws: DataError naming the file.
   [[nodiscard]] virtual std::vector<Prediction> predict(Task& task, torch::nn::Module& model,
                                                         const std::vector<std::filesystem::path>& files) const = 0;

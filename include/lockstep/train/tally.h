@@ -24,6 +24,10 @@ class Tally {
  public:
   virtual ~Tally() = default;
 
+  /// Called before the first batch where results() is going to be asked for all samples, as `lockstep eval --results`
+  /// does: a tally that keeps only what the metrics need keeps everything from here on.
+  virtual void keep_all() {}
+
   /// Adds the outputs of a batch of the evaluation set; the model is in evaluation mode.
   virtual void add(const Outputs& outputs, const Batch& batch) = 0;
 
@@ -38,7 +42,7 @@ class Tally {
   [[nodiscard]] virtual std::string report() const { return ""; }
 
   /// Returns the files, name to content, that each evaluation leaves in the run folder's `result`. `epoch` counts from
-  /// 1. It is called on rank 0.
+  /// 1; it is 0 outside of training, after keep_all(). It is called on rank 0.
   [[nodiscard]] virtual std::map<std::string, std::string> results(std::int64_t /*epoch*/) const { return {}; }
 
   /// Writes pictures into `folder`, which exists. It is called on rank 0 only, at the end of a run or on request.

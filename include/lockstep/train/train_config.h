@@ -51,9 +51,10 @@ struct TrainConfig {
   double clip_value = 0;  ///< limit of each element of a gradient; 0: not clipped. Not together with clip_norm
   /// The moving average of the weights.
   struct Ema {
-    double decay = 0;       ///< decay of lockstep::EMA, which is then evaluated; 0: none
-    double warmups = 1000;  ///< updates until the decay has reached 63 % of its value
-  } ema;                    ///< the moving average
+    double decay = 0;        ///< decay of lockstep::EMA, which is then evaluated; 0: none
+    double warmups = 1000;   ///< updates until the decay has reached 63 % of its value
+    std::int64_t start = 0;  ///< first steps that are not averaged
+  } ema;                     ///< the moving average
   /// Where the samples are.
   struct Data {
     std::string train;           ///< a path, as the task or recipe understands it

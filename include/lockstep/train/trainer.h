@@ -29,6 +29,7 @@ struct TrainerOptions {
       "none";  ///< none; auto: run_dir's newest valid checkpoint, if any; or a checkpoint's path or URL
   std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) with the weights that a fresh run
                                     ///< starts from
+  bool init_from_partial = false;   ///< `init_from` may fit less than half of the model's elements
   std::chrono::duration<double> max_time{0};  ///< after this time the run saves and leaves; 0: no limit
   /// Where all ranks save the run, at one step, when its folder is removed or its disk refuses writes; the run then
   /// ends with that IoError. Empty: it ends without saving.

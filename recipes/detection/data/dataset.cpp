@@ -15,6 +15,8 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/augment/resize.h"
 #include "lockstep/data/sources/coco.h"
+#include "lockstep/data/sources/held_out.h"
+#include "lockstep/data/sources/image_files.h"
 #include "lockstep/data/sources/voc.h"
 
 namespace lockstep::detection {
@@ -22,6 +24,8 @@ namespace {
 
 /// The objects of a picture; the picture itself is only read where the source knows no other way.
 std::vector<Object> objects_of(const ImageSource& source, std::int64_t index) {
+  if (const auto* part = dynamic_cast<const ImageSubset*>(&source))
+    return objects_of(part->whole(), part->in_whole(index));
   if (const auto* coco = dynamic_cast<const CocoImages*>(&source)) return coco->objects(index);
   if (const auto* voc = dynamic_cast<const VocImages*>(&source)) return voc->objects(index);
   return source.get(index).objects;
@@ -29,6 +33,8 @@ std::vector<Object> objects_of(const ImageSource& source, std::int64_t index) {
 
 /// 0 x 0: not stated.
 ImageSize stated_size(const ImageSource& source, std::int64_t index) {
+  if (const auto* part = dynamic_cast<const ImageSubset*>(&source))
+    return stated_size(part->whole(), part->in_whole(index));
   if (const auto* coco = dynamic_cast<const CocoImages*>(&source)) return coco->stated_size(index);
   if (const auto* voc = dynamic_cast<const VocImages*>(&source)) return voc->stated_size(index);
   return {};
@@ -147,9 +153,20 @@ void warn_of_missing_classes(const Survey& survey, const std::vector<std::string
             text::join(words), count == 1 ? "it" : "they");
 }
 
+std::shared_ptr<const ImageSource> part_of(const std::shared_ptr<const ImageSource>& whole,
+                                           const DatasetOptions& options) {
+  if (options.part == SetPart::kAll) return whole;
+  HeldOut parts = hold_out(*whole, options.test_fraction, options.split_seed);
+  const bool test = options.part == SetPart::kTest;
+  log::note("{}: {} of {} pictures are for {}", options.source.path, test ? parts.held_out.size() : parts.rest.size(),
+            whole->size(), test ? "the test" : "training");
+  return std::make_shared<ImageSubset>(whole, std::move(test ? parts.held_out : parts.rest));
+}
+
 DetectionSet open_checked(const DatasetOptions& options, bool training) {
-  const std::shared_ptr<const ImageSource> source = open_pictures(options);
-  const std::int64_t classes = options.classes > 0 ? options.classes : count_classes(*source);
+  const std::shared_ptr<const ImageSource> whole = open_pictures(options);
+  const std::int64_t classes = options.classes > 0 ? options.classes : count_classes(*whole);
+  const std::shared_ptr<const ImageSource> source = part_of(whole, options);
   if (classes == 0) {
     throw UsageError(fmt::format("{} names no classes", options.source.path), "say how many there are: num_classes=N");
   }
@@ -166,6 +183,7 @@ DetectionSet open_checked(const DatasetOptions& options, bool training) {
   if (training) warn_of_missing_classes(survey, source->class_names(), options.source.path);
   DetectionSet set;
   set.class_names = source->class_names();
+  if (const auto* coco = dynamic_cast<const CocoImages*>(whole.get())) set.category_ids = coco->category_ids();
   set.source = std::make_shared<CheckedSource>(source, training);
   set.dropped = training ? survey.empty() + survey.crowds() : 0;
   return set;
@@ -228,6 +246,10 @@ std::int64_t count_classes(const ImageSource& source) {
     for (const Object& object : objects_of(source, i)) classes = std::max(classes, object.label + 1);
   }
   return classes;
+}
+
+std::shared_ptr<Dataset> picture_files(std::vector<std::filesystem::path> files, std::int64_t side) {
+  return std::make_shared<TestSet>(std::make_shared<ImageFiles>(ImageFiles::of(std::move(files))), side);
 }
 
 DetectionSet open_training_set(const DatasetOptions& options, const AugmentOptions& augment) {

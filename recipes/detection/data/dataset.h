@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,14 +52,20 @@ struct AugmentOptions {
 /// and replicas. base_size from policy[2] on.
 [[nodiscard]] std::int64_t batch_side(const AugmentOptions& options, const BatchContext& context);
 
+/// A part of a set that is split by hold_out().
+enum class SetPart { kAll, kTraining, kTest };
+
 struct DatasetOptions {
   SourceOptions source;                                 ///< a path "scenes:200:7" means made-up ones (scene_source.h)
   std::int64_t classes = 0;                             ///< labels have to be below it; 0: as many as the source names
   std::int64_t side = 160;                              ///< pixels of the network's picture in evaluation, each way
-  std::shared_ptr<const ImageSource> opened = nullptr;  ///< `source`, where it is open already
+  std::shared_ptr<const ImageSource> opened = nullptr;  ///< `source`, where it is open already; not yet split
+  SetPart part = SetPart::kAll;
+  double test_fraction = 0;
+  std::uint64_t split_seed = 0;
 };
 
-/// The pictures of a set, as they are.
+/// All pictures of a set, as they are, whatever `part` says.
 /// Throws: as open_source(); UsageError where scenes have no number.
 [[nodiscard]] std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options);
 
@@ -69,6 +76,7 @@ struct DatasetOptions {
 struct DetectionSet {
   std::shared_ptr<Dataset> dataset;
   std::vector<std::string> class_names;       ///< by label; may be empty
+  std::vector<std::int64_t> category_ids;     ///< COCO's id of each label; empty: labels are ids
   std::shared_ptr<const ImageSource> source;  ///< what the samples are made of, by index
   std::int64_t dropped = 0;                   ///< crowds and boxes without area that training does not see
 };
@@ -86,6 +94,9 @@ struct DetectionSet {
 /// picture and its size, which is what an evaluator wants.
 /// Throws: as above.
 [[nodiscard]] DetectionSet open_test_set(const DatasetOptions& options);
+
+/// Pictures without annotations, as open_test_set() gives them.
+[[nodiscard]] std::shared_ptr<Dataset> picture_files(std::vector<std::filesystem::path> files, std::int64_t side);
 
 /// Makes a batch of either set's samples: data stacked, Batch::extra = Targets. Training pictures get the size of
 /// batch_side(). Thread-safe: yes.

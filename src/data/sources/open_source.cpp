@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "data/sources/annotations/voc_folders.h"
 #include "data/sources/files/files.h"
 #include "data/sources/packed/packed_parse.h"
 #include "lockstep/base/error.h"
@@ -74,6 +75,7 @@ SourceKind kind_of_folder(const fs::path& folder) {
   }
   const bool has_masks = fs::is_directory(folder / "instances") || fs::is_directory(folder / "masks");
   if (fs::is_directory(folder / "images") && has_masks) return SourceKind::kMasks;
+  if (data::find_voc(folder)) return SourceKind::kVoc;
   if (!data::files_in(folder, kPictures).empty()) return SourceKind::kFolder;
   if (!data::files_in(folder, {".tar"}).empty()) return SourceKind::kTar;
   for (const fs::path& file : data::files_in(folder, {".gz", "", ".idx3-ubyte"})) {
@@ -184,12 +186,14 @@ std::shared_ptr<ImageSource> open_source(const SourceOptions& options) {
           fs::is_directory(options.path) ? fs::path(options.path) / kCocoFile : fs::path(options.path);
       return std::make_shared<CocoImages>(file, CocoOptions{.images = options.images,
                                                             .masks = options.masks,
+                                                            .remap = options.remap,
                                                             .strict = options.strict,
                                                             .allow_outside = options.allow_outside});
     }
     case SourceKind::kVoc: {
       VocOptions voc{.strict = options.strict, .allow_outside = options.allow_outside};
       if (!options.split.empty()) voc.split = options.split;
+      voc.class_names = options.class_names;
       return std::make_shared<VocImages>(options.path, voc);
     }
     case SourceKind::kMasks:

@@ -7,7 +7,6 @@
 #include "lockstep/base/trace.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "train/ranks/share_state.h"
-#include "train/resume/init_from.h"
 #include "train/resume/stage_base.h"
 
 namespace lockstep::train {
@@ -15,7 +14,7 @@ namespace lockstep::train {
 Learner::Learner(const Job& job, Task& task, const TrainConfig& config)
     : job_(job), task_(task), config_(config), steps_(job, task, config) {}
 
-void Learner::build(const Start& start, const std::filesystem::path& init_from) {
+void Learner::build(const Start& start, const FirstWeights& init_from) {
   steps_.build(make_net(start, init_from));
   if (start.resumed) restore(start);
   build_average(start);
@@ -24,12 +23,12 @@ void Learner::build(const Start& start, const std::filesystem::path& init_from) 
 }
 
 /// Wrapping gives every rank the weights of rank 0.
-std::shared_ptr<TaskNet> Learner::make_net(const Start& start, const std::filesystem::path& init_from) {
+std::shared_ptr<TaskNet> Learner::make_net(const Start& start, const FirstWeights& init_from) {
   auto net = steps_.make_net();
   if (start.checkpoint) {
     task_.check_model_state(start.checkpoint->state("model"));
     load_model_state_dict(net->net(), start.checkpoint->state("model"));
-  } else if (!init_from.empty() && job_.is_main()) {
+  } else if (!init_from.path.empty() && job_.is_main()) {
     NamedTensors model = named_parameters_of(net->net());
     for (auto& buffer : named_buffers_of(net->net())) model.push_back(std::move(buffer));
     start_from_weights(task_, model, init_from);
@@ -49,7 +48,7 @@ void Learner::restore(const Start& start) {
 void Learner::begin_average() {
   steps_.sync_buffers();
   average_.emplace(steps_.model().module().net(),
-                   EMAOptions{.decay = config_.ema.decay, .warmups = config_.ema.warmups});
+                   EMAOptions{.decay = config_.ema.decay, .warmups = config_.ema.warmups, .start = config_.ema.start});
 }
 
 void Learner::build_average(const Start& start) {

@@ -14,6 +14,7 @@
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
+#include "train/resume/init_from.h"
 #include "train/resume/start.h"
 #include "train/step/loss_meter.h"
 #include "train/step/step_runner.h"
@@ -38,7 +39,7 @@ class Learner {
   /// Makes network, optimizer, scaler and average with the states of `start`'s checkpoint, or fresh.
   /// `init_from` names the weights that a fresh run begins with; it may be empty.
   /// Collective: yes. Throws: DataError, UsageError where they do not fit.
-  void build(const Start& start, const std::filesystem::path& init_from);
+  void build(const Start& start, const FirstWeights& init_from);
 
   /// Runs the optimizer's step, then updates the average. Collective: as WeightUpdate::update().
   /// Returns: false where every rank left the step out.
@@ -64,7 +65,7 @@ class Learner {
   void set_decay(double decay);
 
  private:
-  [[nodiscard]] std::shared_ptr<TaskNet> make_net(const Start& start, const std::filesystem::path& init_from);
+  [[nodiscard]] std::shared_ptr<TaskNet> make_net(const Start& start, const FirstWeights& init_from);
   void restore(const Start& start);
   void build_average(const Start& start);
   void begin_average();

@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/weights.h"
 
 namespace lockstep::train {
@@ -16,13 +19,37 @@ void require_one_start(const TrainerOptions& options) {
                    "leave one of --resume and --init-from out");
 }
 
-void start_from_weights(Task& task, const NamedTensors& model, const std::filesystem::path& where) {
-  Weights weights = load_weights(where.string());
+}  // namespace lockstep::train
+
+namespace lockstep {
+namespace {
+
+/// Weights of another model fit here and there by chance; a run that starts from them looks like one that starts well.
+void require_half(const NamedTensors& model, const Weights& weights) {
+  const WeightsMatch match = match_weights(model, weights.tensors);
+  std::int64_t all = 0;
+  std::int64_t fitting = 0;
+  for (const auto& [name, tensor] : model) {
+    all += tensor.numel();
+    if (std::binary_search(match.loaded.begin(), match.loaded.end(), name)) fitting += tensor.numel();
+  }
+  if (match.loaded.empty() || 2 * fitting >= all) return;  // copy_weights() has its own words for nothing at all
+  throw DataError(fmt::format("the weights from {} fit only {} of the model's {} elements ({:.1f} %)\n{}",
+                              weights.origin, text::thousands(fitting), text::thousands(all),
+                              100.0 * static_cast<double>(fitting) / static_cast<double>(all), to_text(match, 5)),
+                  "if they are meant, start from them with --init-from-partial");
+}
+
+}  // namespace
+
+void start_from_weights(Task& task, const NamedTensors& model, const FirstWeights& from) {
+  Weights weights = load_weights(from.path.string());
   task.check_model_state(weights.tensors);
   for (const std::string& done : task.fit_weights(weights.tensors, model)) log::note("{}: {}", weights.origin, done);
+  if (!from.may_be_partial) require_half(model, weights);
   std::string report = to_text(copy_weights(model, weights));
   report.pop_back();  // the last line's end
   log::note("weights from {}: {}", weights.origin, report);
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep

@@ -47,6 +47,7 @@ constexpr std::array kOfInit = {
 
 // A switch of programs of torch.distributed.launch: a launcher makes the run distributed here.
 constexpr const char* kDistributed = "distributed";
+constexpr OptionHelp kPartial{"init-from-partial", "", "let --init-from fit less than half of the model's elements"};
 constexpr OptionHelp kNoTensorBoard{"no-tensorboard", "", "write no files for TensorBoard"};
 
 std::string spelled(std::string name, char from, char to) {
@@ -107,6 +108,7 @@ class Parser {
       typed_.set("tensorboard=none", "--no-tensorboard");
       return true;
     }
+    if (name == kPartial.name) return options_->init_from_partial = true;
     if (!has(kOptions, name) && !has(kOfInit, name) && !is_setting) return false;
     std::string value;
     if (equals < word.size()) {
@@ -141,7 +143,7 @@ class Parser {
   }
 
   [[nodiscard]] UsageError unknown(const std::string& word) const {
-    std::vector<std::string> known = {"--help", "--no-tensorboard"};
+    std::vector<std::string> known = {"--help", "--no-tensorboard", "--init-from-partial"};
     for (const auto& each : kOptions) known.push_back(fmt::format("--{}", each.name));
     for (const auto& each : kOfInit) known.push_back(fmt::format("--{}", each.name));
     for (const auto& field : fields_.fields()) known.push_back("--" + field.key);
@@ -159,6 +161,7 @@ class Parser {
       out += fmt::format("  {:<24} {}\n", fmt::format("--{} {}", each.name, each.value), each.help);
     };
     std::for_each(kOptions.begin(), kOptions.end(), add);
+    add(kPartial);
     add(kNoTensorBoard);
     std::for_each(kOfInit.begin(), kOfInit.end(), add);
     out += "\nsettings:\n";

@@ -3,14 +3,43 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <string_view>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {
 namespace {
+
+constexpr std::size_t kMostRenamed = 12;
+
+/// In lower case, without quotes and spaces.
+std::string plain(std::string_view value) {
+  std::string text;
+  for (const char c : value) {
+    if (c != ' ' && c != '\'' && c != '"') text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return text;
+}
+
+/// Also as numbers: "0." is 0.
+bool is_same(const std::string& a, const std::string& b) {
+  if (plain(a) == plain(b)) return true;
+  char* end_a = nullptr;
+  char* end_b = nullptr;
+  const double number_a = std::strtod(a.c_str(), &end_a);
+  const double number_b = std::strtod(b.c_str(), &end_b);
+  return !a.empty() && !b.empty() && *end_a == '\0' && *end_b == '\0' && number_a == number_b;
+}
+
+bool is_one_of(const std::string& value, const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) { return is_same(value, word); });
+}
 
 bool fits(const ConfigAlias& alias, std::string_view key) {
   if (!alias.from.ends_with(".*")) return alias.from == key;
@@ -51,7 +80,13 @@ class Renaming {
   }
 
   void add_notes(std::vector<std::string>& notes) const {
-    if (!renamed_.empty()) notes.push_back("settings under other names: " + text::join(renamed_));
+    std::vector<std::string> renamed(
+        renamed_.begin(), renamed_.begin() + static_cast<std::ptrdiff_t>(std::min(kMostRenamed, renamed_.size())));
+    if (renamed.size() < renamed_.size()) {
+      renamed.push_back(
+          fmt::format("and {} more, as config.yml of the run has them", renamed_.size() - renamed.size()));
+    }
+    if (!renamed.empty()) notes.push_back("settings under other names: " + text::join(renamed));
     if (!ignored_.empty()) notes.push_back("settings without a meaning here: " + text::join(ignored_));
   }
 
@@ -61,13 +96,24 @@ class Renaming {
 
   void take_as(const std::string& key, const ConfigAlias& alias, ConfigValue value) {
     const int place = place_of(value);
-    if (alias.to.empty()) {
-      return ignored_.push_back(alias.instead.empty() ? key : fmt::format("{} (use {})", key, alias.instead));
-    }
+    if (alias.to.empty()) return take_without_meaning(key, alias, value);
     if (alias.value) value.yaml = alias.value(value.yaml);
     if (alias.to != key) renamed_.push_back(fmt::format("{} is {} here", key, alias.to));
     if (value.yaml.empty()) return;
     claim(alias.to, {std::move(value), place + (alias.to == key || alias.wins ? 1 : 0)});
+  }
+
+  void take_without_meaning(const std::string& key, const ConfigAlias& alias, const ConfigValue& value) {
+    const bool has_value = !alias.always.empty();
+    if (has_value && (value.yaml.empty() || is_one_of(value.yaml, alias.always))) return;
+    if (has_value && alias.must_be) {
+      throw UsageError(fmt::format("{}: {} is {}, which has no counterpart here", value.origin, key, value.yaml),
+                       fmt::format("here it is {}", text::join(alias.always, " or ")));
+    }
+    const std::string instead = !alias.instead.empty() ? fmt::format(" (use {})", alias.instead)
+                                : has_value            ? fmt::format(" (always {} here)", alias.always.front())
+                                                       : "";
+    ignored_.push_back(key + instead);
   }
 
   void claim(const std::string& key, Claim claim) {

@@ -13,10 +13,12 @@ struct Words {
   std::string_view field;
 };
 
-constexpr std::array kWords = {
-    Words{"--resume", "TrainerOptions::resume"}, Words{"--run-dir", "TrainerOptions::run_dir"},
-    Words{"--init-from", "TrainerOptions::init_from"}, Words{"--max-time", "TrainerOptions::max_time"},
-    Words{"--rescue", "TrainerOptions::rescue"}};
+constexpr std::array kWords = {Words{"--resume", "TrainerOptions::resume"},
+                               Words{"--run-dir", "TrainerOptions::run_dir"},
+                               Words{"--init-from-partial", "TrainerOptions::init_from_partial"},
+                               Words{"--init-from", "TrainerOptions::init_from"},
+                               Words{"--max-time", "TrainerOptions::max_time"},
+                               Words{"--rescue", "TrainerOptions::rescue"}};
 
 // Characters that end a value, which has no quotes.
 constexpr const char* kEnds = " ,;:)\n";

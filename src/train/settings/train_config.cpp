@@ -258,6 +258,9 @@ void TrainConfig::describe(ConfigFields& fields) {
   fields.add("ema.warmups", &ema.warmups, "steps until the average's decay has risen to 63 % of ema.decay")
       .in({.least = 0}, "steps")
       .at_resume(OnResume::kFreeToBegin);
+  fields.add("ema.start", &ema.start, "first steps that the average leaves out")
+      .in({0, 1e9}, "steps")
+      .at_resume(OnResume::kFreeToBegin);
   describe_stages(fields, stages);
   fields
       .add("stop_at.metric", &stop_at.metric,

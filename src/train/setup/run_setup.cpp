@@ -53,7 +53,7 @@ class RunSetup {
     run_.learner.emplace(job_, task_, config_);
     open_data();
     make_plan();
-    run_.learner->build(start_, options_.init_from);
+    run_.learner->build(start_, {options_.init_from, options_.init_from_partial});
     open_saver();
     require_metrics(job_, task_, config_, test_set_, steps().model().module().net());
     run_.banner = banner();

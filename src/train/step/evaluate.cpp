@@ -143,6 +143,7 @@ Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model, const 
   Evaluation result;
   Counter counter(job, task, model, options);
   result.tally = task.make_tally();
+  if (result.tally && options.keep_all) result.tally->keep_all();
   if (!result.tally) result.counts = counter.count(dataset);
   result.metrics = result.tally ? counter.fill(dataset, *result.tally)
                                 : fault::in_section(kMetrics, [&] { return task.metrics(result.counts); });

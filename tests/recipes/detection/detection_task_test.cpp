@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "detection/aliases.h"
+#include "detection/origin.h"
 #include "detection/presets.h"
 #include "detection/tally.h"
 #include "detection/task.h"
@@ -43,7 +44,7 @@ void bind_to(DetectionConfig& config, const ConfigTree& tree, std::vector<std::s
   ConfigFields fields;
   config.describe(fields);
   std::vector<std::string> unheard;
-  fields.bind(with_aliases(tree, aliases(), notes == nullptr ? unheard : *notes));
+  fields.bind(with_aliases(from_origin(tree), aliases(), notes == nullptr ? unheard : *notes));
 }
 
 TEST(DetectionPresets, AllBindAndAreValid) {

@@ -21,7 +21,7 @@ enum class SourceKind {
   kClasses,  ///< a folder for each class
   kList,     ///< CSV, JSON or JSON lines that name the files
   kCoco,     ///< COCO's JSON of instances, keypoints or captions, or a folder with such an annotations.json
-  kVoc,      ///< Pascal VOC: JPEGImages, Annotations, ImageSets
+  kVoc,      ///< Pascal VOC: JPEGImages, Annotations, ImageSets, or images and annotations (VocImages)
   kMasks,    ///< a folder of pictures and one of masks: images + masks or instances, or VOC's SegmentationClass[Aug]
   kTar,      ///< shards as WebDataset writes them
   kPacked,   ///< Lockstep's packed file
@@ -44,7 +44,10 @@ struct SourceOptions {
   bool recursive = false;      ///< folder: also the folders in it
   bool masks = false;          ///< COCO: a mask for each object; masks: the objects of an instance map
   bool allow_outside = false;  ///< lists, COCO, VOC: names may lead out of the folder (name_inside())
-  bool strict = true;          ///< false: entries without a good picture or box are left out and counted in a note
+  bool remap = true;           ///< COCO: labels 0 .. n - 1 in the order of the ids; false: the ids themselves
+  /// VOC: the names of the classes by label; empty: all in the set, sorted.
+  std::vector<std::string> class_names = {};
+  bool strict = true;  ///< false: entries without a good picture or box are left out and counted in a note
 };
 
 /// Returns the splits of a folder that holds nothing else, such as train and val, sorted; none where it is no such

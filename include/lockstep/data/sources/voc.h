@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pascal VOC: a folder of pictures, one of XML files, and lists of names. No torch header.
+// Pascal VOC: a folder of pictures, one of XML files, and perhaps lists of names. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,20 @@ struct VocSet;
 
 /// What VocImages reads of a folder.
 struct VocOptions {
-  std::string split = "trainval";   ///< `ImageSets/Main/<split>.txt`; a file with a flag after each name is valid too
-  bool difficult_is_crowd = false;  ///< objects marked as difficult become crowds, which evaluation ignores
-  bool drop_empty_boxes = false;    ///< leaves boxes without area out, and counts them
-  bool strict = true;               ///< false: names without a good picture or XML are left out and counted
-  bool allow_outside = false;       ///< names may lead out of `root` (name_inside())
+  /// `ImageSets/Main/<split>.txt`; a file with a flag after each name is valid too. Without ImageSets only "trainval"
+  /// is valid, which are all XML files.
+  std::string split = "trainval";
+  bool difficult_is_crowd = false;            ///< objects marked as difficult become crowds, which evaluation ignores
+  bool drop_empty_boxes = false;              ///< leaves boxes without area out, and counts them
+  bool strict = true;                         ///< false: names without a good picture or XML are left out and counted
+  bool allow_outside = false;                 ///< names may lead out of `root` (name_inside())
   std::vector<std::string> class_names = {};  ///< empty: all classes in Annotations, sorted, whatever the split
 };
 
-/// Yields `JPEGImages/<name>.jpg` with the objects of `Annotations/<name>.xml`. VOC counts pixels from 1 and includes
-/// the last one: (xmin, ymin, xmax, ymax) becomes (xmin - 1, ymin - 1, xmax, ymax), cut at the picture's border. A box
+/// Yields `JPEGImages/<name>.jpg` with the objects of `Annotations/<name>.xml`. The folders may be called images and
+/// annotations, in any spelling, or both kinds of file lie in the folder itself; the folders that stand in the XML are
+/// those of another machine and are not looked at. VOC counts pixels from 1 and includes the
+/// last one: (xmin, ymin, xmax, ymax) becomes (xmin - 1, ymin - 1, xmax, ymax), cut at the picture's border. A box
 /// without area in VOC (xmin = xmax or ymin = ymax) has none here either.
 class VocImages final : public ImageSource {
  public:

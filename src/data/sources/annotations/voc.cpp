@@ -4,10 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <utility>
 
+#include "data/sources/annotations/voc_folders.h"
 #include "data/sources/annotations/voc_parse.h"
 #include "data/sources/files/files.h"
 #include "lockstep/base/error.h"
@@ -44,8 +46,25 @@ VocPicture read_voc(const fs::path& path) {
   return std::move(picture).value();
 }
 
-std::vector<std::string> names_of_split(const fs::path& root, const VocOptions& options) {
-  const fs::path path = root / "ImageSets" / "Main" / (options.split + ".txt");
+/// Of a set without lists: every XML file. Pictures without one are left out.
+std::vector<std::string> names_of_files(const VocFolders& folders) {
+  std::vector<std::string> names;
+  for (const fs::path& path : files_in(folders.annotations, {".xml"})) names.push_back(path.stem().string());
+  return names;
+}
+
+DataError no_lists(const fs::path& root, const std::string& split) {
+  return DataError(
+      fmt::format("{} has no lists of splits (ImageSets/Main), and the split '{}' is asked for", root.string(), split),
+      "leave the split out: all XML files count, and data.val_fraction=0.1 keeps a part for the test");
+}
+
+std::vector<std::string> names_of_split(const fs::path& root, const VocFolders& folders, const VocOptions& options) {
+  if (folders.lists.empty()) {
+    if (options.split != VocOptions().split) throw no_lists(root, options.split);
+    return names_of_files(folders);
+  }
+  const fs::path path = folders.lists / (options.split + ".txt");
   if (!FileSystem::system().exists(path)) {
     std::vector<std::string> splits;
     for (const std::string& name : FileSystem::system().list(path.parent_path()))
@@ -60,17 +79,26 @@ std::vector<std::string> names_of_split(const fs::path& root, const VocOptions& 
     if (std::string name; words >> name) names.push_back(std::move(name));
   }
   if (names.empty()) throw DataError(fmt::format("{} names no picture", path.string()));
-  for (std::string& name : names) name = name_inside(root / "JPEGImages", name, path, options.allow_outside);
+  for (std::string& name : names) name = name_inside(folders.pictures, name, path, options.allow_outside);
   return names;
 }
 
-fs::path picture_path(const fs::path& root, const std::string& name) {
-  for (const char* extension : {".jpg", ".jpeg", ".png", ".JPG"}) {
-    fs::path path = root / "JPEGImages" / (name + extension);
-    if (FileSystem::system().exists(path)) return path;
-  }
-  throw DataError(fmt::format("{} does not exist, and no other picture of that name",
-                              (root / "JPEGImages" / (name + ".jpg")).string()));
+/// The picture of an XML file: by the file's own name, else by the name that stands in it.
+fs::path picture_path(const fs::path& folder, const std::string& name, const std::string& in_xml) {
+  if (fs::path path = picture_of_name(folder, name); !path.empty()) return path;
+  const bool is_picture = has_extension(in_xml, {".jpg", ".jpeg", ".png"});
+  if (is_picture && FileSystem::system().exists(folder / in_xml)) return folder / in_xml;
+  throw DataError(
+      fmt::format("{} does not exist, and no other picture of that name", (folder / (name + ".jpg")).string()));
+}
+
+/// "cat, dog, ... and 3 more"
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 10;
+  std::vector<std::string> some(names.begin(),
+                                names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
+  if (some.size() < names.size()) some.push_back(fmt::format("... and {} more", names.size() - some.size()));
+  return text::join(some);
 }
 
 /// Reads the set; the classes of all XML files count, so that every split has the same labels.
@@ -79,8 +107,13 @@ class VocReader {
   VocReader(fs::path root, VocOptions options) : root_(std::move(root)), options_(std::move(options)) {}
 
   VocSet read() {
-    require_folder(root_ / "Annotations");
-    const std::vector<std::string> names = names_of_split(root_, options_);
+    require_folder(root_);
+    const auto found = find_voc(root_);
+    if (!found) {
+      throw DataError(fmt::format("{} holds no XML files, neither in a folder Annotations nor itself", root_.string()));
+    }
+    folders_ = *found;
+    const std::vector<std::string> names = names_of_split(root_, folders_, options_);
     set_.classes = options_.class_names.empty() ? all_classes() : options_.class_names;
     for (std::size_t i = 0; i < set_.classes.size(); ++i) labels_[set_.classes[i]] = static_cast<std::int64_t>(i);
     for (const std::string& name : names) {
@@ -108,7 +141,7 @@ class VocReader {
  private:
   std::vector<std::string> all_classes() {
     std::map<std::string, int> names;
-    for (const fs::path& path : files_in(root_ / "Annotations", {".xml"})) {
+    for (const fs::path& path : files_in(folders_.annotations, {".xml"})) {
       try {
         for (const VocObject& object : read_voc(path).objects) names[object.name] = 0;
       } catch (const DataError&) {
@@ -121,15 +154,15 @@ class VocReader {
   }
 
   void add(const std::string& name) {
-    const fs::path path = root_ / "Annotations" / (name + ".xml");
+    const fs::path path = folders_.annotations / (name + ".xml");
     const VocPicture picture = read_voc(path);
-    VocEntry entry{picture_path(root_, name), picture.size, {}};
+    VocEntry entry{picture_path(folders_.pictures, name, picture.file_name), picture.size, {}};
     std::int64_t empty = 0;
     for (const VocObject& from : picture.objects) {
       const auto label = labels_.find(from.name);
       if (label == labels_.end()) {
-        throw DataError(
-            fmt::format("{} marks a '{}', which is none of the {} classes", path.string(), from.name, labels_.size()));
+        throw DataError(fmt::format("{} marks a '{}', which is none of the {} classes: {}", path.string(), from.name,
+                                    labels_.size(), some_of(set_.classes)));
       }
       const bool no_area = from.box.width() <= 0 || from.box.height() <= 0;
       empty += no_area ? 1 : 0;
@@ -146,6 +179,7 @@ class VocReader {
   }
 
   fs::path root_;
+  VocFolders folders_;
   VocOptions options_;
   VocSet set_;
   std::map<std::string, std::int64_t> labels_;

@@ -68,6 +68,8 @@ Result<VocPicture> parse_voc(std::string_view xml) {
   const pugi::xml_node root = document.child("annotation");
   if (!root) return Failure{"no <annotation>"};
   VocPicture picture;
+  const std::string_view file = trimmed(root.child_value("filename"));
+  picture.file_name = std::string(file.substr(file.find_last_of("/\\") + 1));
   const pugi::xml_node size = root.child("size");
   const double width = number(size, "width").value_or(0);
   const double height = number(size, "height").value_or(0);

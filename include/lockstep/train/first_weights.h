@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The weights of another run or program in a task's model: what fits by name and shape is taken, the rest is listed.
+#pragma once
+
+#include <filesystem>
+
+#include "lockstep/tensor/named_tensors.h"
+#include "lockstep/train/task.h"
+
+#pragma GCC visibility push(default)
+
+namespace lockstep {
+
+/// The weights that a fresh run starts from; without a path it starts from those that the seed made.
+struct FirstWeights {
+  std::filesystem::path path = {};
+  bool may_be_partial = false;  ///< they may fit less than half of the model's elements
+};
+
+/// Copies the matching weights of load_weights(path) into the model's parameters and buffers, and reports the rest.
+/// Throws: DataError where nothing matches, where less than half of the model's elements do and that is not allowed,
+///         where the file has no weights, or where the task refuses them.
+void start_from_weights(Task& task, const NamedTensors& model, const FirstWeights& from);
+
+}  // namespace lockstep
+
+#pragma GCC visibility pop

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the parts of a Pascal VOC set lie: people and tools call its folders by several names. No torch header.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::data {
+
+struct VocFolders {
+  std::filesystem::path annotations;
+  std::filesystem::path pictures;
+  std::filesystem::path lists;  ///< ImageSets/Main; empty: there is none
+};
+
+/// The folders of a set: Annotations and JPEGImages, or annotations and images in any spelling, or XML files beside
+/// their pictures in `root` itself. None where there is neither a folder Annotations nor an XML file. Throws: IoError.
+[[nodiscard]] std::optional<VocFolders> find_voc(const std::filesystem::path& root);
+
+/// The picture `name` (without its extension) in `folder`, in any usual spelling of the extension; empty: there is
+/// none.
+[[nodiscard]] std::filesystem::path picture_of_name(const std::filesystem::path& folder, const std::string& name);
+
+}  // namespace lockstep::data
