@@ -44,6 +44,7 @@ Trained with_weights(Settings& settings, const FirstWeights& weights) {
   for (auto& buffer : named_buffers_of(*trained.model)) entries.push_back(std::move(buffer));
   start_from_weights(*trained.task, entries, weights);
   trained.model->eval();
+  trained.task->prepare_inference(*trained.model);
   trained.path = weights.path.string();
   return trained;
 }

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
-#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -65,13 +63,6 @@ std::string scaler_of(const std::string& value) { return is_true(value) ? "" : "
 std::string repeat_of(const std::string& value) {
   const bool is_null = value.empty() || value == "~" || value == "null";
   return is_null ? "0" : value;
-}
-
-/// Layers of a fusion block, of which a depth of 1 has three. Source: RepNCSPELAN4's round(3 * depth_mult).
-std::string fusion_depth_of(const std::string& value) {
-  char* end = nullptr;
-  const double depth = std::strtod(value.c_str(), &end);
-  return value.empty() || *end != '\0' ? value : fmt::format("{}", std::lround(3 * depth));
 }
 
 std::vector<ConfigAlias> of_training() {
@@ -177,16 +168,41 @@ std::vector<ConfigAlias> of_loaders() {
   return all;
 }
 
+/// The scales of a backbone: its last three stages, or the last two.
+std::string levels_of(const std::string& value) {
+  std::string digits;
+  for (const char c : value) {
+    if (std::isdigit(static_cast<unsigned char>(c)) != 0) digits += c;
+  }
+  if (digits == "123") return "3";
+  if (digits == "23") return "2";
+  throw UsageError(fmt::format("HGNetv2.return_idx is {}; it must be [1, 2, 3] or [2, 3]", value));
+}
+
+// The sections of the network. Each row is a key there and the setting here; what follows from other keys is always so.
+
+std::vector<ConfigAlias> of_the_backbone() {
+  const std::string backbone = "HGNetv2.";
+  return {{backbone + "name", "dfine.backbone"},
+          {backbone + "use_lab", "dfine.use_lab"},
+          {backbone + "return_idx", "dfine.levels", levels_of},
+          {backbone + "freeze_at", "dfine.freeze_at"},
+          {backbone + "freeze_norm", "dfine.freeze_norm"},
+          {backbone + "freeze_stem_only", "dfine.freeze_stem_only"},
+          {.from = backbone + "pretrained", .instead = "--init-from FILE", .always = {"False"}},
+          {.from = backbone + "local_model_dir", .instead = "--init-from FILE"}};
+}
+
 std::vector<ConfigAlias> of_the_encoder() {
   const std::string encoder = "HybridEncoder.";
-  return {{encoder + "hidden_dim", "model.hidden"},
-          {encoder + "nhead", "model.heads"},
-          {encoder + "num_encoder_layers", "model.encoder_layers"},
-          {encoder + "dim_feedforward", "model.encoder_feedforward"},
-          {encoder + "expansion", "model.expansion"},
-          {encoder + "depth_mult", "model.fusion_depth", fusion_depth_of},
-          always(encoder + "feat_strides", {"[8,16,32]"}),
-          always(encoder + "use_encoder_idx", {"[2]"}),
+  return {{encoder + "hidden_dim", "dfine.encoder_hidden"},
+          {encoder + "nhead", "dfine.encoder_heads"},
+          {encoder + "num_encoder_layers", "dfine.encoder_layers"},
+          {encoder + "dim_feedforward", "dfine.encoder_feedforward"},
+          {encoder + "expansion", "dfine.expansion"},
+          {encoder + "depth_mult", "dfine.depth_mult"},
+          always(encoder + "feat_strides", {"[8,16,32]", "[16,32]"}),
+          always(encoder + "use_encoder_idx", {"[2]", "[1]"}),
           always(encoder + "dropout", {"0"}),
           always(encoder + "enc_act", {"gelu"}),
           always(encoder + "act", {"silu"}),
@@ -194,31 +210,23 @@ std::vector<ConfigAlias> of_the_encoder() {
           always(encoder + "pe_temperature", {"10000"})};
 }
 
-std::vector<ConfigAlias> of_the_backbone() {
-  const std::string backbone = "HGNetv2.";
-  return {{backbone + "use_lab", "model.lab"},
-          always(backbone + "return_idx", {"[1,2,3]"}),
-          always(backbone + "freeze_at", {"-1"}),
-          always(backbone + "freeze_norm", {"False"}),
-          always(backbone + "freeze_stem_only", {"False"}),
-          {.from = backbone + "pretrained", .instead = "--init-from FILE", .always = {"False"}},
-          {.from = backbone + "local_model_dir", .instead = "--init-from FILE"}};
-}
-
 std::vector<ConfigAlias> of_the_decoder(const std::string& decoder) {
-  return {{decoder + "num_layers", "model.decoder_layers"},
-          {decoder + "num_queries", "model.queries"},
-          {decoder + "num_points", "model.points"},
-          {decoder + "num_denoising", "model.denoising"},
-          {decoder + "label_noise_ratio", "model.label_noise"},
-          {decoder + "box_noise_scale", "model.box_noise"},
-          {decoder + "reg_max", "model.reg_max"},
-          {decoder + "reg_scale", "model.reg_scale"},
-          {decoder + "dim_feedforward", "model.decoder_feedforward"},
-          {.from = decoder + "hidden_dim", .instead = "model.hidden"},
-          always(decoder + "feat_strides", {"[8,16,32]"}),
-          always(decoder + "num_levels", {"3"}),
-          always(decoder + "eval_idx", {"-1"}),
+  return {{decoder + "hidden_dim", "dfine.hidden"},
+          {decoder + "nhead", "dfine.heads"},
+          {decoder + "num_layers", "dfine.layers"},
+          {decoder + "dim_feedforward", "dfine.feedforward"},
+          {decoder + "eval_idx", "dfine.eval_idx"},
+          {decoder + "num_queries", "dfine.queries"},
+          {decoder + "num_points", "dfine.points"},
+          {decoder + "activation", "dfine.activation"},
+          {decoder + "mlp_act", "dfine.mlp_activation"},
+          {decoder + "num_denoising", "dfine.denoising"},
+          {decoder + "label_noise_ratio", "dfine.label_noise"},
+          {decoder + "box_noise_scale", "dfine.box_noise"},
+          {decoder + "reg_max", "dfine.reg_max"},
+          {decoder + "reg_scale", "dfine.reg_scale"},
+          always(decoder + "feat_strides", {"[8,16,32]", "[16,32]"}),
+          always(decoder + "num_levels", {"3", "2"}),
           always(decoder + "layer_scale", {"1"}),
           always(decoder + "dropout", {"0"}),
           always(decoder + "cross_attn_method", {"default"}),
@@ -236,7 +244,7 @@ std::vector<ConfigAlias> of_the_losses(const std::string& criterion) {
                                   {criterion + "weight_dict.loss_mal", "loss.class_weight"},
                                   {criterion + "alpha", "loss.alpha"},
                                   {criterion + "gamma", "loss.gamma"},
-                                  {criterion + "reg_max", "model.reg_max"},
+                                  {criterion + "reg_max", "dfine.reg_max"},
                                   {criterion + "use_uni_set", "loss.union_matching"},
                                   {criterion + "end_epoch"}};
   all.push_back(must_be(criterion + "matcher", {"HungarianMatcher"}));

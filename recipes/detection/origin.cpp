@@ -67,37 +67,6 @@ const Words kOperations = {"Mosaic",
 const Words kNotHere = {"Normalize", "RandomCrop", "PadToSize"};
 const Words kStrong = {"Mosaic", "RandomPhotometricDistort", "RandomZoomOut", "RandomIoUCrop"};
 
-struct StageRow {
-  int middle, out, blocks, layers;
-};
-
-/// A backbone of the origin. Source: HGNetv2.
-struct BackboneRow {
-  const char* name;
-  int stem_middle, stem_out;
-  std::array<StageRow, 4> stages;
-};
-
-/// The first two stages have plain 3x3 convolutions, the last two light 5x5 ones.
-constexpr std::array<BackboneRow, 6> kBackbones = {{
-    {"B0", 16, 16, {{{16, 64, 1, 3}, {32, 256, 1, 3}, {64, 512, 2, 3}, {128, 1024, 1, 3}}}},
-    {"B1", 24, 32, {{{32, 64, 1, 3}, {48, 256, 1, 3}, {96, 512, 2, 3}, {192, 1024, 1, 3}}}},
-    {"B2", 24, 32, {{{32, 96, 1, 4}, {64, 384, 1, 4}, {128, 768, 3, 4}, {256, 1536, 1, 4}}}},
-    {"B3", 24, 32, {{{32, 128, 1, 5}, {64, 512, 1, 5}, {128, 1024, 3, 5}, {256, 2048, 1, 5}}}},
-    {"B4", 32, 48, {{{48, 128, 1, 6}, {96, 512, 1, 6}, {192, 1024, 3, 6}, {384, 2048, 1, 6}}}},
-    {"B5", 32, 64, {{{64, 128, 1, 6}, {128, 512, 2, 6}, {256, 1024, 5, 6}, {512, 2048, 2, 6}}}},
-}};
-
-std::string stages_of(const BackboneRow& row) {
-  Words stages;
-  for (std::size_t i = 0; i < row.stages.size(); ++i) {
-    const StageRow& stage = row.stages[i];
-    stages.push_back(fmt::format("{{middle: {}, out: {}, blocks: {}, layers: {}, kernel: {}, light: {}}}", stage.middle,
-                                 stage.out, stage.blocks, stage.layers, i < 2 ? 3 : 5, i >= 2));
-  }
-  return fmt::format("[{}]", text::join(stages));
-}
-
 /// A value of the tree as a list, with the origin's file and line in what is wrong with it.
 template <class List>
 List list_of(const std::string& key, const ConfigValue& value) {
@@ -393,28 +362,19 @@ void choose_criterion(Keys& keys) {
   }
 }
 
+/// A file that describes a network means the published one.
 void read_network(Keys& keys) {
-  if (const ConfigValue* name = keys.find("HGNetv2.name")) {
-    const auto row = std::find_if(kBackbones.begin(), kBackbones.end(),
-                                  [&](const BackboneRow& each) { return name->yaml == each.name; });
-    if (row == kBackbones.end()) {
-      throw UsageError(
-          fmt::format("{}: HGNetv2.name is '{}'; it must be B0, B1, B2, B3, B4 or B5", name->origin, name->yaml));
-    }
-    keys.set("model.stem", fmt::format("[{}, {}]", row->stem_middle, row->stem_out), name->origin);
-    keys.set("model.stages", stages_of(*row), name->origin);
-    keys.drop("HGNetv2.name");
+  static const Words kSections = {"DFINE.",          "DEIM.", "HGNetv2.", "HybridEncoder.", "DFINETransformer.",
+                                  "DEIMTransformer."};
+  for (const auto& [key, value] : keys.before().values()) {
+    const bool describes = std::any_of(kSections.begin(), kSections.end(),
+                                       [&name = key](const std::string& section) { return name.starts_with(section); });
+    if (describes) keys.set("model.type", "dfine", value.origin);
   }
   // Channels follow from the parts before.
   for (const char* key :
        {"HybridEncoder.in_channels", "DFINETransformer.feat_channels", "DEIMTransformer.feat_channels"}) {
     keys.drop(key);
-  }
-  // The decoder has the encoder's width here.
-  const ConfigValue* width = keys.find("HybridEncoder.hidden_dim");
-  for (const std::string decoder : {"DFINETransformer.", "DEIMTransformer."}) {
-    const ConfigValue* own = keys.find(decoder + "hidden_dim");
-    if (own != nullptr && width != nullptr && own->yaml == width->yaml) keys.drop(decoder + "hidden_dim");
   }
 }
 

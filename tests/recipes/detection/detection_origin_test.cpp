@@ -147,19 +147,16 @@ TEST(DetectionOrigin, TheChosenLossHasItsWeight) {
 TEST(DetectionOrigin, TheSectionsOfTheNetworkAreTheNetwork) {
   Read read;
   read_file("deim_dfine/deim_hgnetv2_s_scenes.yml", read);
-  const ModelOptions model = read.config.model_options();
-  EXPECT_THAT(model.stem, ElementsAre(16, 16));
-  ASSERT_EQ(model.stages.size(), 4U);
-  EXPECT_EQ(model.stages[2].middle, 64);
-  EXPECT_EQ(model.stages[2].out, 512);
-  EXPECT_EQ(model.stages[2].blocks, 2);
-  EXPECT_EQ(model.stages[2].kernel, 5);
-  EXPECT_TRUE(model.stages[2].light);
-  EXPECT_EQ(model.hidden, 256);
-  EXPECT_EQ(model.heads, 8);
-  EXPECT_EQ(model.decoder_layers, 3);
-  EXPECT_EQ(model.fusion_depth, 1) << "three layers times 0.34";
+  EXPECT_TRUE(read.config.is_published());
+  const dfine::Options model = read.config.published_options();
+  EXPECT_EQ(model.backbone, "B0");
+  EXPECT_EQ(model.levels, 3);
+  EXPECT_EQ(model.encoder_hidden, 256);
+  EXPECT_EQ(model.encoder_heads, 8);
+  EXPECT_EQ(model.depth_mult, 0.34);
+  EXPECT_EQ(model.layers, 3);
   EXPECT_THAT(model.points, ElementsAre(3, 6, 3));
+  EXPECT_THAT(fault_in("HGNetv2:\n  return_idx: [0, 1]\n"), HasSubstr("HGNetv2.return_idx is [0, 1]"));
 }
 
 TEST(DetectionOrigin, OneNoteNamesWhatHasNoCounterpartAndNothingElse) {
@@ -172,9 +169,10 @@ TEST(DetectionOrigin, OneNoteNamesWhatHasNoCounterpartAndNothingElse) {
     EXPECT_THAT(read.without_meaning(), Not(HasSubstr(silent)));
   }
   Read other;
-  read_file("deim_dfine/deim_hgnetv2_s_scenes.yml", other,
-            {"HGNetv2.freeze_at=0", "HybridEncoder.enc_act=relu", "train_dataloader.collate_fn.mixup_epochs=[2, 64]"});
-  EXPECT_THAT(other.without_meaning(), AllOf(HasSubstr("HGNetv2.freeze_at (always -1 here)"),
+  read_file(
+      "deim_dfine/deim_hgnetv2_s_scenes.yml", other,
+      {"HybridEncoder.dropout=0.1", "HybridEncoder.enc_act=relu", "train_dataloader.collate_fn.mixup_epochs=[2, 64]"});
+  EXPECT_THAT(other.without_meaning(), AllOf(HasSubstr("HybridEncoder.dropout (always 0 here)"),
                                              HasSubstr("HybridEncoder.enc_act (always gelu here)"),
                                              HasSubstr("mixup_epochs (use augment.policy)")));
 }
@@ -184,7 +182,7 @@ TEST(DetectionOrigin, WhatIsWrongIsAnErrorWithFileAndLine) {
               AllOf(HasSubstr("x.yml:3: DEIM.backbone is PResNet"), HasSubstr("here it is HGNetv2")));
   EXPECT_THAT(fault_in("train_dataloader:\n  dataset:\n    transforms:\n      ops: [{type: RandomZoomOutt}]\n"),
               AllOf(HasSubstr("x.yml:4: "), HasSubstr("RandomZoomOut'")));
-  EXPECT_THAT(fault_in("HGNetv2:\n  name: B9\n"), HasSubstr("x.yml:2: HGNetv2.name is 'B9'; it must be B0"));
+  EXPECT_THAT(fault_in("HGNetv2:\n  name: B9\n"), HasSubstr("x.yml:2: dfine.backbone is 'B9'"));
   EXPECT_THAT(fault_in("DEIMCriterion:\n  losses: [focal]\n"), HasSubstr("x.yml:2: DEIMCriterion.losses"));
   EXPECT_THAT(fault_in("train_dataloader: {dataset: {transforms: {policy: {epoch: [1, 2]}}}}"),
               HasSubstr("x.yml:1: train_dataloader.dataset.transforms.policy.epoch has 2 numbers"));
