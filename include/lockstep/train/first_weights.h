@@ -13,8 +13,8 @@ namespace lockstep {
 
 /// The weights that a fresh run starts from; without a path it starts from those that the seed made.
 struct FirstWeights {
-  std::filesystem::path path = {};
-  bool may_be_partial = false;  ///< they may fit less than half of the model's elements
+  std::filesystem::path path = {};  ///< a checkpoint or a file of weights; empty: none
+  bool may_be_partial = false;      ///< they may fit less than half of the model's elements
 };
 
 /// Copies the matching weights of load_weights(path) into the model's parameters and buffers, and reports the rest.

@@ -91,7 +91,7 @@ val_dataloader:
   dataset: {ann_file: coco/val.json, img_folder: coco/val2017}
   total_batch_size: 64
 task: detection
-DFINETransformer: {num_layers: 6, num_queries: 300}
+DFINETransformer: {num_layers: 4, num_queries: 300}
 )";
 
 TEST(DetectionAliases, TheOriginsSettingsMeanTheSameHere) {
@@ -119,7 +119,7 @@ TEST(DetectionAliases, TheOriginsSettingsMeanTheSameHere) {
   EXPECT_THAT(config.policy, ElementsAre("4", "29", "50"));
   EXPECT_EQ(config.stages.stop_epoch, 50);
   EXPECT_EQ(config.augment.base_size_repeat, 3);
-  EXPECT_EQ(config.model.decoder_layers, 6);
+  EXPECT_EQ(config.published.layers, 4);
   EXPECT_NO_THROW(config.validate());
   EXPECT_THAT(notes, Contains(HasSubstr("epoches is epochs here")));
   EXPECT_THAT(notes, Contains(HasSubstr("without a meaning here: ")));

@@ -24,6 +24,7 @@ class ImageSubset final : public ImageSource {
   [[nodiscard]] std::string describe(std::int64_t index) const override { return whole_->describe(in_whole(index)); }
   [[nodiscard]] const std::vector<std::string>& class_names() const override { return whole_->class_names(); }
 
+  /// Returns the source that the pictures are from.
   [[nodiscard]] const ImageSource& whole() const noexcept { return *whole_; }
   /// Returns where picture `index` stands in the whole.
   [[nodiscard]] std::int64_t in_whole(std::int64_t index) const { return indices_[static_cast<std::size_t>(index)]; }
@@ -35,8 +36,8 @@ class ImageSubset final : public ImageSource {
 
 /// The two parts of a set, as indices in their order.
 struct HeldOut {
-  std::vector<std::int64_t> rest;
-  std::vector<std::int64_t> held_out;
+  std::vector<std::int64_t> rest;      ///< for training
+  std::vector<std::int64_t> held_out;  ///< for evaluation
 };
 
 /// Holds out `fraction` of the pictures, at least one. Which ones depends on `seed` and the names of their files,
