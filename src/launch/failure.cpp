@@ -37,7 +37,27 @@ std::string indented(const std::string& text, const char* first, const char* oth
   return out;
 }
 
+// The agent killed the rank while it still unwound after an error of its own.
+bool was_killed_while_leaving(const WorkerEnd& end, const FailureRecord& cause) {
+  return WIFSIGNALED(end.wait_status) && end.signal_sent != 0 && cause.rank == end.rank &&
+         cause.kind != FailureKind::kDied && !cause.type.empty();
+}
+
+// An error type that is not Lockstep's is one of the program.
+int exit_code_of_error(const FailureRecord& record) {
+  try {
+    rethrow(record);
+  } catch (const Error& error) {
+    const bool is_known = record.kind == FailureKind::kMismatch || record.type == error.type();
+    return static_cast<int>(is_known ? error.code() : ExitCode::kProgram);
+  }
+}
+
 }  // namespace
+
+int exit_code_of(const WorkerEnd& end, const FailureRecord& cause) {
+  return was_killed_while_leaving(end, cause) ? exit_code_of_error(cause) : exit_code(end.wait_status);
+}
 
 int exit_code(int wait_status) {
   return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);

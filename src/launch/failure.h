@@ -39,6 +39,10 @@ struct WorkerEnd {
 /// The exit code as a shell shows it.
 [[nodiscard]] int exit_code(int wait_status);
 
+/// The exit code of a round that ended by `cause`, the failure of this rank. It is the rank's own, unless the agent
+/// killed the rank while it still unwound after its error: then it is that error's.
+[[nodiscard]] int exit_code_of(const WorkerEnd& end, const FailureRecord& cause);
+
 /// "exit code 3", "killed by signal 9 (SIGKILL)".
 [[nodiscard]] std::string describe_status(int wait_status);
 

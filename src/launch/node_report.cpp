@@ -42,9 +42,15 @@ std::optional<WorkerError> error_of_rank(const RoundFacts& facts, int rank) {
   return error;
 }
 
+// Every rank that sees a mismatch ends by it, and one of them told the others.
+bool tells_same(const FailureRecord& claim, const WorkerEnd& end) {
+  return claim.kind == FailureKind::kMismatch && exit_code(end.wait_status) == static_cast<int>(ExitCode::kUsage);
+}
+
 // What the rank told the others, or the agent for it, with the words of its error file.
 FailureRecord cause_of(const RoundFacts& facts, const WorkerEnd& end) {
   const auto& claim = facts.result.claim;
+  if (claim && tells_same(*claim, end)) return *claim;
   FailureRecord cause = claim && claim->rank == end.rank ? *claim : record_of_end(end);
   if (const auto error = error_of_rank(facts, end.rank)) {
     cause.type = error->type;
@@ -132,8 +138,8 @@ NodeEnd end_of_round(const RoundFacts& facts) {
   const WorkerEnd& culprit = result.ends[*first];
   end.is_consequence = is_consequence(culprit);
   end.left_by_request = leaves_by_request(culprit) || (result.was_told_to_save && culprit.signal_sent != 0);
-  end.code = exit_code(culprit.wait_status);
   end.cause = cause_of(facts, culprit);
+  end.code = exit_code_of(culprit, *end.cause);
   return end;
 }
 

@@ -7,6 +7,9 @@
 
 #include <fstream>
 
+#include "launch/node_report.h"
+#include "launch/output/log_folder.h"
+#include "launch/worker_group.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::launch {
@@ -51,6 +54,36 @@ TEST(FirstFailure, AClaimantThatWasStoppedWhileItUnwoundIsStillToBlame) {
       blamed({{.rank = 0, .wait_status = exited(75)}, {.rank = 1, .wait_status = exited(64), .signal_sent = SIGTERM}},
              FailureRecord{.type = "UsageError", .rank = 1}),
       1);
+}
+
+TEST(Failure, ARankKilledWhileItUnwoundHasTheCodeOfItsError) {
+  const WorkerEnd killed{.rank = 1, .wait_status = SIGKILL, .signal_sent = SIGKILL};
+  EXPECT_EQ(exit_code_of(killed, {.type = "DataError", .rank = 1}), 65);
+  EXPECT_EQ(exit_code_of(killed, {.kind = FailureKind::kMismatch, .type = "MismatchError", .rank = 1}), 64);
+  EXPECT_EQ(exit_code_of(killed, {.type = "ValueError", .rank = 1}), 71);
+}
+
+TEST(Failure, ARankKilledByAnotherHasTheCodeOfItsSignal) {
+  EXPECT_EQ(exit_code_of({.rank = 1, .wait_status = SIGKILL}, {.type = "DataError", .rank = 1}), 137);
+  const WorkerEnd stopped{.rank = 1, .wait_status = SIGKILL, .signal_sent = SIGKILL};
+  EXPECT_EQ(exit_code_of(stopped, {.kind = FailureKind::kDied, .rank = 1}), 137);
+  EXPECT_EQ(exit_code_of(stopped, {.type = "DataError", .rank = 0}), 137);
+}
+
+TEST(Failure, AMismatchIsTheCauseWhicheverRankEndedFirst) {
+  const test::TempDir folder;
+  const LogFolder logs(folder.path());
+  const std::string path = "train";
+  const Round round;
+  const FailureRecord mismatch{.kind = FailureKind::kMismatch, .message = "different collectives", .rank = 1};
+  const WorkerGroupResult result{
+      .ends = {{.rank = 0, .wait_status = exited(64)}, {.rank = 1, .wait_status = SIGKILL, .signal_sent = SIGKILL}},
+      .claim = mismatch};
+  const NodeEnd end = end_of_round({.round = round, .result = result, .logs = logs, .path = path});
+  EXPECT_EQ(end.code, 64);
+  ASSERT_TRUE(end.cause);
+  EXPECT_EQ(end.cause->kind, FailureKind::kMismatch);
+  EXPECT_EQ(end.cause->rank, 1);
 }
 
 TEST(Failure, CodesAndWordsAreThoseOfAShell) {
