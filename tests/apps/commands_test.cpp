@@ -215,6 +215,12 @@ TEST(Commands, TimeAStepOfEveryRecipeOnMadeUpData) {
   EXPECT_THAT(profile.out, HasSubstr("memory: the steps' tensors took"));
 }
 
+TEST(Commands, ABenchedStepNeedsNoEvaluationsForItsSecondStage) {
+  const ProcessResult step = lockstep({"bench", "step", "detection:smoke", "--batch", "2", "--repeats", "1", "--set",
+                                       "stop_epoch=1", "--set", "data.test="});
+  EXPECT_EQ(step.code, 0) << step.err;
+}
+
 TEST(Commands, ABenchedStepRefusesASettingThatTheRecipeHasNot) {
   const ProcessResult step = lockstep({"bench", "step", "detection:smoke", "--model", "conv3"});
   EXPECT_EQ(step.code, 64);

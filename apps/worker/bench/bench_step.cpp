@@ -74,6 +74,7 @@ std::vector<std::string> settings_of(const StepBench& bench) {
 struct TimedRecipe {
   TimedRecipe(Job& job, const StepBench& bench) : settings(bench.recipe, settings_of(bench)) {
     TrainConfig& config = settings.config();
+    config.stages = decltype(config.stages){};  // a step has no second stage, and no evaluation to choose its weights
     config.validate();
     if (config.replicas == 0) config.replicas = job.world_size();
     if (config.threads == 0) config.threads = 1;
