@@ -3,8 +3,9 @@
 
 At random moments, about every --every seconds, one of these happens to a random rank: it is killed, it is stopped (and so
 hangs until the launcher ends it), it gets SIGSEGV, all ranks are killed at once, or it is stopped for a moment only. The run
-restarts its ranks each time (--max-restarts) from its newest checkpoint. When the time is over, it trains to its end in peace.
-Afterwards its digest must be the one of an undisturbed run, and no process, port, shared memory or temporary file may be left.
+restarts its ranks each time (--max-restarts) from its newest checkpoint. When the time is over, SIGTERM ends it with a last
+checkpoint, and a resumed run trains 20 steps more in peace. The digest must be the one of an undisturbed run of as many steps,
+and no process, port, shared memory or temporary file may be left.
 
 example:
   scripts/chaos.py --bin build/release/bin --minutes 30
@@ -12,6 +13,7 @@ example:
 exit code: 0 all well, 1 not
 """
 import argparse
+import json
 import os
 import pathlib
 import random
@@ -22,6 +24,7 @@ import time
 import runs
 
 RANKS = 3
+STOPPED = 128 + signal.SIGTERM  # the exit code of a run that SIGTERM has asked to save and leave
 FAULTS = ("kill", "stop", "crash", "kill all", "pause")
 
 
@@ -68,11 +71,11 @@ def disturb(pid: int, draw: random.Random) -> str:
     return fault
 
 
-def train(given, settings, run_dir, minutes: float) -> tuple[int, dict]:
-    """Trains; for so long something goes wrong again and again. Then the number of steps that is left is small."""
+def train(given, settings, run_dir) -> tuple[int, dict]:
+    """Trains; for so long something goes wrong again and again. Then it is asked to save and leave."""
     words = [str(given.bin / "lockstep"), *runs.train_words(settings, RANKS, run_dir), "--max-restarts", "100000"]
     environment = runs.environment(LOCKSTEP_TIMEOUT="5")
-    draw, counts, end = random.Random(given.seed), {}, time.monotonic() + 60 * minutes
+    draw, counts, end = random.Random(given.seed), {}, time.monotonic() + 60 * given.minutes
     with (given.work / "chaos.log").open("w") as log:
         process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=environment)
         while process.poll() is None and time.monotonic() < end:
@@ -80,8 +83,23 @@ def train(given, settings, run_dir, minutes: float) -> tuple[int, dict]:
             if process.poll() is None and time.monotonic() < end:
                 fault = disturb(process.pid, draw)
                 counts[fault] = counts.get(fault, 0) + 1
-                print(f"{60 * minutes - (end - time.monotonic()):7.0f} s  {fault}", flush=True)
+                print(f"{60 * given.minutes - (end - time.monotonic()):7.0f} s  {fault}", flush=True)
+        settle_and_stop(process)
         return process.wait(), counts
+
+
+def settle_and_stop(process: subprocess.Popen) -> None:
+    """Ends the run in peace: SIGTERM, once all ranks are back from the last fault."""
+    end = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < end and len(ranks_below(process.pid)) < RANKS:
+        time.sleep(0.1)
+    time.sleep(10)
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+
+
+def newest_step(given, run_dir) -> int:
+    return json.loads(runs.lockstep(given, "checkpoint", "inspect", str(run_dir), "--json").stdout)["step"]
 
 
 def main() -> None:
@@ -89,25 +107,27 @@ def main() -> None:
     runs.add_arguments(parser, "chaos.jsonl")
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--every", type=float, default=30, help="seconds between two faults, on average (default: 30)")
-    parser.add_argument("--steps", type=int, default=20000, help="of the run; more than fit into the minutes is best")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     given.work = given.work.resolve()
     runs.make_data(given, True)
-    settings = runs.settings(given.work, True, **{"max_steps": given.steps, "checkpoint.every_steps": 100,
-                                                   "log_every_steps": 50, "ema.decay": 0.9})
+    changes = {"checkpoint.every_steps": 100, "log_every_steps": 50, "ema.decay": 0.9, "epochs": 10**8,
+               "schedule.type": "constant"}
     before = left_behind()
-    whole = runs.fresh(given.work / "undisturbed")
-    runs.lockstep(given, *runs.train_words(settings, RANKS, whole))
-    expected = runs.digest(given, whole)
     run_dir = runs.fresh(given.work / "chaos")
     begin = time.monotonic()
-    code, counts = train(given, settings, run_dir, given.minutes)
-    found = runs.digest(given, run_dir) if code == 0 else "none"
+    code, counts = train(given, runs.settings(given.work, True, **changes, max_steps=10**8), run_dir)
+    seconds = round(time.monotonic() - begin)
     left = sorted(left_behind() - before)
-    runs.Results(given).add(minutes=given.minutes, seconds=round(time.monotonic() - begin), code=code, faults=counts,
-                            same_digest=found == expected, left=left)
-    raise SystemExit(0 if code == 0 and found == expected and not left else 1)
+    step = newest_step(given, run_dir) + 20
+    whole = runs.fresh(given.work / "undisturbed")
+    settings = runs.settings(given.work, True, **changes, max_steps=step)
+    runs.lockstep(given, *runs.train_words(settings, RANKS, run_dir, "auto"))
+    runs.lockstep(given, *runs.train_words(settings, RANKS, whole))
+    same = runs.digest(given, run_dir) == runs.digest(given, whole)
+    runs.Results(given).add(minutes=given.minutes, seconds=seconds, code=code, steps=step, faults=counts,
+                            same_digest=same, left=left)
+    raise SystemExit(0 if code == STOPPED and same and not left else 1)
 
 
 main()
