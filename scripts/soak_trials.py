@@ -1,0 +1,110 @@
+"""The long trials of scripts/soak: what each counts, how much of it is enough, how it is run, and which code it tries."""
+import dataclasses
+import json
+import pathlib
+import shutil
+
+SCRIPTS = pathlib.Path(__file__).resolve().parent
+COMMON = ["include", "src/base", "src/tensor"]
+ENGINE = [*COMMON, "src/comm", "src/store", "src/flight", "src/launch"]
+TRAINING = [*ENGINE, "src/checkpoint", "src/data", "src/nn", "src/optim", "src/parallel", "src/train", "recipes/common"]
+FUZZ = {"data": "images png_rows tar idx voc coco lists packed", "checkpoint": "zip pickle safetensors manifest",
+        "recipes": "npz npy caption_text caption_json caption_ids vocabulary", "base": "yaml",
+        "store": "store_frame address_file shown_words"}
+FUZZ_CODE = {"recipes": "recipes", "data": "src/data", "checkpoint": "src/checkpoint", "base": "src/base", "store": "src/store"}
+ASAN = ("base", "tensor", "store", "flight", "comm", "data", "optim", "nn", "view", "parallel", "checkpoint", "observe", "launch",
+        "train", "recipes")
+TSAN = ("comm", "store", "launch", "data", "checkpoint")
+
+
+@dataclasses.dataclass
+class Trial:
+    """One line of the table. `words` is the command: {count} is how many there shall be in all in the folder {work}."""
+    name: str
+    unit: str
+    target: int
+    batch: int  # about ten minutes
+    words: list[str]
+    covers: list[str]
+    results: str = ""  # a file in {work} with a line for each trial; "": the exit code tells, and a run counts as one
+    per_count: int = 1  # trials that 1 of {count} makes
+    needs: str = ""     # a command without which it cannot run
+
+    def missing(self) -> str:
+        return self.needs if self.needs and not shutil.which(self.needs) else ""
+
+    def counted(self, work: pathlib.Path) -> tuple[int, int]:
+        """Trials and failures that lie in the folder."""
+        path = work / self.results
+        lines = path.read_text().splitlines() if self.results and path.exists() else []
+        if path.suffix == ".txt":  # of scripts/fuzz: target, executions, executions in all, findings in all
+            return tuple(int(word) for word in lines[-1].split()[2:4]) if lines else (0, 0)
+        rows = [json.loads(line) for line in lines]
+        weights = [row.get("kills", row.get("programs", 1)) for row in rows]
+        return sum(weights), sum(is_wrong(row) for row in rows)
+
+
+def is_wrong(row: dict) -> bool:
+    return bool(row.get("wrong")) or not row.get("ok", True) or not row.get("passed", True) or not row.get("same_digest", True)
+
+
+def module(name: str) -> list[str]:
+    return [*COMMON, "recipes" if name == "recipes" else f"src/{name}", f"tests/{name}"]
+
+
+def python(name: str, *words: str) -> list[str]:
+    return ["{python}", str(SCRIPTS / name), "--bin", "{bin}", "--work", "{work}", *words]
+
+
+def of_training() -> list[Trial]:
+    switch = [*TRAINING, "recipes/detection"]
+    return [
+        Trial("kill_writer", "kills", 1000, 300, python("kill_writer.py", "--kills", "{count}", "--program",
+              "{bin}/../tests/checkpoint_kill_test"), [*COMMON, "src/checkpoint"], "kill_writer.jsonl"),
+        Trial("kill_switch", "switches", 500, 40, python("kill_switch.py", "--switches", "{count}"), switch, "kill_switch.jsonl"),
+        Trial("kill_stages", "kills", 200, 20, python("kill_stages.py", "--small", "--trials", "{count}"), switch,
+              "kill_stages.jsonl"),
+        Trial("kill_resume", "resumes", 100, 20, python("kill_resume.py", "--small", "--trials", "{count}"), TRAINING,
+              "kill_resume.jsonl"),
+        Trial("kill_saving", "kills", 1000, 100, python("kill_saving.py", "--small", "--kills", "{count}"), TRAINING,
+              "kill_saving.jsonl"),
+        Trial("disk_faults", "rounds", 10, 1, python("disk_faults.py", "--small"), TRAINING),
+        Trial("exactness", "ways", 33, 33, python("exactness.py", "--small"), TRAINING, "exactness.jsonl"),
+        Trial("provoke", "runs", 240, 24, python("provoke.py", "--runs", "{count}"), [*TRAINING, "src/view"], "provoke.jsonl", 12),
+        Trial("chaos", "half hours", 2, 1, python("chaos.py"), TRAINING),
+    ]
+
+
+def of_engine() -> list[Trial]:
+    return [
+        Trial("collectives", "programs", 10000, 700, ["{python}", str(SCRIPTS / "collective_programs.py"), "--programs", "{count}",
+              "--test", "{bin}/../tests/comm_united_test", "--results", "{work}/collectives.jsonl"], [*COMMON, "src/comm"],
+              "collectives.jsonl"),
+        Trial("kill_rings", "kills", 1000, 100, python("kill_rings.py", "--kills", "{count}"), ENGINE, "kill_rings.jsonl"),
+        Trial("hangs", "runs", 2200, 55, python("hangs.py", "--runs", "{count}"), ENGINE, "hangs.jsonl", 11),
+        Trial("node_faults", "runs", 100, 10, python("node_faults.py", "--runs", "{count}"), ENGINE, "node_faults.jsonl", 5),
+        Trial("node_changes", "runs", 120, 12, python("node_changes.py", "--runs", "{count}"), ENGINE, "node_changes.jsonl", 6),
+        Trial("attack", "rounds", 10, 1, ["{python}", str(SCRIPTS / "attack"), "--minutes", "10"],
+              [*ENGINE, "src/checkpoint", "src/data"]),
+    ]
+
+
+def of_builds() -> list[Trial]:
+    sanitizers = str(SCRIPTS / "test_sanitizers")
+    return [
+        *(Trial(f"asan_{name}", "runs", 1, 1, [sanitizers, "asan", name], module(name)) for name in ASAN),
+        *(Trial(f"tsan_{name}", "runs", 1, 1, [sanitizers, "tsan", name], module(name)) for name in TSAN),
+        Trial("debian13", "runs", 1, 1, [str(SCRIPTS / "test_debian13")], ["include", "src", "recipes", "apps", "tests"],
+              needs="debootstrap"),
+    ]
+
+
+def of_fuzzing() -> list[Trial]:
+    return [Trial(f"fuzz_{target}", "executions", 2_000_000, 200_000,
+                  [str(SCRIPTS / "fuzz"), "--runs", "{count}", "--results", "{work}/fuzz.txt", target],
+                  ["fuzz", "src/base", FUZZ_CODE[name]], "fuzz.txt", needs="clang++-14")
+            for name, targets in FUZZ.items() for target in targets.split()]
+
+
+def all_trials() -> list[Trial]:
+    return [*of_training(), *of_engine(), *of_builds(), *of_fuzzing()]
