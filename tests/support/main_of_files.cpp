@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "support/rank_template.h"
+
 namespace {
 
 std::optional<std::string> wanted_file(int argc, char** argv) {
@@ -39,6 +41,7 @@ std::string filter_of(const std::string& file) {
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
+  if (const auto test = lockstep::testing::serve_as_template()) GTEST_FLAG_SET(filter, *test);
   const std::optional<std::string> file = wanted_file(argc, argv);
   if (file && GTEST_FLAG_GET(filter) == "*") {
     GTEST_FLAG_SET(filter, filter_of(*file));

@@ -22,6 +22,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/store/store.h"
+#include "support/rank_template.h"
 
 extern char** environ;
 
@@ -108,7 +109,9 @@ class RankProcesses::Impl {
       env["RANK"] = std::to_string(rank);
       if (!options_.host_sizes.empty()) env["LOCKSTEP_HOST_ID"] = fmt::format("host-{}", host_of(rank));
       if (!options_.by_hand) env["LOCAL_RANK"] = std::to_string(rank);
-      spawn(name, rank, env);
+      Rank started{.pid = start_from_template({name, env, log_path(rank)})};
+      if (started.pid < 0) started.pid = spawn(name, rank, env);
+      ranks_.push_back(started);
     }
   }
 
@@ -169,7 +172,8 @@ class RankProcesses::Impl {
     return all;
   }
 
-  void spawn(const std::string& name, int rank, const std::map<std::string, std::string>& env) {
+  /// Executes this program anew, for what cannot begin from a template.
+  pid_t spawn(const std::string& name, int rank, const std::map<std::string, std::string>& env) {
     std::vector<std::string> variables;
     for (char** entry = environ; *entry != nullptr; ++entry) {
       const std::string text = *entry;
@@ -189,11 +193,11 @@ class RankProcesses::Impl {
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log_path(rank).c_str(), O_WRONLY | O_CREAT | O_APPEND,
                                      0600);
     posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-    Rank started;
-    const int problem = posix_spawn(&started.pid, shown.c_str(), &actions, nullptr, argv, envp.data());
+    pid_t pid = -1;
+    const int problem = posix_spawn(&pid, shown.c_str(), &actions, nullptr, argv, envp.data());
     posix_spawn_file_actions_destroy(&actions);
     if (problem != 0) throw IoError(fmt::format("rank {} could not be started: error {}", rank, problem));
-    ranks_.push_back(started);
+    return pid;
   }
 
   RanksOptions options_;
