@@ -20,11 +20,11 @@ TORCH_MODULE(Net);
 
 int main(int argc, char** argv) {
   auto job = lockstep::init(argc, argv);
-  const int epochs = argc > 1 ? std::stoi(argv[1]) : 6;
+  const int epochs = argc > 1 ? std::stoi(argv[1]) : 3;
   torch::manual_seed(0);
   lockstep::DistributedDataParallel model{Net(), job};
-  torch::optim::Adam optimizer(model->parameters(), 2e-3);
-  lockstep::DataLoader loader{digits("train"), job, {.batch_size = 64, .shuffle = true}};
+  torch::optim::Adam optimizer(model->parameters(), 3e-3);
+  lockstep::DataLoader loader{digits("train"), job, {.batch_size = 32, .shuffle = true}};
   for (int epoch = 0; epoch < epochs; ++epoch) {
     for (auto& batch : loader.epoch(epoch)) {
       optimizer.zero_grad();

@@ -30,8 +30,9 @@ int train(lockstep::Job& job, int argc, char** argv) {
       {.model = [] { return Net(); }, .dataset = digits, .loss = loss, .metrics = {{"accuracy", is_right}}});
   lockstep::TrainConfig config;
   config.replicas = 2;  // the same weights on one process or two
-  config.epochs = 8;
-  config.optimizer.lr = 2e-3;
+  config.epochs = 4;
+  config.batch_size = 32;
+  config.optimizer.lr = 3e-3;
   config.data = {.train = "train", .test = "test"};  // what digits() is called with
   lockstep::TrainerOptions options{.recipe = "digits", .run_dir = "runs/digits"};
   if (lockstep::parse_arguments(argc, argv, config, options).help) return 0;

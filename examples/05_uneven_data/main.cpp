@@ -11,8 +11,8 @@ int train(lockstep::Job& job, bool with_join) {
   torch::manual_seed(0);
   lockstep::DistributedDataParallel model{Net(), job};
   lockstep::SGD optimizer{model, {.lr = 0.3}};
-  const int batches = 40 + 20 * job.rank();  // rank 0 has 40, rank 1 has 60
-  torch::manual_seed(1 + job.rank());        // each rank draws its own data
+  const int batches = 200 + 100 * job.rank();  // rank 0 has 200, rank 1 has 300
+  torch::manual_seed(1 + job.rank());          // each rank draws its own data
   const auto loop = [&] {
     for (int batch = 0; batch < batches; ++batch) {
       const torch::Tensor x = torch::rand({8, 2});

@@ -18,11 +18,19 @@ struct Net : torch::nn::Module {
 
 void accumulate(lockstep::Job& job, const at::Tensor& x) {
   DistributedDataParallel model{Net(), job};
-  {
-    const auto local = model.no_sync();  // what counts is where the forward is
-    model(x).backward();
+  lockstep::AdamW optimizer{model};
+  for (int batch = 0; batch < 8; ++batch) {
+    const auto backward = [&] { (model(x) / 4).backward(); };  // gradients add up: four quarters are the mean
+    if (batch % 4 < 3) {
+      const auto local = model.no_sync();  // nothing is reduced of a forward in this scope
+      backward();
+      continue;
+    }
+    backward();  // reduces the sum of all four
+    optimizer.step();
+    optimizer.zero_grad();
   }
-  model(x).backward();  // reduces the sum of both
+  job.print("{} steps of 8 batches", optimizer.steps());
 }
 
 void branches(lockstep::Job& job, const at::Tensor& x) {

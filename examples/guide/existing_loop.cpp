@@ -19,14 +19,19 @@ struct Points : torch::data::datasets::Dataset<Points> {
 int train(lockstep::Job& job) {  // + was main()
   torch::manual_seed(1);
   torch::data::samplers::DistributedRandomSampler sampler(2048, job.world_size(), job.rank());  // + its rank's part
-  auto loader = torch::data::make_data_loader(Points().map(torch::data::transforms::Stack<>()), sampler, 64);
-  lockstep::DistributedDataParallel model{Net(), job};  // + was std::make_shared<Net>()
+  const auto points = Points().map(torch::data::transforms::Stack<>());
+  auto net = std::make_shared<Net>();
+  net->to(job.device());                              // + this rank's GPU, where there is one
+  lockstep::DistributedDataParallel model{net, job};  // +
   torch::optim::Adam optimizer(model->parameters(), 1e-2);
   for (int epoch = 0; epoch < 5; ++epoch) {
     double sum = 0;
+    sampler.set_epoch(epoch);  // + another order in each epoch; a loader copies its sampler, so it is made after that
+    auto loader = torch::data::make_data_loader(points, sampler, 64);
     for (auto& batch : *loader) {
       optimizer.zero_grad();
-      auto loss = torch::nn::functional::cross_entropy(model(batch.data), batch.target);  // + was model->forward(...)
+      auto output = model(batch.data.to(job.device()));  // + was net->forward(batch.data)
+      auto loss = torch::nn::functional::cross_entropy(output, batch.target.to(job.device()));  // +
       loss.backward();
       optimizer.step();
       sum += loss.item<double>();

@@ -22,9 +22,11 @@ std::shared_ptr<Dataset> pictures(const std::string& folder, int64_t side, bool 
 
 struct Config : TrainConfig {
   int64_t side = 224;
+  bool freeze = false;
   void describe(ConfigFields& fields) override {
     TrainConfig::describe(fields);
     fields.add("side", &side, "width and height of the pictures that the network sees, pixels");
+    fields.add("freeze", &freeze, "only the last layer learns; the others keep the weights they begin with");
   }
 };
 
@@ -39,7 +41,14 @@ int fine_tune(Job& job, int argc, char** argv) {
 
   const auto classes = std::ssize(ClassFolders(config.data.train).class_names());
   FunctionTask task(
-      {.model = [=] { return Classifier(classes); },
+      {.model =
+           [&] {
+             auto net = std::make_shared<Classifier>(classes);
+             for (auto& parameter : net->named_parameters()) {
+               parameter->set_requires_grad(!config.freeze || parameter.key().starts_with("fc."));
+             }
+             return net;
+           },
        .dataset = [&](const std::string& folder) { return pictures(folder, config.side, folder == config.data.train); },
        .loss = [](const at::Tensor& output,
                   const Batch& batch) { return torch::nn::functional::cross_entropy(output, batch.target); },

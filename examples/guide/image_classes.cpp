@@ -34,21 +34,25 @@ int train(lockstep::Job& job, const std::shared_ptr<lockstep::ImageSource>& sour
   const Compose transform{RandomResizedCrop{.size = {48, 48}, .min_scale = 0.8}, HorizontalFlip{},
                           ColorJitter{.brightness = 0.2, .contrast = 0.2}, ToTensor{.normalize = Normalize{}},
                           [](Sample& sample, SampleRandom& random) { sample.data.add_(random.uniform(-0.1, 0.1)); }};
-  DataLoader loader{image_dataset(source, transform), job, {.batch_size = 32, .workers = 2, .shuffle = true}};
-  auto model = network(std::ssize(source->class_names()));
-  AdamW optimizer{*model, {.lr = 5e-3}};
-  double right = 0;
+  DataLoader loader{
+      image_dataset(source, transform), job, {.batch_size = 32, .workers = 2, .shuffle = true, .device = job.device()}};
+  auto net = network(std::ssize(source->class_names()));
+  net->to(job.device());
+  DistributedDataParallel model{net, job};
+  AdamW optimizer{model, {.lr = 5e-3}};
+  at::Tensor right;
   for (int epoch = 0; epoch < 15; ++epoch) {
-    right = 0;
-    for (auto& batch : loader.epoch(epoch)) {
-      const auto output = model->forward(batch.data);
+    right = at::zeros({}, at::kLong);
+    for (auto& batch : loader.epoch(epoch)) {  // this rank's part of the pictures
+      const auto output = model(batch.data);
       torch::nn::functional::cross_entropy(output, batch.target).backward();
       optimizer.step();
       optimizer.zero_grad();
-      right += output.argmax(1).eq(batch.target).sum().item<double>();
+      right += output.argmax(1).eq(batch.target).sum().cpu();
     }
   }
-  job.print("{} classes, {:.0f} of {} pictures right", source->class_names().size(), right, source->size());
+  job.group().all_reduce(right).wait();  // the sum over all ranks
+  job.print("{} classes, {} of {} pictures right", source->class_names().size(), right.item<int64_t>(), source->size());
   return 0;
 }
 

@@ -47,9 +47,12 @@ int64_t go_on(Model& model, lockstep::AdamW& optimizer) {
 
 int train(lockstep::Job& job, int64_t epochs) {
   torch::manual_seed(0);
-  lockstep::DistributedDataParallel model{Net(), job};
+  const auto net = std::make_shared<Net>();
+  net->to(job.device());  // the GPU of this rank, where there is one
+  lockstep::DistributedDataParallel model{net, job};
   lockstep::AdamW optimizer{model, {.lr = 1e-2}};
-  lockstep::DataLoader loader{lockstep::make_dataset(4096, point), job, {.batch_size = 64, .shuffle = true}};
+  lockstep::DataLoader loader{
+      lockstep::make_dataset(4096, point), job, {.batch_size = 64, .shuffle = true, .device = job.device()}};
   const int64_t done = go_on(model, optimizer);
   job.print("begins after {} epochs with {} weights in the first layer", done, model->hidden->weight.numel());
   for (int64_t epoch = done; epoch < epochs; ++epoch) {

@@ -14,13 +14,16 @@ struct Net : torch::nn::Module {
 
 int train(lockstep::Job& job) {
   torch::manual_seed(0);
-  lockstep::DistributedDataParallel model{Net(), job};
+  const auto net = std::make_shared<Net>();
+  net->to(job.device());
+  lockstep::DistributedDataParallel model{net, job};
   lockstep::sync_batch_norm(model, job);  // every lockstep::nn::BatchNorm of the model
   lockstep::AdamW optimizer{model, {.lr = 1e-2}};
   const int64_t each = 8 / job.world_size();
   at::Tensor loss;
   for (int step = 0; step < 50; ++step) {
-    const at::Tensor all = torch::rand({8, 2}) * 2 - 1;  // the same on every rank, which takes its own part
+    // All ranks draw the same, and each takes its own part.
+    const at::Tensor all = torch::rand({8, 2}).to(job.device()) * 2 - 1;
     const at::Tensor x = all.narrow(0, each * job.rank(), each);
     loss = (model(x) - x.prod(1, /*keepdim=*/true)).pow(2).mean();
     loss.backward();

@@ -131,10 +131,21 @@ class Agent {
     return told_by_ != 0;
   }
 
-  void run_round(Round round) {
-    if (round.number > 0 && round.place.nodes > 1) {
-      log::note("the ranks start again: {} nodes, {} ranks", round.place.nodes, round.place.world_size);
+  // A node other than that of rank 0 may show nothing else from its start to its end.
+  void tell_of_round(const Round& round) const {
+    const Place& place = round.place;
+    if (place.nodes == 1) return;
+    const bool is_first_here = round_.hosts.empty();
+    if (is_first_here && place.node_rank > 0 && options_.tells_of_other_nodes) {
+      log::note("joined the group of {} nodes as node {}, with {} of {} ranks; rank 0 prints on {}", place.nodes,
+                place.node_rank, place.local_world_size, place.world_size, round.hosts.front());
+    } else if (round.number > 0) {
+      log::note("the ranks start again: {} nodes, {} ranks", place.nodes, place.world_size);
     }
+  }
+
+  void run_round(Round round) {
+    tell_of_round(round);
     round_ = std::move(round);
     attempt_ = std::max(attempt_ + 1, logs_.first_free_attempt(round_.place.first_rank));
     WorkerGroup group({.options = options_,

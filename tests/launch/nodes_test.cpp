@@ -57,6 +57,25 @@ TEST_F(TwoNodes, AgreeOnTheWorld) {
   EXPECT_THAT(master, Not(HasSubstr(std::to_string(port_) + " 127")));
 }
 
+TEST_F(TwoNodes, TheOneWithoutRankZeroSaysThatItHasJoined) {
+  const auto with_host = [&](int rank, const std::string& host, std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"--nnodes", "2", "--node-rank", std::to_string(rank), "--master-port",
+                             std::to_string(port_), "--nproc-per-node", std::to_string(rank + 1), "--", "true"});
+    auto options = command(more);
+    options.environment.emplace_back("LOCKSTEP_HOST_ID", host);
+    return std::make_unique<Process>(options);
+  };
+  const std::string line = "note: joined the group of 2 nodes as node 1, with 2 of 3 ranks; rank 0 prints on gpu-a\n";
+  auto first = with_host(0, "gpu-a");
+  const auto of_second = with_host(1, "gpu-b")->wait();
+  EXPECT_THAT(of_second.err, HasSubstr(line));
+  EXPECT_THAT(first->wait().err, Not(HasSubstr("joined"))) << "its rank 0 shows that it runs";
+
+  first = with_host(0, "gpu-a", {"--quiet"});
+  EXPECT_THAT(with_host(1, "gpu-b", {"--quiet"})->wait().err, Not(HasSubstr("joined")));
+  EXPECT_EQ(first->wait().code, 0);
+}
+
 TEST_F(TwoNodes, AFailureOnOneStopsTheOther) {
   auto first = node(0, "sleep 1000");
   auto second = node(1, "exit 9");

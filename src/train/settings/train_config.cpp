@@ -75,7 +75,7 @@ void describe_course(ConfigFields& fields, TrainConfig& config) {
       .in({1, 1e7}, "samples");
   fields.add("total_batch_size", &config.total_batch_size, "samples per step over all replicas; 0: batch_size says it")
       .in({0, 1e13}, "samples");
-  fields.add("accumulate_steps", &config.accumulate_steps, "batches whose gradients are added up before a step")
+  fields.add("accumulate_steps", &config.accumulate_steps, "batches of a step, with the mean of their gradients")
       .in({1, 1e5}, "batches");
 }
 
