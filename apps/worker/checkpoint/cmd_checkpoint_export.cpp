@@ -65,7 +65,7 @@ void check(const ExportArguments& given) {
   const std::string ending = fs::path(given.to).extension().string();
   if (ending == ".onnx") {
     throw UsageError(
-        fmt::format("{}: Lockstep writes no ONNX, but TorchScript, which PyTorch converts", given.to),
+        fmt::format("{}: Lockstep writes no ONNX, but TorchScript, which PyTorch converts for some recipes", given.to),
         fmt::format("--to model.pt, then in Python torch.onnx.export(torch.jit.load(\"model.pt\"), example, \"{}\", "
                     "opset_version=16)",
                     fs::path(given.to).filename().string()));
