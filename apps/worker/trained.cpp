@@ -13,6 +13,7 @@
 #include "lockstep/optim/ema.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/threads.h"
+#include "worker/recipes.h"
 #include "worker/settings.h"
 
 namespace lockstep::worker {
@@ -22,51 +23,75 @@ std::string settings_of(const Checkpoint& checkpoint) {
   auto settings = checkpoint.text("config.yml");
   if (settings) return std::move(*settings);
   throw DataError(fmt::format("{} does not contain the settings it was trained with", checkpoint.path().string()),
-                  "only checkpoints of `lockstep train` can be evaluated");
+                  "only checkpoints of `lockstep train` have them");
 }
 
-}  // namespace
+/// A checkpoint and what its settings say.
+struct Opened {
+  Checkpoint checkpoint;
+  ConfigTree settings;
+  std::string recipe;  ///< the name; "" where the settings have none
+};
 
-Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const std::vector<std::string>& sets) {
-  const Checkpoint opened = load_checkpoint(checkpoint);
-  const std::string path = opened.path().string();
-  const ConfigTree settings = ConfigTree::from_text(settings_of(opened), path);
-  const auto trained_by = settings.values().find("recipe");
-  std::string name = trained_by == settings.values().end() ? "" : trained_by->second.yaml;
-  if (name != recipe.name()) {
-    throw DataError(fmt::format("{} was trained with the recipe {}, not {}", path, name, recipe.name()),
-                    "give the recipe " + name);
-  }
+Opened open_trained(const std::string& where) {
+  Checkpoint checkpoint = load_checkpoint(where);
+  ConfigTree settings = ConfigTree::from_text(settings_of(checkpoint), checkpoint.path().string());
+  const auto recipe = settings.values().find("recipe");
+  std::string name = recipe == settings.values().end() ? "" : recipe->second.yaml;
+  return {.checkpoint = std::move(checkpoint), .settings = std::move(settings), .recipe = std::move(name)};
+}
+
+Trained load_opened(const Recipe& recipe, const Opened& from, const std::vector<std::string>& sets) {
+  std::string name = recipe.name();
   Trained trained;
   trained.config = recipe.make_config();
   ConfigFields fields;
   fields.add("recipe", &name, "what was trained");
   trained.config->describe(fields);
-  fields.bind(settings);
+  fields.bind(from.settings);
   ConfigTree over;
   for (const std::string& assignment : sets) over.set(assignment, "--set");
   std::vector<std::string> notes;
   fields.bind(in_own_words(recipe, over, notes));
   trained.config->validate();
-  if (trained.config->threads == 0) trained.config->threads = opened.manifest().meta.threads;
+  if (trained.config->threads == 0) trained.config->threads = from.checkpoint.manifest().meta.threads;
   set_max_pixels(trained.config->data.max_pixels);
   tensor::set_threads(static_cast<int>(trained.config->threads));
   trained.task = recipe.make_task(*trained.config);
-  trained.task->check_model_state(opened.state("model"));
+  trained.task->check_model_state(from.checkpoint.state("model"));
   trained.model = trained.task->make_model();
   if (trained.config->ema.decay > 0) {
-    const EMAState average = ema_state_of(opened.state("ema"));
+    const EMAState average = ema_state_of(from.checkpoint.state("ema"));
     load_model_state_dict(*trained.model, average.model);
     trained.weights = fmt::format("the moving average (EMA) of {} steps",
                                   text::thousands(std::max<std::int64_t>(0, average.updates)));
   } else {
-    load_model_state_dict(*trained.model, opened.state("model"));
+    load_model_state_dict(*trained.model, from.checkpoint.state("model"));
   }
   trained.model->eval();
   trained.task->prepare_inference(*trained.model);
-  trained.step = opened.step();
-  trained.path = path;
+  trained.step = from.checkpoint.step();
+  trained.path = from.checkpoint.path().string();
+  trained.recipe = recipe.name();
+  trained.settings = fields.to_yaml();
   return trained;
+}
+
+}  // namespace
+
+Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const std::vector<std::string>& sets) {
+  const Opened opened = open_trained(checkpoint);
+  if (opened.recipe == recipe.name()) return load_opened(recipe, opened, sets);
+  throw DataError(fmt::format("{} was trained with the recipe {}, not {}", opened.checkpoint.path().string(),
+                              opened.recipe, recipe.name()),
+                  "give the recipe " + opened.recipe);
+}
+
+Trained load_trained(const std::string& checkpoint, const std::vector<std::string>& sets) {
+  const Opened opened = open_trained(checkpoint);
+  if (!opened.recipe.empty()) return load_opened(find_recipe(opened.recipe), opened, sets);
+  throw DataError(fmt::format("{} does not say which recipe trained it", opened.checkpoint.path().string()),
+                  "only checkpoints of `lockstep train` do");
 }
 
 }  // namespace lockstep::worker

@@ -15,13 +15,17 @@ struct Trained {
   std::unique_ptr<Task> task;
   std::shared_ptr<torch::nn::Module> model;  ///< in evaluation mode
   std::int64_t step = 0;
-  std::string path;     ///< path of the step folder
-  std::string weights;  ///< what they are where they are not the trained ones themselves; else empty
+  std::string path;      ///< path of the step folder
+  std::string recipe;    ///< name of the recipe
+  std::string settings;  ///< all of them, as YAML
+  std::string weights;   ///< what they are where they are not the trained ones themselves; else empty
 };
 
 /// `sets`: a.b=c each, over the checkpoint's settings.
 /// Throws: DataError where the checkpoint is missing, torn, or of another recipe; UsageError for `sets`.
 [[nodiscard]] Trained load_trained(const Recipe& recipe, const std::string& checkpoint,
                                    const std::vector<std::string>& sets = {});
+/// The same with the recipe that the checkpoint names.
+[[nodiscard]] Trained load_trained(const std::string& checkpoint, const std::vector<std::string>& sets = {});
 
 }  // namespace lockstep::worker

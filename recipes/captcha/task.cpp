@@ -2,6 +2,7 @@
 #include "captcha/task.h"
 
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
 
 #include "captcha/data/dataset.h"
@@ -26,6 +27,21 @@ std::shared_ptr<torch::nn::Module> CaptchaTask::make_model() {
 
 at::Tensor CaptchaTask::forward(torch::nn::Module& model, const Batch& batch) {
   return dynamic_cast<CaptchaNet&>(model).forward(batch.data);
+}
+
+std::optional<lockstep::nn::NetworkFunction> CaptchaTask::network_function(torch::nn::Module& model) {
+  auto& net = dynamic_cast<CaptchaNet&>(model);
+  const auto& labels = config_.labels;
+  lockstep::nn::NetworkFunction function{.inputs = {"images"}, .outputs = {"logits"}};
+  function.example = [&labels](std::int64_t batch) -> std::vector<at::Tensor> {
+    return {at::rand({batch, 1, labels.height, labels.width})};
+  };
+  function.run = [&net, &labels](const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
+    const at::Tensor logits = net.forward(arguments[0]);
+    return {logits.view({logits.size(0), labels.length, -1})};
+  };
+  for (const char character : characters_) function.names.emplace_back(1, character);
+  return function;
 }
 
 at::Tensor CaptchaTask::loss(const at::Tensor& output, const Batch& batch) {

@@ -22,6 +22,8 @@ class CaptchaTask : public Task {
   std::shared_ptr<torch::nn::Module> make_model() override;
   /// Logits N(L*C).
   at::Tensor forward(torch::nn::Module& model, const Batch& batch) override;
+  /// Images [N, 1, H, W] in 0..1 to logits [N, L, C].
+  std::optional<lockstep::nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   /// MultiLabelSoftMarginLoss against the one-hot label: the mean of the binary cross entropies of all L*C logits.
   at::Tensor loss(const at::Tensor& output, const Batch& batch) override;
   at::Tensor count(const at::Tensor& output, const Batch& batch) override;

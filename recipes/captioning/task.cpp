@@ -4,12 +4,15 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <any>
+#include <array>
 #include <cstring>
 
 #include "captioning/data/collate.h"
@@ -18,6 +21,7 @@
 #include "captioning/tally.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/augment/to_tensor.h"
 #include "lockstep/optim/autocast.h"
 
 namespace lockstep::captioning {
@@ -45,6 +49,10 @@ class DecoderAtRest {
   Captioner& model_;
   bool was_training_;
 };
+
+at::Tensor by_channel(const std::array<float, 3>& values) {
+  return at::tensor(at::ArrayRef<float>(values)).view({1, 3, 1, 1});
+}
 
 /// What the network has read when it says each of `words`.
 at::Tensor inputs_of(const at::Tensor& words) {
@@ -138,6 +146,38 @@ std::shared_ptr<torch::nn::Module> CaptioningTask::make_model() {
   model->register_buffer(kVocabulary, bytes_of(words->to_text()));
   if (config_.has_features()) model->register_buffer(kFeatureWidth, at::full({1}, feature_width_, at::kLong));
   return model;
+}
+
+std::int64_t CaptioningTask::feature_rows() const {
+  if (config_.model.grid_height > 0) return config_.model.grid_height * config_.model.grid_width;
+  if (config_.sets.max_features > 0) return config_.sets.max_features;
+  throw UsageError("an exported network takes one number of rows of features, and no setting says which",
+                   "--set model.grid_height=7 --set model.grid_width=7 for 49");
+}
+
+std::optional<nn::NetworkFunction> CaptioningTask::network_function(torch::nn::Module& model) {
+  auto& captioner = dynamic_cast<Captioner&>(model);
+  const bool features = config_.has_features();
+  nn::NetworkFunction function{.inputs = {features ? "features" : "pictures"}, .outputs = {"words", "log_probs"}};
+  const std::vector<std::int64_t> sizes = features
+                                              ? std::vector{feature_rows(), feature_width_}
+                                              : std::vector{std::int64_t{3}, config_.sets.height, config_.sets.width};
+  function.example = [sizes](std::int64_t batch) -> std::vector<at::Tensor> {
+    std::vector<std::int64_t> all = {batch};
+    all.insert(all.end(), sizes.begin(), sizes.end());
+    return {at::rand(all)};
+  };
+  const Normalize normalize;
+  function.run = [&captioner, features, max_words = config_.sets.max_words, mean = by_channel(normalize.mean),
+                  deviation = by_channel(normalize.deviation)](
+                     const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
+    const at::Tensor seen = features ? arguments[0] : (arguments[0] - mean) / deviation;
+    const Said said = greedy_in_all_steps(captioner, captioner.encode(seen, {}), max_words);
+    return {said.words, said.log_probs};
+  };
+  const auto words = vocabulary();
+  for (std::int64_t id = 0; id < words->size(); ++id) function.names.push_back(words->word(id));
+  return function;
 }
 
 void CaptioningTask::begin_epoch(const EpochInfo& info) { now_ = info; }

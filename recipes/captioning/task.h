@@ -30,6 +30,9 @@ class CaptioningTask final : public Task {
   /// Compares vocabularies, or takes this one where there is none yet.
   void check_model_state(const StateDict& state) override;
   std::shared_ptr<torch::nn::Module> make_model() override;
+  /// Pictures [N, 3, H, W] in 0..1, or features [N, L, D], to what greedy search says: "words" [N, T] and "log_probs"
+  /// [N, T - 1], as in Said.
+  std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   void begin_epoch(const EpochInfo& info) override;
   /// Training with people's captions: "logits" [B * S, T, V]. Self-critical training: also "words", "chosen", "reward"
   /// and "advantage" (SampledCaptions); drawing them takes part in no gradient. Evaluation: "words" [B, T].
@@ -46,6 +49,8 @@ class CaptioningTask final : public Task {
   [[nodiscard]] bool is_self_critical() const noexcept;
 
  private:
+  /// L of the features that an exported network takes. Throws: UsageError where no setting says it.
+  [[nodiscard]] std::int64_t feature_rows() const;
   void check_feature_width(std::int64_t theirs);
   void make_vocabulary(const std::vector<CaptionedImage>& images);
   Outputs run_self_critical(Captioner& model, const Memory& memory, const Batch& batch);

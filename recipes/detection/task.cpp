@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detection/task.h"
 
+#include <ATen/ops/rand.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -130,6 +131,20 @@ std::vector<std::string> DetectionTask::fit_weights(StateDict& weights, const Na
 
 void DetectionTask::prepare_inference(torch::nn::Module& model) {
   if (config_.is_published()) static_cast<void>(dfine::fuse(model));
+}
+
+std::optional<nn::NetworkFunction> DetectionTask::network_function(torch::nn::Module& model) {
+  auto& detector = dynamic_cast<DetectionNetwork&>(model);
+  nn::NetworkFunction function{.inputs = {"images"}, .outputs = {"logits", "boxes"}};
+  function.example = [size = config_.image_size](std::int64_t batch) -> std::vector<at::Tensor> {
+    return {at::rand({batch, 3, size, size})};
+  };
+  function.run = [&detector](const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
+    const Outputs outputs = detector.forward(arguments[0], nullptr);  // of the last layer alone
+    return {outputs.at("logits").select(0, 0), outputs.at("boxes").select(0, 0)};
+  };
+  for (std::int64_t label = 0; label < config_.num_classes; ++label) function.names.push_back(class_name(label));
+  return function;
 }
 
 Outputs DetectionTask::run(torch::nn::Module& model, const Batch& batch) {

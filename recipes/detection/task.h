@@ -29,6 +29,8 @@ class DetectionTask final : public Task {
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
   /// Fuses what only training needs apart.
   void prepare_inference(torch::nn::Module& model) override;
+  /// Images [N, 3, S, S] in 0..1 to logits [N, Q, C] and boxes [N, Q, 4].
+  std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   /// In training with denoising queries of the batch's own objects.
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
   /// The number of boxes is the mean over all replicas: one small all-reduce, in every batch.

@@ -2,13 +2,20 @@
 #include "segmentation/task.h"
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/upsample_bilinear2d.h>
+#include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <any>
+#include <array>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/augment/to_tensor.h"
 #include "segmentation/tally.h"
 
 namespace lockstep::segmentation {
@@ -74,6 +81,25 @@ std::shared_ptr<torch::nn::Module> SegmentationTask::make_model() {
     throw UsageError("num_classes is auto, and nobody has looked at the data", "a number, or settle() before");
   }
   return std::make_shared<Segmenter>(config_.model_options());
+}
+
+std::optional<nn::NetworkFunction> SegmentationTask::network_function(torch::nn::Module& model) {
+  auto& segmenter = dynamic_cast<Segmenter&>(model);
+  const std::int64_t side = config_.eval.window > 0 ? config_.eval.window : config_.augment.crop;
+  const auto by_channel = [](const std::array<float, 3>& values) {
+    return at::tensor(at::ArrayRef<float>(values)).view({1, 3, 1, 1});
+  };
+  const Normalize normalize;
+  nn::NetworkFunction function{.inputs = {"pictures"}, .outputs = {"shares"}, .names = class_names()};
+  function.example = [side](std::int64_t batch) -> std::vector<at::Tensor> {
+    return {at::rand({batch, 3, side, side})};
+  };
+  function.run = [&segmenter, side, mean = by_channel(normalize.mean), deviation = by_channel(normalize.deviation)](
+                     const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
+    const at::Tensor logits = segmenter.forward((arguments[0] - mean) / deviation).at("logits");
+    return {at::softmax(at::upsample_bilinear2d(logits, {side, side}, /*align_corners=*/true), 1)};
+  };
+  return function;
 }
 
 at::Tensor SegmentationTask::look_at(torch::nn::Module& model, const at::Tensor& picture) const {

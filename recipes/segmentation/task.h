@@ -26,6 +26,9 @@ class SegmentationTask final : public Task {
   static void settle(SegmentationConfig& config);
   [[nodiscard]] Collate collate() const override { return segmentation::collate(); }
   std::shared_ptr<torch::nn::Module> make_model() override;
+  /// Pictures [N, 3, S, S] in 0..1 to the shares of the classes [N, C, S, S]: one look, in one scale. S is the window
+  /// of evaluation, or the crop of training where that is the whole picture.
+  std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   /// In training what Segmenter gives; in evaluation "classes", uint8 [B, H, W], each picture looked at alone, as the
   /// settings eval.* say; outside of it 255.
   Outputs run(torch::nn::Module& model, const Batch& batch) override;

@@ -109,6 +109,32 @@ TEST(InitFrom, LessThanHalfOfTheModelIsAnErrorUnlessItIsMeant) {
   train_from(alone(), folder / "c", folder / "some.safetensors");
 }
 
+TEST(InitFrom, TheWeightsOfOneWholePartAreMeant) {
+  const TempDir folder;
+  const StateDict part = {{"first.weight", at::ones({16, 2})}, {"first.bias", at::ones({16})}};
+  StateDict with_gap = part;
+  with_gap.erase("first.bias");
+  StateDict with_rest = part;
+  with_rest["other.weight"] = at::ones({2});
+  StateDict with_more = part;
+  with_more["norm.bias"] = at::ones({16});
+  NoisyTask task;
+  const auto start = [&](const std::string& name, const StateDict& state) {
+    const fs::path file = folder / (name + ".safetensors");
+    write_safetensors(FileSystem::system(), file, state);
+    TrainConfig config = still_config();
+    Trainer(alone(), task, config, {.recipe = "noisy", .run_dir = folder / name, .init_from = file}).fit();
+  };
+  ::testing::internal::CaptureStderr();
+  start("part", part);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("fills the model's first and nothing else, 48 of 146 elements"));
+  EXPECT_TRUE(is_near(entry_of(folder / "part", "model"), at::ones({16, 2})));
+  EXPECT_THAT(fault_of<DataError>([&] { start("gap", with_gap); }), HasSubstr("fit only 32 of the model's 146"));
+  EXPECT_THAT(fault_of<DataError>([&] { start("rest", with_rest); }), HasSubstr("fit only 48 of the model's 146"));
+  EXPECT_THAT(fault_of<DataError>([&] { start("more", with_more); }), HasSubstr("fit only 64 of the model's 146"));
+}
+
 TEST(InitFrom, WithResumeAutoARunThatHasACheckpointGoesOnFromIt) {
   const TempDir folder;
   write_safetensors(FileSystem::system(), folder / "a.safetensors", {{"first.weight", at::ones({16, 2})}});

@@ -134,17 +134,18 @@ int cmd_checkpoint(const Arguments& arguments) {
   if (arguments.empty()) {
     throw UsageError("a verb is missing: inspect, verify, diff, export, import or prune", "lockstep checkpoint --help");
   }
-  return cli::dispatch({.name = "lockstep checkpoint",
-                        .description = "Inspect, verify, compare, convert and prune checkpoints.",
-                        .examples = {"lockstep checkpoint verify runs/digits",
-                                     "lockstep checkpoint export runs/digits:best --to digits.safetensors"}},
-                       {{"inspect", "show the contents of a checkpoint", inspect_checkpoint},
-                        {"verify", "check every byte of a checkpoint", verify_any},
-                        {"diff", "compare two checkpoints bit by bit", diff_two},
-                        {"export", "write the weights of a checkpoint as .safetensors or .pth", cmd_checkpoint_export},
-                        {"import", "make a checkpoint from a .pth or .safetensors file", cmd_checkpoint_import},
-                        {"prune", "remove old checkpoints of a run", cmd_checkpoint_prune}},
-                       arguments);
+  return cli::dispatch(
+      {.name = "lockstep checkpoint",
+       .description = "Inspect, verify, compare, convert and prune checkpoints.",
+       .examples = {"lockstep checkpoint verify runs/digits",
+                    "lockstep checkpoint export runs/digits:best --to digits.safetensors"}},
+      {{"inspect", "show the contents of a checkpoint", inspect_checkpoint},
+       {"verify", "check every byte of a checkpoint", verify_any},
+       {"diff", "compare two checkpoints bit by bit", diff_two},
+       {"export", "write weights as .safetensors or .pth, or the network as TorchScript (.pt)", cmd_checkpoint_export},
+       {"import", "make a checkpoint from a .pth or .safetensors file", cmd_checkpoint_import},
+       {"prune", "remove old checkpoints of a run", cmd_checkpoint_prune}},
+      arguments);
 }
 
 }  // namespace lockstep::worker

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep checkpoint export|import|prune`: weights for other programs and from them, and room on the disk.
+// `lockstep checkpoint import|prune`: weights of other programs, and room on the disk.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -42,28 +42,6 @@ std::string import_text(const ImportedStates& imported, const fs::path& folder) 
 }
 
 }  // namespace
-
-int cmd_checkpoint_export(const Arguments& arguments) {
-  std::string where;
-  std::string to;
-  ExportOptions options;
-  CLI::App app;
-  cli::prepare(app,
-               {.name = "lockstep checkpoint export",
-                .description = "Write the weights of a checkpoint, or of a file of weights, for other programs.\n\n"
-                               "torch.load(FILE, weights_only=True) reads the .pth file.",
-                .examples = {"lockstep checkpoint export runs/digits:best --to digits.safetensors"}});
-  app.add_option("PATH", where, kCheckpointOrFileHelp)->required();
-  app.add_option("--to", to, "the file to write: .safetensors, .pth or .pt")->required()->type_name("FILE");
-  app.add_option("--state", options.state, "the state whose tensors to write; all writes every state, only to .pth")
-      ->type_name("model|ema|optimizer|all|NAME");
-  app.add_option("--prefix", options.prefix, "put this in front of the name of every weight, such as module.")
-      ->type_name("NAME");
-  if (!cli::parse(app, arguments)) return 0;
-  const std::int64_t tensors = export_weights(where, to, options);
-  fmt::print("{}: {} tensors, {}\n", to, tensors, text::bytes(fs::file_size(to)));
-  return 0;
-}
 
 int cmd_checkpoint_import(const Arguments& arguments) {
   std::string from;

@@ -18,6 +18,7 @@ struct FirstWeights {
 };
 
 /// Copies the matching weights of load_weights(path) into the model's parameters and buffers, and reports the rest.
+/// Weights that fill one part of the model ("backbone"), with nothing left over, may be less than half of it.
 /// Throws: DataError where nothing matches, where less than half of the model's elements do and that is not allowed,
 ///         where the file has no weights, or where the task refuses them.
 void start_from_weights(Task& task, const NamedTensors& model, const FirstWeights& from);

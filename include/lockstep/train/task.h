@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/nn/torchscript.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/state_dict.h"
 
@@ -81,6 +83,13 @@ class Task {
   /// Called once weights are loaded where the model only predicts from then on (`lockstep eval`, `predict`): layers may
   /// be fused. The outputs stay the same but for rounding; the state dict need not.
   virtual void prepare_inference(torch::nn::Module& /*model*/) {}
+
+  /// Returns the network as a function of tensors, for programs without this library (`lockstep checkpoint export --to
+  /// model.pt`); empty: there is none. `model` is in evaluation mode, and prepare_inference() has seen it. Lifetime:
+  /// task and model outlive the function. Throws: UsageError where a setting is missing.
+  [[nodiscard]] virtual std::optional<nn::NetworkFunction> network_function(torch::nn::Module& /*model*/) {
+    return std::nullopt;
+  }
 
   /// Makes the network with fresh weights; libtorch's generator has been seeded.
   [[nodiscard]] virtual std::shared_ptr<torch::nn::Module> make_model() = 0;

@@ -18,6 +18,8 @@
 #include <cmath>
 #include <limits>
 
+#include "lockstep/nn/plain_operators.h"
+
 namespace lockstep::captioning {
 
 torch::nn::Linear linear(std::int64_t in, std::int64_t out, std::int64_t parts) {
@@ -43,7 +45,7 @@ nn::LayerNorm layer_norm(std::int64_t width) { return nn::LayerNorm(torch::nn::L
 
 at::Tensor normed(nn::LayerNorm& layer, const at::Tensor& x) {
   constexpr std::int64_t kSmall = 4096;
-  if (!x.device().is_cpu()) return layer->forward(x);
+  if (!x.device().is_cpu() || nn::uses_plain_operators()) return layer->forward(x);
   if (x.numel() >= kSmall) return layer->forward(x.contiguous());
   const at::Tensor rows = x.to(at::kFloat).reshape({-1, layer->weight.size(0)});
   return at::group_norm(rows, 1, layer->weight, layer->bias, layer->options.eps()).view(x.sizes());

@@ -4,10 +4,13 @@
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/searchsorted.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include <memory>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/optim/autocast.h"
@@ -54,6 +57,25 @@ at::Tensor greedy(Captioner& model, const Memory& memory, std::int64_t max_words
   const NoGrad no_grad;
   Speaker speaker = speaker_of(model, memory);
   return greedy(speaker, max_words);
+}
+
+Said greedy_in_all_steps(Captioner& model, const Memory& memory, std::int64_t max_words) {
+  const NoGrad no_grad;
+  if (max_words < 1) throw UsageError(fmt::format("captions of {} words; 1 is the least", max_words));
+  DecoderState state = model.start(memory);
+  at::Tensor now = at::zeros({memory.rows()}, memory.tokens.options().dtype(at::kLong));
+  at::Tensor ended = at::zeros({memory.rows()}, now.options().dtype(at::kBool));
+  std::vector<at::Tensor> words;
+  std::vector<at::Tensor> log_probs;
+  for (std::int64_t i = 0; i < max_words; ++i) {
+    const at::Tensor next = model.step(memory, state, now);
+    now = next.argmax(1).masked_fill(ended, 0);
+    words.push_back(now);
+    log_probs.push_back(next.gather(1, now.unsqueeze(1)).squeeze(1).masked_fill(ended, 0));
+    ended = ended.logical_or(now.eq(0));
+  }
+  words.push_back(at::zeros_like(now));
+  return {.words = at::stack(words, 1), .log_probs = at::stack(log_probs, 1)};
 }
 
 at::Tensor sample(Speaker& speaker, std::int64_t max_words) {

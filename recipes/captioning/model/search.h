@@ -35,6 +35,15 @@ struct Speaker {
 [[nodiscard]] at::Tensor greedy(Captioner& model, const Memory& memory, std::int64_t max_words);
 [[nodiscard]] at::Tensor greedy(Speaker& speaker, std::int64_t max_words);
 
+/// Captions with the log-probability of each word.
+struct Said {
+  at::Tensor words;      ///< int64 [N, T]
+  at::Tensor log_probs;  ///< float32 [N, T - 1], 0 after the end of a caption
+};
+
+/// greedy()'s captions, in max_words steps whatever the network says: what a tracer can record.
+[[nodiscard]] Said greedy_in_all_steps(Captioner& model, const Memory& memory, std::int64_t max_words);
+
 /// Words drawn from the distribution; memory.rows() rows, so repeat the memory for several captions of each picture.
 /// The random numbers are [N, max_words] float64 drawn at the start from libtorch's generator of the device, whatever
 /// the network says: how many are taken does not depend on when captions end. Log-probabilities that are no numbers

@@ -20,6 +20,7 @@
 #include <numeric>
 
 #include "detection/model/deformable_kernel.h"
+#include "lockstep/nn/plain_operators.h"
 
 namespace lockstep::detection {
 namespace {
@@ -94,7 +95,8 @@ class Sample : public torch::autograd::Function<Sample> {
 at::Tensor sample_points(const at::Tensor& values, const at::Tensor& places, const at::Tensor& shares,
                          const ScaleSizes& sizes, const std::array<std::int64_t, 3>& points) {
   const bool fits = values.size(2) / shares.size(2) % 16 == 0 && values.scalar_type() != at::kDouble;
-  if (!values.is_cpu() || !fits) return sample_by_grid(values, places, shares, sizes, points);
+  if (!values.is_cpu() || !fits || nn::uses_plain_operators())
+    return sample_by_grid(values, places, shares, sizes, points);
   std::vector<std::int64_t> flat;
   for (std::size_t i = 0; i < sizes.size(); ++i) flat.insert(flat.end(), {sizes[i][0], sizes[i][1], points[i]});
   const auto plain = [](const at::Tensor& of) { return of.to(at::kFloat).contiguous(); };

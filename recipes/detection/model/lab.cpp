@@ -8,6 +8,8 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "lockstep/nn/plain_operators.h"
+
 namespace lockstep::detection {
 namespace {
 
@@ -40,6 +42,10 @@ void LabImpl::reset() {
   bias = register_parameter("bias", at::zeros({1}));
 }
 
-at::Tensor LabImpl::forward(const at::Tensor& input) { return Affine::apply(input, scale, bias); }
+at::Tensor LabImpl::forward(const at::Tensor& input) {
+  // Affine reads the scale's value, and a tracer would keep that instead of the parameter.
+  if (nn::uses_plain_operators()) return input * scale[0] + bias[0];
+  return Affine::apply(input, scale, bias);
+}
 
 }  // namespace lockstep::detection

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/nn/plain_operators.h"
 #include "lockstep/tensor/torch_version.h"
 #include "nn/conv/conv_functions.h"
 #include "nn/conv/conv_table.h"
@@ -46,8 +47,8 @@ bool suits(ConvKernel kernel, const at::Tensor& input, const at::Tensor& weight)
 
 /// The kernel for this call.
 ConvKernel choose(const at::Tensor& input, const at::Tensor& weight) {
-  if (input.dim() != 4 || !input.device().is_cpu() || input.numel() == 0 || weight.scalar_type() != at::kFloat ||
-      input.size(1) != weight.size(1)) {
+  if (uses_plain_operators() || input.dim() != 4 || !input.device().is_cpu() || input.numel() == 0 ||
+      weight.scalar_type() != at::kFloat || input.size(1) != weight.size(1)) {
     return ConvKernel::kLibtorch;
   }
   const at::ScalarType type = compute_type(input);

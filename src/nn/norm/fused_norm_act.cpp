@@ -11,6 +11,7 @@
 #include <cmath>
 #include <vector>
 
+#include "lockstep/nn/plain_operators.h"
 #include "nn/norm/norm_act_kernel.h"
 #include "nn/vector/dropout_bits.h"
 #include "nn/vector/kernel_tensors.h"
@@ -236,7 +237,7 @@ bool can_fuse_norm_act(const at::Tensor& input, const BatchNormCall& call, const
   const bool fits = input.dim() == 4 && input.device().is_cpu() && input.size(1) % 8 == 0 &&
                     input.is_contiguous(at::MemoryFormat::ChannelsLast) &&
                     (input.scalar_type() == at::kFloat || input.scalar_type() == at::kBFloat16);
-  if (!fits || !call.training || what.dropout >= 1) return false;
+  if (!fits || uses_plain_operators() || !call.training || what.dropout >= 1) return false;
   if (!is_float_vector(call.weight) || !is_float_vector(call.bias)) return false;
   if (call.running_mean.defined() && !(is_float_vector(call.running_mean) && is_float_vector(call.running_var))) {
     return false;

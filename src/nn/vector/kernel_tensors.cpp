@@ -10,13 +10,14 @@
 
 #include "lockstep/base/blas.h"
 #include "lockstep/base/error.h"
+#include "lockstep/nn/plain_operators.h"
 #include "lockstep/tensor/torch_version.h"
 #include "nn/vector/dropout_bits.h"
 
 namespace lockstep::nn::detail {
 
 bool has_kernel_type(const at::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.layout() == at::kStrided && tensor.numel() > 0 &&
+  return !uses_plain_operators() && tensor.device().is_cpu() && tensor.layout() == at::kStrided && tensor.numel() > 0 &&
          (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16);
 }
 

@@ -24,7 +24,23 @@ void require_one_start(const TrainerOptions& options) {
 namespace lockstep {
 namespace {
 
+std::string first_part(const std::string& name) { return name.substr(0, name.find('.')); }
+
+/// The part of the model ("backbone") that the weights are made for: they fill it, and nothing of them is left over.
+/// "" where there is none. Batch norm's counts of batches may be missing.
+std::string part_filled_by(const WeightsMatch& match) {
+  if (match.loaded.empty() || !match.unused.empty() || !match.other_shapes.empty()) return "";
+  const std::string part = first_part(match.loaded.front());
+  const bool is_other = std::any_of(match.loaded.begin(), match.loaded.end(),
+                                    [&](const std::string& name) { return first_part(name) != part; });
+  const bool has_gap = std::any_of(match.missing.begin(), match.missing.end(), [&](const std::string& name) {
+    return first_part(name) == part && !name.ends_with(".num_batches_tracked");
+  });
+  return is_other || has_gap ? "" : part;
+}
+
 /// Weights of another model fit here and there by chance; a run that starts from them looks like one that starts well.
+/// Those of one whole part of the model are meant.
 void require_half(const NamedTensors& model, const Weights& weights) {
   const WeightsMatch match = match_weights(model, weights.tensors);
   std::int64_t all = 0;
@@ -34,6 +50,11 @@ void require_half(const NamedTensors& model, const Weights& weights) {
     if (std::binary_search(match.loaded.begin(), match.loaded.end(), name)) fitting += tensor.numel();
   }
   if (match.loaded.empty() || 2 * fitting >= all) return;  // copy_weights() has its own words for nothing at all
+  const std::string part = part_filled_by(match);
+  if (!part.empty()) {
+    return log::note("{}: fills the model's {} and nothing else, {} of {} elements", weights.origin, part,
+                     text::thousands(fitting), text::thousands(all));
+  }
   throw DataError(fmt::format("the weights from {} fit only {} of the model's {} elements ({:.1f} %)\n{}",
                               weights.origin, text::thousands(fitting), text::thousands(all),
                               100.0 * static_cast<double>(fitting) / static_cast<double>(all), to_text(match, 5)),

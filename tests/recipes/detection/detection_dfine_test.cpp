@@ -24,6 +24,7 @@
 #include "lockstep/checkpoint/torch_file.h"
 #include "lockstep/checkpoint/weights.h"
 #include "lockstep/nn/optimize.h"
+#include "lockstep/train/first_weights.h"
 #include "lockstep/train/prepare.h"
 #include "support/shell.h"
 #include "support/temp_dir.h"
@@ -241,6 +242,30 @@ TEST(DetectionDfine, ABackboneAloneGoesIntoTheBackbone) {
   EXPECT_EQ(match_weights(entries_of(net), weights).loaded,
             (std::vector<std::string>{"backbone.stages.3.blocks.0.aggregation.1.bn.weight",
                                       "backbone.stem.stem1.conv.weight"}));
+}
+
+TEST(DetectionDfine, AFileOfAWholeBackboneNeedsNoPermission) {
+  const test::TempDir folder;
+  DetectionConfig config = preset("dfine_s");
+  config.published.queries = 20;
+  DetectionTask task(config);
+  const auto net = task.make_model();
+  shake(*net);
+  StateDict backbone;
+  for (const auto& [name, tensor] : entries_of(*net)) {
+    if (name.starts_with("backbone.")) backbone[name.substr(9)] = tensor.detach().clone();
+  }
+  const auto file = folder / "PPHGNetV2_B0_stage1.pth";
+  write_torch_file(FileSystem::system(), file, to_torch_value(backbone));
+  const auto fresh = task.make_model();
+  start_from_weights(task, entries_of(*fresh), {.path = file});
+  for (const auto& [name, tensor] : entries_of(*fresh)) {
+    if (!name.starts_with("backbone.")) continue;
+    EXPECT_TRUE(tensor.equal(std::get<at::Tensor>(backbone.at(name.substr(9))))) << name;
+  }
+  backbone.erase("stem.stem3.conv.weight");
+  write_torch_file(FileSystem::system(), file, to_torch_value(backbone));
+  EXPECT_THROW(start_from_weights(task, entries_of(*fresh), {.path = file}), DataError);
 }
 
 TEST(DetectionDfine, WeightsOfOtherBinsAreAnErrorThatNamesBoth) {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep checkpoint export`: weights for other programs, or the trained network itself as TorchScript.
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "common/cli.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/interop.h"
+#include "lockstep/nn/torchscript.h"
+#include "worker/checkpoint/checkpoint_commands.h"
+#include "worker/recipes.h"
+#include "worker/trained.h"
+
+namespace lockstep::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ExportArguments {
+  std::string where;
+  std::string to;
+  ExportOptions weights;
+  std::vector<std::string> sets;
+
+  [[nodiscard]] bool says_weights() const {
+    return weights.state != ExportOptions{}.state || weights.prefix != ExportOptions{}.prefix;
+  }
+};
+
+bool parse(ExportArguments& given, const Arguments& arguments) {
+  CLI::App app;
+  cli::prepare(
+      app,
+      {.name = "lockstep checkpoint export",
+       .description = "Write what a checkpoint has learned for other programs; the ending of FILE decides.\n\n"
+                      ".pth and .safetensors: the weights. torch.load(FILE, weights_only=True) reads the .pth file.\n\n"
+                      ".pt: the network as TorchScript, which torch.jit.load(FILE) runs, with moving average, fused "
+                      "layers and batches of any size.",
+       .examples = {"lockstep checkpoint export runs/digits:best --to digits.safetensors",
+                    "lockstep checkpoint export runs/scenes:best --to model.pt",
+                    "lockstep checkpoint export runs/scenes:best --to small.pt --set image_size=160"}});
+  app.add_option("PATH", given.where, kCheckpointOrFileHelp)->required();
+  app.add_option("--to", given.to, "the file to write: .safetensors, .pth or .pt")->required()->type_name("FILE");
+  app.add_option("--state", given.weights.state,
+                 "the state whose tensors to write; all writes every state, only to .pth")
+      ->type_name("model|ema|optimizer|all|NAME");
+  app.add_option("--prefix", given.weights.prefix, "put this in front of the name of every weight, such as module.")
+      ->type_name("NAME");
+  app.add_option("--set", given.sets, "for a .pt file: change a setting that the checkpoint was trained with")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  return cli::parse(app, arguments);
+}
+
+/// Throws: UsageError for options that do not fit the ending.
+void check(const ExportArguments& given) {
+  const std::string ending = fs::path(given.to).extension().string();
+  if (ending == ".onnx") {
+    throw UsageError(
+        fmt::format("{}: Lockstep writes no ONNX, but TorchScript, which PyTorch converts for some recipes", given.to),
+        fmt::format("--to model.pt, then in Python torch.onnx.export(torch.jit.load(\"model.pt\"), example, \"{}\", "
+                    "opset_version=16)",
+                    fs::path(given.to).filename().string()));
+  }
+  if (ending == ".pt") {
+    if (given.says_weights()) {
+      throw UsageError(fmt::format("--state and --prefix are about weights, and {} becomes a network", given.to),
+                       "end it with .pth for the weights");
+    }
+    if (fs::is_regular_file(given.where)) {
+      throw UsageError(fmt::format("{} holds weights, and a network needs the settings of a checkpoint", given.where),
+                       "a checkpoint of `lockstep train`, or end --to with .pth");
+    }
+    return;
+  }
+  if (ending != ".pth" && ending != ".safetensors") {
+    throw UsageError(fmt::format("{}: the ending says the format, and this one says none", given.to),
+                     "end it with .pth or .safetensors (weights) or .pt (TorchScript)");
+  }
+  if (!given.sets.empty()) {
+    throw UsageError(fmt::format("--set changes a network, and {} holds weights", given.to), "end it with .pt");
+  }
+}
+
+int write_network(const ExportArguments& given) {
+  const Trained trained = load_trained(given.where, given.sets);
+  const std::optional<nn::NetworkFunction> function = trained.task->network_function(*trained.model);
+  if (!function) throw UsageError(fmt::format("the recipe {} exports no network", trained.recipe));
+  if (!trained.weights.empty()) log::note("the weights are {}", trained.weights);
+  const std::string archive = nn::to_torchscript(*trained.model, *function, {{"config.yml", trained.settings}});
+  write_file_atomically(FileSystem::system(), given.to, archive);
+  fmt::print("{}: TorchScript of {}, {} -> {}, {}\n", given.to, trained.recipe, text::join(function->inputs),
+             text::join(function->outputs), text::bytes(archive.size()));
+  return 0;
+}
+
+}  // namespace
+
+int cmd_checkpoint_export(const Arguments& arguments) {
+  ExportArguments given;
+  if (!parse(given, arguments)) return 0;
+  check(given);
+  if (fs::path(given.to).extension() == ".pt") return write_network(given);
+  const std::int64_t tensors = export_weights(given.where, given.to, given.weights);
+  fmt::print("{}: {} tensors, {}\n", given.to, tensors, text::bytes(fs::file_size(given.to)));
+  return 0;
+}
+
+}  // namespace lockstep::worker

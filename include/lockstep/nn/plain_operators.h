@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// PlainOperators: layers run libtorch's operators only, none of Lockstep's own kernels.
+#pragma once
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::nn {
+
+/// While it lives, the layers of this library compute with libtorch's operators on this thread, and the kernels of
+/// their own rest: the same values but for rounding. A tracer, a profiler of operators or another dispatch mode then
+/// sees everything. Guards may be nested. What libtorch cannot do is an error then: 1.13 has no layer
+/// norm of bfloat16 with float32 weights.
+///
+/// A function that torch::jit::tracer records needs no guard: layers see the tracer by themselves.
+/// Example: const nn::PlainOperators plain;
+class PlainOperators {
+ public:
+  PlainOperators();
+  ~PlainOperators();
+  PlainOperators(const PlainOperators&) = delete;
+  PlainOperators& operator=(const PlainOperators&) = delete;
+};
+
+/// Returns true where a PlainOperators lives on this thread, or libtorch's tracer records it. A layer with a kernel of
+/// its own asks this before it reads a tensor's memory.
+[[nodiscard]] bool uses_plain_operators();
+
+}  // namespace lockstep::nn
+
+#pragma GCC visibility pop

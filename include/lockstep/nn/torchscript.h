@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trained network as TorchScript: an archive that torch.jit.load() of Python and torch::jit::load() of C++ run
+// without this library.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace torch::nn {
+class Module;  // torch/nn/module.h takes 6 s to compile: whoever has a network has it
+}
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::nn {
+
+/// A network as a function of tensors, for programs that know neither its class nor this library.
+struct NetworkFunction {
+  /// Names of the arguments. The first dimension of each is the batch; the sizes of the others are fixed.
+  std::vector<std::string> inputs;
+  /// Names of the results. The function returns a single one as a tensor, several as a tuple.
+  std::vector<std::string> outputs;
+  /// Makes arguments for a batch of this size, of values that are no rarity to the network.
+  std::function<std::vector<at::Tensor>(std::int64_t batch)> example;
+  /// Computes the results. What it computes besides tensors has to be the same for all arguments, but for the size of
+  /// the batch: a tracer records the operators that it runs.
+  std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& arguments)> run;
+  /// What the numbers in a result mean, such as classes by label; may be empty.
+  std::vector<std::string> names = {};
+};
+
+/// Traces the function and returns a TorchScript archive.
+///
+/// The archive's module has one method, forward(). It takes batches of any size. Parameters and buffers of `model` that
+/// the function uses are its parameters and buffers, under the same names; tensors that are neither, such as tables of
+/// positions, are buffers called constant_0 and so on. So state_dict(), to() and half() see all of them; parameters
+/// need no gradient. `texts` are files in the archive, by name (`_extra_files` of torch.jit.load), and so is
+/// network.json:
+/// {"inputs": [{"name": "images", "shape": [null, 3, 320, 320], "dtype": "float32"}], "outputs": ..., "names": [...]},
+/// where null stands for the size of the batch.
+///
+/// Before it returns, the archive is loaded and compared with the function, for other arguments and other sizes of the
+/// batch. `model` has to be in evaluation mode.
+/// Throws: UsageError where the function depends on the batch in a way that cannot be recorded, or the results differ.
+[[nodiscard]] std::string to_torchscript(torch::nn::Module& model, const NetworkFunction& function,
+                                         const std::map<std::string, std::string>& texts = {});
+
+}  // namespace lockstep::nn
+
+#pragma GCC visibility pop

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph and the tensors that it uses, as a module of TorchScript.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/csrc/jit/api/module.h>
+
+#include <memory>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep::nn {
+
+/// Takes the tensors out of `graph`, whose constants they are, and makes them attributes of a module with the method
+/// forward(): those of `model` under their names, others as buffers constant_0 and so on. Numbers in tensors without
+/// dimensions stay in the graph.
+[[nodiscard]] torch::jit::Module script_module(const torch::nn::Module& model,
+                                               const std::shared_ptr<torch::jit::Graph>& graph);
+
+}  // namespace lockstep::nn

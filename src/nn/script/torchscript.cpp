@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/nn/torchscript.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/csrc/jit/serialization/import.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/nn/plain_operators.h"
+#include "nn/script/script_module.h"
+#include "nn/script/traced_graph.h"
+
+namespace lockstep::nn {
+namespace {
+
+/// Sizes of the batch for which the archive has to give what the function gives; neither is one that was traced.
+constexpr std::int64_t kTried[] = {1, 5};
+/// The operators are the same: more than rounding is a fault.
+constexpr double kTolerance = 1e-5;
+
+/// A tracer takes no tensors that need a gradient.
+class NoParameterGradients {
+ public:
+  explicit NoParameterGradients(torch::nn::Module& model) {
+    for (const at::Tensor& parameter : model.parameters()) {
+      if (!parameter.requires_grad()) continue;
+      frozen_.push_back(parameter);
+      frozen_.back().requires_grad_(false);
+    }
+  }
+  ~NoParameterGradients() {
+    for (const at::Tensor& parameter : frozen_) parameter.requires_grad_(true);
+  }
+  NoParameterGradients(const NoParameterGradients&) = delete;
+  NoParameterGradients& operator=(const NoParameterGradients&) = delete;
+
+ private:
+  std::vector<at::Tensor> frozen_;
+};
+
+std::vector<at::Tensor> results_of(torch::jit::Module& module, const std::vector<at::Tensor>& arguments) {
+  const c10::IValue result = module.forward(std::vector<c10::IValue>(arguments.begin(), arguments.end()));
+  if (result.isTensor()) return {result.toTensor()};
+  std::vector<at::Tensor> tensors;
+  for (const c10::IValue& one : result.toTupleRef().elements()) tensors.push_back(one.toTensor());
+  return tensors;
+}
+
+void check_results(const NetworkFunction& function, const std::vector<at::Tensor>& wanted,
+                   const std::vector<at::Tensor>& found) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (i < found.size() && wanted[i].sizes() == found[i].sizes() &&
+        wanted[i].scalar_type() == found[i].scalar_type() &&
+        wanted[i].allclose(found[i], kTolerance, kTolerance, /*equal_nan=*/true)) {
+      continue;
+    }
+    throw UsageError(fmt::format("the traced network gives another result \"{}\" than the network itself for other "
+                                 "arguments",
+                                 function.outputs[i]),
+                     "its forward may read values of tensors, which a tracer keeps as they were");
+  }
+}
+
+std::string dtype_name(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "float32";
+    case at::kDouble:
+      return "float64";
+    case at::kLong:
+      return "int64";
+    case at::kByte:
+      return "uint8";
+    case at::kBool:
+      return "bool";
+    default:
+      return c10::toString(type);
+  }
+}
+
+/// {"name": "images", "shape": [null, 3, 320, 320], "dtype": "float32"} of each, in brackets.
+std::string described(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors) {
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::vector<std::string> shape = {"null"};
+    for (const std::int64_t size : tensors.at(i).sizes().slice(1)) shape.push_back(fmt::format("{}", size));
+    all.push_back(fmt::format(R"({{"name": {}, "shape": [{}], "dtype": "{}"}})", text::json_quote(names[i]),
+                              text::join(shape), dtype_name(tensors[i].scalar_type())));
+  }
+  return fmt::format("[{}]", text::join(all));
+}
+
+std::string description_of(const NetworkFunction& function, const std::vector<at::Tensor>& arguments,
+                           const std::vector<at::Tensor>& results) {
+  std::vector<std::string> names;
+  for (const std::string& name : function.names) names.push_back(text::json_quote(name));
+  return fmt::format("{{\"inputs\": {}, \"outputs\": {}, \"names\": [{}]}}\n", described(function.inputs, arguments),
+                     described(function.outputs, results), text::join(names));
+}
+
+void check_archive(const std::string& archive, const NetworkFunction& function) {
+  std::istringstream stream(archive);
+  torch::jit::Module loaded = torch::jit::load(stream);
+  for (const std::int64_t batch : kTried) {
+    const std::vector<at::Tensor> arguments = function.example(batch);
+    check_results(function, function.run(arguments), results_of(loaded, arguments));
+  }
+}
+
+}  // namespace
+
+std::string to_torchscript(torch::nn::Module& model, const NetworkFunction& function,
+                           const std::map<std::string, std::string>& texts) {
+  if (model.is_training()) throw UsageError("a network in training mode is no function", "model.eval()");
+  const at::NoGradGuard no_grad;
+  const PlainOperators plain;
+  const NoParameterGradients frozen(model);
+  // Tables that the network makes once and keeps are there from now on, and are recorded as what they are.
+  const std::vector<at::Tensor> arguments = function.example(1);
+  torch::jit::ExtraFilesMap files(texts.begin(), texts.end());
+  files["network.json"] = description_of(function, arguments, function.run(arguments));
+  const torch::jit::Module module = script_module(model, traced_graph(function));
+  std::ostringstream archive;
+  module.save(archive, files);
+  check_archive(archive.str(), function);
+  return archive.str();
+}
+
+}  // namespace lockstep::nn

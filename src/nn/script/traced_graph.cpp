@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/script/traced_graph.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/jit/frontend/tracer.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::nn {
+namespace {
+
+using torch::jit::Graph;
+using torch::jit::Node;
+using torch::jit::Value;
+namespace prim = torch::jit::prim;
+namespace aten = torch::jit::aten;
+
+// Neither is 1, which may be broadcast or squeezed away.
+constexpr std::int64_t kSmallBatch = 2;
+constexpr std::int64_t kLargeBatch = 3;
+
+std::shared_ptr<Graph> recorded(const NetworkFunction& function, std::int64_t batch) {
+  torch::jit::Stack arguments;
+  for (at::Tensor& argument : function.example(batch)) arguments.emplace_back(std::move(argument));
+  const auto run = [&function](const torch::jit::Stack& stack) -> torch::jit::Stack {
+    std::vector<at::Tensor> tensors;
+    for (const c10::IValue& value : stack) tensors.push_back(value.toTensor());
+    std::vector<at::Tensor> results = function.run(tensors);
+    if (results.size() == 1) return {results.front()};
+    return {c10::ivalue::Tuple::create(std::vector<c10::IValue>(results.begin(), results.end()))};
+  };
+  const auto no_name = [](const at::Tensor& /*variable*/) { return std::string(); };
+  auto state = torch::jit::tracer::trace(std::move(arguments), run, no_name, /*strict=*/true,
+                                         /*force_outplace=*/false, /*self=*/nullptr, function.inputs)
+                   .first;
+  torch::jit::EliminateDeadCode(state->graph);
+  return state->graph;
+}
+
+[[noreturn]] void throw_depends(const std::string& what) {
+  throw UsageError(fmt::format("the network computes something else for other arguments: {}", what),
+                   "what a traced function does may not follow values, and the batch's size only in sizes of tensors");
+}
+
+/// Numbers of a graph that follow the size of the batch.
+class BatchSizes {
+ public:
+  explicit BatchSizes(Graph& graph) : graph_(graph) {}
+
+  /// a * size + b, computed where the graph begins.
+  Value* number(std::int64_t small, std::int64_t large) {
+    const std::int64_t factor = (large - small) / (kLargeBatch - kSmallBatch);
+    const std::int64_t rest = small - factor * kSmallBatch;
+    const auto found = known_.find({factor, rest});
+    if (found != known_.end()) return found->second;
+    const torch::jit::WithInsertPoint at_begin(behind_);
+    Value* made = size();
+    if (factor != 1) made = graph_.insert(aten::mul, {made, factor});
+    if (rest != 0) made = graph_.insert(aten::add, {made, rest});
+    return known_[{factor, rest}] = made;
+  }
+
+ private:
+  Value* size() {
+    if (size_ == nullptr) size_ = graph_.insert(aten::size, {graph_.inputs().at(0), std::int64_t{0}});
+    return size_;
+  }
+
+  Graph& graph_;
+  Node* behind_ = *graph_.nodes().begin();  ///< before it the sizes are inserted
+  Value* size_ = nullptr;
+  std::map<std::pair<std::int64_t, std::int64_t>, Value*> known_;
+};
+
+bool is_of(const Node& node, const c10::TypePtr& type) { return node.output()->type()->isSubtypeOf(*type); }
+
+/// Tensors are not compared by value: they are tables of a size that both runs have.
+bool same_constant(const c10::IValue& small, const c10::IValue& large) {
+  if (small.isTensor() && large.isTensor()) return small.toTensor().sizes() == large.toTensor().sizes();
+  return small == large;
+}
+
+/// Looks at a node of the first graph and its twin.
+void generalise(Node& node, Node& twin, BatchSizes& sizes) {
+  if (node.kind() != twin.kind() || node.inputs().size() != twin.inputs().size()) {
+    throw_depends(fmt::format("{} where there is {}", node.kind().toQualString(), twin.kind().toQualString()));
+  }
+  if (node.kind() != prim::Constant) return;
+  const auto small = torch::jit::toIValue(node.output());
+  const auto large = torch::jit::toIValue(twin.output());
+  if (!small || !large) return;
+  if (small->isInt() && large->isInt()) {
+    if (small->toInt() != large->toInt()) {
+      node.output()->replaceAllUsesWith(sizes.number(small->toInt(), large->toInt()));
+    }
+  } else if (!same_constant(*small, *large)) {
+    throw_depends("a constant that is no whole number");
+  }
+}
+
+/// The device of the first argument instead of the one that it was traced on.
+void follow_device(Graph& graph) {
+  std::vector<Node*> devices;
+  for (Node* node : graph.nodes()) {
+    if (node->kind() == prim::Constant && is_of(*node, c10::DeviceObjType::get())) devices.push_back(node);
+  }
+  if (devices.empty()) return;
+  const torch::jit::WithInsertPoint at_begin(*graph.nodes().begin());
+  Node* made = graph.insertNode(graph.create(prim::device, {graph.inputs().at(0)}));
+  made->output()->setType(c10::DeviceObjType::get());
+  for (Node* node : devices) node->output()->replaceAllUsesWith(made->output());
+}
+
+}  // namespace
+
+std::shared_ptr<Graph> traced_graph(const NetworkFunction& function) {
+  const std::shared_ptr<Graph> graph = recorded(function, kSmallBatch);
+  const std::shared_ptr<Graph> other = recorded(function, kLargeBatch);
+  std::vector<std::pair<Node*, Node*>> twins;
+  auto twin = other->nodes().begin();
+  for (Node* node : graph->nodes()) {
+    if (twin == other->nodes().end()) throw_depends("fewer operators");
+    twins.emplace_back(node, *twin);
+    ++twin;
+  }
+  if (twin != other->nodes().end()) throw_depends("more operators");
+  BatchSizes sizes(*graph);
+  for (const auto& [node, of_other] : twins) generalise(*node, *of_other, sizes);
+  follow_device(*graph);
+  torch::jit::EliminateDeadCode(graph);
+  return graph;
+}
+
+}  // namespace lockstep::nn

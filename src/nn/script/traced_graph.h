@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph of a function that takes batches of any size, from two runs with different ones.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <memory>
+
+#include "lockstep/nn/torchscript.h"
+
+namespace lockstep::nn {
+
+/// libtorch's tracer sees operators, and sizes only as numbers: what was computed from the batch's size in C++ is a
+/// constant of the graph. So the function is traced with two sizes. Whole numbers that differ between both graphs are
+/// taken as a * size + b, which fits both runs, and computed from the first argument's size instead.
+/// Devices become that of the first argument.
+/// Throws: UsageError where the graphs differ otherwise.
+[[nodiscard]] std::shared_ptr<torch::jit::Graph> traced_graph(const NetworkFunction& function);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every recipe's network as TorchScript, beside what the recipe itself computes: in this process, and in Python.
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cdist.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/rand_like.h>
+#include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+#include "captcha/presets.h"
+#include "captcha/task.h"
+#include "captioning/model/model.h"
+#include "captioning/model/search.h"
+#include "captioning/presets.h"
+#include "captioning/task.h"
+#include "detection/presets.h"
+#include "detection/task.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/torch_file.h"
+#include "lockstep/nn/plain_operators.h"
+#include "lockstep/nn/torchscript.h"
+#include "lockstep/tensor/random.h"
+#include "segmentation/presets.h"
+#include "segmentation/task.h"
+#include "support/shell.h"
+#include "support/temp_dir.h"
+
+namespace lockstep {
+namespace export_test {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// A recipe's task and network with weights and statistics that are not those of a fresh one.
+struct Ready {
+  std::unique_ptr<TrainConfig> config;
+  std::unique_ptr<Task> task;
+  std::shared_ptr<torch::nn::Module> model;
+};
+
+void shake(torch::nn::Module& net) {
+  const at::NoGradGuard guard;
+  for (auto& item : net.named_parameters()) item.value().add_(0.05 * (at::rand_like(item.value()) - 0.5));
+  for (auto& item : net.named_buffers()) {
+    if (item.key().ends_with("running_mean")) item.value().copy_(at::rand_like(item.value()) - 0.5);
+    if (item.key().ends_with("running_var")) item.value().copy_(at::rand_like(item.value()) + 0.5);
+  }
+}
+
+using Presets = std::map<std::string, std::string>;
+
+/// `preset`: "" for none. `prepare` sees the task before the network is made.
+Ready ready(
+    const Recipe& recipe, const std::string& preset, const std::vector<std::string>& sets,
+    const std::function<void(Task&)>& prepare = [](Task& /*task*/) {}) {
+  Ready made;
+  made.config = recipe.make_config();
+  ConfigFields fields;
+  made.config->describe(fields);
+  if (!preset.empty()) {
+    std::string name;
+    fields.add("recipe", &name, "the recipe");
+    fields.bind(ConfigTree::from_text(recipe.presets().at(preset), preset));
+  }
+  ConfigTree over;
+  for (const std::string& set : sets) over.set(set, "--set");
+  fields.bind(over);
+  seed_all(11);
+  made.task = recipe.make_task(*made.config);
+  prepare(*made.task);
+  made.model = made.task->make_model();
+  shake(*made.model);
+  made.model->eval();
+  made.task->prepare_inference(*made.model);
+  return made;
+}
+
+void know_words(Task& task) {
+  const std::string text = "a\nred\ncircle\nabove\nsquare\n";
+  const at::Tensor bytes =
+      at::from_blob(const_cast<char*>(text.data()), {static_cast<std::int64_t>(text.size())}, at::kByte).clone();
+  task.check_model_state({{"vocabulary", bytes}, {"feature_width", at::full({1}, 24, at::kLong)}});
+}
+
+/// Detectors have a query for each position here: rounding may then change their order, but not which there are.
+const std::vector<std::string> kSmallDetector = {"num_classes=3", "image_size=96",          "model.hidden=32",
+                                                 "model.heads=2", "model.decoder_layers=2", "model.queries=756"};
+const std::vector<std::string> kPublished = {"num_classes=5", "image_size=128"};
+const std::vector<std::string> kSegmenter = {"num_classes=4", "model.layers=18", "augment.crop=65"};
+const std::vector<std::string> kCaptioner = {"model.dim=32",   "model.heads=2",    "model.feed_forward=48",
+                                             "model.window=3", "data.max_words=6", "data.height=64",
+                                             "data.width=96"};
+const std::vector<std::string> kFeatures = {"model.dim=32",       "model.heads=2",    "model.type=x_linear",
+                                            "data.features=/tmp", "data.max_words=5", "model.grid_height=3",
+                                            "model.grid_width=4"};
+
+std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+/// By name; what is made is large.
+std::map<std::string, std::function<Ready()>> networks() {
+  return {
+      {"captcha_conv7", [] { return ready(*captcha::make_recipe(), "", {"model.type=conv7"}); }},
+      {"captcha_conv3", [] { return ready(*captcha::make_recipe(), "", {"model.type=conv3"}); }},
+      {"detection_small", [] { return ready(*detection::make_recipe(), "", kSmallDetector); }},
+      {"detection_dfine_n",
+       [] { return ready(*detection::make_recipe(), "dfine_n", with(kPublished, {"dfine.queries=80"})); }},
+      {"detection_dfine_m",
+       [] { return ready(*detection::make_recipe(), "dfine_m", with(kPublished, {"dfine.queries=336"})); }},
+      {"detection_deim_s",
+       [] { return ready(*detection::make_recipe(), "deim_s", with(kPublished, {"dfine.queries=336"})); }},
+      {"segmentation_aspp",
+       [] { return ready(*segmentation::make_recipe(), "", with(kSegmenter, {"model.type=aspp_lorm"})); }},
+      {"segmentation_decoder",
+       [] { return ready(*segmentation::make_recipe(), "", with(kSegmenter, {"model.type=deeplabv3p"})); }},
+      {"captioning_transformer", [] { return ready(*captioning::make_recipe(), "", kCaptioner, know_words); }},
+      {"captioning_x_linear", [] { return ready(*captioning::make_recipe(), "", kFeatures, know_words); }},
+  };
+}
+
+/// The largest difference beside the largest value, or beside 1 where that is smaller.
+double difference(const at::Tensor& found, const at::Tensor& wanted) {
+  const double scale = std::max(1.0, wanted.to(at::kDouble).abs().max().item<double>());
+  return (found.to(at::kDouble) - wanted.to(at::kDouble)).abs().max().item<double>() / scale;
+}
+
+/// How far the results are from those of the other way. The order of two positions with nearly the same score is a
+/// matter of rounding: each of a detector's queries is compared with the nearest one of the same picture.
+double distance(const nn::NetworkFunction& function, const std::vector<at::Tensor>& a,
+                const std::vector<at::Tensor>& b) {
+  double most = 0;
+  if (function.outputs.back() == "boxes") {
+    const at::Tensor apart = at::cdist(at::cat(a, 2), at::cat(b, 2), std::numeric_limits<double>::infinity());
+    return std::max(apart.amin(1).max().item<double>(), apart.amin(2).max().item<double>());
+  }
+  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, difference(a[i], b[i]));
+  return most;
+}
+
+class ExportedNetwork : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ExportedNetwork, OfPlainOperatorsComputesWhatTheRecipesOwnKernelsDo) {
+  const at::NoGradGuard no_grad;
+  const Ready made = networks().at(GetParam())();
+  const auto function = made.task->network_function(*made.model);
+  ASSERT_TRUE(function);
+  const auto arguments = function->example(3);
+  const auto ours = function->run(arguments);
+  const nn::PlainOperators guard;
+  const auto plain = function->run(arguments);
+  ASSERT_EQ(plain.size(), ours.size());
+  EXPECT_LT(distance(*function, plain, ours), 1e-5);
+}
+
+TEST_P(ExportedNetwork, GivesPythonTheSameResults) {
+  if (testing::run_shell("/usr/bin/python3 -c 'import torch'").code != 0) GTEST_SKIP() << "python3-torch is not there";
+  const at::NoGradGuard no_grad;
+  const test::TempDir folder;
+  const Ready made = networks().at(GetParam())();
+  const auto function = made.task->network_function(*made.model);
+  std::ofstream(folder / "network.pt") << nn::to_torchscript(*made.model, *function);
+  const auto list = [](const std::vector<at::Tensor>& tensors) {
+    TorchList all;
+    for (const at::Tensor& tensor : tensors) all.push_back({tensor.contiguous()});
+    return TorchValue{all};
+  };
+  const auto arguments = function->example(4);
+  const nn::PlainOperators plain;  // in which the queries of a detector have the same order
+  const TorchDict both = {{"arguments", list(arguments)}, {"results", list(function->run(arguments))}};
+  write_torch_file(FileSystem::system(), folder / "network.pth", {both});
+  const auto seen = testing::run_shell(fmt::format("/usr/bin/python3 {}/tests/recipes/check_torchscript.py {}",
+                                                   LOCKSTEP_TEST_SOURCE_DIR, folder.path().string()));
+  EXPECT_EQ(seen.code, 0) << seen.text;
+  EXPECT_THAT(seen.text, HasSubstr("all results are the same"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExportedNetwork, ::testing::ValuesIn([] {
+                           std::vector<std::string> names;
+                           for (const auto& [name, make] : networks()) names.push_back(name);
+                           return names;
+                         }()),
+                         [](const auto& test) { return test.param; });
+
+TEST(ExportedNetworks, NameWhatTheirNumbersMean) {
+  const Ready captioner = ready(*captioning::make_recipe(), "", kCaptioner, know_words);
+  EXPECT_THAT(captioner.task->network_function(*captioner.model)->names,
+              ElementsAre(".", "a", "red", "circle", "above", "square"));
+  const Ready detector = ready(*detection::make_recipe(), "", with(kSmallDetector, {"class_names=[cup, mug, jug]"}));
+  EXPECT_THAT(detector.task->network_function(*detector.model)->names, ElementsAre("cup", "mug", "jug"));
+}
+
+TEST(ExportedNetworks, OfFeaturesNeedANumberOfRows) {
+  std::vector<std::string> sets = kFeatures;
+  std::erase_if(sets, [](const std::string& set) { return set.starts_with("model.grid"); });
+  const Ready made = ready(*captioning::make_recipe(), "", sets, know_words);
+  try {
+    (void)made.task->network_function(*made.model);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("one number of rows of features"));
+  }
+}
+
+TEST(ExportedNetworks, SayGreedysCaptions) {
+  const at::NoGradGuard no_grad;
+  const Ready made = ready(*captioning::make_recipe(), "", kCaptioner, know_words);
+  auto& captioner = dynamic_cast<captioning::Captioner&>(*made.model);
+  seed_all(5);
+  const at::Tensor pictures = at::rand_like(at::full({4, 3, 64, 96}, 0.0));
+  const captioning::Memory memory = captioner.encode(pictures, {});
+  const captioning::Said said = captioning::greedy_in_all_steps(captioner, memory, 6);
+  EXPECT_TRUE(said.words.equal(captioning::greedy(captioner, memory, 6)));
+  const at::Tensor inputs = said.words.roll(1, 1);
+  const at::Tensor expected = captioner.log_probs(memory, inputs).gather(2, said.words.unsqueeze(2)).squeeze(2);
+  const at::Tensor chosen = captioning::chosen(said.words);
+  EXPECT_LT(difference(said.log_probs, (expected * chosen).narrow(1, 0, 6)), 1e-5);
+}
+
+}  // namespace export_test
+}  // namespace lockstep
