@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of several ranks: each is a fork of a template process (rank_template.h), or the test binary executed again where
-// that cannot be (forking after libtorch has threads can deadlock). A test of two ranks, in any gtest binary that adds ../support/run_ranks.cpp to its SOURCES:
+// Tests of several ranks: each is a fork of a template process (rank_template.h), or the test binary executed again
+// where that cannot be (forking after libtorch has threads can deadlock). A test of two ranks, in any gtest binary that
+// adds ../support/run_ranks.cpp to its SOURCES:
 //
 //   RANKS_TEST(AllReduce, SumsOverTwoRanks, 2) {          // job: lockstep::Job&, on every rank
 //     auto t = at::full({3}, job.rank() + 1.0);

@@ -26,7 +26,7 @@ struct TrainConfig {
   std::int64_t max_steps = 0;         ///< optimizer steps; 0: no limit
   AutoInt batch_size{64};             ///< samples per replica and step; auto: as many as fit in the GPU's memory
   std::int64_t total_batch_size = 0;  ///< samples per step over all replicas, instead of batch_size; 0: not set
-  std::int64_t accumulate_steps = 1;  ///< batches whose gradients are added up before a step
+  std::int64_t accumulate_steps = 1;  ///< batches a step; it uses the mean of their gradients
   std::string amp = "none";           ///< none, bf16, fp16 (on CUDA)
   bool channels_last = true;          ///< images and weights of convolutions lie in memory as [N, H, W, C]
   bool fused_layers = true;           ///< on a CPU: runs lockstep::nn::optimize() over the model
