@@ -16,16 +16,12 @@ endfunction()
 
 # lockstep_precompile(TARGET KIND): the headers of a tensor are read once a KIND (library or test) instead of once a
 # file, 2.3 s each with GCC 12. Not torch::nn's: their precompiled form of 620 MB takes longer to load than they take
-# to read; only examples, which include all there is, compile in 7 s with it instead of 17 s. Not in the presets dev
-# and clang: there each file has to name what it includes.
+# to read. Not in the presets dev and clang: there each file has to name what it includes.
 option(LOCKSTEP_PCH "Precompile the headers of a tensor" ON)
 set(lockstep_precompiled_library_headers <ATen/core/ivalue.h> <ATen/core/Tensor.h> <fmt/format.h>)
 set(lockstep_precompiled_test_headers ${lockstep_precompiled_library_headers} <gtest/gtest.h>)
 set(lockstep_precompiled_test_options -O0 -fPIE)
 set(lockstep_precompiled_test_link GTest::gtest)
-set(lockstep_precompiled_example_headers <lockstep/lockstep.h>)
-set(lockstep_precompiled_example_options -O0 -fPIE)
-set(lockstep_precompiled_example_link lockstep::train)
 function(lockstep_precompile target kind)
   if(NOT LOCKSTEP_PCH)
     return()
