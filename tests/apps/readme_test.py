@@ -24,7 +24,7 @@ def run_blocks(page: Path, bin_dir: Path) -> int:
             run = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=folder, env=environment, check=True,
                                  stdout=subprocess.PIPE, text=True)
             print(run.stdout, flush=True)
-            if "--signal KILL" in block and "resumed from" not in run.stdout:
+            if "kill -KILL" in block and "resumed from" not in run.stdout:
                 sys.exit(f"{page.name}: the run was over, or had no checkpoint, before it was killed")
             count += 1
     return count
