@@ -113,7 +113,7 @@ set(LOCKSTEP_TEST_LINKER $<$<BOOL:${LOCKSTEP_HAS_GOLD}>:-fuse-ld=gold>)
 # makes tests/MODULE/UNIT_test.cpp the test MODULE.UNIT; a unit ROOM_... may lie in tests/MODULE/ROOM. OWN_MAIN: the file
 # has its own main(). NEEDS: what it starts. Label gpu: it skips itself, with the reason, where there is no GPU. With
 # LOCKSTEP_UNITY one program, MODULE_united_test, has the files of the module that need no program of their own; else
-# each file has one, MODULE_UNIT_test. The target MODULE_tests is all of them.
+# each file has one, MODULE_UNIT_test. With it, too, the unit tests without a TIMEOUT are one test, MODULE.units. The target MODULE_tests is all of them.
 function(lockstep_test module unit)
   cmake_parse_arguments(ARG "OWN_MAIN" "TIMEOUT" "LABELS;DEPS;LINK;SOURCES;INCLUDE;DEFINITIONS;NEEDS" ${ARGN})
   set(target ${module}_${unit}_test)
@@ -139,10 +139,14 @@ function(lockstep_test module unit)
   if(ARG_NEEDS)
     add_dependencies(${target} ${ARG_NEEDS})
   endif()
-  add_test(NAME ${module}.${unit} COMMAND ${command})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
+  if("${target}" STREQUAL "${module}_united_test" AND "${ARG_LABELS}" STREQUAL "unit" AND NOT ARG_TIMEOUT)
+    lockstep_unit_of_many(${module} ${unit}_test.cpp)
+    return()
+  endif()
+  add_test(NAME ${module}.${unit} COMMAND ${command})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -153,6 +157,23 @@ function(lockstep_test module unit)
   else()
     set_tests_properties(${module}.${unit} PROPERTIES ENVIRONMENT LOCKSTEP_DEVICE=cpu)
   endif()
+endfunction()
+
+# The short unit tests of a module are one test, MODULE.units: its program loads libtorch once (0.7 s of a core), not once
+# a file.
+function(lockstep_unit_of_many module file)
+  get_property(files GLOBAL PROPERTY LOCKSTEP_UNITS_OF_${module})
+  set_property(GLOBAL APPEND PROPERTY LOCKSTEP_UNITS_OF_${module} ${file})
+  if(NOT files)
+    cmake_language(EVAL CODE "cmake_language(DEFER CALL lockstep_add_units ${module})")
+  endif()
+endfunction()
+
+function(lockstep_add_units module)
+  get_property(files GLOBAL PROPERTY LOCKSTEP_UNITS_OF_${module})
+  list(TRANSFORM files PREPEND --file=)
+  add_test(NAME ${module}.units COMMAND ${module}_united_test ${files})
+  set_tests_properties(${module}.units PROPERTIES LABELS unit TIMEOUT 600 ENVIRONMENT LOCKSTEP_DEVICE=cpu)
 endfunction()
 
 # The main() of tests, and what it starts ranks from.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program may hold the tests of several files: --file=zero_test.cpp runs those of that one. A filter of gtest's own
-// goes before: so a test that starts its program again, as a rank, names itself.
+// One program may hold the tests of several files: --file=zero_test.cpp runs those of that one, and may be given again
+// for another. A filter of gtest's own goes before: so a test that starts its program again, as a rank, names itself.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <iostream>
-#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -13,24 +13,29 @@
 
 namespace {
 
-std::optional<std::string> wanted_file(int argc, char** argv) {
+/// The files that `--file=` names, each once.
+std::set<std::string> wanted_files(int argc, char** argv) {
   constexpr std::string_view kFlag = "--file=";
+  std::set<std::string> files;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
-    if (word.starts_with(kFlag)) return std::string(word.substr(kFlag.size()));
+    if (word.starts_with(kFlag)) files.emplace(word.substr(kFlag.size()));
   }
-  return std::nullopt;
+  return files;
 }
 
-/// "Suite.Name:Suite.Name:..." of the tests that stand in `file`.
-std::string filter_of(const std::string& file) {
+/// "Suite.Name:Suite.Name:..." of the tests that stand in `files`. It takes from `files` those that have one.
+std::string filter_of(std::set<std::string>& files) {
+  const std::set<std::string> wanted = files;
   const auto& program = *::testing::UnitTest::GetInstance();
   std::string filter;
   for (int i = 0; i < program.total_test_suite_count(); ++i) {
     const auto& suite = *program.GetTestSuite(i);
     for (int k = 0; k < suite.total_test_count(); ++k) {
       const auto& test = *suite.GetTestInfo(k);
-      if (std::filesystem::path(test.file()).filename() != file) continue;
+      const std::string file = std::filesystem::path(test.file()).filename();
+      if (!wanted.contains(file)) continue;
+      files.erase(file);
       filter += std::string(filter.empty() ? "" : ":") + suite.name() + "." + test.name();
     }
   }
@@ -42,11 +47,11 @@ std::string filter_of(const std::string& file) {
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (const auto test = lockstep::testing::serve_as_template()) GTEST_FLAG_SET(filter, *test);
-  const std::optional<std::string> file = wanted_file(argc, argv);
-  if (file && GTEST_FLAG_GET(filter) == "*") {
-    GTEST_FLAG_SET(filter, filter_of(*file));
-    if (GTEST_FLAG_GET(filter).empty()) {
-      std::cerr << "error: this program has no test of " << *file << "\n";
+  std::set<std::string> files = wanted_files(argc, argv);
+  if (!files.empty() && GTEST_FLAG_GET(filter) == "*") {
+    GTEST_FLAG_SET(filter, filter_of(files));
+    if (!files.empty()) {
+      std::cerr << "error: this program has no test of " << *files.begin() << "\n";
       return 1;
     }
   }
