@@ -12,7 +12,7 @@ const kPoints = 1600;
 const kRefreshEvery = 1000;
 const kLabels = {
   loss: 'loss', lr: 'learning rate', images_per_s: 'images/s', 'epoch.loss': 'loss of an epoch',
-  'epoch.data_wait': 'share of time that waits for data', 'epoch.memory_peak': 'peak of memory, bytes',
+  'epoch.data_wait': 'share of time that waits for data', 'epoch.memory_peak': 'peak of memory',
 };
 // Of these the step's own curve says the same.
 const kHidden = new Set(['epoch.lr', 'epoch.images_per_s']);
@@ -24,6 +24,9 @@ let drawnPoints = '';
 
 const axis = () => byId('axis').value;
 const weight = () => Number(byId('smooth').value);
+// Of the others each point counts.
+const isSmoothed = (name) => name === 'loss' || name === 'images_per_s' || name.startsWith('losses.');
+const isBytes = (name) => name.endsWith('memory_peak');
 const label = (name) => kLabels[name] ?? name.replace(/^metric\./, '').replace(/^losses\./, 'loss: ').replace(/^epoch\./, '');
 
 function names() {
@@ -49,14 +52,21 @@ function options(name, series) {
     padding: [10, 10, 0, 0],
     legend: { show: false },
     cursor: { sync: { key: 'steps', setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
-    scales: { x: { time: false }, y: { distr: byId('log').checked ? 3 : 1 } },
+    scales: { x: { time: false }, y: byId('log').checked ? { distr: 3 } : { range: rangeOf } },
     axes: [
       { ...text, size: 30, values: (_, ticks) => ticks.map((t) => (axis() === 'time' ? format.duration(t) : compact(t))) },
-      { ...text, size: 58, values: (_, ticks) => ticks.map((t) => (t == null ? '' : compact(t))) },
+      { ...text, size: 58, values: (_, ticks) => ticks.map((t) => (t == null ? '' : isBytes(name) ? format.bytes(t) : compact(t))) },
     ],
     series: [{}, ...series],
     hooks: { setSelect: [zoomToSelection], setCursor: [(plot) => sayValue(name, plot)] },
   };
+}
+
+// A curve that does not change lies in the middle.
+function rangeOf(_, low, high) {
+  if (low == null) return [0, 1];
+  if (low === high) return [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
+  return uPlot.rangeNum(low, high, 0.08, true);
 }
 
 function compact(value) {
@@ -158,7 +168,7 @@ function sayValue(name, plot) {
   chart.value.replaceChildren(
     ...words.slice(0, 4).map(([run, value, step]) =>
       make('span', { class: `swatch run-${(run.id % 7) + 1}`, 'data-run': run.name, 'data-step': step, 'data-value': value,
-                     title: `${run.name}: ${value} at step ${step}` }, format.number(value)),
+                     title: `${run.name}: ${value} at step ${step}` }, isBytes(name) ? format.bytes(value) : format.number(value)),
     ),
   );
 }
@@ -172,7 +182,7 @@ async function fetchChart(chart) {
   try {
     const runs = shown().filter((run) => run.state?.curves?.includes(chart.name));
     const parts = await Promise.all(
-      runs.map((run) => server.curve(run.id, { name: chart.name, points: kPoints, smooth: weight(), ...windowOf() })),
+      runs.map((run) => server.curve(run.id, { name: chart.name, points: kPoints, smooth: isSmoothed(chart.name) ? weight() : 0, ...windowOf() })),
     );
     draw(chart, runs, parts);
   } catch {

@@ -9,7 +9,15 @@ export const page = {
   chosen: 0, // the run of the sections that show one
 };
 
-export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// The style's colours, looked up once for each scheme.
+let colors = new Map();
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+  colors = new Map();
+});
+export function css(name) {
+  if (!colors.has(name)) colors.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return colors.get(name);
+}
 export const colorName = (id) => kColors[id % kColors.length];
 export const colorOf = (id) => css(colorName(id));
 

@@ -22,6 +22,7 @@ let isBusy = false;
 let isVisible = false;
 let isQueued = false;
 let drag = null;
+let wide = 0; // of the canvas; asking the browser for it lays out the page
 
 function colorName(name, kind) {
   if (kind === 2) return '--bad';
@@ -30,15 +31,16 @@ function colorName(name, kind) {
 }
 
 const range = () => view ?? { low: 0, high: data.end };
-const width = () => canvas.clientWidth - kLeft;
+const width = () => wide - kLeft;
 const toX = (ms) => kLeft + ((ms - range().low) / (range().high - range().low)) * width();
 const toMs = (x) => range().low + ((x - kLeft) / width()) * (range().high - range().low);
 
 function size() {
   const ratio = window.devicePixelRatio || 1;
+  wide = canvas.clientWidth;
   const height = kTop + Math.max(data?.ranks.length ?? 0, 1) * kLane;
   if (canvas.style.height !== `${height}px`) canvas.style.height = `${height}px`;
-  const pixels = [Math.round(canvas.clientWidth * ratio), Math.round(height * ratio)];
+  const pixels = [Math.round(wide * ratio), Math.round(height * ratio)];
   if (canvas.width !== pixels[0]) canvas.width = pixels[0];
   if (canvas.height !== pixels[1]) canvas.height = pixels[1];
   return ratio;
@@ -46,53 +48,63 @@ function size() {
 
 // Bars that fall on the pixel of the one before are left out: it looks the same and takes a tenth of the time.
 function drawLane(pen, rank, y, colors) {
+  const { low, high } = range();
+  const scale = width() / (high - low);
   const last = [-1, -1, -1];
-  const right = canvas.clientWidth;
+  let color = '';
   for (const [begin, end, name, kind, , , , depth] of rank.spans) {
+    if (end < low || begin > high) continue;
     const row = kind > 0 ? 2 : Math.min(depth, 1);
-    const x = Math.max(toX(begin), kLeft);
-    const e = Math.min(toX(end), right);
-    if (e < kLeft || x > right || e <= last[row]) continue;
+    const x = kLeft + Math.max(begin - low, 0) * scale;
+    const e = Math.min(kLeft + (end - low) * scale, wide);
+    if (e <= last[row] + 0.3) continue;
     last[row] = Math.max(e, x + 0.7);
-    pen.fillStyle = colors[name * 3 + kind];
-    const top = kind > 0 ? y + 16 : y + 2 + 3 * Math.min(depth, 2);
-    pen.fillRect(x, top, Math.max(e - x, 0.7), kind > 0 ? 6 : 13 - 3 * Math.min(depth, 2));
+    const next = colors[name * 3 + kind];
+    if (next !== color) pen.fillStyle = color = next;
+    const inset = 3 * Math.min(depth, 2);
+    if (kind > 0) pen.fillRect(x, y + 16, Math.max(e - x, 0.7), 6);
+    else pen.fillRect(x, y + 2 + inset, Math.max(e - x, 0.7), 13 - inset);
   }
 }
 
-function drawScale(pen) {
+function drawScale(pen, top, bottom) {
   const { low, high } = range();
   const target = (high - low) / Math.max(width() / 110, 1);
   const unit = 10 ** Math.floor(Math.log10(target));
   const step = [1, 2, 5, 10].map((n) => n * unit).find((each) => each >= target);
-  pen.font = '11px system-ui, sans-serif';
+  const [grid, faint] = [css('--grid'), css('--faint')];
   for (let at = Math.ceil(low / step) * step; at <= high; at += step) {
     const x = toX(at);
-    pen.fillStyle = css('--grid');
-    pen.fillRect(Math.round(x), kTop - 4, 1, canvas.clientHeight);
-    pen.fillStyle = css('--faint');
+    pen.fillStyle = grid;
+    pen.fillRect(Math.round(x), Math.max(top, kTop - 4), 1, bottom - top);
+    pen.fillStyle = faint;
     pen.fillText(at >= data.end ? '0' : `−${format.duration((data.end - at) / 1000)}`, x + 3, 12);
   }
 }
 
+// Only the lanes that are in view are drawn.
 function draw() {
   isQueued = false;
   const ratio = size();
+  const top = canvas.parentElement.scrollTop;
+  const bottom = top + canvas.parentElement.clientHeight;
   const pen = canvas.getContext('2d');
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.clearRect(0, 0, canvas.clientWidth, canvas.clientHeight);
+  pen.clearRect(0, top, wide, bottom - top);
   if (!data) return;
-  drawScale(pen);
-  const colors = data.names.flatMap((name) => [0, 1, 2].map((kind) => css(colorName(name, kind))));
   pen.font = '11px system-ui, sans-serif';
-  data.ranks.forEach((rank, i) => {
+  drawScale(pen, top, bottom);
+  const colors = data.names.flatMap((name) => [0, 1, 2].map((kind) => css(colorName(name, kind))));
+  const [faint, lane] = [css('--faint'), css('--lane')];
+  const first = Math.max(0, Math.floor((top - kTop) / kLane));
+  for (let i = first; i < data.ranks.length && kTop + i * kLane < bottom; ++i) {
     const y = kTop + i * kLane;
-    pen.fillStyle = css('--faint');
-    pen.fillText(`rank ${rank.rank}`, 0, y + 14);
-    pen.fillStyle = css('--lane');
+    pen.fillStyle = faint;
+    pen.fillText(`rank ${data.ranks[i].rank}`, 0, y + 14);
+    pen.fillStyle = lane;
     pen.fillRect(kLeft, y + 2, width(), 20);
-    drawLane(pen, rank, y, colors);
-  });
+    drawLane(pen, data.ranks[i], y, colors);
+  }
 }
 
 function queue() {
@@ -169,6 +181,7 @@ function pan(ms) {
   queue();
 }
 
+canvas.parentElement.addEventListener('scroll', queue, { passive: true });
 canvas.addEventListener('wheel', (event) => {
   if (!data || event.shiftKey) return;
   event.preventDefault();
