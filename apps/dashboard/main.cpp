@@ -69,9 +69,7 @@ void live_beside(int launcher) {
   (void)::setpriority(PRIO_PROCESS, 0, 19);
 }
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 // Beside a run, standard output is the run's.
 void tell(const DashboardOptions& options, const std::string& url, std::FILE* out) {

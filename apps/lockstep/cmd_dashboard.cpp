@@ -60,7 +60,8 @@ std::optional<std::string> take_dashboard(std::vector<std::string>& words) {
 }
 
 void show_page_of_run(const std::string& address, const std::filesystem::path& folder) {
-  std::vector<std::string> words = {program_path(), std::filesystem::absolute(folder).string(), "--listen", address,
+  std::vector<std::string> words = {program_path(),  std::filesystem::absolute(folder).string(),
+                                    "--listen",      address,
                                     "--of-launcher", std::to_string(::getpid())};
   const std::vector<char*> arguments = pointers(words);
   if (::access(arguments[0], X_OK) != 0) {

@@ -22,7 +22,8 @@ bool is_digits(std::string_view text) {
 
 bool is_address(const std::string& name) {
   std::array<unsigned char, 16> bytes{};
-  return ::inet_pton(AF_INET, name.c_str(), bytes.data()) == 1 || ::inet_pton(AF_INET6, name.c_str(), bytes.data()) == 1;
+  return ::inet_pton(AF_INET, name.c_str(), bytes.data()) == 1 ||
+         ::inet_pton(AF_INET6, name.c_str(), bytes.data()) == 1;
 }
 
 std::string lower(std::string_view text) {

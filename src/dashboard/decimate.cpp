@@ -11,8 +11,8 @@ using view::CurvePoint;
 
 void add_piece(Curve& out, Curve::const_iterator begin, Curve::const_iterator end) {
   if (begin == end) return;
-  const auto [least, largest] = std::minmax_element(
-      begin, end, [](const CurvePoint& a, const CurvePoint& b) { return a.value < b.value; });
+  const auto [least, largest] =
+      std::minmax_element(begin, end, [](const CurvePoint& a, const CurvePoint& b) { return a.value < b.value; });
   out.push_back(*std::min(least, largest));
   if (least != largest) out.push_back(*std::max(least, largest));
 }

@@ -25,17 +25,30 @@ Json json_of(const flight::Snapshot& ring, bool is_live) {
   const std::int64_t now = process ? flight::now_ns() : ring.last_event_ns;
   Json sections = Json::array();
   for (const auto& section : ring.sections) {
-    sections.push_back({{"name", section.name}, {"seconds", std::max<double>(0, static_cast<double>(now - section.since_ns) / 1e9)}});
+    sections.push_back(
+        {{"name", section.name}, {"seconds", std::max<double>(0, static_cast<double>(now - section.since_ns) / 1e9)}});
   }
   Json lanes = Json::array();
   for (const auto& lane : ring.lanes) {
-    lanes.push_back({{"group", lane.group}, {"name", lane.name}, {"started", lane.started}, {"finished", lane.finished},
-                     {"bytes", lane.bytes}, {"bucket", lane.bucket}, {"buckets", lane.buckets},
+    lanes.push_back({{"group", lane.group},
+                     {"name", lane.name},
+                     {"started", lane.started},
+                     {"finished", lane.finished},
+                     {"bytes", lane.bytes},
+                     {"bucket", lane.bucket},
+                     {"buckets", lane.buckets},
                      {"seconds", std::max<double>(0, static_cast<double>(now - lane.started_ns) / 1e9)}});
   }
-  return {{"rank", ring.rank}, {"pid", ring.pid}, {"host", ring.host}, {"alive", process.has_value()},
-          {"state", process ? std::string(1, process->state) : ""}, {"step", ring.step}, {"sections", sections},
-          {"lanes", lanes}, {"cpu", process ? process->cpu_seconds : 0}, {"resident", process ? process->resident : 0},
+  return {{"rank", ring.rank},
+          {"pid", ring.pid},
+          {"host", ring.host},
+          {"alive", process.has_value()},
+          {"state", process ? std::string(1, process->state) : ""},
+          {"step", ring.step},
+          {"sections", sections},
+          {"lanes", lanes},
+          {"cpu", process ? process->cpu_seconds : 0},
+          {"resident", process ? process->resident : 0},
           {"silent", std::max<double>(0, static_cast<double>(now - ring.last_event_ns) / 1e9)}};
 }
 
@@ -127,8 +140,10 @@ Json LiveRanks::timeline(double seconds) {
     rows.push_back({{"rank", rank}, {"spans", std::move(list)}});
   }
   const std::int64_t offset = rings.empty() ? 0 : rings.begin()->second.clock_offset_ns;
-  return {{"start", rings.empty() ? 0.0 : static_cast<double>(start + offset) / kMs}, {"end", seconds * 1000},
-          {"names", names.list}, {"ranks", std::move(rows)}};
+  return {{"start", rings.empty() ? 0.0 : static_cast<double>(start + offset) / kMs},
+          {"end", seconds * 1000},
+          {"names", names.list},
+          {"ranks", std::move(rows)}};
 }
 
 }  // namespace lockstep::dashboard

@@ -66,7 +66,10 @@ Json gpus() {
   has_gpus = !report.gpus.empty();
   known = Json::array();
   for (const GpuState& gpu : report.gpus) {
-    known.push_back({{"index", gpu.index}, {"name", gpu.name}, {"used", gpu.used_bytes}, {"total", gpu.total_bytes},
+    known.push_back({{"index", gpu.index},
+                     {"name", gpu.name},
+                     {"used", gpu.used_bytes},
+                     {"total", gpu.total_bytes},
                      {"percent", gpu.percent ? Json(*gpu.percent) : Json()}});
   }
   return known;
@@ -94,8 +97,9 @@ std::optional<ProcessUse> parse_process(std::string_view stat, double tick, std:
 }
 
 std::optional<ProcessUse> read_process(int pid) {
-  const auto use = parse_process(first_line(fmt::format("/proc/{}/stat", pid)), static_cast<double>(::sysconf(_SC_CLK_TCK)),
-                                 static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+  const auto use =
+      parse_process(first_line(fmt::format("/proc/{}/stat", pid)), static_cast<double>(::sysconf(_SC_CLK_TCK)),
+                    static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
   if (!use || use->state == 'Z' || use->state == 'X') return std::nullopt;
   return use;
 }

@@ -27,7 +27,7 @@ constexpr auto kMoment = std::chrono::milliseconds(250);
 constexpr const char* kWithoutNpm = R"html(<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Lockstep</title>
 <main><h1>This lockstep was built without npm</h1>
-<p>The page of runs is built from the folder web/ of the sources with Node.js 20.19 or newer and npm. Install them
+<p>The page of runs is built from the folder web/ of the sources with Node.js 18, 20, 22 or newer and npm. Install them
 (Debian: <code>apt install nodejs npm</code>), and configure and build again:</p>
 <pre>cmake --preset release &amp;&amp; cmake --build build/release</pre>
 <p>What the page would show is here as JSON: <a href="/api/run/0/state">state</a>, <a href="/api/run/0/live">live</a>.</p>
@@ -103,8 +103,7 @@ bool Routes::admits(const Request& request, Response& response, int port) const 
     refuse(response, 403, "open the address that lockstep printed, with its token");
     return false;
   }
-  response.set_header("Set-Cookie",
-                      fmt::format("{}={}; HttpOnly; SameSite=Strict; Path=/", cookie_name(port), token_));
+  response.set_header("Set-Cookie", fmt::format("{}={}; HttpOnly; SameSite=Strict; Path=/", cookie_name(port), token_));
   response.set_redirect("/", 303);
   return false;
 }
@@ -157,7 +156,8 @@ void Routes::add_run_pages(httplib::Server& server) {
     const CurveWindow window{.low = static_cast<std::int64_t>(number(request, "low", -1e15)),
                              .high = static_cast<std::int64_t>(number(request, "high", 1e15)),
                              .points = static_cast<std::size_t>(std::clamp(number(request, "points", 2000), 4.0, 2e4))};
-    send(response, run.curve(request.get_param_value("name"), window, std::clamp(number(request, "smooth", 0), 0.0, 0.999)));
+    send(response,
+         run.curve(request.get_param_value("name"), window, std::clamp(number(request, "smooth", 0), 0.0, 0.999)));
   });
   get("timeline", [](RunFolder& run, const Request& request, Response& response) {
     send(response, run.timeline(std::clamp(number(request, "seconds", 2), 0.01, 600.0)));

@@ -57,8 +57,12 @@ Json checkpoint_of(const fs::path& folder) {
   }
   std::error_code problem;
   const auto time = fs::last_write_time(folder / "manifest.json", problem);
-  return {{"name", folder.filename().string()}, {"step", manifest.contains("step") ? manifest["step"] : Json()},
-          {"bytes", bytes}, {"files", files}, {"time", problem ? 0 : seconds_of(time)}, {"links", Json::array()},
+  return {{"name", folder.filename().string()},
+          {"step", manifest.contains("step") ? manifest["step"] : Json()},
+          {"bytes", bytes},
+          {"files", files},
+          {"time", problem ? 0 : seconds_of(time)},
+          {"links", Json::array()},
           {"digest", manifest.contains("manifest_xxh3_128") ? manifest["manifest_xxh3_128"] : Json()}};
 }
 

@@ -12,7 +12,8 @@ namespace lockstep::dashboard {
 /// Returns a file's JSON; null where it is missing, larger than 16 MB, or no JSON.
 [[nodiscard]] nlohmann::json read_json(const std::filesystem::path& file);
 
-/// Returns [{"name", "step", "bytes", "files", "digest", "time", "links"}], newest first; digest is that of the manifest.
+/// Returns [{"name", "step", "bytes", "files", "digest", "time", "links"}], newest first; digest is that of the
+/// manifest.
 [[nodiscard]] nlohmann::json list_checkpoints(const std::filesystem::path& run);
 
 /// Returns [{"key", "value", "origin"}] of config.yml.

@@ -70,7 +70,10 @@ void RunLog::add_epoch_time(const Json& epoch) {
 Json RunLog::progress() const {
   std::size_t points = 0;
   for (const auto& [name, curve] : curves_.steps) points += curve.size();
-  return {{"read", reader_.at()}, {"size", reader_.size()}, {"step", step_}, {"points", points},
+  return {{"read", reader_.at()},
+          {"size", reader_.size()},
+          {"step", step_},
+          {"points", points},
           {"damaged", curves_.damaged}};
 }
 
@@ -81,8 +84,7 @@ Json RunLog::names() const {
   for (const auto& [name, curve] : curves_.epochs) {
     if (is_curve(name)) names.push_back("epoch." + name);
   }
-  std::stable_sort(names.begin(), names.end(),
-                   [](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); });
+  std::stable_sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); });
   return names;
 }
 

@@ -57,8 +57,8 @@ class Pairs {
 
   // Other threads have sections too: the innermost of this name is the one that ends.
   void end_section(const Event& end) {
-    const auto found = std::find_if(sections_.rbegin(), sections_.rend(),
-                                    [&](const Event& begin) { return begin.name == end.name; });
+    const auto found =
+        std::find_if(sections_.rbegin(), sections_.rend(), [&](const Event& begin) { return begin.name == end.name; });
     if (found == sections_.rend()) return;
     const auto at = found.base() - 1;
     keep(*at, {.end_ns = end.time_ns, .depth = static_cast<int>(at - sections_.begin())});

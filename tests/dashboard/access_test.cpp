@@ -28,8 +28,8 @@ TEST(Access, TakesAddressesAndLocalhostAndNoNameOfAStranger) {
   for (const char* own : {"127.0.0.1:80", "localhost:9", "LOCALHOST", "[::1]:80", "10.0.0.7", "gpu-a:80"}) {
     EXPECT_TRUE(is_allowed_host(own, "gpu-a")) << own;
   }
-  for (const char* other : {"", "evil.example:80", "127.0.0.1.evil.example", "localhost:80.evil.example", "[::1", "gpu-b",
-                            "localhost:", "127.0.0.1@evil.example"}) {
+  for (const char* other : {"", "evil.example:80", "127.0.0.1.evil.example", "localhost:80.evil.example", "[::1",
+                            "gpu-b", "localhost:", "127.0.0.1@evil.example"}) {
     EXPECT_FALSE(is_allowed_host(other, "gpu-a")) << other;
   }
 }

@@ -60,7 +60,8 @@ void write_ring(const fs::path& folder, int rank, int ranks) {
   Writer writer(*ring, {.pid = 1 << 22, .rank = rank, .world_size = ranks, .host = "host"});
   for (int step = 1; step <= 300; ++step) write_step(writer, step);
   spread(*ring);
-  std::ofstream(folder / "flight.ring", std::ios::binary).write(reinterpret_cast<const char*>(ring.get()), sizeof(Ring));
+  std::ofstream(folder / "flight.ring", std::ios::binary)
+      .write(reinterpret_cast<const char*>(ring.get()), sizeof(Ring));
   std::ofstream(folder / "stderr.log") << "rank " << rank << " says hello\n";
   std::ofstream(folder / "stdout.log");
 }
@@ -69,12 +70,13 @@ void write_log(const fs::path& file, int points) {
   std::ofstream out(file);
   for (int step = 1; step <= points; ++step) {
     const double loss = 1.0 / (1 + 1e-3 * step) + 0.01 * std::sin(step);
-    out << fmt::format(R"({{"event": "step", "step": {}, "epoch": 1, "loss": {}, "lr": 0.001, "images_per_s": {}}})", step,
-                       step == points / 2 ? 7.5 : loss, 500 + step % 100)
+    out << fmt::format(R"({{"event": "step", "step": {}, "epoch": 1, "loss": {}, "lr": 0.001, "images_per_s": {}}})",
+                       step, step == points / 2 ? 7.5 : loss, 500 + step % 100)
         << "\n";
   }
-  out << fmt::format(R"({{"event": "epoch", "epoch": 1, "step": {}, "loss": 0.25, "seconds": 50, "metrics": {{"accuracy": 0.875}}}})",
-                     points)
+  out << fmt::format(
+             R"({{"event": "epoch", "epoch": 1, "step": {}, "loss": 0.25, "seconds": 50, "metrics": {{"accuracy": 0.875}}}})",
+             points)
       << "\n";
 }
 
@@ -92,8 +94,8 @@ int make_folder(char** words) {
 
 int be_rank() {
   const char* file = std::getenv("LOCKSTEP_FLIGHT");
-  lockstep::flight::start_recorder({.rank = std::atoi(std::getenv("RANK")), .world_size = 4, .host = "host",
-                                    .file = file == nullptr ? "" : file});
+  lockstep::flight::start_recorder(
+      {.rank = std::atoi(std::getenv("RANK")), .world_size = 4, .host = "host", .file = file == nullptr ? "" : file});
   const lockstep::trace::Span span({.name = "forward"});
   std::this_thread::sleep_for(std::chrono::seconds(60));
   return 0;

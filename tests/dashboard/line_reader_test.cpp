@@ -16,7 +16,8 @@ class LineReaderTest : public testing::Test {
  protected:
   void append(const std::string& text) { std::ofstream(file_, std::ios::app) << text; }
   LineReader::Progress read(std::uint64_t most = 1 << 30) {
-    return reader_.read(most, [this] { lines_.clear(); }, [this](std::string_view line) { lines_.emplace_back(line); });
+    return reader_.read(
+        most, [this] { lines_.clear(); }, [this](std::string_view line) { lines_.emplace_back(line); });
   }
 
   test::TempDir folder_;

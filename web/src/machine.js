@@ -16,12 +16,13 @@ function push(name, share) {
 
 function spark(values) {
   const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
-  svg.setAttribute('viewBox', `0 0 ${kKept} 24`);
+  const wide = Math.max(values.length, kKept / 4);
+  svg.setAttribute('viewBox', `0 0 ${wide} 24`);
   svg.setAttribute('preserveAspectRatio', 'none');
   svg.setAttribute('class', 'spark');
   svg.setAttribute('aria-hidden', 'true');
   const line = document.createElementNS('http://www.w3.org/2000/svg', 'polyline');
-  const start = kKept - values.length;
+  const start = wide - values.length;
   line.setAttribute('points', values.map((share, i) => `${start + i},${(23 - 22 * share).toFixed(1)}`).join(' '));
   svg.append(line);
   return svg;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live page of runs: a small web server that reads run folders and flight rings, and shows them to who has its token.
+// The live page of runs: a small web server that reads run folders and flight rings, and shows them to who has its
+// token.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +20,8 @@ struct DashboardOptions {
   std::string token = {};                   ///< who has it sees the page; empty: a random one
 };
 
-/// Serves the page on threads of its own from construction to destruction. It only reads, and sleeps while nobody looks.
+/// Serves the page on threads of its own from construction to destruction. It only reads, and sleeps while nobody
+/// looks.
 ///
 /// Thread-safe: no.
 /// Throws:      UsageError where the port is taken or the address is not this machine's.
