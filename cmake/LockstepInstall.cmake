@@ -69,7 +69,7 @@ install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPO
 install(FILES ${PROJECT_BINARY_DIR}/include/lockstep/base/version.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/base COMPONENT development)
 if(LOCKSTEP_APPS)
-  install(TARGETS lockstep_command lockstep-plot lockstep-worker DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
+  install(TARGETS lockstep_command lockstep-dashboard lockstep-plot lockstep-worker DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
 endif()
 
 set(LOCKSTEP_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)

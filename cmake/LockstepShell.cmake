@@ -23,7 +23,7 @@ add_custom_command(OUTPUT ${shell}/help.json
   DEPENDS scripts/command_help.py scripts/man_pages scripts/completions ${texts}
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMENT "Man pages and completion" VERBATIM)
 add_custom_target(lockstep_shell ALL DEPENDS ${shell}/help.json)
-add_dependencies(lockstep_shell lockstep_command lockstep-plot lockstep-worker)
+add_dependencies(lockstep_shell lockstep_command lockstep-dashboard lockstep-plot lockstep-worker)
 
 install(DIRECTORY ${shell}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT command)
 install(FILES ${shell}/lockstep.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME lockstep

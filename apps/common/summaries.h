@@ -15,6 +15,7 @@ inline constexpr const char* kInspectSummary = "show data sets, settings, sample
 inline constexpr const char* kBenchSummary = "measure all-reduce, training steps, loading and saving";
 inline constexpr const char* kPackSummary = "pack a data set into one file, or check a packed file";
 inline constexpr const char* kPlotSummary = "draw the curves of runs: loss, metrics, learning rate, images/s";
+inline constexpr const char* kDashboardSummary = "serve a live page of runs: curves, ranks, verdicts, checkpoints";
 inline constexpr const char* kTraceSummary = "join the traces of a profiled run's ranks";
 inline constexpr const char* kTuneSummary = "find the fastest settings of a recipe on this machine";
 inline constexpr const char* kDoctorSummary = "check this machine, or say why a run hangs or failed";

@@ -22,6 +22,7 @@
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/processes.h"
 #include "node_options.h"
+#include "page_of_run.h"
 #include "verbs.h"
 #include "worker_verbs.h"
 
@@ -50,6 +51,7 @@ struct RunOptions {
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2";
   std::string backend = "static";
   std::string new_token;  // the file; empty: printed
+  std::string dashboard;
   std::string ignored;
 };
 
@@ -183,6 +185,11 @@ void add_options(CLI::App& app, RunOptions& options) {
                  "write each rank's output to FOLDER/attempt_N/rank-R/stdout.log and stderr.log; /dev/null keeps none")
       ->type_name("FOLDER")
       ->default_str("a folder in $TMPDIR, kept if a rank fails");
+  app.add_option("--dashboard", options.dashboard,
+                 "serve a live page of the ranks at this address, a free port of the loopback by default; needs "
+                 "--log-dir")
+      ->expected(0, 1)
+      ->type_name("[HOST:]PORT");
   app.add_flag("-m,--module", options.is_module, "PROGRAM is a Python module: run it with python3 -m");
   app.add_flag("--no-python", options.no_python, "run PROGRAM itself, even if it is a .py file");
   app.add_flag("--run-path", options.run_path, "run the Python script PROGRAM with runpy.run_path");
@@ -259,7 +266,8 @@ Split split(const CLI::App& app, int argc, char** argv) {
                        "lockstep run --help lists the options; put the program's own options after its name");
     }
     parts.own.push_back(word);
-    const bool takes_value = option->get_expected_max() > 0 && word.size() == name.size();
+    bool takes_value = option->get_expected_max() > 0 && word.size() == name.size();
+    if (name == "--dashboard" && at + 1 < argc) takes_value = takes_value && is_page_address(argv[at + 1]);
     if (takes_value && at + 1 < argc) parts.own.emplace_back(argv[++at]);
   }
   if (at < argc && std::string_view(argv[at]) == "--") ++at;
@@ -338,6 +346,14 @@ void tell_of_unneeded(const CLI::App& app) {
   }
 }
 
+void show_page(const RunOptions& given) {
+  if (given.log_dir.empty() || given.log_dir == "/dev/null") {
+    throw UsageError("--dashboard needs a folder in which the ranks' logs and flight rings are",
+                     "add --log-dir FOLDER, as in lockstep run --dashboard --log-dir logs -- ./train");
+  }
+  show_page_of_run(given.dashboard.empty() ? "0" : given.dashboard, given.log_dir);
+}
+
 }  // namespace
 
 int cmd_run(int argc, char** argv) {
@@ -363,6 +379,7 @@ int cmd_run(int argc, char** argv) {
     options.tells_of_other_nodes = false;
   }
   require_token(options, {argv, argv + argc});
+  if (app.get_option("--dashboard")->count() > 0) show_page(given);
   return run_agent(options);
 }
 

@@ -31,6 +31,7 @@ constexpr std::array kVerbs = {
     Verb{"checkpoint", cli::kCheckpointSummary, cmd_worker},
     Verb{"inspect", cli::kInspectSummary, cmd_worker},
     Verb{"plot", cli::kPlotSummary, cmd_plot},
+    Verb{"dashboard", cli::kDashboardSummary, cmd_dashboard},
     Verb{"bench", cli::kBenchSummary, cmd_worker},
     Verb{"pack", cli::kPackSummary, cmd_worker},
     Verb{"tune", cli::kTuneSummary, cmd_worker},

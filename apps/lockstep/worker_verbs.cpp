@@ -29,6 +29,7 @@
 #include "lockstep/launch/processes.h"
 #include "lockstep/launch/spawn.h"
 #include "node_options.h"
+#include "page_of_run.h"
 #include "run_choice.h"
 
 namespace lockstep::apps {
@@ -293,6 +294,7 @@ int cmd_train(int argc, char** argv) {
   const bool is_task = (is_rank() && !is_launcher_of_a_task(arguments)) || is_rank_by_address(arguments);
   if (is_task || asks_for_help(arguments)) return execute("train", arguments);
   const auto count = take_option(arguments, "nproc-per-node");
+  const auto page = take_dashboard(arguments);
   Launch how{.max_restarts = restart_budget(take_option(arguments, "max-restarts")),
              .use_standby = std::erase(arguments, "--no-standby") == 0,
              .node = take_node_options(arguments)};
@@ -318,8 +320,10 @@ int cmd_train(int argc, char** argv) {
     log::note("training with {} {}{}, because {}; --nproc-per-node N changes that", processes.count,
               processes.count == 1 ? "process" : "processes", nodes.nodes > 1 ? " on this node" : "", processes.reason);
   }
-  if (processes.count == 1 && nodes.nodes == 1) return execute("train", arguments);
-  if (is_main_node && !tests_only) require_usable(how.log_dir.parent_path());
+  const bool is_alone = processes.count == 1 && nodes.nodes == 1;
+  if (!is_alone && is_main_node && !tests_only) require_usable(how.log_dir.parent_path());
+  if (page && is_main_node && !tests_only) show_page_of_run(*page, how.log_dir.parent_path());
+  if (is_alone) return execute("train", arguments);
   return launch("train", arguments, how);
 }
 

@@ -126,6 +126,7 @@ cli::CommandText help() {
                        "lockstep train captcha:digits --nproc-per-node 2 --set data.train=data/train",
                        "lockstep train captcha:digits --set data.train=data/train --run-dir runs/digits --resume auto",
                        "lockstep train captcha:digits --set data.train=data/train --profile 10",
+                       "lockstep train captcha:digits --set data.train=data/train --dashboard",
                        "lockstep train detection -c configs/deim_dfine/deim_hgnetv2_s_coco.yml -t deim_s.pth --use-amp",
                        "lockstep train captcha:digits --nnodes 2 --node-rank 0 --token-file job.token --master-addr "
                        "10.0.0.1 --set data.train=data/train"},
@@ -145,6 +146,11 @@ void add_launch_options(CLI::App& app) {
          "--no-standby", [](std::int64_t) {},
          "keep no processes waiting with their libraries loaded, to take over when ranks start again")
       ->group(cli::kRanks);
+  cli::add_read_option(app, "--dashboard",
+                       "serve a live page of the run at this address, a free port of the loopback by default, while "
+                       "it goes on")
+      ->expected(0, 1)
+      ->type_name("[HOST:]PORT");
 }
 
 void add_run_options(CLI::App& app, TrainArguments& train) {

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep dashboard`: the live page of runs. The program lockstep executes it, also beside a run (--dashboard).
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/cli.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/whole_number.h"
+#include "lockstep/dashboard/dashboard.h"
+
+namespace lockstep::dashboard {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> runs;
+  std::string listen = "127.0.0.1:0";
+  int launcher = 0;  // its process; 0: typed by a person
+};
+
+bool parse(Arguments& arguments, const std::vector<std::string>& words) {
+  CLI::App app;
+  cli::prepare(app, {.name = "lockstep dashboard",
+                     .description = "Serve a live page of runs, which may still go on: curves, ranks, collectives, "
+                                    "verdicts, checkpoints, settings and logs. It prints the page's address with a "
+                                    "secret, without which nothing is served, and ends with Ctrl-C.",
+                     .examples = {"lockstep dashboard runs/first",
+                                  "lockstep dashboard runs/first runs/second --listen 127.0.0.1:8080"}});
+  app.add_option("RUN_DIR", arguments.runs, "the folders of runs, or folders of logs that lockstep run has named")
+      ->required();
+  app.add_option("--listen", arguments.listen,
+                 "where to serve; a port alone is one of this machine's loopback, and port 0 any that is free")
+      ->type_name("[HOST:]PORT");
+  app.add_option("--of-launcher", arguments.launcher, "the launcher beside which it runs, and with which it ends")
+      ->group("");
+  return cli::parse(app, words);
+}
+
+void set_address(DashboardOptions& options, const std::string& listen) {
+  const auto colon = listen.rfind(':');
+  std::string host = colon == std::string::npos ? "" : listen.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (!host.empty()) options.host = host;
+  const std::string port = colon == std::string::npos ? listen : listen.substr(colon + 1);
+  options.port = static_cast<int>(whole_number("--listen", port, {.least = 0, .most = 65535}));
+}
+
+void require_folders(const std::vector<std::string>& runs) {
+  for (const std::string& run : runs) {
+    std::error_code problem;
+    if (std::filesystem::is_directory(run, problem)) continue;
+    throw DataError(fmt::format("there is no folder {}", run), "give a run folder, such as runs/first");
+  }
+}
+
+// The run comes first: the page takes what processors leave, and ends with the launcher, however that ends.
+void live_beside(int launcher) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != launcher) std::exit(0);
+  (void)::setpriority(PRIO_PROCESS, 0, 19);
+}
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+// Beside a run, standard output is the run's.
+void tell(const DashboardOptions& options, const std::string& url, std::FILE* out) {
+  if (!has_page()) {
+    log::note("this lockstep was built without npm, and serves a plain page that says how to build it");
+  }
+  if (!is_loopback(options.host)) {
+    log::warn("{} is open to the network: who overhears a request sees the page and its secret", options.host);
+  }
+  fmt::print(out, "dashboard  {}\n", url);
+  std::fflush(out);
+}
+
+int run(const std::vector<std::string>& words) {
+  Arguments arguments;
+  if (!parse(arguments, words)) return 0;
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
+  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before any thread
+  if (arguments.launcher != 0) {
+    live_beside(arguments.launcher);
+  } else {
+    require_folders(arguments.runs);
+  }
+  DashboardOptions options{.runs = {arguments.runs.begin(), arguments.runs.end()}};
+  set_address(options, arguments.listen);
+  const Dashboard dashboard(options);
+  tell(options, dashboard.url(), arguments.launcher != 0 ? stderr : stdout);
+  int signal = 0;
+  do {
+    ::sigwait(&ends, &signal);
+  } while (arguments.launcher != 0 && signal == SIGINT);  // Ctrl-C is for the run, which saves first
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::dashboard
+
+int main(int argc, char** argv) {
+  lockstep::fault::this_is_lockstep();
+  return lockstep::guarded_main([&] { return lockstep::dashboard::run({argv + 1, argv + argc}); });
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of the page, as they were built from web/ and compiled in.
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace lockstep::dashboard {
+
+/// Returns the files by their path: "index.html", "assets/app.js". Empty where the program was built without npm.
+[[nodiscard]] const std::map<std::string, std::string>& assets();
+
+}  // namespace lockstep::dashboard

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dashboard/process.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "lockstep/launch/gpus.h"
+
+namespace lockstep::dashboard {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+void add_processors(Json& out) {
+  std::istringstream line(first_line("/proc/stat"));
+  std::string word;
+  line >> word;
+  double total = 0;
+  double idle = 0;
+  for (int i = 0; i < 8; ++i) {
+    double ticks = 0;
+    line >> ticks;
+    total += ticks;
+    if (i == 3 || i == 4) idle += ticks;  // idle, and idle for a disk
+  }
+  const auto tick = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  out["cores"] = std::thread::hardware_concurrency();
+  out["total"] = total / tick;
+  out["busy"] = (total - idle) / tick;
+}
+
+void add_memory(Json& out) {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  std::uint64_t kilobytes = 0;
+  for (std::string unit; file >> name >> kilobytes; std::getline(file, unit)) {
+    if (name == "MemTotal:") out["memory"] = kilobytes * 1024;
+    if (name == "MemAvailable:") out["available"] = kilobytes * 1024;
+  }
+}
+
+Json gpus() {
+  static std::mutex mutex;
+  static Json known = Json::array();
+  static std::chrono::steady_clock::time_point next{};
+  static bool has_gpus = true;
+  const std::scoped_lock lock(mutex);
+  const auto now = std::chrono::steady_clock::now();
+  if (!has_gpus || now < next) return known;
+  next = now + std::chrono::seconds(2);
+  const GpuReport report = read_gpus();
+  has_gpus = !report.gpus.empty();
+  known = Json::array();
+  for (const GpuState& gpu : report.gpus) {
+    known.push_back({{"index", gpu.index},
+                     {"name", gpu.name},
+                     {"used", gpu.used_bytes},
+                     {"total", gpu.total_bytes},
+                     {"percent", gpu.percent ? Json(*gpu.percent) : Json()}});
+  }
+  return known;
+}
+
+}  // namespace
+
+std::optional<ProcessUse> parse_process(std::string_view stat, double tick, std::uint64_t page) {
+  const auto end = stat.rfind(')');  // the program's name may have any letter in it
+  if (end == std::string_view::npos || end + 2 >= stat.size()) return std::nullopt;
+  std::istringstream words{std::string(stat.substr(end + 2))};
+  ProcessUse use;
+  words >> use.state;
+  std::string word;
+  double user = 0;
+  double system = 0;
+  for (int field = 4; field <= 13; ++field) words >> word;
+  words >> user >> system;
+  for (int field = 16; field <= 23; ++field) words >> word;
+  std::uint64_t pages = 0;
+  if (!(words >> pages)) return std::nullopt;
+  use.cpu_seconds = (user + system) / tick;
+  use.resident = pages * page;
+  return use;
+}
+
+std::optional<ProcessUse> read_process(int pid) {
+  const auto use =
+      parse_process(first_line(fmt::format("/proc/{}/stat", pid)), static_cast<double>(::sysconf(_SC_CLK_TCK)),
+                    static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+  if (!use || use->state == 'Z' || use->state == 'X') return std::nullopt;
+  return use;
+}
+
+Json read_machine_use() {
+  Json out = {{"cores", 1}, {"memory", 0}, {"available", 0}};
+  add_processors(out);
+  add_memory(out);
+  out["gpus"] = gpus();
+  return out;
+}
+
+}  // namespace lockstep::dashboard

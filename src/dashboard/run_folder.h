@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run as the page shows it. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "dashboard/live_ranks.h"
+#include "dashboard/run_log.h"
+
+namespace lockstep::dashboard {
+
+/// A rank's log file from some byte on.
+struct LogPart {
+  int attempt = 0;
+  int rank = 0;
+  std::string stream = "stderr";  ///< or stdout
+  std::int64_t from = -1;         ///< below 0: the last 64 KB
+};
+
+class RunFolder {
+ public:
+  explicit RunFolder(std::filesystem::path folder);
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
+
+  /// Returns what changes from moment to moment: ranks and how far the log is. Calls within 100 ms share one look.
+  [[nodiscard]] nlohmann::json live();
+  /// Returns diagnosis, attempts, checkpoints, settings, summary, report, events, pictures and names of curves.
+  [[nodiscard]] nlohmann::json state();
+  [[nodiscard]] nlohmann::json curve(const std::string& name, const CurveWindow& window, double smooth);
+  [[nodiscard]] nlohmann::json timeline(double seconds);
+  /// Returns {"text", "next", "size"}.
+  [[nodiscard]] nlohmann::json log_part(const LogPart& part) const;
+  /// Returns the file of a picture that state() names; none: there is no such picture.
+  [[nodiscard]] std::optional<std::filesystem::path> picture(const std::string& name) const;
+  /// Returns the folder of a checkpoint that state() names; none: there is no such checkpoint.
+  [[nodiscard]] std::optional<std::filesystem::path> checkpoint(const std::string& name) const;
+
+ private:
+  std::filesystem::path folder_;
+  std::string name_;
+  std::mutex mutex_;
+  RunLog log_;
+  LiveRanks ranks_;
+  nlohmann::json live_;
+  std::chrono::steady_clock::time_point live_until_{};
+};
+
+}  // namespace lockstep::dashboard

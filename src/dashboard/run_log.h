@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What log.jsonl of a run says, read while it grows.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "dashboard/decimate.h"
+#include "dashboard/line_reader.h"
+#include "lockstep/view/run_curves.h"
+
+namespace lockstep::dashboard {
+
+class RunLog {
+ public:
+  explicit RunLog(const std::filesystem::path& folder);
+
+  /// Reads what is new, a few MB at most: a large log is read over several calls. Returns whether something was.
+  bool update();
+
+  /// Returns {"read", "size", "step", "points"}: how far it was read, and what is there so far.
+  [[nodiscard]] nlohmann::json progress() const;
+  /// Returns the names of all curves, in the order in which people look.
+  [[nodiscard]] nlohmann::json names() const;
+  /// Returns {"total", "raw", "smooth"} of a curve: its number of points, and "steps", "values", "seconds" as they were
+  /// logged and smoothed over all points; "smooth" is null where the weight is 0. "seconds" is the time in training, of
+  /// the epochs that the log has, interpolated between their ends; null before the first epoch has ended.
+  [[nodiscard]] nlohmann::json curve(const std::string& name, const CurveWindow& window, double smooth) const;
+  /// Returns the events that are neither steps nor reports, oldest first.
+  [[nodiscard]] nlohmann::json events() const;
+  /// Returns the last report on where the time of steps went; null: there is none.
+  [[nodiscard]] const nlohmann::json& report() const noexcept { return report_; }
+
+ private:
+  void add(std::string_view line);
+  [[nodiscard]] const view::Curve* find(const std::string& name) const;
+  [[nodiscard]] nlohmann::json columns(const view::Curve& points) const;
+  [[nodiscard]] nlohmann::json seconds_at(std::int64_t step) const;
+  void add_epoch_time(const nlohmann::json& epoch);
+
+  LineReader reader_;
+  view::RunCurves curves_;
+  view::Curve clock_;  // seconds in training at the end of each epoch
+  std::deque<nlohmann::json> events_;
+  nlohmann::json report_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace lockstep::dashboard

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at the page of lockstep dashboard with a browser: browser/page_test.mjs does, and this prepares runs for it.
+
+Skips (exit code 77) with the reason where Node.js, Chromium or the packages of npm are missing.
+Example: tests/dashboard/page_test.py --bin build/test/bin --modules build/test/web/node_modules --fake-run fake_run
+"""
+import argparse
+import json
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+POINTS = 1_000_000
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(77)
+
+
+def address(program):
+    for line in program.stdout:
+        found = re.search(r"http://\S+token=\w+", line)
+        if found:
+            return found[0]
+    sys.exit("error: the dashboard has not printed its address")
+
+
+def start(words, folder):
+    return subprocess.Popen(words, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def end(program):
+    program.send_signal(signal.SIGTERM)
+    program.wait(20)
+
+
+def look(arguments, name, url, facts):
+    """One part of page_test.mjs."""
+    print(f"-- {name}", flush=True)
+    facts = {"url": url, "modules": str(arguments.modules.resolve()), "chromium": arguments.chromium,
+             "pictures": arguments.pictures, **facts}
+    done = subprocess.run([arguments.node, HERE / "browser/page_test.mjs", name, json.dumps(facts)], timeout=120)
+    if done.returncode != 0:
+        sys.exit(f"error: {name} has failed")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=pathlib.Path, required=True)
+    parser.add_argument("--modules", type=pathlib.Path, required=True)
+    parser.add_argument("--fake-run", type=pathlib.Path, required=True)
+    parser.add_argument("--pictures", default="", help="a folder for pictures of the page")
+    parser.add_argument("--chromium", default=shutil.which("chromium") or "")
+    parser.add_argument("--node", default=shutil.which("node") or "")
+    arguments = parser.parse_args()
+    if not arguments.node:
+        skip("there is no node (Debian: nodejs)")
+    if not arguments.chromium:
+        skip("there is no chromium (Debian: chromium)")
+    if not (arguments.modules / "playwright-core").is_dir():
+        skip(f"{arguments.modules} has no playwright-core: the build had no npm or no network")
+    command = str((arguments.bin / "lockstep").resolve())
+    fake = str(arguments.fake_run.resolve())
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        subprocess.run([fake, "folder", "small", "2", "100", "0.001"], cwd=folder, check=True)
+        subprocess.run([fake, "folder", "other", "2", "60", "0.002"], cwd=folder, check=True)
+        subprocess.run([fake, "folder", "large", "64", str(POINTS), "0.001"], cwd=folder, check=True)
+        page = start([command, "dashboard", "small", "other"], folder)
+        try:
+            url = address(page)
+            look(arguments, "two_runs", url, {"log": str(folder / "small/log.jsonl")})
+            look(arguments, "without_token", url.split("?")[0], {})
+        finally:
+            end(page)
+        page = start([command, "dashboard", "large"], folder)
+        try:
+            look(arguments, "large_run", address(page), {"points": POINTS})
+        finally:
+            end(page)
+        run = start([command, "run", "--nproc-per-node", "4", "--max-restarts", "1", "--dashboard", "--log-dir", "logs", "--",
+                     fake, "rank"], folder)
+        try:
+            look(arguments, "killed_rank", address(run), {})
+        finally:
+            end(run)
+
+
+if __name__ == "__main__":
+    main()
