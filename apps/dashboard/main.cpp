@@ -39,7 +39,7 @@ bool parse(Arguments& arguments, const std::vector<std::string>& words) {
       ->required();
   app.add_option("--listen", arguments.listen,
                  "where to serve; a port alone is one of this machine's loopback, and port 0 any that is free")
-      ->type_name("[HOST:]PORT");
+      ->type_name("HOST:PORT");
   app.add_option("--of-launcher", arguments.launcher, "the launcher beside which it runs, and with which it ends")
       ->group("");
   return cli::parse(app, words);

@@ -189,7 +189,7 @@ void add_options(CLI::App& app, RunOptions& options) {
                  "serve a live page of the ranks at this address, a free port of the loopback by default; needs "
                  "--log-dir")
       ->expected(0, 1)
-      ->type_name("[HOST:]PORT");
+      ->type_name("HOST:PORT");
   app.add_flag("-m,--module", options.is_module, "PROGRAM is a Python module: run it with python3 -m");
   app.add_flag("--no-python", options.no_python, "run PROGRAM itself, even if it is a .py file");
   app.add_flag("--run-path", options.run_path, "run the Python script PROGRAM with runpy.run_path");

@@ -150,7 +150,7 @@ void add_launch_options(CLI::App& app) {
                        "serve a live page of the run at this address, a free port of the loopback by default, while "
                        "it goes on")
       ->expected(0, 1)
-      ->type_name("[HOST:]PORT");
+      ->type_name("HOST:PORT");
 }
 
 void add_run_options(CLI::App& app, TrainArguments& train) {
