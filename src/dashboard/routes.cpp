@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 using Handled = httplib::Server::HandlerResponse;
 
 constexpr int kMostStreams = 12;
-constexpr auto kMoment = std::chrono::milliseconds(250);
+constexpr auto kMoment = std::chrono::milliseconds(300);
 constexpr const char* kWithoutNpm = R"html(<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Lockstep</title>
 <main><h1>This lockstep was built without npm</h1>

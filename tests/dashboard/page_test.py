@@ -41,14 +41,15 @@ def end(program):
     program.wait(20)
 
 
-def look(arguments, name, url, facts):
-    """One part of page_test.mjs."""
+def look(arguments, name, url, facts, must=True):
+    """One part of page_test.mjs; returns whether it has passed."""
     print(f"-- {name}", flush=True)
     facts = {"url": url, "modules": str(arguments.modules.resolve()), "chromium": arguments.chromium,
              "pictures": arguments.pictures, **facts}
     done = subprocess.run([arguments.node, HERE / "browser/page_test.mjs", name, json.dumps(facts)], timeout=120)
-    if done.returncode != 0:
+    if must and done.returncode != 0:
         sys.exit(f"error: {name} has failed")
+    return done.returncode == 0
 
 
 def main():
@@ -85,12 +86,22 @@ def main():
             look(arguments, "large_run", address(page), {"points": POINTS})
         finally:
             end(page)
-        run = start([command, "run", "--nproc-per-node", "4", "--max-restarts", "1", "--dashboard", "--log-dir", "logs", "--",
-                     fake, "rank"], folder)
-        try:
-            look(arguments, "killed_rank", address(run), {})
-        finally:
-            end(run)
+        # The page has the lowest priority: where others take all processors, one try of three is enough.
+        for left in (2, 1, 0):
+            if killed_rank_is_shown(arguments, folder / f"try-{left}", command, fake):
+                break
+            if left == 0:
+                sys.exit("error: killed_rank has failed three times")
+
+
+def killed_rank_is_shown(arguments, folder, command, fake):
+    folder.mkdir()
+    run = start([command, "run", "--nproc-per-node", "4", "--max-restarts", "1", "--dashboard", "--log-dir", "logs", "--",
+                 fake, "rank"], folder)
+    try:
+        return look(arguments, "killed_rank", address(run), {}, must=False)
+    finally:
+        end(run)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import * as server from './server.js';
 import { colorOf, css, on, page, shown, tell } from './state.js';
 
 const kPoints = 1600;
-const kRefreshEvery = 1000;
+const kRefreshEvery = 2000;
 const kLabels = {
   loss: 'loss', lr: 'learning rate', images_per_s: 'images/s', 'epoch.loss': 'loss of an epoch',
   'epoch.data_wait': 'share of time that waits for data', 'epoch.memory_peak': 'peak of memory',

@@ -19,7 +19,7 @@ import './settings.js';
 import './pictures.js';
 import './logs.js';
 
-const kStateEvery = 3000;
+const kStateEvery = 5000;
 
 async function refresh(run) {
   if (run.asking) return;

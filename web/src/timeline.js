@@ -8,7 +8,7 @@ import { chosen, css, on } from './state.js';
 const kLane = 26;
 const kLeft = 44;
 const kTop = 20;
-const kEvery = 700;
+const kEvery = 1000;
 const kColors = {
   forward: '--forward', backward: '--backward', optimizer: '--optimizer', 'DataLoader::next': '--data',
   evaluate: '--evaluate', save: '--save', setup: '--other',
