@@ -83,15 +83,18 @@ def main():
             end(page)
         page = start([command, "dashboard", "large"], folder)
         try:
-            look(arguments, "large_run", address(page), {"points": POINTS})
+            url = address(page)
+            try_three_times("large_run", lambda _: look(arguments, "large_run", url, {"points": POINTS}, must=False))
         finally:
             end(page)
-        # The page has the lowest priority: where others take all processors, one try of three is enough.
-        for left in (2, 1, 0):
-            if killed_rank_is_shown(arguments, folder / f"try-{left}", command, fake):
-                break
-            if left == 0:
-                sys.exit("error: killed_rank has failed three times")
+        try_three_times("killed_rank",
+                        lambda count: killed_rank_is_shown(arguments, folder / f"try-{count}", command, fake))
+
+
+def try_three_times(name, passes):
+    """The page has the lowest priority: where others take all processors, one try of three is enough."""
+    if not any(passes(count) for count in range(3)):
+        sys.exit(f"error: {name} has failed three times")
 
 
 def killed_rank_is_shown(arguments, folder, command, fake):
