@@ -257,17 +257,21 @@ class Faults:
             self.require_goes_on(world, run_dir)
 
     def no_room_for_the_log(self, world: int) -> None:
-        """log.jsonl lies on a disk of one page, which a few lines fill."""
+        """log.jsonl lies on a disk of one page, which the lines of 7 or 8 steps fill.
+
+        The second checkpoint is begun by then, so that the first is whole. The second is dropped unless it is durable.
+        """
         page = os.sysconf("SC_PAGESIZE")
         run_dir = runs.fresh(self.given.work / "log")
         run_dir.mkdir()
         with Disk(self.disk, f"size={page}") as disk:
-            (disk.path / "log.jsonl").write_text(json.dumps({"event": "filler", "text": "x" * (page - 700)}) + "\n")
+            (disk.path / "log.jsonl").write_text(json.dumps({"event": "filler", "text": "x" * (page - 1000)}) + "\n")
             (run_dir / "log.jsonl").symlink_to(disk.path / "log.jsonl")
             run = self.train(world, run_dir)
             run.require_one_error(74, f"cannot write {run_dir}/log.jsonl: ", *NO_SPACE)
             check((run_dir / "log.jsonl").read_text().endswith("}\n"), "the log ends in half a line")
-            self.require_whole_checkpoints(run_dir, EVERY)
+            second = [2 * EVERY] if step_folder(run_dir, 2 * EVERY).exists() else []
+            self.require_whole_checkpoints(run_dir, EVERY, *second)
             require_nothing_half_written(run_dir)
             disk.remount(f"size={16 * page}")
             self.require_goes_on(world, run_dir)

@@ -5,9 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <thread>
-
 #include "checkpoint/states.h"
 #include "lockstep/base/error.h"
 #include "support/temp_dir.h"
@@ -91,18 +88,6 @@ TEST(CheckpointWriter, DropsWhatHasNoNameYetOnceItIsGivenUp) {
   writer.give_up();
   EXPECT_THROW(writer.save(parts_of(1), {.meta = {.step = 1}}), PeerError);
   EXPECT_TRUE(files_of(run.path()).empty());
-}
-
-/// An error elsewhere ends the run while the thread writes: the state is whole, and nobody else has to answer.
-TEST(CheckpointWriter, FinishesItsSaveWhenItEndsAlone) {
-  const TempDir run;
-  {
-    CheckpointWriter writer(FileSystem::system(), {.folder = run.path(), .background = true, .check = [] {
-                                                     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-                                                   }});
-    writer.save_in_background(parts_of(1), {.meta = {.step = 1}, .names = {"best"}});
-  }
-  EXPECT_THAT(files_of(run.path()), ElementsAre("best", "step-00000001"));
 }
 
 TEST(CheckpointWriter, WithoutAThreadRefusesToSaveInTheBackground) {

@@ -53,8 +53,7 @@ class CheckpointWriter {
   /// Lifetime: `files` and the store of `peers` outlive it.
   CheckpointWriter(FileSystem& files, CheckpointWriterOptions options,
                    std::unique_ptr<CheckpointPeers> peers = no_peers());
-  /// Waits for the thread: a save alone is finished; with peers it calls give_up() first. Call wait() before where
-  /// their save must be finished, and where its error must be thrown: the destructor logs it.
+  /// Calls give_up() and waits for the thread. Call wait() first where the save must be finished.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;

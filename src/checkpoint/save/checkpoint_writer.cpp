@@ -38,7 +38,7 @@ class CheckpointWriter::Impl {
   }
 
   ~Impl() {
-    if (peers_->world_size() > 1) give_up();  // others may be gone; a save alone waits for nobody
+    give_up();
     thread.reset();
   }
   Impl(const Impl&) = delete;
