@@ -58,7 +58,7 @@ TEST_F(LineReaderTest, ReadsALargeFileOverSeveralCalls) {
 }
 
 TEST_F(LineReaderTest, BeginsAnewWhereAResumedRunHasCutTheFile) {
-  append("one\ntwo\nthree\n");
+  append("one\ntwo\nthree\nhalf a line");
   read();
   std::filesystem::resize_file(file_, 4);
   append("2\n");
