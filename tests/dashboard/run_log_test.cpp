@@ -54,12 +54,15 @@ TEST_F(RunLogTest, KeepsTheLastReportAndDamagedLinesHarmNothing) {
 }
 
 TEST_F(RunLogTest, ForgetsWhatAResumedRunHasCutOff) {
-  append("{\"event\": \"step\", \"step\": 10, \"loss\": 1}\n{\"event\": \"step\", \"step\": 20, \"loss\": 2}\n");
+  append(
+      "{\"event\": \"step\", \"step\": 10, \"loss\": 1, \"lr\": 0.5}\n{\"event\": \"step\", \"step\": 20, \"loss\": "
+      "2}\n");
   log_.update();
   std::filesystem::resize_file(folder_.path() / "log.jsonl", 0);
   append("{\"event\": \"step\", \"step\": 5, \"loss\": 3}\n");
   log_.update();
   EXPECT_EQ(log_.curve("loss", {}, 0)["raw"]["steps"], std::vector<int>{5});
+  EXPECT_EQ(log_.names(), std::vector<std::string>{"loss"});
 }
 
 }  // namespace run_log_test

@@ -31,6 +31,19 @@ TEST(Timeline, PairsSectionsInsideEachOtherAndCollectivesThatOverlap) {
   EXPECT_EQ(spans[3].end_ns, 100);
 }
 
+TEST(Timeline, EndsTheSectionOfThatNameWhereAnotherThreadHasBegunOne) {
+  flight::Snapshot ring;
+  ring.events = {{.time_ns = 10, .what = What::kSectionBegin, .name = "forward"},
+                 {.time_ns = 20, .what = What::kSectionBegin, .name = "save"},
+                 {.time_ns = 30, .what = What::kSectionEnd, .name = "forward"}};
+  const auto spans = spans_of(ring, 0, 100);
+  ASSERT_EQ(spans.size(), 2U);
+  EXPECT_EQ(spans[0].name, "forward");
+  EXPECT_EQ(spans[0].end_ns, 30);
+  EXPECT_EQ(spans[1].name, "save");
+  EXPECT_TRUE(spans[1].is_open);
+}
+
 TEST(Timeline, LeavesOutWhatIsTooOldAndWhatHasNoBegin) {
   flight::Snapshot ring;
   ring.events = {{.time_ns = 5, .what = What::kSectionEnd, .name = "forward"},
