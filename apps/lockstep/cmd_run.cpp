@@ -109,6 +109,9 @@ void add_node_options(CLI::App& app, NodeOptions& node) {
   app.add_option("--rdzv-conf", node.conf);
   app.add_option("--take-in", node.take_in);
   app.add_option("--token-file", node.token_file);
+  app.add_option("--tls-cert", node.tls_cert);
+  app.add_option("--tls-key", node.tls_key);
+  app.add_option("--tls-ca", node.tls_ca);
   cli::describe_nodes(app);
 }
 

@@ -20,6 +20,7 @@
 #include "lockstep/store/store.h"
 #include "store/handshake.h"
 #include "store/strangers.h"
+#include "store/stream.h"
 #include "store/table.h"
 #include "store/wire.h"
 
@@ -41,10 +42,16 @@ using ConnectionPtr = std::shared_ptr<Connection>;
 
 // What the connections share. Owned by the server's thread.
 struct State {
-  State(asio::io_context& io, std::string secret, store::Strangers::Limits limits)
-      : token(std::move(secret)), strangers(limits), warning_timer(io) {}
+  State(asio::io_context& io, const StoreServer::Options& options, store::Strangers::Limits limits)
+      : token(options.token), strangers(limits), warning_timer(io) {
+    if (options.certificate.empty()) return;
+    const store::TlsContext context = store::server_tls(options.certificate, options.key);
+    ::SSL_CTX_up_ref(context.get());  // asio's context gives one reference back
+    tls.emplace(context.get());
+  }
 
   const std::string token;
+  std::optional<asio::ssl::context> tls;  // none: connections are not encrypted. Outlives them.
   store::Table table;
   std::unordered_set<ConnectionPtr> connections;
   // A waiting client is listed under one key that it misses; when that comes, under the next.
@@ -122,22 +129,28 @@ class Attendance {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, State& state)
-      : socket_(std::move(socket)),
-        timer_(socket_.get_executor()),
-        attendance_(socket_.get_executor()),
+      : stream_(std::move(socket), state.tls ? &*state.tls : nullptr),
+        timer_(stream_.socket().get_executor()),
+        attendance_(stream_.socket().get_executor()),
         state_(state) {}
 
   void start(store::Strangers::Id id, std::string address) {
     id_ = id;
     address_ = std::move(address);
     std::error_code ignored;
-    socket_.set_option(tcp::no_delay(true), ignored);
-    socket_.set_option(asio::socket_base::keep_alive(true), ignored);
+    stream_.socket().set_option(tcp::no_delay(true), ignored);
+    stream_.socket().set_option(asio::socket_base::keep_alive(true), ignored);
     timer_.expires_after(kProofLimit);
     timer_.async_wait([self = shared_from_this()](std::error_code problem) {
       if (!problem && !self->is_known_) self->turn_away();
     });
-    read_header();
+    if (!stream_.is_encrypted()) return read_header();
+    stream_.shake_hands([self = shared_from_this()](std::error_code problem) {
+      if (!self->stream_.socket().is_open()) return;
+      if (problem) return self->turn_away();
+      self->nonces_.binding = self->stream_.binding();
+      self->read_header();
+    });
   }
 
   // Turns away a connection that has not proved that it knows the token.
@@ -170,11 +183,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     timer_.cancel();
     attendance_.publish(state_, "closed");
     std::error_code ignored;
-    socket_.close(ignored);
+    stream_.socket().close(ignored);
   }
 
   void read_header() {
-    asio::async_read(socket_, asio::buffer(header_), [self = shared_from_this()](std::error_code problem, std::size_t) {
+    stream_.read(asio::buffer(header_), [self = shared_from_this()](std::error_code problem, std::size_t) {
       if (problem) return self->close();
       self->read_body();
     });
@@ -186,10 +199,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     // A request while one is waiting would be out of turn: a client waits for each answer.
     if (length == 0 || length > limit || !wait_keys_.empty()) return is_known_ ? close() : turn_away();
     body_.resize(length);
-    asio::async_read(socket_, asio::buffer(body_), [self = shared_from_this()](std::error_code problem, std::size_t) {
+    stream_.read(asio::buffer(body_), [self = shared_from_this()](std::error_code problem, std::size_t) {
       if (problem) return self->close();
       self->handle();
-      if (self->socket_.is_open()) self->read_header();
+      if (self->stream_.socket().is_open()) self->read_header();
     });
   }
 
@@ -315,15 +328,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void write_queued() {
     std::swap(sending_, queued_);
-    asio::async_write(socket_, asio::buffer(sending_),
-                      [self = shared_from_this()](std::error_code problem, std::size_t) {
-                        self->sending_.clear();
-                        if (problem || (self->closes_after_send_ && self->queued_.empty())) return self->close();
-                        if (!self->queued_.empty()) self->write_queued();
-                      });
+    stream_.write(asio::buffer(sending_), [self = shared_from_this()](std::error_code problem, std::size_t) {
+      self->sending_.clear();
+      if (problem || (self->closes_after_send_ && self->queued_.empty())) return self->close();
+      if (!self->queued_.empty()) self->write_queued();
+    });
   }
 
-  tcp::socket socket_;
+  store::Stream stream_;
   asio::steady_timer timer_;  // for the handshake, then for the wait
   Attendance attendance_;
   State& state_;
@@ -395,9 +407,10 @@ void State::note_turned_away(const std::string& address) {
 void State::warn(std::size_t count, const std::string& address) const {
   log::warn(
       "{} did not prove that {} the job's token, and {} turned away (the last came from {}): strangers, or nodes "
-      "that were given another token",
+      "that were given another token{}",
       count == 1 ? "a connection to the store" : fmt::format("{} connections to the store", count),
-      count == 1 ? "it knows" : "they know", count == 1 ? "was" : "were", address);
+      count == 1 ? "it knows" : "they know", count == 1 ? "was" : "were", address,
+      tls ? " or no certificate to trust (--tls-ca)" : "");
 }
 
 // The rest of the process needs descriptors too, and strangers must not be able to take them.
@@ -447,7 +460,7 @@ tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) 
 class StoreServer::Impl {
  public:
   explicit Impl(const Options& options)
-      : state_(io_, options.token, use_file_limit()),
+      : state_(io_, options, use_file_limit()),
         acceptor_(listen(io_, options)),
         retry_(io_),
         port_(acceptor_.local_endpoint().port()) {
