@@ -75,7 +75,7 @@ constexpr Unneeded kUnneeded[] = {
 
 constexpr const char* kUsage = "[OPTIONS] [--] PROGRAM [ARGS...]";
 
-cli::CommandText help() {
+cli::CommandText run_help() {
   return {
       .name = "lockstep run",
       .description = "Start the ranks of PROGRAM on this node, watch them, and stop them all when one fails.",
@@ -362,7 +362,7 @@ void show_page(const RunOptions& given) {
 int cmd_run(int argc, char** argv) {
   RunOptions given;
   CLI::App app;
-  cli::prepare(app, help());
+  cli::prepare(app, run_help());
   add_options(app, given);
   read_torchrun_variables(app);
   Split parts = split(app, argc, argv);
