@@ -65,6 +65,7 @@ struct State {
 
   void key_changed(const std::string& key);
   std::int64_t append(const std::string& queue, std::string value);
+  std::string answer_add(const std::string& key, std::int64_t delta);
   // A connection no longer waits for `key`.
   void unlist(const ConnectionPtr& connection, const std::string& key);
   void arrived(const ConnectionPtr& connection, const std::string& address);
@@ -126,6 +127,17 @@ class Attendance {
   std::uint64_t beats_ = 0;
 };
 
+// A step for which there is no memory ends the client's connection alone, so that it does not wait for an answer.
+template <class Client, class Step>
+void guarded(Client& client, Step&& step) {
+  try {
+    step();
+  } catch (const std::exception& problem) {
+    client.give_up();
+    log::error("store server: {}", problem.what());
+  }
+}
+
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, State& state)
@@ -148,8 +160,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     stream_.shake_hands([self = shared_from_this()](std::error_code problem) {
       if (!self->stream_.socket().is_open()) return;
       if (problem) return self->turn_away();
-      self->nonces_.binding = self->stream_.binding();
-      self->read_header();
+      guarded(*self, [&] {
+        self->nonces_.binding = self->stream_.binding();
+        self->read_header();
+      });
     });
   }
 
@@ -174,6 +188,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
   }
 
+  void give_up() noexcept {
+    try {
+      close();
+    } catch (const std::exception&) {  // its will cannot be published
+      std::error_code ignored;
+      stream_.socket().close(ignored);
+    }
+  }
+
  private:
   void close() {
     const auto self = shared_from_this();
@@ -189,7 +212,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_header() {
     stream_.read(asio::buffer(header_), [self = shared_from_this()](std::error_code problem, std::size_t) {
       if (problem) return self->close();
-      self->read_body();
+      guarded(*self, [&] { self->read_body(); });
     });
   }
 
@@ -201,8 +224,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     body_.resize(length);
     stream_.read(asio::buffer(body_), [self = shared_from_this()](std::error_code problem, std::size_t) {
       if (problem) return self->close();
-      self->handle();
-      if (self->stream_.socket().is_open()) self->read_header();
+      guarded(*self, [&] {
+        self->handle();
+        if (self->stream_.socket().is_open()) self->read_header();
+      });
     });
   }
 
@@ -289,7 +314,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     if (verb == Verb::kAdd) {
       const std::int64_t delta = request.number();
-      return request.complete() ? answer_add(key, delta) : "";
+      return request.complete() ? state_.answer_add(key, delta) : "";
     }
     std::string first = request.string();
     if (verb == Verb::kSet && request.complete()) {
@@ -305,13 +330,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
     auto reply = FrameWriter(Status::kOk).string(table.compare_set(key, first, desired)).take();
     state_.key_changed(key);
     return reply;
-  }
-
-  std::string answer_add(const std::string& key, std::int64_t delta) {
-    const auto sum = state_.table.add(key, delta);
-    if (!sum) return FrameWriter(Status::kBadRequest).string(store::not_a_counter_message(key)).take();
-    state_.key_changed(key);
-    return FrameWriter(Status::kOk).number(*sum).take();
   }
 
   void refuse(Status status, std::string_view why) {
@@ -331,7 +349,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     stream_.write(asio::buffer(sending_), [self = shared_from_this()](std::error_code problem, std::size_t) {
       self->sending_.clear();
       if (problem || (self->closes_after_send_ && self->queued_.empty())) return self->close();
-      if (!self->queued_.empty()) self->write_queued();
+      if (!self->queued_.empty()) guarded(*self, [&] { self->write_queued(); });
     });
   }
 
@@ -366,8 +384,15 @@ void State::key_changed(const std::string& key) {
   if (const auto found = waiting_for.find(key); found != waiting_for.end() && table.find(key)) {
     const auto clients = std::move(found->second);
     waiting_for.erase(found);
-    for (const auto& client : clients) client->go_on_waiting();
+    for (const auto& client : clients) guarded(*client, [&] { client->go_on_waiting(); });
   }
+}
+
+std::string State::answer_add(const std::string& key, std::int64_t delta) {
+  const auto sum = table.add(key, delta);
+  if (!sum) return FrameWriter(Status::kBadRequest).string(store::not_a_counter_message(key)).take();
+  key_changed(key);
+  return FrameWriter(Status::kOk).number(*sum).take();
 }
 
 std::int64_t State::append(const std::string& queue, std::string value) {
@@ -490,8 +515,12 @@ class StoreServer::Impl {
     acceptor_.async_accept([this](std::error_code problem, tcp::socket socket) {
       if (problem == asio::error::operation_aborted) return;
       if (problem) return state_.close_one_stranger() ? accept() : accept_after_a_pause();
-      const std::string address = address_of(socket);
-      state_.arrived(std::make_shared<Connection>(std::move(socket), state_), address);
+      try {
+        const std::string address = address_of(socket);
+        state_.arrived(std::make_shared<Connection>(std::move(socket), state_), address);
+      } catch (const std::exception& reason) {  // there is no memory for this one
+        log::error("store server: {}", reason.what());
+      }
       accept();
     });
   }
