@@ -45,7 +45,7 @@ def group(given, shape: str) -> dict:
     folder.mkdir(parents=True)
     results = folder / "figures.jsonl"
     program = given.bin.parent / "tests/comm_united_test"
-    done = subprocess.run([str(program), "--file=many_ranks_test.cpp"], env=runs.environment(
+    done = subprocess.run([str(program), "--gtest_filter=ManyRanks.FormAGroupAndSumExactly"], env=runs.environment(
         MANY_RANKS=shape, MANY_RANKS_RESULTS=str(results)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         check=False)
     if done.returncode != 0:
@@ -53,12 +53,12 @@ def group(given, shape: str) -> dict:
     return json.loads(results.read_text()) | {"wrong": []}
 
 
-def wait_for(folder: pathlib.Path, round_number: int, ranks: int, limit: float) -> float:
-    """Seconds until so many ranks of the round have been there."""
+def wait_for(folder: pathlib.Path, kind: str, ranks: int, limit: float) -> float:
+    """Seconds until so many ranks have left a file KIND-RANK: its round, or "pid"."""
     begin = time.monotonic()
-    while len(list(folder.glob(f"{round_number}-*"))) < ranks:
+    while (there := len(list(folder.glob(f"{kind}-*")))) < ranks:
         if time.monotonic() - begin > limit:
-            raise TimeoutError(f"{len(list(folder.glob(f'{round_number}-*')))} of {ranks} ranks after {limit} s: {folder}")
+            raise TimeoutError(f"{there} of {ranks} ranks after {limit} s: {folder}")
         time.sleep(0.02)
     return time.monotonic() - begin
 
@@ -84,10 +84,10 @@ def nodes(given, ranks: int) -> dict:
             launchers[node] = subprocess.Popen(
                 launcher_words(given, folder, network, node, per_node), stdout=log, stderr=log, start_new_session=True,
                 env=runs.environment(LOCKSTEP_HOST_ID=f"host-{node}", LOCKSTEP_TOKEN=token))
-        started = wait_for(folder, 0, ranks, 120)
+        started = wait_for(folder, "0", ranks, 120)
         memory = mebibytes(launchers[0].pid)  # `ip netns exec` becomes the launcher
         launchers[victim].kill()
-        restarted = wait_for(folder, 1, ranks - per_node, 120)
+        restarted = wait_for(folder, "1", ranks - per_node, 120)
         wrong = judge(folder, launchers, victim)
     return {"started_s": round(started, 2), "restarted_s": round(restarted, 2), "launcher_mib": round(memory, 1), "wrong": wrong}
 
@@ -113,7 +113,7 @@ def rank(given, ranks: int) -> dict:
     with (folder / "log").open("w") as log:
         launcher = subprocess.Popen([str(given.bin / "lockstep"), "run", "--nproc-per-node", str(ranks), "--", "sh", "-c",
                                      script, "sh", str(folder)], stdout=log, stderr=log, env=runs.environment())
-        started = wait_for(folder, 0, ranks, 60)
+        started = wait_for(folder, "0", ranks, 60)
         wait_for(folder, "pid", ranks, 60)
         os.kill(int((folder / f"pid-{victim}").read_text()), signal.SIGKILL)
         begin = time.monotonic()

@@ -94,8 +94,7 @@ Result<Socket> Socket::connect(const std::string& host, std::uint16_t port, Time
 }
 
 Outcome Socket::start_tls(const TlsContext& context, TimePoint deadline) {
-  auto tls = std::make_unique<TlsClient>(context);
-  tls_ = std::move(tls);
+  tls_ = std::make_unique<TlsClient>(context);
   for (;;) {
     const auto step = tls_->shake_hands();
     if (const auto sent = send_plain(tls_->records(), deadline); sent != Outcome::kDone) return sent;
