@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <vector>
 
@@ -101,12 +102,13 @@ at::Tensor bias_gradient(const at::Tensor& by_item, const at::Tensor& bias) {
 
 class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
-                            const at::Tensor& value, const c10::optional<at::Tensor>& bias,
+  /// `rows`: query, key and value.
+  static at::Tensor forward(AutogradContext* context, const at::TensorList& rows, const c10::optional<at::Tensor>& bias,
                             const AttentionOptions* options) {
+    const at::Tensor& query = rows[0];
     Attended of{.query = query,
-                .key = key,
-                .value = value,
+                .key = rows[1],
+                .value = rows[2],
                 .bias = bias ? *bias : at::Tensor(),
                 .hidden = options->hidden,
                 .logs = {},
@@ -117,7 +119,7 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     for_heads(of, [&](std::int64_t item, std::int64_t head) {
       attention_forward(head_of(of, item, head), rows_of(heads, item, head));
     });
-    context->save_for_backward({query, key, value, of.bias, of.hidden, of.logs});
+    context->save_for_backward({query, of.key, of.value, of.bias, of.hidden, of.logs});
     context->saved_data["scale"] = options->scale;
     return out;
   }
@@ -202,7 +204,8 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
   if (plain.bias.defined()) {
     bias = plain.bias.contiguous().expand({plain.bias.size(0), query.size(1), query.size(2), key.size(2)});
   }
-  return AttentionFunction::apply(rows(query), rows(key), rows(value), bias, &plain);
+  const std::array<at::Tensor, 3> all = {rows(query), rows(key), rows(value)};
+  return AttentionFunction::apply(at::TensorList(all), bias, &plain);
 }
 
 }  // namespace lockstep::nn

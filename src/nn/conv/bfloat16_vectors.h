@@ -16,8 +16,46 @@
 #define LOCKSTEP_KERNEL_INLINE inline __attribute__((always_inline))
 #define LOCKSTEP_KERNEL_ATTR __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 namespace lockstep::nn {
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16");
+
+// The mask for the masked forms: GCC warns that the others use a vector that was never set.
+constexpr __mmask16 kAllLanes = 0xFFFF;
+
+/// Lane i of row j to lane j of row i.
+LOCKSTEP_KERNEL_INLINE void transpose_units(__m512i (&rows)[16]) {
+  __m512i half[16];
+  for (int i = 0; i < 16; i += 2) {
+    half[i] = _mm512_maskz_unpacklo_epi32(kAllLanes, rows[i], rows[i + 1]);
+    half[i + 1] = _mm512_maskz_unpackhi_epi32(kAllLanes, rows[i], rows[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {  // rows[i + k]: column k of each 128 bits, of rows i to i + 3
+    rows[i] = _mm512_maskz_unpacklo_epi64(0xFF, half[i], half[i + 2]);
+    rows[i + 1] = _mm512_maskz_unpackhi_epi64(0xFF, half[i], half[i + 2]);
+    rows[i + 2] = _mm512_maskz_unpacklo_epi64(0xFF, half[i + 1], half[i + 3]);
+    rows[i + 3] = _mm512_maskz_unpackhi_epi64(0xFF, half[i + 1], half[i + 3]);
+  }
+  for (int k = 0; k < 4; ++k) {
+    const __m512i a = _mm512_maskz_shuffle_i32x4(kAllLanes, rows[k], rows[4 + k], 0x88);
+    const __m512i b = _mm512_maskz_shuffle_i32x4(kAllLanes, rows[k], rows[4 + k], 0xDD);
+    const __m512i c = _mm512_maskz_shuffle_i32x4(kAllLanes, rows[8 + k], rows[12 + k], 0x88);
+    const __m512i d = _mm512_maskz_shuffle_i32x4(kAllLanes, rows[8 + k], rows[12 + k], 0xDD);
+    half[k] = _mm512_maskz_shuffle_i32x4(kAllLanes, a, c, 0x88);
+    half[4 + k] = _mm512_maskz_shuffle_i32x4(kAllLanes, b, d, 0x88);
+    half[8 + k] = _mm512_maskz_shuffle_i32x4(kAllLanes, a, c, 0xDD);
+    half[12 + k] = _mm512_maskz_shuffle_i32x4(kAllLanes, b, d, 0xDD);
+  }
+  for (int i = 0; i < 16; ++i) rows[i] = half[i];
+}
+
+/// One element of the sum for a vector of columns.
+LOCKSTEP_KERNEL_INLINE __m512 gather_column(const PackedFrom& of, std::int64_t step) {
+  const float* from = of.from + step * of.step;
+  if (of.column == 1 && of.columns == 16) return _mm512_loadu_ps(from);
+  float lanes[16] = {};
+  for (std::int64_t c = 0; c < of.columns; ++c) lanes[c] = from[c * of.column];
+  return _mm512_loadu_ps(lanes);
+}
 
 struct Bfloat16 {
   using Element = std::uint16_t;
@@ -26,8 +64,7 @@ struct Bfloat16 {
   static constexpr int kGroup = 2;
   static constexpr int kLanes = 16;
   static constexpr int kVectors = 4;
-  // The mask for the masked forms: GCC warns that the others use a vector that was never set.
-  static constexpr __mmask16 kAll = 0xFFFF;
+  static constexpr __mmask16 kAll = kAllLanes;
 
   LOCKSTEP_KERNEL_INLINE static V load(const Element* at) {
     const __m512i wide = _mm512_maskz_cvtepu16_epi32(kAll, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
@@ -75,32 +112,6 @@ struct Bfloat16 {
                              _mm512_or_si512(wide(from[0]), _mm512_maskz_slli_epi32(kAll, wide(from[1]), 16)));
   }
 
-  /// Lane i of row j to lane j of row i.
-  LOCKSTEP_KERNEL_INLINE static void transpose(__m512i (&rows)[16]) {
-    __m512i half[16];
-    for (int i = 0; i < 16; i += 2) {
-      half[i] = _mm512_maskz_unpacklo_epi32(kAll, rows[i], rows[i + 1]);
-      half[i + 1] = _mm512_maskz_unpackhi_epi32(kAll, rows[i], rows[i + 1]);
-    }
-    for (int i = 0; i < 16; i += 4) {  // rows[i + k]: column k of each 128 bits, of rows i to i + 3
-      rows[i] = _mm512_maskz_unpacklo_epi64(0xFF, half[i], half[i + 2]);
-      rows[i + 1] = _mm512_maskz_unpackhi_epi64(0xFF, half[i], half[i + 2]);
-      rows[i + 2] = _mm512_maskz_unpacklo_epi64(0xFF, half[i + 1], half[i + 3]);
-      rows[i + 3] = _mm512_maskz_unpackhi_epi64(0xFF, half[i + 1], half[i + 3]);
-    }
-    for (int k = 0; k < 4; ++k) {
-      const __m512i a = _mm512_maskz_shuffle_i32x4(kAll, rows[k], rows[4 + k], 0x88);
-      const __m512i b = _mm512_maskz_shuffle_i32x4(kAll, rows[k], rows[4 + k], 0xDD);
-      const __m512i c = _mm512_maskz_shuffle_i32x4(kAll, rows[8 + k], rows[12 + k], 0x88);
-      const __m512i d = _mm512_maskz_shuffle_i32x4(kAll, rows[8 + k], rows[12 + k], 0xDD);
-      half[k] = _mm512_maskz_shuffle_i32x4(kAll, a, c, 0x88);
-      half[4 + k] = _mm512_maskz_shuffle_i32x4(kAll, b, d, 0x88);
-      half[8 + k] = _mm512_maskz_shuffle_i32x4(kAll, a, c, 0xDD);
-      half[12 + k] = _mm512_maskz_shuffle_i32x4(kAll, b, d, 0xDD);
-    }
-    for (int i = 0; i < 16; ++i) rows[i] = half[i];
-  }
-
   /// Columns beyond `columns` become 0.
   LOCKSTEP_KERNEL_INLINE static void pack_columns(const PackedFrom& of, Unit* to, std::int64_t width) {
     std::int64_t step = 0;
@@ -111,7 +122,7 @@ struct Bfloat16 {
           const float* at = of.from + c * of.column + 2 * step;
           rows[c] = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(at + 16), _mm512_loadu_ps(at));
         }
-        transpose(rows);
+        transpose_units(rows);
         for (int s = 0; s < 16; ++s) _mm512_storeu_si512(to + (step + s) * width, rows[s]);
       }
     }
@@ -121,16 +132,8 @@ struct Bfloat16 {
       interleave(group, to + step * width);
     }
   }
-
-  LOCKSTEP_KERNEL_INLINE static V gather_column(const PackedFrom& of, std::int64_t step) {
-    const float* from = of.from + step * of.step;
-    if (of.column == 1 && of.columns == kLanes) return _mm512_loadu_ps(from);
-    float lanes[kLanes] = {};
-    for (std::int64_t c = 0; c < of.columns; ++c) lanes[c] = from[c * of.column];
-    return _mm512_loadu_ps(lanes);
-  }
 };
 
-}  // namespace lockstep::nn
 HWY_POP_ATTRIBUTES
+}  // namespace lockstep::nn
 #endif

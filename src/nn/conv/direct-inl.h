@@ -183,10 +183,17 @@ struct DirectUnits {
   std::int64_t count = 0;
 };
 
-/// Channels [begin, end) to columns from `column` on, in blocks of kBlock columns; the last one has the `total`'s rest.
+/// Which channels of the pixels become which columns of `total`.
+struct DirectSpan {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t column = 0;
+  std::int64_t total = 0;
+};
+
+/// In blocks of kBlock columns; the last one has the rest.
 template <class Ops, std::int64_t kBlock>
-void direct_units(const DirectUnits<Ops>& of, std::int64_t begin, std::int64_t end, std::int64_t column,
-                  std::int64_t total, typename Ops::Unit* units) {
+void direct_units(const DirectUnits<Ops>& of, const DirectSpan& span, typename Ops::Unit* units) {
   constexpr std::int64_t kGroup = Ops::kGroup;
   const std::int64_t steps = (of.count + kGroup - 1) / kGroup;
   for (std::int64_t step = 0; step < steps; ++step) {
@@ -196,11 +203,11 @@ void direct_units(const DirectUnits<Ops>& of, std::int64_t begin, std::int64_t e
       const std::int64_t pixel = at < of.count ? of.index[at] : -1;
       from[e] = pixel < 0 ? of.zeros : of.pixels + pixel * of.channels;
     }
-    for (std::int64_t c = begin; c < end;) {
-      const std::int64_t at = column + c - begin;
+    for (std::int64_t c = span.begin; c < span.end;) {
+      const std::int64_t at = span.column + c - span.begin;
       const std::int64_t block = at / kBlock * kBlock;
-      auto* to = units + block * kDirectSteps + step * std::min(kBlock, total - block) + at - block;
-      const std::int64_t count = std::min<std::int64_t>({Ops::kLanes, end - c, block + kBlock - at});
+      auto* to = units + block * kDirectSteps + step * std::min(kBlock, span.total - block) + at - block;
+      const std::int64_t count = std::min<std::int64_t>({Ops::kLanes, span.end - c, block + kBlock - at});
       if (count == Ops::kLanes) {
         Ops::join(from, c, to);
       } else {
@@ -231,14 +238,14 @@ void direct_weight_sums_of(const DirectConv& conv, const DirectGradient<typename
     const std::int64_t now = std::min(kChunk, count - first);
     direct_units<Ops, kDirectPanel>(
         {.pixels = of.dy, .channels = conv.out, .zeros = zeros.data(), .index = pairs.dy.data() + first, .count = now},
-        begin, end, 0, direct_columns(end - begin), left.data());
+        {begin, end, 0, direct_columns(end - begin)}, left.data());
     for (std::int64_t t = 0; t < pairs.taps; ++t) {
       direct_units<Ops, kDirectColumns>({.pixels = of.x,
                                          .channels = conv.in,
                                          .zeros = zeros.data(),
                                          .index = pairs.x.data() + t * count + first,
                                          .count = now},
-                                        0, conv.in, t * conv.in, padded, right.data());
+                                        {0, conv.in, t * conv.in, padded}, right.data());
     }
     for (std::int64_t column = 0; column < padded; column += kDirectColumns) {
       const std::int64_t width = std::min(kDirectColumns, padded - column);

@@ -8,6 +8,7 @@
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -229,9 +230,10 @@ struct NormActArguments {
 
 class FusedNormAct : public torch::autograd::Function<FusedNormAct> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*weight*/,
-                            const at::Tensor& /*bias*/, const c10::optional<at::Tensor>& residual,
-                            const NormActArguments* arguments) {
+  /// `followed`: input, weight and bias.
+  static at::Tensor forward(AutogradContext* context, const at::TensorList& followed,
+                            const c10::optional<at::Tensor>& residual, const NormActArguments* arguments) {
+    const at::Tensor& input = followed[0];
     const BatchNormCall& call = arguments->call;
     const Moments of = moments(input);
     update_running(call, of, static_cast<double>(input.numel() / input.size(1)), arguments->momentum);
@@ -277,7 +279,8 @@ at::Tensor fused_norm_act(const at::Tensor& input, const BatchNormCall& call, do
   RECORD_FUNCTION("lockstep::batch_norm_relu", std::vector<c10::IValue>({input, call.weight}));
   const NormActArguments arguments{.call = call, .momentum = momentum, .what = what};
   // Function has no undefined tensors among its inputs.
-  return FusedNormAct::apply(input, call.weight, call.bias,
+  const std::array<at::Tensor, 3> followed = {input, call.weight, call.bias};
+  return FusedNormAct::apply(at::TensorList(followed),
                              residual.defined() ? c10::optional<at::Tensor>(residual) : c10::nullopt, &arguments);
 }
 
