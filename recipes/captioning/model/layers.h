@@ -6,7 +6,6 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
-#include <torch/nn/modules/linear.h>
 
 #include <cstdint>
 

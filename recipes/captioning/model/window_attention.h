@@ -4,9 +4,10 @@
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <torch/nn/module.h>
-#include <torch/nn/modules/linear.h>
 
 #include <cstdint>
+
+#include "lockstep/nn/linear.h"
 
 namespace lockstep::captioning {
 
