@@ -85,9 +85,11 @@ class DepthwiseConvolution : public torch::autograd::Function<DepthwiseConvoluti
     const variable_list kept = context->get_saved_variables();
     const at::Tensor& input = kept[0];
     const at::Tensor& weight = kept[1];
-    RECORD_FUNCTION("lockstep::depthwise_convolution_backward", std::vector<c10::IValue>({input, weight}));
-    const at::Tensor grad = grads[0].to(input.scalar_type()).contiguous(at::MemoryFormat::ChannelsLast);
     const auto geometry = ConvGeometry::from(context->saved_data["geometry"].toIntVector());
+    const std::int64_t wanted = std::int64_t{context->needs_input_grad(0)} + std::int64_t{context->needs_input_grad(1)};
+    RECORD_FUNCTION("lockstep::depthwise_convolution_backward",
+                    std::vector<c10::IValue>({input, weight, geometry.numbers(), wanted}));
+    const at::Tensor grad = grads[0].to(input.scalar_type()).contiguous(at::MemoryFormat::ChannelsLast);
     const DirectConv conv = depthwise_shape(input, weight, geometry);
     variable_list found(4);
     if (context->needs_input_grad(0)) {
@@ -106,7 +108,7 @@ class DepthwiseConvolution : public torch::autograd::Function<DepthwiseConvoluti
 
 at::Tensor depthwise_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                  const ConvGeometry& geometry) {
-  RECORD_FUNCTION("lockstep::depthwise_convolution", std::vector<c10::IValue>({input, weight}));
+  RECORD_FUNCTION("lockstep::depthwise_convolution", std::vector<c10::IValue>({input, weight, geometry.numbers()}));
   return DepthwiseConvolution::apply(input, weight, bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt,
                                      &geometry);
 }

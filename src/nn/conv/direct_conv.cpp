@@ -49,10 +49,10 @@ class DirectConvolution : public torch::autograd::Function<DirectConvolution> {
     const at::Tensor grad = grads[0].to(input.scalar_type()).contiguous(at::MemoryFormat::ChannelsLast);
     const bool input_wanted = context->needs_input_grad(0);
     const bool weight_wanted = context->needs_input_grad(1);
-    RECORD_FUNCTION(
-        "lockstep::direct_convolution_backward",
-        std::vector<c10::IValue>({input, weight, std::int64_t{input_wanted} + std::int64_t{weight_wanted}}));
     const auto geometry = ConvGeometry::from(context->saved_data["geometry"].toIntVector());
+    const std::int64_t wanted = std::int64_t{input_wanted} + std::int64_t{weight_wanted};
+    RECORD_FUNCTION("lockstep::direct_convolution_backward",
+                    std::vector<c10::IValue>({input, weight, geometry.numbers(), wanted}));
     variable_list result(4);
     if (input_wanted) {
       const at::Tensor even_grad = exact ? grad : evened(grad, 1);
@@ -88,7 +88,7 @@ ConvGeometry ConvGeometry::from(const std::vector<std::int64_t>& numbers) {
 
 at::Tensor direct_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                               const ConvGeometry& geometry) {
-  RECORD_FUNCTION("lockstep::direct_convolution", std::vector<c10::IValue>({input, weight}));
+  RECORD_FUNCTION("lockstep::direct_convolution", std::vector<c10::IValue>({input, weight, geometry.numbers()}));
   return DirectConvolution::apply(input, weight, bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt,
                                   &geometry);
 }

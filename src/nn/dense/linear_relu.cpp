@@ -122,6 +122,8 @@ class LinearReLUFunction : public torch::autograd::Function<LinearReLUFunction> 
     at::Tensor input_grad;
     at::Tensor weight_grad;
     if (detail::has_linear_product(input.scalar_type(), saved[1])) {
+      const std::int64_t count = std::int64_t{wanted("input")} + std::int64_t{wanted("weight")};
+      RECORD_FUNCTION("lockstep::linear_backward", std::vector<c10::IValue>({input, saved[1], count}));
       if (wanted("input")) input_grad = detail::linear_input_gradient(found.product, saved[1]);
       if (wanted("weight")) weight_grad = detail::linear_weight_gradient(found.product, input, saved[1]);
       return {input_grad, weight_grad, wanted("bias") ? found.bias : at::Tensor(), at::Tensor()};
