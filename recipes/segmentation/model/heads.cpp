@@ -58,7 +58,8 @@ at::Tensor Pyramid::forward(const at::Tensor& x) {
   std::vector<at::Tensor> all;
   for (const auto& branch : branches_) all.push_back(branch->forward(x));
   const at::Tensor mean = pooled_->forward(x.mean({2, 3}, /*keepdim=*/true));
-  all.push_back(mean.expand({x.size(0), mean.size(1), x.size(2), x.size(3)}));
+  // In the layout of the others, which would else all be copied into another.
+  all.push_back(mean.expand({x.size(0), mean.size(1), x.size(2), x.size(3)}).contiguous(x.suggest_memory_format()));
   return at::cat(all, 1);
 }
 
