@@ -5,10 +5,12 @@ Replicas: 4. Ways: 1 to 4 processes; 0, 1 and 3 loader workers; OMP_NUM_THREADS 
 four hosts (network namespaces, joined by a bridge; they need root and iproute2). Then three ways that must matter:
 another seed, one step more, one sample changed. Then, on 1 to 4 processes, ZeRO (the same digest), synced batch norm and
 accumulation (each a digest of its own), all three at once, and that broken off and gone on with on other numbers of
-processes. Results are appended to a file; a later call goes on from there.
+processes. Last the three other recipes, each through both of its stages on scenes made up in memory, in bfloat16 and in
+float32, on 1, 2 and 4 processes. Results are appended to a file; a later call goes on from there.
 
-example:
+examples:
   scripts/exactness.py
+  scripts/exactness.py --only segmentation      # the ways whose names begin so
 """
 import argparse
 import os
@@ -97,7 +99,7 @@ def cases(given) -> dict[str, Case]:
     found["one step more"] = Case("plain", False, lambda d: train(given, make(max_steps=given.steps + 1), 2, d))
     changed = make(**{"data.train": change_one_sample(given)})
     found["one sample changed"] = Case("plain", False, lambda d: train(given, changed, 2, d))
-    return found | shared_state_cases(given, make)
+    return found | shared_state_cases(given, make) | recipe_cases(given)
 
 
 def shared_state_cases(given, make) -> dict[str, Case]:
@@ -115,6 +117,19 @@ def shared_state_cases(given, make) -> dict[str, Case]:
     all_of_it = make(**(synced | twice | zero))
     found["sync_batchnorm, accumulation, zero, 2 then 4 then 1 processes"] = Case(
         "both", True, lambda d: go_on_with_other_worlds(given, all_of_it, d))
+    return found
+
+
+def recipe_cases(given) -> dict[str, Case]:
+    """The other recipes: every kernel of theirs, and the switch between their stages."""
+    found = {}
+    for recipe in ("detection", "segmentation", "captioning"):
+        for precision in ("bf16", "none"):
+            words = ["--set", "replicas=4", "--set", "batch_size=4", "--set", f"amp={precision}"]
+            for world in (2, 1, 4):
+                family = f"{recipe}, amp={precision}"
+                found[f"{family}, {world} processes"] = Case(
+                    family, True, lambda d, r=recipe, w=world, more=words: train(given, f"{r}:smoke", w, d, *more))
     return found
 
 
@@ -143,7 +158,8 @@ def main() -> None:
     runs.add_arguments(parser, "exactness.jsonl")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--small", action="store_true", help="a small network on small images")
-    parser.add_argument("--short", action="store_true", help="18 of the 33 ways, one of each kind")
+    parser.add_argument("--short", action="store_true", help="18 of the 51 ways, one of each kind but the other recipes")
+    parser.add_argument("--only", default="", metavar="WORDS", help="only the ways whose names begin so")
     given = parser.parse_args()
     runs.make_data(given, given.small)
     results = runs.Results(given)
@@ -151,7 +167,7 @@ def main() -> None:
     ways = cases(given)
     assert all(name in ways for name in SHORT) or not can_make_hosts(), "SHORT names a way that there is not"
     for name, case in ways.items():
-        if name in done or (given.short and name not in SHORT):
+        if name in done or (given.short and name not in SHORT) or not name.startswith(given.only):
             continue
         run_dir = runs.fresh(given.work / "run")
         begin = time.time()

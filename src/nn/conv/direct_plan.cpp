@@ -22,22 +22,23 @@ struct AxisClass {
   std::vector<DirectPixel> places;
 };
 
-void add_place(std::vector<AxisClass>& classes, std::vector<Reach> taps, DirectPixel place) {
+void add_place(std::vector<AxisClass>& classes, const std::vector<Reach>& taps, DirectPixel place) {
   auto at = std::find_if(classes.begin(), classes.end(), [&](const AxisClass& one) { return one.taps == taps; });
-  if (at == classes.end()) at = classes.insert(at, {.taps = std::move(taps), .places = {}});
+  if (at == classes.end()) at = classes.insert(at, {.taps = taps, .places = {}});
   at->places.push_back(place);
 }
 
 std::vector<AxisClass> forward_classes(const DirectAxis& axis) {
   std::vector<AxisClass> classes;
+  std::vector<Reach> taps;
   for (std::int64_t to = 0; to < axis.results(); ++to) {
     const std::int64_t first = to * axis.stride - axis.padding;
-    std::vector<Reach> taps;
+    taps.clear();
     for (std::int64_t tap = 0; tap < axis.kernel; ++tap) {
       const std::int64_t at = first + tap * axis.dilation;
       if (at >= 0 && at < axis.size) taps.push_back({.tap = tap, .from = tap * axis.dilation});
     }
-    add_place(classes, std::move(taps), {.from = first, .to = to});
+    add_place(classes, taps, {.from = first, .to = to});
   }
   return classes;
 }
@@ -45,16 +46,17 @@ std::vector<AxisClass> forward_classes(const DirectAxis& axis) {
 /// Pixels of the input and the results that they are part of, taps counted from the last on.
 std::vector<AxisClass> backward_classes(const DirectAxis& axis) {
   std::vector<AxisClass> classes;
+  std::vector<Reach> taps;
   for (std::int64_t to = 0; to < axis.size; ++to) {
     const std::int64_t last = to + axis.padding;
     const std::int64_t first = last / axis.stride;
-    std::vector<Reach> taps;
+    taps.clear();
     for (std::int64_t turned = 0; turned < axis.kernel; ++turned) {
       const std::int64_t at = last - (axis.kernel - 1 - turned) * axis.dilation;
       if (at < 0 || at % axis.stride != 0 || at / axis.stride >= axis.results()) continue;
       taps.push_back({.tap = turned, .from = at / axis.stride - first});
     }
-    add_place(classes, std::move(taps), {.from = first, .to = to});
+    add_place(classes, taps, {.from = first, .to = to});
   }
   return classes;
 }
@@ -90,6 +92,7 @@ std::vector<DirectClass> crossed(const std::vector<AxisClass>& rows, const std::
     for (const AxisClass& column : columns) {
       DirectClass& both = classes.emplace_back();
       both.runs = runs_of(row, column, widths);
+      both.pixels.reserve(row.places.size() * column.places.size());
       for (const DirectPixel& y : row.places) {
         for (const DirectPixel& x : column.places) {
           both.pixels.push_back({.from = y.from * widths.from + x.from, .to = y.to * widths.to + x.to});
@@ -103,6 +106,7 @@ std::vector<DirectClass> crossed(const std::vector<AxisClass>& rows, const std::
 /// For a tap of one direction: the results for which it is inside, with its pixel.
 std::vector<DirectPixel> places_of_tap(const DirectAxis& axis, std::int64_t tap) {
   std::vector<DirectPixel> places;
+  places.reserve(static_cast<std::size_t>(axis.results()));
   for (std::int64_t to = 0; to < axis.results(); ++to) {
     const std::int64_t at = to * axis.stride - axis.padding + tap * axis.dilation;
     places.push_back({.from = at >= 0 && at < axis.size ? at : -1, .to = to});

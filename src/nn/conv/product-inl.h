@@ -53,19 +53,26 @@ LOCKSTEP_KERNEL_INLINE void product_block(const Product<Ops>& p, std::int64_t ro
   }
 }
 
-template <class Ops, int kCount>
+/// All rows of some columns, in blocks of kRows.
+template <class Ops, int kRows, int kCount>
 void product_columns(const Product<Ops>& p, std::int64_t column) {
   std::int64_t row = 0;
-  for (; row + 6 <= p.rows; row += 6) product_block<Ops, 6, kCount>(p, row, column);
+  for (; row + kRows <= p.rows; row += kRows) product_block<Ops, kRows, kCount>(p, row, column);
   for (; row + 4 <= p.rows; row += 4) product_block<Ops, 4, kCount>(p, row, column);
   for (; row + 2 <= p.rows; row += 2) product_block<Ops, 2, kCount>(p, row, column);
   for (; row < p.rows; ++row) product_block<Ops, 1, kCount>(p, row, column);
 }
 
+/// The fewer vectors of columns, the more rows: some 24 sums are in the making, or they would wait for each other.
 template <class Ops>
 void product(const Product<Ops>& p) {
   constexpr std::int64_t kWide = Ops::kVectors * Ops::kLanes;
   std::int64_t column = 0;
-  for (; column + kWide <= p.columns; column += kWide) product_columns<Ops, Ops::kVectors>(p, column);
-  for (; column < p.columns; column += Ops::kLanes) product_columns<Ops, 1>(p, column);
+  for (; column + kWide <= p.columns; column += kWide) product_columns<Ops, 6, Ops::kVectors>(p, column);
+  const std::int64_t vectors = (p.columns - column + Ops::kLanes - 1) / Ops::kLanes;
+  if constexpr (Ops::kVectors == 4) {
+    if (vectors == 3) product_columns<Ops, 8, 3>(p, column);
+    if (vectors == 2) product_columns<Ops, 12, 2>(p, column);
+  }
+  if (vectors == 1) product_columns<Ops, 12, 1>(p, column);
 }
