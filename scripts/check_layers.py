@@ -21,6 +21,7 @@ import tempfile
 
 FOLDERS = ("include", "src", "recipes", "apps", "examples")
 TORCH = ("torch/", "ATen/", "c10/", "caffe2/")
+COMPUTING = ("optim", "nn", "recipes")  # whose loops run on libtorch's threads
 HEAVY = ("torch/torch.h", "torch/all.h", "lockstep/lockstep.h")
 UMBRELLA = "include/lockstep/lockstep.h"
 UMBRELLAS = (UMBRELLA, "include/lockstep/loop.h", "include/lockstep/trainer.h", "include/lockstep/ddp.h",
@@ -190,6 +191,8 @@ class House:
         for line, include, quoted in self.files[file]:
             if include in HEAVY[:2] and module not in ("recipes", "user"):
                 yield line, f"{module} -> {include}: narrow headers only"
+            if include == "ATen/Parallel.h" and module in COMPUTING:
+                yield line, f"{module} -> {include}: tensor::parallel_for() has the threads that at::parallel_for lacks here"
             target = self.resolve(file, include)
             if target is not None:
                 why = self.arrow(file, target)
@@ -238,6 +241,7 @@ def self_test():
         "src/comm/n.cpp": ('#include "nowhere.h"\n', '"nowhere.h" is no file'),
         "src/unknown/n.cpp": ("", "no row for unknown"),
         "examples/guide/f.cpp": ('#include "comm/x.h"\n', "public headers only"),
+        "recipes/a/loop.cpp": ("#include <ATen/Parallel.h>\n", "recipes -> ATen/Parallel.h"),
         "src/comm/deep/d.cpp": ('#include "comm/high/h.h"\n', "src/comm form a cycle"),
     }
     clean["src/comm/high/h.h"] = '#include "comm/deep/e.h"\n'

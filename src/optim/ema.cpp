@@ -4,7 +4,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 
@@ -15,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/tensor/threads.h"
 #include "optim/ema_kernel.h"
 
 namespace lockstep {
@@ -48,7 +48,7 @@ void average(const at::Tensor& average, const at::Tensor& value, double decay) {
   const auto* values = value.data_ptr<float>();
   const auto old_share = static_cast<float>(decay);
   const auto new_share = static_cast<float>(1 - decay);
-  at::parallel_for(0, average.numel(), kAveragedPerThread, [&](std::int64_t begin, std::int64_t end) {
+  tensor::parallel_for(0, average.numel(), kAveragedPerThread, [&](std::int64_t begin, std::int64_t end) {
     optim::ema_update(averages + begin, values + begin, end - begin, old_share, new_share);
   });
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/norm_blocks.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
+
+#include "lockstep/tensor/threads.h"
 
 namespace lockstep::optim {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::int64_t kBlocksPerThread = 16;
 NormPair norms_by_blocks(const Memory& memory, const std::function<NormPair(const Memory& block)>& squares) {
   const std::int64_t blocks = (memory.count + kNormBlockElements - 1) / kNormBlockElements;
   std::vector<NormPair> sums(static_cast<std::size_t>(blocks));
-  at::parallel_for(0, blocks, kBlocksPerThread, [&](std::int64_t begin, std::int64_t end) {
+  tensor::parallel_for(0, blocks, kBlocksPerThread, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
       const std::int64_t from = block * kNormBlockElements;
       const std::int64_t to = std::min(from + kNormBlockElements, memory.count);

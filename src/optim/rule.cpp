@@ -2,12 +2,12 @@
 // What the rules share: ranges of options, and threads.
 #include "optim/rule.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/threads.h"
 
 namespace lockstep::optim {
 namespace {
@@ -18,8 +18,8 @@ constexpr std::int64_t kUpdatedPerThread = 1 << 16;
 
 void in_parts(const Memory& memory, const std::function<void(const Memory& part)>& update) {
   // Elements are independent, so threads change no bits.
-  at::parallel_for(0, memory.count, kUpdatedPerThread,
-                   [&](std::int64_t begin, std::int64_t end) { update(part_of(memory, begin, end)); });
+  tensor::parallel_for(0, memory.count, kUpdatedPerThread,
+                       [&](std::int64_t begin, std::int64_t end) { update(part_of(memory, begin, end)); });
 }
 
 void require_option(bool ok, const OptionValue& given, const char* range) {

@@ -5,12 +5,12 @@
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_amp_update_scale.h>
 #include <ATen/ops/isfinite.h>
-#include <ATen/Parallel.h>
 
 #include <atomic>
 #include <cmath>
 #include <map>
 
+#include "lockstep/tensor/threads.h"
 #include "optim/unscale_kernel.h"
 
 namespace lockstep::optim {
@@ -26,7 +26,7 @@ bool unscale_on_cpu(const at::Tensor& gradient, float factor) {
   }
   std::atomic<bool> finite{true};
   auto* values = gradient.data_ptr<float>();
-  at::parallel_for(0, gradient.numel(), kUnscaledPerThread, [&](std::int64_t begin, std::int64_t end) {
+  tensor::parallel_for(0, gradient.numel(), kUnscaledPerThread, [&](std::int64_t begin, std::int64_t end) {
     if (!unscale_finite(values + begin, end - begin, factor)) finite.store(false, std::memory_order_relaxed);
   });
   return finite;

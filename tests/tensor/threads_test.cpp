@@ -5,7 +5,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -52,6 +58,62 @@ TEST(SetThreads, OfSixteenThreadsAtOnceAfterAFork) {
         ::testing::ExitedWithCode(0), "");
   }
   tensor::set_threads(before);
+}
+
+/// Sets libtorch's number of threads, and back at its end.
+struct Threads {
+  explicit Threads(int count) : before(at::get_num_threads()) { tensor::set_threads(count); }
+  ~Threads() { tensor::set_threads(before); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+  int before;
+};
+
+TEST(ParallelFor, RunsOnAsManyThreadsAsWereSet) {
+#if defined(__clang__)
+  GTEST_SKIP() << "Clang's OpenMP is not libtorch's";
+#endif
+  for (const int count : {1, 2, 3}) {
+    const Threads threads(count);
+    std::mutex mutex;
+    std::set<std::thread::id> found;
+    tensor::parallel_for(0, 3, 1, [&](std::int64_t, std::int64_t) {
+      const std::lock_guard lock(mutex);
+      found.insert(std::this_thread::get_id());
+    });
+    EXPECT_EQ(found.size(), static_cast<std::size_t>(count));
+  }
+}
+
+TEST(ParallelFor, TakesEachNumberOnceInRangesOfTheGrainAtLeast) {
+  const Threads threads(3);
+  std::mutex mutex;
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  tensor::parallel_for(5, 47, 20, [&](std::int64_t begin, std::int64_t end) {
+    const std::lock_guard lock(mutex);
+    ranges.emplace_back(begin, end);
+  });
+  std::sort(ranges.begin(), ranges.end());
+  std::int64_t next = 5;
+  for (const auto& [begin, end] : ranges) {
+    EXPECT_EQ(begin, next);
+    if (end != 47) EXPECT_GE(end - begin, 14);  // libtorch's: 42 numbers on three threads
+    next = end;
+  }
+  EXPECT_EQ(next, 47);
+}
+
+TEST(ParallelFor, GivesTheErrorOfARangeToItsCaller) {
+  const Threads threads(2);
+  EXPECT_THROW(tensor::parallel_for(0, 2, 1,
+                                    [](std::int64_t begin, std::int64_t) {
+                                      if (begin == 1) throw std::runtime_error("the second");
+                                    }),
+               std::runtime_error);
+  std::atomic<int> calls = 0;
+  tensor::parallel_for(3, 3, 1, [&](std::int64_t, std::int64_t) { ++calls; });
+  EXPECT_EQ(calls, 0);
 }
 
 }  // namespace threads_test

@@ -5,7 +5,6 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/randn_like.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -69,7 +68,7 @@ class Stream {
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const StreamMemory memory{values_[i].data_ptr<float>(), grads_[i].data_ptr<float>(),
                                 first_.data_ptr<float>() + offset, second_.data_ptr<float>() + offset};
-      at::parallel_for(0, values_[i].numel(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+      tensor::parallel_for(0, values_[i].numel(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
         stream_4r3w({memory.parameter + begin, memory.grad + begin, memory.first + begin, memory.second + begin},
                     end - begin);
       });

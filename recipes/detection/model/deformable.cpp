@@ -11,7 +11,6 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/init.h>
 
@@ -21,6 +20,7 @@
 
 #include "detection/model/deformable_kernel.h"
 #include "lockstep/nn/plain_operators.h"
+#include "lockstep/tensor/threads.h"
 
 namespace lockstep::detection {
 namespace {
@@ -59,7 +59,7 @@ class Sample : public torch::autograd::Function<Sample> {
     const std::vector<ScaleRows> scales = rows_of(flat);
     const SampleShape shape = shape_of(scales, values, shares);
     at::Tensor out = at::empty({values.size(0), shape.queries, values.size(2)}, values.options());
-    at::parallel_for(0, values.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+    tensor::parallel_for(0, values.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         sample_image(shape, {image(values, i), image(places, i), image(shares, i)}, image(out, i));
       }
@@ -79,7 +79,7 @@ class Sample : public torch::autograd::Function<Sample> {
     at::Tensor to_values = at::zeros_like(values);
     at::Tensor to_places = at::empty_like(places);
     at::Tensor to_shares = at::empty_like(shares);
-    at::parallel_for(0, values.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+    tensor::parallel_for(0, values.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         sample_image_backward(
             shape, {image(values, i), image(places, i), image(shares, i)}, image(grad, i),

@@ -7,13 +7,13 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/threads.h"
 
 namespace lockstep::segmentation {
 namespace {
@@ -77,7 +77,7 @@ class Pictures {
   template <class F>
   void for_bands(F f) const {
     const std::int64_t bands = shape_.bands();
-    at::parallel_for(0, logits_.size(0) * bands, 1, [&](std::int64_t begin, std::int64_t end) {
+    tensor::parallel_for(0, logits_.size(0) * bands, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t part = begin; part < end; ++part) f(part, part / bands, part % bands);
     });
   }

@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/softmax.h>
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <ATen/TensorOperators.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -14,6 +13,7 @@
 #include <limits>
 #include <vector>
 
+#include "lockstep/tensor/threads.h"
 #include "nn/attention/attention_kernel.h"
 #include "nn/vector/kernel_tensors.h"
 
@@ -76,7 +76,7 @@ AttentionHead head_of(const Attended& of, std::int64_t item, std::int64_t head) 
 template <class F>
 void for_heads(const Attended& of, F f) {
   const std::int64_t heads = of.query.size(1);
-  at::parallel_for(0, of.query.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t end) {
+  tensor::parallel_for(0, of.query.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) f(i / heads, i % heads);
   });
 }
@@ -87,7 +87,7 @@ at::Tensor bias_gradient(const at::Tensor& by_item, const at::Tensor& bias) {
   if (by_item.size(0) == windows) return by_item;
   at::Tensor sums = at::empty(bias.sizes(), by_item.options());
   const std::int64_t numel = sums.numel() / windows;
-  at::parallel_for(0, windows, 1, [&](std::int64_t begin, std::int64_t end) {
+  tensor::parallel_for(0, windows, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t w = begin; w < end; ++w) {
       float* to = sums.data_ptr<float>() + w * numel;
       std::fill(to, to + numel, 0.0F);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <vector>
 
+#include "lockstep/tensor/threads.h"
 #include "nn/conv/conv_functions.h"
 #include "nn/conv/depthwise.h"
 #include "nn/conv/direct_run.h"
@@ -36,7 +36,7 @@ void* depthwise_image(const at::Tensor& batch, std::int64_t index) {
 
 template <class F>
 void for_each_image(const at::Tensor& batch, F f) {
-  at::parallel_for(0, batch.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+  tensor::parallel_for(0, batch.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) f(i);
   });
 }

@@ -3,12 +3,12 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "lockstep/tensor/threads.h"
 #include "nn/conv/direct_blocks.h"
 #include "nn/vector/kernel_tensors.h"
 
@@ -34,8 +34,8 @@ at::Tensor run_direct_in(const DirectPlan& plan, const at::Tensor& input, const 
                                .packed = memory_of<T>(packed),
                                .y = memory_of<T>(out),
                                .bias = bias == nullptr ? nullptr : shift.data()};
-  at::parallel_for(0, plan.pieces(), 1,
-                   [&](std::int64_t begin, std::int64_t end) { direct_forward(plan, images, begin, end); });
+  tensor::parallel_for(0, plan.pieces(), 1,
+                       [&](std::int64_t begin, std::int64_t end) { direct_forward(plan, images, begin, end); });
   return out;
 }
 
@@ -44,15 +44,16 @@ template <class T>
 void sum_direct(const DirectConv& conv, const DirectGradient<T>& of) {
   const std::vector<DirectPairs> groups = direct_pairs(conv);
   const std::int64_t blocks = (conv.out + kDirectPanel - 1) / kDirectPanel;
-  at::parallel_for(0, static_cast<std::int64_t>(groups.size()) * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-    while (begin < end) {
-      const std::int64_t first = begin % blocks;
-      const std::int64_t last = std::min(blocks, first + end - begin);
-      direct_weight_sums(conv, of, groups[static_cast<std::size_t>(begin / blocks)], first * kDirectPanel,
-                         std::min(conv.out, last * kDirectPanel));
-      begin += last - first;
-    }
-  });
+  tensor::parallel_for(0, static_cast<std::int64_t>(groups.size()) * blocks, 1,
+                       [&](std::int64_t begin, std::int64_t end) {
+                         while (begin < end) {
+                           const std::int64_t first = begin % blocks;
+                           const std::int64_t last = std::min(blocks, first + end - begin);
+                           direct_weight_sums(conv, of, groups[static_cast<std::size_t>(begin / blocks)],
+                                              first * kDirectPanel, std::min(conv.out, last * kDirectPanel));
+                           begin += last - first;
+                         }
+                       });
 }
 
 }  // namespace

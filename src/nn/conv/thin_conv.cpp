@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "lockstep/tensor/threads.h"
 #include "nn/conv/conv_functions.h"
 #include "nn/conv/thin_conv_kernel.h"
 
@@ -42,7 +42,7 @@ at::Tensor run(const at::Tensor& input, const at::Tensor& weight, const at::Tens
   const std::int64_t plane = conv.height * conv.width;
   at::Tensor out = at::empty({input.size(0), channels, conv.height, conv.width},
                              input.options().memory_format(at::MemoryFormat::ChannelsLast));
-  at::parallel_for(0, input.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+  tensor::parallel_for(0, input.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::vector<float> from = padded_image(pixels.data_ptr<float>() + i * plane, conv.height, conv.width);
       if (out.scalar_type() == at::kFloat) {
@@ -67,7 +67,7 @@ ThinGradients thin_gradients(const at::Tensor& input, const at::Tensor& grad) {
   const ThinConv conv{.height = input.size(2), .width = input.size(3), .channels = channels};
   const std::int64_t plane = conv.height * conv.width;
   const at::Tensor sums = at::empty({input.size(0), kFilterTaps + 1, channels}, pixels.options());
-  at::parallel_for(0, input.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+  tensor::parallel_for(0, input.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::vector<float> from = padded_image(pixels.data_ptr<float>() + i * plane, conv.height, conv.width);
       float* to = sums.data_ptr<float>() + i * (kFilterTaps + 1) * channels;

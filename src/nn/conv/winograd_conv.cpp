@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/tensor/threads.h"
 #include "nn/conv/conv_functions.h"
 #include "nn/conv/winograd.h"
 #include "nn/conv/winograd_level.h"
@@ -67,8 +67,8 @@ at::Tensor run(const Winograd& conv, const at::Tensor& input, const WinogradWeig
     images.bias = level_bias.data();
     images.level = level.data();
   }
-  at::parallel_for(0, conv.tile_rows(), 1,
-                   [&](std::int64_t begin, std::int64_t end) { winograd_forward(conv, images, begin, end); });
+  tensor::parallel_for(0, conv.tile_rows(), 1,
+                       [&](std::int64_t begin, std::int64_t end) { winograd_forward(conv, images, begin, end); });
   return out;
 }
 
@@ -80,7 +80,7 @@ at::Tensor run(const Winograd& conv, const at::Tensor& input, const WinogradWeig
 template <class T>
 void sum_weights(const Winograd& conv, const WinogradPart<T>& all, const at::Tensor& sums) {
   const std::int64_t rows = winograd_summed_rows(conv, sizeof(T));
-  at::parallel_for(0, kWinogradParts, 1, [&](std::int64_t begin, std::int64_t end) {
+  tensor::parallel_for(0, kWinogradParts, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = 0; row < conv.tile_rows(); row += rows) {
       const std::int64_t stop = std::min(row + rows, conv.tile_rows());
       for (std::int64_t part = begin; part < end; ++part) {
@@ -98,7 +98,7 @@ void add_level(const Winograd& conv, const std::vector<float>& level, const at::
                const WinogradWeights& gradient) {
   const auto size = static_cast<std::size_t>(9 * conv.out);
   std::vector<double> of_images(static_cast<std::size_t>(conv.images) * size);
-  at::parallel_for(0, conv.images, 1, [&](std::int64_t begin, std::int64_t end) {
+  tensor::parallel_for(0, conv.images, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       winograd_add_tap_sums(conv, data_of<std::uint16_t>(grad) + i * conv.height * conv.width * conv.out,
                             of_images.data() + static_cast<std::size_t>(i) * size);
@@ -133,7 +133,7 @@ template <class T>
 void sum_images(const at::Tensor& grad, const at::Tensor& sums) {
   const std::int64_t pixels = grad.size(2) * grad.size(3);
   const std::int64_t channels = grad.size(1);
-  at::parallel_for(0, grad.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+  tensor::parallel_for(0, grad.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       pixel_sums(data_of<const T>(grad) + i * pixels * channels, pixels, channels,
                  sums.data_ptr<float>() + i * channels);

@@ -4,7 +4,6 @@
 #include "nn/norm/fused_norm_act.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/nn/plain_operators.h"
+#include "lockstep/tensor/threads.h"
 #include "nn/norm/norm_act_kernel.h"
 #include "nn/vector/dropout_bits.h"
 #include "nn/vector/kernel_tensors.h"
@@ -43,7 +43,7 @@ char* image_to(const at::Tensor& batch, std::int64_t index, std::int64_t numel) 
 
 template <class F>
 void for_images(const at::Tensor& batch, F f) {
-  at::parallel_for(0, batch.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+  tensor::parallel_for(0, batch.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) f(i);
   });
 }

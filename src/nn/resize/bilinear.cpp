@@ -2,13 +2,13 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/upsample_bilinear2d.h>
 #include <ATen/ops/upsample_nearest2d.h>
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <vector>
 
 #include "lockstep/nn/resize.h"
+#include "lockstep/tensor/threads.h"
 #include "nn/resize/bilinear_kernel.h"
 #include "nn/vector/kernel_tensors.h"
 
@@ -45,7 +45,7 @@ class BilinearFunction : public torch::autograd::Function<BilinearFunction> {
     context->saved_data["way"] = static_cast<std::int64_t>(way);
     const Bilinear by = resizing(images.sizes(), sizes, way);
     at::Tensor out = at::empty(sizes, images.options().memory_format(kLast));
-    at::parallel_for(0, images.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+    tensor::parallel_for(0, images.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         bilinear_forward(detail::element_type(images), by, image_of(images, i), image_of(out, i));
       }
@@ -61,7 +61,7 @@ class BilinearFunction : public torch::autograd::Function<BilinearFunction> {
     const Bilinear by = resizing(sizes, grad.sizes(), static_cast<Way>(context->saved_data["way"].toInt()));
     at::Tensor found = at::empty(sizes, grad.options().memory_format(kLast));
     const std::int64_t numel = found.numel() / sizes[0];
-    at::parallel_for(0, sizes[0], 1, [&](std::int64_t begin, std::int64_t end) {
+    tensor::parallel_for(0, sizes[0], 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         std::vector<float> sums(static_cast<std::size_t>(numel));
         bilinear_backward(detail::element_type(grad), by, image_of(grad, i), sums.data());

@@ -4,12 +4,12 @@
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/core/Tensor.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/tensor/threads.h"
 #include "lockstep/tensor/torch_version.h"
 #include "nn/vector/element_type.h"
 
@@ -61,7 +61,7 @@ struct DropoutBits {
 /// threads, so neither does what is summed by block.
 template <class F>
 void for_blocks(std::int64_t count, std::int64_t block, F f) {
-  at::parallel_for(0, (count + block - 1) / block, 1, [&](std::int64_t first, std::int64_t last) {
+  tensor::parallel_for(0, (count + block - 1) / block, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) f(i * block, std::min((i + 1) * block, count), i);
   });
 }
