@@ -41,6 +41,11 @@ lockstep_library(pugixml pugixml.hpp pugixml)
 lockstep_library(jpeg jpeglib.h jpeg)
 lockstep_library(deflate libdeflate.h deflate)
 lockstep_library(hwy hwy/highway.h hwy)
+# The kernels keep vectors in arrays, and SVE's have no size: aarch64 has NEON's kernels alone.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  target_compile_definitions(lockstep_hwy INTERFACE
+    "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
+endif()
 lockstep_library(curl curl/curl.h curl)
 lockstep_library(dw elfutils/libdwfl.h dw)
 if(LOCKSTEP_APPS)

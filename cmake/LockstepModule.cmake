@@ -110,6 +110,8 @@ include(CheckLinkerFlag)
 check_linker_flag(CXX -fuse-ld=gold LOCKSTEP_HAS_GOLD)
 set(LOCKSTEP_TEST_LINKER $<$<BOOL:${LOCKSTEP_HAS_GOLD}>:-fuse-ld=gold>)
 
+set(LOCKSTEP_TEST_PATIENCE 1 CACHE STRING "Every timeout of a test is so many times as long: for an emulator")
+
 # lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|slow...] [DEPS modules...] [LINK libraries...]
 #               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...] [INCLUDE folders...] [DEFINITIONS ...]
 #               [NEEDS targets...])
@@ -154,6 +156,7 @@ function(lockstep_test module unit)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * ${LOCKSTEP_TEST_PATIENCE}")
   set_tests_properties(${module}.${unit} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
   # On a machine with a GPU the others still test what they test everywhere.
   if(gpu IN_LIST ARG_LABELS)
@@ -177,7 +180,8 @@ function(lockstep_add_units module)
   get_property(files GLOBAL PROPERTY LOCKSTEP_UNITS_OF_${module})
   list(TRANSFORM files PREPEND --file=)
   add_test(NAME ${module}.units COMMAND ${module}_united_test ${files})
-  set_tests_properties(${module}.units PROPERTIES LABELS unit TIMEOUT 600 ENVIRONMENT LOCKSTEP_DEVICE=cpu)
+  math(EXPR timeout "600 * ${LOCKSTEP_TEST_PATIENCE}")
+  set_tests_properties(${module}.units PROPERTIES LABELS unit TIMEOUT ${timeout} ENVIRONMENT LOCKSTEP_DEVICE=cpu)
 endfunction()
 
 # The main() of tests, and what it starts ranks from.

@@ -102,6 +102,8 @@ def of_builds() -> list[Trial]:
         *(Trial(f"tsan_{name}", "runs", 1, 1, [sanitizers, "tsan", name], module(name)) for name in TSAN),
         Trial("debian13", "runs", 1, 1, [str(SCRIPTS / "test_debian13")], ["include", "src", "recipes", "apps", "tests"],
               needs="debootstrap"),
+        Trial("aarch64", "runs", 1, 1, [str(SCRIPTS / "test_aarch64")], ["include", "src", "recipes", "apps", "tests"],
+              needs="aarch64-linux-gnu-g++"),
     ]
 
 

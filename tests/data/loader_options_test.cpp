@@ -259,6 +259,7 @@ TEST(DataLoader, EndsItsThreadsWithTheEpochWhereTheyAreNotPersistent) {
 }
 
 TEST(LoaderThreads, ThatFindNoRoomAreOneErrorWithTheLimit) {
+  if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";
   EXPECT_EXIT(
       {
         test::leave_address_space(64U << 20U);
@@ -271,6 +272,7 @@ TEST(LoaderThreads, ThatFindNoRoomAreOneErrorWithTheLimit) {
 }
 
 TEST(OrderedWork, WhoseThreadsFindNoRoomIsOneErrorWithTheLimit) {
+  if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";
   EXPECT_EXIT(
       {
         test::leave_address_space(64U << 20U);

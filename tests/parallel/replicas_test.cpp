@@ -286,6 +286,7 @@ TEST(ReplicaTeam, EveryReplicasThreadIsOnTheDeviceOfTheProcess) {
 // Those that have started are ended, and the error says what ran out.
 TEST(ReplicaTeam, ThatFindsNoRoomForItsThreadsIsOneErrorWithTheLimit) {
   const Job job = alone();
+  if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";
   EXPECT_EXIT(
       {
         test::leave_address_space(64U << 20U);
@@ -298,6 +299,7 @@ TEST(ReplicaTeam, ThatFindsNoRoomForItsThreadsIsOneErrorWithTheLimit) {
 }
 
 TEST(ReplicaThreads, ThatFindNoRoomAreOneErrorWithTheLimit) {
+  if (!test::keeps_address_space()) GTEST_SKIP() << "no limit of address space is kept here";
   EXPECT_EXIT(
       {
         test::leave_address_space(64U << 20U);

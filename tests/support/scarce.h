@@ -5,11 +5,24 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "lockstep/base/resources.h"
 
 namespace lockstep::test {
+
+/// Whether a process is kept to such a limit: qemu-user keeps none.
+inline bool keeps_address_space() {
+  rlimit before{};
+  ::getrlimit(RLIMIT_AS, &before);
+  const rlimit lower{std::min<rlim_t>(before.rlim_cur, rlim_t{1} << 46U), before.rlim_max};
+  rlimit now{};
+  ::setrlimit(RLIMIT_AS, &lower);
+  ::getrlimit(RLIMIT_AS, &now);
+  ::setrlimit(RLIMIT_AS, &before);
+  return now.rlim_cur == lower.rlim_cur;
+}
 
 /// From here on this process can map only so many bytes more.
 inline void leave_address_space(std::size_t bytes) {

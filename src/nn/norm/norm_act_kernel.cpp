@@ -163,6 +163,8 @@ void forward_pool(const Image<T>& image, T* out) {
 /// The four elements of a window: x, and whether the gradient is theirs.
 template <class Tag>
 struct Window {
+  HWY_INLINE Window() {}  // NOLINT(*-use-equals-default): GCC compiles one of its own without NEON's instructions
+
   V<Tag> x[4];
   M<Tag> mine[4];  ///< at most one of them, and none where the largest is not above 0
 };

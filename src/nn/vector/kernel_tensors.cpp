@@ -34,11 +34,12 @@ ElementType element_type(const at::Tensor& tensor) {
 bool multiplies_slowly(at::ScalarType type) {
 #if defined(__x86_64__)
   static const bool lacks_products = !blas::cpu_features().avx512;
-  return lacks_products && type == at::kBFloat16;
 #else
-  (void)type;
-  return false;
+  // On aarch64 libtorch 1.13 asks oneDNN where the processor has such products, and Debian's oneDNN has none there:
+  // "could not create a primitive descriptor iterator". Where the processor has none, libtorch's own loops are slow.
+  constexpr bool lacks_products = true;
 #endif
+  return lacks_products && type == at::kBFloat16;
 }
 
 c10::optional<at::ScalarType> product_type(const at::Tensor& input) {

@@ -26,8 +26,9 @@ namespace lockstep::nn::detail {
 /// not, or in one that is not ours.
 [[nodiscard]] c10::optional<at::ScalarType> product_type(const at::Tensor& input);
 
-/// Whether libtorch multiplies `type` element by element on this processor: bfloat16 on x86-64 without AVX-512, where a
-/// product takes thirty times as long as in float32. Our layers then multiply the rounded values in float32, and round.
+/// Whether libtorch has no good products of `type` on this processor: bfloat16 on x86-64 without AVX-512, where one
+/// takes thirty times as long as in float32, and on aarch64, where it may throw. Our layers then multiply the rounded
+/// values in float32, and round.
 [[nodiscard]] bool multiplies_slowly(at::ScalarType type);
 
 /// Autocast off for the CPU until it goes out of scope.
