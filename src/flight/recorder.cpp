@@ -54,7 +54,8 @@ class Recorder final : public trace::Sink {
 
  private:
   static Writer::Call call_of(const trace::Event& event) noexcept {
-    return {event.name, event.sequence, event.bytes, event.group, event.bucket, event.buckets, event.has_failed};
+    return {event.name,    event.sequence,   event.bytes,     event.group,    event.bucket,
+            event.buckets, event.has_failed, event.called_ns, event.waited_ns};
   }
 
   Ring& ring_;

@@ -91,6 +91,7 @@ void Writer::push(What what, const Call& call, std::int64_t time_ns) noexcept {
   slot.sequence.store(call.sequence, memory_order_relaxed);
   slot.bytes.store(call.bytes, memory_order_relaxed);
   slot.step.store(ring_.step.load(memory_order_relaxed), memory_order_relaxed);
+  slot.other_ns.store(what == What::kCollectiveBegin ? call.called_ns : call.waited_ns, memory_order_relaxed);
   slot.kind.store(pack({what, id_of(call.name), call.group, call.bucket, call.buckets}), memory_order_relaxed);
   slot.stamp.store(number + 1, memory_order_release);
 }

@@ -36,6 +36,8 @@ struct alignas(64) EventSlot {
   std::atomic<std::uint64_t> bytes;     ///< what the collective moves
   std::atomic<std::int64_t> step;       ///< the step at that moment; -1: outside of a step
   std::atomic<std::uint64_t> kind;      ///< What, name, group, bucket and number of buckets
+  std::atomic<std::int64_t> other_ns;   ///< of a collective: at its begin when it was called, at its end when a thread
+                                        ///< began to wait for it; 0: unknown, or nobody has waited
 };
 
 /// The collectives of one group. `version` is odd while the rest is written.
@@ -114,6 +116,8 @@ class Writer {
     int bucket = -1;             ///< of a gradient bucket: its number; -1: none
     int buckets = 0;             ///< how many buckets there are
     bool has_failed = false;     ///< at its end: it stays the one that the rank waits in
+    std::int64_t called_ns = 0;  ///< CLOCK_MONOTONIC when it was called; 0: unknown
+    std::int64_t waited_ns = 0;  ///< at its end: when a thread began to wait for it; 0: nobody has
   };
   /// Notes that a collective begins.
   void begin(const Call& call) noexcept;
