@@ -22,10 +22,10 @@ std::string refusal(const std::string& text) {
 
 TEST(ParseLink, TakesTheRateOfTheLineAndTheTimeOfOneWay) {
   const Link link = parse_link("100Gb/5us");
-  EXPECT_NEAR(link.bytes_per_s, 12.5e9 * 1448 / 1538, 1);
+  EXPECT_NEAR(link.bytes_per_s, 12.5e9 * 1448 / 1583, 1);
   EXPECT_DOUBLE_EQ(link.latency_s, 5e-6);
   EXPECT_DOUBLE_EQ(parse_link("50Mb/10ms").latency_s, 0.01);
-  EXPECT_NEAR(parse_link("2.5Tb/900ns").bytes_per_s, 2.5e12 / 8 * 1448 / 1538, 1000);
+  EXPECT_NEAR(parse_link("2.5Tb/900ns").bytes_per_s, 2.5e12 / 8 * 1448 / 1583, 1000);
   EXPECT_DOUBLE_EQ(parse_link("1Kb/0us").latency_s, 0);
 }
 
@@ -39,7 +39,7 @@ TEST(ParseLink, NamesWhatIsWrong) {
 }
 
 TEST(LinkText, HasPayloadAndOneWay) {
-  EXPECT_EQ(link_text(parse_link("100Gb/5us")), "11.8 GB/s, 5 us");
+  EXPECT_EQ(link_text(parse_link("100Gb/5us")), "11.4 GB/s, 5 us");
   EXPECT_EQ(link_text({.bytes_per_s = 5.9e6, .latency_s = 0.01}), "5.9 MB/s, 10 ms");
   EXPECT_EQ(link_text({}), "unlimited, 0 us");
 }

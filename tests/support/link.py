@@ -8,6 +8,7 @@ example:
   link.py lsa 10.78.0.1 lsb 10.78.0.2 --delay-ms 2 --mbit 100
 """
 import argparse
+import contextlib
 import ctypes
 import fcntl
 import heapq
@@ -76,6 +77,9 @@ def main() -> None:
     parser.add_argument("--loss", type=float, default=0, help="share of packets")
     parser.add_argument("--mbit", type=float, default=0, help="line rate of each direction; 0: as fast as it goes")
     given = parser.parse_args()
+    if given.mbit:
+        with contextlib.suppress(PermissionError):
+            os.nice(-10)  # a line keeps its rate on a busy machine
     ends = [open_tun(*given.ends[:2]), open_tun(*given.ends[2:])]
     print("up", flush=True)
     print(forward(ends, given.delay_ms / 1000, given.loss, given.mbit * 1e6 / 8), flush=True)

@@ -19,12 +19,12 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
-/// Parses "100Gb/5us": the rate of the line in bits (Kb, Mb, Gb, Tb) and the time of one way (ns, us, ms, s). Of an
-/// Ethernet line's rate 1448 of 1538 bytes are payload, which is what the result has.
+/// Parses "100Gb/5us": the rate of the line in bits (Kb, Mb, Gb, Tb) and the time of one way (ns, us, ms, s). Of
+/// an Ethernet line's rate 1448 of 1583 bytes are payload where both directions are busy, which the result has.
 /// Throws: UsageError for another form, a rate that is not above 0, and a time below 0.
 [[nodiscard]] Link parse_link(std::string_view text);
 
-/// Returns "11.8 GB/s, 5 us": payload and one way.
+/// Returns "11.4 GB/s, 5 us": payload and one way.
 [[nodiscard]] std::string link_text(const Link& link);
 
 /// How gradients travel; as the backends of comm.

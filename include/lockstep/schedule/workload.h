@@ -10,7 +10,13 @@
 namespace lockstep::schedule {
 
 /// What a collective does.
-enum class CallKind { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier };
+enum class CallKind {
+  kAllReduce,      ///< every rank gets the sum
+  kReduceScatter,  ///< every rank gets its part of the sum
+  kAllGather,      ///< every rank gets the parts of all
+  kBroadcast,      ///< every rank gets what one has
+  kBarrier         ///< every rank waits for all
+};
 
 /// A collective of a step. Its times are seconds of the rank's own computation since the step began: time that the rank
 /// has waited is left out.
