@@ -3,6 +3,7 @@
 set(lockstep_package_spdlog libspdlog-dev)
 set(lockstep_package_yaml-cpp libyaml-cpp-dev)
 set(lockstep_package_crypto libssl-dev)
+set(lockstep_package_ssl libssl-dev)
 set(lockstep_package_dw libdw-dev)
 set(lockstep_package_hwy libhwy-dev)
 set(lockstep_package_xxhash libxxhash-dev)

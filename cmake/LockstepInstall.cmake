@@ -11,7 +11,7 @@ include(CMakePackageConfigHelpers)
 
 set(LOCKSTEP_SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})  # until 1.0 each minor version may differ
 # What a static library takes along, by its name for the linker. LockstepDebian.cmake has the packages' names.
-set(LOCKSTEP_CORE_LIBRARIES spdlog yaml-cpp crypto dw)
+set(LOCKSTEP_CORE_LIBRARIES spdlog yaml-cpp ssl crypto dw)
 set(LOCKSTEP_TRAIN_LIBRARIES hwy xxhash curl deflate z spng jpeg pugixml freetype opencv_imgproc opencv_core
   cpp-httplib)
 set(LOCKSTEP_CUDA_LIBRARIES "")
@@ -53,7 +53,7 @@ lockstep_file(lockstep_core_static lockstep-core STATIC ${core})
 lockstep_file(lockstep_train_static lockstep STATIC ${train} lockstep_png)
 if(LOCKSTEP_SHARED)
   lockstep_shared_file(lockstep_core_shared lockstep-core MODULES ${core}
-    LINK fmt::fmt Threads::Threads ${CMAKE_DL_LIBS} spdlog::spdlog yaml-cpp OpenSSL::Crypto lockstep::dw)
+    LINK fmt::fmt Threads::Threads ${CMAKE_DL_LIBS} spdlog::spdlog yaml-cpp OpenSSL::SSL OpenSSL::Crypto lockstep::dw)
   lockstep_shared_file(lockstep_train_shared lockstep MODULES ${train} lockstep_png
     LINK lockstep_core_shared lockstep::torch fmt::fmt lockstep::hwy lockstep::xxhash lockstep::curl lockstep::deflate lockstep::httplib
          ZLIB::ZLIB OpenSSL::Crypto lockstep::spng lockstep::jpeg lockstep::pugixml Freetype::Freetype lockstep::opencv

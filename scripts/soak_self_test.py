@@ -61,6 +61,9 @@ def self_test(Counts, soak, report) -> None:
     assert len(set(names)) == len(names), "two trials have the same name"
     root = pathlib.Path(__file__).resolve().parents[1]
     for trial in all_trials():
-        gone = [folder for folder in trial.covers if not (root / folder).exists()]
+        gone = [folder for folder in trial.folders() if not (root / folder).exists()]
         assert not gone, f"{trial.name} covers {gone}, which does not exist"
+    writer = next(trial for trial in all_trials() if trial.name == "kill_writer").folders()
+    assert "include/lockstep/checkpoint" in writer, "public headers are code, too"
+    assert not any("data" in folder for folder in writer), "headers of other modules begin its count anew"
     print("self-test passed")

@@ -5,7 +5,7 @@ import pathlib
 import shutil
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
-COMMON = ["include", "src/base", "src/tensor"]
+COMMON = ["src/base", "src/tensor"]
 ENGINE = [*COMMON, "src/comm", "src/store", "src/flight", "src/launch"]
 TRAINING = [*ENGINE, "src/checkpoint", "src/data", "src/nn", "src/optim", "src/parallel", "src/train", "recipes/common"]
 FUZZ = {"data": "images png_rows tar idx voc coco lists packed", "checkpoint": "zip pickle safetensors manifest",
@@ -25,10 +25,15 @@ class Trial:
     target: int
     batch: int  # about ten minutes
     words: list[str]
-    covers: list[str]
+    covers: list[str]  # src/NAME stands for its public headers, too
     results: str = ""  # a file in {work} with a line for each trial; "": the exit code tells, and a run counts as one
     per_count: int = 1  # trials that 1 of {count} makes
     needs: str = ""     # a command without which it cannot run
+
+    def folders(self) -> list[str]:
+        """All that the trial tries: a change in one of them begins its count anew."""
+        headers = [folder.replace("src/", "include/lockstep/") for folder in self.covers if folder.startswith("src/")]
+        return sorted({*self.covers, *headers})
 
     def missing(self) -> str:
         return self.needs if self.needs and not shutil.which(self.needs) else ""
@@ -60,7 +65,7 @@ def of_training() -> list[Trial]:
     switch = [*TRAINING, "recipes/detection"]
     return [
         Trial("kill_writer", "kills", 1000, 300, python("kill_writer.py", "--kills", "{count}", "--program",
-              "{bin}/../tests/checkpoint_kill_test"), [*COMMON, "src/checkpoint"], "kill_writer.jsonl"),
+              "{bin}/../tests/checkpoint_kill_test"), [*COMMON, "src/store", "src/checkpoint"], "kill_writer.jsonl"),
         Trial("kill_switch", "switches", 500, 40, python("kill_switch.py", "--switches", "{count}"), switch, "kill_switch.jsonl"),
         Trial("kill_stages", "kills", 200, 20, python("kill_stages.py", "--small", "--trials", "{count}"), switch,
               "kill_stages.jsonl"),

@@ -30,6 +30,11 @@ constexpr std::array kNodes = {
         "--token-file", "FILE", "",
         "a file with the job's secret, the same on every node and with mode 0600; `lockstep run --new-token FILE` "
         "makes one (or put the secret into LOCKSTEP_TOKEN)"},
+    Described{"--tls-cert", "FILE", "",
+              "the PEM file of node 0's certificate: the nodes meet in a store that encrypts (or LOCKSTEP_TLS_CERT)"},
+    Described{"--tls-key", "FILE", "", "the PEM file of its private key, on node 0 alone (or LOCKSTEP_TLS_KEY)"},
+    Described{"--tls-ca", "FILE", "the file of --tls-cert",
+              "the PEM file of the authority that signed the certificate (or LOCKSTEP_TLS_CA)"},
 };
 
 CLI::Option* found_or_added(CLI::App& app, const std::string& names) {

@@ -13,8 +13,8 @@ inline constexpr const char* kRanks = "Ranks";
 /// --nproc-per-node; `fallback` is what --help calls its default. Adds it where `app` does not have it.
 void describe_processes(CLI::App& app, const std::string& fallback = "1");
 
-/// --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint, --rdzv-id and --token-file: each is added
-/// where `app` does not have it, and described.
+/// --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint, --rdzv-id, --token-file and --tls-...: each is
+/// added where `app` does not have it, and described.
 void describe_nodes(CLI::App& app);
 
 /// Adds an option that somebody else has read already, for --help alone.

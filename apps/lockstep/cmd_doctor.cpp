@@ -26,7 +26,7 @@ struct DoctorOptions {
   bool json = false;
 };
 
-cli::CommandText help() {
+cli::CommandText doctor_help() {
   return {.name = "lockstep doctor",
           .description =
               "Check this machine, or say in one line why a run hangs, failed or is fine.\n\nWithout RUN_DIR "
@@ -90,7 +90,7 @@ int check_links(const DoctorOptions& options) {
 int cmd_doctor(int argc, char** argv) {
   DoctorOptions options;
   CLI::App app;
-  cli::prepare(app, help());
+  cli::prepare(app, doctor_help());
   app.add_option("RUN_DIR", options.run, "a run folder, or a folder of logs that lockstep run has named");
   app.add_flag("--fast", options.is_fast, "leave out what has to be measured: the disk and the all-reduce");
   app.add_flag("--json", options.json, "print JSON: an object for each check, or one for the run");

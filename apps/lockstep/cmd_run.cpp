@@ -75,7 +75,7 @@ constexpr Unneeded kUnneeded[] = {
 
 constexpr const char* kUsage = "[OPTIONS] [--] PROGRAM [ARGS...]";
 
-cli::CommandText help() {
+cli::CommandText run_help() {
   return {
       .name = "lockstep run",
       .description = "Start the ranks of PROGRAM on this node, watch them, and stop them all when one fails.",
@@ -109,6 +109,9 @@ void add_node_options(CLI::App& app, NodeOptions& node) {
   app.add_option("--rdzv-conf", node.conf);
   app.add_option("--take-in", node.take_in);
   app.add_option("--token-file", node.token_file);
+  app.add_option("--tls-cert", node.tls_cert);
+  app.add_option("--tls-key", node.tls_key);
+  app.add_option("--tls-ca", node.tls_ca);
   cli::describe_nodes(app);
 }
 
@@ -359,7 +362,7 @@ void show_page(const RunOptions& given) {
 int cmd_run(int argc, char** argv) {
   RunOptions given;
   CLI::App app;
-  cli::prepare(app, help());
+  cli::prepare(app, run_help());
   add_options(app, given);
   read_torchrun_variables(app);
   Split parts = split(app, argc, argv);

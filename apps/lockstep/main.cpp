@@ -40,7 +40,7 @@ constexpr std::array kVerbs = {
     Verb{"doctor", cli::kDoctorSummary, cmd_doctor},
 };
 
-std::string help() {
+std::string command_help() {
   std::vector<std::pair<std::string, std::string>> rows;
   for (const auto& verb : kVerbs) rows.emplace_back(verb.name, verb.summary);
   return cli::verbs_text({.name = "lockstep",
@@ -57,11 +57,11 @@ int dispatch(int argc, char** argv) {
     return 0;
   }
   if (word == "--help" || word == "-h" || word == "help") {
-    fmt::print("{}", help());
+    fmt::print("{}", command_help());
     return 0;
   }
   if (word.empty()) {
-    fmt::print(stderr, "{}", help());
+    fmt::print(stderr, "{}", command_help());
     return static_cast<int>(ExitCode::kUsage);
   }
   std::vector<std::string> names;

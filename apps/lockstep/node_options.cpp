@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 
@@ -95,6 +97,13 @@ void apply_conf(const std::string& text, AgentOptions& options) {
   }
 }
 
+// A rank may work in another folder.
+void put_into_environment(const char* name, const std::string& file) {
+  if (file.empty()) return;
+  const std::string path = std::filesystem::absolute(file).string();
+  ::setenv(name, path.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): the command has no other thread yet
+}
+
 // As a shell takes it.
 std::string quoted(const std::string& word) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%^";
@@ -126,6 +135,9 @@ NodeOptions take_node_options(std::vector<std::string>& arguments) {
   take_text(arguments, "rdzv-id", options.run_id);
   take_text(arguments, "run-id", options.run_id);
   take_text(arguments, "token-file", options.token_file);
+  take_text(arguments, "tls-cert", options.tls_cert);
+  take_text(arguments, "tls-key", options.tls_key);
+  take_text(arguments, "tls-ca", options.tls_ca);
   take_text(arguments, "take-in", options.take_in);
   take_text(arguments, "rdzv-conf", options.conf);
   return options;
@@ -142,6 +154,9 @@ void apply(const NodeOptions& given, AgentOptions& options) {
   options.master_port = given.master_port;
   options.run_id = given.run_id;
   if (!given.token_file.empty()) options.token = read_token_file(given.token_file);
+  put_into_environment("LOCKSTEP_TLS_CERT", given.tls_cert);
+  put_into_environment("LOCKSTEP_TLS_KEY", given.tls_key);
+  put_into_environment("LOCKSTEP_TLS_CA", given.tls_ca);
   apply_endpoint(given, options);
   // torchrun's default, so that its users' scripts for several nodes work without the option.
   if (options.nodes > 1 && options.master_port == 0) options.master_port = 29500;

@@ -20,15 +20,19 @@ struct NodeOptions {
   std::string take_in = "checkpoint";
   std::string conf = {};        ///< --rdzv-conf
   std::string token_file = {};  ///< holds the secret of a run over several nodes
+  std::string tls_cert = {};    ///< PEM files that encrypt the store: LOCKSTEP_TLS_CERT, _KEY and _CA
+  std::string tls_key = {};
+  std::string tls_ca = {};
 };
 
 /// Takes --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint, --rdzv-id or --run-id,
-/// --rdzv-conf, --take-in and --token-file out of `arguments`. Throws: UsageError where a value is missing or no
-/// number.
+/// --rdzv-conf, --take-in, --token-file, --tls-cert, --tls-key and --tls-ca out of `arguments`. Throws: UsageError
+/// where a value is missing or no number.
 [[nodiscard]] NodeOptions take_node_options(std::vector<std::string>& arguments);
 
-/// Sets the agent's nodes, their meeting, its secret and the job's name. Throws: UsageError; DataError for a token file
-/// that is missing.
+/// Sets the agent's nodes, their meeting, its secret and the job's name; the files of TLS go into this process's
+/// environment, from which every part of the job takes them. Call it while there is one thread. Throws: UsageError;
+/// DataError for a token file that is missing.
 void apply(const NodeOptions& given, AgentOptions& options);
 
 /// `lockstep run --new-token [FILE]`: prints a token, or writes it into a new file. Returns: the exit code.

@@ -77,10 +77,10 @@ torch::nn::Sequential way_around(const BlockShape& shape) {
   return torch::nn::Sequential(convolution(shape.in, shape.out, {.stride = shape.stride}), nn::BatchNorm2d(shape.out));
 }
 
-/// Both ways put together, in the memory of `out`.
-at::Tensor joined(at::Tensor out, torch::nn::Sequential& around, const at::Tensor& x) {
-  out.add_(around.is_empty() ? x : around->forward(x));
-  return out.relu_();
+/// Both ways put together, in the last norm's passes.
+at::Tensor joined(nn::BatchNormReLU2d& norm, const at::Tensor& out, torch::nn::Sequential& around,
+                  const at::Tensor& x) {
+  return norm->forward_with_residual(out, around.is_empty() ? x : around->forward(x));
 }
 
 class BasicBlock final : public ResidualBlock {
@@ -89,21 +89,21 @@ class BasicBlock final : public ResidualBlock {
       : conv1_(register_module("conv1", convolution(shape.in, shape.middle, {.size = 3, .stride = shape.stride}))),
         bn1_(register_module("bn1", norm_relu(shape.middle))),
         conv2_(register_module("conv2", convolution(shape.middle, shape.out, {.size = 3, .dilation = shape.dilation}))),
-        bn2_(register_module("bn2", nn::BatchNorm2d(shape.out))),
+        bn2_(register_module("bn2", norm_relu(shape.out))),
         downsample_(way_around(shape)) {
     if (!downsample_.is_empty()) register_module("downsample", downsample_);
   }
 
   at::Tensor forward(const at::Tensor& x) override {
     const at::Tensor middle = bn1_->forward(conv1_->forward(x));
-    return joined(bn2_->forward(conv2_->forward(middle)), downsample_, x);
+    return joined(bn2_, conv2_->forward(middle), downsample_, x);
   }
 
  private:
   nn::Conv2d conv1_;
   nn::BatchNormReLU2d bn1_;
   nn::Conv2d conv2_;
-  nn::BatchNorm2d bn2_;
+  nn::BatchNormReLU2d bn2_;
   torch::nn::Sequential downsample_;
 };
 
@@ -119,14 +119,14 @@ class Bottleneck final : public ResidualBlock {
                         {.size = 3, .stride = shape.stride_in_1x1 ? 1 : shape.stride, .dilation = shape.dilation}))),
         bn2_(register_module("bn2", norm_relu(shape.middle))),
         conv3_(register_module("conv3", convolution(shape.middle, shape.out, {}))),
-        bn3_(register_module("bn3", nn::BatchNorm2d(shape.out))),
+        bn3_(register_module("bn3", norm_relu(shape.out))),
         downsample_(way_around(shape)) {
     if (!downsample_.is_empty()) register_module("downsample", downsample_);
   }
 
   at::Tensor forward(const at::Tensor& x) override {
     const at::Tensor middle = bn2_->forward(conv2_->forward(bn1_->forward(conv1_->forward(x))));
-    return joined(bn3_->forward(conv3_->forward(middle)), downsample_, x);
+    return joined(bn3_, conv3_->forward(middle), downsample_, x);
   }
 
  private:
@@ -135,7 +135,7 @@ class Bottleneck final : public ResidualBlock {
   nn::Conv2d conv2_;
   nn::BatchNormReLU2d bn2_;
   nn::Conv2d conv3_;
-  nn::BatchNorm2d bn3_;
+  nn::BatchNormReLU2d bn3_;
   torch::nn::Sequential downsample_;
 };
 

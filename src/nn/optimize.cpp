@@ -95,7 +95,7 @@ void optimize_sequential(torch::nn::SequentialImpl& sequential, const std::strin
   const Layers layers = sequential.children();
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const std::string name = prefix + sequential.named_children()[i].key();
-    if (replace_conv(sequential, i, layers)) done.fused.push_back({name, "Conv2d of 3x3"});
+    if (replace_conv(sequential, i, layers)) done.fused.push_back({name, "Conv2d"});
     const std::optional<std::int64_t> channels = channels_of_norm(layers, i);
     if (!channels) {
       const std::optional<detail::Replaced> other = detail::replace_layer(sequential, i, layers);

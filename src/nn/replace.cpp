@@ -8,6 +8,7 @@
 
 #include "lockstep/nn/activation.h"
 #include "lockstep/nn/layer_norm.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/nn/linear_relu.h"
 
 namespace lockstep::nn::detail {
@@ -50,6 +51,10 @@ void put_nothing(torch::nn::SequentialImpl& into, std::size_t first, std::size_t
 
 std::optional<Replaced> replace_layer(torch::nn::SequentialImpl& sequential, std::size_t index, const Layers& layers) {
   if (auto chain = replace_linear(sequential, index, layers)) return chain;
+  if (const auto* linear = as<torch::nn::LinearImpl>(layers, index)) {
+    put(sequential, index, std::make_shared<LinearImpl>(*linear));
+    return Replaced{.length = 1, .what = "Linear"};
+  }
   if (const auto* norm = as<torch::nn::LayerNormImpl>(layers, index)) {
     put(sequential, index, std::make_shared<LayerNormImpl>(*norm));
     return Replaced{.length = 1, .what = "LayerNorm"};
@@ -68,6 +73,7 @@ std::optional<Replaced> replace_layer(torch::nn::SequentialImpl& sequential, std
 std::string replaceable_alone(const torch::nn::Module& layer) {
   if (typeid(layer) == typeid(torch::nn::LayerNormImpl)) return "LayerNorm";
   if (typeid(layer) == typeid(torch::nn::DropoutImpl)) return "Dropout";
+  if (typeid(layer) == typeid(torch::nn::LinearImpl)) return "Linear";
   return {};
 }
 

@@ -106,6 +106,41 @@ double same_convolution_backward(Inputs inputs) {
   return same_convolution(inputs) * static_cast<double>(inputs[2].toInt());
 }
 
+/// Lockstep's (input, weight, rows' and columns' stride, padding and dilation).
+double shaped_convolution(Inputs inputs) {
+  if (!has_tensor(inputs, 0, 4) || !has_tensor(inputs, 1, 4) || !are_numbers(inputs, 2, 1)) return 0;
+  const std::vector<std::int64_t> numbers = inputs[2].toIntVector();
+  if (numbers.size() != 6) return 0;
+  return 2 * convolution_products(inputs[0].toTensor(), inputs[1].toTensor(),
+                                  {{numbers[0], numbers[1]}, {numbers[2], numbers[3]}, {numbers[4], numbers[5]}},
+                                  /*transposed=*/false);
+}
+
+/// The same, and how many gradients of input and weight are wanted.
+double shaped_convolution_backward(Inputs inputs) {
+  if (inputs.size() < 4 || !inputs[3].isInt()) return 0;
+  return shaped_convolution(inputs) * static_cast<double>(inputs[3].toInt());
+}
+
+/// Lockstep's (rows, weight [out, in]).
+double linear(Inputs inputs) {
+  if (!has_tensor(inputs, 0) || !has_tensor(inputs, 1, 2)) return 0;
+  return 2 * numel(inputs[0].toTensor()) * static_cast<double>(inputs[1].toTensor().size(0));
+}
+
+/// Lockstep's (rows, weight, how many gradients of the two are wanted).
+double linear_backward(Inputs inputs) {
+  if (inputs.size() < 3 || !inputs[2].isInt()) return 0;
+  return linear(inputs) * static_cast<double>(inputs[2].toInt());
+}
+
+/// Lockstep's (query, key) [B, H, ., d]: two products, and in backward the four of their gradients.
+double attention(Inputs inputs) {
+  if (!has_tensor(inputs, 0, 4) || !has_tensor(inputs, 1, 4)) return 0;
+  return 4 * numel(inputs[0].toTensor()) * static_cast<double>(inputs[1].toTensor().size(2));
+}
+double attention_backward(Inputs inputs) { return 2 * attention(inputs); }
+
 using Rule = double (*)(Inputs);
 
 /// The operators that compute, not those that call them: a count for each operator and not for its callers as well.
@@ -128,6 +163,15 @@ const std::unordered_map<std::string_view, Rule>& rules() {
       {"lockstep::thin_convolution_backward", same_convolution_backward},
       {"lockstep::winograd_convolution", same_convolution},
       {"lockstep::winograd_convolution_backward", same_convolution_backward},
+      {"lockstep::direct_convolution", shaped_convolution},
+      {"lockstep::direct_convolution_backward", shaped_convolution_backward},
+      {"lockstep::depthwise_convolution", shaped_convolution},
+      {"lockstep::depthwise_convolution_backward", shaped_convolution_backward},
+      {"lockstep::linear", linear},
+      {"lockstep::linear_relu", linear},
+      {"lockstep::linear_backward", linear_backward},
+      {"lockstep::attention", attention},
+      {"lockstep::attention_backward", attention_backward},
   };
   return rules;
 }

@@ -16,6 +16,7 @@ namespace {
 
 // What accepts a connection and is silent for so long is tried again.
 constexpr auto kDoorLimit = std::chrono::seconds(10);
+constexpr const char* kEncrypted = " when it is asked to encrypt: does node 0 have --tls-cert and --tls-key, too?";
 
 /// Questions and answers before the store is open.
 struct Exchange {
@@ -45,6 +46,15 @@ struct Exchange {
   }
 };
 
+void require_trust(const Socket& socket, const StoreAddress& address) {
+  const std::string distrust = socket.distrust();
+  if (distrust.empty()) return;
+  throw UsageError(
+      fmt::format("the store at {}:{} shows a certificate that {} does not vouch for ({})", address.host, address.port,
+                  address.trust, distrust),
+      "give every node the certificate of node 0, or of the authority that signed it (--tls-ca or LOCKSTEP_TLS_CA)");
+}
+
 }  // namespace
 
 Opened open_connection(const StoreAddress& address, TimePoint deadline, std::chrono::milliseconds reach) {
@@ -53,7 +63,12 @@ Opened open_connection(const StoreAddress& address, TimePoint deadline, std::chr
   if (!socket) return {std::move(socket), false};
   deadline = std::min<TimePoint>(deadline, SystemClock::instance().now() + kDoorLimit);
   Exchange exchange{*socket, deadline};
-  Nonces nonces{.client = make_nonce(), .server = {}};
+  if (!address.trust.empty()) {
+    exchange.outcome = socket->start_tls(client_tls(address.trust), deadline);
+    require_trust(*socket, address);
+    if (exchange.outcome != Outcome::kDone) return {Failure{exchange.problem() + kEncrypted}, true};
+  }
+  Nonces nonces{.client = make_nonce(), .server = {}, .binding = socket->binding()};
   const auto hello = exchange.ask(FrameWriter(Verb::kHello).string(kMagic).string(nonces.client));
   nonces.server = hello.value_or("");
   if (nonces.server.size() != kNonceBytes) return {Failure{exchange.problem()}, true};

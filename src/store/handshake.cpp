@@ -22,10 +22,10 @@ std::string make_nonce() {
 }
 
 std::string prove(std::string_view token, Side side, const Nonces& nonces) {
-  // The version and who speaks, then two numbers of fixed length: no two sets of words give the same bytes.
+  // The version and who speaks, then numbers of fixed length: no two sets of words give the same bytes.
   std::string words(kMagic);
   words += side == Side::kClient ? " client " : " server ";
-  words += nonces.client + nonces.server;
+  words += nonces.client + nonces.server + nonces.binding;
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
   if (::HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()),

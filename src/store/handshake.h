@@ -16,6 +16,7 @@ enum class Side { kClient, kServer };
 struct Nonces {
   std::string client;
   std::string server;
+  std::string binding = {};  ///< of the encrypted connection; empty: it is not encrypted
 };
 
 /// Random bytes that were never used before.

@@ -20,6 +20,7 @@
 #include "lockstep/store/store.h"
 #include "store/handshake.h"
 #include "store/strangers.h"
+#include "store/stream.h"
 #include "store/table.h"
 #include "store/wire.h"
 
@@ -41,10 +42,16 @@ using ConnectionPtr = std::shared_ptr<Connection>;
 
 // What the connections share. Owned by the server's thread.
 struct State {
-  State(asio::io_context& io, std::string secret, store::Strangers::Limits limits)
-      : token(std::move(secret)), strangers(limits), warning_timer(io) {}
+  State(asio::io_context& io, const StoreServer::Options& options, store::Strangers::Limits limits)
+      : token(options.token), strangers(limits), warning_timer(io) {
+    if (options.certificate.empty()) return;
+    const store::TlsContext context = store::server_tls(options.certificate, options.key);
+    ::SSL_CTX_up_ref(context.get());  // asio's context gives one reference back
+    tls.emplace(context.get());
+  }
 
   const std::string token;
+  std::optional<asio::ssl::context> tls;  // none: connections are not encrypted. Outlives them.
   store::Table table;
   std::unordered_set<ConnectionPtr> connections;
   // A waiting client is listed under one key that it misses; when that comes, under the next.
@@ -58,6 +65,7 @@ struct State {
 
   void key_changed(const std::string& key);
   std::int64_t append(const std::string& queue, std::string value);
+  std::string answer_add(const std::string& key, std::int64_t delta);
   // A connection no longer waits for `key`.
   void unlist(const ConnectionPtr& connection, const std::string& key);
   void arrived(const ConnectionPtr& connection, const std::string& address);
@@ -119,25 +127,44 @@ class Attendance {
   std::uint64_t beats_ = 0;
 };
 
+// A step for which there is no memory ends the client's connection alone, so that it does not wait for an answer.
+template <class Client, class Step>
+void guarded(Client& client, Step&& step) {
+  try {
+    step();
+  } catch (const std::exception& problem) {
+    client.give_up();
+    log::error("store server: {}", problem.what());
+  }
+}
+
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, State& state)
-      : socket_(std::move(socket)),
-        timer_(socket_.get_executor()),
-        attendance_(socket_.get_executor()),
+      : stream_(std::move(socket), state.tls ? &*state.tls : nullptr),
+        timer_(stream_.socket().get_executor()),
+        attendance_(stream_.socket().get_executor()),
         state_(state) {}
 
   void start(store::Strangers::Id id, std::string address) {
     id_ = id;
     address_ = std::move(address);
     std::error_code ignored;
-    socket_.set_option(tcp::no_delay(true), ignored);
-    socket_.set_option(asio::socket_base::keep_alive(true), ignored);
+    stream_.socket().set_option(tcp::no_delay(true), ignored);
+    stream_.socket().set_option(asio::socket_base::keep_alive(true), ignored);
     timer_.expires_after(kProofLimit);
     timer_.async_wait([self = shared_from_this()](std::error_code problem) {
       if (!problem && !self->is_known_) self->turn_away();
     });
-    read_header();
+    if (!stream_.is_encrypted()) return read_header();
+    stream_.shake_hands([self = shared_from_this()](std::error_code problem) {
+      if (!self->stream_.socket().is_open()) return;
+      if (problem) return self->turn_away();
+      guarded(*self, [&] {
+        self->nonces_.binding = self->stream_.binding();
+        self->read_header();
+      });
+    });
   }
 
   // Turns away a connection that has not proved that it knows the token.
@@ -161,6 +188,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
   }
 
+  void give_up() noexcept {
+    try {
+      close();
+    } catch (const std::exception&) {  // its will cannot be published
+      std::error_code ignored;
+      stream_.socket().close(ignored);
+    }
+  }
+
  private:
   void close() {
     const auto self = shared_from_this();
@@ -170,13 +206,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
     timer_.cancel();
     attendance_.publish(state_, "closed");
     std::error_code ignored;
-    socket_.close(ignored);
+    stream_.socket().close(ignored);
   }
 
   void read_header() {
-    asio::async_read(socket_, asio::buffer(header_), [self = shared_from_this()](std::error_code problem, std::size_t) {
+    stream_.read(asio::buffer(header_), [self = shared_from_this()](std::error_code problem, std::size_t) {
       if (problem) return self->close();
-      self->read_body();
+      guarded(*self, [&] { self->read_body(); });
     });
   }
 
@@ -186,10 +222,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
     // A request while one is waiting would be out of turn: a client waits for each answer.
     if (length == 0 || length > limit || !wait_keys_.empty()) return is_known_ ? close() : turn_away();
     body_.resize(length);
-    asio::async_read(socket_, asio::buffer(body_), [self = shared_from_this()](std::error_code problem, std::size_t) {
+    stream_.read(asio::buffer(body_), [self = shared_from_this()](std::error_code problem, std::size_t) {
       if (problem) return self->close();
-      self->handle();
-      if (self->socket_.is_open()) self->read_header();
+      guarded(*self, [&] {
+        self->handle();
+        if (self->stream_.socket().is_open()) self->read_header();
+      });
     });
   }
 
@@ -276,7 +314,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     if (verb == Verb::kAdd) {
       const std::int64_t delta = request.number();
-      return request.complete() ? answer_add(key, delta) : "";
+      return request.complete() ? state_.answer_add(key, delta) : "";
     }
     std::string first = request.string();
     if (verb == Verb::kSet && request.complete()) {
@@ -294,13 +332,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
     return reply;
   }
 
-  std::string answer_add(const std::string& key, std::int64_t delta) {
-    const auto sum = state_.table.add(key, delta);
-    if (!sum) return FrameWriter(Status::kBadRequest).string(store::not_a_counter_message(key)).take();
-    state_.key_changed(key);
-    return FrameWriter(Status::kOk).number(*sum).take();
-  }
-
   void refuse(Status status, std::string_view why) {
     closes_after_send_ = true;
     send(FrameWriter(status).string(why).take());
@@ -315,15 +346,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void write_queued() {
     std::swap(sending_, queued_);
-    asio::async_write(socket_, asio::buffer(sending_),
-                      [self = shared_from_this()](std::error_code problem, std::size_t) {
-                        self->sending_.clear();
-                        if (problem || (self->closes_after_send_ && self->queued_.empty())) return self->close();
-                        if (!self->queued_.empty()) self->write_queued();
-                      });
+    stream_.write(asio::buffer(sending_), [self = shared_from_this()](std::error_code problem, std::size_t) {
+      self->sending_.clear();
+      if (problem || (self->closes_after_send_ && self->queued_.empty())) return self->close();
+      if (!self->queued_.empty()) guarded(*self, [&] { self->write_queued(); });
+    });
   }
 
-  tcp::socket socket_;
+  store::Stream stream_;
   asio::steady_timer timer_;  // for the handshake, then for the wait
   Attendance attendance_;
   State& state_;
@@ -354,8 +384,15 @@ void State::key_changed(const std::string& key) {
   if (const auto found = waiting_for.find(key); found != waiting_for.end() && table.find(key)) {
     const auto clients = std::move(found->second);
     waiting_for.erase(found);
-    for (const auto& client : clients) client->go_on_waiting();
+    for (const auto& client : clients) guarded(*client, [&] { client->go_on_waiting(); });
   }
+}
+
+std::string State::answer_add(const std::string& key, std::int64_t delta) {
+  const auto sum = table.add(key, delta);
+  if (!sum) return FrameWriter(Status::kBadRequest).string(store::not_a_counter_message(key)).take();
+  key_changed(key);
+  return FrameWriter(Status::kOk).number(*sum).take();
 }
 
 std::int64_t State::append(const std::string& queue, std::string value) {
@@ -395,9 +432,10 @@ void State::note_turned_away(const std::string& address) {
 void State::warn(std::size_t count, const std::string& address) const {
   log::warn(
       "{} did not prove that {} the job's token, and {} turned away (the last came from {}): strangers, or nodes "
-      "that were given another token",
+      "that were given another token{}",
       count == 1 ? "a connection to the store" : fmt::format("{} connections to the store", count),
-      count == 1 ? "it knows" : "they know", count == 1 ? "was" : "were", address);
+      count == 1 ? "it knows" : "they know", count == 1 ? "was" : "were", address,
+      tls ? " or no certificate to trust (--tls-ca)" : "");
 }
 
 // The rest of the process needs descriptors too, and strangers must not be able to take them.
@@ -447,7 +485,7 @@ tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) 
 class StoreServer::Impl {
  public:
   explicit Impl(const Options& options)
-      : state_(io_, options.token, use_file_limit()),
+      : state_(io_, options, use_file_limit()),
         acceptor_(listen(io_, options)),
         retry_(io_),
         port_(acceptor_.local_endpoint().port()) {
@@ -477,8 +515,12 @@ class StoreServer::Impl {
     acceptor_.async_accept([this](std::error_code problem, tcp::socket socket) {
       if (problem == asio::error::operation_aborted) return;
       if (problem) return state_.close_one_stranger() ? accept() : accept_after_a_pause();
-      const std::string address = address_of(socket);
-      state_.arrived(std::make_shared<Connection>(std::move(socket), state_), address);
+      try {
+        const std::string address = address_of(socket);
+        state_.arrived(std::make_shared<Connection>(std::move(socket), state_), address);
+      } catch (const std::exception& reason) {  // there is no memory for this one
+        log::error("store server: {}", reason.what());
+      }
       accept();
     });
   }

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -18,6 +19,9 @@
 
 namespace lockstep::store {
 namespace {
+
+// A large frame is not held twice.
+constexpr std::size_t kEncryptedAtOnce = 256 << 10;
 
 // False where the deadline passed first.
 bool wait_for(int fd, short events, TimePoint deadline) {
@@ -89,11 +93,31 @@ Result<Socket> Socket::connect(const std::string& host, std::uint16_t port, Time
   return Failure{words(error)};
 }
 
+Outcome Socket::start_tls(const TlsContext& context, TimePoint deadline) {
+  tls_ = std::make_unique<TlsClient>(context);
+  for (;;) {
+    const auto step = tls_->shake_hands();
+    if (const auto sent = send_plain(tls_->records(), deadline); sent != Outcome::kDone) return sent;
+    if (step == TlsClient::Step::kDone) return Outcome::kDone;
+    if (step == TlsClient::Step::kFailed) return Outcome::kGone;
+    if (const auto got = receive_records(deadline); got != Outcome::kDone) return got;
+  }
+}
+
 Outcome Socket::send(const std::string& frame, TimePoint deadline) {
-  for (std::size_t sent = 0; sent < frame.size();) {
-    const auto count = ::send(fd_.get(), frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
+  if (!tls_) return send_plain(frame, deadline);
+  for (std::string_view rest = frame; !rest.empty(); rest.remove_prefix(std::min(rest.size(), kEncryptedAtOnce))) {
+    if (!tls_->write(rest.substr(0, kEncryptedAtOnce))) return Outcome::kGone;
+    if (const auto sent = send_plain(tls_->records(), deadline); sent != Outcome::kDone) return sent;
+  }
+  return Outcome::kDone;
+}
+
+Outcome Socket::send_plain(std::string_view bytes, TimePoint deadline) {
+  while (!bytes.empty()) {
+    const auto count = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (count >= 0) {
-      sent += static_cast<std::size_t>(count);
+      bytes.remove_prefix(static_cast<std::size_t>(count));
     } else if (errno == EAGAIN) {
       if (!wait_for(fd_.get(), POLLOUT, deadline)) return Outcome::kLate;
     } else if (errno != EINTR) {
@@ -116,19 +140,43 @@ Outcome Socket::receive(std::string& body, TimePoint deadline, std::uint32_t lim
 
 Outcome Socket::receive_bytes(char* to, std::size_t count, TimePoint deadline) {
   while (count > 0) {
-    const auto got = ::recv(fd_.get(), to, count, 0);
-    if (got > 0) {
-      to += got;
-      count -= static_cast<std::size_t>(got);
-    } else if (got == 0) {
+    std::size_t got = 0;
+    if (!tls_) {
+      if (const auto outcome = receive_plain(to, count, deadline, got); outcome != Outcome::kDone) return outcome;
+    } else if (const auto step = tls_->read(to, count, got); step == TlsClient::Step::kFailed) {
       return Outcome::kGone;
-    } else if (errno == EAGAIN) {
+    } else if (step == TlsClient::Step::kWantsBytes) {
+      if (const auto outcome = receive_records(deadline); outcome != Outcome::kDone) return outcome;
+      continue;
+    }
+    to += got;
+    count -= got;
+  }
+  return Outcome::kDone;
+}
+
+Outcome Socket::receive_plain(char* to, std::size_t count, TimePoint deadline, std::size_t& got) {
+  for (;;) {
+    const auto result = ::recv(fd_.get(), to, count, 0);
+    if (result > 0) {
+      got = static_cast<std::size_t>(result);
+      return Outcome::kDone;
+    }
+    if (result == 0) return Outcome::kGone;
+    if (errno == EAGAIN) {
       if (!wait_for(fd_.get(), POLLIN, deadline)) return Outcome::kLate;
     } else if (errno != EINTR) {
       return Outcome::kGone;
     }
   }
-  return Outcome::kDone;
+}
+
+Outcome Socket::receive_records(TimePoint deadline) {
+  std::array<char, 16'384> bytes;  // NOLINT(cppcoreguidelines-pro-type-member-init): receive_plain() fills it
+  std::size_t got = 0;
+  const auto outcome = receive_plain(bytes.data(), bytes.size(), deadline, got);
+  if (outcome == Outcome::kDone) tls_->arrived({bytes.data(), got});
+  return outcome;
 }
 
 void Socket::shut_down() const noexcept { ::shutdown(fd_.get(), SHUT_RDWR); }

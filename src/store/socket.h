@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A TCP connection of a store client: whole frames, each with a deadline.
+// A TCP connection of a store client, encrypted or not: whole frames, each with a deadline.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/result.h"
+#include "store/tls.h"
 #include "store/wire.h"
 
 namespace lockstep::store {
@@ -21,6 +24,12 @@ class Socket {
   /// One attempt at every address of `host`. The failure's words are the system's.
   static Result<Socket> connect(const std::string& host, std::uint16_t port, TimePoint deadline);
 
+  /// Encrypts what comes after. Gone, too, where the server's certificate is not trusted: distrust() says why.
+  Outcome start_tls(const TlsContext& context, TimePoint deadline);
+  [[nodiscard]] std::string distrust() const { return tls_ ? tls_->distrust() : ""; }
+  /// The channel binding; empty where the connection is not encrypted.
+  [[nodiscard]] std::string binding() const { return tls_ ? tls_->binding() : ""; }
+
   Outcome send(const std::string& frame, TimePoint deadline);
   /// `body` is only set when done. A frame larger than `limit` counts as gone.
   Outcome receive(std::string& body, TimePoint deadline, std::uint32_t limit = kMaxFrameBytes);
@@ -31,8 +40,13 @@ class Socket {
  private:
   explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
   Outcome receive_bytes(char* to, std::size_t count, TimePoint deadline);
+  Outcome send_plain(std::string_view bytes, TimePoint deadline);
+  // Up to `count` bytes, at least one.
+  Outcome receive_plain(char* to, std::size_t count, TimePoint deadline, std::size_t& got);
+  Outcome receive_records(TimePoint deadline);
 
   UniqueFd fd_;
+  std::unique_ptr<TlsClient> tls_;  // null: the connection is not encrypted
 };
 
 }  // namespace lockstep::store

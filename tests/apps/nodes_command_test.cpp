@@ -6,6 +6,7 @@
 #include "apps/command.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/store/store.h"
+#include "support/certificate.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::test {
@@ -59,6 +60,16 @@ TEST_F(TrainOnNodes, TheSecondMachineMayFindTheFolderThatTheFirstHasBegun) {
   const ProcessResult of_second = run_process(node(1, "b", {}), std::chrono::seconds(240));
   EXPECT_EQ(of_second.code, 0) << of_second.err;
   EXPECT_EQ(first.wait(std::chrono::seconds(240)).code, 0);
+}
+
+TEST_F(TrainOnNodes, TheirRanksMeetUnderACertificate) {
+  const auto files = make_certificate(folder_.path(), "node-0");
+  Process second(node(1, "b", {"--tls-ca", files.certificate}));
+  const ProcessResult of_first =
+      run_process(node(0, "a", {"--tls-cert", files.certificate, "--tls-key", files.key}), std::chrono::seconds(240));
+  EXPECT_EQ(of_first.code, 0) << of_first.err;
+  EXPECT_EQ(second.wait(std::chrono::seconds(240)).code, 0);
+  EXPECT_THAT(FileSystem::system().read(folder_ / "a/run/summary.json"), HasSubstr("\"world_size\": 2"));
 }
 
 TEST_F(TrainOnNodes, AWrongPlaceIsOneErrorBeforeARankStarts) {

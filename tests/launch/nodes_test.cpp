@@ -8,6 +8,8 @@
 #include "launch/run_fixture.h"
 #include "lockstep/base/error.h"
 #include "lockstep/store/store.h"
+#include "support/certificate.h"
+#include "support/temp_dir.h"
 
 namespace lockstep {
 namespace nodes_test {
@@ -230,6 +232,28 @@ TEST_F(TwoNodes, AreNotOpenToWhoKnowsTheJobsName) {
     EXPECT_THROW((void)connect_store({.host = "127.0.0.1", .port = port_, .token = guess}, test::kPatience),
                  UsageError);
   }
+}
+
+TEST_F(TwoNodes, MeetUnderACertificateAndKeepOutWhoHasNone) {
+  const test::TempDir folder;
+  const auto files = test::make_certificate(folder.path(), "node-0");
+  const auto options = [&](const std::string& rank, const std::vector<std::string>& tls) {
+    std::vector<std::string> words = {"--nnodes", "2", "--node-rank", rank, "--master-port", std::to_string(port_)};
+    words.insert(words.end(), tls.begin(), tls.end());
+    words.insert(words.end(), {"--", "sh", "-c", "echo $LOCKSTEP_TLS_CERT"});
+    return command(words);
+  };
+  Process first(options("0", {"--tls-cert", files.certificate, "--tls-key", files.key}));
+  auto without = options("1", {});
+  without.environment.emplace_back("LOCKSTEP_TIMEOUT", "1");
+  const auto stranger = test::run_process(without);
+  EXPECT_EQ(stranger.code, 76);
+  const auto second = test::run_process(options("1", {"--tls-cert", files.certificate}));
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr(files.certificate)) << "its ranks read the same file";
+  const auto result = first.wait();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("no certificate to trust (--tls-ca)"));
 }
 
 TEST_F(TwoNodes, AMissingNodeIsATimeoutThatNamesIt) {

@@ -17,22 +17,22 @@ TEST(ConvTable, OneChannelTakesTheThinKernelAtAnySize) {
 
 TEST(ConvTable, WinogradIsForThirtyTwoChannelsAndMore) {
   EXPECT_EQ(conv_kernel({.in = 32, .out = 32, .tiles = 1000}, kPlain), ConvKernel::kWinograd);
-  EXPECT_EQ(conv_kernel({.in = 16, .out = 64, .tiles = 1000}, kPlain), ConvKernel::kLibtorch);
-  EXPECT_EQ(conv_kernel({.in = 64, .out = 16, .tiles = 1000}, kPlain), ConvKernel::kLibtorch);
-  EXPECT_EQ(conv_kernel({.in = 40, .out = 64, .tiles = 1000}, kPlain), ConvKernel::kLibtorch);
+  EXPECT_EQ(conv_kernel({.in = 16, .out = 64, .tiles = 1000}, kPlain), ConvKernel::kDirect);
+  EXPECT_EQ(conv_kernel({.in = 64, .out = 16, .tiles = 1000}, kPlain), ConvKernel::kDirect);
+  EXPECT_EQ(conv_kernel({.in = 40, .out = 64, .tiles = 1000}, kPlain), ConvKernel::kDirect);
 }
 
 TEST(ConvTable, FewTilesDoNotPayForTheWeights) {
-  EXPECT_EQ(conv_kernel({.in = 64, .out = 64, .tiles = 511}, kPlain), ConvKernel::kLibtorch);
+  EXPECT_EQ(conv_kernel({.in = 64, .out = 64, .tiles = 511}, kPlain), ConvKernel::kDirect);
   EXPECT_EQ(conv_kernel({.in = 64, .out = 64, .tiles = 512}, kPlain), ConvKernel::kWinograd);
 }
 
-TEST(ConvTable, LargeWeightsAreLibtorchsUnlessThereAreManyTilesInBfloat16) {
+TEST(ConvTable, LargeWeightsAreMultipliedDirectlyUnlessThereAreManyTilesInBfloat16) {
   EXPECT_EQ(conv_kernel({.in = 256, .out = 256, .tiles = 5000}, kPlain), ConvKernel::kWinograd);
-  EXPECT_EQ(conv_kernel({.in = 256, .out = 512, .tiles = 5000}, kPlain), ConvKernel::kLibtorch);
+  EXPECT_EQ(conv_kernel({.in = 256, .out = 512, .tiles = 5000}, kPlain), ConvKernel::kDirect);
   EXPECT_EQ(conv_kernel({.in = 512, .out = 512, .tiles = 1024, .bfloat16 = true}, kVectors), ConvKernel::kWinograd);
-  EXPECT_EQ(conv_kernel({.in = 512, .out = 512, .tiles = 1023, .bfloat16 = true}, kVectors), ConvKernel::kLibtorch);
-  EXPECT_EQ(conv_kernel({.in = 512, .out = 1024, .tiles = 9999, .bfloat16 = true}, kVectors), ConvKernel::kLibtorch);
+  EXPECT_EQ(conv_kernel({.in = 512, .out = 512, .tiles = 1023, .bfloat16 = true}, kVectors), ConvKernel::kDirect);
+  EXPECT_EQ(conv_kernel({.in = 512, .out = 1024, .tiles = 9999, .bfloat16 = true}, kVectors), ConvKernel::kDirect);
 }
 
 TEST(ConvTable, BfloatTakesWinogradOnProcessorsWithVectorsOfItAndWithoutMatrixUnits) {
@@ -40,6 +40,19 @@ TEST(ConvTable, BfloatTakesWinogradOnProcessorsWithVectorsOfItAndWithoutMatrixUn
   EXPECT_EQ(conv_kernel(shape, kPlain), ConvKernel::kLibtorch);
   EXPECT_EQ(conv_kernel(shape, kVectors), ConvKernel::kWinograd);
   EXPECT_EQ(conv_kernel(shape, kTiles), ConvKernel::kLibtorch);
+}
+
+TEST(ConvTable, OtherKernelsThanThreeByThreeAreMultipliedDirectly) {
+  const ConvShape shape{.in = 64, .out = 64, .tiles = 1000, .bfloat16 = true, .plain = false};
+  EXPECT_EQ(conv_kernel(shape, kPlain), ConvKernel::kLibtorch);
+  EXPECT_EQ(conv_kernel(shape, kVectors), ConvKernel::kDirect);
+  EXPECT_EQ(conv_kernel(shape, kTiles), ConvKernel::kLibtorch);
+  EXPECT_EQ(conv_kernel({.in = 1, .out = 9, .plain = false}, kPlain), ConvKernel::kDirect);
+}
+
+TEST(ConvTable, EachChannelByItselfHasItsKernelOnAnyProcessor) {
+  EXPECT_EQ(conv_kernel({.in = 8, .out = 8, .bfloat16 = true, .depthwise = true}, kTiles), ConvKernel::kDepthwise);
+  EXPECT_EQ(conv_kernel({.in = 12, .out = 12, .depthwise = true}, kPlain), ConvKernel::kLibtorch);
 }
 
 }  // namespace conv_table_test

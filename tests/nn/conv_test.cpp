@@ -293,12 +293,10 @@ TEST(Conv, WhatHasNoKernelIsLibtorchsBitForBit) {
     at::MemoryFormat layout;
   };
   const std::vector<Left> all = {{Options(32, 32, 3).padding(1), 32, at::MemoryFormat::Contiguous},
-                                 {Options(32, 32, 3).padding(1).stride(2), 32, kChannelsLast},
-                                 {Options(32, 32, 3), 32, kChannelsLast},
-                                 {Options(32, 64, 1), 32, kChannelsLast},
                                  {Options(32, 32, 3).padding(torch::kSame), 32, kChannelsLast},
-                                 {Options(32, 32, 3).padding(1).groups(32), 32, kChannelsLast},
-                                 {Options(20, 32, 3).padding(1), 20, kChannelsLast}};
+                                 {Options(32, 32, 3).padding(1).groups(4), 32, kChannelsLast},
+                                 {Options(12, 12, 3).padding(1).groups(12), 12, kChannelsLast},
+                                 {Options(1, 9, 3).padding(1), 1, kChannelsLast}};
   for (const Left& left : all) {
     seed_all(5);
     Conv2d layer(left.options);
@@ -357,15 +355,14 @@ TEST(Conv, TakesTheParametersOfTheConvolutionItReplaces) {
   EXPECT_EQ(without->named_parameters().keys(), bare->named_parameters().keys());
 }
 
-TEST(Conv, AKernelExistsForThreeByThreeWithPaddingOneOnly) {
+TEST(Conv, KernelsExistForOneGroupOrEachChannelAndZerosAroundTheImage) {
   EXPECT_TRUE(has_kernel(Options(1, 8, 3).padding(1)));
   EXPECT_TRUE(has_kernel(Options(64, 32, 3).padding(1).bias(false)));
-  EXPECT_FALSE(has_kernel(Options(2, 8, 3).padding(1)));
-  EXPECT_FALSE(has_kernel(Options(1, 8, 5).padding(1)));
-  EXPECT_FALSE(has_kernel(Options(1, 8, 3)));
-  EXPECT_FALSE(has_kernel(Options(1, 8, 3).padding(1).stride(2)));
-  EXPECT_FALSE(has_kernel(Options(1, 8, 3).padding(1).bias(false)));
-  EXPECT_FALSE(has_kernel(Options(1, 9, 3).padding(1)));
+  EXPECT_TRUE(has_kernel(Options(3, 64, 7).padding(3).stride(2).bias(false)));
+  EXPECT_TRUE(has_kernel(Options(8, 8, 3).padding(1).groups(8)));
+  EXPECT_FALSE(has_kernel(Options(8, 8, 3).padding(1).groups(4)));
+  EXPECT_FALSE(has_kernel(Options(8, 16, 3).padding(1).groups(8)));
+  EXPECT_FALSE(has_kernel(Options(8, 8, 3).padding(torch::kSame)));
   EXPECT_FALSE(has_kernel(Options(32, 32, 3).padding(1).padding_mode(torch::kCircular)));
 }
 

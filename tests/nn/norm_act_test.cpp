@@ -8,6 +8,7 @@
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/Parallel.h>
@@ -143,6 +144,40 @@ TEST_P(NormAct, WithDropoutEqualsTheLayersUnderTheSameMask) {
     EXPECT_TRUE(close(found.weight_grad, expected.weight_grad, 1e-5)) << dropout;
     EXPECT_TRUE(close(found.bias_grad, expected.bias_grad, 1e-5)) << dropout;
   }
+}
+
+TEST_P(NormAct, WithAResidualEqualsTheLayersWithASumBetween) {
+  const Case c = GetParam();
+  if (c.pool) return;
+  const Data data = data_of(c);
+  const at::Tensor added = channels_last(at::randn_like(data.x).to(at::kBFloat16).to(at::kFloat));
+  BatchNormReLU2d exact_layer = layer_of(c.channels, {});
+  exact_layer->to(at::kDouble);
+  const at::Tensor exact_x = data.x.to(at::kDouble).requires_grad_();
+  const at::Tensor exact_added = added.to(at::kDouble).requires_grad_();
+  const at::Tensor exact = exact_layer->forward_with_residual(exact_x, exact_added);
+  EXPECT_THAT(exact.grad_fn()->name(), testing::HasSubstr("Relu")) << "float64 is libtorch's";
+  exact.backward(data.grad.to(at::kDouble));
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const double tolerance = type == at::kFloat ? 1e-5 : 1.0 / 64;
+    BatchNormReLU2d layer = layer_of(c.channels, {});
+    const at::Tensor x = data.x.clone().to(type).requires_grad_();
+    const at::Tensor residual = added.clone().to(type).requires_grad_();
+    const at::Tensor out = layer->forward_with_residual(x, residual);
+    EXPECT_THAT(out.grad_fn()->name(), testing::HasSubstr("FusedNormAct"));
+    out.backward(data.grad.to(type));
+    EXPECT_TRUE(close(out, exact, tolerance)) << type;
+    EXPECT_TRUE(close(x.grad(), exact_x.grad(), tolerance)) << type;
+    EXPECT_TRUE(close(residual.grad(), exact_added.grad(), tolerance)) << type;
+    EXPECT_TRUE(close(layer->weight.grad(), exact_layer->weight.grad(), tolerance)) << type;
+    EXPECT_TRUE(close(layer->bias.grad(), exact_layer->bias.grad(), tolerance)) << type;
+  }
+}
+
+TEST(NormActResidual, IsRefusedWherePoolingOrDropoutFollows) {
+  const at::Tensor x = channels_last(at::zeros({2, 8, 4, 4}));
+  EXPECT_THROW((void)layer_of(8, {.pool = true})->forward_with_residual(x, x), UsageError);
+  EXPECT_THROW((void)layer_of(8, {.dropout = 0.5})->forward_with_residual(x, x), UsageError);
 }
 
 TEST_P(NormAct, InBfloat16EqualsItToTheRounding) {

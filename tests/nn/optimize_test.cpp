@@ -12,6 +12,7 @@
 #include <torch/nn/modules/pooling.h>
 
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/conv.h"
 #include "lockstep/nn/norm_act.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/random.h"
@@ -63,9 +64,10 @@ at::Tensor images() {
 TEST(Optimize, FusesTheChainsOfEverySequentialAndNamesThem) {
   Net net;
   const Optimized done = optimize(*net);
-  EXPECT_THAT(done.fused, ElementsAre(IsChain("layers.1", "BatchNorm2d + ReLU + MaxPool2d"),
-                                      IsChain("layers.5", "BatchNorm2d + ReLU"),
-                                      IsChain("layers.4.inner.1", "BatchNorm2d + ReLU")));
+  EXPECT_THAT(done.fused,
+              ElementsAre(IsChain("layers.0", "Conv2d"), IsChain("layers.1", "BatchNorm2d + ReLU + MaxPool2d"),
+                          IsChain("layers.5", "BatchNorm2d + ReLU"), IsChain("layers.4.inner.0", "Conv2d"),
+                          IsChain("layers.4.inner.1", "BatchNorm2d + ReLU"), IsChain("layers.4.inner.3", "Conv2d")));
   EXPECT_THAT(done.left, IsEmpty());
 }
 
@@ -87,7 +89,7 @@ TEST(Optimize, KeepsNamesParametersAndWhatTheNetworkComputes) {
   EXPECT_TRUE(at::allclose(found, expected, 1e-4, 1e-5));
   expected.sum().backward();
   found.sum().backward();
-  EXPECT_TRUE(at::allclose(net->layers[0]->as<torch::nn::Conv2d>()->weight.grad(),
+  EXPECT_TRUE(at::allclose(net->layers[0]->as<Conv2d>()->weight.grad(),
                            plain->layers[0]->as<torch::nn::Conv2d>()->weight.grad(), 1e-3, 1e-4));
   for (const auto& buffer : plain->named_buffers()) {
     EXPECT_TRUE(at::allclose(net->named_buffers()[buffer.key()], buffer.value(), 1e-5, 1e-6)) << buffer.key();
@@ -103,10 +105,11 @@ TEST(Optimize, TakesDropoutBetweenNormAndReLUAlong) {
   EXPECT_TRUE(fused->then().pool);
 }
 
-TEST(Optimize, ReplacesTheConvolutionOfGreyImages) {
-  torch::nn::Sequential net(conv(1, 8), torch::nn::Tanh(), conv(8, 8), conv(1, 6));
+TEST(Optimize, ReplacesConvolutionsOfOneGroup) {
+  torch::nn::Sequential net(conv(1, 8), torch::nn::Tanh(),
+                            torch::nn::Conv2d(torch::nn::Conv2dOptions(8, 8, 3).groups(4)), conv(8, 6));
   const at::Tensor weight = net[0]->as<torch::nn::Conv2d>()->weight;
-  EXPECT_THAT(optimize(*net).fused, ElementsAre(IsChain("0", "Conv2d of 3x3")));
+  EXPECT_THAT(optimize(*net).fused, ElementsAre(IsChain("0", "Conv2d"), IsChain("3", "Conv2d")));
   EXPECT_TRUE(net->named_parameters()["0.weight"].is_same(weight));
 }
 

@@ -71,6 +71,19 @@ TEST(OperatorCost, OfLockstepsConvolutionsIsThatOfTheDirectSum) {
             2.0 * 2 * 9 * 9 * 8 * 4 * 9);
 }
 
+TEST(OperatorCost, OfLockstepsProductsIsThatOfTheShapes) {
+  const c10::IValue input = tensor({2, 4, 9, 9});
+  const c10::IValue weight = tensor({8, 4, 3, 3});
+  const std::vector<std::int64_t> strided = {2, 2, 1, 1, 1, 1};
+  constexpr double kProducts = 2.0 * 5 * 5 * 8 * 4 * 9;
+  EXPECT_EQ(flops("lockstep::direct_convolution", {input, weight, strided}), 2 * kProducts);
+  EXPECT_EQ(flops("lockstep::direct_convolution_backward", {input, weight, strided, 2}), 4 * kProducts);
+  EXPECT_EQ(flops("lockstep::depthwise_convolution", {input, tensor({4, 1, 3, 3}), strided}), 2.0 * 2 * 5 * 5 * 4 * 9);
+  EXPECT_EQ(flops("lockstep::linear", {tensor({3, 5, 6}), tensor({7, 6})}), 2.0 * 3 * 5 * 6 * 7);
+  EXPECT_EQ(flops("lockstep::linear_backward", {tensor({3, 5, 6}), tensor({7, 6}), 1}), 2.0 * 3 * 5 * 6 * 7);
+  EXPECT_EQ(flops("lockstep::attention", {tensor({2, 3, 5, 8}), tensor({2, 3, 7, 8})}), 2.0 * 2 * 2 * 3 * 5 * 7 * 8);
+}
+
 TEST(OperatorCost, IsNothingWhereInputsAreNotWhatTheNameSays) {
   EXPECT_EQ(flops("aten::mm", {}), 0);
   EXPECT_EQ(flops("aten::convolution", {tensor({2, 4}), c10::IValue()}), 0);

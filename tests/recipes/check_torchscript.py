@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads FOLDER/network.pt with torch.jit.load and compares its results with those in FOLDER/network.pth.
 
-Usage: check_torchscript.py FOLDER. Exit code 1 where something differs.
+Usage: check_torchscript.py FOLDER... Exit code 1 where something differs.
 """
 import json
 import pathlib
@@ -19,7 +19,7 @@ def results_of(module, arguments):
     return [results] if isinstance(results, torch.Tensor) else list(results)
 
 
-def main(folder):
+def is_the_same(folder):
     extra = {"network.json": ""}
     module = torch.jit.load(str(folder / "network.pt"), _extra_files=extra)
     about = json.loads(extra["network.json"])
@@ -41,9 +41,9 @@ def main(folder):
         faults.append("a tensor is a constant of the code, which to() does not see")
     if module.training or any(parameter.requires_grad for parameter in module.parameters()):
         faults.append("it is not in evaluation mode, or its parameters need gradients")
-    print("\n".join(faults) or "all results are the same")
-    return 1 if faults else 0
+    print(f"{folder.name}: " + ("; ".join(faults) or "all results are the same"))
+    return not faults
 
 
 if __name__ == "__main__":
-    sys.exit(main(pathlib.Path(sys.argv[1])))
+    sys.exit(0 if all([is_the_same(pathlib.Path(word)) for word in sys.argv[1:]]) else 1)

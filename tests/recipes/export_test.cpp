@@ -14,6 +14,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 
@@ -37,6 +38,8 @@
 
 namespace lockstep {
 namespace export_test {
+
+namespace fs = std::filesystem;
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -164,11 +167,10 @@ TEST_P(ExportedNetwork, OfPlainOperatorsComputesWhatTheRecipesOwnKernelsDo) {
   EXPECT_LT(distance(*function, plain, ours), 1e-5);
 }
 
-TEST_P(ExportedNetwork, GivesPythonTheSameResults) {
-  if (testing::run_shell("/usr/bin/python3 -c 'import torch'").code != 0) GTEST_SKIP() << "python3-torch is not there";
+/// Writes the network as TorchScript, and arguments with their results.
+void write_for_python(const fs::path& folder, const Ready& made) {
   const at::NoGradGuard no_grad;
-  const test::TempDir folder;
-  const Ready made = networks().at(GetParam())();
+  FileSystem::system().make_folder(folder);
   const auto function = made.task->network_function(*made.model);
   std::ofstream(folder / "network.pt") << nn::to_torchscript(*made.model, *function);
   const auto list = [](const std::vector<at::Tensor>& tensors) {
@@ -180,10 +182,21 @@ TEST_P(ExportedNetwork, GivesPythonTheSameResults) {
   const nn::PlainOperators plain;  // in which the queries of a detector have the same order
   const TorchDict both = {{"arguments", list(arguments)}, {"results", list(function->run(arguments))}};
   write_torch_file(FileSystem::system(), folder / "network.pth", {both});
-  const auto seen = testing::run_shell(fmt::format("/usr/bin/python3 {}/tests/recipes/check_torchscript.py {}",
-                                                   LOCKSTEP_TEST_SOURCE_DIR, folder.path().string()));
+}
+
+// One Python for all: it takes seconds to load PyTorch.
+TEST(ExportedNetworks, GivePythonTheSameResults) {
+  if (testing::run_shell("/usr/bin/python3 -c 'import torch'").code != 0) GTEST_SKIP() << "python3-torch is not there";
+  const test::TempDir folder;
+  std::string folders;
+  for (const auto& [name, make] : networks()) {
+    write_for_python(folder / name, make());
+    folders += " " + (folder / name).string();
+  }
+  const auto seen = testing::run_shell(
+      fmt::format("/usr/bin/python3 {}/tests/recipes/check_torchscript.py {}", LOCKSTEP_TEST_SOURCE_DIR, folders));
   EXPECT_EQ(seen.code, 0) << seen.text;
-  EXPECT_THAT(seen.text, HasSubstr("all results are the same"));
+  for (const auto& [name, make] : networks()) EXPECT_THAT(seen.text, HasSubstr(name + ": all results are the same"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ExportedNetwork, ::testing::ValuesIn([] {

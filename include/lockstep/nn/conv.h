@@ -14,13 +14,18 @@ namespace lockstep::nn {
 
 /// torch::nn::Conv2d with the same options, initial weights and state dict; it pads with zeros.
 ///
-/// 3x3 with padding 1 and stride 1, on a CPU, float32 or under autocast to bfloat16, has its own kernels:
-/// - from 1 channel (weights in channels-last, lockstep::use_channels_last; an input that needs no gradient), at memory
-///   speed, forward only;
-/// - from 32 channels on, channels-last: Winograd's F(2x2, 3x3), forward and backward, with 4 products where the direct
-///   sum has 9. Its rounding in float32 is that of the direct sum, in bfloat16 up to twice it.
-/// The shape decides by a table (src/nn/conv/conv_table.h) which kernel runs, never timing; all other cases run
-/// libtorch's, bit for bit. The kernels' results do not depend on the number of threads.
+/// On a CPU, float32 or under autocast to bfloat16, in channels-last, it has its own kernels:
+/// - 3x3 with padding 1 and stride 1 from 1 channel (weights in channels-last, lockstep::use_channels_last; an input
+/// that
+///   needs no gradient), at memory speed, forward only;
+/// - such ones from 32 channels on: Winograd's F(2x2, 3x3), forward and backward, with 4 products where the direct sum
+///   has 9. Its rounding in float32 is that of the direct sum, in bfloat16 up to twice it;
+/// - all others, 1x1, strided and dilated ones: products of matrices without copies, which leave out what lies outside
+///   of the image. float32 weights are cast while they are packed, and their gradients are not rounded;
+/// - those of each channel by itself (as many groups as channels, a multiple of 8): in float32, from and to memory.
+/// Other groups have none.
+/// The shape and the processor decide by a table (src/nn/conv/conv_table.h) which kernel runs, never timing; all other
+/// cases run libtorch's, bit for bit. The kernels' results do not depend on the number of threads.
 ///
 /// Shapes: [N, C, H, W] to [N, out, H', W'].
 /// Throws: UsageError for a padding_mode other than zeros, and for a second derivative through a kernel.

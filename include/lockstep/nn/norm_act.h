@@ -54,12 +54,16 @@ class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
 
   /// Returns the output of all parts. Shapes: [N, C, H, W].
   at::Tensor forward(const at::Tensor& input);
+  /// The same with `residual` added between batch norm and ReLU, as a residual block does, in the same passes.
+  /// Shapes: both [N, C, H, W]. Throws: UsageError where dropout or pooling follows.
+  at::Tensor forward_with_residual(const at::Tensor& input, const at::Tensor& residual);
 
   /// Returns what follows the batch norm.
   [[nodiscard]] const BatchNormReLUOptions& then() const noexcept { return then_; }
   void pretty_print(std::ostream& stream) const override;
 
  private:
+  at::Tensor after(const at::Tensor& input, const at::Tensor& residual);
   void share_parameter(const char* name, at::Tensor& mine, const at::Tensor& theirs);
   static void share_buffer(at::Tensor& mine, const at::Tensor& theirs);
 

@@ -25,10 +25,11 @@ struct Optimized {
 
 /// Replaces every BatchNorm2d (Lockstep's or libtorch's) + [Dropout] + ReLU + [MaxPool2d of 2x2, stride 2] inside a
 /// torch::nn::Sequential, at any depth, by a BatchNormReLU2d in place of the first layer and empty layers in place of
-/// the others. It also replaces Linear + ReLU, with Dropout between or after them (LinearReLU), and single LayerNorm,
-/// Dropout and ReLU (not in place) layers. Names, parameters and state dict stay as they are. A 3x3 torch::nn::Conv2d
-/// for which lockstep::nn::Conv2d has kernels is replaced by one. Chains outside of a Sequential are left as they are,
-/// since a module's own forward() holds its layers by their types.
+/// the others. It also replaces Linear + ReLU, with Dropout between or after them (LinearReLU), and single Linear,
+/// LayerNorm, Dropout and ReLU (not in place) layers. Names, parameters and state dict stay as they are. A
+/// torch::nn::Conv2d for which lockstep::nn::Conv2d has kernels is replaced by one. Chains outside of a Sequential are
+/// left as they are, since a module's own forward() holds its layers by their types: write such modules with the layers
+/// of lockstep::nn (Conv2d, BatchNormReLU2d with a residual, Linear, attention()).
 ///
 /// Call it before an optimizer or a DistributedDataParallel takes the parameters' names; the names do not
 /// change. Example: const nn::Optimized done = nn::optimize(*net);

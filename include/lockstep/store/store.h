@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/store/tls.h"
+
 #pragma GCC visibility push(default)
 
 namespace lockstep {
@@ -43,14 +45,15 @@ class Store {
 
 /// A store's address and the secret that opens it.
 struct StoreAddress {
-  std::string host = "127.0.0.1";  ///< name or address of the server's host
-  std::uint16_t port = 0;          ///< its port
-  std::string token;               ///< the server closes a connection that does not show it
+  std::string host = "127.0.0.1";   ///< name or address of the server's host
+  std::uint16_t port = 0;           ///< its port
+  std::string token;                ///< the server closes a connection that does not show it
+  std::string trust = tls_trust();  ///< PEM file of trusted certificates; empty: the connection is not encrypted
 };
 
 /// Connects; it tries again until the server listens, and says so after 3 s. A server that then leaves a request
 /// unanswered for `answer_limit` is given up (0: LOCKSTEP_TIMEOUT, 5 s at least and a minute at most).
-/// Throws: TimeoutError naming host and port; UsageError for a wrong token.
+/// Throws: TimeoutError naming host and port; UsageError for a wrong token, and for a certificate that is not trusted.
 [[nodiscard]] std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::milliseconds timeout,
                                                    std::chrono::milliseconds answer_limit = {});
 
@@ -73,11 +76,14 @@ class StoreServer {
  public:
   /// Where a StoreServer listens, and whom it answers.
   struct Options {
-    std::string host = "127.0.0.1";  ///< the one address it listens on
-    std::uint16_t port = 0;          ///< 0: any free port
-    std::string token;               ///< the secret that clients must prove; empty: none
+    std::string host = "127.0.0.1";               ///< the one address it listens on
+    std::uint16_t port = 0;                       ///< 0: any free port
+    std::string token;                            ///< the secret that clients must prove; empty: none
+    std::string certificate = tls_certificate();  ///< PEM file to show; empty: connections are not encrypted
+    std::string key = tls_key();                  ///< PEM file of the certificate's private key
   };
-  /// Throws: UsageError naming host and port where the port is in use.
+  /// Throws: UsageError naming host and port where the port is in use, or naming a file that is no certificate or its
+  /// key.
   explicit StoreServer(const Options& options);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;

@@ -53,7 +53,7 @@ class FeatureEmbedding final : public torch::nn::Module {
 
   ModelOptions options_;
   std::shared_ptr<GridBackbone> backbone_;
-  torch::nn::Linear embed_{nullptr};
+  nn::Linear embed_{nullptr};
   nn::Dropout dropout_{nullptr};
   at::Tensor positions_;  ///< positions of the grid below
   std::int64_t positions_height_ = 0;

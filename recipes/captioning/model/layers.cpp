@@ -5,8 +5,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/group_norm.h>
-#include <ATen/ops/linear.h>
-#include <ATen/ops/matmul.h>
 #include <ATen/ops/multinomial.h>
 #include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/rand.h>
@@ -16,21 +14,29 @@
 #include <torch/nn/init.h>
 
 #include <cmath>
-#include <limits>
 
+#include "lockstep/nn/linear.h"
 #include "lockstep/nn/plain_operators.h"
 
 namespace lockstep::captioning {
 
-torch::nn::Linear linear(std::int64_t in, std::int64_t out, std::int64_t parts) {
+namespace {
+
+torch::nn::Linear xavier(std::int64_t in, std::int64_t out, std::int64_t parts = 1) {
   torch::nn::Linear layer(in, out);
   for (at::Tensor& part : layer->weight.detach().chunk(parts)) torch::nn::init::xavier_uniform_(part);
   torch::nn::init::zeros_(layer->bias);
   return layer;
 }
 
-torch::nn::Linear linear_without_bias(std::int64_t in, std::int64_t out) {
-  torch::nn::Linear layer(torch::nn::LinearOptions(in, out).bias(false));
+}  // namespace
+
+nn::Linear linear(std::int64_t in, std::int64_t out, std::int64_t parts) {
+  return nn::Linear(std::make_shared<nn::LinearImpl>(*xavier(in, out, parts)));
+}
+
+nn::Linear linear_without_bias(std::int64_t in, std::int64_t out) {
+  nn::Linear layer(torch::nn::LinearOptions(in, out).bias(false));
   torch::nn::init::xavier_uniform_(layer->weight);
   return layer;
 }
@@ -52,19 +58,19 @@ at::Tensor normed(nn::LayerNorm& layer, const at::Tensor& x) {
 }
 
 PairLinear::PairLinear(std::int64_t in, std::int64_t shared, std::int64_t out) : in_(in) {
-  const torch::nn::Linear both = linear(in + shared, out);
+  const nn::Linear both = linear(in + shared, out);
   weight_ = register_parameter("weight", both->weight.detach());
   bias_ = register_parameter("bias", both->bias.detach());
 }
 
 at::Tensor PairLinear::of_shared(const at::Tensor& shared) const {
-  return at::linear(shared, weight_.narrow(1, in_, weight_.size(1) - in_), bias_);
+  return nn::linear(shared, weight_.narrow(1, in_, weight_.size(1) - in_), bias_);
 }
 
-at::Tensor PairLinear::of(const at::Tensor& x) const { return at::linear(x, weight_.narrow(1, 0, in_)); }
+at::Tensor PairLinear::of(const at::Tensor& x) const { return nn::linear(x, weight_.narrow(1, 0, in_)); }
 
 FeedForward::FeedForward(std::int64_t dim, std::int64_t middle, double dropout)
-    : first_(register_module("first", nn::LinearReLU(*linear(dim, middle), nn::LinearReLUOptions{.dropout = dropout}))),
+    : first_(register_module("first", nn::LinearReLU(*xavier(dim, middle), nn::LinearReLUOptions{.dropout = dropout}))),
       second_(register_module("second", linear(middle, dim))) {}
 
 at::Tensor FeedForward::forward(const at::Tensor& x) { return second_->forward(first_->forward(x)); }
@@ -76,13 +82,6 @@ at::Tensor heads_first(const at::Tensor& x_BNC, std::int64_t heads) {
 double query_scale(std::int64_t dim, std::int64_t heads) {
   const std::int64_t depth = dim / heads;
   return 1 / std::sqrt(static_cast<double>(depth));
-}
-
-at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& hidden) {
-  at::Tensor scores = at::matmul(query, key.transpose(2, 3));
-  if (hidden.defined()) scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
-  const at::Tensor mixed = at::matmul(at::softmax(scores, -1), value);
-  return mixed.transpose(1, 2).reshape({query.size(0), query.size(2), query.size(1) * query.size(3)});
 }
 
 at::Tensor sinusoids(std::int64_t first, std::int64_t count, std::int64_t dim) {

@@ -6,19 +6,19 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
-#include <torch/nn/modules/linear.h>
 
 #include <cstdint>
 
 #include "lockstep/nn/activation.h"
 #include "lockstep/nn/layer_norm.h"
+#include "lockstep/nn/linear.h"
 #include "lockstep/nn/linear_relu.h"
 
 namespace lockstep::captioning {
 
 /// Xavier's uniform weights and a bias of zeros; `parts`: layers side by side, each with weights of its own size.
-[[nodiscard]] torch::nn::Linear linear(std::int64_t in, std::int64_t out, std::int64_t parts = 1);
-[[nodiscard]] torch::nn::Linear linear_without_bias(std::int64_t in, std::int64_t out);
+[[nodiscard]] nn::Linear linear(std::int64_t in, std::int64_t out, std::int64_t parts = 1);
+[[nodiscard]] nn::Linear linear_without_bias(std::int64_t in, std::int64_t out);
 /// Xavier's uniform weights as well.
 [[nodiscard]] torch::nn::Embedding embedding(std::int64_t ids, std::int64_t width);
 [[nodiscard]] nn::LayerNorm layer_norm(std::int64_t width);
@@ -54,7 +54,7 @@ class FeedForward final : public torch::nn::Module {
 
  private:
   nn::LinearReLU first_{nullptr};
-  torch::nn::Linear second_{nullptr};
+  nn::Linear second_{nullptr};
 };
 
 /// Shapes: [B, N, heads * d] to [B, heads, N, d], no copy.
@@ -62,13 +62,6 @@ class FeedForward final : public torch::nn::Module {
 
 /// What queries are multiplied with: 1 / sqrt(dim / heads).
 [[nodiscard]] double query_scale(std::int64_t dim, std::int64_t heads);
-
-/// softmax(query key^T) value. The query is scaled already; `hidden`: true where a key must not be seen, of a shape
-/// that broadcasts to [B, heads, N, M], or undefined. A row in which all are hidden is not a number.
-/// Shapes: query [B, heads, N, d], key and value [B, heads, M, d]; to [B, N, heads * d].
-/// Source: Vaswani et al., Attention Is All You Need, 2017.
-[[nodiscard]] at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                const at::Tensor& hidden);
 
 /// sin and cos of each position, alternating, in wavelengths from 2 pi to 10,000 times that.
 /// Shapes: float32 [count, dim], of positions first, first + 1 ...; `dim` is even.

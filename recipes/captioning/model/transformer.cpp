@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/nn/attention.h"
 #include "lockstep/optim/autocast.h"
 
 namespace lockstep::captioning {
@@ -53,12 +54,15 @@ DecoderLayer::Picture DecoderLayer::look(const at::Tensor& tokens_and_global, co
   const at::Tensor both = key_value_->forward(tokens_and_global);
   const std::vector<at::Tensor> parts = both.chunk(2, 2);
   return {.global = fuse_->of_shared(global),
-          .key = heads_first(parts[0], heads_).contiguous(),
-          .value = heads_first(parts[1], heads_).contiguous(),
+          .key = heads_first(parts[0], heads_),
+          .value = heads_first(parts[1], heads_),
           .hidden = {}};
 }
 
-at::Tensor DecoderLayer::scaled(const at::Tensor& query) const { return heads_first(query, heads_) * scale_; }
+at::Tensor DecoderLayer::attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                const at::Tensor& hidden) const {
+  return nn::attention(heads_first(query, heads_), key, value, {.scale = scale_, .bias = {}, .hidden = hidden});
+}
 
 at::Tensor DecoderLayer::with_global(const at::Tensor& x, const Picture& picture) {
   const std::int64_t pictures = picture.global.size(0);
@@ -69,7 +73,7 @@ at::Tensor DecoderLayer::with_global(const at::Tensor& x, const Picture& picture
 at::Tensor DecoderLayer::rest(const at::Tensor& x, const at::Tensor& attended, const Picture& picture) {
   const at::Tensor read = normed(norms_[1], x + dropout_->forward(self_out_->forward(attended)));
   // All words of all captions of a picture ask the same keys.
-  const at::Tensor query = scaled(query_->forward(read).view({picture.key.size(0), -1, x.size(2)}));
+  const at::Tensor query = query_->forward(read).view({picture.key.size(0), -1, x.size(2)});
   const at::Tensor found = attend(query, picture.key, picture.value, picture.hidden).view_as(x);
   const at::Tensor seen = normed(norms_[2], read + dropout_->forward(cross_out_->forward(found)));
   return normed(norms_[3], seen + dropout_->forward(feed_forward_->forward(seen)));
@@ -78,8 +82,7 @@ at::Tensor DecoderLayer::rest(const at::Tensor& x, const at::Tensor& attended, c
 at::Tensor DecoderLayer::forward(const at::Tensor& x, const Picture& picture, const at::Tensor& unseen) {
   const at::Tensor mixed = with_global(x, picture);
   const std::vector<at::Tensor> parts = query_key_value_->forward(mixed).chunk(3, 2);
-  const at::Tensor attended =
-      attend(scaled(parts[0]), heads_first(parts[1], heads_), heads_first(parts[2], heads_), unseen);
+  const at::Tensor attended = attend(parts[0], heads_first(parts[1], heads_), heads_first(parts[2], heads_), unseen);
   return rest(mixed, attended, picture);
 }
 
@@ -88,7 +91,7 @@ at::Tensor DecoderLayer::step(const at::Tensor& x, const Picture& picture, at::T
   const std::vector<at::Tensor> parts = query_key_value_->forward(mixed).chunk(3, 2);
   const at::Tensor own = at::stack({heads_first(parts[1], heads_), heads_first(parts[2], heads_)}, 1);
   cache = cache.size(3) == 0 ? own : at::cat({cache, own}, 3);
-  return rest(mixed, attend(scaled(parts[0]), cache.select(1, 0), cache.select(1, 1), {}), picture);
+  return rest(mixed, attend(parts[0], cache.select(1, 0), cache.select(1, 1), {}), picture);
 }
 
 TransformerCaptioner::TransformerCaptioner(const ModelOptions& options)

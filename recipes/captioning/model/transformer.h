@@ -55,16 +55,18 @@ class DecoderLayer final : public torch::nn::Module {
  private:
   at::Tensor with_global(const at::Tensor& x, const Picture& picture);
   at::Tensor rest(const at::Tensor& x, const at::Tensor& attended, const Picture& picture);
-  [[nodiscard]] at::Tensor scaled(const at::Tensor& query) const;
+  /// Each head's queries ask its keys; `hidden` as nn::AttentionOptions has it.
+  [[nodiscard]] at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                  const at::Tensor& hidden) const;
 
   std::int64_t heads_;
   double scale_;
   std::shared_ptr<PairLinear> fuse_;
-  torch::nn::Linear query_key_value_{nullptr};
-  torch::nn::Linear self_out_{nullptr};
-  torch::nn::Linear query_{nullptr};
-  torch::nn::Linear key_value_{nullptr};
-  torch::nn::Linear cross_out_{nullptr};
+  nn::Linear query_key_value_{nullptr};
+  nn::Linear self_out_{nullptr};
+  nn::Linear query_{nullptr};
+  nn::Linear key_value_{nullptr};
+  nn::Linear cross_out_{nullptr};
   std::shared_ptr<FeedForward> feed_forward_;
   std::vector<nn::LayerNorm> norms_;
   nn::Dropout dropout_{nullptr};
@@ -93,7 +95,7 @@ class TransformerCaptioner final : public Captioner {
   torch::nn::Embedding words_{nullptr};
   std::vector<std::shared_ptr<DecoderLayer>> decoder_;
   nn::Dropout dropout_{nullptr};
-  torch::nn::Linear classifier_{nullptr};
+  nn::Linear classifier_{nullptr};
   at::Tensor positions_;  ///< positions of words, as many as were needed so far
 };
 

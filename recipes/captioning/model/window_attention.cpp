@@ -2,14 +2,12 @@
 #include "captioning/model/window_attention.h"
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/logical_or.h>
 #include <ATen/ops/roll.h>
-#include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/init.h>
 
@@ -17,6 +15,7 @@
 #include <limits>
 
 #include "captioning/model/layers.h"
+#include "lockstep/nn/attention.h"
 
 namespace lockstep::captioning {
 namespace {
@@ -53,8 +52,8 @@ at::Tensor WindowAttention::over_everything(const at::Tensor& projected, const a
   if (mask.defined()) {
     hidden = at::constant_pad_nd(mask.logical_not(), {0, 1}, false).view({mask.size(0), 1, 1, mask.size(1) + 1});
   }
-  return attend(heads_first(parts[0], options_.heads) * scale, heads_first(parts[1], options_.heads),
-                heads_first(parts[2], options_.heads), hidden);
+  return nn::attention(heads_first(parts[0], options_.heads), heads_first(parts[1], options_.heads),
+                       heads_first(parts[2], options_.heads), {.scale = scale, .bias = {}, .hidden = hidden});
 }
 
 WindowAttention::Cut WindowAttention::cut_of(const Grid& grid) const {
@@ -141,17 +140,16 @@ at::Tensor WindowAttention::gathered(const at::Tensor& projected, const Cut& cut
   return at::cat({windows, global}, 4).view({3, batch * cut.count() * heads, cut.cells() + 1, depth});
 }
 
-/// Back to rows, the global token's mean last. Shapes: [B * windows * heads, cells + 1, depth] to [B, L + 1, dim].
+/// Back to rows, the global token's mean last. Shapes: [B * windows, cells + 1, dim] to [B, L + 1, dim].
 at::Tensor WindowAttention::scattered(const at::Tensor& windows, const Cut& cut, std::int64_t batch) const {
-  const std::int64_t depth = options_.dim / options_.heads;
   const std::vector<at::Tensor> parts =
-      windows.view({batch, cut.windows.height, cut.windows.width, options_.heads, cut.cells() + 1, depth})
-          .split_with_sizes({cut.cells(), 1}, 4);
-  at::Tensor grid = parts[0]
-                        .view({batch, cut.windows.height, cut.windows.width, options_.heads, cut.window.height,
-                               cut.window.width, depth})
-                        .permute({0, 1, 4, 2, 5, 3, 6})
-                        .reshape({batch, cut.padded().height, cut.padded().width, options_.dim});
+      windows.view({batch, cut.windows.height, cut.windows.width, cut.cells() + 1, options_.dim})
+          .split_with_sizes({cut.cells(), 1}, 3);
+  at::Tensor grid =
+      parts[0]
+          .reshape({batch, cut.windows.height, cut.windows.width, cut.window.height, cut.window.width, options_.dim})
+          .transpose(2, 3)
+          .reshape({batch, cut.padded().height, cut.padded().width, options_.dim});
   if (cut.is_shifted()) grid = at::roll(grid, {cut.shift.height, cut.shift.width}, {1, 2});
   const at::Tensor rows =
       grid.narrow(1, 0, cut.grid.height).narrow(2, 0, cut.grid.width).reshape({batch, -1, options_.dim});
@@ -163,12 +161,10 @@ at::Tensor WindowAttention::in_windows(const at::Tensor& projected, const Cut& c
   look_up(cut, projected.device());
   const std::int64_t batch = projected.size(0);
   const std::int64_t heads = options_.heads;
-  const std::int64_t seen = cut.cells() + 1;
-  const double scale = query_scale(options_.dim, heads);
-  const std::vector<at::Tensor> all = gathered(projected, cut).unbind(0);
-  const at::Tensor scores = at::bmm(all[0] * scale, all[1].transpose(1, 2));
-  const at::Tensor shares = at::softmax(scores.view({batch, cut.count(), heads, seen, seen}) + bias(cut), -1);
-  return scattered(at::bmm(shares.view_as(scores), all[2]), cut, batch);
+  const std::vector<at::Tensor> all =
+      gathered(projected, cut).view({3, batch * cut.count(), heads, cut.cells() + 1, -1}).unbind(0);
+  const nn::AttentionOptions by{.scale = query_scale(options_.dim, heads), .bias = bias(cut), .hidden = {}};
+  return scattered(nn::attention(all[0], all[1], all[2], by), cut, batch);
 }
 
 }  // namespace lockstep::captioning

@@ -4,9 +4,10 @@
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <torch/nn/module.h>
-#include <torch/nn/modules/linear.h>
 
 #include <cstdint>
+
+#include "lockstep/nn/linear.h"
 
 namespace lockstep::captioning {
 
@@ -64,8 +65,8 @@ class WindowAttention final : public torch::nn::Module {
   at::Tensor in_windows(const at::Tensor& projected, const Cut& cut);
 
   WindowOptions options_;
-  torch::nn::Linear query_key_value_{nullptr};
-  torch::nn::Linear out_{nullptr};
+  nn::Linear query_key_value_{nullptr};
+  nn::Linear out_{nullptr};
   at::Tensor distance_bias_;  ///< [(2 window - 1)^2, heads]
   Grid known_;                ///< the grid that the next two are for
   at::Tensor distances_;      ///< int64 [cells * cells]: rows of distance_bias_

@@ -25,7 +25,7 @@ class NormedPair final : public torch::nn::Module {
 
  private:
   std::int64_t heads_;
-  torch::nn::Linear linear_{nullptr};
+  nn::Linear linear_{nullptr};
   at::Tensor norm_weight_;  ///< [2 dim]
   at::Tensor norm_bias_;    ///< [2 dim]
 };
@@ -55,9 +55,9 @@ class BilinearAttention final : public torch::nn::Module {
 
   std::shared_ptr<NormedPair> of_query_;
   std::shared_ptr<NormedPair> of_regions_;
-  torch::nn::Linear middle_{nullptr};
-  torch::nn::Linear region_weight_{nullptr};
-  torch::nn::Linear channel_weight_{nullptr};
+  nn::Linear middle_{nullptr};
+  nn::Linear region_weight_{nullptr};
+  nn::Linear channel_weight_{nullptr};
   nn::Dropout dropout_{nullptr};
 };
 
@@ -82,7 +82,7 @@ class XLinearEncoder final : public torch::nn::Module {
   };
 
   std::vector<Layer> layers_;
-  torch::nn::Linear join_{nullptr};
+  nn::Linear join_{nullptr};
   nn::LayerNorm norm_{nullptr};
   nn::Dropout dropout_{nullptr};
 };
@@ -112,12 +112,12 @@ class XLinearDecoder final : public torch::nn::Module {
   at::Tensor found(const at::Tensor& hidden, const Memory& memory);
 
   std::int64_t dim_;
-  torch::nn::Linear of_word_{nullptr};
+  nn::Linear of_word_{nullptr};
   at::Tensor of_state_;  ///< [4 dim, 2 dim]: of the context and of h
   std::vector<std::shared_ptr<BilinearAttention>> attention_;
-  torch::nn::Linear join_{nullptr};
+  nn::Linear join_{nullptr};
   nn::LayerNorm norm_{nullptr};
-  torch::nn::Linear context_{nullptr};
+  nn::Linear context_{nullptr};
   nn::Dropout context_dropout_{nullptr};
 };
 
@@ -142,7 +142,7 @@ class XLinearCaptioner final : public Captioner {
   nn::Dropout word_dropout_{nullptr};
   std::shared_ptr<XLinearDecoder> decoder_;
   nn::Dropout output_dropout_{nullptr};
-  torch::nn::Linear classifier_{nullptr};
+  nn::Linear classifier_{nullptr};
 };
 
 }  // namespace lockstep::captioning

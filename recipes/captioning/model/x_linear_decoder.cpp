@@ -3,7 +3,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/glu.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
@@ -18,7 +17,7 @@
 namespace lockstep::captioning {
 
 XLinearDecoder::XLinearDecoder(const ModelOptions& options) : dim_(options.dim) {
-  of_word_ = register_module("of_word", torch::nn::Linear(options.x_linear.word_dim, 4 * dim_));
+  of_word_ = register_module("of_word", nn::Linear(options.x_linear.word_dim, 4 * dim_));
   of_state_ = register_parameter("of_state", at::empty({4 * dim_, 2 * dim_}));
   const double bound = 1 / std::sqrt(static_cast<double>(dim_));
   for (const at::Tensor& weight : {of_word_->weight, of_word_->bias, of_state_}) {
@@ -35,7 +34,7 @@ XLinearDecoder::XLinearDecoder(const ModelOptions& options) : dim_(options.dim) 
 
 std::vector<at::Tensor> XLinearDecoder::look(const Seen& seen) {
   // The LSTM reads the global feature plus the context, so both have the same weights.
-  std::vector<at::Tensor> extra = {at::linear(seen.global, of_state_.narrow(1, 0, dim_))};
+  std::vector<at::Tensor> extra = {nn::linear(seen.global, of_state_.narrow(1, 0, dim_))};
   for (const auto& layer : attention_) {
     const Regions regions = layer->look(seen.tokens);
     extra.insert(extra.end(), {regions.key, regions.value});
@@ -62,7 +61,7 @@ LstmState XLinearDecoder::step(const at::Tensor& gates, const LstmState& state, 
   const at::Tensor& of_global = memory.extra.front();
   const at::Tensor sum =
       (gates.reshape({of_global.size(0), -1, 4 * dim_}) + of_global.unsqueeze(1)).view({-1, 4 * dim_}) +
-      at::linear(before, of_state_);
+      nn::linear(before, of_state_);
   const std::vector<at::Tensor> parts = sum.split_with_sizes({3 * dim_, dim_}, 1);
   const std::vector<at::Tensor> open = parts[0].sigmoid().chunk(3, 1);  // input, forget, output
   const at::Tensor cell = open[1] * state.cell + open[0] * parts[1].tanh();

@@ -26,13 +26,14 @@ const double kPriorLogit = std::log(0.01 / 0.99);
 
 nn::LayerNorm layer_norm(std::int64_t hidden) { return nn::LayerNorm(torch::nn::LayerNormOptions({hidden})); }
 
-void start_at_zero(torch::nn::LinearImpl& layer) {
+template <class Layer>
+void start_at_zero(Layer& layer) {
   torch::nn::init::zeros_(layer.weight);
   torch::nn::init::zeros_(layer.bias);
 }
 
-torch::nn::Linear score_head(const ModelOptions& options) {
-  torch::nn::Linear head(options.hidden, options.classes);
+nn::Linear score_head(const ModelOptions& options) {
+  nn::Linear head(options.hidden, options.classes);
   torch::nn::init::constant_(head->bias, kPriorLogit);
   return head;
 }
@@ -62,7 +63,7 @@ at::Tensor anchors_of_scale(std::int64_t height, std::int64_t width, double size
 }  // namespace
 
 Gate::Gate(std::int64_t hidden)
-    : gate_(register_module("gate", torch::nn::Linear(2 * hidden, 2 * hidden))),
+    : gate_(register_module("gate", nn::Linear(2 * hidden, 2 * hidden))),
       norm_(register_module("norm", layer_norm(hidden))) {
   start_at_zero(*gate_);
 }
@@ -128,7 +129,7 @@ Decoder::Decoder(const ModelOptions& options) : options_(options) {
   enc_score_head_ = register_module("enc_score_head", score_head(options));
   enc_bbox_head_ = register_module("enc_bbox_head", box_head(options, 4));
   if (options.dense) {
-    dense_head_ = register_module("dense_head", torch::nn::Linear(options.hidden, options.classes + 4));
+    dense_head_ = register_module("dense_head", nn::Linear(options.hidden, options.classes + 4));
     start_at_zero(*dense_head_);
     const at::NoGradGuard guard;
     dense_head_->bias.narrow(0, 0, options.classes).fill_(kPriorLogit);

@@ -18,6 +18,7 @@
 #include "detection/model/layers.h"
 #include "detection/model/model.h"
 #include "lockstep/nn/layer_norm.h"
+#include "lockstep/nn/linear.h"
 
 namespace lockstep::detection {
 
@@ -28,7 +29,7 @@ class Gate final : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& was, const at::Tensor& saw);
 
  private:
-  torch::nn::Linear gate_{nullptr};
+  nn::Linear gate_{nullptr};
   nn::LayerNorm norm_{nullptr};
 };
 
@@ -84,14 +85,14 @@ class Decoder final : public torch::nn::Module {
 
   ModelOptions options_;
   torch::nn::Sequential enc_output_{nullptr};
-  torch::nn::Linear enc_score_head_{nullptr};
+  nn::Linear enc_score_head_{nullptr};
   torch::nn::Sequential enc_bbox_head_{nullptr};
-  torch::nn::Linear dense_head_{nullptr};  ///< class logits, then the box
+  nn::Linear dense_head_{nullptr};  ///< class logits, then the box
   torch::nn::Embedding denoising_class_embed_{nullptr};
   torch::nn::Sequential query_pos_head_{nullptr};
   torch::nn::Sequential pre_bbox_head_{nullptr};
   std::vector<std::shared_ptr<DecoderLayer>> layers_;
-  std::vector<torch::nn::Linear> dec_score_head_;
+  std::vector<nn::Linear> dec_score_head_;
   std::vector<torch::nn::Sequential> dec_bbox_head_;
   std::vector<std::shared_ptr<QualityEstimator>> lqe_;
   at::Tensor bins_;

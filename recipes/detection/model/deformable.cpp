@@ -128,8 +128,8 @@ DeformableAttention::DeformableAttention(const ModelOptions& options)
     : heads_(options.heads),
       points_(options.points),
       count_(std::accumulate(points_.begin(), points_.end(), std::int64_t{0})),
-      sampling_offsets_(register_module("sampling_offsets", torch::nn::Linear(options.hidden, heads_ * count_ * 2))),
-      attention_weights_(register_module("attention_weights", torch::nn::Linear(options.hidden, heads_ * count_))) {
+      sampling_offsets_(register_module("sampling_offsets", nn::Linear(options.hidden, heads_ * count_ * 2))),
+      attention_weights_(register_module("attention_weights", nn::Linear(options.hidden, heads_ * count_))) {
   std::vector<at::Tensor> scale;
   for (const std::int64_t points : points_) {
     if (points > 0) scale.push_back(at::full({points, 1}, 0.5 / static_cast<double>(points)));

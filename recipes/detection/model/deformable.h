@@ -4,13 +4,13 @@
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <torch/nn/module.h>
-#include <torch/nn/modules/linear.h>
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
 #include "detection/model/model.h"
+#include "lockstep/nn/linear.h"
 
 namespace lockstep::detection {
 
@@ -46,8 +46,8 @@ class DeformableAttention final : public torch::nn::Module {
   std::int64_t heads_;
   std::array<std::int64_t, 3> points_;
   std::int64_t count_;  ///< number of points of a head
-  torch::nn::Linear sampling_offsets_{nullptr};
-  torch::nn::Linear attention_weights_{nullptr};
+  nn::Linear sampling_offsets_{nullptr};
+  nn::Linear attention_weights_{nullptr};
   at::Tensor offset_scale_;  ///< [P, 1]: half of one through the points of the scale
 };
 

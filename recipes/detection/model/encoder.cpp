@@ -5,10 +5,11 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
-#include <ATen/ops/upsample_nearest2d.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+
+#include "lockstep/nn/resize.h"
 
 namespace lockstep::detection {
 
@@ -97,7 +98,7 @@ std::vector<at::Tensor> Encoder::forward(const std::vector<at::Tensor>& scales) 
   for (std::size_t i = 0; i < 2; ++i) {
     const std::size_t coarse = 2 - i;
     x[coarse] = lateral_[i]->forward(x[coarse]);
-    const at::Tensor larger = at::upsample_nearest2d(x[coarse], {x[coarse - 1].size(2), x[coarse - 1].size(3)});
+    const at::Tensor larger = nn::resize_nearest(x[coarse], {x[coarse - 1].size(2), x[coarse - 1].size(3)});
     x[coarse - 1] = top_down_[i]->forward(x[coarse - 1], larger);
   }
   for (std::size_t i = 0; i < 2; ++i) x[i + 1] = bottom_up_[i]->forward(downsample_[i]->forward(x[i]), x[i + 1]);

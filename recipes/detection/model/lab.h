@@ -9,7 +9,7 @@
 namespace lockstep::detection {
 
 /// scale * x + bias, both numbers.
-/// Cost: a pass over memory in forward, two in backward.
+/// Cost: a pass over memory each way.
 class LabImpl final : public torch::nn::Cloneable<LabImpl> {
  public:
   LabImpl() { reset(); }  // NOLINT(clang-analyzer-optin.cplusplus.VirtualCall)

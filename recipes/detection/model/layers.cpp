@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "detection/model/layers.h"
 
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/softmax.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/conv.h>
 
 #include <cmath>
 
+#include "lockstep/nn/attention.h"
 #include "lockstep/nn/batch_norm.h"
 
 namespace lockstep::detection {
@@ -54,10 +53,10 @@ torch::nn::LinearImpl& last_layer(const torch::nn::Sequential& layers) {
 
 SelfAttention::SelfAttention(std::int64_t hidden, std::int64_t heads)
     : heads_(heads),
-      query_key_(register_module("query_key", torch::nn::Linear(hidden, 2 * hidden))),
-      value_(register_module("value", torch::nn::Linear(hidden, hidden))),
-      out_proj_(register_module("out_proj", torch::nn::Linear(hidden, hidden))) {
-  for (torch::nn::Linear& layer : {std::ref(query_key_), std::ref(value_), std::ref(out_proj_)}) {
+      query_key_(register_module("query_key", nn::Linear(hidden, 2 * hidden))),
+      value_(register_module("value", nn::Linear(hidden, hidden))),
+      out_proj_(register_module("out_proj", nn::Linear(hidden, hidden))) {
+  for (nn::Linear& layer : {std::ref(query_key_), std::ref(value_), std::ref(out_proj_)}) {
     torch::nn::init::xavier_uniform_(layer->weight);
     torch::nn::init::zeros_(layer->bias);
   }
@@ -66,21 +65,12 @@ SelfAttention::SelfAttention(std::int64_t hidden, std::int64_t heads)
 at::Tensor SelfAttention::forward(const at::Tensor& x_BNH, const at::Tensor& positions, const at::Tensor& mask) {
   const std::int64_t batch = x_BNH.size(0);
   const std::int64_t count = x_BNH.size(1);
-  const std::int64_t hidden = x_BNH.size(2);
-  const auto heads_first = [&](const at::Tensor& of) {
-    return of.transpose(1, 2).reshape({batch * heads_, count, -1});
-  };
   const at::Tensor query_key = query_key_->forward(x_BNH + positions).view({batch, count, 2, heads_, -1});
-  const double scale = 1 / std::sqrt(static_cast<double>(hidden / heads_));
-  const at::Tensor query = heads_first(query_key.select(2, 0)) * scale;
-  const at::Tensor key = heads_first(query_key.select(2, 1));
-  const at::Tensor value = heads_first(value_->forward(x_BNH).view({batch, count, heads_, -1}));
-  at::Tensor scores = at::matmul(query, key.transpose(1, 2));
-  if (mask.defined()) {
-    scores = (scores.view({batch, heads_, count, count}) + mask).view({batch * heads_, count, count});
-  }
-  const at::Tensor mixed = at::matmul(at::softmax(scores, -1), value).view({batch, heads_, count, -1});
-  return out_proj_->forward(mixed.transpose(1, 2).reshape({batch, count, hidden}));
+  const at::Tensor query = query_key.select(2, 0).transpose(1, 2);
+  const at::Tensor key = query_key.select(2, 1).transpose(1, 2);
+  const at::Tensor value = value_->forward(x_BNH).view({batch, count, heads_, -1}).transpose(1, 2);
+  const double scale = 1 / std::sqrt(static_cast<double>(query.size(3)));
+  return out_proj_->forward(nn::attention(query, key, value, {.scale = scale, .bias = mask, .hidden = {}}));
 }
 
 }  // namespace lockstep::detection

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/nn/linear.h"
+
 namespace lockstep::detection {
 
 struct ConvShape {
@@ -41,9 +43,9 @@ class SelfAttention final : public torch::nn::Module {
 
  private:
   std::int64_t heads_;
-  torch::nn::Linear query_key_{nullptr};
-  torch::nn::Linear value_{nullptr};
-  torch::nn::Linear out_proj_{nullptr};
+  nn::Linear query_key_{nullptr};
+  nn::Linear value_{nullptr};
+  nn::Linear out_proj_{nullptr};
 };
 
 }  // namespace lockstep::detection

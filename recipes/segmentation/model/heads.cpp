@@ -3,11 +3,11 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
-#include <ATen/ops/upsample_bilinear2d.h>
 #include <fmt/format.h>
 #include <torch/nn/init.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/nn/resize.h"
 
 namespace lockstep::segmentation {
 namespace {
@@ -58,7 +58,8 @@ at::Tensor Pyramid::forward(const at::Tensor& x) {
   std::vector<at::Tensor> all;
   for (const auto& branch : branches_) all.push_back(branch->forward(x));
   const at::Tensor mean = pooled_->forward(x.mean({2, 3}, /*keepdim=*/true));
-  all.push_back(mean.expand({x.size(0), mean.size(1), x.size(2), x.size(3)}));
+  // In the layout of the others, which would else all be copied into another.
+  all.push_back(mean.expand({x.size(0), mean.size(1), x.size(2), x.size(3)}).contiguous(x.suggest_memory_format()));
   return at::cat(all, 1);
 }
 
@@ -83,12 +84,12 @@ DecoderHead::DecoderHead(const DecoderOptions& options)
                                           .in = kDecoderWidth + kLowWidth, .out = kDecoderWidth, .kernel = 3}))),
       second_(register_module(
           "second", std::make_shared<ConvNormReLU>(ConvShape{.in = kDecoderWidth, .out = kDecoderWidth, .kernel = 3}))),
-      classifier_(register_module("classifier",
-                                  torch::nn::Conv2d(torch::nn::Conv2dOptions(kDecoderWidth, options.classes, 1)))) {}
+      classifier_(
+          register_module("classifier", nn::Conv2d(torch::nn::Conv2dOptions(kDecoderWidth, options.classes, 1)))) {}
 
 at::Tensor DecoderHead::forward(const at::Tensor& low, const at::Tensor& high) {
   const at::Tensor wide = at::dropout(project_->forward(pyramid_->forward(high)), dropout_, is_training());
-  const at::Tensor enlarged = at::upsample_bilinear2d(wide, {low.size(2), low.size(3)}, /*align_corners=*/true);
+  const at::Tensor enlarged = nn::resize_bilinear(wide, {low.size(2), low.size(3)}, /*align_corners=*/true);
   const at::Tensor both = at::cat({enlarged, low_->forward(low).to(enlarged.scalar_type())}, 1);
   return classifier_->forward(second_->forward(first_->forward(both)));
 }

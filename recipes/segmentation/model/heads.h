@@ -100,7 +100,7 @@ class DecoderHead final : public Head {
   std::shared_ptr<ConvNormReLU> low_;
   std::shared_ptr<ConvNormReLU> first_;
   std::shared_ptr<ConvNormReLU> second_;
-  torch::nn::Conv2d classifier_{nullptr};
+  nn::Conv2d classifier_{nullptr};
 };
 
 }  // namespace lockstep::segmentation

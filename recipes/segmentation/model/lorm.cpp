@@ -2,7 +2,6 @@
 #include "segmentation/model/lorm.h"
 
 #include <ATen/ops/bmm.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/upsample_bilinear2d.h>
@@ -10,6 +9,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/nn/init.h>
 
+#include "lockstep/nn/linear.h"
 #include "segmentation/synthetic/planes.h"
 
 namespace lockstep::segmentation {
@@ -24,7 +24,7 @@ torch::nn::Conv2d projection(std::int64_t channels) {
 
 /// A 1x1 convolution of rows [..., C].
 at::Tensor of_rows(const torch::nn::Conv2d& conv, const at::Tensor& rows) {
-  return at::linear(rows, conv->weight.flatten(1), conv->bias);
+  return nn::linear(rows, conv->weight.flatten(1), conv->bias);
 }
 
 at::Tensor unit_rows(const at::Tensor& rows) { return rows / rows.norm(2, {-1}, /*keepdim=*/true).clamp_min(1e-12); }

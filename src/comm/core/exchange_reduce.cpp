@@ -2,6 +2,9 @@
 #include "comm/core/exchange_reduce.h"
 
 #include <algorithm>
+#include <cstring>
+
+#include "comm/core/gather.h"
 
 namespace lockstep::comm {
 namespace {
@@ -30,13 +33,54 @@ std::vector<const Contributor*> others(const ExchangeReduce& job, int rank) {
   return result;
 }
 
-}  // namespace
+std::size_t bytes_of(const ExchangeReduce& job, ElementRange range) {
+  return static_cast<std::size_t>(range.size()) * job.leaf_bytes;
+}
 
-void exchange_and_reduce(Transport& transport, const ExchangeReduce& job, const Collective& collective,
-                         std::vector<std::byte>& scratch) {
+Ring ring_of(const ExchangeReduce& job, int rank) {
+  Ring ring;
+  for (const Contributor& contributor : job.contributors) {
+    if (contributor.rank == rank) ring.place = ring.ranks.size();
+    ring.ranks.push_back(contributor.rank);
+  }
+  return ring;
+}
+
+/// Everyone combines the same elements of as many rows.
+bool all_are_alike(const ExchangeReduce& job) {
+  const Contributor& first = job.contributors.front();
+  return std::all_of(job.contributors.begin(), job.contributors.end(), [&](const Contributor& one) {
+    return one.range.begin == first.range.begin && one.range.end == first.range.end &&
+           one.rows.size() == first.rows.size();
+  });
+}
+
+/// Every rank gets all rows, in messages whose number is the logarithm of the ranks'.
+std::vector<TreeLeaf> gather_rows(Transport& transport, const ExchangeReduce& job, const Ring& ring,
+                                  const Collective& collective, std::vector<std::byte>& scratch) {
+  const Contributor& me = job.contributors[ring.place];
+  const std::size_t row_bytes = bytes_of(job, me.range);
+  const std::size_t bytes = row_bytes * me.rows.size();
+  scratch.resize(std::max(scratch.size(), bytes * ring.ranks.size()));
+  for (std::size_t row = 0; row < me.rows.size(); ++row) {
+    std::memcpy(scratch.data() + row * row_bytes, part_of_row(job, me, row).data, row_bytes);
+  }
+  gather_around(transport, ring, scratch.data(), bytes, collective);
+  std::vector<TreeLeaf> leaves;
+  for (std::size_t i = 0; i < job.contributors.size(); ++i) {
+    for (std::size_t row = 0; row < me.rows.size(); ++row) {
+      leaves.push_back({scratch.data() + ring.entry_of(i) * bytes + row * row_bytes, job.contributors[i].rows[row]});
+    }
+  }
+  return leaves;
+}
+
+/// Each rank sends each other the elements that it combines.
+std::vector<TreeLeaf> exchange_rows(Transport& transport, const ExchangeReduce& job, const Collective& collective,
+                                    std::vector<std::byte>& scratch) {
   const int rank = transport.world().rank;
   const Contributor& me = find(job, rank);
-  const std::size_t bytes = static_cast<std::size_t>(me.range.size()) * job.leaf_bytes;
+  const std::size_t bytes = bytes_of(job, me.range);
   std::vector<Message> sends;
   for (const Contributor* other : others(job, rank)) {
     for (std::size_t row = 0; row < me.rows.size(); ++row) sends.push_back(part_of_row(job, *other, row));
@@ -58,7 +102,19 @@ void exchange_and_reduce(Transport& transport, const ExchangeReduce& job, const 
     }
   }
   transport.exchange(sends, receives, collective);
-  if (me.range.size() > 0) tree_reduce(job.reduction, leaves, {job.output}, me.range.size());
+  return leaves;
+}
+
+}  // namespace
+
+void exchange_and_reduce(Transport& transport, const ExchangeReduce& job, const Collective& collective,
+                         std::vector<std::byte>& scratch) {
+  const Ring ring = ring_of(job, transport.world().rank);
+  const ElementRange range = job.contributors[ring.place].range;
+  const bool by_gathering = is_large(ring) && all_are_alike(job);
+  const std::vector<TreeLeaf> leaves = by_gathering ? gather_rows(transport, job, ring, collective, scratch)
+                                                    : exchange_rows(transport, job, collective, scratch);
+  if (range.size() > 0) tree_reduce(job.reduction, leaves, {job.output}, range.size());
 }
 
 void share_ranges(Transport& transport, const ExchangeReduce& job, const Collective& collective, std::byte* base) {

@@ -41,7 +41,8 @@ class Transport {
   virtual void abort() noexcept = 0;
 };
 
-/// Compares the calls in one exchange between `ranks`. Throws: UsageError where one of them called something else.
+/// Compares the calls of `ranks`: among few in one exchange, among many in as many as the logarithm. Throws: UsageError
+/// where one of them called something else.
 void compare_over(Transport& transport, const Collective& collective, const std::vector<int>& ranks);
 
 }  // namespace lockstep::comm

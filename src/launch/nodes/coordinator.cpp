@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/whole_number.h"
 
@@ -56,9 +55,18 @@ void Coordinator::run() {
     serve();
   } catch (const PeerError&) {
     // The destructor shut the client down.
-  } catch (const std::exception& problem) {
-    log::error("the coordinator of the nodes: {}", problem.what());
+  } catch (...) {
+    {
+      const std::lock_guard lock(mutex_);
+      failure_ = std::current_exception();
+    }
+    if (spec_.on_failure) spec_.on_failure();
   }
+}
+
+void Coordinator::rethrow_failure() {
+  const std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
 }
 
 void Coordinator::serve() {

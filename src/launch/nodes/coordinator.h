@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,7 @@ struct CoordinatorSpec {
   GroupOptions options;
   std::string serving_id;                         ///< of the agent in this process
   std::function<std::uint16_t()> free_port = {};  ///< for programs that make a store of their own
+  std::function<void()> on_failure = {};          ///< its thread calls it when rethrow_failure() has something to throw
 };
 
 /// Thread-safe: yes. Its thread lives until it is destroyed.
@@ -34,6 +36,9 @@ class Coordinator {
 
   /// Blocks until every other node has left, or `patience` is over.
   void wait_until_alone(std::chrono::milliseconds patience);
+
+  /// Nobody decides any more where the thread had to give up, of memory that ran out: then this throws what it caught.
+  void rethrow_failure();
 
  private:
   void run();
@@ -55,6 +60,7 @@ class Coordinator {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::size_t others_ = 0;
+  std::exception_ptr failure_;
   std::thread thread_;
 };
 

@@ -70,6 +70,8 @@ void QueueReader::read(const std::string& queue) {
   }
 }
 
+void QueueReader::wake() { notify(event_); }
+
 std::optional<std::string> QueueReader::take() {
   const std::lock_guard lock(mutex_);
   if (entries_.empty()) return std::nullopt;

@@ -40,8 +40,10 @@ class QueueReader {
   QueueReader(const QueueReader&) = delete;
   QueueReader& operator=(const QueueReader&) = delete;
 
-  /// Readable while take() has something to return.
+  /// Readable while take() has something to return, and from wake() on.
   [[nodiscard]] int fd() const noexcept { return event_.get(); }
+  /// Wakes who waits for fd(). Thread-safe: yes.
+  void wake();
   /// Returns the next entry; empty where none is there yet.
   [[nodiscard]] std::optional<std::string> take();
 

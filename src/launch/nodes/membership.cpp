@@ -103,8 +103,8 @@ Membership::Membership(const AgentOptions& options, const History& history, cons
 Membership::~Membership() {
   // In this order: what reads the store ends before what serves it.
   presence_.reset();
-  orders_.reset();
   coordinator_.reset();
+  orders_.reset();
   store_.reset();
 }
 
@@ -143,12 +143,14 @@ void Membership::coordinate() {
   spec.free_port = [host = options_.master_addr, port = is_given ? options_.master_port : std::uint16_t{0}] {
     return port != 0 ? port : find_free_port(host);
   };
+  spec.on_failure = [this] { orders_->wake(); };
   coordinator_ = std::make_unique<Coordinator>(std::move(spec));
 }
 
 std::shared_ptr<Store> Membership::store_of(int round) const { return with_prefix(store_, attempt_prefix(round)); }
 
 std::optional<Order> Membership::take_order() {
+  if (coordinator_) coordinator_->rethrow_failure();
   while (const auto text = orders_->take()) {
     if (auto order = parse_order(*text)) return order;
   }

@@ -55,8 +55,9 @@ class Membership {
   [[nodiscard]] std::shared_ptr<Store> store_of(int round) const;
   [[nodiscard]] const std::string& run_id() const { return run_id_; }
 
-  /// Readable when take_order() has something to return.
+  /// Readable when take_order() has something to return, or to throw.
   [[nodiscard]] int orders_fd() const { return orders_->fd(); }
+  /// Throws: what ended the coordinator, where this agent has it.
   [[nodiscard]] std::optional<Order> take_order();
   /// Readable when the store is lost.
   [[nodiscard]] int loss_fd() const { return presence_ ? presence_->fd() : -1; }

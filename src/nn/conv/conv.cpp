@@ -7,6 +7,7 @@
 #include <torch/nn/functional/conv.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -19,18 +20,48 @@
 namespace lockstep::nn {
 namespace {
 
-/// 3x3, padding 1, stride 1, one group, with channels that the kernels take.
-bool fits_kernels(const torch::nn::detail::ConvNdOptions<2>& options) {
-  const auto all = [](const auto& values, std::int64_t value) {
-    return std::all_of(values->begin(), values->end(), [value](std::int64_t one) { return one == value; });
-  };
-  // The first alternatives: numbers, not "same"; and zeros around the image. Which variant this is depends on libtorch.
-  if (options.padding().index() != 0 || options.padding_mode().index() != 0) return false;
-  return options.groups() == 1 && all(get<0>(options.padding()), 1) && all(options.kernel_size(), 3) &&
-         all(options.stride(), 1) && all(options.dilation(), 1) &&
-         conv_kernel_exists(options.in_channels(), options.out_channels()) &&
-         (options.in_channels() > 1 || options.bias());
+/// Each channel by itself.
+bool is_depthwise(const torch::nn::detail::ConvNdOptions<2>& options) {
+  return options.groups() > 1 && options.groups() == options.in_channels() &&
+         options.in_channels() == options.out_channels();
 }
+
+/// One group or one for each channel, with zeros around the image.
+bool fits_kernels(const torch::nn::detail::ConvNdOptions<2>& options) {
+  // The first alternatives: numbers, not "same"; and zeros around the image. Which variant this is depends on libtorch.
+  return options.padding().index() == 0 && options.padding_mode().index() == 0 &&
+         (options.groups() == 1 || is_depthwise(options));
+}
+
+ConvGeometry geometry_of(const torch::nn::detail::ConvNdOptions<2>& options) {
+  const auto pair = [](const auto& values) { return std::array<std::int64_t, 2>{(*values)[0], (*values)[1]}; };
+  return {.stride = pair(options.stride()),
+          .padding = pair(get<0>(options.padding())),
+          .dilation = pair(options.dilation())};
+}
+
+bool is_plain(const ConvGeometry& geometry, const at::Tensor& weight) {
+  const std::array<std::int64_t, 2> ones = {1, 1};
+  return weight.size(2) == 3 && weight.size(3) == 3 && geometry.stride == ones && geometry.padding == ones &&
+         geometry.dilation == ones;
+}
+
+bool has_results(const ConvGeometry& geometry, const at::Tensor& input, const at::Tensor& weight) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto dim = static_cast<std::int64_t>(i) + 2;
+    if (geometry.padding[i] < 0 || geometry.dilation[i] < 1 || geometry.stride[i] < 1) return false;
+    if (input.size(dim) + 2 * geometry.padding[i] < geometry.dilation[i] * (weight.size(dim) - 1) + 1) return false;
+  }
+  return true;
+}
+
+/// What a kernel has beside the input.
+struct ConvWeights {
+  at::Tensor weight;
+  at::Tensor bias;  ///< or undefined
+  ConvGeometry geometry;
+  bool depthwise = false;
+};
 
 /// The type in which autocast would have the convolution.
 at::ScalarType compute_type(const at::Tensor& input) {
@@ -39,26 +70,42 @@ at::ScalarType compute_type(const at::Tensor& input) {
 }
 
 /// Whether what a kernel asks of the tensors holds, beside the shape.
-bool suits(ConvKernel kernel, const at::Tensor& input, const at::Tensor& weight) {
-  if (kernel == ConvKernel::kWinograd) return input.is_contiguous(at::MemoryFormat::ChannelsLast);
+bool suits(ConvKernel kernel, const at::Tensor& input, const ConvWeights& of) {
   // One channel has two ambiguous layouts; this stride tells which one is meant.
-  return weight.stride(1) == 1 && !(input.requires_grad() && at::GradMode::is_enabled());
+  const bool is_last = input.size(1) > 1 || of.weight.stride(1) == 1;
+  constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+  const bool in_order = input.is_contiguous(kLast) || input.suggest_memory_format() == kLast;
+  if (kernel != ConvKernel::kThin) return is_last && in_order;
+  return is_last && of.bias.defined() && !(input.requires_grad() && at::GradMode::is_enabled());
 }
 
 /// The kernel for this call.
-ConvKernel choose(const at::Tensor& input, const at::Tensor& weight) {
+ConvKernel choose(const at::Tensor& input, const ConvWeights& of) {
+  const at::Tensor& weight = of.weight;
   if (uses_plain_operators() || input.dim() != 4 || !input.device().is_cpu() || input.numel() == 0 ||
-      weight.scalar_type() != at::kFloat || input.size(1) != weight.size(1)) {
+      weight.scalar_type() != at::kFloat || input.size(1) != weight.size(of.depthwise ? 0 : 1) ||
+      !has_results(of.geometry, input, weight)) {
     return ConvKernel::kLibtorch;
   }
   const at::ScalarType type = compute_type(input);
   if (type != at::kFloat && type != at::kBFloat16) return ConvKernel::kLibtorch;
-  const ConvShape shape{.in = weight.size(1),
+  const ConvShape shape{.in = input.size(1),
                         .out = weight.size(0),
                         .tiles = input.size(0) * ((input.size(2) + 1) / 2) * ((input.size(3) + 1) / 2),
-                        .bfloat16 = type == at::kBFloat16};
+                        .bfloat16 = type == at::kBFloat16,
+                        .plain = is_plain(of.geometry, weight),
+                        .depthwise = of.depthwise};
   const ConvKernel kernel = conv_kernel(shape, conv_processor());
-  return kernel != ConvKernel::kLibtorch && suits(kernel, input, weight) ? kernel : ConvKernel::kLibtorch;
+  return kernel != ConvKernel::kLibtorch && suits(kernel, input, of) ? kernel : ConvKernel::kLibtorch;
+}
+
+/// By one of our kernels, in the input's type.
+at::Tensor run_kernel(ConvKernel kernel, const at::Tensor& input, const ConvWeights& of) {
+  if (kernel == ConvKernel::kThin) return thin_convolution(input, of.weight, of.bias);
+  const at::Tensor images = input.contiguous(at::MemoryFormat::ChannelsLast);
+  if (kernel == ConvKernel::kWinograd) return winograd_convolution(images, of.weight, of.bias);
+  if (kernel == ConvKernel::kDepthwise) return depthwise_convolution(images, of.weight, of.bias, of.geometry);
+  return direct_convolution(images, of.weight, of.bias, of.geometry);
 }
 
 }  // namespace
@@ -108,18 +155,19 @@ at::Tensor Conv2dImpl::convolve(const at::Tensor& input) {
     return tensor.defined() ? tensor.to(at::kBFloat16).to(at::kFloat) : tensor;
   };
   const at::Tensor images = rounded(input);
-  if (has_kernel_ && choose(images, weight) == ConvKernel::kWinograd) {
-    return winograd_convolution(images, rounded(weight), rounded(bias)).to(at::kBFloat16);
-  }
-  return convolve_in(images, rounded(weight), rounded(bias)).to(at::kBFloat16);
+  const ConvWeights by{rounded(weight), rounded(bias), has_kernel_ ? geometry_of(options) : ConvGeometry{},
+                       is_depthwise(options)};
+  const ConvKernel kernel = has_kernel_ ? choose(images, by) : ConvKernel::kLibtorch;
+  if (kernel != ConvKernel::kLibtorch) return run_kernel(kernel, images, by).to(at::kBFloat16);
+  return convolve_in(images, by.weight, by.bias).to(at::kBFloat16);
 }
 
 at::Tensor Conv2dImpl::forward(const at::Tensor& input) {
   RECORD_FUNCTION("lockstep::conv2d", std::vector<c10::IValue>({input, weight}));
-  const ConvKernel kernel = has_kernel_ ? choose(input, weight) : ConvKernel::kLibtorch;
-  if (kernel == ConvKernel::kThin) return thin_convolution(input.to(compute_type(input)), weight, bias);
-  if (kernel == ConvKernel::kWinograd) return winograd_convolution(input.to(compute_type(input)), weight, bias);
-  return convolve(input);
+  if (!has_kernel_) return convolve(input);
+  const ConvWeights by{weight, bias, geometry_of(options), is_depthwise(options)};
+  const ConvKernel kernel = choose(input, by);
+  return kernel == ConvKernel::kLibtorch ? convolve(input) : run_kernel(kernel, input.to(compute_type(input)), by);
 }
 
 void Conv2dImpl::pretty_print(std::ostream& stream) const {

@@ -5,6 +5,10 @@
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <cstdint>
+#include <vector>
+
 namespace lockstep::nn {
 
 /// From 1 channel: `input` [N, 1, H, W] of float32 or bfloat16, `weight` [C, 1, 3, 3] and `bias` [C] of float32.
@@ -14,6 +18,25 @@ namespace lockstep::nn {
 /// of float32.
 [[nodiscard]] at::Tensor winograd_convolution(const at::Tensor& input, const at::Tensor& weight,
                                               const at::Tensor& bias);
+
+/// Rows and columns of what a convolution does beside its kernel.
+struct ConvGeometry {
+  std::array<std::int64_t, 2> stride = {1, 1};
+  std::array<std::int64_t, 2> padding = {0, 0};
+  std::array<std::int64_t, 2> dilation = {1, 1};
+
+  [[nodiscard]] std::vector<std::int64_t> numbers() const;
+  [[nodiscard]] static ConvGeometry from(const std::vector<std::int64_t>& numbers);
+};
+
+/// Any kernel, of one group: `input` [N, in, H, W], channels-last, of float32 or bfloat16; `weight` [out, in, rows,
+/// columns], `bias` [out] or undefined, of float32.
+[[nodiscard]] at::Tensor direct_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                                            const ConvGeometry& geometry);
+
+/// Each channel by itself: `input` [N, C, H, W] as above, C a multiple of 8; `weight` [C, 1, rows, columns].
+[[nodiscard]] at::Tensor depthwise_convolution(const at::Tensor& input, const at::Tensor& weight,
+                                               const at::Tensor& bias, const ConvGeometry& geometry);
 
 /// Throws where backward is to be differentiated itself.
 void refuse_second_derivative();

@@ -17,6 +17,9 @@ constexpr std::int64_t kMostPairsOfMany = 512 * 512;
 constexpr std::int64_t kManyTiles = 1024;
 
 bool winograd_pays(const ConvShape& shape) {
+  if (shape.in < kFewestChannels || shape.out < kFewestChannels || shape.in % 16 != 0 || shape.out % 16 != 0) {
+    return false;
+  }
   if (shape.in * shape.out <= kMostPairs) return shape.tiles >= kFewestTiles;
   return shape.bfloat16 && shape.in * shape.out <= kMostPairsOfMany && shape.tiles >= kManyTiles;
 }
@@ -29,16 +32,15 @@ ConvProcessor conv_processor() {
   return here;
 }
 
-bool conv_kernel_exists(std::int64_t in, std::int64_t out) {
-  if (in == 1) return out % 8 == 0;
-  return in >= kFewestChannels && out >= kFewestChannels && in % 16 == 0 && out % 16 == 0;
+bool direct_serves(bool bfloat16, const ConvProcessor& processor) {
+  return !bfloat16 || (processor.bfloat16_vectors && !processor.bfloat16_tiles);
 }
 
 ConvKernel conv_kernel(const ConvShape& shape, const ConvProcessor& processor) {
-  if (!conv_kernel_exists(shape.in, shape.out)) return ConvKernel::kLibtorch;
-  if (shape.in == 1) return ConvKernel::kThin;
-  if (shape.bfloat16 && (!processor.bfloat16_vectors || processor.bfloat16_tiles)) return ConvKernel::kLibtorch;
-  return winograd_pays(shape) ? ConvKernel::kWinograd : ConvKernel::kLibtorch;
+  if (shape.depthwise) return shape.out % 8 == 0 ? ConvKernel::kDepthwise : ConvKernel::kLibtorch;
+  if (shape.in == 1 && shape.plain) return shape.out % 8 == 0 ? ConvKernel::kThin : ConvKernel::kLibtorch;
+  if (!direct_serves(shape.bfloat16, processor)) return ConvKernel::kLibtorch;
+  return shape.plain && winograd_pays(shape) ? ConvKernel::kWinograd : ConvKernel::kDirect;
 }
 
 }  // namespace lockstep::nn

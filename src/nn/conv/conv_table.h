@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel a 3x3 convolution takes: a table by shape, from measurements (docs/design/convolutions.md), so that a
+// Which kernel a convolution takes: a table by shape, from measurements (docs/design/convolutions.md), so that a
 // run's bits never depend on timing. Free of libtorch.
 #pragma once
 
@@ -7,14 +7,16 @@
 
 namespace lockstep::nn {
 
-enum class ConvKernel { kLibtorch, kThin, kWinograd };
+enum class ConvKernel { kLibtorch, kThin, kWinograd, kDirect, kDepthwise };
 
-/// A 3x3 convolution with padding 1 and stride 1 in one group.
+/// A convolution in one group, or of each channel by itself.
 struct ConvShape {
   std::int64_t in = 0;
   std::int64_t out = 0;
   std::int64_t tiles = 0;  ///< tiles of 2x2 results, of all images
   bool bfloat16 = false;   ///< else float32
+  bool plain = true;       ///< 3x3 with padding 1 and stride 1
+  bool depthwise = false;  ///< each channel by itself; then `in` is `out`
 };
 
 /// What a processor has for bfloat16.
@@ -28,7 +30,7 @@ struct ConvProcessor {
 
 [[nodiscard]] ConvKernel conv_kernel(const ConvShape& shape, const ConvProcessor& processor);
 
-/// Whether the number of channels alone rules the kernels out.
-[[nodiscard]] bool conv_kernel_exists(std::int64_t in, std::int64_t out);
+/// Whether this processor multiplies matrices of that type with our kernels (nn/conv/direct.h).
+[[nodiscard]] bool direct_serves(bool bfloat16, const ConvProcessor& processor);
 
 }  // namespace lockstep::nn

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The algorithm of winograd.h for one instruction set, which `Ops` is: part of the files that are compiled with its
-// instructions switched on, inside their namespaces. Hence neither an include guard nor includes.
-//
-// Ops has: Element (of the images), Unit (32 bits of a product's operands: one float32, or two bfloat16 that follow
-// each other in the sum), kGroup (elements in a unit), kLanes, kVectors (of columns in a product's block), V (a vector
-// of float32); load, store (elements), load_sums, store_sums (float32), zero, add, sub, half, set (one unit in all
-// lanes), multiply_add (of units, to float32), and interleave (kGroup vectors into one of units).
+// The algorithm of winograd.h for one instruction set, which `Ops` is (product-inl.h says what it has): part of the
+// files that are compiled with its instructions switched on, inside their namespaces. Hence neither an include guard
+// nor includes.
 
 // Tiles whose points are in the cache at once: their sums for 64 channels, and the points of 128.
 constexpr std::int64_t kTiles = 24;
@@ -14,69 +10,9 @@ constexpr std::int64_t kColumns = 64;
 constexpr std::int64_t kSummedTiles = 128;
 constexpr std::int64_t kPoints = 4;  // in a row of them
 
-/// A product of matrices: sums[r][c] = (add: itself +) the sum over s of a[r][s] b[s][c]. Strides are in units.
-template <class Ops>
-struct Product {
-  std::int64_t rows = 0;
-  std::int64_t steps = 0;
-  std::int64_t columns = 0;
-  const typename Ops::Unit* a = nullptr;
-  std::int64_t a_row = 0;
-  std::int64_t a_step = 0;
-  const typename Ops::Unit* b = nullptr;
-  std::int64_t b_step = 0;
-  float* sums = nullptr;
-  std::int64_t sums_row = 0;
-  bool add = false;
-};
-
-/// kRows x kCount vectors of sums, all in registers.
-template <class Ops, int kRows, int kCount>
-LOCKSTEP_WINOGRAD_INLINE void product_block(const Product<Ops>& p, std::int64_t row, std::int64_t column) {
-  using V = typename Ops::V;
-  const auto* a = p.a + row * p.a_row;
-  const auto* b = p.b + column;
-  V sums[kRows][kCount];
-  for (int r = 0; r < kRows; ++r) {
-    for (int n = 0; n < kCount; ++n) sums[r][n] = Ops::zero();
-  }
-  for (std::int64_t step = 0; step < p.steps; ++step) {
-    V of_b[kCount];
-    for (int n = 0; n < kCount; ++n) of_b[n] = Ops::load_units(b + n * Ops::kLanes);
-    for (int r = 0; r < kRows; ++r) {
-      const V of_a = Ops::set(a + r * p.a_row);
-      for (int n = 0; n < kCount; ++n) sums[r][n] = Ops::multiply_add(of_a, of_b[n], sums[r][n]);
-    }
-    a += p.a_step;
-    b += p.b_step;
-  }
-  for (int r = 0; r < kRows; ++r) {
-    float* to = p.sums + (row + r) * p.sums_row + column;
-    for (int n = 0; n < kCount; ++n, to += Ops::kLanes) {
-      Ops::store_sums(p.add ? Ops::add(Ops::load_sums(to), sums[r][n]) : sums[r][n], to);
-    }
-  }
-}
-
-template <class Ops, int kCount>
-void product_columns(const Product<Ops>& p, std::int64_t column) {
-  std::int64_t row = 0;
-  for (; row + 6 <= p.rows; row += 6) product_block<Ops, 6, kCount>(p, row, column);
-  for (; row + 2 <= p.rows; row += 2) product_block<Ops, 2, kCount>(p, row, column);
-  for (; row < p.rows; ++row) product_block<Ops, 1, kCount>(p, row, column);
-}
-
-template <class Ops>
-void product(const Product<Ops>& p) {
-  constexpr std::int64_t kWide = Ops::kVectors * Ops::kLanes;
-  std::int64_t column = 0;
-  for (; column + kWide <= p.columns; column += kWide) product_columns<Ops, Ops::kVectors>(p, column);
-  for (; column < p.columns; column += Ops::kLanes) product_columns<Ops, 1>(p, column);
-}
-
 /// What Winograd calls B^T: from 4 neighbours to 4 points.
 template <class Ops, class V>
-LOCKSTEP_WINOGRAD_INLINE void to_points(const V (&from)[4], V (&to)[4]) {
+LOCKSTEP_KERNEL_INLINE void to_points(const V (&from)[4], V (&to)[4]) {
   to[0] = Ops::sub(from[0], from[2]);
   to[1] = Ops::add(from[1], from[2]);
   to[2] = Ops::sub(from[2], from[1]);
@@ -117,23 +53,23 @@ const T* row_of(const Winograd& conv, const Rows<T>& rows, const Run& run, std::
 
 /// The elements of column x, or zeros beside the image.
 template <class Ops>
-LOCKSTEP_WINOGRAD_INLINE typename Ops::V pixel(const Winograd& conv, const typename Ops::Element* row, std::int64_t x,
-                                               std::int64_t channels) {
+LOCKSTEP_KERNEL_INLINE typename Ops::V pixel(const Winograd& conv, const typename Ops::Element* row, std::int64_t x,
+                                             std::int64_t channels) {
   return x < 0 || x >= conv.width ? Ops::zero() : Ops::load(row + x * channels);
 }
 
 /// The same less their level, where the row is one of the image.
 template <class Ops, bool kLevel>
-LOCKSTEP_WINOGRAD_INLINE typename Ops::V input_pixel(const Winograd& conv, const typename Ops::Element* row,
-                                                     std::int64_t x, typename Ops::V level) {
+LOCKSTEP_KERNEL_INLINE typename Ops::V input_pixel(const Winograd& conv, const typename Ops::Element* row,
+                                                   std::int64_t x, typename Ops::V level) {
   if (!kLevel) return pixel<Ops>(conv, row, x, conv.in);
   return x < 0 || x >= conv.width ? Ops::zero() : Ops::sub(Ops::load(row + x * conv.in), level);
 }
 
 /// The level of a vector of channels in row `y`: none outside.
 template <class Ops, bool kLevel>
-LOCKSTEP_WINOGRAD_INLINE typename Ops::V level_of(const Winograd& conv, const float* level, std::int64_t y,
-                                                  std::int64_t channel) {
+LOCKSTEP_KERNEL_INLINE typename Ops::V level_of(const Winograd& conv, const float* level, std::int64_t y,
+                                                std::int64_t channel) {
   return kLevel && y >= 0 && y < conv.height ? Ops::load_sums(level + channel) : Ops::zero();
 }
 
@@ -156,7 +92,7 @@ void points_of_run(const Winograd& conv, const Inputs<Ops>& of, const Run& run, 
     V columns[4][4];  // [column][point down]
     V levels[4];
     for (int i = 0; i < 4; ++i) levels[i] = level_of<Ops, kLevel>(conv, of.level, run.y - 1 + i, c);
-    const auto take = [&](V(&column)[4], std::int64_t at) LOCKSTEP_WINOGRAD_ATTR {
+    const auto take = [&](V(&column)[4], std::int64_t at) LOCKSTEP_KERNEL_ATTR {
       V down[4];
       for (int i = 0; i < 4; ++i) down[i] = input_pixel<Ops, kLevel>(conv, rows[i] + c, at, levels[i]);
       to_points<Ops>(down, column);
@@ -192,8 +128,8 @@ struct Results {
 
 /// The four results of a tile from its 16 sums, for one vector of channels.
 template <class Ops>
-LOCKSTEP_WINOGRAD_INLINE void tile_results(const float* sums, const typename Ops::V (&bias)[2][2],
-                                           typename Ops::V (&results)[2][2]) {
+LOCKSTEP_KERNEL_INLINE void tile_results(const float* sums, const typename Ops::V (&bias)[2][2],
+                                         typename Ops::V (&results)[2][2]) {
   using V = typename Ops::V;
   V half[2][4];
   for (int j = 0; j < 4; ++j) {
@@ -232,8 +168,8 @@ void results_of_run(const Winograd& conv, const Run& run, const Results<Ops>& to
 
 /// Calls f(run) for the runs of tiles (or groups of them) from `begin` to `end`, a block.
 template <class F>
-LOCKSTEP_WINOGRAD_INLINE void for_runs(const Winograd& conv, std::int64_t begin, std::int64_t end, std::int64_t per_row,
-                                       F f) {
+LOCKSTEP_KERNEL_INLINE void for_runs(const Winograd& conv, std::int64_t begin, std::int64_t end, std::int64_t per_row,
+                                     F f) {
   for (std::int64_t at = begin; at < end;) {
     Run run = run_at(conv, at, end, per_row);
     run.at = at - begin;
@@ -254,7 +190,7 @@ void forward(const Winograd& conv, const WinogradImages<typename Ops::Element>& 
   const std::int64_t last = end * conv.tile_columns();
   for (std::int64_t first = begin * conv.tile_columns(); first < last; first += kTiles) {
     const std::int64_t stop = std::min(first + kTiles, last);
-    for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run) LOCKSTEP_WINOGRAD_ATTR {
+    for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run) LOCKSTEP_KERNEL_ATTR {
       const Inputs<Ops> of{.x = images.x, .zeros = zeros.data(), .level = images.level};
       if (images.level == nullptr) points_of_run<Ops, false>(conv, of, run, points.data());
       if (images.level != nullptr) points_of_run<Ops, true>(conv, of, run, points.data());
@@ -273,7 +209,7 @@ void forward(const Winograd& conv, const WinogradImages<typename Ops::Element>& 
                       .sums = sums.data() + p * kTiles * kColumns,
                       .sums_row = kColumns});
       }
-      for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run) LOCKSTEP_WINOGRAD_ATTR {
+      for_runs(conv, first, stop, conv.tile_columns(), [&](const Run& run) LOCKSTEP_KERNEL_ATTR {
         results_of_run<Ops>(conv, run,
                             {.sums = sums.data(),
                              .bias = images.bias,
@@ -288,7 +224,7 @@ void forward(const Winograd& conv, const WinogradImages<typename Ops::Element>& 
 
 /// What part `kPart`, a row of points, takes of two or four rows of pixels.
 template <class Ops, int kPart, class V>
-LOCKSTEP_WINOGRAD_INLINE V point_down(V upper, V lower) {
+LOCKSTEP_KERNEL_INLINE V point_down(V upper, V lower) {
   return kPart == 1 ? Ops::add(upper, lower) : Ops::sub(upper, lower);
 }
 
@@ -306,7 +242,7 @@ void units_of_inputs(const Winograd& conv, const Inputs<Ops>& of, const Run& run
     V columns[2 * kGroup + 2];
     const V above = level_of<Ops, kLevel>(conv, of.level, run.y - 1 + kUpper[kPart], c);
     const V below = level_of<Ops, kLevel>(conv, of.level, run.y - 1 + kLower[kPart], c);
-    const auto take = [&](std::int64_t at) LOCKSTEP_WINOGRAD_ATTR {
+    const auto take = [&](std::int64_t at) LOCKSTEP_KERNEL_ATTR {
       return point_down<Ops, kPart>(input_pixel<Ops, kLevel>(conv, upper + c, at, above),
                                     input_pixel<Ops, kLevel>(conv, lower + c, at, below));
     };
@@ -341,7 +277,7 @@ void units_of_gradients(const Winograd& conv, const typename Ops::Element* dy, c
   const Rows<typename Ops::Element> all{.images = dy, .channels = conv.out, .zeros = zeros};
   const auto* upper = row_of(conv, all, run, run.y);
   const auto* lower = row_of(conv, all, run, run.y + 1);
-  const auto take = [&](std::int64_t c, std::int64_t at) LOCKSTEP_WINOGRAD_ATTR {
+  const auto take = [&](std::int64_t c, std::int64_t at) LOCKSTEP_KERNEL_ATTR {
     if (kPart == 0) return pixel<Ops>(conv, upper + c, at, conv.out);
     const V below = pixel<Ops>(conv, lower + c, at, conv.out);
     if (kPart == 3) return Ops::sub(Ops::zero(), below);
@@ -380,7 +316,7 @@ void weight_sums_of_part(const Winograd& conv, const WinogradPart<typename Ops::
   const std::int64_t last = end * per_row;
   for (std::int64_t first = begin * per_row; first < last; first += kGroups) {
     const std::int64_t stop = std::min(first + kGroups, last);
-    for_runs(conv, first, stop, per_row, [&](const Run& run) LOCKSTEP_WINOGRAD_ATTR {
+    for_runs(conv, first, stop, per_row, [&](const Run& run) LOCKSTEP_KERNEL_ATTR {
       const Inputs<Ops> from{.x = of.x, .zeros = zeros.data(), .level = of.level};
       if (of.level == nullptr) units_of_inputs<Ops, kPart, false>(conv, from, run, inputs.data());
       if (of.level != nullptr) units_of_inputs<Ops, kPart, true>(conv, from, run, inputs.data());
@@ -416,11 +352,11 @@ void weight_sums(const Winograd& conv, const WinogradPart<typename Ops::Element>
 
 /// Weights at their 16 points, for one input channel and a vector of output channels from `out` on.
 template <class Ops>
-LOCKSTEP_WINOGRAD_INLINE void weight_points(const WinogradWeights& weights, std::int64_t in, std::int64_t out,
-                                            typename Ops::V (&points)[4][4]) {
+LOCKSTEP_KERNEL_INLINE void weight_points(const WinogradWeights& weights, std::int64_t in, std::int64_t out,
+                                          typename Ops::V (&points)[4][4]) {
   using V = typename Ops::V;
   const float* at = weights.data + out * weights.out + in * weights.in;
-  const auto ends_and_middle = [](V first, V middle, V last, V(&to)[4]) LOCKSTEP_WINOGRAD_ATTR {
+  const auto ends_and_middle = [](V first, V middle, V last, V(&to)[4]) LOCKSTEP_KERNEL_ATTR {
     const V ends = Ops::add(first, last);
     to[0] = first;
     to[1] = Ops::half(Ops::add(ends, middle));

@@ -11,57 +11,14 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <immintrin.h>
 
-#include <hwy/base.h>
-
-#define LOCKSTEP_WINOGRAD_INLINE inline __attribute__((always_inline))
-#define LOCKSTEP_WINOGRAD_ATTR __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#include "nn/conv/bfloat16_vectors.h"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 namespace lockstep::nn {
 namespace {
 
-struct Bfloat16 {
-  using Element = std::uint16_t;
-  using Unit = std::uint32_t;
-  using V = __m512;
-  static constexpr int kGroup = 2;
-  static constexpr int kLanes = 16;
-  static constexpr int kVectors = 4;
-  // The mask for the masked forms: GCC warns that the others use a vector that was never set.
-  static constexpr __mmask16 kAll = 0xFFFF;
-
-  LOCKSTEP_WINOGRAD_INLINE static V load(const Element* at) {
-    const __m512i wide = _mm512_maskz_cvtepu16_epi32(kAll, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, wide, 16));
-  }
-  LOCKSTEP_WINOGRAD_INLINE static void store(V v, Element* at) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), (__m256i)_mm512_cvtneps_pbh(v));
-  }
-  LOCKSTEP_WINOGRAD_INLINE static V load_sums(const float* at) { return _mm512_loadu_ps(at); }
-  LOCKSTEP_WINOGRAD_INLINE static void store_sums(V v, float* at) { _mm512_storeu_ps(at, v); }
-  LOCKSTEP_WINOGRAD_INLINE static V load_units(const Unit* at) { return _mm512_loadu_ps(at); }
-  LOCKSTEP_WINOGRAD_INLINE static V set(const Unit* at) {
-    return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(*at)));
-  }
-  LOCKSTEP_WINOGRAD_INLINE static V zero() { return _mm512_setzero_ps(); }
-  LOCKSTEP_WINOGRAD_INLINE static V add(V a, V b) { return _mm512_add_ps(a, b); }
-  LOCKSTEP_WINOGRAD_INLINE static V sub(V a, V b) { return _mm512_sub_ps(a, b); }
-  LOCKSTEP_WINOGRAD_INLINE static V half(V v) { return _mm512_mul_ps(v, _mm512_set1_ps(0.5F)); }
-  LOCKSTEP_WINOGRAD_INLINE static V multiply_add(V a, V b, V sum) {
-    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
-  }
-  /// Lane i of both, as the two halves of unit i.
-  LOCKSTEP_WINOGRAD_INLINE static void interleave(const V (&v)[2], Unit* at) {
-    alignas(64) static constexpr std::uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                                             21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                                             11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]);
-    _mm512_storeu_si512(at, _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), both));
-  }
-};
-
+#include "nn/conv/product-inl.h"
 #include "nn/conv/winograd-inl.h"
 
 void pack_here(const Winograd& conv, const WinogradWeights& weights, std::uint16_t* packed) {

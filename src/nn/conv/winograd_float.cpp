@@ -10,42 +10,15 @@
 #include <cstddef>
 #include <vector>
 
+#include "nn/conv/float_vectors-inl.h"
 #include "nn/conv/winograd.h"
-
-#ifndef LOCKSTEP_WINOGRAD_INLINE
-#define LOCKSTEP_WINOGRAD_INLINE HWY_INLINE
-#define LOCKSTEP_WINOGRAD_ATTR HWY_ATTR
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-struct Float {
-  using Element = float;
-  using Unit = float;
-  using Tag = hn::CappedTag<float, 16>;
-  using V = hn::Vec<Tag>;
-  static constexpr int kGroup = 1;
-  static constexpr int kLanes = HWY_MIN(16, HWY_LANES(float));
-  // 6 rows of so many sums, and what they need, fit the registers.
-  static constexpr int kVectors = kLanes == 16 ? 4 : 2;
-
-  static HWY_INLINE V load(const float* at) { return hn::LoadU(Tag(), at); }
-  static HWY_INLINE void store(V v, float* at) { hn::StoreU(v, Tag(), at); }
-  static HWY_INLINE V load_sums(const float* at) { return hn::LoadU(Tag(), at); }
-  static HWY_INLINE void store_sums(V v, float* at) { hn::StoreU(v, Tag(), at); }
-  static HWY_INLINE V load_units(const float* at) { return hn::LoadU(Tag(), at); }
-  static HWY_INLINE V set(const float* at) { return hn::Set(Tag(), *at); }
-  static HWY_INLINE V zero() { return hn::Zero(Tag()); }
-  static HWY_INLINE V add(V a, V b) { return hn::Add(a, b); }
-  static HWY_INLINE V sub(V a, V b) { return hn::Sub(a, b); }
-  static HWY_INLINE V half(V v) { return hn::Mul(v, hn::Set(Tag(), 0.5F)); }
-  static HWY_INLINE V multiply_add(V a, V b, V sum) { return hn::MulAdd(a, b, sum); }
-  static HWY_INLINE void interleave(const V (&v)[1], float* at) { hn::StoreU(v[0], Tag(), at); }
-};
-
+#include "nn/conv/product-inl.h"
 #include "nn/conv/winograd-inl.h"
 
 void pack_float(const Winograd& conv, const WinogradWeights& weights, float* packed) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "nn/dense/activation_kernel.h"
+#include "nn/dense/linear_product.h"
 #include "nn/vector/dropout_bits.h"
 #include "nn/vector/kernel_table.h"
 #include "nn/vector/kernel_tensors.h"
@@ -96,12 +97,14 @@ class LinearReLUFunction : public torch::autograd::Function<LinearReLUFunction> 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const c10::optional<at::Tensor>& bias, double dropout) {
     // Before libtorch's autocast would: in its cache a weight that was cast here, without gradients, stays without.
-    const at::Tensor rounded = weight.to(input.scalar_type());
-    at::Tensor out = multiplied_by_weight(input, rounded).contiguous();
+    const bool ours = detail::has_linear_product(input.scalar_type(), weight);
+    const at::Tensor rows = ours ? input.contiguous() : input;
+    const at::Tensor rounded = ours ? weight : weight.to(input.scalar_type());
+    at::Tensor out = ours ? detail::linear_product(rows, weight, {}) : multiplied_by_weight(rows, rounded).contiguous();
     const bool has_bias = bias.has_value() && bias->defined();
     activate(out, has_bias ? *bias : at::zeros({out.size(-1)}, at::kFloat), filled_dropout_bits(out.numel(), dropout),
              dropout);
-    context->save_for_backward({input, rounded, out});
+    context->save_for_backward({rows, rounded, out});
     context->saved_data["dropout"] = dropout;
     context->saved_data["input"] = input.requires_grad();
     context->saved_data["weight"] = weight.requires_grad();
@@ -116,9 +119,16 @@ class LinearReLUFunction : public torch::autograd::Function<LinearReLUFunction> 
     const at::Tensor& out = saved[2];
     const auto wanted = [&](const char* which) { return context->saved_data[which].toBool(); };
     const Gradients found = deactivate(grads[0].contiguous(), out, context->saved_data["dropout"].toDouble());
-    const at::Tensor rows = found.product.view({-1, out.size(-1)});
     at::Tensor input_grad;
     at::Tensor weight_grad;
+    if (detail::has_linear_product(input.scalar_type(), saved[1])) {
+      const std::int64_t count = std::int64_t{wanted("input")} + std::int64_t{wanted("weight")};
+      RECORD_FUNCTION("lockstep::linear_backward", std::vector<c10::IValue>({input, saved[1], count}));
+      if (wanted("input")) input_grad = detail::linear_input_gradient(found.product, saved[1]);
+      if (wanted("weight")) weight_grad = detail::linear_weight_gradient(found.product, input, saved[1]);
+      return {input_grad, weight_grad, wanted("bias") ? found.bias : at::Tensor(), at::Tensor()};
+    }
+    const at::Tensor rows = found.product.view({-1, out.size(-1)});
     if (wanted("input")) input_grad = multiplied(rows, saved[1]).view(input.sizes());
     if (wanted("weight")) weight_grad = multiplied(rows.t(), input.reshape({-1, input.size(-1)})).to(at::kFloat);
     return {input_grad, weight_grad, wanted("bias") ? found.bias : at::Tensor(), at::Tensor()};

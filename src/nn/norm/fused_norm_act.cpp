@@ -8,6 +8,7 @@
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -145,11 +146,19 @@ NormActForward pass_of(const at::Tensor& input, const at::Tensor& rows, const at
                       .scale = static_cast<float>(1 / (1 - what.dropout))}};
 }
 
-at::Tensor run_forward(const at::Tensor& input, const NormActForward& pass) {
+/// Image `index` as the kernels get it. `residual` may be undefined.
+NormActImage image_in(const at::Tensor& input, const at::Tensor& residual, std::int64_t index, std::int64_t numel) {
+  return {.x = image_at(input, index, numel),
+          .index = index,
+          .residual = residual.defined() ? image_at(residual, index, numel) : nullptr};
+}
+
+at::Tensor run_forward(const at::Tensor& input, const at::Tensor& residual, const NormActForward& pass) {
   at::Tensor out = at::empty({input.size(0), pass.shape.channels, pass.shape.out_height(), pass.shape.out_width()},
                              input.options().memory_format(at::MemoryFormat::ChannelsLast));
   for_images(input, [&](std::int64_t i) {
-    norm_act_forward(pass, {image_at(input, i, pass.shape.in_image()), i}, image_to(out, i, pass.shape.out_image()));
+    norm_act_forward(pass, image_in(input, residual, i, pass.shape.in_image()),
+                     image_to(out, i, pass.shape.out_image()));
   });
   return out;
 }
@@ -159,20 +168,32 @@ struct Gradients {
   at::Tensor input;
   at::Tensor weight;
   at::Tensor bias;
+  at::Tensor residual;
 };
 
-Gradients run_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& rows,
-                       const NormActForward& pass) {
+/// What forward kept.
+struct Kept {
+  at::Tensor input;
+  at::Tensor rows;
+  at::Tensor bits;
+  at::Tensor residual;
+};
+
+Gradients run_backward(const at::Tensor& grad, const Kept& kept, const NormActForward& pass) {
+  const auto& [input, rows, bits, residual] = kept;
   const std::int64_t channels = pass.shape.channels;
   const auto* row = rows.data_ptr<float>();
-  const auto in = [&](std::int64_t i) { return NormActImage{image_at(input, i, pass.shape.in_image()), i}; };
+  const auto in = [&, &input = input, &residual = residual](std::int64_t i) {
+    return image_in(input, residual, i, pass.shape.in_image());
+  };
   const auto of = [&](std::int64_t i) { return image_at(grad, i, pass.shape.out_image()); };
   const Sums sums = sum_images(input, [&](std::int64_t i, float* out) {
     norm_act_backward_sums(pass, in(i), of(i), row + kMean * channels, out);
   });
   Gradients found{.input = at::empty_like(input),
                   .weight = at::empty({channels}, at::kFloat),
-                  .bias = at::empty({channels}, at::kFloat)};
+                  .bias = at::empty({channels}, at::kFloat),
+                  .residual = residual.defined() ? at::empty_like(input) : at::Tensor()};
   std::vector<float> by(static_cast<std::size_t>(3 * channels));  // da, dp, dq
   const auto count = static_cast<double>(input.numel() / channels);
   for (std::int64_t c = 0; c < channels; ++c) {
@@ -192,7 +213,10 @@ Gradients run_backward(const at::Tensor& grad, const at::Tensor& input, const at
   }
   const NormActGradient gradient{.da = by.data(), .dp = by.data() + channels, .dq = by.data() + 2 * channels};
   for_images(input, [&](std::int64_t i) {
-    norm_act_backward(pass, in(i), of(i), gradient, image_to(found.input, i, pass.shape.in_image()));
+    const std::int64_t numel = pass.shape.in_image();
+    norm_act_backward(pass, in(i), of(i), gradient,
+                      {.x = image_to(found.input, i, numel),
+                       .residual = found.residual.defined() ? image_to(found.residual, i, numel) : nullptr});
   });
   return found;
 }
@@ -206,28 +230,32 @@ struct NormActArguments {
 
 class FusedNormAct : public torch::autograd::Function<FusedNormAct> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*weight*/,
-                            const at::Tensor& /*bias*/, const NormActArguments* arguments) {
+  /// `followed`: input, weight and bias.
+  static at::Tensor forward(AutogradContext* context, const at::TensorList& followed,
+                            const c10::optional<at::Tensor>& residual, const NormActArguments* arguments) {
+    const at::Tensor& input = followed[0];
     const BatchNormCall& call = arguments->call;
     const Moments of = moments(input);
     update_running(call, of, static_cast<double>(input.numel() / input.size(1)), arguments->momentum);
     const at::Tensor rows = by_channel(call, of);
     const NormAct& what = arguments->what;
     const at::Tensor bits = what.dropout > 0 ? dropout_bits(input.numel(), what.dropout) : at::Tensor();
-    context->save_for_backward({input, rows, bits});
+    const at::Tensor added = residual ? *residual : at::Tensor();
+    context->save_for_backward({input, rows, bits, added});
     context->saved_data["dropout"] = what.dropout;
     context->saved_data["pool"] = what.pool;
-    return run_forward(input, pass_of(input, rows, bits, what));
+    return run_forward(input, added, pass_of(input, rows, bits, what));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     refuse_second_derivative("fused batch norm");
-    const variable_list kept = context->get_saved_variables();
+    const variable_list saved = context->get_saved_variables();
+    const Kept kept{.input = saved[0], .rows = saved[1], .bits = saved[2], .residual = saved[3]};
     const NormAct what{.dropout = context->saved_data["dropout"].toDouble(),
                        .pool = context->saved_data["pool"].toBool()};
-    const at::Tensor grad = grads[0].to(kept[0].scalar_type()).contiguous(at::MemoryFormat::ChannelsLast);
-    const Gradients found = run_backward(grad, kept[0], kept[1], pass_of(kept[0], kept[1], kept[2], what));
-    return {found.input, found.weight, found.bias, at::Tensor()};
+    const at::Tensor grad = grads[0].to(kept.input.scalar_type()).contiguous(at::MemoryFormat::ChannelsLast);
+    const Gradients found = run_backward(grad, kept, pass_of(kept.input, kept.rows, kept.bits, what));
+    return {found.input, found.weight, found.bias, found.residual, at::Tensor()};
   }
 };
 
@@ -246,10 +274,14 @@ bool can_fuse_norm_act(const at::Tensor& input, const BatchNormCall& call, const
   return input.size(0) * pixels >= 2 && (!what.pool || (input.size(2) >= 2 && input.size(3) >= 2));
 }
 
-at::Tensor fused_norm_act(const at::Tensor& input, const BatchNormCall& call, double momentum, const NormAct& what) {
+at::Tensor fused_norm_act(const at::Tensor& input, const BatchNormCall& call, double momentum, const NormAct& what,
+                          const at::Tensor& residual) {
   RECORD_FUNCTION("lockstep::batch_norm_relu", std::vector<c10::IValue>({input, call.weight}));
   const NormActArguments arguments{.call = call, .momentum = momentum, .what = what};
-  return FusedNormAct::apply(input, call.weight, call.bias, &arguments);
+  // Function has no undefined tensors among its inputs.
+  const std::array<at::Tensor, 3> followed = {input, call.weight, call.bias};
+  return FusedNormAct::apply(at::TensorList(followed),
+                             residual.defined() ? c10::optional<at::Tensor>(residual) : c10::nullopt, &arguments);
 }
 
 }  // namespace lockstep::nn::detail

@@ -24,16 +24,21 @@ using M = hn::Mask<Tag>;
 // A tile of pixels whose channels are summed in registers: its memory stays in the first cache.
 constexpr std::int64_t kTile = 32;
 
+/// What comes between batch norm and ReLU.
+enum class Then { kNothing, kDropout, kResidual };
+
 /// y before ReLU, without dropout's scale: only its sign and, in a window, its order matter to backward.
-template <bool kDropout, class Tag, class T>
+template <Then kThen, class Tag, class T>
 struct Element {
   Tag d;
   const T* x;
   const std::uint8_t* bits;
+  const T* residual;
 
   HWY_INLINE V<Tag> operator()(std::int64_t index, V<Tag> a, V<Tag> b) const {
     const auto y = hn::MulAdd(a, load(d, x + index), b);
-    if constexpr (kDropout) return hn::IfThenElseZero(kept(d, bits, index), y);
+    if constexpr (kThen == Then::kDropout) return hn::IfThenElseZero(kept(d, bits, index), y);
+    if constexpr (kThen == Then::kResidual) return hn::Add(y, load(d, residual + index));
     return y;
   }
 };
@@ -99,6 +104,7 @@ template <class T>
 struct Image {
   const T* x;
   const std::uint8_t* bits;  ///< dropout bits of this image
+  const T* residual;         ///< what is added to this image
   NormActShape shape;
   NormActChannels by;
   float scale;
@@ -111,27 +117,28 @@ Image<T> image_of(const NormActForward& pass, const NormActImage& image) {
   const std::uint8_t* bits = pass.dropout.kept;
   return {.x = static_cast<const T*>(image.x),
           .bits = bits == nullptr ? nullptr : bits + image.index * pass.shape.in_image() / 8,
+          .residual = static_cast<const T*>(image.residual),
           .shape = pass.shape,
           .by = pass.channels,
           .scale = pass.dropout.scale};
 }
 
-template <bool kDropout, class T>
+template <Then kThen, class T>
 void forward_plain(const Image<T>& image, T* out) {
   const std::int64_t channels = image.shape.channels;
   const std::int64_t pixels = image.shape.height * image.shape.width;
   for (std::int64_t p = 0; p < pixels; ++p) {
     for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
-      const Element<kDropout, decltype(d), T> y{d, image.x, image.bits};
+      const Element<kThen, decltype(d), T> y{d, image.x, image.bits, image.residual};
       const std::int64_t at = p * channels + c;
       auto z = relu(d, y(at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c)));
-      if constexpr (kDropout) z = hn::Mul(z, hn::Set(d, image.scale));
+      if constexpr (kThen == Then::kDropout) z = hn::Mul(z, hn::Set(d, image.scale));
       store(z, d, out + at);
     });
   }
 }
 
-template <bool kDropout, class T>
+template <Then kThen, class T>
 void forward_pool(const Image<T>& image, T* out) {
   const std::int64_t channels = image.shape.channels;
   const std::int64_t row = image.row();
@@ -139,14 +146,14 @@ void forward_pool(const Image<T>& image, T* out) {
     for (std::int64_t ox = 0; ox < image.shape.out_width(); ++ox) {
       const std::int64_t window = 2 * oy * row + 2 * ox * channels;
       for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
-        const Element<kDropout, decltype(d), T> y{d, image.x, image.bits};
+        const Element<kThen, decltype(d), T> y{d, image.x, image.bits, image.residual};
         const auto a = hn::LoadU(d, image.by.a + c);
         const auto b = hn::LoadU(d, image.by.b + c);
         const std::int64_t at = window + c;
         const auto upper = hn::Max(y(at, a, b), y(at + channels, a, b));
         const auto lower = hn::Max(y(at + row, a, b), y(at + row + channels, a, b));
         auto z = relu(d, hn::Max(upper, lower));
-        if constexpr (kDropout) z = hn::Mul(z, hn::Set(d, image.scale));
+        if constexpr (kThen == Then::kDropout) z = hn::Mul(z, hn::Set(d, image.scale));
         store(z, d, out + (oy * image.shape.out_width() + ox) * channels + c);
       });
     }
@@ -160,7 +167,7 @@ struct Window {
   M<Tag> mine[4];  ///< at most one of them, and none where the largest is not above 0
 };
 
-template <bool kDropout, class Tag, class T>
+template <Then kThen, class Tag, class T>
 HWY_INLINE Window<Tag> window_at(Tag d, const Image<T>& image, std::int64_t at, V<Tag> a, V<Tag> b) {
   const std::int64_t places[4] = {at, at + image.shape.channels, at + image.row(),
                                   at + image.row() + image.shape.channels};
@@ -169,7 +176,7 @@ HWY_INLINE Window<Tag> window_at(Tag d, const Image<T>& image, std::int64_t at, 
   for (int i = 0; i < 4; ++i) {
     window.x[i] = load(d, image.x + places[i]);
     y[i] = hn::MulAdd(a, window.x[i], b);
-    if constexpr (kDropout) y[i] = hn::IfThenElseZero(kept(d, image.bits, places[i]), y[i]);
+    if constexpr (kThen == Then::kDropout) y[i] = hn::IfThenElseZero(kept(d, image.bits, places[i]), y[i]);
   }
   const auto largest = hn::Max(hn::Max(y[0], y[1]), hn::Max(y[2], y[3]));
   auto open = hn::Gt(largest, hn::Zero(d));
@@ -181,11 +188,11 @@ HWY_INLINE Window<Tag> window_at(Tag d, const Image<T>& image, std::int64_t at, 
 }
 
 /// `kCount` vectors of channels over a tile of pixels.
-template <std::int64_t kCount, bool kDropout, class Tag, class T>
+template <std::int64_t kCount, Then kThen, class Tag, class T>
 HWY_INLINE void sums_tile(Tag d, const Image<T>& image, const T* grad, const float* mean, const Tile& tile) {
   const std::int64_t channels = image.shape.channels;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const Element<kDropout, Tag, T> y{d, image.x, image.bits};
+  const Element<kThen, Tag, T> y{d, image.x, image.bits, image.residual};
   V<Tag> plain[kCount];
   V<Tag> times_x[kCount];
   for (std::int64_t i = 0; i < kCount; ++i) plain[i] = times_x[i] = hn::Zero(d);
@@ -205,18 +212,18 @@ HWY_INLINE void sums_tile(Tag d, const Image<T>& image, const T* grad, const flo
   }
 }
 
-template <bool kDropout, class T>
+template <Then kThen, class T>
 void sums_plain(const Image<T>& image, const T* grad, const float* mean, float* sums) {
   const std::int64_t pixels = image.shape.height * image.shape.width;
   for (std::int64_t begin = 0; begin < pixels; begin += kTile) {
     const std::int64_t end = std::min(begin + kTile, pixels);
     for_channel_groups(image.shape.channels, [&](auto d, auto count, std::int64_t c) HWY_ATTR {
-      sums_tile<count, kDropout>(d, image, grad, mean, {begin, end, c, sums});
+      sums_tile<count, kThen>(d, image, grad, mean, {begin, end, c, sums});
     });
   }
 }
 
-template <bool kDropout, class T>
+template <Then kThen, class T>
 void sums_pool(const Image<T>& image, const T* grad, const float* mean, float* sums) {
   const std::int64_t channels = image.shape.channels;
   const std::int64_t width = image.shape.out_width();
@@ -228,7 +235,7 @@ void sums_pool(const Image<T>& image, const T* grad, const float* mean, float* s
       auto plain = hn::Zero(d);
       auto times_x = hn::Zero(d);
       for (std::int64_t ox = 0; ox < width; ++ox) {
-        const auto window = window_at<kDropout>(d, image, 2 * oy * image.row() + 2 * ox * channels + c, a, b);
+        const auto window = window_at<kThen>(d, image, 2 * oy * image.row() + 2 * ox * channels + c, a, b);
         const auto g = load(d, grad + (oy * width + ox) * channels + c);
         for (int i = 0; i < 4; ++i) {
           const auto mine = hn::IfThenElseZero(window.mine[i], g);
@@ -242,16 +249,17 @@ void sums_pool(const Image<T>& image, const T* grad, const float* mean, float* s
   }
 }
 
-template <bool kDropout, class T>
-void backward_plain(const Image<T>& image, const T* grad, const NormActGradient& by, T* out) {
+template <Then kThen, class T>
+void backward_plain(const Image<T>& image, const T* grad, const NormActGradient& by, T* out, T* to_residual) {
   const std::int64_t channels = image.shape.channels;
   const std::int64_t pixels = image.shape.height * image.shape.width;
   for (std::int64_t p = 0; p < pixels; ++p) {
     for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
-      const Element<kDropout, decltype(d), T> y{d, image.x, image.bits};
+      const Element<kThen, decltype(d), T> y{d, image.x, image.bits, image.residual};
       const std::int64_t at = p * channels + c;
       const auto open = hn::Gt(y(at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c)), hn::Zero(d));
       const auto g = hn::IfThenElseZero(open, load(d, grad + at));
+      if constexpr (kThen == Then::kResidual) store(g, d, to_residual + at);
       const auto straight = hn::MulAdd(hn::LoadU(d, by.dp + c), load(d, image.x + at), hn::LoadU(d, by.dq + c));
       store(hn::MulAdd(hn::LoadU(d, by.da + c), g, straight), d, out + at);
     });
@@ -270,7 +278,7 @@ void backward_outside(const Image<T>& image, std::int64_t begin, std::int64_t en
   }
 }
 
-template <bool kDropout, class T>
+template <Then kThen, class T>
 void backward_pool(const Image<T>& image, const T* grad, const NormActGradient& by, T* out) {
   const std::int64_t channels = image.shape.channels;
   const std::int64_t row = image.row();
@@ -280,8 +288,7 @@ void backward_pool(const Image<T>& image, const T* grad, const NormActGradient& 
       for_channels(channels, [&](auto d, std::int64_t c) HWY_ATTR {
         const std::int64_t at = 2 * oy * row + 2 * ox * channels + c;
         const std::int64_t places[4] = {at, at + channels, at + row, at + row + channels};
-        const auto window =
-            window_at<kDropout>(d, image, at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c));
+        const auto window = window_at<kThen>(d, image, at, hn::LoadU(d, image.by.a + c), hn::LoadU(d, image.by.b + c));
         const auto g = hn::Mul(hn::LoadU(d, by.da + c), load(d, grad + (oy * width + ox) * channels + c));
         const auto p = hn::LoadU(d, by.dp + c);
         const auto q = hn::LoadU(d, by.dq + c);
@@ -302,9 +309,11 @@ void run_forward(const NormActForward& pass, const NormActImage& of, void* out) 
   const Image<T> image = image_of<T>(pass, of);
   auto* to = static_cast<T*>(out);
   if (pass.shape.pool) {
-    image.bits == nullptr ? forward_pool<false>(image, to) : forward_pool<true>(image, to);
+    image.bits == nullptr ? forward_pool<Then::kNothing>(image, to) : forward_pool<Then::kDropout>(image, to);
+  } else if (image.residual != nullptr) {
+    forward_plain<Then::kResidual>(image, to);
   } else {
-    image.bits == nullptr ? forward_plain<false>(image, to) : forward_plain<true>(image, to);
+    image.bits == nullptr ? forward_plain<Then::kNothing>(image, to) : forward_plain<Then::kDropout>(image, to);
   }
 }
 
@@ -313,21 +322,29 @@ void run_sums(const NormActForward& pass, const Image<T>& image, const void* gra
   std::fill(sums, sums + 2 * pass.shape.channels, 0.0F);
   const auto* of = static_cast<const T*>(grad);
   if (pass.shape.pool) {
-    image.bits == nullptr ? sums_pool<false>(image, of, mean, sums) : sums_pool<true>(image, of, mean, sums);
+    image.bits == nullptr ? sums_pool<Then::kNothing>(image, of, mean, sums)
+                          : sums_pool<Then::kDropout>(image, of, mean, sums);
+  } else if (image.residual != nullptr) {
+    sums_plain<Then::kResidual>(image, of, mean, sums);
   } else {
-    image.bits == nullptr ? sums_plain<false>(image, of, mean, sums) : sums_plain<true>(image, of, mean, sums);
+    image.bits == nullptr ? sums_plain<Then::kNothing>(image, of, mean, sums)
+                          : sums_plain<Then::kDropout>(image, of, mean, sums);
   }
 }
 
 template <class T>
 void run_backward(const NormActForward& pass, const Image<T>& image, const void* grad, const NormActGradient& by,
-                  void* out) {
+                  const NormActInto& into) {
   const auto* of = static_cast<const T*>(grad);
-  auto* to = static_cast<T*>(out);
+  auto* to = static_cast<T*>(into.x);
   if (pass.shape.pool) {
-    image.bits == nullptr ? backward_pool<false>(image, of, by, to) : backward_pool<true>(image, of, by, to);
+    image.bits == nullptr ? backward_pool<Then::kNothing>(image, of, by, to)
+                          : backward_pool<Then::kDropout>(image, of, by, to);
+  } else if (image.residual != nullptr) {
+    backward_plain<Then::kResidual>(image, of, by, to, static_cast<T*>(into.residual));
   } else {
-    image.bits == nullptr ? backward_plain<false>(image, of, by, to) : backward_plain<true>(image, of, by, to);
+    image.bits == nullptr ? backward_plain<Then::kNothing>(image, of, by, to, to)
+                          : backward_plain<Then::kDropout>(image, of, by, to, to);
   }
 }
 
@@ -347,9 +364,9 @@ void sums_of(const NormActForward& pass, const NormActImage& image, const void* 
 }
 
 void backward_of(const NormActForward& pass, const NormActImage& image, const void* grad, const NormActGradient& by,
-                 void* out) {
-  if (pass.type == NormActType::kFloat) return run_backward(pass, image_of<float>(pass, image), grad, by, out);
-  run_backward(pass, image_of<std::uint16_t>(pass, image), grad, by, out);
+                 const NormActInto& into) {
+  if (pass.type == NormActType::kFloat) return run_backward(pass, image_of<float>(pass, image), grad, by, into);
+  run_backward(pass, image_of<std::uint16_t>(pass, image), grad, by, into);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -379,8 +396,8 @@ void norm_act_backward_sums(const NormActForward& pass, const NormActImage& imag
 }
 
 void norm_act_backward(const NormActForward& pass, const NormActImage& image, const void* grad,
-                       const NormActGradient& by, void* grad_in) {
-  HWY_DYNAMIC_DISPATCH(backward_of)(pass, image, grad, by, grad_in);
+                       const NormActGradient& by, const NormActInto& into) {
+  HWY_DYNAMIC_DISPATCH(backward_of)(pass, image, grad, by, into);
 }
 
 }  // namespace lockstep::nn

@@ -5,6 +5,8 @@
 // largest z of each 2x2 window: forward reads x twice (statistics, then z or p) and stores z or p. Nothing else is
 // kept: backward computes z anew from x. It reads x and the gradient twice (sums, then the input's gradient).
 //
+// A residual may be added to y before ReLU: backward reads it again, and its gradient is g.
+//
 // Sums are made in a fixed order: within an image in float32, over images by the caller in double.
 #pragma once
 
@@ -41,6 +43,7 @@ struct NormActDropout {
 struct NormActImage {
   const void* x = nullptr;
   std::int64_t index = 0;
+  const void* residual = nullptr;  ///< of x's type, added to y before ReLU, or null; then neither dropout nor pooling
 };
 
 /// Element types: float32, or bfloat16 as its 16 bits.
@@ -70,7 +73,12 @@ struct NormActGradient {
   const float* dp = nullptr;
   const float* dq = nullptr;
 };
+/// Where one image's gradients go.
+struct NormActInto {
+  void* x = nullptr;
+  void* residual = nullptr;  ///< g; where there is one
+};
 void norm_act_backward(const NormActForward& pass, const NormActImage& image, const void* grad,
-                       const NormActGradient& by, void* grad_in);
+                       const NormActGradient& by, const NormActInto& into);
 
 }  // namespace lockstep::nn

@@ -3,27 +3,25 @@
 
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
+#include "comm/core/gather.h"
 #include "comm/core/moves.h"
 
 namespace lockstep::comm {
 
 void compare_over(Transport& transport, const Collective& collective, const std::vector<int>& ranks) {
   const World& world = transport.world();
-  Descriptor mine = collective.what;
-  std::vector<Descriptor> theirs(ranks.size());
-  std::vector<Message> sends;
-  std::vector<Message> receives;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] == world.rank) continue;
-    sends.push_back({ranks[i], reinterpret_cast<std::byte*>(&mine), sizeof(mine)});
-    receives.push_back({ranks[i], reinterpret_cast<std::byte*>(&theirs[i]), sizeof(mine)});
-  }
-  transport.exchange(sends, receives, collective);
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] != world.rank && theirs[i] != mine) throw mismatch_error(world, mine, ranks[i], theirs[i]);
+  const auto place = std::find(ranks.begin(), ranks.end(), world.rank) - ranks.begin();
+  const Ring ring{ranks, static_cast<std::size_t>(place)};
+  std::vector<Descriptor> calls(ranks.size());
+  calls[0] = collective.what;
+  gather_around(transport, ring, reinterpret_cast<std::byte*>(calls.data()), sizeof(Descriptor), collective);
+  for (std::size_t other = 0; other < ranks.size(); ++other) {
+    const Descriptor& theirs = calls[ring.entry_of(other)];
+    if (theirs != calls[0]) throw mismatch_error(world, calls[0], ranks[other], theirs);
   }
 }
 

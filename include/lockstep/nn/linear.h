@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layers: libtorch's, and on a CPU Lockstep's own products of matrices.
+#pragma once
+
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <torch/nn/modules/linear.h>
+
+#include <cstdint>
+#include <ostream>
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::nn {
+
+/// Returns input * weight^T + bias, as at::linear does.
+///
+/// On a CPU with float32, or under autocast to bfloat16, float32 weights go into the product as they are: they are cast
+/// while they are packed, the bias is where the sums begin, and the gradient of the weights is float32. Sums are in a
+/// fixed order, on any number of threads. A processor with matrix units, or without products of bfloat16, leaves
+/// bfloat16 to libtorch, and so do odd widths.
+///
+/// Shapes: input [..., in], weight [out, in] with any strides, bias [out] or undefined; the result [..., out].
+/// Throws: as at::linear; UsageError for a second derivative through the kernel.
+[[nodiscard]] at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias = {});
+
+/// torch::nn::Linear with the same options, initial weights and state dict, by linear().
+///
+/// Shapes: [..., in_features] to [..., out_features].
+class LinearImpl final : public torch::nn::Cloneable<LinearImpl> {
+ public:
+  explicit LinearImpl(const torch::nn::LinearOptions& of);
+  LinearImpl(std::int64_t in, std::int64_t out) : LinearImpl(torch::nn::LinearOptions(in, out)) {}
+  /// Replaces `layer`, with the same parameters.
+  explicit LinearImpl(const torch::nn::LinearImpl& layer);
+
+  void reset() override;
+  /// Returns the layer's output. Shapes: [..., in] to [..., out].
+  at::Tensor forward(const at::Tensor& input);
+  void pretty_print(std::ostream& stream) const override;
+
+  torch::nn::LinearOptions options;  ///< as torch::nn::Linear has them
+  at::Tensor weight;                 ///< [out_features, in_features]
+  at::Tensor bias;                   ///< [out_features], or undefined
+};
+TORCH_MODULE(Linear);
+
+}  // namespace lockstep::nn
+
+#pragma GCC visibility pop

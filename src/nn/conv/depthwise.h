@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions of each channel by itself, channels-last, by the plans of direct.h. Free of libtorch.
+#pragma once
+
+#include <cstdint>
+
+#include "nn/conv/direct.h"
+#include "nn/vector/element_type.h"
+
+namespace lockstep::nn {
+
+/// One image. The plan's `in` and `out` are the channels, a multiple of 8.
+struct DepthwiseImage {
+  ElementType type = ElementType::kFloat;
+  const void* x = nullptr;         ///< [from_pixels, channels]
+  const float* weights = nullptr;  ///< [taps, channels]
+  const float* bias = nullptr;     ///< [channels], or null
+  void* y = nullptr;               ///< [to_pixels, channels]
+};
+
+void depthwise_forward(const DirectPlan& plan, const DepthwiseImage& image);
+
+/// One image's part of the gradient of the weights, by the plan of the forward: `sums` [taps, channels] are set.
+void depthwise_weight_sums(const DirectPlan& plan, ElementType type, const void* x, const void* dy, float* sums);
+
+}  // namespace lockstep::nn

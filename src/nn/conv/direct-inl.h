@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// The algorithm of direct.h for one instruction set, which `Ops` is (product-inl.h says what it has): part of the files
+// that are compiled with its instructions switched on, inside their namespaces. Hence neither an include guard nor
+// includes.
+
+/// A chunk of a class's results, and the columns that are computed of them.
+struct DirectPiece {
+  const DirectClass* of = nullptr;
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::int64_t column = 0;
+};
+
+inline DirectPiece direct_piece(const DirectPlan& plan, std::int64_t index) {
+  const std::int64_t chunks = direct_chunks(plan);
+  DirectPiece piece{.column = index / chunks * kDirectColumns};
+  std::int64_t chunk = index % chunks;
+  for (const DirectClass& one : plan.classes) {
+    const auto rows = static_cast<std::int64_t>(one.pixels.size()) * plan.images;
+    const std::int64_t mine = (rows + kDirectChunk - 1) / kDirectChunk;
+    if (chunk < mine) {
+      piece.of = &one;
+      piece.first = chunk * kDirectChunk;
+      piece.last = std::min(rows, piece.first + kDirectChunk);
+      return piece;
+    }
+    chunk -= mine;
+  }
+  return piece;
+}
+
+/// A block of results: where its rows are read and written, and which of its columns there are.
+template <class Ops, int kRows>
+struct DirectBlock {
+  const typename Ops::Element* rows[kRows];
+  typename Ops::Element* to[kRows];
+  std::int64_t count = 0;  ///< rows that are stored; the others repeat the last one
+};
+
+/// The weights of a block of columns: [taps, in / kGroup, width], and the vectors of it from `column` on.
+template <class Ops>
+struct DirectOperand {
+  const typename Ops::Unit* weights = nullptr;
+  std::int64_t steps = 0;  ///< of a tap
+  std::int64_t width = 0;
+  std::int64_t channels = 0;        ///< that are read at a pixel
+  const float* bias = nullptr;      ///< of the first column, or null
+  std::int64_t stored_columns = 0;  ///< that there are in memory from the first on
+};
+
+template <class Ops, int kRows, int kCount>
+LOCKSTEP_KERNEL_INLINE void direct_block(const DirectClass& of, const DirectOperand<Ops>& by,
+                                         const DirectBlock<Ops, kRows>& block) {
+  using V = typename Ops::V;
+  using Unit = typename Ops::Unit;
+  V sums[kRows][kCount];
+  for (int n = 0; n < kCount; ++n) {
+    const V bias = by.bias == nullptr ? Ops::zero() : Ops::load_sums(by.bias + n * Ops::kLanes);
+    for (int r = 0; r < kRows; ++r) sums[r][n] = bias;
+  }
+  for (const DirectRun& run : of.runs) {
+    const Unit* b = by.weights + run.tap * by.steps * by.width;
+    const Unit* a[kRows];
+    for (int r = 0; r < kRows; ++r) a[r] = reinterpret_cast<const Unit*>(block.rows[r] + run.from * by.channels);
+    const std::int64_t steps = run.taps * by.steps;
+    for (std::int64_t step = 0; step < steps; ++step) {
+      V of_b[kCount];
+      for (int n = 0; n < kCount; ++n) of_b[n] = Ops::load_units(b + n * Ops::kLanes);
+      for (int r = 0; r < kRows; ++r) {
+        const V of_a = Ops::set(a[r] + step);
+        for (int n = 0; n < kCount; ++n) sums[r][n] = Ops::multiply_add(of_a, of_b[n], sums[r][n]);
+      }
+      b += by.width;
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    if (r >= block.count) break;
+    for (int n = 0; n < kCount; ++n) {
+      const std::int64_t left = by.stored_columns - n * Ops::kLanes;
+      if (left >= Ops::kLanes) {
+        Ops::store(sums[r][n], block.to[r] + n * Ops::kLanes);
+      } else if (left > 0) {
+        typename Ops::Element part[Ops::kLanes];
+        Ops::store(sums[r][n], part);
+        std::copy(part, part + left, block.to[r] + n * Ops::kLanes);
+      }
+    }
+  }
+}
+
+template <class Ops, int kRows, int kCount>
+void direct_rows(const DirectPlan& plan, const DirectImages<typename Ops::Element>& images, const DirectPiece& piece,
+                 const DirectOperand<Ops>& by) {
+  const auto& pixels = piece.of->pixels;
+  const auto per_image = static_cast<std::int64_t>(pixels.size());
+  for (std::int64_t first = piece.first; first < piece.last; first += kRows) {
+    DirectBlock<Ops, kRows> block;
+    block.count = std::min<std::int64_t>(kRows, piece.last - first);
+    for (int r = 0; r < kRows; ++r) {
+      const std::int64_t row = std::min(first + r, piece.last - 1);
+      const std::int64_t image = row / per_image;
+      const DirectPixel& pixel = pixels[static_cast<std::size_t>(row % per_image)];
+      block.rows[r] = images.x + (image * plan.from_pixels + pixel.from) * plan.in;
+      block.to[r] = images.y + (image * plan.to_pixels + pixel.to) * plan.out + piece.column;
+    }
+    direct_block<Ops, kRows, kCount>(*piece.of, by, block);
+  }
+}
+
+template <class Ops>
+void direct_piece_of(const DirectPlan& plan, const DirectImages<typename Ops::Element>& images,
+                     const DirectPiece& piece) {
+  const std::int64_t width = direct_width(plan.out, piece.column);
+  const std::int64_t steps = plan.in / Ops::kGroup;
+  const auto* packed = reinterpret_cast<const typename Ops::Unit*>(images.packed) + piece.column * plan.taps * steps;
+  for (std::int64_t column = 0; column < width;) {
+    DirectPiece part = piece;
+    part.column += column;
+    const DirectOperand<Ops> by{.weights = packed + column,
+                                .steps = steps,
+                                .width = width,
+                                .channels = plan.in,
+                                .bias = images.bias == nullptr ? nullptr : images.bias + part.column,
+                                .stored_columns = plan.out - part.column};
+    const std::int64_t vectors = std::min<std::int64_t>((width - column) / Ops::kLanes, Ops::kVectors);
+    if (vectors == 1) direct_rows<Ops, 12, 1>(plan, images, part, by);
+    if (vectors == 2) direct_rows<Ops, Ops::kVectors == 4 ? 12 : 6, 2>(plan, images, part, by);
+    if constexpr (Ops::kVectors == 4) {
+      if (vectors == 3) direct_rows<Ops, 8, 3>(plan, images, part, by);
+      if (vectors == 4) direct_rows<Ops, 6, 4>(plan, images, part, by);
+    }
+    column += vectors * Ops::kLanes;
+  }
+}
+
+template <class Ops>
+void direct_pieces(const DirectPlan& plan, const DirectImages<typename Ops::Element>& images, std::int64_t begin,
+                   std::int64_t end) {
+  for (std::int64_t index = begin; index < end; ++index) {
+    direct_piece_of<Ops>(plan, images, direct_piece(plan, index));
+  }
+}
+
+// Units of the sum that are packed for one vector of columns after the other where each is in a page of its own.
+constexpr std::int64_t kPackedSteps = 16;
+
+/// To [blocks of 64 columns, taps, in / kGroup, width, kGroup].
+template <class Ops>
+void direct_pack_of(const DirectPlan& plan, const DirectWeights& weights, typename Ops::Element* packed) {
+  constexpr std::int64_t kGroup = Ops::kGroup;
+  const std::int64_t steps = plan.in / kGroup;
+  const std::int64_t together = weights.in == 1 ? steps : kPackedSteps;
+  for (std::int64_t column = 0; column < plan.out; column += kDirectColumns) {
+    const std::int64_t width = direct_width(plan.out, column);
+    auto* block = reinterpret_cast<typename Ops::Unit*>(packed) + column * plan.taps * steps;
+    for (std::int64_t tap = 0; tap < plan.taps; ++tap) {
+      for (std::int64_t step = 0; step < steps; step += together) {
+        for (std::int64_t c = 0; c < width; c += Ops::kLanes) {
+          const float* from =
+              weights.data + tap * weights.tap + (column + c) * weights.out + step * kGroup * weights.in;
+          Ops::pack_columns({.from = from,
+                             .column = weights.out,
+                             .step = weights.in,
+                             .columns = std::clamp<std::int64_t>(plan.out - column - c, 0, Ops::kLanes),
+                             .steps = std::min(together, steps - step)},
+                            block + (tap * steps + step) * width + c, width);
+        }
+      }
+    }
+  }
+}
+
+// Units that are summed before the sum in memory is touched.
+constexpr std::int64_t kDirectSteps = 256;
+
+/// Pixels' channels as the units of a product: [.., steps, 16 or 64], where pixels follow each other in a unit.
+template <class Ops>
+struct DirectUnits {
+  const typename Ops::Element* pixels = nullptr;
+  std::int64_t channels = 0;
+  const typename Ops::Element* zeros = nullptr;
+  const std::int32_t* index = nullptr;  ///< of the pixels; -1: outside
+  std::int64_t count = 0;
+};
+
+/// Which channels of the pixels become which columns of `total`.
+struct DirectSpan {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t column = 0;
+  std::int64_t total = 0;
+};
+
+/// In blocks of kBlock columns; the last one has the rest.
+template <class Ops, std::int64_t kBlock>
+void direct_units(const DirectUnits<Ops>& of, const DirectSpan& span, typename Ops::Unit* units) {
+  constexpr std::int64_t kGroup = Ops::kGroup;
+  const std::int64_t steps = (of.count + kGroup - 1) / kGroup;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const typename Ops::Element* from[kGroup];
+    for (std::int64_t e = 0; e < kGroup; ++e) {
+      const std::int64_t at = step * kGroup + e;
+      const std::int64_t pixel = at < of.count ? of.index[at] : -1;
+      from[e] = pixel < 0 ? of.zeros : of.pixels + pixel * of.channels;
+    }
+    for (std::int64_t c = span.begin; c < span.end;) {
+      const std::int64_t at = span.column + c - span.begin;
+      const std::int64_t block = at / kBlock * kBlock;
+      auto* to = units + block * kDirectSteps + step * std::min(kBlock, span.total - block) + at - block;
+      const std::int64_t count = std::min<std::int64_t>({Ops::kLanes, span.end - c, block + kBlock - at});
+      if (count == Ops::kLanes) {
+        Ops::join(from, c, to);
+      } else {
+        Ops::join_part(from, c, count, to);
+      }
+      c += count;
+    }
+  }
+}
+
+template <class Ops>
+void direct_weight_sums_of(const DirectConv& conv, const DirectGradient<typename Ops::Element>& of,
+                           const DirectPairs& pairs, std::int64_t begin, std::int64_t end) {
+  using Element = typename Ops::Element;
+  using Unit = typename Ops::Unit;
+  const auto count = static_cast<std::int64_t>(pairs.dy.size());
+  const std::int64_t columns = pairs.taps * conv.in;
+  const std::int64_t padded = direct_columns(columns);
+  const std::vector<Element> zeros(static_cast<std::size_t>(std::max(conv.in, conv.out)));
+  std::vector<Unit> left(static_cast<std::size_t>(direct_columns(end - begin) * kDirectSteps));
+  std::vector<Unit> right(static_cast<std::size_t>(padded * kDirectSteps));
+  float* sums = of.sums + pairs.tap * conv.in;
+  for (std::int64_t row = begin; row < end && count == 0; ++row) {
+    std::fill(sums + row * of.row, sums + row * of.row + columns, 0.0F);
+  }
+  constexpr std::int64_t kChunk = kDirectSteps * Ops::kGroup;
+  for (std::int64_t first = 0; first < count; first += kChunk) {
+    const std::int64_t now = std::min(kChunk, count - first);
+    direct_units<Ops, kDirectPanel>(
+        {.pixels = of.dy, .channels = conv.out, .zeros = zeros.data(), .index = pairs.dy.data() + first, .count = now},
+        {begin, end, 0, direct_columns(end - begin)}, left.data());
+    for (std::int64_t t = 0; t < pairs.taps; ++t) {
+      direct_units<Ops, kDirectColumns>({.pixels = of.x,
+                                         .channels = conv.in,
+                                         .zeros = zeros.data(),
+                                         .index = pairs.x.data() + t * count + first,
+                                         .count = now},
+                                        {0, conv.in, t * conv.in, padded}, right.data());
+    }
+    for (std::int64_t column = 0; column < padded; column += kDirectColumns) {
+      const std::int64_t width = std::min(kDirectColumns, padded - column);
+      for (std::int64_t row = begin; row < end; row += kDirectPanel) {
+        product<Ops>({.rows = std::min(kDirectPanel, end - row),
+                      .steps = (now + Ops::kGroup - 1) / Ops::kGroup,
+                      .columns = width,
+                      .a = left.data() + (row - begin) * kDirectSteps,
+                      .a_row = 1,
+                      .a_step = std::min(kDirectPanel, direct_columns(end - row)),
+                      .b = right.data() + column * kDirectSteps,
+                      .b_step = width,
+                      .sums = sums + row * of.row + column,
+                      .sums_row = of.row,
+                      .add = first > 0});
+      }
+    }
+  }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions of any kernel, stride, padding and dilation as products of matrices without copies, channels-last: the
+// rows of the left matrix are pixels, read where they lie. Pixels whose filters reach outside the image at the same
+// taps are computed together, so that nothing is multiplied by the zeros around it: of a 3x3 with dilation 6 on 9x9
+// pixels that is two thirds of the products. A matrix product (1x1, a linear layer) is the simplest case. Free of
+// libtorch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::nn {
+
+/// One direction of a convolution.
+struct DirectAxis {
+  std::int64_t size = 1;  ///< pixels of the input
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t dilation = 1;
+
+  [[nodiscard]] std::int64_t results() const { return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1; }
+};
+
+/// A convolution of one group. In bfloat16 `in` is even.
+struct DirectConv {
+  std::int64_t images = 0;
+  DirectAxis rows;
+  DirectAxis columns;
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+
+  [[nodiscard]] std::int64_t taps() const { return rows.kernel * columns.kernel; }
+  [[nodiscard]] std::int64_t pixels() const { return rows.size * columns.size; }
+  [[nodiscard]] std::int64_t results() const { return rows.results() * columns.results(); }
+};
+
+/// Taps that follow each other in memory as well as in the weights: they are one, of more channels.
+struct DirectRun {
+  std::int64_t from = 0;  ///< pixels from a result's first one
+  std::int64_t tap = 0;
+  std::int64_t taps = 1;
+};
+
+/// Where a result's filter begins, in pixels of an image (it may lie outside), and where the result goes.
+struct DirectPixel {
+  std::int64_t from = 0;
+  std::int64_t to = 0;
+};
+
+/// Results of an image that the same taps make.
+struct DirectClass {
+  std::vector<DirectRun> runs;
+  std::vector<DirectPixel> pixels;
+};
+
+/// Which pixels make which results of an image.
+struct DirectPlan {
+  std::int64_t images = 0;
+  std::int64_t from_pixels = 0;  ///< of an image
+  std::int64_t to_pixels = 0;
+  std::int64_t in = 0;  ///< channels of the pixels that are read
+  std::int64_t out = 0;
+  std::int64_t taps = 0;
+  std::vector<DirectClass> classes;
+
+  /// How many pieces direct_forward() may be split into.
+  [[nodiscard]] std::int64_t pieces() const;
+};
+
+[[nodiscard]] DirectPlan direct_forward_plan(const DirectConv& conv);
+/// The gradient of the input: in and out swapped, taps in reverse.
+[[nodiscard]] DirectPlan direct_backward_plan(const DirectConv& conv);
+
+/// Where the weight of an output, an input channel and a tap lies: data + o out + i in + tap * tap.
+struct DirectWeights {
+  const float* data = nullptr;
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+  std::int64_t tap = 0;
+
+  /// The weights of the convolution that gives the gradient of the input: taps in reverse, in and out swapped.
+  [[nodiscard]] DirectWeights turned(std::int64_t taps) const {
+    return {.data = data + (taps - 1) * tap, .out = in, .in = out, .tap = -tap};
+  }
+};
+
+/// Elements of the weights as the products take them.
+[[nodiscard]] std::int64_t direct_packed_size(const DirectPlan& plan);
+
+/// float runs on any instruction set; bfloat16 (its 16 bits) where winograd_has_bfloat16().
+void direct_pack(const DirectPlan& plan, const DirectWeights& weights, float* packed);
+void direct_pack(const DirectPlan& plan, const DirectWeights& weights, std::uint16_t* packed);
+
+/// What a convolution reads and writes. All images of a batch follow each other.
+template <class T>
+struct DirectImages {
+  const T* x = nullptr;         ///< [images, from_pixels, in]
+  const T* packed = nullptr;    ///< the result of direct_pack()
+  T* y = nullptr;               ///< [images, to_pixels, out]
+  const float* bias = nullptr;  ///< [out], or null
+};
+
+/// The pieces from `begin` to `end`. A result is one chain of sums over taps and channels: its bits depend on no piece.
+void direct_forward(const DirectPlan& plan, const DirectImages<float>& images, std::int64_t begin, std::int64_t end);
+void direct_forward(const DirectPlan& plan, const DirectImages<std::uint16_t>& images, std::int64_t begin,
+                    std::int64_t end);
+
+/// Pairs of pixels over the whole batch that are multiplied for the gradient of some taps' weights.
+struct DirectPairs {
+  std::int64_t tap = 0;
+  std::int64_t taps = 1;
+  std::vector<std::int32_t> x;   ///< [taps, count]: -1 where a tap is outside
+  std::vector<std::int32_t> dy;  ///< [count]
+};
+
+/// Taps in groups: neighbours in one where they are few channels; alone, without pixels outside, where they are many.
+[[nodiscard]] std::vector<DirectPairs> direct_pairs(const DirectConv& conv);
+
+/// What the gradient of the weights is made of and where it goes.
+template <class T>
+struct DirectGradient {
+  const T* x = nullptr;   ///< [images, pixels, in]
+  const T* dy = nullptr;  ///< [images, results, out]
+  float* sums = nullptr;  ///< [out, row]: taps, and in each the input's channels
+  std::int64_t row = 0;   ///< at least taps x in, rounded up to 16 unless in is a multiple of 16
+};
+
+/// Sums of one group of taps for the output channels from `begin` to `end`, multiples of 16 but for the last. Pixels
+/// are added up in order, 512 at a time (256 in float32).
+void direct_weight_sums(const DirectConv& conv, const DirectGradient<float>& of, const DirectPairs& pairs,
+                        std::int64_t begin, std::int64_t end);
+void direct_weight_sums(const DirectConv& conv, const DirectGradient<std::uint16_t>& of, const DirectPairs& pairs,
+                        std::int64_t begin, std::int64_t end);
+
+}  // namespace lockstep::nn

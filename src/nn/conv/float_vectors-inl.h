@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `Ops` (product-inl.h) of float32. Part of the kernels' files, which are compiled once for each instruction set:
+// no include guard of the usual kind.
+#if defined(LOCKSTEP_NN_FLOAT_VECTORS_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCKSTEP_NN_FLOAT_VECTORS_INL
+#undef LOCKSTEP_NN_FLOAT_VECTORS_INL
+#else
+#define LOCKSTEP_NN_FLOAT_VECTORS_INL
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+#include "nn/conv/packed_from.h"
+
+#ifndef LOCKSTEP_KERNEL_INLINE
+#define LOCKSTEP_KERNEL_INLINE HWY_INLINE
+#define LOCKSTEP_KERNEL_ATTR HWY_ATTR
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::nn {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct Float {
+  using Element = float;
+  using Unit = float;
+  using Tag = hn::CappedTag<float, 16>;
+  using V = hn::Vec<Tag>;
+  static constexpr int kGroup = 1;
+  static constexpr int kLanes = HWY_MIN(16, HWY_LANES(float));
+  // 6 rows of so many sums, and what they need, fit the registers.
+  static constexpr int kVectors = kLanes == 16 ? 4 : 2;
+
+  static HWY_INLINE V load(const float* at) { return hn::LoadU(Tag(), at); }
+  static HWY_INLINE void store(V v, float* at) { hn::StoreU(v, Tag(), at); }
+  static HWY_INLINE V load_sums(const float* at) { return hn::LoadU(Tag(), at); }
+  static HWY_INLINE void store_sums(V v, float* at) { hn::StoreU(v, Tag(), at); }
+  static HWY_INLINE V load_units(const float* at) { return hn::LoadU(Tag(), at); }
+  static HWY_INLINE V set(const float* at) { return hn::Set(Tag(), *at); }
+  static HWY_INLINE V zero() { return hn::Zero(Tag()); }
+  static HWY_INLINE V add(V a, V b) { return hn::Add(a, b); }
+  static HWY_INLINE V sub(V a, V b) { return hn::Sub(a, b); }
+  static HWY_INLINE V half(V v) { return hn::Mul(v, hn::Set(Tag(), 0.5F)); }
+  static HWY_INLINE V multiply_add(V a, V b, V sum) { return hn::MulAdd(a, b, sum); }
+  static HWY_INLINE void interleave(const V (&v)[1], float* at) { hn::StoreU(v[0], Tag(), at); }
+  /// Channels `c` on of one pixel.
+  static HWY_INLINE void join(const float* const (&from)[1], std::int64_t c, float* at) {
+    hn::StoreU(hn::LoadU(Tag(), from[0] + c), Tag(), at);
+  }
+  static HWY_INLINE void join_part(const float* const (&from)[1], std::int64_t c, std::int64_t count, float* at) {
+    for (std::int64_t i = 0; i < count; ++i) at[i] = from[0][c + i];
+  }
+
+  /// Columns beyond `columns` become 0.
+  static HWY_INLINE void pack_columns(const PackedFrom& of, float* to, std::int64_t width) {
+    if (of.column == 1 && of.columns == kLanes) {
+      for (std::int64_t step = 0; step < of.steps; ++step) {
+        hn::StoreU(hn::LoadU(Tag(), of.from + step * of.step), Tag(), to + step * width);
+      }
+      return;
+    }
+    for (std::int64_t step = 0; step < of.steps; ++step) {
+      float* at = to + step * width;
+      const float* from = of.from + step * of.step;
+      for (std::int64_t c = 0; c < kLanes; ++c) at[c] = c < of.columns ? from[c * of.column] : 0.0F;
+    }
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::nn
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of matrices whose sums stay in registers, for one instruction set, which `Ops` is: part of the files that
+// are compiled with its instructions switched on, inside their namespaces. Hence neither an include guard nor includes.
+//
+// Ops has: Element (of the images), Unit (32 bits of a product's operands: one float32, or two bfloat16 that follow
+// each other in the sum), kGroup (elements in a unit), kLanes, kVectors (of columns in a product's block), V (a vector
+// of float32); load, store (elements), load_sums, store_sums (float32), zero, add, sub, half, set (one unit in all
+// lanes), multiply_add (of units, to float32), interleave (kGroup vectors into one of units), join and join_part (the
+// same channels of kGroup pixels into a vector of units, or the first lanes of one), and pack_columns (float32 weights
+// into units).
+
+/// A product of matrices: sums[r][c] = (add: itself +) the sum over s of a[r][s] b[s][c]. Strides are in units.
+template <class Ops>
+struct Product {
+  std::int64_t rows = 0;
+  std::int64_t steps = 0;
+  std::int64_t columns = 0;
+  const typename Ops::Unit* a = nullptr;
+  std::int64_t a_row = 0;
+  std::int64_t a_step = 0;
+  const typename Ops::Unit* b = nullptr;
+  std::int64_t b_step = 0;
+  float* sums = nullptr;
+  std::int64_t sums_row = 0;
+  bool add = false;
+};
+
+/// kRows x kCount vectors of sums, all in registers.
+template <class Ops, int kRows, int kCount>
+LOCKSTEP_KERNEL_INLINE void product_block(const Product<Ops>& p, std::int64_t row, std::int64_t column) {
+  using V = typename Ops::V;
+  const auto* a = p.a + row * p.a_row;
+  const auto* b = p.b + column;
+  V sums[kRows][kCount];
+  for (int r = 0; r < kRows; ++r) {
+    for (int n = 0; n < kCount; ++n) sums[r][n] = Ops::zero();
+  }
+  for (std::int64_t step = 0; step < p.steps; ++step) {
+    V of_b[kCount];
+    for (int n = 0; n < kCount; ++n) of_b[n] = Ops::load_units(b + n * Ops::kLanes);
+    for (int r = 0; r < kRows; ++r) {
+      const V of_a = Ops::set(a + r * p.a_row);
+      for (int n = 0; n < kCount; ++n) sums[r][n] = Ops::multiply_add(of_a, of_b[n], sums[r][n]);
+    }
+    a += p.a_step;
+    b += p.b_step;
+  }
+  for (int r = 0; r < kRows; ++r) {
+    float* to = p.sums + (row + r) * p.sums_row + column;
+    for (int n = 0; n < kCount; ++n, to += Ops::kLanes) {
+      Ops::store_sums(p.add ? Ops::add(Ops::load_sums(to), sums[r][n]) : sums[r][n], to);
+    }
+  }
+}
+
+template <class Ops, int kCount>
+void product_columns(const Product<Ops>& p, std::int64_t column) {
+  std::int64_t row = 0;
+  for (; row + 6 <= p.rows; row += 6) product_block<Ops, 6, kCount>(p, row, column);
+  for (; row + 4 <= p.rows; row += 4) product_block<Ops, 4, kCount>(p, row, column);
+  for (; row + 2 <= p.rows; row += 2) product_block<Ops, 2, kCount>(p, row, column);
+  for (; row < p.rows; ++row) product_block<Ops, 1, kCount>(p, row, column);
+}
+
+template <class Ops>
+void product(const Product<Ops>& p) {
+  constexpr std::int64_t kWide = Ops::kVectors * Ops::kLanes;
+  std::int64_t column = 0;
+  for (; column + kWide <= p.columns; column += kWide) product_columns<Ops, Ops::kVectors>(p, column);
+  for (; column < p.columns; column += Ops::kLanes) product_columns<Ops, 1>(p, column);
+}
