@@ -15,17 +15,17 @@
 namespace lockstep::apps {
 namespace {
 
-constexpr std::int64_t kSmall = 4096;
-constexpr std::int64_t kLarge = 4 << 20;
-constexpr int kRanks = 2;
-constexpr auto kLimit = std::chrono::milliseconds(20'000);
+constexpr std::int64_t kSmallBytes = 4096;
+constexpr std::int64_t kLargeBytes = 4 << 20;
+constexpr int kBenchRanks = 2;
+constexpr auto kBenchLimit = std::chrono::milliseconds(20'000);
 
 /// Seconds of an all-reduce, by bytes; empty where it could not be measured.
 std::map<std::int64_t, double> all_reduce_times(const std::string& backend) {
   const ChildResult result = run_child(
-      {"/proc/self/exe", "bench", "all-reduce", "--nproc-per-node", std::to_string(kRanks), "--backend", backend,
-       "--bytes", std::to_string(kSmall), std::to_string(kLarge), "--mode", "in_place", "--json", "--quiet"},
-      kLimit);
+      {"/proc/self/exe", "bench", "all-reduce", "--nproc-per-node", std::to_string(kBenchRanks), "--backend", backend,
+       "--bytes", std::to_string(kSmallBytes), std::to_string(kLargeBytes), "--mode", "in_place", "--json", "--quiet"},
+      kBenchLimit);
   std::map<std::int64_t, double> times;
   for (std::size_t at = 0; at < result.out.size();) {
     const std::size_t end = std::min(result.out.find('\n', at), result.out.size());
@@ -34,7 +34,7 @@ std::map<std::int64_t, double> all_reduce_times(const std::string& backend) {
     if (!json.is_object() || !json.contains("median_us") || !json.contains("bytes")) continue;
     times[json.value("bytes", std::int64_t{0})] = json.value("median_us", 0.0) * 1e-6;
   }
-  if (!times.contains(kSmall) || !times.contains(kLarge)) times.clear();
+  if (!times.contains(kSmallBytes) || !times.contains(kLargeBytes)) times.clear();
   return times;
 }
 
@@ -59,17 +59,17 @@ double copy_rate() {
 MeasuredHost measure_host() {
   MeasuredHost host;
   host.costs.copy_bytes_per_s = copy_rate();
-  host.costs.reduce_ranks = kRanks;
+  host.costs.reduce_ranks = kBenchRanks;
   const auto sockets = all_reduce_times("gloo");
   const auto shared = all_reduce_times("shm");
   if (sockets.empty() || shared.empty()) host.problem = "lockstep bench all-reduce printed no figures";
   if (!sockets.empty()) {
     // Small: two exchanges of one message. Large: three, and half of the bytes in each of two.
-    host.costs.message_s = sockets.at(kSmall) / 2;
-    const double moving = sockets.at(kLarge) - 3 * host.costs.message_s;
-    if (moving > 0) host.costs.socket_bytes_per_s = static_cast<double>(kLarge) / moving;
+    host.costs.message_s = sockets.at(kSmallBytes) / 2;
+    const double moving = sockets.at(kLargeBytes) - 3 * host.costs.message_s;
+    if (moving > 0) host.costs.socket_bytes_per_s = static_cast<double>(kLargeBytes) / moving;
   }
-  if (!shared.empty()) host.costs.reduce_bytes_per_s = static_cast<double>(kLarge) / shared.at(kLarge);
+  if (!shared.empty()) host.costs.reduce_bytes_per_s = static_cast<double>(kLargeBytes) / shared.at(kLargeBytes);
   return host;
 }
 

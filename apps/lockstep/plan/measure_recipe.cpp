@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRepeats = "30";
-constexpr auto kLimit = std::chrono::milliseconds(std::chrono::hours(1));
+constexpr auto kMeasureLimit = std::chrono::milliseconds(std::chrono::hours(1));
 
 /// A new folder that is gone at the end.
 class TemporaryFolder {
@@ -58,7 +58,7 @@ schedule::Workload measure_recipe(const std::string& recipe, int ranks) {
   const ChildResult result = run_child(
       {"/proc/self/exe", "run", "--nproc-per-node", std::to_string(ranks), "--log-dir", logs.path(), "--", worker,
        "bench", "step", recipe, "--repeats", kRepeats, "--json", "--shapes", "--set", "bucket_cap_mb=1"},
-      kLimit);
+      kMeasureLimit);
   if (result.code == -1) throw ResourceError(fmt::format("{} took longer than an hour to measure", recipe));
   const nlohmann::json line = bench_line(result.out);
   if (result.code != 0 || !line.is_object()) {
