@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/collective_phases.h"
 
+#include <algorithm>
+
 namespace lockstep::schedule {
 namespace {
 
-constexpr std::int64_t kDescriptor = 48;                   // what ranks compare before each collective
+constexpr std::int64_t kDescriptor = 40;                   // what ranks compare before each collective
 constexpr std::int64_t kOnePass = std::int64_t{32} << 10;  // up to here every rank reduces everything
+constexpr int kMostAtOnce = 8;                             // up to here each tells all others, above it in log2 rounds
 
 std::int64_t share(std::int64_t bytes, int of) { return (bytes + of - 1) / of; }
 
@@ -23,23 +26,43 @@ int rows_of_machine(int machine, int gpus, int ranks) {
   return rows;
 }
 
-int most_rows(const Cluster& cluster) {
+/// The rows of the machine that has most, and whether all have as many.
+struct Rows {
   int most = 1;
-  for (int machine = 0; machine < cluster.machines; ++machine) {
-    const int rows = rows_of_machine(machine, cluster.gpus, cluster.ranks());
-    most = rows > most ? rows : most;
+  bool are_alike = true;
+};
+
+Rows rows_of(const Cluster& cluster) {
+  const int first = rows_of_machine(0, cluster.gpus, cluster.ranks());
+  Rows rows{.most = first};
+  for (int machine = 1; machine < cluster.machines; ++machine) {
+    const int here = rows_of_machine(machine, cluster.gpus, cluster.ranks());
+    rows.are_alike = rows.are_alike && here == first;
+    rows.most = std::max(rows.most, here);
   }
-  return most;
+  return rows;
+}
+
+/// Adds the messages after which each of `count` has the `bytes` of all: comm's gather_around().
+void gather_around(std::vector<Phase>& phases, Among among, int count, std::int64_t bytes) {
+  if (count <= kMostAtOnce) {
+    phases.push_back({.among = among, .bytes = bytes});
+    return;
+  }
+  for (int known = 1; known < count; known *= 2) {
+    phases.push_back({.among = among, .bytes = bytes * std::min(known, count - known), .distance = known});
+  }
 }
 
 std::vector<Phase> flat(const Call& call, int ranks) {
-  std::vector<Phase> phases = {{.among = Among::kAll, .bytes = kDescriptor}};
+  std::vector<Phase> phases;
+  gather_around(phases, Among::kAll, ranks, kDescriptor);
   switch (call.kind) {
     case CallKind::kBarrier:
       break;
     case CallKind::kAllReduce:
       if (call.bytes <= kOnePass) {
-        phases.push_back({.among = Among::kAll, .bytes = call.bytes});
+        gather_around(phases, Among::kAll, ranks, call.bytes);
       } else {
         phases.insert(phases.end(), 2, {.among = Among::kAll, .bytes = share(call.bytes, ranks)});
       }
@@ -73,27 +96,41 @@ std::vector<Phase> in_memory(const Call& call) {
   return {};
 }
 
-std::vector<Phase> hierarchical(const Call& call, const Cluster& cluster) {
-  const Phase compare{.among = Among::kLeaders, .bytes = kDescriptor};
-  const Phase meet{.among = Among::kHost};
-  if (call.kind == CallKind::kBroadcast) {
-    return {meet,
-            compare,
-            {.among = Among::kRootOfLeaders, .bytes = call.bytes},
-            {.among = Among::kHost, .copied = call.bytes}};
-  }
-  if (call.kind == CallKind::kBarrier) return {meet, compare, meet};
-  if (call.kind != CallKind::kAllReduce) return flat(call, cluster.ranks());
-  const int rows = most_rows(cluster);
-  std::vector<Phase> phases = {meet, compare, {.among = Among::kHost, .bytes = call.bytes / 2}};
-  if (call.bytes <= kOnePass) {
-    phases.push_back({.among = Among::kLeaders, .bytes = call.bytes * rows});
+/// Adds what the leaders send each other of a reduction.
+void reduce_between_machines(std::vector<Phase>& phases, std::int64_t bytes, const Cluster& cluster) {
+  const Rows rows = rows_of(cluster);
+  if (bytes <= kOnePass && rows.are_alike) {
+    gather_around(phases, Among::kLeaders, cluster.machines, bytes * rows.most);
+  } else if (bytes <= kOnePass) {
+    phases.push_back({.among = Among::kLeaders, .bytes = bytes * rows.most});
   } else {
-    phases.push_back({.among = Among::kLeaders, .bytes = share(call.bytes, cluster.machines) * rows});
-    phases.push_back({.among = Among::kLeaders, .bytes = share(call.bytes, cluster.machines)});
+    phases.push_back({.among = Among::kLeaders, .bytes = share(bytes, cluster.machines) * rows.most});
+    phases.push_back({.among = Among::kLeaders, .bytes = share(bytes, cluster.machines)});
   }
-  phases.push_back({.among = Among::kHost, .copied = call.bytes});
-  return phases;
+}
+
+std::vector<Phase> hierarchical(const Call& call, const Cluster& cluster) {
+  const Phase meet{.among = Among::kHost};
+  std::vector<Phase> phases = {meet};
+  gather_around(phases, Among::kLeaders, cluster.machines, kDescriptor);
+  switch (call.kind) {
+    case CallKind::kBarrier:
+      phases.push_back(meet);
+      return phases;
+    case CallKind::kBroadcast:
+      phases.push_back({.among = Among::kRootOfLeaders, .bytes = call.bytes});
+      phases.push_back({.among = Among::kHost, .copied = call.bytes});
+      return phases;
+    case CallKind::kAllReduce:
+      phases.push_back({.among = Among::kHost, .bytes = call.bytes / 2});
+      reduce_between_machines(phases, call.bytes, cluster);
+      phases.push_back({.among = Among::kHost, .copied = call.bytes});
+      return phases;
+    case CallKind::kReduceScatter:
+    case CallKind::kAllGather:
+      break;
+  }
+  return flat(call, cluster.ranks());
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ struct Phase {
   Among among = Among::kAll;
   std::int64_t bytes = 0;   ///< of each message; kHost: reduced in shared memory; kDevices: of the collective
   std::int64_t copied = 0;  ///< kHost: bytes that each rank copies besides
+  int distance = 0;         ///< kAll, kLeaders: each sends to that one alone which is so far before it; 0: to every one
   CallKind kind = CallKind::kAllReduce;  ///< kDevices
 };
 

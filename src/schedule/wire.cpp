@@ -19,9 +19,9 @@ double seconds_for(double bytes, double bytes_per_s) { return bytes_per_s > 0 ? 
 void Wire::run(const Phase& phase, std::vector<double>& times) {
   switch (phase.among) {
     case Among::kAll:
-      return exchange(phase, times, false);
     case Among::kLeaders:
-      return exchange(phase, times, true);
+      if (phase.distance > 0) return pass_on(phase, times, phase.among == Among::kLeaders);
+      return exchange(phase, times, phase.among == Among::kLeaders);
     case Among::kRoot:
       return send_from_root(phase, times, false);
     case Among::kRootOfLeaders:
@@ -76,6 +76,27 @@ void Wire::exchange(const Phase& phase, std::vector<double>& times, bool leaders
   const double inside = seconds_for(static_cast<double>(phase.bytes) * gpus * (gpus - 1), cluster_.local.bytes_per_s);
   const double took = std::max({network, inside, on_sockets(phase, ranks - 1)}) + (ranks - 1) * cluster_.host.message_s;
   for (std::size_t i = 0; i < times.size(); i += stride) times[i] = std::max(last + way, times[i] + 2 * way) + took;
+}
+
+/// Each rank sends to the one that is `distance` before it, and hears from the one that is as far behind it.
+void Wire::pass_on(const Phase& phase, std::vector<double>& times, bool leaders) {
+  const int gpus = leaders ? 1 : cluster_.gpus;
+  const int ranks = gpus * cluster_.machines;
+  const auto stride = static_cast<std::size_t>(leaders ? cluster_.gpus : 1);
+  const double way = cluster_.machines > 1 ? cluster_.network.latency_s : cluster_.local.latency_s;
+  const int leaving = cluster_.machines > 1 ? std::min({phase.distance, ranks - phase.distance, gpus}) : 0;
+  double last = times.front();
+  for (std::size_t i = 0; i < times.size(); i += stride) last = std::max(last, times[i]);
+  const double network = leaving > 0 ? transfer(phase, leaving, last + way) : 0;
+  const double inside = seconds_for(static_cast<double>(phase.bytes) * (gpus - leaving), cluster_.local.bytes_per_s);
+  const double took = std::max({network, inside, on_sockets(phase, 1)}) + cluster_.host.message_s;
+  const std::vector<double> begin = times;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto at = [&](int other) { return begin[static_cast<std::size_t>((other + ranks) % ranks) * stride]; };
+    const double heard = std::max(at(rank + phase.distance), at(rank) + way) + way + took;
+    const double sent = std::max(at(rank), at(rank - phase.distance) + way);
+    times[static_cast<std::size_t>(rank) * stride] = std::max(heard, sent);
+  }
 }
 
 void Wire::send_from_root(const Phase& phase, std::vector<double>& times, bool leaders) {

@@ -26,6 +26,7 @@ class Wire {
   };
 
   void exchange(const Phase& phase, std::vector<double>& times, bool leaders);
+  void pass_on(const Phase& phase, std::vector<double>& times, bool leaders);
   void send_from_root(const Phase& phase, std::vector<double>& times, bool leaders);
   void meet(const Phase& phase, std::vector<double>& times) const;
   void run_on_devices(const Phase& phase, std::vector<double>& times) const;

@@ -51,6 +51,36 @@ TEST(Wire, GivesANewConnectionASmallWindowThatDoubles) {
   EXPECT_GT(times[0] - 100, second);  // and has shrunk during the pause
 }
 
+TEST(Wire, LetsARoundWaitForTwoNeighboursOnly) {
+  // Rank 3 comes late: only rank 2, which hears from it, and rank 3 wait for it; rank 0 sends to it.
+  const Cluster four{.machines = 4, .network = {.latency_s = 0.01}};
+  EXPECT_THAT(
+      after(four, {.bytes = 48, .distance = 1}, {0, 0, 0, 5}),
+      ElementsAre(DoubleNear(5.01, 1e-9), DoubleNear(0.02, 1e-9), DoubleNear(5.01, 1e-9), DoubleNear(5.02, 1e-9)));
+}
+
+TEST(Wire, SharesALinkInARoundAmongTheMessagesThatLeave) {
+  // Of two machines with three ranks, one message leaves each machine at a distance of one and of five, all at three.
+  const Cluster cluster{.gpus = 3, .machines = 2, .network = {.bytes_per_s = 100}};
+  const auto round = [&](int distance) {
+    return after(cluster, {.bytes = 100, .distance = distance}, std::vector<double>(6, 0));
+  };
+  EXPECT_THAT(round(1), Each(DoubleNear(1, 1e-9)));
+  EXPECT_THAT(round(3), Each(DoubleNear(3, 1e-9)));
+  EXPECT_THAT(round(5), Each(DoubleNear(1, 1e-9)));
+}
+
+TEST(Wire, PaysForOneMessageARound) {
+  const Cluster many{.machines = 64, .host = {.message_s = 0.001}};
+  const std::vector<double> begin(64, 0);
+  EXPECT_THAT(after(many, {.bytes = 48, .distance = 4}, begin), Each(DoubleNear(0.001, 1e-9)));
+  EXPECT_THAT(after(many, {.bytes = 48}, begin), Each(DoubleNear(0.063, 1e-9)));
+  // The machines' other ranks are not there.
+  const Cluster led{.gpus = 2, .machines = 2, .network = {.latency_s = 1}};
+  EXPECT_THAT(after(led, {.among = Among::kLeaders, .bytes = 48, .distance = 1}, {0, 0, 0, 0}),
+              ElementsAre(2, 0, 2, 0));
+}
+
 TEST(Wire, SendsFromRankZeroToAll) {
   const Cluster three{.machines = 3, .network = {.bytes_per_s = 1000, .latency_s = 0.001}};
   const auto times = after(three, {.among = Among::kRoot, .bytes = 10}, {0, 0, 0});
