@@ -124,7 +124,7 @@ void Writer::set_limit(std::string_view name, std::int64_t limit_ns) noexcept {
   if (id < kNames) ring_.names[id].limit_ns.store(limit_ns, memory_order_relaxed);
 }
 
-void Writer::enter(std::string_view name, std::int64_t limit_ns) noexcept {
+void Writer::enter(std::string_view name, std::int64_t limit_ns, std::int64_t queued_ns) noexcept {
   const std::int64_t now = now_ns();
   const std::uint64_t depth = ring_.depth.load(memory_order_relaxed);
   if (depth < kDepth) {
@@ -133,10 +133,10 @@ void Writer::enter(std::string_view name, std::int64_t limit_ns) noexcept {
     ring_.sections[depth].limit_ns.store(limit_ns, memory_order_relaxed);
   }
   ring_.depth.store(depth + 1, memory_order_release);
-  push(What::kSectionBegin, {.name = name}, now);
+  push(What::kSectionBegin, {.name = name, .waited_ns = queued_ns}, now);
 }
 
-void Writer::leave(std::string_view name) noexcept {
+void Writer::leave(std::string_view name, std::int64_t queued_ns) noexcept {
   const std::int64_t now = now_ns();
   const std::uint64_t depth = ring_.depth.load(memory_order_relaxed);
   if (depth > 0) ring_.depth.store(depth - 1, memory_order_release);
@@ -149,7 +149,7 @@ void Writer::leave(std::string_view name) noexcept {
       ring_.names[id].longest_ns.store(took, memory_order_relaxed);
     }
   }
-  push(What::kSectionEnd, {.name = name}, now);
+  push(What::kSectionEnd, {.name = name, .waited_ns = queued_ns}, now);
 }
 
 }  // namespace lockstep::flight

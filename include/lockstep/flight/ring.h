@@ -37,7 +37,7 @@ struct alignas(64) EventSlot {
   std::atomic<std::int64_t> step;       ///< the step at that moment; -1: outside of a step
   std::atomic<std::uint64_t> kind;      ///< What, name, group, bucket and number of buckets
   std::atomic<std::int64_t> other_ns;   ///< of a collective: at its begin when it was called, at its end when a thread
-                                        ///< began to wait for it; 0: unknown, or nobody has waited
+                                        ///< began to wait for it; of a section: Event::queued_ns; 0: unknown, or none
 };
 
 /// The collectives of one group. `version` is odd while the rest is written.
@@ -124,10 +124,11 @@ class Writer {
   /// Notes that it has completed, or failed.
   void end(const Call& call) noexcept;
 
-  /// `name` lives for the whole program; `limit_ns`: how long this once it may take, 0 where its name says that.
-  void enter(std::string_view name, std::int64_t limit_ns = 0) noexcept;
+  /// `name` lives for the whole program; `limit_ns`: how long this once it may take, 0 where its name says that;
+  /// `queued_ns`: as Event::queued_ns.
+  void enter(std::string_view name, std::int64_t limit_ns = 0, std::int64_t queued_ns = 0) noexcept;
   /// Notes that the section ends; the main thread is then in the one around it.
-  void leave(std::string_view name) noexcept;
+  void leave(std::string_view name, std::int64_t queued_ns = 0) noexcept;
   /// An event of another thread's section: it does not change where the main thread is.
   void note_section(What what, std::string_view name) noexcept;
 
