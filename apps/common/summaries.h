@@ -14,6 +14,7 @@ inline constexpr const char* kCheckpointSummary = "inspect, verify, compare, con
 inline constexpr const char* kInspectSummary = "show data sets, settings, sample order, variables and GPUs";
 inline constexpr const char* kBenchSummary = "measure all-reduce, training steps, loading and saving";
 inline constexpr const char* kPackSummary = "pack a data set into one file, or check a packed file";
+inline constexpr const char* kPlanSummary = "predict the speed of a run on other machines and links";
 inline constexpr const char* kPlotSummary = "draw the curves of runs: loss, metrics, learning rate, images/s";
 inline constexpr const char* kDashboardSummary = "serve a live page of runs: curves, ranks, verdicts, checkpoints";
 inline constexpr const char* kTraceSummary = "join the traces of a profiled run's ranks";

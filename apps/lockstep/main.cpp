@@ -34,6 +34,7 @@ constexpr std::array kVerbs = {
     Verb{"dashboard", cli::kDashboardSummary, cmd_dashboard},
     Verb{"bench", cli::kBenchSummary, cmd_worker},
     Verb{"pack", cli::kPackSummary, cmd_worker},
+    Verb{"plan", cli::kPlanSummary, cmd_plan},
     Verb{"tune", cli::kTuneSummary, cmd_worker},
     Verb{"trace", cli::kTraceSummary, cmd_trace},
     Verb{"doctor", cli::kDoctorSummary, cmd_doctor},

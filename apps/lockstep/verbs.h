@@ -13,6 +13,7 @@ struct Verb {
 int cmd_dashboard(int argc, char** argv);
 int cmd_doctor(int argc, char** argv);
 int cmd_new(int argc, char** argv);
+int cmd_plan(int argc, char** argv);
 int cmd_plot(int argc, char** argv);
 int cmd_run(int argc, char** argv);
 int cmd_trace(int argc, char** argv);

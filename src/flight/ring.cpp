@@ -91,6 +91,7 @@ void Writer::push(What what, const Call& call, std::int64_t time_ns) noexcept {
   slot.sequence.store(call.sequence, memory_order_relaxed);
   slot.bytes.store(call.bytes, memory_order_relaxed);
   slot.step.store(ring_.step.load(memory_order_relaxed), memory_order_relaxed);
+  slot.other_ns.store(what == What::kCollectiveBegin ? call.called_ns : call.waited_ns, memory_order_relaxed);
   slot.kind.store(pack({what, id_of(call.name), call.group, call.bucket, call.buckets}), memory_order_relaxed);
   slot.stamp.store(number + 1, memory_order_release);
 }
@@ -123,7 +124,7 @@ void Writer::set_limit(std::string_view name, std::int64_t limit_ns) noexcept {
   if (id < kNames) ring_.names[id].limit_ns.store(limit_ns, memory_order_relaxed);
 }
 
-void Writer::enter(std::string_view name, std::int64_t limit_ns) noexcept {
+void Writer::enter(std::string_view name, std::int64_t limit_ns, std::int64_t queued_ns) noexcept {
   const std::int64_t now = now_ns();
   const std::uint64_t depth = ring_.depth.load(memory_order_relaxed);
   if (depth < kDepth) {
@@ -132,10 +133,10 @@ void Writer::enter(std::string_view name, std::int64_t limit_ns) noexcept {
     ring_.sections[depth].limit_ns.store(limit_ns, memory_order_relaxed);
   }
   ring_.depth.store(depth + 1, memory_order_release);
-  push(What::kSectionBegin, {.name = name}, now);
+  push(What::kSectionBegin, {.name = name, .waited_ns = queued_ns}, now);
 }
 
-void Writer::leave(std::string_view name) noexcept {
+void Writer::leave(std::string_view name, std::int64_t queued_ns) noexcept {
   const std::int64_t now = now_ns();
   const std::uint64_t depth = ring_.depth.load(memory_order_relaxed);
   if (depth > 0) ring_.depth.store(depth - 1, memory_order_release);
@@ -148,7 +149,7 @@ void Writer::leave(std::string_view name) noexcept {
       ring_.names[id].longest_ns.store(took, memory_order_relaxed);
     }
   }
-  push(What::kSectionEnd, {.name = name}, now);
+  push(What::kSectionEnd, {.name = name, .waited_ns = queued_ns}, now);
 }
 
 }  // namespace lockstep::flight

@@ -43,6 +43,9 @@ std::optional<Event> read_event(const Ring& ring, std::uint64_t number) {
               .group = kind.group,
               .bucket = kind.bucket,
               .buckets = kind.buckets};
+  const bool is_section = kind.what == What::kSectionBegin || kind.what == What::kSectionEnd;
+  std::int64_t& other = kind.what == What::kCollectiveBegin ? event.called_ns : event.waited_ns;
+  (is_section ? event.queued_ns : other) = slot.other_ns.load(memory_order_relaxed);
   std::atomic_thread_fence(memory_order_acquire);
   if (slot.stamp.load(memory_order_relaxed) != number + 1) return std::nullopt;
   return event;

@@ -45,6 +45,27 @@ class RingTest : public ::testing::Test {
   std::unique_ptr<Writer> writer_ = std::make_unique<Writer>(*ring_, RingOwner{42, 2, 4, "gpu-b"});
 };
 
+TEST_F(RingTest, KeepsWhenACollectiveWasCalledAndWaitedFor) {
+  writer().begin({.name = kReduce, .sequence = 1, .called_ns = 11, .waited_ns = 12});
+  writer().end({.name = kReduce, .sequence = 1, .called_ns = 11, .waited_ns = 12});
+  const Snapshot found = read();
+  EXPECT_EQ(found.events[0].called_ns, 11);
+  EXPECT_EQ(found.events[0].waited_ns, 0);
+  EXPECT_EQ(found.events[1].called_ns, 0);
+  EXPECT_EQ(found.events[1].waited_ns, 12);
+}
+
+TEST_F(RingTest, KeepsHowLongTheMainThreadHadNoCore) {
+  writer().enter(kForward, 0, 21);
+  writer().leave(kForward, 22);
+  writer().note_section(What::kSectionBegin, kForward);
+  const Snapshot found = read();
+  EXPECT_EQ(found.events[0].queued_ns, 21);
+  EXPECT_EQ(found.events[1].queued_ns, 22);
+  EXPECT_EQ(found.events[1].waited_ns, 0);
+  EXPECT_EQ(found.events[2].queued_ns, 0);
+}
+
 TEST_F(RingTest, SaysWhoWroteItAndWhatHappenedInOrder) {
   writer().set_step(7);
   writer().begin({.name = kReduce, .sequence = 1, .bytes = 4096, .bucket = 2, .buckets = 7});

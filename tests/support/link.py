@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""A wire between two network namespaces that delays and loses packets: two tun devices and this process between them.
+"""A wire between two network namespaces that is slow, late or lossy: two tun devices and this process between them.
 
 Says "up" once both ends have their addresses, forwards until its input ends, then says how many bytes it carried.
 
 example:
   link.py lsa 10.78.0.1 lsb 10.78.0.2 --delay-ms 2 --loss 0.01
+  link.py lsa 10.78.0.1 lsb 10.78.0.2 --delay-ms 2 --mbit 100
 """
 import argparse
+import contextlib
 import ctypes
 import fcntl
 import heapq
@@ -22,6 +24,7 @@ TUNSETIFF = 0x400454CA
 IFF_TUN_NO_PI = 0x0001 | 0x1000
 CLONE_NEWNET = 0x40000000
 LIMIT = 1000  # packets under way; more are dropped, as a router does
+FRAME = 38  # bytes of Ethernet around a packet: preamble, head, check sum, gap
 
 
 def open_tun(namespace: str, address: str) -> int:
@@ -39,7 +42,9 @@ def open_tun(namespace: str, address: str) -> int:
     return tun
 
 
-def forward(ends: list[int], delay: float, loss: float) -> int:
+def forward(ends: list[int], delay: float, loss: float, rate: float) -> int:
+    """`rate`: bytes a second of each direction; 0: any."""
+    free = [0.0, 0.0]  # when each direction has sent what it took
     draw = random.Random(1)
     waiting: list[tuple[float, int, int, bytes]] = []
     carried = number = 0
@@ -53,7 +58,9 @@ def forward(ends: list[int], delay: float, loss: float) -> int:
             if draw.random() < loss or len(waiting) >= LIMIT:
                 continue
             number += 1
-            heapq.heappush(waiting, (time.monotonic() + delay, number, ends[1 - ends.index(end)], packet))
+            way = ends.index(end)
+            free[way] = max(free[way], time.monotonic()) + ((len(packet) + FRAME) / rate if rate else 0)
+            heapq.heappush(waiting, (free[way] + delay, number, ends[1 - way], packet))
         while waiting and waiting[0][0] <= time.monotonic():
             _, _, end, packet = heapq.heappop(waiting)
             carried += len(packet)
@@ -68,10 +75,14 @@ def main() -> None:
     parser.add_argument("ends", nargs=4, metavar="NAMESPACE ADDRESS")
     parser.add_argument("--delay-ms", type=float, default=0)
     parser.add_argument("--loss", type=float, default=0, help="share of packets")
+    parser.add_argument("--mbit", type=float, default=0, help="line rate of each direction; 0: as fast as it goes")
     given = parser.parse_args()
+    if given.mbit:
+        with contextlib.suppress(PermissionError):
+            os.nice(-10)  # a line keeps its rate on a busy machine
     ends = [open_tun(*given.ends[:2]), open_tun(*given.ends[2:])]
     print("up", flush=True)
-    print(forward(ends, given.delay_ms / 1000, given.loss), flush=True)
+    print(forward(ends, given.delay_ms / 1000, given.loss, given.mbit * 1e6 / 8), flush=True)
 
 
 main()

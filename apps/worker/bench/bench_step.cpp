@@ -111,6 +111,16 @@ int report_recorder(const Job& job, const StepBench& bench, const TimedRecipe& t
   return 0;
 }
 
+/// Returns ", \"shapes\": [[64, 3, 7, 7], ...]".
+std::string shapes_json(const NamedTensors& parameters) {
+  std::string list;
+  for (const auto& [name, tensor] : parameters) {
+    list +=
+        fmt::format("{}[{}]", list.empty() ? "" : ", ", fmt::join(tensor.sizes().begin(), tensor.sizes().end(), ", "));
+  }
+  return fmt::format(", \"shapes\": [{}]", list);
+}
+
 void report(const Job& job, const StepBench& bench, const TimedRecipe& timed, const StepTime& time) {
   const TrainConfig& config = timed.settings.config();
   const std::int64_t batch = config.batch_size;
@@ -119,11 +129,12 @@ void report(const Job& job, const StepBench& bench, const TimedRecipe& timed, co
     job.print(R"({{"bench": "{}_step", "network": "{}", "backend": "{}", "ranks": {}, "replicas": {}, "threads": {}, )"
               R"("exact": {}, "zero": {}, "cuda_graph": {}, "fused_layers": {}, "batch": {}, "amp": "{}", )"
               R"("channels_last": {}, "device": "{}", "parameters": {}, "median_ms": {:.3f}, "images_per_s": {:.3f}, )"
-              R"("collective_cpu_share": {:.5f}}})",
+              R"("collective_cpu_share": {:.5f}{}}})",
               timed.settings.recipe().name(), timed.task->model_name(), job.backend(), job.world_size(),
               config.replicas, config.threads, config.exact, config.optimizer.zero, config.cuda_graph,
               config.fused_layers, batch, config.amp, config.channels_last, job.device().is_cuda() ? "cuda" : "cpu",
-              timed.timer->parameter_count(), time.seconds * 1e3, images_per_s, time.collective_share);
+              timed.timer->parameter_count(), time.seconds * 1e3, images_per_s, time.collective_share,
+              bench.shapes ? shapes_json(timed.timer->parameters()) : "");
   } else {
     job.print(
         "{} ({}, {} parameters), {} replica{} x {} images on {} rank{}, {}: {:.1f} ms per step, {:.1f} images/s, "

@@ -18,6 +18,7 @@ struct StepBench {
   std::int64_t repeats = 7;
   std::int64_t profile = 0;  ///< steps to profile after the timed ones; 0: none
   bool json = false;
+  bool shapes = false;  ///< the JSON has the parameters' shapes
 };
 
 /// Without `data.train` the recipe's made-up scenes are loaded, or random images for captcha. Loading takes no part:

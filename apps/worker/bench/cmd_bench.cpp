@@ -298,6 +298,7 @@ void add_step_options(CLI::App& app, StepArguments& given) {
   app.add_flag("--recorder-cost", bench.recorder_cost,
                "compare --repeats pairs of steps, with and without what is always on: flight recorder and step report");
   app.add_flag("--json", bench.json, kJsonHelp);
+  app.add_flag("--shapes", bench.shapes, "add the shapes of the parameters to --json, in the order of registration");
 }
 
 int step(const Arguments& arguments) {

@@ -21,6 +21,8 @@ struct Event {
   int bucket = -1;                     ///< of a gradient bucket's collective: its number, of `buckets`
   int buckets = 0;                     ///< how many buckets there are
   bool has_failed = false;             ///< at its end
+  std::int64_t called_ns = 0;          ///< of a collective: CLOCK_MONOTONIC when it was called
+  std::int64_t waited_ns = 0;          ///< at its end: when a thread began to wait for it; 0: nobody has
   std::chrono::milliseconds limit{0};  ///< of a section: how long it may take; 0: as its name says
 };
 
@@ -63,6 +65,8 @@ class Span {
   }
   /// It ends without what it was for, as a collective that timed out.
   void fail() noexcept { event_.has_failed = true; }
+  /// Somebody has waited for it since then (Event::waited_ns).
+  void waited_since(std::int64_t time_ns) noexcept { event_.waited_ns = time_ns; }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
 

@@ -36,6 +36,8 @@ struct alignas(64) EventSlot {
   std::atomic<std::uint64_t> bytes;     ///< what the collective moves
   std::atomic<std::int64_t> step;       ///< the step at that moment; -1: outside of a step
   std::atomic<std::uint64_t> kind;      ///< What, name, group, bucket and number of buckets
+  std::atomic<std::int64_t> other_ns;   ///< of a collective: at its begin when it was called, at its end when a thread
+                                        ///< began to wait for it; of a section: Event::queued_ns; 0: unknown, or none
 };
 
 /// The collectives of one group. `version` is odd while the rest is written.
@@ -114,16 +116,19 @@ class Writer {
     int bucket = -1;             ///< of a gradient bucket: its number; -1: none
     int buckets = 0;             ///< how many buckets there are
     bool has_failed = false;     ///< at its end: it stays the one that the rank waits in
+    std::int64_t called_ns = 0;  ///< CLOCK_MONOTONIC when it was called; 0: unknown
+    std::int64_t waited_ns = 0;  ///< at its end: when a thread began to wait for it; 0: nobody has
   };
   /// Notes that a collective begins.
   void begin(const Call& call) noexcept;
   /// Notes that it has completed, or failed.
   void end(const Call& call) noexcept;
 
-  /// `name` lives for the whole program; `limit_ns`: how long this once it may take, 0 where its name says that.
-  void enter(std::string_view name, std::int64_t limit_ns = 0) noexcept;
+  /// `name` lives for the whole program; `limit_ns`: how long this once it may take, 0 where its name says that;
+  /// `queued_ns`: as Event::queued_ns.
+  void enter(std::string_view name, std::int64_t limit_ns = 0, std::int64_t queued_ns = 0) noexcept;
   /// Notes that the section ends; the main thread is then in the one around it.
-  void leave(std::string_view name) noexcept;
+  void leave(std::string_view name, std::int64_t queued_ns = 0) noexcept;
   /// An event of another thread's section: it does not change where the main thread is.
   void note_section(What what, std::string_view name) noexcept;
 

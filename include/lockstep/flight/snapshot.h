@@ -28,6 +28,10 @@ struct Event {
   int group = 0;               ///< of a collective: its group
   int bucket = -1;             ///< of a gradient bucket: its number; -1: none
   int buckets = 0;             ///< how many buckets there are
+  std::int64_t called_ns = 0;  ///< at a begin: when the collective was called; 0: unknown
+  std::int64_t waited_ns = 0;  ///< at an end: when a thread began to wait for it; 0: nobody has
+  std::int64_t queued_ns = 0;  ///< at both ends of the main thread's sections: how long that thread has waited for a
+                               ///< core so far, while it could have run; 0: unknown, or never
 };
 
 /// The last collective that a group began.

@@ -31,6 +31,12 @@ namespace {
 constexpr auto kNap = std::chrono::microseconds(100);
 constexpr auto kQueueCloseLimit = std::chrono::seconds(2);
 
+// CLOCK_MONOTONIC, which the flight recorder's times are of.
+std::int64_t monotonic_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
 }  // namespace
 
 void QueuedOperation::wait() {
@@ -48,7 +54,9 @@ void OperationQueue::start() {
 }
 
 void OperationQueue::submit(const std::shared_ptr<QueuedOperation>& operation) {
+  const std::int64_t now = monotonic_ns();
   const std::lock_guard lock(mutex_);
+  operation->called_ns_ = now;
   operation->collective_.what.sequence = ++sequence_;
   operation->queue_ = shared_from_this();
   if (closed_ && !failure_)
@@ -63,6 +71,8 @@ void OperationQueue::submit(const std::shared_ptr<QueuedOperation>& operation) {
 }
 
 void OperationQueue::wait(QueuedOperation& operation) {
+  std::int64_t nobody = 0;
+  operation.waited_ns_.compare_exchange_strong(nobody, monotonic_ns(), std::memory_order_relaxed);
   Lock lock(mutex_);
   while (!operation.is_done()) {
     if (!running_ && pending_.front().get() == &operation) {
@@ -120,13 +130,15 @@ std::exception_ptr OperationQueue::run_operation(QueuedOperation& operation) noe
                     .bytes = collective.bytes,
                     .group = number_,
                     .bucket = collective.bucket,
-                    .buckets = collective.buckets});
+                    .buckets = collective.buckets,
+                    .called_ns = operation.called_ns_});
   const OperationLog lines(collective);
   try {
     collective.timeout = timeout_;
     collective.deadline = std::chrono::steady_clock::now() + timeout_;
     runner_->run(collective);
     if (operation.finish_) operation.finish_();
+    span.waited_since(operation.waited_ns_.load(std::memory_order_relaxed));
     return nullptr;
   } catch (...) {
     span.fail();

@@ -38,7 +38,9 @@ class QueuedOperation final : public Operation {
   std::array<at::Tensor, 2> tensors_;  ///< what it reads and writes
   std::function<void()> finish_;       ///< copies a staged result back; may be empty
   std::shared_ptr<OperationQueue> queue_;
-  std::exception_ptr error_;  ///< written before done_
+  std::int64_t called_ns_ = 0;              ///< when it was submitted
+  std::atomic<std::int64_t> waited_ns_{0};  ///< when the first thread began to wait for it; 0: none has
+  std::exception_ptr error_;                ///< written before done_
   std::atomic<bool> done_{false};
 };
 

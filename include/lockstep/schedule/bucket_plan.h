@@ -7,14 +7,17 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::parallel {
+#pragma GCC visibility push(default)
+
+namespace lockstep::schedule {
 
 /// The facts of a parameter that the plan needs.
 struct PlanItem {
-  std::int64_t bytes = 0;
-  std::string kind = {};  ///< dtype and device: a bucket holds one kind
+  std::int64_t bytes = 0;  ///< of its gradient
+  std::string kind = {};   ///< dtype and device: a bucket holds one kind
 };
 
+/// How large buckets become.
 struct PlanLimits {
   std::int64_t first_bytes = 0;  ///< bytes of the first bucket of each kind
   std::int64_t bytes = 0;        ///< bytes of the other buckets; a bucket is closed once it holds this much
@@ -26,4 +29,6 @@ struct PlanLimits {
                                                                  const std::vector<std::size_t>& order,
                                                                  const PlanLimits& limits);
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::schedule
+
+#pragma GCC visibility pop

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/reducer/bucket_plan.h"
+#include "lockstep/schedule/bucket_plan.h"
 
 #include <gtest/gtest.h>
 
-namespace lockstep::parallel {
+namespace lockstep::schedule {
 namespace bucket_plan_test {
 
 using Plan = std::vector<std::vector<std::size_t>>;
@@ -36,4 +36,4 @@ TEST(BucketPlan, FollowsTheOrderOfArrival) {
 TEST(BucketPlan, OfNothingIsEmpty) { EXPECT_TRUE(plan_buckets({}, {}, {.first_bytes = 1, .bytes = 1}).empty()); }
 
 }  // namespace bucket_plan_test
-}  // namespace lockstep::parallel
+}  // namespace lockstep::schedule

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep plan`: how fast a run would be on other machines, simulated from steps that were measured.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "common/cli.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/launch/measured_run.h"
+#include "lockstep/launch/processes.h"
+#include "lockstep/plan/host_costs.h"
+#include "lockstep/plan/link_file.h"
+#include "lockstep/plan/measure_recipe.h"
+#include "lockstep/plan/plan_text.h"
+#include "lockstep/schedule/advice.h"
+#include "lockstep/verbs.h"
+
+namespace lockstep::apps {
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+struct PlanOptions {
+  std::string source;
+  int gpus = 0;
+  int nodes = 1;
+  std::string link;
+  std::string local_link;
+  std::string backend = "auto";
+  std::optional<std::int64_t> bucket_cap_mb;
+  std::optional<double> message_us;
+  double batch = 0;
+  bool is_even = false;
+  bool json = false;
+};
+
+cli::CommandText help() {
+  return {.name = "lockstep plan",
+          .description =
+              "Predict how fast a run would be on other machines, from steps that were measured.\n\nThey come from the "
+              "flight rings of a run, or are measured here with a recipe. Each rank's steps are simulated, collective "
+              "by collective, as the reducer orders them and the backend sends "
+              "them. It prints the curve up to 1,024 ranks, what holds a step up, the best bucket size, and whether "
+              "another backend, ZeRO-1 or a communication hook pays.",
+          .examples = {"lockstep plan runs/digits --gpus 8 --nodes 16 --link 100Gb/5us",
+                       "lockstep plan detection:smoke --gpus 2 --nodes 4 --link links.json",
+                       "lockstep plan runs/digits --gpus 2 --nodes 4 --link 1Gb/100us --backend gloo --json"}};
+}
+
+void add_options(CLI::App& app, PlanOptions& options) {
+  app.add_option("SOURCE", options.source,
+                 "a run folder of two ranks or more, a folder of logs that lockstep run has named, RECIPE, "
+                 "RECIPE:PRESET or FILE.yml")
+      ->required();
+  app.add_option("--gpus", options.gpus, "ranks of each machine")
+      ->check(cli::whole({1, 1024}))
+      ->type_name("N")
+      ->default_str("as the run has");
+  app.add_option("--nodes", options.nodes, "machines")->check(cli::whole({1, 1024}))->type_name("N");
+  app.add_option("--link", options.link,
+                 "of each machine: rate of the line and time of one way, as in 100Gb/5us, or a file of lockstep doctor "
+                 "--json; needed with several machines")
+      ->type_name("RATE/TIME|FILE");
+  app.add_option("--local-link", options.local_link, "between the ranks of a machine, of gloo and nccl")
+      ->type_name("RATE/TIME")
+      ->default_str("unlimited");
+  app.add_option("--backend", options.backend, "how gradients travel")
+      ->check(cli::one_of({"auto", "gloo", "shm", "shm+gloo", "nccl"}))
+      ->type_name("auto|gloo|shm|shm+gloo|nccl");
+  app.add_option("--bucket-cap-mb", options.bucket_cap_mb, "plan buckets of this many MiB")
+      ->check(cli::whole({1, 1 << 20}))
+      ->type_name("N")
+      ->default_str("as the run has");
+  app.add_option("--message-us", options.message_us, "what a message over a socket costs a processor, in microseconds")
+      ->type_name("X")
+      ->default_str("measured here");
+  app.add_option("--batch", options.batch, "images of a rank in a step")->type_name("N")->default_str("as the run has");
+  app.add_flag("--even", options.is_even, "let all ranks take equally long, instead of the measured times in turn");
+  app.add_flag("--json", options.json, "print one JSON object");
+}
+
+schedule::Cluster cluster_of(const PlanOptions& options, const schedule::Workload& workload) {
+  schedule::Cluster cluster{.gpus = options.gpus > 0 ? options.gpus : workload.ranks_per_machine,
+                            .machines = options.nodes,
+                            .backend = schedule::parse_backend(options.backend)};
+  if (!options.link.empty()) cluster.network = read_link(options.link);
+  if (!options.local_link.empty()) cluster.local = schedule::parse_link(options.local_link);
+  if (options.link.empty() && options.nodes > 1) {
+    throw UsageError("--nodes needs --link",
+                     "--link 100Gb/5us; lockstep run --hosts A,B --nproc-per-node 1 -- lockstep doctor measures it");
+  }
+  return cluster;
+}
+
+/// A folder is a run's; anything else is measured here as a recipe, on as many ranks as there are cores for.
+schedule::Workload workload_of_source(const PlanOptions& options) {
+  std::error_code problem;
+  if (std::filesystem::is_directory(options.source, problem)) return read_measured_run(options.source);
+  const int cores = std::max(count_cpus(), 2);
+  const int ranks = options.gpus > 0 ? std::clamp(options.gpus, 2, cores) : 2;
+  log::note("measuring {} on {} ranks of this machine", options.source, ranks);
+  return measure_recipe(options.source, ranks);
+}
+
+}  // namespace
+
+int cmd_plan(int argc, char** argv) {
+  PlanOptions options;
+  CLI::App app;
+  cli::prepare(app, help());
+  add_options(app, options);
+  if (!cli::parse(app, {argv + 1, argv + argc})) return 0;
+  schedule::Workload workload = workload_of_source(options);
+  if (options.batch > 0) workload.images = options.batch;
+  schedule::PlanRequest request{.cluster = cluster_of(options, workload), .simulation = {.is_even = options.is_even}};
+  if (options.bucket_cap_mb) request.bucket_bytes = *options.bucket_cap_mb * kMiB;
+  PlanSource source{.name = options.source};
+  const MeasuredHost host = measure_host();
+  request.cluster.host = host.costs;
+  if (options.message_us) request.cluster.host.message_s = *options.message_us * 1e-6;
+  source.measured = host_text(request.cluster.host);
+  const schedule::Plan plan = schedule::make_plan(workload, request);
+  if (options.json) {
+    cli::print_json(plan_json(source, workload, plan));
+  } else {
+    cli::print(plan_text(source, workload, plan));
+  }
+  return 0;
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/plan/host_costs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "lockstep/doctor/child.h"
+
+namespace lockstep::apps {
+namespace {
+
+constexpr std::int64_t kSmallBytes = 4096;
+constexpr std::int64_t kLargeBytes = 4 << 20;
+constexpr int kBenchRanks = 2;
+constexpr auto kBenchLimit = std::chrono::milliseconds(20'000);
+
+/// Seconds of an all-reduce, by bytes; empty where it could not be measured.
+std::map<std::int64_t, double> all_reduce_times(const std::string& backend) {
+  const ChildResult result = run_child(
+      {"/proc/self/exe", "bench", "all-reduce", "--nproc-per-node", std::to_string(kBenchRanks), "--backend", backend,
+       "--bytes", std::to_string(kSmallBytes), std::to_string(kLargeBytes), "--mode", "in_place", "--json", "--quiet"},
+      kBenchLimit);
+  std::map<std::int64_t, double> times;
+  for (std::size_t at = 0; at < result.out.size();) {
+    const std::size_t end = std::min(result.out.find('\n', at), result.out.size());
+    const auto json = nlohmann::json::parse(result.out.substr(at, end - at), nullptr, false);
+    at = end + 1;
+    if (!json.is_object() || !json.contains("median_us") || !json.contains("bytes")) continue;
+    times[json.value("bytes", std::int64_t{0})] = json.value("median_us", 0.0) * 1e-6;
+  }
+  if (!times.contains(kSmallBytes) || !times.contains(kLargeBytes)) times.clear();
+  return times;
+}
+
+/// Bytes a second of copying memory that no cache holds.
+double copy_rate() {
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  std::vector<char> from(kBytes, 1);
+  std::vector<char> to(kBytes, 2);
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::memcpy(to.data(), from.data(), kBytes);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    from[static_cast<std::size_t>(i)] = to[kBytes - 1];
+    best = std::max(best, static_cast<double>(kBytes) / took.count());
+  }
+  return best;
+}
+
+}  // namespace
+
+MeasuredHost measure_host() {
+  MeasuredHost host;
+  host.costs.copy_bytes_per_s = copy_rate();
+  host.costs.reduce_ranks = kBenchRanks;
+  const auto sockets = all_reduce_times("gloo");
+  const auto shared = all_reduce_times("shm");
+  if (sockets.empty() || shared.empty()) host.problem = "lockstep bench all-reduce printed no figures";
+  if (!sockets.empty()) {
+    // Small: two exchanges of one message. Large: three, and half of the bytes in each of two.
+    host.costs.message_s = sockets.at(kSmallBytes) / 2;
+    const double moving = sockets.at(kLargeBytes) - 3 * host.costs.message_s;
+    if (moving > 0) host.costs.socket_bytes_per_s = static_cast<double>(kLargeBytes) / moving;
+  }
+  if (!shared.empty()) host.costs.reduce_bytes_per_s = static_cast<double>(kLargeBytes) / shared.at(kLargeBytes);
+  return host;
+}
+
+std::string host_text(const schedule::HostCosts& costs) {
+  return fmt::format(
+      "this machine, measured: {:.0f} us a message, {:.2f} GB/s through sockets, {:.2f} GB/s all-reduce in "
+      "memory, {:.1f} GB/s copied",
+      costs.message_s * 1e6, costs.socket_bytes_per_s / 1e9, costs.reduce_bytes_per_s / 1e9,
+      costs.copy_bytes_per_s / 1e9);
+}
+
+}  // namespace lockstep::apps

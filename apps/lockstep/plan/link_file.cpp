@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/plan/link_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+
+namespace lockstep::apps {
+namespace {
+
+constexpr double kGigabit = 1e9 / 8;
+
+/// A number of `json`; below 0 where there is none.
+double number_of(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number() ? found->get<double>() : -1;
+}
+
+}  // namespace
+
+schedule::Link link_of_doctor(std::string_view text) {
+  schedule::Link link;
+  int links = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    at = end + 1;
+    const std::size_t begin = std::min(line.find('{'), line.size());  // a launcher puts the rank before it
+    const auto json = nlohmann::json::parse(line.substr(begin), nullptr, false);
+    if (!json.is_object() || !json.contains("link")) continue;
+    const double rate = number_of(json, "gbit_per_s") * kGigabit;
+    const double trip = number_of(json, "round_trip_us") * 1e-6;
+    if (rate <= 0 || trip < 0) {
+      throw DataError("a link of the file was not measured", "measure it again: lockstep doctor says what is wrong");
+    }
+    link.bytes_per_s = links == 0 ? rate : std::min(link.bytes_per_s, rate);
+    link.latency_s = std::max(link.latency_s, trip / 2);
+    ++links;
+  }
+  if (links == 0) {
+    throw DataError("the file has no link",
+                    "lockstep run --hosts A,B --nproc-per-node 1 -- lockstep doctor --json > FILE measures one");
+  }
+  return link;
+}
+
+schedule::Link read_link(const std::string& word) {
+  std::error_code problem;
+  if (!std::filesystem::is_regular_file(word, problem)) return schedule::parse_link(word);
+  return link_of_doctor(FileSystem::system().read(word));
+}
+
+}  // namespace lockstep::apps

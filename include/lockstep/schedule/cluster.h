@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machines that a plan is for: how many, what links them, and what a message costs the processors.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::schedule {
+
+/// A full-duplex link of one machine, or between the ranks inside of it.
+struct Link {
+  double bytes_per_s = 0;  ///< of payload, in each direction; 0: unlimited
+  double latency_s = 0;    ///< one way
+
+  /// Compares the figures.
+  bool operator==(const Link&) const = default;
+};
+
+/// Parses "100Gb/5us": the rate of the line in bits (Kb, Mb, Gb, Tb) and the time of one way (ns, us, ms, s). Of
+/// an Ethernet line's rate 1448 of 1583 bytes are payload where both directions are busy, which the result has.
+/// Throws: UsageError for another form, a rate that is not above 0, and a time below 0.
+[[nodiscard]] Link parse_link(std::string_view text);
+
+/// Returns "11.4 GB/s, 5 us": payload and one way.
+[[nodiscard]] std::string link_text(const Link& link);
+
+/// How gradients travel; as the backends of comm.
+enum class Backend {
+  kAuto,          ///< shm on one machine, shm+gloo where machines have several ranks, else gloo
+  kGloo,          ///< every rank to every rank
+  kShm,           ///< memory of one machine
+  kHierarchical,  ///< shm+gloo: one rank of each machine speaks for it
+  kNccl           ///< a ring or trees of GPUs
+};
+
+/// Parses "auto", "gloo", "shm", "shm+gloo" or "nccl". Throws: UsageError.
+[[nodiscard]] Backend parse_backend(std::string_view text);
+/// Returns the word that parse_backend() takes.
+[[nodiscard]] std::string backend_text(Backend backend);
+
+/// What moving bytes costs a machine's processors, as measured; 0: nothing.
+struct HostCosts {
+  double message_s = 0;           ///< of one message over a socket, at one rank
+  double socket_bytes_per_s = 0;  ///< of payload through a rank's sockets, in each direction
+  double reduce_bytes_per_s = 0;  ///< of an all_reduce in shared memory by `reduce_ranks` ranks
+  int reduce_ranks = 2;           ///< how many ranks that was measured with
+  double copy_bytes_per_s = 0;    ///< of copying memory by one rank
+};
+
+/// The machines, all alike.
+struct Cluster {
+  int gpus = 1;                      ///< ranks of a machine
+  int machines = 1;                  ///< machines
+  Link network = {};                 ///< of each machine, which its ranks share
+  Link local = {};                   ///< inside a machine: of loopback, PCIe or NVLink; its ranks share it
+  Backend backend = Backend::kAuto;  ///< how gradients travel
+  HostCosts host = {};               ///< what the processors add
+
+  /// Returns the number of ranks.
+  [[nodiscard]] int ranks() const { return gpus * machines; }
+  /// Returns what kAuto stands for here; what cannot be on these machines becomes what comm takes instead.
+  [[nodiscard]] Backend chosen() const;
+};
+
+}  // namespace lockstep::schedule
+
+#pragma GCC visibility pop

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same training with one thing changed: other buckets, a communication hook, sharded optimizer state. Pure.
+#pragma once
+
+#include "lockstep/schedule/bucket_plan.h"
+#include "lockstep/schedule/cluster.h"
+#include "lockstep/schedule/workload.h"
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::schedule {
+
+/// Plans the buckets anew by plan_buckets(). The gradients of a measured bucket are taken to have come evenly between
+/// the bucket before and the moment when it was complete; so a measurement with small buckets says most.
+[[nodiscard]] Workload with_buckets(const Workload& workload, const PlanLimits& limits);
+
+/// hooks::bf16_compress(): half of the bytes, and the conversions there and back at the rate of copying memory.
+[[nodiscard]] Workload with_bf16(const Workload& workload, const HostCosts& host);
+
+/// hooks::power_sgd() with this rank: P while backward runs, then Q, and its passes over the gradients at the rate of
+/// copying memory. Requires `workload.shapes`.
+[[nodiscard]] Workload with_power_sgd(const Workload& workload, std::int64_t rank, const HostCosts& host);
+
+/// ZeroRedundancyOptimizer on `ranks` ranks: each reduces, and updates, its part, and gathers the others' parameters.
+[[nodiscard]] Workload with_zero(const Workload& workload, int ranks);
+
+/// Bytes that PowerSGD sends of parameters with these shapes, in place of all.
+struct PowerSgdBytes {
+  std::int64_t p = 0;      ///< in the first round
+  std::int64_t q = 0;      ///< in the second round
+  std::int64_t plain = 0;  ///< of parameters that it leaves as they are, in the first round
+};
+/// Returns them for one parameter of float32.
+[[nodiscard]] PowerSgdBytes power_sgd_bytes(const std::vector<std::int64_t>& shape, std::int64_t rank);
+
+}  // namespace lockstep::schedule
+
+#pragma GCC visibility pop

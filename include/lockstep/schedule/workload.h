@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training step does, as it was measured: its own computation, and the collectives that it calls meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#pragma GCC visibility push(default)
+
+namespace lockstep::schedule {
+
+/// What a collective does.
+enum class CallKind {
+  kAllReduce,      ///< every rank gets the sum
+  kReduceScatter,  ///< every rank gets its part of the sum
+  kAllGather,      ///< every rank gets the parts of all
+  kBroadcast,      ///< every rank gets what one has
+  kBarrier         ///< every rank waits for all
+};
+
+/// A collective of a step. Its times are seconds of the rank's own computation since the step began: time that the rank
+/// has waited is left out.
+struct Call {
+  CallKind kind = CallKind::kAllReduce;  ///< what it does
+  std::int64_t bytes = 0;                ///< that this rank brings; of kAllGather: that all bring together
+  int bucket = -1;                       ///< of a gradient bucket: its number; -1: none
+  double called_s = 0;                   ///< when it was called
+  double waited_s = -1;                  ///< when the rank needs its result; below 0: not in this step
+};
+
+/// One step of one rank. It begins where the gradients of the last step are complete.
+struct MeasuredStep {
+  double compute_s = 0;          ///< the rank's own computation
+  double backward_s = 0;         ///< of it: before backward begins
+  double optimizer_end_s = 0;    ///< of it: until the optimizer is done
+  double optimizer_s = 0;        ///< of it: in the optimizer; 0: unknown
+  std::vector<Call> calls = {};  ///< in the order in which they are called
+};
+
+/// Steps of a run. All of them have the same calls, but for their times.
+struct Workload {
+  int ranks = 0;                                       ///< of the run
+  int ranks_per_machine = 0;                           ///< of the run
+  double images = 0;                                   ///< of one rank in one step; 0: unknown
+  double measured_s = 0;                               ///< median time of a step, with all waits
+  std::vector<MeasuredStep> steps = {};                ///< of all ranks
+  std::vector<std::vector<std::int64_t>> shapes = {};  ///< of the parameters; empty: unknown
+};
+
+/// Returns the gradient bytes of a step.
+[[nodiscard]] std::int64_t gradient_bytes(const MeasuredStep& step);
+/// Returns the bytes of each bucket of a step, in the order of reduction.
+[[nodiscard]] std::vector<std::int64_t> bucket_bytes(const MeasuredStep& step);
+
+}  // namespace lockstep::schedule
+
+#pragma GCC visibility pop

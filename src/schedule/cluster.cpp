@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/schedule/cluster.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::schedule {
+namespace {
+
+// TCP with time stamps carries 1,448 bytes in an Ethernet frame, which takes 1,538 with preamble and gap. Exchanges go
+// in both directions, and each second frame of the other one is acknowledged in a frame of 90.
+constexpr double kPayload = 1448.0 / (1538.0 + 90.0 / 2);
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+constexpr std::array kRates = {Unit{"Kb", 1e3}, Unit{"Mb", 1e6}, Unit{"Gb", 1e9}, Unit{"Tb", 1e12}};
+constexpr std::array kTimes = {Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"ms", 1e-3}};
+
+constexpr std::array kBackends = {
+    std::pair{std::string_view("auto"), Backend::kAuto}, std::pair{std::string_view("gloo"), Backend::kGloo},
+    std::pair{std::string_view("shm"), Backend::kShm}, std::pair{std::string_view("shm+gloo"), Backend::kHierarchical},
+    std::pair{std::string_view("nccl"), Backend::kNccl}};
+
+[[noreturn]] void refuse(std::string_view text, std::string_view why) {
+  throw UsageError(fmt::format("the link '{}' {}", text, why),
+                   "give rate and time of one way, as in 100Gb/5us, 25Gb/20us or 50Mb/10ms");
+}
+
+/// Returns the number that `part` begins with times the unit that it ends with.
+template <std::size_t Count>
+double quantity(std::string_view part, const std::array<Unit, Count>& units, std::string_view whole) {
+  const std::string text(part);
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || !std::isfinite(number)) refuse(whole, fmt::format("has no number in '{}'", part));
+  const std::string_view unit = std::string_view(text).substr(static_cast<std::size_t>(end - text.c_str()));
+  for (const Unit& known : units) {
+    if (unit == known.name) return number * known.factor;
+  }
+  refuse(whole, fmt::format("has the unit '{}'", unit));
+}
+
+std::string time_text(double seconds) {
+  if (seconds >= 1e-3) return fmt::format("{:.4g} ms", seconds * 1e3);
+  return fmt::format("{:.4g} us", seconds * 1e6);
+}
+
+}  // namespace
+
+Link parse_link(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  if (slash == std::string_view::npos) refuse(text, "has no '/'");
+  const double bits = quantity(text.substr(0, slash), kRates, text);
+  const double way = quantity(text.substr(slash + 1), kTimes, text);
+  if (bits <= 0) refuse(text, "carries nothing");
+  if (way < 0) refuse(text, "has a time below 0");
+  return {.bytes_per_s = bits / 8 * kPayload, .latency_s = way};
+}
+
+std::string link_text(const Link& link) {
+  if (link.bytes_per_s <= 0) return fmt::format("unlimited, {}", time_text(link.latency_s));
+  const double rate = link.bytes_per_s;
+  const std::string amount =
+      rate >= 1e9 ? fmt::format("{:.3g} GB/s", rate / 1e9) : fmt::format("{:.3g} MB/s", rate / 1e6);
+  return fmt::format("{}, {}", amount, time_text(link.latency_s));
+}
+
+Backend parse_backend(std::string_view text) {
+  std::string known;
+  for (const auto& [name, backend] : kBackends) {
+    if (text == name) return backend;
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  throw UsageError(fmt::format("the backend is '{}'", text), fmt::format("one of {}", known));
+}
+
+std::string backend_text(Backend backend) {
+  for (const auto& [name, value] : kBackends) {
+    if (value == backend) return std::string(name);
+  }
+  return "auto";
+}
+
+Backend Cluster::chosen() const {
+  if (backend == Backend::kNccl || backend == Backend::kGloo) return backend;
+  if (machines == 1) return Backend::kShm;
+  return gpus > 1 ? Backend::kHierarchical : Backend::kGloo;
+}
+
+}  // namespace lockstep::schedule

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/collective_phases.h"
+
+#include <algorithm>
+
+namespace lockstep::schedule {
+namespace {
+
+constexpr std::int64_t kDescriptor = 40;                   // what ranks compare before each collective
+constexpr std::int64_t kOnePass = std::int64_t{32} << 10;  // up to here every rank reduces everything
+constexpr int kMostAtOnce = 8;                             // up to here each tells all others, above it in log2 rounds
+
+std::int64_t share(std::int64_t bytes, int of) { return (bytes + of - 1) / of; }
+
+/// The partial sums that a machine sends in a reduction: its largest whole subtrees of the tree over all ranks. The
+/// machine in the middle has most; ranks are its replicas.
+int rows_of_machine(int machine, int gpus, int ranks) {
+  int rows = 0;
+  const int end = (machine + 1) * gpus;
+  for (int begin = machine * gpus; begin < end; ++rows) {
+    int size = 1;
+    while (begin % (size * 2) == 0 && begin + size * 2 <= end) size *= 2;
+    if (begin == 0 && end == ranks) size = ranks;
+    begin += size;
+  }
+  return rows;
+}
+
+/// The rows of the machine that has most, and whether all have as many.
+struct Rows {
+  int most = 1;
+  bool are_alike = true;
+};
+
+Rows rows_of(const Cluster& cluster) {
+  const int first = rows_of_machine(0, cluster.gpus, cluster.ranks());
+  Rows rows{.most = first};
+  for (int machine = 1; machine < cluster.machines; ++machine) {
+    const int here = rows_of_machine(machine, cluster.gpus, cluster.ranks());
+    rows.are_alike = rows.are_alike && here == first;
+    rows.most = std::max(rows.most, here);
+  }
+  return rows;
+}
+
+/// Adds the messages after which each of `count` has the `bytes` of all: comm's gather_around().
+void gather_around(std::vector<Phase>& phases, Among among, int count, std::int64_t bytes) {
+  if (count <= kMostAtOnce) {
+    phases.push_back({.among = among, .bytes = bytes});
+    return;
+  }
+  for (int known = 1; known < count; known *= 2) {
+    phases.push_back({.among = among, .bytes = bytes * std::min(known, count - known), .distance = known});
+  }
+}
+
+std::vector<Phase> flat(const Call& call, int ranks) {
+  std::vector<Phase> phases;
+  gather_around(phases, Among::kAll, ranks, kDescriptor);
+  switch (call.kind) {
+    case CallKind::kBarrier:
+      break;
+    case CallKind::kAllReduce:
+      if (call.bytes <= kOnePass) {
+        gather_around(phases, Among::kAll, ranks, call.bytes);
+      } else {
+        phases.insert(phases.end(), 2, {.among = Among::kAll, .bytes = share(call.bytes, ranks)});
+      }
+      break;
+    case CallKind::kReduceScatter:
+      phases.push_back({.among = Among::kAll, .bytes = share(call.bytes, ranks)});
+      break;
+    case CallKind::kAllGather:
+      phases.push_back({.among = Among::kAll, .bytes = share(call.bytes, ranks)});
+      break;
+    case CallKind::kBroadcast:
+      phases.push_back({.among = Among::kRoot, .bytes = call.bytes});
+      break;
+  }
+  return phases;
+}
+
+std::vector<Phase> in_memory(const Call& call) {
+  switch (call.kind) {
+    case CallKind::kBarrier:
+      return {{.among = Among::kHost}};
+    case CallKind::kAllReduce:
+      return {{.among = Among::kHost, .bytes = call.bytes}};
+    case CallKind::kReduceScatter:
+      return {{.among = Among::kHost, .bytes = call.bytes / 2}};  // reads all of it, writes one result instead of all
+    case CallKind::kAllGather:
+      return {{.among = Among::kHost, .copied = call.bytes}};
+    case CallKind::kBroadcast:
+      return {{.among = Among::kHost, .copied = call.bytes}};
+  }
+  return {};
+}
+
+/// Adds what the leaders send each other of a reduction.
+void reduce_between_machines(std::vector<Phase>& phases, std::int64_t bytes, const Cluster& cluster) {
+  const Rows rows = rows_of(cluster);
+  if (bytes <= kOnePass && rows.are_alike) {
+    gather_around(phases, Among::kLeaders, cluster.machines, bytes * rows.most);
+  } else if (bytes <= kOnePass) {
+    phases.push_back({.among = Among::kLeaders, .bytes = bytes * rows.most});
+  } else {
+    phases.push_back({.among = Among::kLeaders, .bytes = share(bytes, cluster.machines) * rows.most});
+    phases.push_back({.among = Among::kLeaders, .bytes = share(bytes, cluster.machines)});
+  }
+}
+
+std::vector<Phase> hierarchical(const Call& call, const Cluster& cluster) {
+  const Phase meet{.among = Among::kHost};
+  std::vector<Phase> phases = {meet};
+  gather_around(phases, Among::kLeaders, cluster.machines, kDescriptor);
+  switch (call.kind) {
+    case CallKind::kBarrier:
+      phases.push_back(meet);
+      return phases;
+    case CallKind::kBroadcast:
+      phases.push_back({.among = Among::kRootOfLeaders, .bytes = call.bytes});
+      phases.push_back({.among = Among::kHost, .copied = call.bytes});
+      return phases;
+    case CallKind::kAllReduce:
+      phases.push_back({.among = Among::kHost, .bytes = call.bytes / 2});
+      reduce_between_machines(phases, call.bytes, cluster);
+      phases.push_back({.among = Among::kHost, .copied = call.bytes});
+      return phases;
+    case CallKind::kReduceScatter:
+    case CallKind::kAllGather:
+      break;
+  }
+  return flat(call, cluster.ranks());
+}
+
+}  // namespace
+
+std::vector<Phase> phases_of(const Call& call, const Cluster& cluster) {
+  if (cluster.ranks() == 1) return {};
+  switch (cluster.chosen()) {
+    case Backend::kShm:
+      return in_memory(call);
+    case Backend::kHierarchical:
+      return hierarchical(call, cluster);
+    case Backend::kNccl:
+      return {{.among = Among::kDevices, .bytes = call.bytes, .kind = call.kind}};
+    case Backend::kAuto:
+    case Backend::kGloo:
+      break;
+  }
+  return flat(call, cluster.ranks());
+}
+
+}  // namespace lockstep::schedule

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the backends of comm do for a collective, as messages: docs/design/network.md and shm.md have the algorithms.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/schedule/cluster.h"
+#include "lockstep/schedule/workload.h"
+
+namespace lockstep::schedule {
+
+/// Who takes part in a phase.
+enum class Among {
+  kAll,            ///< every rank sends a message to every other
+  kLeaders,        ///< every machine's first rank sends one to every other machine's
+  kRoot,           ///< rank 0 sends one to every other rank
+  kRootOfLeaders,  ///< rank 0 sends one to every other machine's first rank
+  kHost,           ///< the ranks of a machine meet, and work on memory
+  kDevices         ///< NCCL: all ranks, in a ring or in trees
+};
+
+struct Phase {
+  Among among = Among::kAll;
+  std::int64_t bytes = 0;   ///< of each message; kHost: reduced in shared memory; kDevices: of the collective
+  std::int64_t copied = 0;  ///< kHost: bytes that each rank copies besides
+  int distance = 0;         ///< kAll, kLeaders: each sends to that one alone which is so far before it; 0: to every one
+  CallKind kind = CallKind::kAllReduce;  ///< kDevices
+};
+
+/// Returns the phases of `call` in their order; none on one rank. Each begins on a rank when that rank has ended the
+/// one before.
+[[nodiscard]] std::vector<Phase> phases_of(const Call& call, const Cluster& cluster);
+
+}  // namespace lockstep::schedule

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long the messages of a phase are on their way between ranks that begin at different times.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "lockstep/schedule/cluster.h"
+#include "schedule/collective_phases.h"
+
+namespace lockstep::schedule {
+
+/// The connections of a cluster. All ranks send alike, so that one connection stands for those of a phase's kind: its
+/// window grows while it is what limits, and shrinks again while nothing is sent, as TCP's does.
+class Wire {
+ public:
+  explicit Wire(const Cluster& cluster) : cluster_(cluster) {}
+
+  /// Runs a phase. `times` has by rank when it begins, and then when it has ended.
+  void run(const Phase& phase, std::vector<double>& times);
+
+ private:
+  struct Connection {
+    double window = 0;     ///< bytes; 0: not used yet
+    double last_used = 0;  ///< seconds
+  };
+
+  void exchange(const Phase& phase, std::vector<double>& times, bool leaders);
+  void pass_on(const Phase& phase, std::vector<double>& times, bool leaders);
+  void send_from_root(const Phase& phase, std::vector<double>& times, bool leaders);
+  void meet(const Phase& phase, std::vector<double>& times) const;
+  void run_on_devices(const Phase& phase, std::vector<double>& times) const;
+  [[nodiscard]] double transfer(const Phase& phase, int flows, double now);
+  [[nodiscard]] double on_sockets(const Phase& phase, int messages) const;
+
+  Cluster cluster_;
+  std::array<Connection, 6> connections_ = {};  ///< by Among
+};
+
+}  // namespace lockstep::schedule

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep plan` as a person types it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "apps/command.h"
+#include "support/temp_dir.h"
+
+namespace lockstep::test {
+namespace plan_command_test {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class PlanCommand : public ::testing::Test {
+ protected:
+  /// Trains a few steps on two ranks, and plans from them.
+  void train() {
+    ASSERT_EQ(generate_digits(home_ / "data", 80, 1).code, 0);
+    std::vector<std::string> words = train_words(home_ / "data", home_ / "run");
+    words.insert(words.end(), {"--nproc-per-node", "2", "--set", "max_steps=8"});
+    const ProcessResult done = lockstep(std::move(words), home_.path());
+    ASSERT_EQ(done.code, 0) << done.err;
+  }
+  ProcessResult plan(std::vector<std::string> words) {
+    words.insert(words.begin(), "plan");
+    return lockstep(std::move(words), home_.path());
+  }
+  TempDir home_;
+};
+
+TEST_F(PlanCommand, PlansFromARunsRings) {
+  train();
+  const ProcessResult text = plan({"run", "--gpus", "2", "--nodes", "4", "--link", "1Gb/50us"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("4 machines with 2 ranks, shm+gloo, link 114 MB/s, 50 us"),
+                              HasSubstr("bottleneck: "), HasSubstr("1,024"), HasSubstr("bucket size: "),
+                              HasSubstr("backend gloo"), HasSubstr("ZeRO-1"), HasSubstr("bf16 hook")));
+  const ProcessResult done = plan({"run", "--gpus", "2", "--nodes", "4", "--link", "1Mb/1ms", "--json"});
+  ASSERT_EQ(done.code, 0) << done.err;
+  const auto json = nlohmann::json::parse(done.out);
+  EXPECT_EQ(json["measured_ranks"], 2);
+  EXPECT_EQ(json["images_per_rank"], 4);
+  EXPECT_EQ(json["bottleneck"], "bandwidth");
+  EXPECT_EQ(json["predicted"]["ranks"], 8);
+  // A megabit carries 114 kB/s: each machine's leader sends its part to three others, twice.
+  const double seconds = json["gradient_bytes"].get<double>() * 1.5 / (1e6 / 8 * 1448 / 1583);
+  EXPECT_NEAR(json["predicted"]["step_ms"].get<double>() / 1e3 / seconds, 1, 0.1);
+}
+
+TEST_F(PlanCommand, MeasuresARecipe) {
+  std::ofstream(home_ / "links.json") << R"({"link": "tcp", "from": "a", "to": "b", "round_trip_us": 100.0, )"
+                                         R"("gbit_per_s": 0.800, "problem": null})";
+  const ProcessResult done =
+      plan({"captcha:conv3", "--gpus", "2", "--nodes", "2", "--link", "links.json", "--backend", "gloo", "--json"});
+  ASSERT_EQ(done.code, 0) << done.err;
+  const auto json = nlohmann::json::parse(done.out);
+  EXPECT_EQ(json["predicted"]["backend"], "gloo");
+  EXPECT_GT(json["bucket_bytes"].size(), 1U);
+  EXPECT_EQ(json["alternatives"].back()["name"], "PowerSGD hook, rank 1");
+}
+
+TEST_F(PlanCommand, SaysWhatIsMissing) {
+  EXPECT_THAT(plan({"nothing"}).err, HasSubstr("'nothing' is no folder"));
+  EXPECT_EQ(plan({"nothing"}).code, 64);
+  std::filesystem::create_directories(home_ / "empty");
+  const ProcessResult empty = plan({"empty"});
+  EXPECT_EQ(empty.code, 65);
+  EXPECT_THAT(empty.err, HasSubstr("has no flight ring"));
+  EXPECT_THAT(plan({}).err, HasSubstr("SOURCE"));
+}
+
+}  // namespace plan_command_test
+}  // namespace lockstep::test

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/schedule/variants.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::schedule {
+namespace variants_test {
+
+using ::testing::ElementsAre;
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+/// A broadcast, two buckets, and a small all_reduce behind them.
+Workload workload() {
+  const MeasuredStep step{.compute_s = 1,
+                          .backward_s = 0.2,
+                          .optimizer_end_s = 0.1,
+                          .optimizer_s = 0.08,
+                          .calls = {{.kind = CallKind::kBroadcast, .bytes = 10, .called_s = 0.15, .waited_s = 0.15},
+                                    {.bytes = 2 * kMiB, .bucket = 0, .called_s = 0.4, .waited_s = 0.8},
+                                    {.bytes = 4 * kMiB, .bucket = 1, .called_s = 0.8, .waited_s = 0.8},
+                                    {.bytes = 8, .called_s = 0.9, .waited_s = 0.9}}};
+  return {.ranks = 2, .steps = {step}};
+}
+
+TEST(WithBuckets, PlansThePiecesOfTheMeasuredBuckets) {
+  const Workload changed = with_buckets(workload(), {.first_bytes = kMiB, .bytes = 3 * kMiB});
+  const auto& calls = changed.steps.front().calls;
+  EXPECT_THAT(bucket_bytes(changed.steps.front()), ElementsAre(kMiB, 3 * kMiB, 2 * kMiB));
+  ASSERT_EQ(calls.size(), 5U);
+  EXPECT_EQ(calls[0].kind, CallKind::kBroadcast);
+  EXPECT_NEAR(calls[1].called_s, 0.3, 1e-9);  // half of the first bucket
+  EXPECT_NEAR(calls[2].called_s, 0.6, 1e-9);  // half of the second
+  EXPECT_NEAR(calls[3].called_s, 0.8, 1e-9);
+  EXPECT_NEAR(calls[3].waited_s, 0.8, 1e-9);
+  EXPECT_EQ(calls[4].bytes, 8);
+}
+
+TEST(WithBuckets, LeavesAllGradientsTogether) {
+  for (const std::int64_t size : {1, 2, 25}) {
+    const Workload changed = with_buckets(workload(), {.first_bytes = kMiB, .bytes = size * kMiB});
+    EXPECT_EQ(gradient_bytes(changed.steps.front()), 6 * kMiB);
+  }
+}
+
+TEST(WithBf16, HalvesTheBytesAndPaysForTheConversions) {
+  const HostCosts host{.copy_bytes_per_s = 6 * kMiB};
+  const Workload changed = with_bf16(workload(), host);
+  const MeasuredStep& step = changed.steps.front();
+  EXPECT_THAT(bucket_bytes(step), ElementsAre(kMiB, 2 * kMiB));
+  EXPECT_NEAR(step.compute_s, 1 + 1.25 + 0.75, 1e-9);
+  EXPECT_NEAR(step.calls[1].called_s, 0.4 + 1.25 / 3, 1e-9);
+  EXPECT_NEAR(step.calls[2].waited_s, 0.8 + 1.25, 1e-9);
+  EXPECT_NEAR(step.calls[3].called_s, 0.9 + 1.25 + 0.75, 1e-9);
+  EXPECT_EQ(step.calls[0].bytes, 10);
+}
+
+TEST(PowerSgdBytes, AreThoseOfTheFactorsOrOfWhatIsTooSmall) {
+  const PowerSgdBytes matrix = power_sgd_bytes({512, 256, 3, 3}, 2);
+  EXPECT_EQ(matrix.p, 512 * 2 * 4);
+  EXPECT_EQ(matrix.q, 2304 * 2 * 4);
+  EXPECT_EQ(matrix.plain, 0);
+  const PowerSgdBytes bias = power_sgd_bytes({512}, 2);
+  EXPECT_EQ(bias.p, 0);
+  EXPECT_EQ(bias.plain, 512 * 4);
+}
+
+TEST(WithPowerSgd, SendsTwoRoundsOfWhichTheSecondFollowsBackward) {
+  Workload known = workload();
+  known.shapes = {{1024, 1024}, {1024, 512}};  // 4 MiB and 2 MiB, of which the last come first
+  const Workload changed = with_power_sgd(known, 1, {});
+  const auto& calls = changed.steps.front().calls;
+  ASSERT_EQ(calls.size(), 6U);
+  EXPECT_EQ(calls[1].bytes, 1024 * 4);
+  EXPECT_EQ(calls[2].bytes, 1024 * 4);
+  EXPECT_EQ(calls[3].bytes, 512 * 4);
+  EXPECT_EQ(calls[4].bytes, 1024 * 4);
+  EXPECT_NEAR(calls[3].called_s, 0.8, 1e-9);
+  EXPECT_EQ(calls[5].bytes, 8);
+}
+
+TEST(WithZero, ReducesPartsAndGathersTheParametersAfterAShorterUpdate) {
+  const Workload changed = with_zero(workload(), 4);
+  const MeasuredStep& step = changed.steps.front();
+  EXPECT_NEAR(step.compute_s, 1 - 0.06, 1e-9);
+  ASSERT_EQ(step.calls.size(), 6U);
+  EXPECT_EQ(step.calls[0].kind, CallKind::kAllGather);
+  EXPECT_NEAR(step.calls[0].called_s, 0.04, 1e-9);
+  EXPECT_EQ(step.calls[2].kind, CallKind::kBroadcast);
+  EXPECT_NEAR(step.calls[2].called_s, 0.09, 1e-9);
+  EXPECT_EQ(step.calls[3].kind, CallKind::kReduceScatter);
+  EXPECT_EQ(step.calls[5].kind, CallKind::kAllReduce);
+}
+
+}  // namespace variants_test
+}  // namespace lockstep::schedule
