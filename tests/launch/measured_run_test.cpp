@@ -35,6 +35,22 @@ class Ring {
     section(What::kSectionEnd, kEnd, at + 100);
     section(What::kSectionEnd, "backward", at + 100);
   }
+  /// The same, in which the thread had no core for 6 ms of the 30 before backward, for 5 of the next 30 and for 1 of
+  /// the last 40, of which 20 are its wait.
+  void crowded_step() {
+    const std::size_t first = ring_.events.size();
+    step();
+    const auto note = [&](What what, const char* name, std::int64_t ms) {
+      for (std::size_t i = first; i < ring_.events.size(); ++i) {
+        flight::Event& event = ring_.events[i];
+        if (event.what == what && event.name == name) event.queued_ns = queued_ + ms * kMs;
+      }
+    };
+    note(What::kSectionBegin, "backward", 6);
+    note(What::kSectionBegin, kEnd, 11);
+    note(What::kSectionEnd, kEnd, 12);
+    queued_ += 12 * kMs;
+  }
   void evaluate() { section(What::kSectionBegin, "evaluate", steps_ * 100 + 100); }
   [[nodiscard]] const Snapshot& ring() const { return ring_; }
 
@@ -69,6 +85,7 @@ class Ring {
   Snapshot ring_;
   std::int64_t steps_ = 0;
   std::uint64_t calls_ = 0;
+  std::int64_t queued_ = 0;
 };
 
 Ring ring_of(int steps) {
@@ -93,6 +110,19 @@ TEST(WorkloadOf, TakesTheWaitsOutOfAStep) {
   EXPECT_NEAR(step.calls[1].called_s, 0.04, 1e-9);
   EXPECT_NEAR(step.calls[1].waited_s, 0.06, 1e-9);
   EXPECT_NEAR(step.calls[2].called_s, 0.06, 1e-9);
+}
+
+TEST(WorkloadOf, TakesOutWhatTheThreadWaitedForACore) {
+  Ring ring;
+  for (int i = 0; i < 3; ++i) ring.crowded_step();
+  const schedule::Workload found = workload_of({ring.ring()});
+  ASSERT_THAT(found.steps, SizeIs(2));
+  const schedule::MeasuredStep& step = found.steps.front();
+  EXPECT_NEAR(step.compute_s, 0.08 - 0.012, 1e-9);
+  EXPECT_NEAR(step.backward_s, 0.03 - 0.006, 1e-9);
+  EXPECT_NEAR(step.calls[1].called_s, 0.024 + 0.01 * 25 / 30, 1e-9);  // five of its thirty milliseconds
+  EXPECT_NEAR(step.calls[2].called_s, 0.06 - 0.011, 1e-9);
+  EXPECT_NEAR(found.measured_s, 0.1, 1e-9);
 }
 
 TEST(WorkloadOf, LeavesOutEvaluationsAndStepsUnlikeTheOthers) {

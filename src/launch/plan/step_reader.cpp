@@ -31,7 +31,8 @@ struct Operation {
 struct Record {
   std::vector<Operation> operations = {};  ///< by their number
   std::vector<const flight::Event*> sections = {};
-  std::int64_t first = 0;  ///< when the oldest operation was called
+  std::vector<const flight::Event*> queue = {};  ///< those of the sections that say how long the thread had no core
+  std::int64_t first = 0;                        ///< when the oldest operation was called
 };
 
 std::optional<int> group_of_buckets(const flight::Snapshot& ring) {
@@ -49,6 +50,7 @@ Record record_of(const flight::Snapshot& ring) {
   for (const flight::Event& event : ring.events) {
     const bool is_section = event.what == flight::What::kSectionBegin || event.what == flight::What::kSectionEnd;
     if (is_section) record.sections.push_back(&event);
+    if (is_section && event.queued_ns != 0) record.queue.push_back(&event);
     if (is_section || !group || event.group != *group) continue;
     if (event.what == flight::What::kCollectiveBegin) begins[event.sequence] = &event;
     const auto begin = begins.find(event.sequence);
@@ -66,7 +68,9 @@ Record record_of(const flight::Snapshot& ring) {
   return record;
 }
 
-/// A time of the host and the rank's own computation until then, since the step began.
+/// A time of the host and the rank's own computation until then, since the step began: without the waits for
+/// collectives, and without those for a core. A thread that waits for a collective is not one that could run, so that
+/// between two readings it can have had no core only while it did not.
 class OwnTime {
  public:
   OwnTime(const Record& record, std::int64_t from, std::int64_t to) : from_(from), to_(to) {
@@ -75,25 +79,54 @@ class OwnTime {
       waits_.push_back({std::max(each.waited, from), std::min(each.end, to)});
     }
     std::sort(waits_.begin(), waits_.end());
+    std::int64_t time = from;
+    for (std::size_t i = 1; i < record.queue.size(); ++i) {
+      const flight::Event& reading = *record.queue[i];
+      if (reading.time_ns <= from || reading.time_ns > to) continue;
+      add_queue(time, reading.time_ns, reading.queued_ns - record.queue[i - 1]->queued_ns);
+      time = reading.time_ns;
+    }
   }
 
   [[nodiscard]] double at(std::int64_t time) const {
     time = std::clamp(time, from_, to_);
-    std::int64_t blocked = 0;
-    std::int64_t until = from_;
-    for (const auto& [begin, end] : waits_) {
-      const std::int64_t first = std::max(begin, until);
-      const std::int64_t last = std::min(end, time);
-      if (last > first) blocked += last - first;
-      until = std::max(until, end);
+    double own = unblocked(from_, time);
+    for (const Queue& part : queues_) {
+      if (part.from < time) own -= part.share * unblocked(part.from, std::min(part.to, time));
     }
-    return static_cast<double>(time - from_ - blocked) * 1e-9;
+    return own * 1e-9;
   }
 
  private:
+  /// A part of a step of whose computation `share` was spent without a core.
+  struct Queue {
+    std::int64_t from;
+    std::int64_t to;
+    double share;
+  };
+
+  void add_queue(std::int64_t from, std::int64_t to, std::int64_t queued) {
+    const double free = unblocked(from, to);
+    if (queued > 0 && free > 0) queues_.push_back({from, to, std::min(1.0, static_cast<double>(queued) / free)});
+  }
+
+  /// Nanoseconds between two times in which no thread waits for a collective.
+  [[nodiscard]] double unblocked(std::int64_t from, std::int64_t to) const {
+    std::int64_t blocked = 0;
+    std::int64_t until = from;
+    for (const auto& [begin, end] : waits_) {
+      const std::int64_t first = std::max(begin, until);
+      const std::int64_t last = std::min(end, to);
+      if (last > first) blocked += last - first;
+      until = std::max(until, end);
+    }
+    return static_cast<double>(to - from - blocked);
+  }
+
   std::int64_t from_;
   std::int64_t to_;
   std::vector<std::pair<std::int64_t, std::int64_t>> waits_;
+  std::vector<Queue> queues_;
 };
 
 CallKind kind_of(std::string_view name) {
