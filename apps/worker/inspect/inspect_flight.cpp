@@ -176,14 +176,15 @@ std::string events_json(const std::vector<Snapshot>& ranks) {
   for (const Of& of : all_events(ranks)) {
     const flight::Event& event = *of.event;
     text += fmt::format(R"({{"time_ns": {}, "rank": {}, "host": {}, "number": {}, "event": "{}", "name": {}, )"
-                        R"("sequence": {}, "group": {}, "bucket": {}, "buckets": {}, "bytes": {}, "step": {}}})"
+                        R"("sequence": {}, "group": {}, "bucket": {}, "buckets": {}, "bytes": {}, "step": {}, )"
+                        R"("queued_ns": {}}})"
                         "\n",
                         of.time(), of.rank->rank, text::json_quote(of.rank->host), event.number,
                         event.what == What::kCollectiveBegin || event.what == What::kSectionBegin ? "begin"
                         : event.what == What::kCollectiveFailed                                   ? "fail"
                                                                                                   : "end",
                         text::json_quote(event.name), event.sequence, event.group, event.bucket, event.buckets,
-                        event.bytes, event.step);
+                        event.bytes, event.step, event.queued_ns);
   }
   return text;
 }
