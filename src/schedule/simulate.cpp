@@ -75,7 +75,13 @@ class Simulation {
     });
     if (is_even) scripts_ = {scripts_[order[order.size() / 2]]};
     ranks_.resize(static_cast<std::size_t>(cluster.ranks()));
-    for (const Call& call : scripts_.front().step->calls) phases_.push_back(phases_of(call, cluster));
+    const MeasuredStep& first = *scripts_.front().step;
+    const double copied = cluster.host.copy_bytes_per_s;
+    if (cluster.ranks() > 1) {
+      for (const Call& call : first.calls) phases_.push_back(phases_of(call, cluster));
+    } else if (copied > 0) {  // no calls, and no buckets: the gradients stay where they are
+      saved_ = static_cast<double>(gradient_bytes(first)) / copied;
+    }
   }
 
   void run_step() {
@@ -88,7 +94,7 @@ class Simulation {
     ends_.assign(phases_.size() * ranks_.size(), 0);
     for (std::size_t call = 0; call < phases_.size(); ++call) run_call(call);
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      const double all = ranks_[rank].script->step->compute_s;
+      const double all = std::max(0.0, ranks_[rank].script->step->compute_s - saved_);
       pass_waits(rank, all, phases_.size());
       ranks_[rank].compute_until(all);
       computed_ += all;
@@ -130,12 +136,13 @@ class Simulation {
   Cluster cluster_;
   Wire wire_;
   std::vector<Script> scripts_;
-  std::vector<std::vector<Phase>> phases_;  ///< by call
+  std::vector<std::vector<Phase>> phases_;  ///< by call; none on a single rank
   std::vector<Rank> ranks_;
   std::vector<double> times_;
   std::vector<double> ends_;  ///< by call, then by rank
   std::size_t step_ = 0;
   double computed_ = 0;
+  double saved_ = 0;  ///< of a single rank's step
 };
 
 }  // namespace

@@ -22,6 +22,12 @@ TEST(Simulate, OfOneRankIsItsOwnComputation) {
   EXPECT_NEAR(found.waiting_s, 0, 1e-9);
 }
 
+TEST(Simulate, LeavesTheCopiesIntoBucketsOutOnOneRank) {
+  const HostCosts host{.copy_bytes_per_s = 1e8};
+  EXPECT_NEAR(simulate({.steps = {step_of()}}, {.host = host}).step_s, 0.1 - 0.02, 1e-9);
+  EXPECT_NEAR(simulate({.steps = {step_of()}}, {.machines = 2, .host = host}).step_s, 0.1, 1e-9);
+}
+
 TEST(Simulate, HidesWhatIsReducedWhileBackwardGoesOn) {
   // A bucket takes 2 * 0.5 MB / 50 MB/s = 20 ms: the first is hidden, the second is waited for.
   const Cluster two{.machines = 2, .network = {.bytes_per_s = 50e6}};
