@@ -2,9 +2,12 @@
 """Compares what `lockstep plan` predicts with what runs take: 1, 2 and 4 ranks over links of limited rate and delay.
 
 For each setting a step is measured on this machine's loopback, with buckets of 1 MiB. From that the setting is predicted, and then
-measured between two network namespaces that tests/support/link.py links. One rank needs no link, and is predicted from the run of
-two. The last column is what is predicted from the own computation of the limited run itself: what the simulation is off without
-what the machine's speed has changed meanwhile. What the results file has already is not done again. Needs root, for the namespaces.
+measured between two network namespaces that tests/support/link.py links; both in turn, as often as --rounds says. One rank needs no
+link, and is predicted from two ranks that talk in memory: sockets would take the time of the cores that compute. The last but one
+column is what is predicted from the own computation of the limited run itself: what the simulation is off without what the machine's
+speed has changed meanwhile; of one rank, against its steps without the time in which other programs had its core. The last is the load
+before each round. What the results file has already is not done again. Needs root,
+for the namespaces.
 
 example:
   sudo scripts/plan_check.py --bin build/release/bin
@@ -60,15 +63,16 @@ def run(words: list[str], **options) -> str:
     return done.stdout
 
 
-def steps_ms(given, logs: pathlib.Path) -> list[float]:
-    """The times between the ends of synced backwards of each rank, without the first ones."""
+def steps_ms(given, logs: pathlib.Path) -> list[tuple[float, float]]:
+    """Of each rank's steps without the first ones: from one end of a synced backward to the next, and how long of it the main
+    thread could have run and had no core."""
     text = run([str(given.bin / "lockstep"), "inspect", "flight", str(logs), "--json"])
-    ends: dict[int, list[int]] = {}
+    ends: dict[int, list[tuple[int, int]]] = {}
     for line in text.splitlines():
         event = json.loads(line)
         if event["name"] == END and event["event"] == "end":
-            ends.setdefault(event["rank"], []).append(event["time_ns"])
-    return [(b - a) / 1e6 for times in ends.values() for a, b in list(zip(times, times[1:]))[3:]]
+            ends.setdefault(event["rank"], []).append((event["time_ns"], event["queued_ns"]))
+    return [((b[0] - a[0]) / 1e6, (b[1] - a[1]) / 1e6) for times in ends.values() for a, b in list(zip(times, times[1:]))[3:]]
 
 
 @contextlib.contextmanager
@@ -92,8 +96,8 @@ def link(setting: dict):
             subprocess.run(["ip", "netns", "del", name], check=False)
 
 
-def measure(given, setting: dict, logs: pathlib.Path) -> list[float]:
-    """Milliseconds of steps as they are between the namespaces, or on one rank."""
+def measure(given, setting: dict, logs: pathlib.Path) -> list[tuple[float, float]]:
+    """Steps as they are between the namespaces, or on one rank."""
     program = bench(given, setting, setting["bucket_mib"])
     env = environment(setting["backend"])
     if setting["machines"] == 1:
@@ -120,10 +124,10 @@ def measure(given, setting: dict, logs: pathlib.Path) -> list[float]:
 
 
 def measure_source(given, setting: dict, logs: pathlib.Path) -> None:
-    """Runs as many ranks on loopback, at least two."""
+    """Runs as many ranks on this machine, at least two."""
     ranks = max(2, setting["machines"] * setting["gpus"])
     run([str(given.bin / "lockstep"), "run", "--nproc-per-node", str(ranks), "--log-dir", str(logs), "--",
-         *bench(given, setting, 1)], env=environment("gloo"))
+         *bench(given, setting, 1)], env=environment("gloo" if setting["machines"] > 1 else "shm"))
 
 
 def predict(given, setting: dict, source: pathlib.Path, bucket: bool = True) -> float:
@@ -137,32 +141,47 @@ def predict(given, setting: dict, source: pathlib.Path, bucket: bool = True) -> 
     return json.loads(run(words))["predicted"]["step_ms"]
 
 
-def compare(given, setting: dict) -> dict:
-    folder = given.work / "logs"
+def one_round(given, setting: dict, folder: pathlib.Path) -> dict:
+    """A source and a target right after it."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "target").mkdir(parents=True)
+    found = {"load": round(os.getloadavg()[0], 1)}
     measure_source(given, setting, folder / "source")
-    times = measure(given, setting, folder / "target")
-    measured = statistics.median(times)
-    predicted = predict(given, setting, folder / "source")
-    result = setting | {"measured_ms": measured, "predicted_ms": predicted, "error": predicted / measured - 1}
+    found["times"] = measure(given, setting, folder / "target")
+    found["predicted"] = predict(given, setting, folder / "source")
     if setting["machines"] > 1:
         nodes = [path for path in (folder / "target").iterdir() if path.is_dir()]
-        own = statistics.mean(predict(given, setting, node, bucket=False) for node in nodes)
-        result["own_error"] = own / measured - 1
+        found["own"] = statistics.mean(predict(given, setting, node, bucket=False) for node in nodes)
+    return found
+
+
+def compare(given, setting: dict) -> dict:
+    rounds = [one_round(given, setting, given.work / f"logs{number}") for number in range(given.rounds)]
+    steps = [step for each in rounds for step in each["times"]]
+    measured = statistics.median(time for time, _ in steps)
+    predicted = statistics.mean(each["predicted"] for each in rounds)
+    result = setting | {"measured_ms": measured, "predicted_ms": predicted, "error": predicted / measured - 1,
+                        "load": [each["load"] for each in rounds],
+                        "rounds": [[statistics.median(time for time, _ in each["times"]), each["predicted"]] for each in rounds]}
+    if setting["machines"] > 1:
+        result["own_error"] = statistics.mean(each["own"] for each in rounds) / measured - 1
+    else:  # one rank has nothing that could go on meanwhile
+        result["on_core_ms"] = statistics.median(time - queued for time, queued in steps)
+        result["own_error"] = predicted / result["on_core_ms"] - 1
     return result
 
 
 def show(result: dict) -> None:
     words = "  ".join(f"{result[name]!s:>{width}}" for name, width in zip(NAMES, (18, 2, 1, 1, 8, 3, 2, 2)))
     print(f"{words}  measured {result['measured_ms']:9.1f} ms  predicted {result['predicted_ms']:9.1f} ms  "
-          f"{result['error']:+6.1%}" + (f"  {result['own_error']:+6.1%}" if "own_error" in result else ""), flush=True)
+          f"{result['error']:+6.1%}  {result['own_error']:+6.1%}  load {result['load']}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="where lockstep lies")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/plan_check", help="for runs and results")
+    parser.add_argument("--rounds", type=int, default=2, help="sources and targets in turn")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of settings, from 1")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
