@@ -154,7 +154,14 @@ TEST(WorkloadOf, RefusesRingsWithoutSteps) {
   EXPECT_THROW((void)workload_of({ring_of(1).ring()}), DataError);
 }
 
-TEST(ReadMeasuredRun, RefusesWhatIsNoRun) { EXPECT_THROW((void)read_measured_run("/nowhere"), DataError); }
+TEST(ReadMeasuredRun, RefusesWhatIsNoRun) {
+  try {
+    (void)read_measured_run("/nowhere");
+    FAIL() << "there is nothing to read";
+  } catch (const DataError& error) {
+    EXPECT_EQ(error.message(), "/nowhere is no folder");
+  }
+}
 
 }  // namespace measured_run_test
 }  // namespace lockstep::launch

@@ -49,6 +49,9 @@ TEST(Phases, OfMachinesThatAreNoSubtreeSendSeveralRows) {
   const auto found = messages({.bytes = 400'000}, {.gpus = 3, .machines = 2});
   EXPECT_EQ(found.at(3), (std::pair{Among::kLeaders, std::int64_t{400'000}}));
   EXPECT_EQ(found.at(4), (std::pair{Among::kLeaders, std::int64_t{200'000}}));
+  // The machine that has most counts: of five ranks, 0 to 3 and 4 are two subtrees; 5, (6, 7) and (8, 9) are three.
+  EXPECT_EQ(messages({.bytes = 400'000}, {.gpus = 5, .machines = 2}).at(3),
+            (std::pair{Among::kLeaders, std::int64_t{600'000}}));
 }
 
 /// How far the messages of each phase go; 0: to all.

@@ -23,7 +23,7 @@ struct RecorderOptions {
 /// Records from now on what trace::Span reports: collectives, sections, steps. The calling thread is the one whose
 /// sections say where the rank is. A second call does nothing. A file that cannot
 /// be mapped, or that a living process records in, costs a note and is not used.
-/// Cost: 268 KB of memory, and some 40 ns an event.
+/// Cost: 268 KB of memory, some 40 ns an event, and 0.8 us at most every half millisecond (Event::queued_ns).
 void start_recorder(const RecorderOptions& options);
 
 /// Sets how long a section of this name may take (watch.h); 0: any time. Call it after start_recorder(), which init()
