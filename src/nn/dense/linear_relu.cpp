@@ -45,6 +45,7 @@ void activate(const at::Tensor& product, const at::Tensor& bias, const at::Tenso
 at::Tensor multiplied(const at::Tensor& rows, const at::Tensor& columns) {
   const at::ScalarType type = rows.scalar_type();
   if (!detail::multiplies_slowly(type)) return rows.mm(columns);
+  const detail::FullPrecision guard;  // a backward may run under autocast
   return rows.to(at::kFloat).mm(columns.to(at::kFloat)).to(type);
 }
 
