@@ -2,6 +2,7 @@
 import argparse
 import contextlib
 import io
+import json
 import pathlib
 import tempfile
 
@@ -45,6 +46,11 @@ def self_test(Counts, soak, report) -> None:
         given.batch_minutes = 5
         assert quietly([small("twice", 4, 4, per_count=2)])[2][-2:] == [("twice", "1", "0")] * 2
         given.batch_minutes = 10
+        # Lines that stand for several trials, for one of several kills, and for what the others are compared with.
+        results = pathlib.Path(folder) / "r.jsonl"
+        rows = [{"world": 1, "digest": "a"}, {"trial": 0, "digest": "a"}, {"trial": 1, "kills": ["one", "two"]}, {"kills": 20}, {"programs": 5}, {}]
+        results.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert small("counts", 1, 1).counted(pathlib.Path(folder)) == (27, 0), small("counts", 1, 1).counted(pathlib.Path(folder))
         # What tries nothing is not tried again and again.
         code, said, rows = quietly([Trial("skips", "runs", 2, 1, ["{python}", "-c", "raise SystemExit(77)"], ["LICENSE"])])
         assert code == 0 and "left out: it tried nothing" in said and rows[-1][0] == "twice", said
