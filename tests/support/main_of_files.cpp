@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One program may hold the tests of several files: --file=zero_test.cpp runs those of that one, and may be given again
 // for another. A filter of gtest's own goes before: so a test that starts its program again, as a rank, names itself.
+// One that only leaves tests out ("-A.b:C.*", of GTEST_FILTER) leaves them out of the files.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -48,8 +49,9 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (const auto test = lockstep::testing::serve_as_template()) GTEST_FLAG_SET(filter, *test);
   std::set<std::string> files = wanted_files(argc, argv);
-  if (!files.empty() && GTEST_FLAG_GET(filter) == "*") {
-    GTEST_FLAG_SET(filter, filter_of(files));
+  const std::string filter = GTEST_FLAG_GET(filter);
+  if (!files.empty() && (filter == "*" || filter.starts_with('-'))) {
+    GTEST_FLAG_SET(filter, filter_of(files) + (filter == "*" ? "" : filter));
     if (!files.empty()) {
       std::cerr << "error: this program has no test of " << *files.begin() << "\n";
       return 1;
