@@ -80,6 +80,9 @@ function(lockstep_keep_apart target)
     if(options OR definitions OR targets)
       set_source_files_properties(${file} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
+    if(options MATCHES "-fopenmp")  # which the precompiled headers were not made with
+      set_source_files_properties(${file} TARGET_DIRECTORY ${target} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    endif()
   endforeach()
 endfunction()
 
