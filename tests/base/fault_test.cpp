@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "support/process.h"
+#include "support/sanitizer.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -100,6 +101,7 @@ TEST(Fault, InLockstepsOwnCommandsItIsABugOfLockstep) {
 }
 
 TEST(Fault, ASignalLeavesABacktraceAndItsOwnStatus) {
+  if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer reports signals itself";
   const End end = run("segv");
   EXPECT_EQ(end.result.code, 128 + SIGSEGV);
   EXPECT_THAT(end.result.err, HasSubstr("error: SIGSEGV in backward (rank 3, step 13): address 0x10\n"));
@@ -109,6 +111,7 @@ TEST(Fault, ASignalLeavesABacktraceAndItsOwnStatus) {
 }
 
 TEST(Fault, SoDoAnAbortAndAnOverrunStack) {
+  if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer reports signals itself";
   const End abort = run("abort");
   EXPECT_EQ(abort.result.code, 128 + SIGABRT);
   EXPECT_THAT(abort.result.err, AllOf(HasSubstr("error: SIGABRT (rank 3)"), HasSubstr("abort"), HasSubstr(" main+0x")));
