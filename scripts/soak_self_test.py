@@ -54,6 +54,16 @@ def self_test(Counts, soak, report) -> None:
         # What tries nothing is not tried again and again.
         code, said, rows = quietly([Trial("skips", "runs", 2, 1, ["{python}", "-c", "raise SystemExit(77)"], ["LICENSE"])])
         assert code == 0 and "left out: it tried nothing" in said and rows[-1][0] == "twice", said
+        # A build under a trial is no failure of what is tried.
+        given.bin = pathlib.Path(folder)
+        begin = [*Counts(path).rows]
+        touching = Trial("built", "runs", 1, 1, ["{python}", "-c", "import sys; open(sys.argv[1], 'w'); raise SystemExit(1)",
+                         "{bin}/lockstep"], ["LICENSE"])
+        try:
+            quietly([touching])
+            raise AssertionError("a batch counted under which the programs were built")
+        except SystemExit as end:
+            assert "built anew" in str(end) and len(Counts(path).rows) == len(begin), end
         # The first failure ends it, with what one needs to see it again.
         code, said, rows = quietly([small("bad", 9, 3, wrong="4"), small("good", 1, 1)])
         assert code == 1 and rows[-1] == ("bad", "3", "1"), rows
