@@ -80,6 +80,10 @@ function(lockstep_keep_apart target)
     if(options OR definitions OR targets)
       set_source_files_properties(${file} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
+    if(targets)  # GCC takes some of Highway's constants for variables where nothing is optimised
+      set_property(SOURCE ${file} TARGET_DIRECTORY ${target} APPEND PROPERTY COMPILE_OPTIONS
+        $<$<NOT:$<CONFIG:Release,RelWithDebInfo,MinSizeRel>>:-O2>)
+    endif()
     if(options MATCHES "-fopenmp")  # which the precompiled headers were not made with
       set_source_files_properties(${file} TARGET_DIRECTORY ${target} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
     endif()
