@@ -69,6 +69,8 @@ endfunction()
 function(lockstep_keep_apart target)
   get_target_property(folder ${target} SOURCE_DIR)
   get_target_property(files ${target} SOURCES)
+  string(TOUPPER "CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}" of_type)
+  set(flags "${CMAKE_CXX_FLAGS} ${${of_type}}")
   foreach(file IN LISTS files)
     cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY ${folder})
     if(NOT EXISTS ${file})
@@ -80,9 +82,8 @@ function(lockstep_keep_apart target)
     if(options OR definitions OR targets)
       set_source_files_properties(${file} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
-    if(targets)  # GCC takes some of Highway's constants for variables where nothing is optimised
-      set_property(SOURCE ${file} TARGET_DIRECTORY ${target} APPEND PROPERTY COMPILE_OPTIONS
-        $<$<NOT:$<CONFIG:Release,RelWithDebInfo,MinSizeRel>>:-O2>)
+    if(targets AND NOT flags MATCHES "-O[123s]")  # GCC takes some of Highway's constants for variables where nothing is optimised
+      set_property(SOURCE ${file} TARGET_DIRECTORY ${target} APPEND PROPERTY COMPILE_OPTIONS -O2)
     endif()
     if(options MATCHES "-fopenmp")  # which the precompiled headers were not made with
       set_source_files_properties(${file} TARGET_DIRECTORY ${target} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
