@@ -143,15 +143,10 @@ class Client final : public Store {
     return socket;
   }
 
-  // A server that is there and closes the connection has too many strangers at its door: another try gets in.
   Socket open_another() {
-    const auto deadline = now() + answer_limit_;
-    for (auto pause = kFirstPause;; pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause)) {
-      auto opened = store::open_connection(address_, deadline);
-      if (opened.socket) return std::move(*opened.socket);
-      if (!opened.is_reached || now() + pause >= deadline) throw_gone();
-      std::this_thread::sleep_for(pause);
-    }
+    auto opened = store::open_among_strangers(address_, now() + answer_limit_);
+    if (!opened.socket) throw_gone();
+    return std::move(*opened.socket);
   }
 
   void give_back(const SocketPtr& socket, bool is_good) {

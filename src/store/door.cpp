@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "lockstep/base/env.h"
@@ -16,6 +17,9 @@ namespace {
 
 // What accepts a connection and is silent for so long is tried again.
 constexpr auto kDoorLimit = std::chrono::seconds(10);
+// Between two tries to get in.
+constexpr auto kShortest = std::chrono::milliseconds(10);
+constexpr auto kLongest = std::chrono::milliseconds(500);
 constexpr const char* kEncrypted = " when it is asked to encrypt: does node 0 have --tls-cert and --tls-key, too?";
 
 /// Questions and answers before the store is open.
@@ -79,6 +83,14 @@ Opened open_connection(const StoreAddress& address, TimePoint deadline, std::chr
                                proof ? "does not know our token: it is not our job's" : "refused our token"),
                    "give every node the same token (--token-file or LOCKSTEP_TOKEN), and check that no other job "
                    "uses this port");
+}
+
+Opened open_among_strangers(const StoreAddress& address, TimePoint deadline) {
+  for (std::chrono::milliseconds pause = kShortest;; pause = std::min<std::chrono::milliseconds>(pause * 2, kLongest)) {
+    auto opened = open_connection(address, deadline);
+    if (opened.socket || !opened.is_reached || SystemClock::instance().now() + pause >= deadline) return opened;
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 std::chrono::milliseconds answer_limit() {

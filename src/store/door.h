@@ -20,6 +20,11 @@ struct Opened {
 [[nodiscard]] Opened open_connection(const StoreAddress& address, TimePoint deadline,
                                      std::chrono::milliseconds reach = std::chrono::seconds(10));
 
+/// Connects, and tries again until `deadline` while somebody listens there: a server with too many strangers at its
+/// door closes the oldest connections that have not proved anything yet, and another try gets in. Throws: as
+/// open_connection().
+[[nodiscard]] Opened open_among_strangers(const StoreAddress& address, TimePoint deadline);
+
 /// A server answers at once; one that is silent for so long is stopped or cut off: LOCKSTEP_TIMEOUT, 5 s at least and a
 /// minute at most.
 [[nodiscard]] std::chrono::milliseconds answer_limit();

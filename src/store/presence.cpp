@@ -29,7 +29,7 @@ using store::Verb;
 constexpr int kBeatsPerSilence = 6;
 
 Socket connect_to(const StoreAddress& address, std::chrono::milliseconds timeout) {
-  auto opened = store::open_connection(address, SystemClock::instance().now() + timeout);
+  auto opened = store::open_among_strangers(address, SystemClock::instance().now() + timeout);
   if (opened.socket) return std::move(*opened.socket);
   throw PeerError(fmt::format("the store at {}:{} is gone ({})", address.host, address.port, opened.socket.error()));
 }

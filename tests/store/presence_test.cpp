@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/store/presence.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 #include "store/door.h"
 #include "store/wire.h"
 
@@ -21,6 +26,62 @@ using store::FrameWriter;
 using store::Verb;
 
 constexpr auto kLong = std::chrono::seconds(60);
+
+// A store's door with a crowd before it: it closes the first connections, as a server with too many strangers does, and
+// leads one to the server.
+class CrowdedDoor {
+ public:
+  CrowdedDoor(int closed, std::uint16_t server) : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = loopback(0);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(listener_.get(), 16), 0);
+    EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port = ntohs(address.sin_port);
+    thread_ = std::thread([this, closed, server] { serve(closed, server); });
+  }
+  ~CrowdedDoor() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  CrowdedDoor(const CrowdedDoor&) = delete;
+  CrowdedDoor& operator=(const CrowdedDoor&) = delete;
+
+  std::uint16_t port = 0;
+
+ private:
+  static sockaddr_in loopback(std::uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+  }
+
+  void serve(int closed, std::uint16_t server) const {
+    for (int i = 0; i < closed; ++i) {
+      const UniqueFd gone(::accept(listener_.get(), nullptr, nullptr));
+      if (!gone.valid()) return;
+    }
+    const UniqueFd outside(::accept(listener_.get(), nullptr, nullptr));
+    const UniqueFd inside(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const sockaddr_in address = loopback(server);
+    if (::connect(inside.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return;
+    pollfd both[] = {{outside.get(), POLLIN, 0}, {inside.get(), POLLIN, 0}};
+    char bytes[4096];
+    while (::poll(both, 2, -1) > 0) {
+      for (int i = 0; i < 2; ++i) {
+        if (both[i].revents == 0) continue;
+        const ssize_t got = ::recv(both[i].fd, bytes, sizeof bytes, 0);
+        if (got <= 0) return;
+        (void)!::send(both[1 - i].fd, bytes, static_cast<std::size_t>(got), MSG_NOSIGNAL);
+      }
+    }
+  }
+
+  const UniqueFd listener_;
+  std::thread thread_;
+};
 
 class PresenceTest : public ::testing::Test {
  protected:
@@ -47,6 +108,17 @@ class PresenceTest : public ::testing::Test {
 
 TEST_F(PresenceTest, OfOneThatLeavesPublishesNothing) {
   { const Presence presence(address(), {.keys = {"lost"}, .will = "node 1"}, kLong); }
+  EXPECT_EQ(store_->try_get("lost"), std::nullopt);
+}
+
+TEST_F(PresenceTest, BeginsThoughStrangersCrowdTheDoor) {
+  const CrowdedDoor door(3, server_->port());
+  StoreAddress crowded = address();
+  crowded.port = door.port;
+  {
+    const Presence presence(crowded, {.keys = {"lost"}, .will = "node 1"}, kLong);
+    EXPECT_EQ(presence.lost(), "");
+  }
   EXPECT_EQ(store_->try_get("lost"), std::nullopt);
 }
 
