@@ -41,10 +41,12 @@ struct NodeRange {
 // N, or torchrun's MIN:MAX.
 NodeRange range_of(const std::string& text) {
   const auto colon = text.find(':');
+  constexpr WholeRange kNodes{.least = 1, .most = 1'000'000};
   const auto count = [&](const std::string& part) {
-    const auto number = parse_whole(part, {.least = 1, .most = 1'000'000});
+    const auto number = parse_whole(part, kNodes);
     if (!number) {
-      throw UsageError(fmt::format("--nnodes is '{}'", text), "give N, or MIN:MAX for nodes that come and go: 2:4");
+      throw UsageError(fmt::format("--nnodes is '{}'; a number of nodes is {}", text, to_text(kNodes)),
+                       "give N, or MIN:MAX for nodes that come and go: 2:4");
     }
     return static_cast<int>(*number);
   };
