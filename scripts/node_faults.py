@@ -71,6 +71,12 @@ def take_away(fault: str, network: Hosts, launchers, draw: random.Random) -> lis
     return victims
 
 
+def end_all(network: Hosts) -> None:
+    """What is stopped does not notice that its launcher has ended."""
+    for node in range(NODES):
+        runs.send(network.processes(node), signal.SIGKILL)
+
+
 def judge(given, folder: pathlib.Path, launchers, victims: list[int]) -> dict:
     """What is wrong with how the others end; the longest that one of them took."""
     begin, slowest, wrong = time.monotonic(), 0.0, []
@@ -95,6 +101,7 @@ def trial(given, fault: str, number: int, settings: pathlib.Path) -> dict:
     folder.mkdir(parents=True)
     draw = random.Random(f"{fault} {number}")
     with Hosts(NODES) as network, contextlib.ExitStack() as stack:
+        stack.callback(end_all, network)
         launchers = start(given, network, folder, settings, secrets.token_hex(32))
         for launcher in launchers:
             stack.callback(lambda gone=launcher: (gone.kill(), gone.wait()))
