@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "support/process.h"
+#include "support/sanitizer.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -126,6 +127,7 @@ TEST_F(Limits, OfMemoryEndInACodeThatIsDocumented) {
 
 // What would hang or be ended before its main.
 TEST_F(Limits, OfMemoryThatTheWorkersLibrariesExceedAreAnErrorAtTheStart) {
+  if (test::kAnySanitizer) GTEST_SKIP() << "a sanitizer needs terabytes of addresses itself";
   const std::string lockstep = std::string(LOCKSTEP_TEST_BIN_DIR) + "/lockstep";
   for (const char* arguments : {"inspect env", "bench memory --nproc-per-node 2"}) {
     const auto result = test::run_process(

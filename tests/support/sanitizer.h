@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a test runs under the address sanitizer, which has malloc and the handlers of signals for itself.
+// Whether a test runs under a sanitizer, which has malloc and the handlers of signals for itself.
 #pragma once
 
 namespace lockstep::test {
@@ -9,5 +9,13 @@ inline constexpr bool kAddressSanitizer = true;
 #else
 inline constexpr bool kAddressSanitizer = false;
 #endif
+
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+
+inline constexpr bool kAnySanitizer = kAddressSanitizer || kThreadSanitizer;
 
 }  // namespace lockstep::test
