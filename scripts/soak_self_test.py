@@ -70,6 +70,8 @@ def self_test(Counts, soak, report) -> None:
         assert "command" in said and "log.txt" in said and WRITER in said, said
         code, said, rows = quietly([failing("broken")])
         assert code == 1 and rows[-1] == ("broken", "1", "1") and "exit code 3" in said, (said, rows)
+        code, said, again = quietly([failing("broken")])  # what failed is not done
+        assert code == 1 and again == [*rows, ("broken", "1", "1")], again
         table = report([small("bad", 9, 3), failing("untried")], Counts(path)).splitlines()
         assert table[2].startswith("| bad | 9 runs | 6 | 1 | fewer than "), table
         assert table[3] == "| untried | 1 runs | 0 | 0 | nothing tried |", table

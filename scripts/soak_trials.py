@@ -62,7 +62,7 @@ def is_wrong(row: dict) -> bool:
 
 
 def module(name: str) -> list[str]:
-    return [*COMMON, "recipes" if name == "recipes" else f"src/{name}", f"tests/{name}"]
+    return [*COMMON, "recipes" if name == "recipes" else f"src/{name}", f"tests/{name}", "tests/support", "scripts/test_sanitizers"]
 
 
 def python(name: str, *words: str) -> list[str]:
