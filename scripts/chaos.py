@@ -14,7 +14,6 @@ exit code: 0 all well, 1 not
 """
 import argparse
 import json
-import os
 import pathlib
 import random
 import signal
@@ -28,18 +27,24 @@ STOPPED = 128 + signal.SIGTERM  # the exit code of a run that SIGTERM has asked 
 FAULTS = ("kill", "stop", "crash", "kill all", "pause")
 
 
-def left_behind() -> set[str]:
-    """What a run could leave: segments, temporary folders, processes of ours."""
-    found = {str(path) for path in pathlib.Path("/dev/shm").iterdir()}
-    found |= {str(path) for path in pathlib.Path(os.environ.get("TMPDIR", "/tmp")).glob("lockstep*")}
+def left_behind(given) -> set[str]:
+    """What a run could leave: segments, temporary files, processes. Others may train beside it."""
+    found = {str(path) for path in pathlib.Path("/dev/shm").iterdir() if "lockstep" in path.name}
+    found |= {str(path) for path in temporary_folder(given).iterdir()}
     for entry in pathlib.Path("/proc").iterdir():
         try:
             command = (entry / "cmdline").read_text() if entry.name.isdigit() else ""
         except OSError:
             continue
-        if command.split("\0")[0].endswith(("lockstep", "lockstep-worker")):
+        if command.split("\0")[0].endswith(("lockstep", "lockstep-worker")) and str(given.work) in command:
             found.add(f"process {entry.name}: {command[:60]}")
     return found
+
+
+def temporary_folder(given) -> pathlib.Path:
+    folder = given.work / "tmp"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def ranks_below(pid: int) -> list[int]:
@@ -74,7 +79,7 @@ def disturb(pid: int, draw: random.Random) -> str:
 def train(given, settings, run_dir) -> tuple[int, dict]:
     """Trains; for so long something goes wrong again and again. Then it is asked to save and leave."""
     words = [str(given.bin / "lockstep"), *runs.train_words(settings, RANKS, run_dir), "--max-restarts", "100000"]
-    environment = runs.environment(LOCKSTEP_TIMEOUT="5")
+    environment = runs.environment(LOCKSTEP_TIMEOUT="5", TMPDIR=str(temporary_folder(given)))
     draw, counts, end = random.Random(given.seed), {}, time.monotonic() + 60 * given.minutes
     with (given.work / "chaos.log").open("w") as log:
         process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=environment)
@@ -113,12 +118,12 @@ def main() -> None:
     runs.make_data(given, True)
     changes = {"checkpoint.every_steps": 100, "log_every_steps": 50, "ema.decay": 0.9, "epochs": 10**8,
                "schedule.type": "constant"}
-    before = left_behind()
+    before = left_behind(given)
     run_dir = runs.fresh(given.work / "chaos")
     begin = time.monotonic()
     code, counts = train(given, runs.settings(given.work, True, **changes, max_steps=10**8), run_dir)
     seconds = round(time.monotonic() - begin)
-    left = sorted(left_behind() - before)
+    left = sorted(left_behind(given) - before)
     print(f"code={code} faults={counts} left={left}", flush=True)
     step = newest_step(given, run_dir) + 20
     whole = runs.fresh(given.work / "undisturbed")

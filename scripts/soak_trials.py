@@ -85,7 +85,7 @@ def of_training() -> list[Trial]:
         Trial("exactness", "ways", 51, 51, python("exactness.py", "--small"), [*TRAINING, "recipes"],
               "exactness.jsonl"),
         Trial("provoke", "runs", 240, 24, python("provoke.py", "--runs", "{count}"), [*TRAINING, "src/view"], "provoke.jsonl", 12),
-        Trial("chaos", "half hours", 2, 1, python("chaos.py"), TRAINING),
+        Trial("chaos", "half hours", 2, 1, python("chaos.py"), [*TRAINING, "scripts/chaos.py"]),
     ]
 
 
