@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "launch/run_fixture.h"
+#include "support/sanitizer.h"
 
 namespace lockstep::launch {
 namespace memory_kills_test {
@@ -57,6 +58,7 @@ TEST_F(MemoryKillsTest, AreReadFromTheKernelsMessages) {
 }
 
 TEST_F(MemoryKillsTest, OfARankAreItsCauseInTheReport) {
+  if (test::kAddressSanitizer) GTEST_SKIP() << "a launcher with the address sanitizer needs more memory itself";
   const fs::path group = "/sys/fs/cgroup/memory/lockstep-" + std::to_string(::getpid());
   std::error_code problem;
   if (!fs::create_directory(group, problem)) GTEST_SKIP() << "no cgroup can be made here: " << problem.message();
