@@ -134,7 +134,8 @@ TEST(Stacks, OfAProcessThatIsGoneAreRefused) {
 }
 
 TEST(Stacks, TheRankWritesItsOwnAtTheSignalAndGoesOn) {
-  if (test::kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer keeps a signal back until the program calls something";
+  if (test::kThreadSanitizer)
+    GTEST_SKIP() << "the thread sanitizer keeps a signal back until the program calls something";
   Hanging rank("loop", 'R');
   StackSources sources = system_sources();
   sources.outside = [](pid_t pid) { return ProcessStacks{.pid = pid, .refusal = EPERM}; };
