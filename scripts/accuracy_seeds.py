@@ -7,7 +7,7 @@ Each experiment is a README's own command, on 2 processes. A figure that was mea
 cut into pieces. Weakly labelled nuclei have a script of their own: nuclei_seeds.py.
 
 examples:
-  scripts/accuracy_seeds.py --data ../shared/data                       # all, six hours on two cores
+  scripts/accuracy_seeds.py --data ../shared/data                       # all, some four hours on two cores
   scripts/accuracy_seeds.py --data ../shared/data --only nlvr --seeds 0 1 2
   scripts/accuracy_seeds.py --report
 
