@@ -118,7 +118,7 @@ include(CheckLinkerFlag)
 check_linker_flag(CXX -fuse-ld=gold LOCKSTEP_HAS_GOLD)
 set(LOCKSTEP_TEST_LINKER $<$<BOOL:${LOCKSTEP_HAS_GOLD}>:-fuse-ld=gold>)
 
-set(LOCKSTEP_TEST_PATIENCE 1 CACHE STRING "Every timeout of a test is so many times as long: for an emulator")
+set(LOCKSTEP_TEST_PATIENCE 1 CACHE STRING "Every timeout of a test is so many times as long: for an emulator, or a sanitizer")
 
 # lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|slow...] [DEPS modules...] [LINK libraries...]
 #               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...] [INCLUDE folders...] [DEFINITIONS ...]

@@ -29,8 +29,8 @@ namespace lockstep::testing {
 struct RanksOptions {
   int world = 2;
   std::map<std::string, std::string> env = {};  ///< for every rank, over this process's own
-  std::chrono::seconds deadline{60};
-  bool by_hand = false;  ///< MASTER_ADDR and MASTER_PORT only: rank 0 serves the store
+  std::chrono::seconds deadline{60};            ///< several times as long under a sanitizer
+  bool by_hand = false;                         ///< MASTER_ADDR and MASTER_PORT only: rank 0 serves the store
   /// Not empty: the ranks say that they are on several hosts, so many on each; they share memory only inside one.
   std::vector<int> host_sizes = {};
 };
