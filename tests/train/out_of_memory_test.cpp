@@ -17,8 +17,10 @@
 #ifdef __SANITIZE_ADDRESS__
 // AddressSanitizer ends a program that asks for more than 1 TiB, where the C library returns no memory. These tests
 // ask for so much. The sanitizer reads this function's options before it reads ASAN_OPTIONS.
-extern "C" const char* __asan_default_options();  // NOLINT(bugprone-reserved-identifier): the sanitizer chose the name
-extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+extern "C" {
+[[gnu::visibility("default")]] const char* __asan_default_options();  // NOLINT(bugprone-reserved-identifier)
+const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+}
 #endif
 
 namespace lockstep {
