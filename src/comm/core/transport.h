@@ -34,12 +34,40 @@ class Transport {
 
   [[nodiscard]] virtual std::unique_ptr<Runner> open_channel(int peer, bool sending) = 0;
 
+  /// Makes every later exchange of the group fail. Thread-safe: yes.
+  virtual void abort() noexcept = 0;
+};
+
+/// Ranks that connect with each other, and a label, the same on all of them, that no other circle of the group has.
+struct Circle {
+  std::vector<int> members;  ///< in ascending order, this rank among them; empty: all ranks
+  std::string label;
+};
+
+/// The ways of a group over sockets. W ranks that are all connected with each other have W squared connections, and
+/// take minutes to make them where W is 256; so ranks connect when they have something to say to each other.
+class Network {
+ public:
+  virtual ~Network() = default;
+  [[nodiscard]] virtual std::string name() const = 0;
+  [[nodiscard]] virtual const World& world() const = 0;
+
+  /// Connects the circle's members; messages name their ranks in the world.
+  /// Collective: over the members.  Blocks: until all are connected; where `collective` needs the connection, until its
+  /// end at most, else for the group's timeout.  Thread-safe: yes.
+  /// Throws: PeerError naming a rank that died meanwhile, TimeoutError naming those that did not come.
+  [[nodiscard]] virtual std::shared_ptr<Transport> connect(const Circle& circle, const Collective* collective) = 0;
+
   /// Answers the other ranks' question who died: not this rank, but `suspect`. Blocks: briefly, until they know.
   virtual void report_death(int suspect) noexcept = 0;
 
-  /// Makes every later exchange fail. Thread-safe: yes.
+  /// Makes every later exchange of the group fail. Thread-safe: yes.
   virtual void abort() noexcept = 0;
 };
+
+/// A channel to or from one rank, which connects with it when the first message goes. The ranks need not open it at the
+/// same time.
+[[nodiscard]] std::unique_ptr<Runner> make_distant_channel(std::shared_ptr<Network> network, int peer, bool sending);
 
 /// Compares the calls of `ranks`: among few in one exchange, among many in as many as the logarithm. Throws: UsageError
 /// where one of them called something else.

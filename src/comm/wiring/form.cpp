@@ -69,12 +69,12 @@ std::unique_ptr<Backend> make_hierarchy(const Meeting& meeting, const World& wor
   if (objection.empty()) {
     for (const auto& ranks : hosts) speaking.speakers.push_back(ranks.front());
   }
-  auto transport = make_gloo_transport(speaking, meeting.store_host, meeting.timeout);
+  auto network = make_gloo_network(speaking, meeting.store_host, meeting.timeout);
   if (objection.empty()) {
-    return std::make_unique<HierarchicalBackend>(std::move(connection), host, std::move(transport), hosts);
+    return std::make_unique<HierarchicalBackend>(std::move(connection), host, std::move(network), hosts);
   }
   if (world.rank == 0) log::note("using gloo inside the hosts too: {}", objection);
-  return std::make_unique<GlooBackend>(std::move(transport));
+  return std::make_unique<GlooBackend>(network->connect({{}, "ranks"}, nullptr));
 }
 
 std::unique_ptr<Backend> make_network_backend(const Meeting& meeting, const Membership& members, const World& world) {
@@ -87,7 +87,8 @@ std::unique_ptr<Backend> make_network_backend(const Meeting& meeting, const Memb
         return make_hierarchy(meeting, world, hosts, ranks);
     }
   }
-  return std::make_unique<GlooBackend>(make_gloo_transport(world, meeting.store_host, meeting.timeout));
+  const auto network = make_gloo_network(world, meeting.store_host, meeting.timeout);
+  return std::make_unique<GlooBackend>(network->connect({{}, "ranks"}, nullptr));
 }
 
 std::unique_ptr<Backend> make_backend(const Meeting& meeting, const Membership& members, const World& world,

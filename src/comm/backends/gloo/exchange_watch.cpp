@@ -37,6 +37,7 @@ struct ExchangeWatch::State {
   void loop();
   void clock_loop();
   void look(std::unique_lock<std::mutex>& lock);
+  void ask(std::unique_lock<std::mutex>& lock);
 
   const World world;
   const std::chrono::milliseconds timeout;
@@ -51,18 +52,21 @@ struct ExchangeWatch::State {
   std::optional<int> alarm;
 };
 
-void ExchangeWatch::State::look(std::unique_lock<std::mutex>& lock) {
-  if (!alarm) {
-    lock.unlock();
-    std::optional<std::string> heard;
-    try {
-      heard = world.store->try_get(key());
-    } catch (const std::exception& problem) {
-      log::debug("the store was not asked for an alarm: {}", problem.what());
-    }
-    lock.lock();
-    if (heard && !heard->empty()) alarm = std::atoi(heard->c_str());  // text that is not a number means rank 0
+void ExchangeWatch::State::ask(std::unique_lock<std::mutex>& lock) {
+  if (alarm) return;
+  lock.unlock();
+  std::optional<std::string> heard;
+  try {
+    heard = world.store->try_get(key());
+  } catch (const std::exception& problem) {
+    log::debug("the store was not asked for an alarm: {}", problem.what());
   }
+  lock.lock();
+  if (heard && !heard->empty()) alarm = std::atoi(heard->c_str());  // text that is not a number means rank 0
+}
+
+void ExchangeWatch::State::look(std::unique_lock<std::mutex>& lock) {
+  ask(lock);
   if (!alarm) return;
   for (const auto& [number, entry] : entries) entry.exchange.interrupt();
 }
@@ -153,6 +157,12 @@ void ExchangeWatch::raise(int suspect) noexcept {
   } catch (const std::exception& problem) {
     log::debug("no alarm could be raised: {}", problem.what());
   }
+}
+
+std::optional<int> ExchangeWatch::ask() noexcept {
+  std::unique_lock lock(state_->mutex);
+  state_->ask(lock);
+  return state_->alarm;
 }
 
 std::optional<int> ExchangeWatch::alarm() const noexcept {

@@ -7,8 +7,8 @@ namespace lockstep::comm {
 
 bool has_gloo() noexcept { return false; }
 
-std::shared_ptr<Transport> make_gloo_transport(World /*world*/, const std::string& /*store_host*/,
-                                               std::chrono::milliseconds /*timeout*/) {
+std::shared_ptr<Network> make_gloo_network(World /*world*/, const std::string& /*store_host*/,
+                                           std::chrono::milliseconds /*timeout*/) {
   throw UsageError("this build has no gloo backend", "configure with -DLOCKSTEP_GLOO=ON (needs libgloo-dev)");
 }
 

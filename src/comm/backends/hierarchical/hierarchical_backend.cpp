@@ -33,28 +33,26 @@ bool is_hierarchy(const HostRanks& hosts) {
 }
 
 HierarchicalBackend::HierarchicalBackend(ShmConnection connection, const World& host_world,
-                                         std::shared_ptr<Transport> transport, HostRanks hosts)
-    : ShmBackend(std::move(connection), host_world),
-      transport_(std::move(transport)),
-      flat_(transport_),
-      hosts_(std::move(hosts)) {
-  const int rank = transport_->world().rank;
+                                         std::shared_ptr<Network> network, HostRanks hosts)
+    : ShmBackend(std::move(connection), host_world), network_(std::move(network)), hosts_(std::move(hosts)) {
+  const int rank = network_->world().rank;
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     leaders_.push_back(hosts_[host].front());
     if (rank >= hosts_[host].front() && rank <= hosts_[host].back()) host_ = static_cast<int>(host);
   }
+  if (is_leader()) between_ = network_->connect({leaders_, "hosts"}, nullptr);
 }
 
 bool HierarchicalBackend::is_leader() const noexcept { return world().rank == 0; }
 
 std::unique_ptr<Runner> HierarchicalBackend::open_channel(int peer, bool sending) {
   const auto& mine = hosts_[static_cast<std::size_t>(host_)];
-  if (peer < mine.front() || peer > mine.back()) return transport_->open_channel(peer, sending);
+  if (peer < mine.front() || peer > mine.back()) return make_distant_channel(network_, peer, sending);
   return ShmBackend::open_channel(peer - mine.front(), sending);
 }
 
 void HierarchicalBackend::abort(const std::string& reason) noexcept {
-  transport_->abort();
+  network_->abort();
   ShmBackend::abort(reason);
 }
 
@@ -66,7 +64,7 @@ void HierarchicalBackend::watched(Step&& step) {
     const GroupFailure failure = segment().failure();
     const bool agent_tells = world().patience.count() > 0;
     if (is_leader() && failure.kind == FailureKind::kDied && !agent_tells) {
-      transport_->report_death(hosts_[static_cast<std::size_t>(host_)][static_cast<std::size_t>(failure.subject)]);
+      network_->report_death(hosts_[static_cast<std::size_t>(host_)][static_cast<std::size_t>(failure.subject)]);
     }
     throw;
   }
@@ -91,7 +89,16 @@ void HierarchicalBackend::between_hosts(Step&& step) {
 
 void HierarchicalBackend::compare_hosts(const Collective& collective) {
   ShmBackend::meet(collective);
-  if (is_leader()) between_hosts([&] { compare_over(*transport_, collective, leaders_); });
+  if (is_leader()) between_hosts([&] { compare_over(*between_, collective, leaders_); });
+}
+
+// Ranks that called something else are told so before any waits for them to connect.
+GlooBackend& HierarchicalBackend::flat(const Collective& collective) {
+  if (!flat_) {
+    meet(collective);
+    flat_ = std::make_unique<GlooBackend>(network_->connect({{}, "ranks"}, &collective));
+  }
+  return *flat_;
 }
 
 void HierarchicalBackend::meet(const Collective& collective) {
@@ -104,7 +111,7 @@ void HierarchicalBackend::meet(const Collective& collective) {
 
 HierarchicalBackend::HostPart HierarchicalBackend::host_part(const Collective& collective, int host) const {
   const auto& ranks = hosts_[static_cast<std::size_t>(host)];
-  const int all = transport_->world().size;
+  const int all = network_->world().size;
   HostPart part;
   for (Piece piece : pieces_of(collective.what, all)) {
     if (piece.rank < ranks.front() || piece.rank > ranks.back()) continue;
@@ -157,7 +164,7 @@ void HierarchicalBackend::reduce_in_host(const Collective& collective, const Hos
 /// The leaders combine their hosts' rows; the result replaces the start of the scratch.
 void HierarchicalBackend::reduce_between_hosts(const Collective& collective) {
   const auto dtype = dtype_of(collective.what);
-  const World& all = transport_->world();
+  const World& all = network_->world();
   ExchangeReduce job;
   job.reduction = {accumulator_of(dtype), op_of(collective.what), divisor_of(collective.what, all.size), dtype};
   job.leaf_bytes = c10::elementSize(accumulator_of(dtype));
@@ -174,13 +181,13 @@ void HierarchicalBackend::reduce_between_hosts(const Collective& collective) {
   std::byte* result = scratch_ + rows * job.row_bytes;
   job.output = result + static_cast<std::size_t>(ranges[static_cast<std::size_t>(host_)].begin) * job.result_bytes;
   between_hosts([&] {
-    exchange_and_reduce(*transport_, job, collective, received_);
-    if (!is_one_pass(collective.bytes)) share_ranges(*transport_, job, collective, result);
+    exchange_and_reduce(*between_, job, collective, received_);
+    if (!is_one_pass(collective.bytes)) share_ranges(*between_, job, collective, result);
   });
 }
 
 void HierarchicalBackend::reduce(const Collective& collective) {
-  if (collective.what.kind != Kind::kAllReduce) return flat_.reduce(collective);
+  if (collective.what.kind != Kind::kAllReduce) return flat(collective).reduce(collective);
   watched([&] { all_reduce(collective); });
 }
 
@@ -205,35 +212,39 @@ void HierarchicalBackend::all_reduce(const Collective& collective) {
 }
 
 void HierarchicalBackend::move(const Collective& collective) {
-  if (collective.what.kind != Kind::kBroadcast) return flat_.move(collective);
+  if (collective.what.kind != Kind::kBroadcast) return flat(collective).move(collective);
   watched([&] { broadcast(collective); });
 }
 
-/// The root sends to the other hosts' leaders; each of these broadcasts it in its host.
+/// The root's host gets it first; then its leader sends it to the other hosts' leaders, and each of these broadcasts it
+/// in its host.
 void HierarchicalBackend::broadcast(const Collective& collective) {
-  const int rank = transport_->world().rank;
   const int root = collective.what.root;
   const auto& mine = hosts_[static_cast<std::size_t>(host_)];
   const bool at_home = root >= mine.front() && root <= mine.back();
-  announce(collective, rank == root ? collective.bytes : 0);
+  announce(collective, network_->world().rank == root ? collective.bytes : 0);
   compare_hosts(collective);
-  std::vector<Message> sends;
-  std::vector<Message> receives;
-  if (rank == root) {
-    for (std::size_t host = 0; host < hosts_.size(); ++host) {
-      if (static_cast<int>(host) != host_) sends.push_back({leaders_[host], collective.output, collective.bytes});
-    }
-  } else if (is_leader() && !at_home) {
-    receives.push_back({root, collective.output, collective.bytes});
-  }
-  if (!sends.empty() || !receives.empty()) {
-    between_hosts([&] { transport_->exchange(sends, receives, collective); });
-  }
   // No rank announces again before all have compared.
   barrier().meet(collective);
   Collective inside = collective;
   inside.what.root = at_home ? root - mine.front() : 0;
-  ShmBackend::move(inside);
+  if (at_home) ShmBackend::move(inside);
+  if (is_leader()) send_to_hosts(collective, at_home);
+  if (!at_home) ShmBackend::move(inside);
+}
+
+/// The leader of the root's host sends to the others.
+void HierarchicalBackend::send_to_hosts(const Collective& collective, bool at_home) {
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    const auto& ranks = hosts_[host];
+    const Message message{ranks.front(), collective.output, collective.bytes};
+    const bool has_root = collective.what.root >= ranks.front() && collective.what.root <= ranks.back();
+    if (at_home && !has_root) sends.push_back(message);
+    if (!at_home && has_root) receives.push_back(message);
+  }
+  between_hosts([&] { between_->exchange(sends, receives, collective); });
 }
 
 }  // namespace lockstep::comm

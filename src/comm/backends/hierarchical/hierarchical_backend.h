@@ -2,7 +2,9 @@
 // Several ranks on each of several hosts: all_reduce goes through shared memory inside a host and through the transport
 // between the hosts' first ranks, so that each byte crosses the network once per host and not once per rank. The host's
 // partial sums stay as wide as their accumulator until the last rounding: the bits are those of every other backend.
-// What is not all_reduce, broadcast or a barrier goes over the transport from rank to rank.
+// Only the first ranks are connected at the start. What is not all_reduce, broadcast or a barrier goes from rank to
+// rank: all connect when the first such collective is called, and two ranks of different hosts when they first send or
+// receive.
 #pragma once
 
 #include <memory>
@@ -27,10 +29,10 @@ using HostRanks = std::vector<std::vector<int>>;
 
 class HierarchicalBackend final : public ShmBackend {
  public:
-  /// `host_world` has this host's ranks, as in connect_shm().
-  HierarchicalBackend(ShmConnection connection, const World& host_world, std::shared_ptr<Transport> transport,
+  /// `host_world` has this host's ranks, as in connect_shm(). Collective: over all ranks of `network`.
+  HierarchicalBackend(ShmConnection connection, const World& host_world, std::shared_ptr<Network> network,
                       HostRanks hosts);
-  std::string name() const override { return "shm+" + transport_->name(); }
+  std::string name() const override { return "shm+" + network_->name(); }
   std::unique_ptr<Runner> open_channel(int peer, bool sending) override;
   void abort(const std::string& reason) noexcept override;
 
@@ -60,15 +62,19 @@ class HierarchicalBackend final : public ShmBackend {
   template <class Step>
   void between_hosts(Step&& step);
   void compare_hosts(const Collective& collective);
+  /// Returns the way from every rank to every other. The first call connects them.
+  GlooBackend& flat(const Collective& collective);
   [[nodiscard]] HostPart host_part(const Collective& collective, int host) const;
   [[nodiscard]] Memory offer_scratch(std::size_t bytes);
   void all_reduce(const Collective& collective);
   void reduce_in_host(const Collective& collective, const HostPart& part);
   void reduce_between_hosts(const Collective& collective);
   void broadcast(const Collective& collective);
+  void send_to_hosts(const Collective& collective, bool at_home);
 
-  std::shared_ptr<Transport> transport_;
-  GlooBackend flat_;
+  std::shared_ptr<Network> network_;
+  std::shared_ptr<Transport> between_;  ///< the hosts' first ranks; null on others
+  std::unique_ptr<GlooBackend> flat_;   ///< null until the first collective that needs it
   const HostRanks hosts_;
   std::vector<int> leaders_;
   int host_ = 0;                  ///< this rank's host, among hosts_

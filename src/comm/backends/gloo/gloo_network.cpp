@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is connected with whom through Gloo, and when.
+#include <arpa/inet.h>
+#include <ATen/core/ivalue.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "comm/backends/gloo/gloo.h"
+#include "comm/backends/gloo/gloo_transport.h"
+#include "comm/backends/gloo/roll_call.h"
+#include "comm/backends/gloo/stores.h"
+#include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
+#include "lockstep/store/interface_choice.h"
+
+namespace lockstep::comm {
+namespace {
+
+// How often a rank that waits for others to connect asks whether one has failed.
+constexpr auto kConnectLook = std::chrono::milliseconds(100);
+
+using GlooDevice = std::shared_ptr<::gloo::transport::Device>;
+
+GlooDevice make_device(const std::string& store_host, int rank) {
+  const auto choice = store::choose_interface({.gloo = env::get("GLOO_SOCKET_IFNAME"),
+                                               .nccl = env::get("NCCL_SOCKET_IFNAME"),
+                                               .towards = store::address_towards(store_host)},
+                                              store::list_interfaces());
+  if (!choice) return c10d::ProcessGroupGloo::createDefaultDevice();
+  const auto level = rank == 0 ? log::Level::kNote : log::Level::kInfo;
+  const std::string name = choice->name.empty() ? "" : fmt::format(" of {}", choice->name);
+  if (log::is_enabled(level)) {
+    log::write(level, fmt::format("gloo: rank {} is reached at {}{}: {}", rank, choice->address, name, choice->reason));
+  }
+  return c10d::ProcessGroupGloo::createDeviceForHostname(choice->address);
+}
+
+class GlooNetwork final : public Network {
+ public:
+  GlooNetwork(World world, std::string store_host, std::chrono::milliseconds timeout)
+      : shared_(std::make_shared<GlooShared>(std::move(world), timeout)),
+        store_host_(std::move(store_host)),
+        timeout_(timeout) {}
+
+  std::string name() const override { return "gloo"; }
+  const World& world() const override { return shared_->world; }
+
+  std::shared_ptr<Transport> connect(const Circle& circle, const Collective* collective) override {
+    GlooConnection connection{shared_, {}, circle.members};
+    const World& all = shared_->world;
+    if (connection.members.empty()) {
+      connection.members.resize(static_cast<std::size_t>(all.size));
+      std::iota(connection.members.begin(), connection.members.end(), 0);
+    }
+    const std::string prefix = fmt::format("{}gloo/{}/", all.prefix, circle.label);
+    if (collective != nullptr) meet(prefix, connection.members, *collective);
+    connection.group = connect_through(prefix, connection.members);
+    return make_gloo_transport(std::move(connection));
+  }
+
+  void report_death(int suspect) noexcept override {
+    shared_->watch.raise(suspect);
+    (void)call_roll(shared_->world, suspect);
+  }
+
+  void abort() noexcept override {
+    if (!shared_->aborted.exchange(true)) shared_->watch.raise(shared_->world.rank);
+  }
+
+ private:
+  /// Waits until all members have come. Gloo waits for a member that died as long as for a late one.
+  void meet(const std::string& prefix, const std::vector<int>& members, const Collective& collective) {
+    const World& all = shared_->world;
+    const auto key = [&](int rank) { return fmt::format("{}here/{}", prefix, rank); };
+    all.store->set(key(all.rank), "1");
+    std::vector<int> absent = members;
+    while (true) {
+      absent.erase(std::remove_if(absent.begin(), absent.end(),
+                                  [&](int rank) { return all.store->try_get(key(rank)).has_value(); }),
+                   absent.end());
+      if (absent.empty()) return;
+      const bool is_over = std::chrono::steady_clock::now() >= end_of(collective);
+      if (is_over || shared_->aborted || shared_->watch.ask() || has_failed()) {
+        throw_failure(*shared_, {collective, absent.front(), is_over});
+      }
+      wait_for(key(absent.front()));
+    }
+  }
+
+  void wait_for(const std::string& key) {
+    try {
+      shared_->world.store->wait({key}, kConnectLook);
+    } catch (const TimeoutError&) {
+      log::debug("{} is not there yet", key);
+    }
+  }
+
+  /// Whether the launcher has recorded that a rank failed.
+  [[nodiscard]] bool has_failed() const {
+    World world = shared_->world;
+    world.patience = std::chrono::milliseconds(0);
+    return first_failure(world).has_value();
+  }
+
+  GlooGroup connect_through(const std::string& prefix, const std::vector<int>& members) {
+    const NoSigpipe guard;
+    const World& all = shared_->world;
+    const auto place = std::lower_bound(members.begin(), members.end(), all.rank) - members.begin();
+    try {
+      auto store = c10::make_intrusive<StoreForC10d>(with_prefix(all.store, prefix), timeout_);
+      auto options = c10d::ProcessGroupGloo::Options::create(timeout_);
+      options->devices.push_back(device());
+      options->threads = 1;
+      return c10::make_intrusive<c10d::ProcessGroupGloo>(std::move(store), static_cast<int>(place),
+                                                         static_cast<int>(members.size()), options);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& problem) {
+      throw PeerError(
+          fmt::format("the ranks could not connect to each other through gloo: {}", problem.what()),
+          "every rank must reach every other; GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME names the interface to use");
+    }
+  }
+
+  GlooDevice device() {
+    const std::lock_guard lock(mutex_);
+    if (!device_) device_ = make_device(store_host_, shared_->world.rank);
+    return device_;
+  }
+
+  const std::shared_ptr<GlooShared> shared_;
+  const std::string store_host_;
+  const std::chrono::milliseconds timeout_;
+  std::mutex mutex_;  ///< of device_: channels connect in threads of their own
+  GlooDevice device_;
+};
+
+}  // namespace
+
+bool has_gloo() noexcept { return true; }
+
+std::shared_ptr<Network> make_gloo_network(World world, const std::string& store_host,
+                                           std::chrono::milliseconds timeout) {
+  return std::make_shared<GlooNetwork>(std::move(world), store_host, timeout);
+}
+
+}  // namespace lockstep::comm
