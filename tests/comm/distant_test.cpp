@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 
+#include "comm/core/failure.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/process_group.h"
 #include "support/run_ranks.h"
@@ -51,25 +52,34 @@ int connections() {
 void count_connections(Job& job) {
   auto& group = job.group();
   auto values = at::full({4}, 1.0 + job.rank());
+  std::vector<at::Tensor> parts;
+  auto part = at::empty({1});
   const int at_first = connections();
   group.all_reduce(values).wait();
   group.broadcast(values, 3).wait();
+  group.all_gather(at::full({4}, 1.0 * job.rank()), parts).wait();
+  group.reduce_scatter(values, part).wait();
   group.barrier().wait();
-  EXPECT_EQ(connections(), at_first) << "sums, broadcasts and barriers need no other connections";
-  EXPECT_EQ(values[0].item<double>(), 10.0);
+  EXPECT_EQ(connections(), at_first) << "sums, broadcasts and gathers need the hosts' first ranks alone";
+  EXPECT_EQ(values[0].item<float>(), 10.0F);
+  EXPECT_EQ(part[0].item<float>(), 40.0F);
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(parts[static_cast<std::size_t>(rank)][3].item<float>(), static_cast<float>(rank));
+  }
 
   if (job.rank() == 1) group.send(values, 3).wait();
   if (job.rank() == 3) group.recv(values, 1).wait();
   const bool talks = job.rank() == 1 || job.rank() == 3;
   EXPECT_EQ(connections(), at_first + (talks ? 1 : 0)) << "a message between two ranks connects these two";
 
-  std::vector<at::Tensor> parts;
   const int before = connections();
   for (int repeat = 0; repeat < 2; ++repeat) {
-    group.all_gather(at::full({4}, 1.0 * job.rank()), parts).wait();
-    EXPECT_EQ(connections(), before + 3) << "what goes from every rank to every other connects them once";
+    auto all = at::full({4}, 1.0 * job.rank());
+    auto turned = at::empty({4});
+    group.all_to_all(all, turned).wait();
+    EXPECT_EQ(turned[2].item<float>(), 2.0F);
+    EXPECT_EQ(connections(), before + 3) << "what each rank has for each other connects them once";
   }
-  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(parts[static_cast<std::size_t>(rank)][3].item<float>(), static_cast<float>(rank));
   group.barrier().wait();  // nobody leaves while another counts
 }
 
@@ -96,25 +106,24 @@ TEST(Distant, BroadcastsReachEveryRankFromEveryOther) {
                      {.world = 6, .env = {{"LOCKSTEP_TIMEOUT", "60"}}, .host_sizes = {1, 3, 2}});
 }
 
-// The connection that the first of these calls needs cannot be made: rank 2 does not ask for it.
-void gather_on_all_but_one(Job& job) {
+// The connection that the first of these calls needs cannot be made: the other host's ranks do not ask for it.
+void scatter_on_one_host(Job& job) {
   auto values = at::full({4}, 1.0);
   try {
-    if (job.rank() == 2) {
+    if (job.rank() >= 2) {
       job.group().all_reduce(values).wait();
     } else {
-      std::vector<at::Tensor> parts;
-      job.group().all_gather(values, parts).wait();
+      job.group().all_to_all(values, at::empty({4})).wait();
     }
     ADD_FAILURE() << "nothing was thrown";
   } catch (const UsageError& problem) {
-    EXPECT_THAT(problem.message(), HasSubstr("all_gather"));
+    EXPECT_THAT(problem.message(), HasSubstr("all_to_all"));
     EXPECT_THAT(problem.message(), HasSubstr("all_reduce"));
   }
 }
 
 TEST(Distant, ADifferentCallIsNamedBeforeRanksConnect) {
-  testing::run_ranks(current_test(), gather_on_all_but_one, two_hosts("200"));
+  testing::run_ranks(current_test(), scatter_on_one_host, two_hosts("200"));
 }
 
 void wait_for_a_message(Job& job) {
@@ -144,7 +153,9 @@ void die_instead_of_sending(Job& job) {
 }
 
 TEST(Distant, ARankThatDiesBeforeItSendsIsNamedAtOnce) {
-  RankProcesses ranks(current_test(), die_instead_of_sending, two_hosts("200"));
+  auto options = two_hosts("200");
+  options.by_hand = true;  // no launcher tells the ranks who died
+  RankProcesses ranks(current_test(), die_instead_of_sending, options);
   const auto ends = ranks.wait();  // within the deadline, far below the timeout
   EXPECT_EQ(ends[3].code, 128 + SIGKILL);
   for (const int rank : {0, 1, 2}) {
@@ -152,6 +163,30 @@ TEST(Distant, ARankThatDiesBeforeItSendsIsNamedAtOnce) {
     EXPECT_EQ(end.code, 75) << end.log;
     EXPECT_THAT(end.log, HasSubstr("rank 3 on"));
   }
+}
+
+// Rank 3 lives on, and its launcher says that it died.
+void learn_of_a_death(Job& job) {
+  job.barrier();
+  if (job.rank() == 0) {
+    comm::record_first_failure(job.store(), {.kind = FailureKind::kDied, .message = "killed by signal 9", .rank = 3});
+  }
+  if (job.rank() == 1) {
+    auto values = at::full({4}, 1.0);
+    try {
+      job.group().recv(values, 3).wait();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const PeerError& problem) {
+      EXPECT_THAT(problem.message(), HasSubstr("rank 3"));
+      EXPECT_THAT(problem.message(), HasSubstr("killed by signal 9"));
+    }
+    job.store().set("over", "1");
+  }
+  job.store().wait({"over"}, std::chrono::seconds(50));
+}
+
+TEST(Distant, WhatTheLauncherSaysOfASenderEndsTheWait) {
+  testing::run_ranks(current_test(), learn_of_a_death, two_hosts("200"));
 }
 
 }  // namespace distant_test

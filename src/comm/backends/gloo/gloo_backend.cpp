@@ -74,9 +74,13 @@ void GlooBackend::reduce(const Collective& collective) {
   if (for_all && !is_one_pass(collective.bytes)) share_ranges(*transport_, job, collective, collective.output);
 }
 
-// The root sends to each rank: a tree saves time only in very large worlds.
 void GlooBackend::move(const Collective& collective) {
   meet(collective);
+  move_compared(collective);
+}
+
+// The root sends to each rank: a tree saves time only in very large worlds.
+void GlooBackend::move_compared(const Collective& collective) {
   const World& world = transport_->world();
   const MovePlan plan = plan_of(collective, world.size);
   std::vector<Message> sends;

@@ -19,6 +19,9 @@ class GlooBackend final : public Backend {
   void abort(const std::string& reason) noexcept override;
   void leave() noexcept override {}
 
+  /// Moves, where the ranks have compared their calls already.
+  void move_compared(const Collective& collective);
+
   void meet(const Collective& collective) override;
   void reduce(const Collective& collective) override;
   void move(const Collective& collective) override;

@@ -89,7 +89,8 @@ class GlooNetwork final : public Network {
                    absent.end());
       if (absent.empty()) return;
       const bool is_over = std::chrono::steady_clock::now() >= end_of(collective);
-      if (is_over || shared_->aborted || shared_->watch.ask() || has_failed()) {
+      if (has_failed()) throw_death(all, absent.front(), collective);
+      if (is_over || shared_->aborted || shared_->watch.ask()) {
         throw_failure(*shared_, {collective, absent.front(), is_over});
       }
       wait_for(key(absent.front()));
@@ -99,12 +100,11 @@ class GlooNetwork final : public Network {
   void wait_for(const std::string& key) {
     try {
       shared_->world.store->wait({key}, kConnectLook);
-    } catch (const TimeoutError&) {
-      log::debug("{} is not there yet", key);
+    } catch (const TimeoutError&) {  // whether all is well is asked before the next look
     }
   }
 
-  /// Whether the launcher has recorded that a rank failed.
+  /// Returns true where the launcher has recorded that a rank failed.
   [[nodiscard]] bool has_failed() const {
     World world = shared_->world;
     world.patience = std::chrono::milliseconds(0);

@@ -32,6 +32,28 @@ bool is_hierarchy(const HostRanks& hosts) {
   return several && hosts.size() > 1;
 }
 
+namespace {
+
+/// The elements that each host's first rank combines: of an all_reduce its share, which the first ranks tell each
+/// other; else those that the host's ranks end with, which are neighbours.
+std::vector<ElementRange> ranges_of_hosts(const Collective& collective, const HostRanks& hosts, int world) {
+  const Descriptor& what = collective.what;
+  if (what.kind == Kind::kAllReduce)
+    return ranges_for_all(what.numel, collective.bytes, static_cast<int>(hosts.size()));
+  std::vector<ElementRange> ranges;
+  for (const auto& ranks : hosts) {
+    ElementRange range;
+    for (const int rank : ranks) {
+      const ElementRange own = result_range(what, world, rank);
+      if (own.size() > 0) range = {range.size() == 0 ? own.begin : range.begin, own.end};
+    }
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
+}  // namespace
+
 HierarchicalBackend::HierarchicalBackend(ShmConnection connection, const World& host_world,
                                          std::shared_ptr<Network> network, HostRanks hosts)
     : ShmBackend(std::move(connection), host_world), network_(std::move(network)), hosts_(std::move(hosts)) {
@@ -90,15 +112,6 @@ void HierarchicalBackend::between_hosts(Step&& step) {
 void HierarchicalBackend::compare_hosts(const Collective& collective) {
   ShmBackend::meet(collective);
   if (is_leader()) between_hosts([&] { compare_over(*between_, collective, leaders_); });
-}
-
-// Ranks that called something else are told so before any waits for them to connect.
-GlooBackend& HierarchicalBackend::flat(const Collective& collective) {
-  if (!flat_) {
-    meet(collective);
-    flat_ = std::make_unique<GlooBackend>(network_->connect({{}, "ranks"}, &collective));
-  }
-  return *flat_;
 }
 
 void HierarchicalBackend::meet(const Collective& collective) {
@@ -161,7 +174,7 @@ void HierarchicalBackend::reduce_in_host(const Collective& collective, const Hos
   }
 }
 
-/// The leaders combine their hosts' rows; the result replaces the start of the scratch.
+/// The leaders combine their hosts' rows; the result comes behind the rows.
 void HierarchicalBackend::reduce_between_hosts(const Collective& collective) {
   const auto dtype = dtype_of(collective.what);
   const World& all = network_->world();
@@ -171,7 +184,7 @@ void HierarchicalBackend::reduce_between_hosts(const Collective& collective) {
   job.result_bytes = collective.item_bytes;
   job.rows = scratch_;
   job.row_bytes = static_cast<std::size_t>(collective.what.numel) * job.leaf_bytes;
-  const auto ranges = ranges_for_all(collective.what.numel, collective.bytes, static_cast<int>(hosts_.size()));
+  const auto ranges = ranges_of_hosts(collective, hosts_, all.size);
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     job.contributors.push_back({leaders_[host], ranges[host], host_part(collective, static_cast<int>(host)).rows});
   }
@@ -182,25 +195,32 @@ void HierarchicalBackend::reduce_between_hosts(const Collective& collective) {
   job.output = result + static_cast<std::size_t>(ranges[static_cast<std::size_t>(host_)].begin) * job.result_bytes;
   between_hosts([&] {
     exchange_and_reduce(*between_, job, collective, received_);
-    if (!is_one_pass(collective.bytes)) share_ranges(*between_, job, collective, result);
+    const bool for_all = collective.what.kind == Kind::kAllReduce;
+    if (for_all && !is_one_pass(collective.bytes)) share_ranges(*between_, job, collective, result);
   });
 }
 
 void HierarchicalBackend::reduce(const Collective& collective) {
-  if (collective.what.kind != Kind::kAllReduce) return flat(collective).reduce(collective);
-  watched([&] { all_reduce(collective); });
+  watched([&] { reduce_through_hosts(collective); });
 }
 
-void HierarchicalBackend::all_reduce(const Collective& collective) {
-  const HostPart part = host_part(collective, host_);
-  const auto wide = c10::elementSize(accumulator_of(dtype_of(collective.what)));
-  const auto rows_bytes = part.rows.size() * static_cast<std::size_t>(collective.what.numel) * wide;
+/// Compares the calls and gives this host's ranks `bytes` of the leader's scratch. Nobody reads what was there any
+/// more.
+void HierarchicalBackend::meet_with_scratch(const Collective& collective, std::size_t bytes, std::size_t announced) {
   Memory replaced;
-  between_hosts([&] { replaced = offer_scratch(rows_bytes + collective.bytes + 1); });
-  announce(collective, collective.bytes * static_cast<std::size_t>(collective.rows));
+  between_hosts([&] { replaced = offer_scratch(bytes); });
+  announce(collective, announced);
   compare_hosts(collective);
   if (replaced.start != nullptr) segment().release(replaced.start, replaced.bytes);
   scratch_ = segment().region(0) + segment().slot(0).scratch.load(std::memory_order_acquire);
+}
+
+void HierarchicalBackend::reduce_through_hosts(const Collective& collective) {
+  const HostPart part = host_part(collective, host_);
+  const auto wide = c10::elementSize(accumulator_of(dtype_of(collective.what)));
+  const auto rows_bytes = part.rows.size() * static_cast<std::size_t>(collective.what.numel) * wide;
+  meet_with_scratch(collective, rows_bytes + collective.bytes + 1,
+                    collective.bytes * static_cast<std::size_t>(collective.rows));
   if (collective.bytes > 0) {
     reduce_in_host(collective, part);
     barrier().meet(collective);
@@ -208,12 +228,79 @@ void HierarchicalBackend::all_reduce(const Collective& collective) {
   }
   barrier().meet(collective);
   // Nobody writes there until the next meeting.
-  if (collective.bytes > 0) std::memcpy(collective.output, scratch_ + rows_bytes, collective.bytes);
+  const ElementRange mine = result_range(collective.what, network_->world().size, network_->world().rank);
+  if (collective.bytes == 0 || mine.size() == 0) return;
+  const auto item = collective.item_bytes;
+  std::memcpy(collective.output, scratch_ + rows_bytes + static_cast<std::size_t>(mine.begin) * item,
+              static_cast<std::size_t>(mine.size()) * item);
 }
 
 void HierarchicalBackend::move(const Collective& collective) {
-  if (collective.what.kind != Kind::kBroadcast) return flat(collective).move(collective);
-  watched([&] { broadcast(collective); });
+  watched([&] {
+    switch (collective.what.kind) {
+      case Kind::kBroadcast:
+        return broadcast(collective);
+      case Kind::kAllGather:
+      case Kind::kAllGatherInto:
+      case Kind::kGather:
+        return gather_through_hosts(collective);
+      default:
+        return move_between_ranks(collective);
+    }
+  });
+}
+
+/// Every rank's part goes into the leader's scratch, the leaders send each other their hosts' parts, and each rank
+/// takes what it needs.
+void HierarchicalBackend::gather_through_hosts(const Collective& collective) {
+  const World& all = network_->world();
+  const MovePlan plan = plan_of(collective, all.size);
+  std::vector<std::size_t> places = {0};  // of each rank's part, and the end
+  for (int rank = 0; rank < all.size; ++rank) places.push_back(places.back() + outbox_bytes(plan, rank));
+  meet_with_scratch(collective, places.back() + 1, 0);
+  const std::size_t own = places[static_cast<std::size_t>(all.rank)];
+  const std::size_t bytes = places[static_cast<std::size_t>(all.rank) + 1] - own;
+  if (bytes > 0) std::memcpy(scratch_ + own, collective.data, bytes);
+  barrier().meet(collective);
+  if (is_leader()) exchange_parts(collective, places);
+  barrier().meet(collective);
+  // Nobody writes there until the next meeting.
+  for (const Move& part : moves_to(plan, all.rank)) {
+    const std::byte* from = scratch_ + places[static_cast<std::size_t>(part.from)] + part.offset;
+    std::memcpy(collective.output + part.place, from, part.bytes);
+  }
+}
+
+void HierarchicalBackend::exchange_parts(const Collective& collective, const std::vector<std::size_t>& places) {
+  const auto needs = [&](const std::vector<int>& ranks) {
+    const int root = collective.what.root;
+    return collective.what.kind != Kind::kGather || (root >= ranks.front() && root <= ranks.back());
+  };
+  const auto part_of = [&](const std::vector<int>& ranks) {
+    const std::size_t begin = places[static_cast<std::size_t>(ranks.front())];
+    return Message{ranks.front(), scratch_ + begin, places[static_cast<std::size_t>(ranks.back()) + 1] - begin};
+  };
+  const auto& mine = hosts_[static_cast<std::size_t>(host_)];
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  for (const auto& ranks : hosts_) {
+    if (ranks.front() == mine.front()) continue;
+    Message own = part_of(mine);
+    own.rank = ranks.front();
+    if (needs(ranks)) sends.push_back(own);
+    if (needs(mine)) receives.push_back(part_of(ranks));
+  }
+  between_hosts([&] { between_->exchange(sends, receives, collective); });
+}
+
+/// scatter and all_to_all: what one rank has for another is nobody else's. The first call connects all ranks; those
+/// that called something else are told so before any waits for them.
+void HierarchicalBackend::move_between_ranks(const Collective& collective) {
+  announce(collective, 0);
+  compare_hosts(collective);
+  barrier().meet(collective);
+  if (!flat_) flat_ = std::make_unique<GlooBackend>(network_->connect({{}, "ranks"}, &collective));
+  flat_->move_compared(collective);
 }
 
 /// The root's host gets it first; then its leader sends it to the other hosts' leaders, and each of these broadcasts it

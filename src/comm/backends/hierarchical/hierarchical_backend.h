@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several ranks on each of several hosts: all_reduce goes through shared memory inside a host and through the transport
-// between the hosts' first ranks, so that each byte crosses the network once per host and not once per rank. The host's
-// partial sums stay as wide as their accumulator until the last rounding: the bits are those of every other backend.
-// Only the first ranks are connected at the start. What is not all_reduce, broadcast or a barrier goes from rank to
-// rank: all connect when the first such collective is called, and two ranks of different hosts when they first send or
-// receive.
+// Several ranks on each of several hosts: what is reduced, broadcast or gathered goes through shared memory inside a
+// host and through the transport between the hosts' first ranks, so that each byte crosses the network once per host
+// and not once per rank. The host's partial sums stay as wide as their accumulator until the last rounding: the bits
+// are those of every other backend. Only the first ranks are connected at the start. all_to_all and scatter go from
+// rank to rank: all connect when the first such collective is called, and two ranks of different hosts when they first
+// send or receive.
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ class HierarchicalBackend final : public ShmBackend {
   void move(const Collective& collective) override;
 
  private:
-  /// This host's contribution to an all_reduce.
+  /// This host's contribution to a reduction.
   struct HostPart {
     std::vector<Piece> pieces;      ///< the pieces of the host's ranks, by their rank in the host
     std::vector<ReplicaSpan> rows;  ///< the sums that the other hosts need
@@ -62,13 +62,15 @@ class HierarchicalBackend final : public ShmBackend {
   template <class Step>
   void between_hosts(Step&& step);
   void compare_hosts(const Collective& collective);
-  /// Returns the way from every rank to every other. The first call connects them.
-  GlooBackend& flat(const Collective& collective);
   [[nodiscard]] HostPart host_part(const Collective& collective, int host) const;
   [[nodiscard]] Memory offer_scratch(std::size_t bytes);
-  void all_reduce(const Collective& collective);
+  void meet_with_scratch(const Collective& collective, std::size_t bytes, std::size_t announced);
+  void reduce_through_hosts(const Collective& collective);
   void reduce_in_host(const Collective& collective, const HostPart& part);
   void reduce_between_hosts(const Collective& collective);
+  void gather_through_hosts(const Collective& collective);
+  void exchange_parts(const Collective& collective, const std::vector<std::size_t>& places);
+  void move_between_ranks(const Collective& collective);
   void broadcast(const Collective& collective);
   void send_to_hosts(const Collective& collective, bool at_home);
 
