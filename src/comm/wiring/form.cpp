@@ -44,13 +44,14 @@ World host_world(const World& world, const std::vector<int>& local) {
 
 /// Returns true if every rank voted yes; else why not. Collective over the world.
 std::string first_objection(const World& world, const std::string& mine, std::chrono::milliseconds timeout) {
-  const auto key = [&](int rank) { return fmt::format("{}hierarchy/{}", world.prefix, rank); };
-  world.store->set(key(world.rank), mine.empty() ? "yes" : mine);
-  for (int rank = 0; rank < world.size; ++rank) {
-    const std::string vote = world.store->get(key(rank), timeout);
-    if (vote != "yes") return vote;
+  const auto key = [&](const char* name) { return fmt::format("{}hierarchy/{}", world.prefix, name); };
+  if (!mine.empty()) world.store->compare_set(key("objection"), "", mine);
+  // The last one counts the votes, so that nobody has to read all.
+  if (world.store->add(key("votes"), 1) == world.size) {
+    world.store->set(key("result"), world.store->try_get(key("objection")).value_or("yes"));
   }
-  return "";
+  const std::string result = world.store->get(key("result"), timeout);
+  return result == "yes" ? "" : result;
 }
 
 /// Connects shared memory inside every host; where one host cannot, none does.

@@ -2,6 +2,7 @@
 // init(): from the environment to a group of connected ranks.
 #include <ATen/core/ivalue.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -222,21 +223,32 @@ std::vector<std::string> missing_ranks(const Job::State& state, const std::strin
                                  env::timeout_variable()));
 }
 
-/// Waits for what a rank says of itself, and tells the user for whom it waits.
-std::string hello_of(const Job::State& state, const std::string& prefix, int rank, TimePoint end, WaitNotice& notice) {
+/// The time in which all ranks have to come.
+struct Arrival {
+  explicit Arrival(const Job::State& state)
+      : end(SystemClock::instance().now() + state.timeout), notice(SystemClock::instance().now()) {}
+
+  TimePoint end;
+  WaitNotice notice;
+};
+
+/// Waits for a key under "hello/", which says something of the ranks, and tells the user for whom it waits.
+std::string hello(const Job::State& state, const std::string& prefix, const std::string& key, Arrival& arrival) {
+  auto& [end, notice] = arrival;
   for (;;) {
     const TimePoint until = std::min(end, notice.next());
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SystemClock::instance().now());
     try {
-      return state.store->get(fmt::format("{}hello/{}", prefix, rank), std::max(left, std::chrono::milliseconds(1)));
+      return state.store->get(fmt::format("{}hello/{}", prefix, key), std::max(left, std::chrono::milliseconds(1)));
     } catch (const TimeoutError&) {
       // Told, and tried again, while there is time.
     }
     const TimePoint now = SystemClock::instance().now();
-    const auto missing = missing_ranks(state, prefix);
-    if (now >= end && !missing.empty()) throw_missing(state, missing);
+    auto missing = missing_ranks(state, prefix);
+    if (missing.empty()) missing.emplace_back("rank 0");  // which has not said yet who the others are
+    if (now >= end) throw_missing(state, missing);
     const auto waited = notice.due(now);
-    if (waited && !missing.empty()) {
+    if (waited) {
       log::note("rank {} waits since {} for {}; {} ends this after {}", state.plan.info.rank,
                 text::duration(waited->count()), text::join(missing), env::timeout_variable(),
                 text::duration(Seconds(state.timeout).count()));
@@ -244,18 +256,41 @@ std::string hello_of(const Job::State& state, const std::string& prefix, int ran
   }
 }
 
+/// Reads a list of texts. Throws: PeerError where it is none.
+std::vector<std::string> strings_of(const std::string& json) {
+  const auto list = nlohmann::json::parse(json, nullptr, false);
+  const auto is_text = [](const nlohmann::json& entry) { return entry.is_string(); };
+  if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_text)) {
+    throw PeerError("rank 0 did not say who the other ranks are", "start the same program on every rank");
+  }
+  return list.get<std::vector<std::string>>();
+}
+
+/// Returns what every rank says of itself. Rank 0 reads it and tells the others, so that W ranks ask the store 2 W
+/// times and not W squared.
+std::vector<std::string> introductions(const Job::State& state, const std::string& prefix) {
+  Arrival arrival(state);
+  const RankInfo& info = state.plan.info;
+  const std::string everybody = "all";
+  if (info.rank != 0) return strings_of(hello(state, prefix, everybody, arrival));
+  std::vector<std::string> all;
+  for (int rank = 0; rank < info.world_size; ++rank) {
+    all.push_back(hello(state, prefix, std::to_string(rank), arrival));
+  }
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+  state.store->set(fmt::format("{}hello/{}", prefix, everybody), nlohmann::json(all).dump(-1, ' ', false, kReplace));
+  return all;
+}
+
 /// Returns the host of every rank. Throws: UsageError where ranks differ in version or replicas.
 std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& prefix) {
-  const int world = state.plan.info.world_size;
   const std::string mine = introduction(own_facts(state), state.replicas);
   state.store->set(fmt::format("{}hello/{}", prefix, state.plan.info.rank), mine);
   std::vector<comm::HostFacts> hosts;
-  const TimePoint begin = SystemClock::instance().now();
-  WaitNotice notice(begin);
-  for (int rank = 0; rank < world; ++rank) {
-    const std::string theirs = hello_of(state, prefix, rank, begin + state.timeout, notice);
+  const auto own = lines_of(mine);
+  for (const std::string& theirs : introductions(state, prefix)) {
+    const auto rank = hosts.size();
     const auto lines = lines_of(text::printable(theirs));
-    const auto own = lines_of(mine);
     if (lines[2] != own[2] || lines[3] != own[3]) {
       throw UsageError(fmt::format("rank {} runs Lockstep {} with {} replicas, rank {} runs {} with {}", rank, lines[2],
                                    lines[3], state.plan.info.rank, own[2], own[3]),
