@@ -118,6 +118,7 @@ std::vector<Phase> hierarchical(const Call& call, const Cluster& cluster) {
       phases.push_back(meet);
       return phases;
     case CallKind::kBroadcast:
+      phases.push_back({.among = Among::kHost, .copied = call.bytes});
       phases.push_back({.among = Among::kRootOfLeaders, .bytes = call.bytes});
       phases.push_back({.among = Among::kHost, .copied = call.bytes});
       return phases;
@@ -127,10 +128,18 @@ std::vector<Phase> hierarchical(const Call& call, const Cluster& cluster) {
       phases.push_back({.among = Among::kHost, .copied = call.bytes});
       return phases;
     case CallKind::kReduceScatter:
+      phases.push_back({.among = Among::kHost, .bytes = call.bytes / 2});
+      phases.push_back(
+          {.among = Among::kLeaders, .bytes = share(call.bytes, cluster.machines) * rows_of(cluster).most});
+      phases.push_back({.among = Among::kHost, .copied = share(call.bytes, cluster.ranks())});
+      return phases;
     case CallKind::kAllGather:
-      break;
+      phases.push_back({.among = Among::kHost, .copied = share(call.bytes, cluster.ranks())});
+      phases.push_back({.among = Among::kLeaders, .bytes = share(call.bytes, cluster.machines)});
+      phases.push_back({.among = Among::kHost, .copied = call.bytes});
+      return phases;
   }
-  return flat(call, cluster.ranks());
+  return phases;
 }
 
 }  // namespace

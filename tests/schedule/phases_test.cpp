@@ -44,6 +44,22 @@ TEST(Phases, OfAHierarchyCrossTheNetworkOnceForEachMachine) {
                           std::pair{Among::kHost, 0}));
 }
 
+TEST(Phases, OfOtherCollectivesOfAHierarchyGoThroughItsLeadersToo) {
+  const Cluster cluster{.gpus = 8, .machines = 4};
+  EXPECT_THAT(messages({.kind = CallKind::kReduceScatter, .bytes = 400'000}, cluster),
+              ElementsAre(std::pair{Among::kHost, 0}, std::pair{Among::kLeaders, 40}, std::pair{Among::kHost, 200'000},
+                          std::pair{Among::kLeaders, 100'000}, std::pair{Among::kHost, 0}));
+  const Call gather{.kind = CallKind::kAllGather, .bytes = 400'000};
+  EXPECT_THAT(messages(gather, cluster),
+              ElementsAre(std::pair{Among::kHost, 0}, std::pair{Among::kLeaders, 40}, std::pair{Among::kHost, 0},
+                          std::pair{Among::kLeaders, 100'000}, std::pair{Among::kHost, 0}));
+  EXPECT_EQ(phases_of(gather, cluster).at(2).copied, 12'500) << "its own part goes into the leader's memory";
+  EXPECT_EQ(phases_of(gather, cluster).at(4).copied, 400'000) << "all parts come out of it";
+  EXPECT_THAT(messages({.kind = CallKind::kBroadcast, .bytes = 400}, cluster),
+              ElementsAre(std::pair{Among::kHost, 0}, std::pair{Among::kLeaders, 40}, std::pair{Among::kHost, 0},
+                          std::pair{Among::kRootOfLeaders, 400}, std::pair{Among::kHost, 0}));
+}
+
 TEST(Phases, OfMachinesThatAreNoSubtreeSendSeveralRows) {
   // Three ranks a machine: ranks 3, 4 and 5 are no subtree, but 3 and (4, 5) are.
   const auto found = messages({.bytes = 400'000}, {.gpus = 3, .machines = 2});
