@@ -54,14 +54,28 @@ struct Piece {
   double ready_s;
 };
 
-/// A step's gradients in small pieces, in order of arrival.
-std::vector<Piece> pieces_of(const MeasuredStep& step) {
+/// Returns the least that a measured bucket was closed with; of the first the limit is another, and the last is what
+/// was left. 0: not known.
+std::int64_t measured_limit(const MeasuredStep& step) {
+  const std::vector<std::int64_t> bytes = bucket_bytes(step);
+  return bytes.size() < 3 ? 0 : *std::min_element(bytes.begin() + 1, bytes.end() - 1);
+}
+
+/// A step's gradients in pieces that stay together in buckets of `wanted` bytes, in order of arrival. What a measured
+/// bucket holds beyond the measured limit belongs to one parameter, which no plan divides. Where about as much is
+/// wanted as was measured, or more, a bucket was closed where a wanted one can be, and stays whole, too.
+std::vector<Piece> pieces_of(const MeasuredStep& step, std::int64_t wanted) {
+  const std::int64_t limit = measured_limit(step);
+  const auto stays_whole = [&](std::int64_t bytes) {
+    return limit > 0 && (bytes >= 2 * limit || wanted + wanted / 4 >= limit);
+  };
   std::vector<Piece> pieces;
   double before = step.backward_s;
   for (const Call& call : step.calls) {
     if (!is_bucket(call)) continue;
     before = std::min(before, call.called_s);
-    const std::int64_t count = std::clamp<std::int64_t>((call.bytes + kPieceBytes - 1) / kPieceBytes, 1, kMostPieces);
+    const std::int64_t most = stays_whole(call.bytes) ? 1 : kMostPieces;
+    const std::int64_t count = std::clamp<std::int64_t>((call.bytes + kPieceBytes - 1) / kPieceBytes, 1, most);
     for (std::int64_t i = 0; i < count; ++i) {
       const double part = static_cast<double>(i + 1) / static_cast<double>(count);
       pieces.push_back(
@@ -112,12 +126,12 @@ Workload with_buckets(const Workload& workload, const PlanLimits& limits) {
   Workload changed = workload;
   if (workload.steps.empty()) return changed;
   std::vector<PlanItem> items;
-  for (const Piece& piece : pieces_of(workload.steps.front())) items.push_back({.bytes = piece.bytes});
+  for (const Piece& piece : pieces_of(workload.steps.front(), limits.bytes)) items.push_back({.bytes = piece.bytes});
   std::vector<std::size_t> order(items.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto plan = plan_buckets(items, order, limits);
   for (MeasuredStep& step : changed.steps) {
-    const std::vector<Piece> pieces = pieces_of(step);
+    const std::vector<Piece> pieces = pieces_of(step, limits.bytes);
     const double end = end_of_backward(step);
     std::vector<Call> buckets;
     for (const auto& members : plan) {

@@ -44,6 +44,35 @@ TEST(WithBuckets, LeavesAllGradientsTogether) {
   }
 }
 
+/// Buckets of these KiB, one each tenth of a second.
+Workload with_kib(const std::vector<std::int64_t>& sizes) {
+  MeasuredStep step{.compute_s = 2};
+  for (const std::int64_t size : sizes) {
+    const int bucket = static_cast<int>(step.calls.size());
+    step.calls.push_back({.bytes = size << 10, .bucket = bucket, .called_s = 0.1 * (bucket + 1), .waited_s = 1.5});
+  }
+  return {.ranks = 2, .steps = {step}};
+}
+
+std::vector<std::int64_t> kib_after(const std::vector<std::int64_t>& sizes, std::int64_t limit) {
+  const PlanLimits limits{.first_bytes = std::min(limit << 10, kMiB), .bytes = limit << 10};
+  std::vector<std::int64_t> planned = bucket_bytes(with_buckets(with_kib(sizes), limits).steps.front());
+  for (std::int64_t& bytes : planned) bytes >>= 10;
+  return planned;
+}
+
+TEST(WithBuckets, AsLargeAsTheMeasuredOnesAreTheMeasuredOnes) {
+  const std::vector<std::int64_t> measured = {1024, 1100, 9216, 1030, 2300, 700};
+  EXPECT_EQ(kib_after(measured, 1024), measured);
+  EXPECT_THAT(kib_after(measured, 2048), ElementsAre(1024, 1100 + 9216, 1030 + 2300, 700));
+}
+
+TEST(WithBuckets, AParameterIsNotDivided) {
+  // The bucket of 9 MiB was closed by a parameter of 8 MiB at least, since the others hold 1 MiB.
+  EXPECT_THAT(kib_after({1024, 1024, 9216, 1024, 1024}, 512),
+              ElementsAre(512, 512, 512, 512, 9216, 512, 512, 512, 512));
+}
+
 TEST(WithBf16, HalvesTheBytesAndPaysForTheConversions) {
   const HostCosts host{.copy_bytes_per_s = 6 * kMiB};
   const Workload changed = with_bf16(workload(), host);
