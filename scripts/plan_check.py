@@ -40,9 +40,11 @@ SETTINGS = [
     ("detection:smoke", 2, 2, 2, "gloo", 50, 5, 8),
     ("detection:smoke", 2, 2, 2, "shm+gloo", 50, 10, 25),
     ("captioning:smoke", 8, 2, 2, "shm+gloo", 20, 2, 4),
-    # Added once setting 9 had shown that parameters were divided among buckets.
+    # Settings 9 and 14 have shown that parameters were divided among buckets; the others behind 12 were added then.
     ("segmentation:smoke", 2, 2, 1, "gloo", 100, 2, 2),
     ("captcha:conv3", 4, 2, 1, "gloo", 200, 5, 4),
+    ("captcha:conv3", 4, 2, 2, "gloo", 400, 1, 2),
+    ("segmentation:smoke", 2, 2, 1, "gloo", 300, 5, 16),
 ]
 NAMES = ("recipe", "batch", "machines", "gpus", "backend", "mbit", "delay_ms", "bucket_mib")
 STEPS = {"captioning:smoke": 40, "captcha:conv3": 9, "segmentation:smoke": 7}  # counted ones; others: 12

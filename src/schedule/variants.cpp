@@ -10,8 +10,9 @@ namespace lockstep::schedule {
 namespace {
 
 constexpr std::int64_t kPieceBytes = std::int64_t{128} << 10;
-constexpr std::int64_t kMostPieces = 512;  // of a bucket
-constexpr double kLeastCompression = 2;    // PowerSgdOptions::min_compression_rate
+constexpr std::int64_t kMostPieces = 512;                    // of a bucket
+constexpr std::int64_t kFirstBytes = std::int64_t{1} << 20;  // the limit of a first bucket, unless a program has set it
+constexpr double kLeastCompression = 2;                      // PowerSgdOptions::min_compression_rate
 
 // Passes over the gradients in units of a copy, which reads four bytes of an element and writes four.
 constexpr double kToBf16 = 10.0 / 8;          // reads 4 and writes 2; divides in place, 2 and 2
@@ -54,27 +55,30 @@ struct Piece {
   double ready_s;
 };
 
-/// Returns the least that a measured bucket was closed with; of the first the limit is another, and the last is what
-/// was left. 0: not known.
-std::int64_t measured_limit(const MeasuredStep& step) {
-  const std::vector<std::int64_t> bytes = bucket_bytes(step);
-  return bytes.size() < 3 ? 0 : *std::min_element(bytes.begin() + 1, bytes.end() - 1);
+/// Returns the least that a measured bucket was closed with, but for the first and the last. 0: not known.
+std::int64_t measured_limit(const std::vector<std::int64_t>& buckets) {
+  return buckets.size() < 3 ? 0 : *std::min_element(buckets.begin() + 1, buckets.end() - 1);
 }
 
-/// A step's gradients in pieces that stay together in buckets of `wanted` bytes, in order of arrival. What a measured
-/// bucket holds beyond the measured limit belongs to one parameter, which no plan divides. Where about as much is
-/// wanted as was measured, or more, a bucket was closed where a wanted one can be, and stays whole, too.
+/// Whether a measured bucket stays together where buckets of `wanted` bytes are planned. What it holds beyond its limit
+/// belongs to one parameter, which no plan divides. Where about as much is wanted as was measured, or more, it was
+/// closed where a wanted one can be. A single bucket was never closed, and tells nothing.
+bool stays_whole(const std::vector<std::int64_t>& buckets, std::size_t index, std::int64_t wanted) {
+  if (index == 0 && buckets.size() > 1 && buckets[0] > 2 * kFirstBytes) return true;
+  const std::int64_t limit = measured_limit(buckets);
+  return limit > 0 && (buckets[index] > 2 * limit || wanted + wanted / 4 >= limit);
+}
+
+/// A step's gradients in pieces that stay together in buckets of `wanted` bytes, in order of arrival.
 std::vector<Piece> pieces_of(const MeasuredStep& step, std::int64_t wanted) {
-  const std::int64_t limit = measured_limit(step);
-  const auto stays_whole = [&](std::int64_t bytes) {
-    return limit > 0 && (bytes >= 2 * limit || wanted + wanted / 4 >= limit);
-  };
+  const std::vector<std::int64_t> buckets = bucket_bytes(step);
+  std::size_t index = 0;
   std::vector<Piece> pieces;
   double before = step.backward_s;
   for (const Call& call : step.calls) {
     if (!is_bucket(call)) continue;
     before = std::min(before, call.called_s);
-    const std::int64_t most = stays_whole(call.bytes) ? 1 : kMostPieces;
+    const std::int64_t most = stays_whole(buckets, index++, wanted) ? 1 : kMostPieces;
     const std::int64_t count = std::clamp<std::int64_t>((call.bytes + kPieceBytes - 1) / kPieceBytes, 1, most);
     for (std::int64_t i = 0; i < count; ++i) {
       const double part = static_cast<double>(i + 1) / static_cast<double>(count);

@@ -31,18 +31,23 @@ const std::vector<Part> kBert = {{85.1, 1}, {23.8, 0}};
 constexpr double kBatch = 32;
 constexpr double kStep = kBatch / 360;
 
-/// The step with a bucket for each part.
+/// The step with a bucket for each MiB of each part.
 Workload model(const std::vector<Part>& parts, double step_s) {
   double all = 0;
   for (const Part& part : parts) all += part.multiplications;
   MeasuredStep step{.compute_s = step_s, .backward_s = step_s / 3};
   double done = 0;
   for (const Part& part : parts) {
+    const auto bytes = static_cast<std::int64_t>(part.parameters * 4e6);
+    const std::int64_t count = (bytes + kMiB - 1) / kMiB;
+    for (std::int64_t i = 1; i <= count; ++i) {
+      const double share = static_cast<double>(i) / static_cast<double>(count);
+      step.calls.push_back({.bytes = bytes * i / count - bytes * (i - 1) / count,
+                            .bucket = static_cast<int>(step.calls.size()),
+                            .called_s = step_s / 3 + step_s * 2 / 3 * (done + part.multiplications * share) / all,
+                            .waited_s = step_s});
+    }
     done += part.multiplications;
-    step.calls.push_back({.bytes = static_cast<std::int64_t>(part.parameters * 4e6),
-                          .bucket = static_cast<int>(step.calls.size()),
-                          .called_s = step_s / 3 + step_s * 2 / 3 * done / all,
-                          .waited_s = step_s});
   }
   return {.images = kBatch, .steps = {step}};
 }

@@ -73,6 +73,11 @@ TEST(WithBuckets, AParameterIsNotDivided) {
               ElementsAre(512, 512, 512, 512, 9216, 512, 512, 512, 512));
 }
 
+TEST(WithBuckets, AParameterAtTheBeginningIsNotDividedEither) {
+  // The first bucket is closed with 1 MiB at most.
+  EXPECT_THAT(kib_after({36416, 224}, 4096), ElementsAre(36416, 224));
+}
+
 TEST(WithBf16, HalvesTheBytesAndPaysForTheConversions) {
   const HostCosts host{.copy_bytes_per_s = 6 * kMiB};
   const Workload changed = with_bf16(workload(), host);
