@@ -43,8 +43,9 @@ SETTINGS = [
     # Settings 9 and 14 have shown that parameters were divided among buckets; the others behind 12 were added then.
     ("segmentation:smoke", 2, 2, 1, "gloo", 100, 2, 2),
     ("captcha:conv3", 4, 2, 1, "gloo", 200, 5, 4),
-    ("captcha:conv3", 4, 2, 2, "gloo", 400, 1, 2),
-    ("segmentation:smoke", 2, 2, 1, "gloo", 300, 5, 16),
+    # Not more than 200 Mb/s: of 300 and 400, plain sockets got 145 to 276 and 220 to 373 over the line on two cores.
+    ("segmentation:smoke", 2, 2, 1, "gloo", 200, 5, 16),
+    ("captioning:smoke", 8, 2, 2, "gloo", 50, 10, 2),
 ]
 NAMES = ("recipe", "batch", "machines", "gpus", "backend", "mbit", "delay_ms", "bucket_mib")
 STEPS = {"captioning:smoke": 40, "captcha:conv3": 9, "segmentation:smoke": 7}  # counted ones; others: 12
