@@ -30,7 +30,7 @@ testing::RanksOptions two_hosts(const std::string& timeout) {
 }
 
 /// This process's sockets that are connected over TCP.
-int connections() {
+std::set<std::string> sockets() {
   std::set<std::string> established;
   for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
     std::ifstream file(table);
@@ -41,13 +41,16 @@ int connections() {
       if (fields.size() > 9 && fields[3] == "01") established.insert("socket:[" + fields[9] + "]");
     }
   }
-  int count = 0;
+  std::set<std::string> own;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    count += static_cast<int>(established.count(std::filesystem::read_symlink(entry.path(), ignored).string()));
+    const std::string target = std::filesystem::read_symlink(entry.path(), ignored).string();
+    if (established.count(target) > 0) own.insert(target);
   }
-  return count;
+  return own;
 }
+
+int connections() { return static_cast<int>(sockets().size()); }
 
 void count_connections(Job& job) {
   auto& group = job.group();
@@ -61,6 +64,13 @@ void count_connections(Job& job) {
   group.reduce_scatter(values, part).wait();
   group.barrier().wait();
   EXPECT_EQ(connections(), at_first) << "sums, broadcasts and gathers need the hosts' first ranks alone";
+  std::vector<at::Tensor> counts;
+  group.all_gather(at::full({1}, 1.0 * at_first), counts).wait();
+  for (const int first : {0, 2}) {
+    EXPECT_EQ(counts[static_cast<std::size_t>(first)].item<float>(),
+              counts[static_cast<std::size_t>(first) + 1].item<float>() + 1)
+        << "the first rank of a host is connected with that of the other host, and the second with nobody";
+  }
   EXPECT_EQ(values[0].item<float>(), 10.0F);
   EXPECT_EQ(part[0].item<float>(), 40.0F);
   for (int rank = 0; rank < 4; ++rank) {
@@ -73,12 +83,15 @@ void count_connections(Job& job) {
   EXPECT_EQ(connections(), at_first + (talks ? 1 : 0)) << "a message between two ranks connects these two";
 
   const int before = connections();
+  std::set<std::string> connected;
   for (int repeat = 0; repeat < 2; ++repeat) {
     auto all = at::full({4}, 1.0 * job.rank());
     auto turned = at::empty({4});
     group.all_to_all(all, turned).wait();
     EXPECT_EQ(turned[2].item<float>(), 2.0F);
-    EXPECT_EQ(connections(), before + 3) << "what each rank has for each other connects them once";
+    EXPECT_EQ(connections(), before + 3) << "what each rank has for each other connects them";
+    if (repeat == 0) connected = sockets();
+    EXPECT_EQ(sockets(), connected) << "once";
   }
   group.barrier().wait();  // nobody leaves while another counts
 }
@@ -86,6 +99,21 @@ void count_connections(Job& job) {
 TEST(Distant, RanksConnectWhenTheyHaveSomethingToSayToEachOther) {
   testing::run_ranks(current_test(), count_connections, two_hosts("60"));
 }
+
+// Each message needs an answer before the next one goes the same way.
+void talk_both_ways(Job& job) {
+  const int peer = job.rank() == 1 ? 3 : 1;
+  auto values = at::full({4}, 0.0);
+  for (int round = 0; round < 3 && job.rank() % 2 == 1; ++round) {
+    if (job.rank() == 1) job.group().send(at::full({4}, round + 1.0), peer).wait();
+    job.group().recv(values, peer).wait();
+    EXPECT_EQ(values[3].item<float>(), static_cast<float>(round + 1));
+    if (job.rank() == 3) job.group().send(values, peer).wait();
+  }
+  job.group().barrier().wait();
+}
+
+TEST(Distant, TwoRanksAnswerEachOther) { testing::run_ranks(current_test(), talk_both_ways, two_hosts("20")); }
 
 void broadcast_from_each(Job& job) {
   for (int root = 0; root < job.world_size(); ++root) {
