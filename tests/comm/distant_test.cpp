@@ -5,7 +5,9 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <ATen/ATen.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <filesystem>
 #include <fstream>
 #include <iterator>

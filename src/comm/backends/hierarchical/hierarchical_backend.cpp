@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/core/moves.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
