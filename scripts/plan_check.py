@@ -3,7 +3,7 @@
 
 For each setting a step is measured on this machine's loopback, with buckets of 1 MiB. From that the setting is predicted, and then
 measured between two network namespaces that tests/support/link.py links; both in turn, as often as --rounds says. One rank needs no
-link, and is predicted from two ranks that talk in memory: sockets would take the time of the cores that compute. The last but one
+link, and is predicted as `lockstep plan RECIPE` does it, from two ranks and from one that the plan measures itself. The last but one
 column is what is predicted from the own computation of the limited run itself: what the simulation is off without what the machine's
 speed has changed meanwhile; of one rank, against its steps without the time in which other programs had its core. The last is the load
 before each round. What the results file has already is not done again. Needs root,
@@ -130,10 +130,15 @@ def measure(given, setting: dict, logs: pathlib.Path) -> list[tuple[float, float
 
 
 def measure_source(given, setting: dict, logs: pathlib.Path) -> None:
-    """Runs as many ranks on this machine, at least two."""
-    ranks = max(2, setting["machines"] * setting["gpus"])
-    run([str(given.bin / "lockstep"), "run", "--nproc-per-node", str(ranks), "--log-dir", str(logs), "--",
-         *bench(given, setting, 1)], env=environment("gloo" if setting["machines"] > 1 else "shm"))
+    """Runs as many ranks on this machine."""
+    run([str(given.bin / "lockstep"), "run", "--nproc-per-node", str(setting["machines"] * setting["gpus"]), "--log-dir", str(logs),
+         "--", *bench(given, setting, 1)], env=environment("gloo"))
+
+
+def predict_from_recipe(given, setting: dict) -> float:
+    words = [str(given.bin / "lockstep"), "plan", setting["recipe"], "--batch", str(setting["batch"]), "--gpus", "1", "--json"]
+    out = run(words, env=environment("shm"))
+    return json.loads(out[out.index("{"):])["predicted"]["step_ms"]
 
 
 def predict(given, setting: dict, source: pathlib.Path, bucket: bool = True) -> float:
@@ -152,12 +157,15 @@ def one_round(given, setting: dict, folder: pathlib.Path) -> dict:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "target").mkdir(parents=True)
     found = {"load": round(os.getloadavg()[0], 1)}
+    if setting["machines"] == 1:
+        found["predicted"] = predict_from_recipe(given, setting)
+        found["times"] = measure(given, setting, folder / "target")
+        return found
     measure_source(given, setting, folder / "source")
     found["times"] = measure(given, setting, folder / "target")
     found["predicted"] = predict(given, setting, folder / "source")
-    if setting["machines"] > 1:
-        nodes = [path for path in (folder / "target").iterdir() if path.is_dir()]
-        found["own"] = statistics.mean(predict(given, setting, node, bucket=False) for node in nodes)
+    nodes = [path for path in (folder / "target").iterdir() if path.is_dir()]
+    found["own"] = statistics.mean(predict(given, setting, node, bucket=False) for node in nodes)
     return found
 
 

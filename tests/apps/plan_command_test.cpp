@@ -54,13 +54,16 @@ TEST_F(PlanCommand, PlansFromARunsRings) {
 TEST_F(PlanCommand, MeasuresARecipe) {
   std::ofstream(home_ / "links.json") << R"({"link": "tcp", "from": "a", "to": "b", "round_trip_us": 100.0, )"
                                          R"("gbit_per_s": 0.800, "problem": null})";
-  const ProcessResult done =
-      plan({"captcha:conv3", "--gpus", "2", "--nodes", "2", "--link", "links.json", "--backend", "gloo", "--json"});
+  const ProcessResult done = plan({"captcha:conv3", "--batch", "3", "--gpus", "2", "--nodes", "2", "--link",
+                                   "links.json", "--backend", "gloo", "--json"});
   ASSERT_EQ(done.code, 0) << done.err;
   const auto json = nlohmann::json::parse(done.out);
   EXPECT_EQ(json["predicted"]["backend"], "gloo");
   EXPECT_GT(json["bucket_bytes"].size(), 1U);
   EXPECT_EQ(json["alternatives"].back()["name"], "PowerSGD hook, rank 1");
+  EXPECT_EQ(json["images_per_rank"], 3);
+  // The curve begins with one rank alone, which was measured; steps differ by what else the machine does.
+  EXPECT_NEAR(json["curve"][0]["step_ms"].get<double>() / json["alone_ms"].get<double>(), 1, 0.3);
 }
 
 TEST_F(PlanCommand, SaysWhatIsMissing) {

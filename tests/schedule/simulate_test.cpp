@@ -28,6 +28,29 @@ TEST(Simulate, LeavesTheCopiesIntoBucketsOutOnOneRank) {
   EXPECT_NEAR(simulate({.steps = {step_of()}}, {.machines = 2, .host = host}).step_s, 0.1, 1e-9);
 }
 
+TEST(Simulate, LetsARankWithoutNeighboursComputeFaster) {
+  const Workload measured{.ranks = 2, .ranks_per_machine = 2, .alone = 0.8, .steps = {step_of()}};
+  EXPECT_NEAR(simulate(measured, {}).step_s, 0.08, 1e-9);
+  EXPECT_NEAR(simulate(measured, {.machines = 2}).compute_s, 0.08, 1e-9);
+  EXPECT_NEAR(simulate(measured, {.gpus = 2}).compute_s, 0.1, 1e-9);
+  Workload apart = measured;
+  apart.ranks_per_machine = 1;  // the measured ranks had no neighbours
+  EXPECT_NEAR(simulate(apart, {}).step_s, 0.1, 1e-9);
+}
+
+TEST(Simulate, PlacesTheBucketsOfAFasterRankEarlier) {
+  // A bucket takes 20 ms: the first is called at 48 ms and hidden, the second at 72 ms.
+  const Workload measured{.ranks_per_machine = 2, .alone = 0.8, .steps = {step_of()}};
+  EXPECT_NEAR(simulate(measured, {.machines = 2, .network = {.bytes_per_s = 50e6}}).step_s, 0.1, 1e-4);
+}
+
+TEST(AloneShare, AddsTheCopiesIntoBucketsThatOneRankDoesNotMake) {
+  const Workload measured{.steps = {step_of(0.9), step_of(), step_of(1.4)}};
+  EXPECT_NEAR(alone_share(measured, 0.06, 1e8), 0.8, 1e-9);  // 2 MB take 20 ms
+  EXPECT_NEAR(alone_share(measured, 0.06, 0), 0.6, 1e-9);
+  EXPECT_NEAR(alone_share(measured, 0.2, 1e8), 1, 1e-9);
+}
+
 TEST(Simulate, HidesWhatIsReducedWhileBackwardGoesOn) {
   // A bucket takes 2 * 0.5 MB / 50 MB/s = 20 ms: the first is hidden, the second is waited for.
   const Cluster two{.machines = 2, .network = {.bytes_per_s = 50e6}};

@@ -33,7 +33,7 @@ struct PlanOptions {
   std::string backend = "auto";
   std::optional<std::int64_t> bucket_cap_mb;
   std::optional<double> message_us;
-  double batch = 0;
+  std::int64_t batch = 0;
   bool is_even = false;
   bool json = false;
 };
@@ -78,7 +78,10 @@ void add_options(CLI::App& app, PlanOptions& options) {
   app.add_option("--message-us", options.message_us, "what a message over a socket costs a processor, in microseconds")
       ->type_name("X")
       ->default_str("measured here");
-  app.add_option("--batch", options.batch, "images of a rank in a step")->type_name("N")->default_str("as the run has");
+  app.add_option("--batch", options.batch, "images of a rank in a step; a recipe is measured with so many")
+      ->check(cli::whole({1, 1 << 30}))
+      ->type_name("N")
+      ->default_str("as the run or the recipe has");
   app.add_flag("--even", options.is_even, "let all ranks take equally long, instead of the measured times in turn");
   app.add_flag("--json", options.json, "print one JSON object");
 }
@@ -96,14 +99,19 @@ schedule::Cluster cluster_of(const PlanOptions& options, const schedule::Workloa
   return cluster;
 }
 
-/// A folder is a run's; anything else is measured here as a recipe, on as many ranks as there are cores for.
-schedule::Workload workload_of_source(const PlanOptions& options) {
+/// A folder is a run's; anything else is measured here as a recipe, on as many ranks as there are cores for, and on
+/// one.
+MeasuredRecipe measure_source(const PlanOptions& options) {
   std::error_code problem;
-  if (std::filesystem::is_directory(options.source, problem)) return read_measured_run(options.source);
+  if (std::filesystem::is_directory(options.source, problem)) {
+    MeasuredRecipe run{.workload = read_measured_run(options.source)};
+    if (options.batch > 0) run.workload.images = static_cast<double>(options.batch);
+    return run;
+  }
   const int cores = std::max(count_cpus(), 2);
   const int ranks = options.gpus > 0 ? std::clamp(options.gpus, 2, cores) : 2;
-  log::note("measuring {} on {} ranks of this machine", options.source, ranks);
-  return measure_recipe(options.source, ranks);
+  log::note("measuring {} on {} ranks of this machine, and on one", options.source, ranks);
+  return measure_recipe(options.source, ranks, options.batch);
 }
 
 }  // namespace
@@ -114,13 +122,16 @@ int cmd_plan(int argc, char** argv) {
   cli::prepare(app, help());
   add_options(app, options);
   if (!cli::parse(app, {argv + 1, argv + argc})) return 0;
-  schedule::Workload workload = workload_of_source(options);
-  if (options.batch > 0) workload.images = options.batch;
+  const MeasuredRecipe measured = measure_source(options);
+  schedule::Workload workload = measured.workload;
   schedule::PlanRequest request{.cluster = cluster_of(options, workload), .simulation = {.is_even = options.is_even}};
   if (options.bucket_cap_mb) request.bucket_bytes = *options.bucket_cap_mb * kMiB;
-  PlanSource source{.name = options.source};
+  PlanSource source{.name = options.source, .alone_s = measured.alone_s};
   const MeasuredHost host = measure_host();
   request.cluster.host = host.costs;
+  if (measured.alone_s > 0) {
+    workload.alone = schedule::alone_share(workload, measured.alone_s, host.costs.copy_bytes_per_s);
+  }
   if (options.message_us) request.cluster.host.message_s = *options.message_us * 1e-6;
   source.measured = host_text(request.cluster.host);
   const schedule::Plan plan = schedule::make_plan(workload, request);

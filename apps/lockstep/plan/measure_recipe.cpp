@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "lockstep/base/printable.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/doctor/child.h"
+#include "lockstep/flight/snapshot.h"
 #include "lockstep/launch/measured_run.h"
 
 namespace lockstep::apps {
@@ -22,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRepeats = "30";
+constexpr std::size_t kWarmup = 4;  // steps
 constexpr auto kMeasureLimit = std::chrono::milliseconds(std::chrono::hours(1));
 
 /// A new folder that is gone at the end.
@@ -50,28 +53,87 @@ nlohmann::json bench_line(const std::string& out) {
   return nlohmann::json::parse(out.substr(at, out.find('\n', at) - at), nullptr, false);
 }
 
-}  // namespace
+/// What a bench of a recipe is asked.
+struct BenchRequest {
+  std::string recipe;
+  int ranks = 1;
+  std::int64_t batch = 0;     ///< 0: as the recipe has
+  std::int64_t replicas = 0;  ///< of all ranks; 0: as the recipe has
+};
 
-schedule::Workload measure_recipe(const std::string& recipe, int ranks) {
-  const TemporaryFolder logs;
+std::vector<std::string> bench_words(const BenchRequest& request, const std::string& logs) {
   const std::string worker = (fs::read_symlink("/proc/self/exe").parent_path() / "lockstep-worker").string();
-  const ChildResult result = run_child(
-      {"/proc/self/exe", "run", "--nproc-per-node", std::to_string(ranks), "--log-dir", logs.path(), "--", worker,
-       "bench", "step", recipe, "--repeats", kRepeats, "--json", "--shapes", "--set", "bucket_cap_mb=1"},
-      kMeasureLimit);
-  if (result.code == -1) throw ResourceError(fmt::format("{} took longer than an hour to measure", recipe));
-  const nlohmann::json line = bench_line(result.out);
+  std::vector<std::string> words = {"/proc/self/exe",
+                                    "run",
+                                    "--nproc-per-node",
+                                    std::to_string(request.ranks),
+                                    "--log-dir",
+                                    logs,
+                                    "--",
+                                    worker,
+                                    "bench",
+                                    "step",
+                                    request.recipe,
+                                    "--repeats",
+                                    kRepeats,
+                                    "--json",
+                                    "--shapes",
+                                    "--set",
+                                    "bucket_cap_mb=1"};
+  if (request.batch > 0) words.insert(words.end(), {"--batch", std::to_string(request.batch)});
+  if (request.replicas > 0) words.insert(words.end(), {"--replicas", std::to_string(request.replicas)});
+  return words;
+}
+
+/// Runs it to its end and returns its line of JSON.
+nlohmann::json bench(const BenchRequest& request, const std::string& logs) {
+  const ChildResult result = run_child(bench_words(request, logs), kMeasureLimit);
+  if (result.code == -1) throw ResourceError(fmt::format("{} took longer than an hour to measure", request.recipe));
+  nlohmann::json line = bench_line(result.out);
   if (result.code != 0 || !line.is_object()) {
     throw UsageError(fmt::format("'{}' is no folder, and measuring it as a recipe failed with exit code {}:\n{}",
-                                 recipe, result.code, text::for_people(result.err)),
+                                 request.recipe, result.code, text::for_people(result.err)),
                      "give a run folder, or a recipe as lockstep bench step takes it");
   }
-  schedule::Workload workload = read_measured_run(logs.path());
-  workload.images = line.value("batch", 0.0) * line.value("replicas", ranks) / ranks;
-  for (const auto& shape : line.value("shapes", nlohmann::json::array())) {
-    workload.shapes.push_back(shape.get<std::vector<std::int64_t>>());
+  return line;
+}
+
+/// The median time of a rank's steps, from one end of a synced backward to the next, without time in which its main
+/// thread could have run and had no core. The first ones warm up. 0: the ring has none.
+double step_of_ring(const fs::path& logs) {
+  std::vector<const flight::Event*> ends;
+  flight::Snapshot ring;
+  for (const auto& entry : fs::recursive_directory_iterator(logs)) {
+    if (entry.path().filename() == "flight.ring") ring = flight::read_ring_file(entry.path());
   }
-  return workload;
+  for (const flight::Event& event : ring.events) {
+    const bool is_end = event.what == flight::What::kSectionEnd;
+    if (is_end && event.name == "DistributedDataParallel::end_backward") ends.push_back(&event);
+  }
+  std::vector<double> seconds;
+  for (std::size_t i = kWarmup; i < ends.size(); ++i) {
+    const std::int64_t took = ends[i]->time_ns - ends[i - 1]->time_ns;
+    seconds.push_back(static_cast<double>(took - (ends[i]->queued_ns - ends[i - 1]->queued_ns)) * 1e-9);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds.empty() ? 0 : seconds[seconds.size() / 2];
+}
+
+}  // namespace
+
+MeasuredRecipe measure_recipe(const std::string& recipe, int ranks, std::int64_t batch) {
+  const TemporaryFolder logs;
+  const nlohmann::json line = bench({.recipe = recipe, .ranks = ranks, .batch = batch}, logs.path());
+  const std::int64_t replicas = line.value("replicas", std::int64_t{ranks}) / ranks;  // of a rank
+  MeasuredRecipe found{.workload = read_measured_run(logs.path())};
+  found.workload.images = line.value("batch", 0.0) * static_cast<double>(replicas);
+  for (const auto& shape : line.value("shapes", nlohmann::json::array())) {
+    found.workload.shapes.push_back(shape.get<std::vector<std::int64_t>>());
+  }
+  const TemporaryFolder lone;
+  (void)bench({.recipe = recipe, .batch = batch, .replicas = replicas}, lone.path());
+  found.alone_s = step_of_ring(lone.path());
+  return found;
 }
 
 }  // namespace lockstep::apps

@@ -56,13 +56,11 @@ std::string counted(std::int64_t count, const std::string& word) {
 std::string source_text(const PlanSource& source, const Workload& workload) {
   const schedule::MeasuredStep& step = workload.steps.front();
   const auto buckets = schedule::bucket_bytes(step);
-  std::vector<double> own;
-  for (const auto& each : workload.steps) own.push_back(each.compute_s);
-  std::sort(own.begin(), own.end());
-  std::string text =
-      fmt::format("{}: {} of {} measured, {} ms each, of them {} ms own computation\n",
-                  text::printable_line(source.name), counted(std::ssize(workload.steps), "step"),
-                  counted(workload.ranks, "rank"), ms_text(workload.measured_s), ms_text(own[own.size() / 2]));
+  std::string text = fmt::format("{}: {} of {} measured, {} ms each, of them {} ms own computation\n",
+                                 text::printable_line(source.name), counted(std::ssize(workload.steps), "step"),
+                                 counted(workload.ranks, "rank"), ms_text(workload.measured_s),
+                                 ms_text(schedule::median_compute_s(workload)));
+  if (source.alone_s > 0) text += fmt::format("one rank alone: {} ms a step\n", ms_text(source.alone_s));
   text += fmt::format("gradients: {} in {}", text::bytes(static_cast<std::uint64_t>(schedule::gradient_bytes(step))),
                       counted(std::ssize(buckets), "bucket"));
   const auto others =
@@ -163,6 +161,7 @@ std::string plan_json(const PlanSource& source, const Workload& workload, const 
   const Json out = {{"source", text::printable_line(source.name)},
                     {"measured_ms", workload.measured_s * 1e3},
                     {"measured_ranks", workload.ranks},
+                    {"alone_ms", source.alone_s * 1e3},
                     {"measured_steps", workload.steps.size()},
                     {"gradient_bytes", schedule::gradient_bytes(workload.steps.front())},
                     {"bucket_bytes", schedule::bucket_bytes(workload.steps.front())},

@@ -12,6 +12,7 @@ namespace lockstep::apps {
 /// What the texts say beside the plan.
 struct PlanSource {
   std::string name;      ///< the run, or the recipe
+  double alone_s = 0;    ///< of a step of one rank that had the machine for itself; 0: not measured
   std::string measured;  ///< what the processors' costs come from; empty: from nothing
 };
 

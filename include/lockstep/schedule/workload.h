@@ -39,10 +39,11 @@ struct MeasuredStep {
 
 /// Steps of a run. All of them have the same calls, but for their times.
 struct Workload {
-  int ranks = 0;                                       ///< of the run
-  int ranks_per_machine = 0;                           ///< of the run
-  double images = 0;                                   ///< of one rank in one step; 0: unknown
-  double measured_s = 0;                               ///< median time of a step, with all waits
+  int ranks = 0;              ///< of the run
+  int ranks_per_machine = 0;  ///< of the run
+  double images = 0;          ///< of one rank in one step; 0: unknown
+  double measured_s = 0;      ///< median time of a step, with all waits
+  double alone = 1;  ///< own computation of a rank without others on its machine, as a share of the measured one
   std::vector<MeasuredStep> steps = {};                ///< of all ranks
   std::vector<std::vector<std::int64_t>> shapes = {};  ///< of the parameters; empty: unknown
 };
@@ -51,6 +52,12 @@ struct Workload {
 [[nodiscard]] std::int64_t gradient_bytes(const MeasuredStep& step);
 /// Returns the bytes of each bucket of a step, in the order of reduction.
 [[nodiscard]] std::vector<std::int64_t> bucket_bytes(const MeasuredStep& step);
+/// Returns the median of the steps' own computation, in seconds. Requires a step.
+[[nodiscard]] double median_compute_s(const Workload& workload);
+/// Returns what Workload::alone has to be where one rank, which copies no gradients into buckets, took `alone_s` a
+/// step: 1 at most, because neighbours never make a rank faster. `copy_bytes_per_s` is the rate of copying memory; 0:
+/// copying takes no time. Requires a step.
+[[nodiscard]] double alone_share(const Workload& workload, double alone_s, double copy_bytes_per_s);
 
 }  // namespace lockstep::schedule
 
