@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "lockstep/base/error.h"
 
@@ -20,9 +21,11 @@ class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
 
+  /// A bool is true where its byte is not 0: no other bool may hold what damaged bytes have.
   /// Throws: InternalError where fewer bytes are left.
   template <class T>
   [[nodiscard]] T take(std::size_t size = sizeof(T)) {
+    if constexpr (std::is_same_v<T, bool>) return take<unsigned char>() != 0;
     if (bytes_.size() < size) throw InternalError("the bytes of an evaluation's results end too early");
     T value{};
     std::memcpy(&value, bytes_.data(), size);
