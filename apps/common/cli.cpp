@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
@@ -98,6 +99,19 @@ void take_last(CLI::App& app) {
   }
 }
 
+/// From version 2.4 on CLI11 says nothing about a variable of the environment with a wrong value, and leaves it out.
+/// Throws: what CLI11 throws for the option itself.
+void take_wrong_variables(CLI::App& app) {
+  for (CLI::Option* option : app.get_options({})) {
+    const std::string name = option->get_envname();
+    if (name.empty() || option->count() > 0) continue;
+    const std::string value = env::get(name.c_str()).value_or("");
+    if (value.empty()) continue;
+    option->add_result(value);
+    option->run_callback();
+  }
+}
+
 void write(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 }  // namespace
@@ -175,6 +189,7 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   take_last(app);
   try {
     app.parse(reversed);
+    take_wrong_variables(app);
     return true;
   } catch (const CLI::CallForHelp&) {
     print(app.help());
