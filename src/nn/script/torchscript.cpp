@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <torch/csrc/jit/passes/tensorexpr_fuser.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/nn/module.h>
 
@@ -42,6 +43,19 @@ class NoParameterGradients {
 
  private:
   std::vector<at::Tensor> frozen_;
+};
+
+/// A libtorch with LLVM compiles what it has recorded at the second call, which takes minutes for a network of
+/// thousands of operators. To compare results its interpreter does.
+class NoFuser {
+ public:
+  NoFuser() { torch::jit::setTensorExprFuserEnabled(false); }
+  ~NoFuser() { torch::jit::setTensorExprFuserEnabled(was_enabled_); }
+  NoFuser(const NoFuser&) = delete;
+  NoFuser& operator=(const NoFuser&) = delete;
+
+ private:
+  bool was_enabled_ = torch::jit::tensorExprFuserEnabled();
 };
 
 std::vector<at::Tensor> results_of(torch::jit::Module& module, const std::vector<at::Tensor>& arguments) {
@@ -105,6 +119,7 @@ std::string description_of(const NetworkFunction& function, const std::vector<at
 }
 
 void check_archive(const std::string& archive, const NetworkFunction& function) {
+  const NoFuser interpreted;
   std::istringstream stream(archive);
   torch::jit::Module loaded = torch::jit::load(stream);
   for (const std::int64_t batch : kTried) {
