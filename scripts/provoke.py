@@ -16,7 +16,7 @@
 All of it is real: the reads sleep in a preloaded library, cores and control groups are the system's. Each run's last report, in
 summary.json, must have exactly the expected cause, and `lockstep doctor` and the console its sentence. memory needs root and
 control groups of version 1 or 2; hosts are network namespaces, which need root and ip. As root, runs get a higher priority than
-what else the machine does. Results are appended to a file; a later call goes on from there.
+what else the machine does; a second provoke.py waits until the first has ended. Results are appended to a file; a later call goes on from there.
 
 example:
   scripts/provoke.py --bin build/release/bin --runs 20
@@ -32,6 +32,7 @@ import random
 import re
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -258,6 +259,21 @@ def make_slow_disk(given) -> pathlib.Path:
     return library
 
 
+def wait_for_turn() -> socket.socket:
+    """Returns a name that one process of this machine can have: two of these programs would take each other's cores."""
+    turn = socket.socket(socket.AF_UNIX)
+    said = False
+    while True:
+        try:
+            turn.bind("\0lockstep-provoke")
+            return turn
+        except OSError:
+            if not said:
+                print("provoke: waits for another one to end", flush=True)
+            said = True
+            time.sleep(0.5)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     runs.add_arguments(parser, "provoke.jsonl")
@@ -282,6 +298,7 @@ def main() -> None:
     if "memory" in causes and not can_limit_memory():
         print("provoke: no control group can be made (root?): memory is left out")
         causes = [cause for cause in causes if cause != "memory"]
+    turn = wait_for_turn()  # noqa: F841  until the end
     for number in range(given.runs):
         for cause in causes:
             if (cause, number) not in done:

@@ -84,7 +84,8 @@ def of_training() -> list[Trial]:
         Trial("disk_faults", "rounds", 10, 1, python("disk_faults.py", "--small"), TRAINING),
         Trial("exactness", "ways", 51, 51, python("exactness.py", "--small"), [*TRAINING, "recipes"],
               "exactness.jsonl"),
-        Trial("provoke", "runs", 240, 24, python("provoke.py", "--runs", "{count}"), [*TRAINING, "src/view"], "provoke.jsonl", 12),
+        Trial("provoke", "runs", 240, 24, python("provoke.py", "--runs", "{count}"), [*TRAINING, "src/view", "scripts/provoke.py"],
+              "provoke.jsonl", 12),
         Trial("chaos", "half hours", 2, 1, python("chaos.py"), [*TRAINING, "scripts/chaos.py"]),
     ]
 
