@@ -40,7 +40,9 @@ def self_test(Counts, soak, report) -> None:
         # A later call goes on from there; a trial whose code has changed begins anew.
         assert quietly([small("near", 4, 3)])[2] == rows
         changed = small("near", 2, 2)
-        changed.covers = ["README.md"]
+        changed.covers = ["LICENSE", "src/base/README.md"]  # a page is no code
+        assert quietly([changed])[2] == rows
+        changed.covers = ["LICENSE", "CMakeLists.txt"]
         assert quietly([changed])[2] == [*rows, ("near", "2", "0")]
         # A number that counts for several, and less than ten minutes a batch.
         given.batch_minutes = 5
