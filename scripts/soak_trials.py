@@ -13,7 +13,7 @@ FUZZ = {"data": "images png_rows tar idx voc coco lists packed", "checkpoint": "
         "store": "store_frame address_file shown_words"}
 FUZZ_CODE = {"recipes": "recipes", "data": "src/data", "checkpoint": "src/checkpoint", "base": "src/base", "store": "src/store"}
 ASAN = ("base", "tensor", "store", "flight", "comm", "data", "optim", "nn", "view", "parallel", "checkpoint", "observe", "launch",
-        "train", "recipes")
+        "schedule", "dashboard", "train", "recipes")
 TSAN = ("comm", "store", "launch", "data", "checkpoint")
 
 
