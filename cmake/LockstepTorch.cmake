@@ -42,9 +42,9 @@ macro(lockstep_torch_of_cmake)
   set(flags "${TORCH_CXX_FLAGS}")
 endmacro()
 
-# "1.13.1" from torch/version.h.
+# "1.13.1" from torch/version.h, or from the header that it includes in newer versions.
 function(lockstep_torch_version includes result)
-  find_file(version_header torch/version.h PATHS ${includes} NO_DEFAULT_PATH NO_CACHE)
+  find_file(version_header NAMES torch/headeronly/version.h torch/version.h PATHS ${includes} NO_DEFAULT_PATH NO_CACHE)
   set(version "")
   if(version_header)
     foreach(part IN ITEMS MAJOR MINOR PATCH)
@@ -69,6 +69,23 @@ function(lockstep_require_fitting_torch version flags)
   endif()
 endfunction()
 
+# Newer libtorch packages contain the headers of an fmt of their own, whose library they do not contain. A folder with a
+# link to the headers of fmt::fmt goes before them.
+function(lockstep_put_fmt_first includes result)
+  set(${result} ${includes} PARENT_SCOPE)
+  foreach(folder IN LISTS includes)
+    if(EXISTS ${folder}/fmt/format.h AND NOT folder STREQUAL "/usr/include")
+      set(brings_fmt ON)
+    endif()
+  endforeach()
+  get_target_property(folder fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+  if(brings_fmt AND folder)
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/lockstep_fmt)
+    file(CREATE_LINK ${folder}/fmt ${CMAKE_BINARY_DIR}/lockstep_fmt/fmt SYMBOLIC)
+    set(${result} ${CMAKE_BINARY_DIR}/lockstep_fmt ${includes} PARENT_SCOPE)
+  endif()
+endfunction()
+
 function(lockstep_find_torch)
   if(TARGET Lockstep::torch)
     return()
@@ -80,9 +97,12 @@ function(lockstep_find_torch)
   endif()
   lockstep_torch_version("${includes}" version)
   lockstep_require_fitting_torch("${version}" "${flags}")
+  lockstep_put_fmt_first("${includes}" ordered_includes)
   add_library(Lockstep::torch INTERFACE IMPORTED GLOBAL)
-  target_include_directories(Lockstep::torch SYSTEM INTERFACE ${includes})
-  target_link_libraries(Lockstep::torch INTERFACE ${libraries})
+  target_include_directories(Lockstep::torch SYSTEM INTERFACE ${ordered_includes})
+  # PyTorch's own packages export a std::filesystem of an older libstdc++, whose remove_all() crashes in programs of a
+  # newer compiler. The library that is named first is the one in which the loader looks first.
+  target_link_libraries(Lockstep::torch INTERFACE stdc++ ${libraries})
   if(LOCKSTEP_TORCH)
     # torch_cuda registers its operators as it is loaded, and nothing else would need it to be. What it needs itself it
     # finds when it runs.

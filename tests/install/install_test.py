@@ -146,14 +146,51 @@ def exported(case):
     assert not wrong, "not public:\n" + "\n".join(wrong[:40]) + f"\n{len(wrong)} names"
 
 
+def write_version(header: pathlib.Path, major: int, minor: int) -> None:
+    header.parent.mkdir(parents=True, exist_ok=True)
+    header.write_text(f"#define TORCH_VERSION_MAJOR {major}\n#define TORCH_VERSION_MINOR {minor}\n"
+                      "#define TORCH_VERSION_PATCH 0\n")
+
+
+def newer_torch(case):
+    """A libtorch with its version in another header, an fmt without its library, and a std::filesystem that crashes."""
+    torch = case.folder / "torch/include"
+    write_version(torch / "torch/headeronly/version.h", 2, 11)
+    (torch / "torch/version.h").write_text("#include <torch/headeronly/version.h>\n")
+    (torch / "torch/csrc/api/include").mkdir(parents=True)
+    (torch / "fmt").mkdir()
+    (torch / "fmt/format.h").write_text("#error this is not the fmt that is linked\n")
+    (case.folder / "CMakeLists.txt").write_text(f"""
+cmake_minimum_required(VERSION 3.25)
+project(newer_torch LANGUAGES CXX)
+find_package(fmt REQUIRED)
+include({SOURCE}/cmake/LockstepTorch.cmake)
+lockstep_find_torch()
+message(STATUS "found libtorch ${{LOCKSTEP_TORCH_VERSION}}")
+add_executable(part part.cpp)
+target_link_libraries(part PRIVATE Lockstep::torch fmt::fmt)
+""")
+    (case.folder / "part.cpp").write_text("#include <torch/version.h>\n#include <fmt/format.h>\n#include <filesystem>\n"
+                                          "static_assert(TORCH_VERSION_MINOR == 11);\n"
+                                          "int main() { return std::filesystem::remove_all(\"gone\") == 3 ? 0 : 1; }\n")
+    (case.folder / "crash.c").write_text("void abort(void);\n"
+                                         "void _ZNSt10filesystem10remove_allERKNS_7__cxx114pathE(void) { abort(); }\n")
+    (torch.parent / "lib").mkdir()
+    run("cc", "-shared", "-fPIC", "-o", torch.parent / "lib/libtorch.so", case.folder / "crash.c")
+    said = run("cmake", "-S", case.folder, "-B", case.folder / "build", "-G", "Ninja", "-D",
+               f"LOCKSTEP_TORCH={case.folder}/torch").stdout
+    assert "found libtorch 2.11.0" in said, said
+    case.make("part")
+    (case.folder / "gone/deep/deeper").mkdir(parents=True)
+    run(case.program("part"), cwd=case.folder)
+    assert not (case.folder / "gone").exists()
+
+
 def refused(case):
     """A libtorch that does not fit gets one clear error."""
     case.install()
     torch = case.folder / "torch"
-    (torch / "include/torch").mkdir(parents=True)
-    header = "".join(f"#define TORCH_VERSION_{part} {number}\n"
-                     for part, number in (("MAJOR", 2), ("MINOR", 4), ("PATCH", 0)))
-    (torch / "include/torch/version.h").write_text(header)
+    write_version(torch / "include/torch/version.h", 2, 4)
     said = case.configure("train", "-D", f"LOCKSTEP_TORCH={torch}", ok=False).stdout
     assert "and 2.4.0 is" in said and said.count("CMake Error") == 1, said
     shutil.rmtree(case.folder / "build")
@@ -198,8 +235,8 @@ def new_recipe(case):
 
 
 CASES = {function.__name__: function
-         for function in (static, shared, pkg_config, subdirectory, subdirectory_whole, exported, refused, new_trainer,
-                          new_loop, new_recipe)}
+         for function in (static, shared, pkg_config, subdirectory, subdirectory_whole, exported, newer_torch, refused,
+                          new_trainer, new_loop, new_recipe)}
 
 
 def main():
