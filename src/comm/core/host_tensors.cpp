@@ -6,6 +6,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/core/StreamGuard.h>
 
+#include "comm/core/tensor_tree.h"
+
 namespace lockstep::comm {
 
 at::Tensor host_copy(const at::Tensor& tensor) {
@@ -35,7 +37,7 @@ void apply_alone(const Collective& collective, const at::Tensor& input, const at
   if (!input.is_same(output)) result.copy_(input.detach().reshape(output.sizes()));
   const int divisor = divisor_of(collective.what, 1);
   const bool is_mean = is_reduction(collective.what.kind) && op_of(collective.what) == ReduceOp::kMean;
-  if (is_mean && divisor > 1) result.div_(divisor);
+  if (is_mean && divisor > 1) result.div_(divisor_tensor(result, divisor));
 }
 
 std::vector<std::int64_t> with_first(const at::Tensor& like, std::int64_t first, bool replace) {

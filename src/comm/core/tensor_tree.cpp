@@ -2,6 +2,7 @@
 #include "comm/core/tensor_tree.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/mul.h>
@@ -58,8 +59,14 @@ class Tree {
 void tensor_tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const TreeOptions& options) {
   const at::NoGradGuard no_grad;
   at::Tensor sum = Tree(parts, options.op).sum({parts.front().span.begin, parts.back().span.end});
-  if (options.op == ReduceOp::kMean) sum = sum.div(options.divisor);
+  if (options.op == ReduceOp::kMean) sum = sum.div(divisor_tensor(sum, options.divisor));
   out.copy_(sum);
+}
+
+at::Tensor divisor_tensor(const at::Tensor& values, int divisor) {
+  // In a narrow type the divisor could be rounded; one on the host is not.
+  const bool on_device = !values.is_cpu() && !is_narrow(values.scalar_type());
+  return at::full({}, divisor, on_device ? values.options().requires_grad(false) : at::TensorOptions(at::kDouble));
 }
 
 }  // namespace lockstep::comm

@@ -26,6 +26,7 @@
 #include "comm/core/device_advice.h"
 #include "comm/core/failure.h"
 #include "comm/core/moves.h"
+#include "comm/core/tensor_tree.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -285,7 +286,7 @@ class NcclBackend final : public DeviceBackend {
     const ElementRange mine = result_range(what, world_, rank_);
     const int divisor = divisor_of(what, world_);
     if (op_of(what) != ReduceOp::kMean || divisor == 1 || mine.size() == 0) return;
-    output.view({-1}).narrow(0, 0, mine.size()).div_(divisor);
+    output.view({-1}).narrow(0, 0, mine.size()).div_(divisor_tensor(output, divisor));
   }
 
   /// reduce_scatter allows parts of different lengths, which NCCL's own does not.
