@@ -158,8 +158,8 @@ Batch BatchProbe::make_batch(std::int64_t size) const {
   const auto repeated = make_dataset(size, [&samples = samples_](std::int64_t index) {
     return samples[static_cast<std::size_t>(index) % samples.size()];
   });
-  DataLoader loader(repeated,
-                    {.batch_size = size, .pin_memory = run_.config.pin_memory, .collate = run_.task.collate()});
+  const bool pinned = run_.config.pin_memory && run_.job.device().is_cuda();
+  DataLoader loader(repeated, {.batch_size = size, .pin_memory = pinned, .collate = run_.task.collate()});
   DataLoader::Epoch pass = loader.epoch(0);
   return std::move(*pass.next());
 }

@@ -12,6 +12,7 @@ namespace {
 
 DataLoaderOptions loader_options(const TrainConfig& config, const Task& task, const ShardSpec& shard,
                                  c10::Device device) {
+  const bool pinned = config.pin_memory && device.is_cuda();
   return {.batch_size = config.batch_size,
           .workers = config.workers,
           .prefetch_factor = config.prefetch_factor,
@@ -23,8 +24,8 @@ DataLoaderOptions loader_options(const TrainConfig& config, const Task& task, co
           .bad_samples = config.bad_samples == "skip" ? BadSamples::kSkip : BadSamples::kError,
           .timeout_s = config.loader_timeout_s,
           .note_waiting = false,  // the step report says it, and why
-          .pin_memory = config.pin_memory,
-          .device = config.pin_memory ? device : c10::Device(c10::kCPU),
+          .pin_memory = pinned,
+          .device = pinned ? device : c10::Device(c10::kCPU),
           .collate = task.collate()};
 }
 
