@@ -2,6 +2,7 @@
 #include "worker/evaluation.h"
 
 #include <fmt/format.h>
+#include <torch/nn/module.h>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -63,6 +64,7 @@ void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest&
     };
   }
   const auto dataset = trained.task->make_dataset(request.data);
+  trained.model->to(job.device());
   const Evaluation evaluation = evaluate(job, *trained.task, *trained.model, dataset, options);
   bar.clear();
   if (!request.pictures.empty() && job.is_main()) draw(evaluation, request);

@@ -114,6 +114,20 @@ TEST(Gpu, NcclRefusesRanksThatShareAGpuByName) {
   }
 }
 
+TEST(Gpu, AKernelThatFailsEndsTheRankAndIsSaidToBeAnEarlierOnePerhaps) {
+  LOCKSTEP_NEEDS_GPU();
+  testing::RankProcesses ranks(current_test(),
+                               [](Job&) {
+                                 const at::Tensor beyond = on_gpu(at::full({1}, 100, at::kLong));
+                                 (void)on_gpu(at::ones({4})).index_select(0, beyond).sum().item<float>();
+                               },
+                               {.world = 1, .env = {{"LOCKSTEP_DEVICE", "cuda"}}});
+  const testing::RankEnd end = ranks.wait().at(0);
+  EXPECT_NE(end.code, 0);
+  EXPECT_THAT(end.log, HasSubstr("device-side assert"));
+  EXPECT_THAT(end.log, HasSubstr("CUDA_LAUNCH_BLOCKING=1"));
+}
+
 TEST(Gpu, SumsOfReplicasHaveTheBitsOfTheCpus) {
   LOCKSTEP_NEEDS_GPU();
   std::vector<PartialSum> here;
