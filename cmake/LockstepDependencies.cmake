@@ -86,16 +86,27 @@ target_link_libraries(lockstep_torch INTERFACE Lockstep::torch)
 add_library(lockstep::torch ALIAS lockstep_torch)
 
 # CUDA: the toolkit's headers and NCCL, for the few files that use them. Where libtorch has no CUDA those files are
-# compiled by a test only (LockstepCudaCheck.cmake).
+# compiled by a test only (LockstepCudaCheck.cmake). Python's torch has both beside it, and its libraries want that NCCL:
+# the system's may be older.
+set(of_python "")
+if(LOCKSTEP_TORCH)
+  set(of_python ${LOCKSTEP_TORCH}/../nvidia)
+endif()
 find_path(LOCKSTEP_CUDA_INCLUDE cuda_runtime_api.h
           HINTS ENV CUDA_HOME ENV CUDA_PATH ${CUDA_TOOLKIT_ROOT_DIR} ${CUDAToolkit_ROOT} PATHS /usr/local/cuda
+                ${of_python}/cu13 ${of_python}/cuda_runtime
           PATH_SUFFIXES include)
-find_path(LOCKSTEP_NCCL_INCLUDE nccl.h HINTS ENV NCCL_HOME ENV CUDA_HOME ${LOCKSTEP_CUDA_INCLUDE} PATHS /usr/local/cuda
+find_path(LOCKSTEP_NCCL_INCLUDE nccl.h
+          HINTS ENV NCCL_HOME ${of_python}/nccl ENV CUDA_HOME ${LOCKSTEP_CUDA_INCLUDE} PATHS /usr/local/cuda
           PATH_SUFFIXES include)
 set(cuda_is_there OFF)
-if((TARGET torch_cuda OR EXISTS "${LOCKSTEP_TORCH}/lib/libtorch_cuda.so") AND LOCKSTEP_CUDA_INCLUDE AND
-  LOCKSTEP_NCCL_INCLUDE)
-  set(cuda_is_there ON)
+if(TARGET torch_cuda OR EXISTS "${LOCKSTEP_TORCH}/lib/libtorch_cuda.so")
+  if(LOCKSTEP_CUDA_INCLUDE AND LOCKSTEP_NCCL_INCLUDE)
+    set(cuda_is_there ON)
+  elseif(NOT DEFINED LOCKSTEP_CUDA)
+    message(WARNING "This libtorch computes on GPUs, but Lockstep will not: cuda_runtime_api.h or nccl.h is not found. "
+                    "Set CUDA_HOME and NCCL_HOME, or cmake -D LOCKSTEP_CUDA=OFF where no GPU is wanted.")
+  endif()
 endif()
 option(LOCKSTEP_CUDA "Build for CUDA devices, with NCCL" ${cuda_is_there})
 add_library(lockstep_cuda INTERFACE)

@@ -186,6 +186,37 @@ target_link_libraries(part PRIVATE Lockstep::torch fmt::fmt)
     assert not (case.folder / "gone").exists()
 
 
+def make_library(path: pathlib.Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    run("cc", "-shared", "-o", path, "-x", "c", "/dev/null")
+
+
+def gpu_of_python(case):
+    """The NCCL beside Python's torch goes before the system's; where headers for GPUs are missing, a warning says so."""
+    site = case.folder / "site"
+    write_version(site / "torch/include/torch/version.h", 2, 4)
+    (site / "torch/include/torch/csrc/api/include").mkdir(parents=True)
+    for name in ("torch/lib/libtorch.so", "torch/lib/libtorch_cuda.so", "nvidia/nccl/lib/libnccl.so.2",
+                 "nvidia/cu13/lib/libcudart.so.13"):
+        make_library(site / name)
+    for name in ("nvidia/nccl/include/nccl.h", "nvidia/cu13/include/cuda_runtime_api.h"):
+        (site / name).parent.mkdir(parents=True)
+        (site / name).write_text("")
+    environment = {name: value for name, value in os.environ.items() if name not in ("CUDA_HOME", "NCCL_HOME")}
+
+    def configured(*options):
+        shutil.rmtree(case.folder / "build", ignore_errors=True)
+        said = run("cmake", "-S", SOURCE, "-B", case.folder / "build", "-G", "Ninja", "-D", "LOCKSTEP_TESTS=OFF", "-D",
+                   f"LOCKSTEP_TORCH={site}/torch", *options, env=environment).stdout
+        return said, (case.folder / "build/CMakeCache.txt").read_text()
+
+    said, cache = configured()
+    assert f"LOCKSTEP_NCCL_INCLUDE:PATH={site}/nvidia/nccl/include\n" in cache, cache
+    assert "LOCKSTEP_CUDA:BOOL=ON" in cache and "CMake Warning" not in said, said
+    said, cache = configured("-D", "LOCKSTEP_NCCL_INCLUDE:PATH=")
+    assert "LOCKSTEP_CUDA:BOOL=OFF" in cache and "nccl.h is not found" in re.sub(r"\s+", " ", said), said
+
+
 def refused(case):
     """A libtorch that does not fit gets one clear error."""
     case.install()
@@ -235,8 +266,8 @@ def new_recipe(case):
 
 
 CASES = {function.__name__: function
-         for function in (static, shared, pkg_config, subdirectory, subdirectory_whole, exported, newer_torch, refused,
-                          new_trainer, new_loop, new_recipe)}
+         for function in (static, shared, pkg_config, subdirectory, subdirectory_whole, exported, newer_torch, gpu_of_python,
+                          refused, new_trainer, new_loop, new_recipe)}
 
 
 def main():
