@@ -19,6 +19,8 @@ MACHINE = "x86_64-linux-gnu"
 # Every -dev package of scripts/packages.txt but these: the other machine has its own, or does without.
 LEFT_OUT = {"build-essential", "cmake", "ninja-build", "libtorch-dev", "libgloo-dev", "libopenblas0-openmp",
             "fonts-dejavu-core", "python3", "python3-torch", "iproute2", "clang-format-14", "clang-tidy-14", "clang-14"}
+# What the headers of those include: apt installs it with them.
+ALSO = ["libbrotli-dev"]
 # What g++ and glibc bring: the other machine's are newer.
 NOT_COPIED = re.compile(r"^(ld-linux|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp)\.so)")
 # OpenCV asks for a LAPACK and never calls it for us: the small one, whichever is this machine's choice.
@@ -35,7 +37,7 @@ def output(*words: str, **options) -> str:
 
 def packages() -> list[str]:
     lines = [line.split() for line in (ROOT / "scripts/packages.txt").read_text().splitlines()]
-    return [line[1] for line in lines if line and line[0] != "#" and line[1] not in LEFT_OUT]
+    return [line[1] for line in lines if line and line[0] != "#" and line[1] not in LEFT_OUT] + ALSO
 
 
 def files_of(package: str) -> list[pathlib.Path]:
