@@ -35,6 +35,26 @@ TEST(ConvTable, LargeWeightsAreMultipliedDirectlyUnlessThereAreManyTilesInBfloat
   EXPECT_EQ(conv_kernel({.in = 512, .out = 1024, .tiles = 9999, .bfloat16 = true}, kVectors), ConvKernel::kDirect);
 }
 
+TEST(ConvTable, TilesOfFourResultsAreForFloat32AndImagesThatFillThem) {
+  EXPECT_EQ(winograd_tile({.tiles = 64, .large_tiles = 16}), 4);
+  EXPECT_EQ(winograd_tile({.tiles = 64, .large_tiles = 16, .bfloat16 = true}), 2);
+  // 5x6 pixels: 9 tiles of 2x2, or 4 that are two thirds empty. 9x9: 25, or 9.
+  EXPECT_EQ(winograd_tile({.tiles = 9, .large_tiles = 4}), 2);
+  EXPECT_EQ(winograd_tile({.tiles = 25, .large_tiles = 9}), 4);
+}
+
+TEST(ConvTable, TilesOfFourResultsPayForFewerChannelsLargerWeightsAndFewerResults) {
+  const auto of = [](std::int64_t in, std::int64_t out, std::int64_t large_tiles) {
+    return conv_kernel({.in = in, .out = out, .tiles = 4 * large_tiles, .large_tiles = large_tiles}, kPlain);
+  };
+  EXPECT_EQ(of(16, 16, 64), ConvKernel::kWinograd);
+  EXPECT_EQ(of(512, 512, 64), ConvKernel::kWinograd);
+  EXPECT_EQ(of(64, 64, 63), ConvKernel::kDirect);
+  EXPECT_EQ(of(8, 16, 1000), ConvKernel::kDirect);
+  EXPECT_EQ(of(24, 32, 1000), ConvKernel::kDirect);
+  EXPECT_EQ(of(512, 528, 1000), ConvKernel::kDirect);
+}
+
 TEST(ConvTable, BfloatTakesWinogradOnProcessorsWithVectorsOfItAndWithoutMatrixUnits) {
   const ConvShape shape{.in = 64, .out = 64, .tiles = 1000, .bfloat16 = true};
   EXPECT_EQ(conv_kernel(shape, kPlain), ConvKernel::kLibtorch);

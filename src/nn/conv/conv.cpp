@@ -79,6 +79,21 @@ bool suits(ConvKernel kernel, const at::Tensor& input, const ConvWeights& of) {
   return is_last && of.bias.defined() && !(input.requires_grad() && at::GradMode::is_enabled());
 }
 
+/// How many tiles of so many results on a side all images have.
+std::int64_t tiles_of(const at::Tensor& input, std::int64_t side) {
+  return input.size(0) * ((input.size(2) + side - 1) / side) * ((input.size(3) + side - 1) / side);
+}
+
+ConvShape shape_of(const at::Tensor& input, const ConvWeights& of) {
+  return {.in = input.size(1),
+          .out = of.weight.size(0),
+          .tiles = tiles_of(input, 2),
+          .large_tiles = tiles_of(input, 4),
+          .bfloat16 = compute_type(input) == at::kBFloat16,
+          .plain = is_plain(of.geometry, of.weight),
+          .depthwise = of.depthwise};
+}
+
 /// The kernel for this call.
 ConvKernel choose(const at::Tensor& input, const ConvWeights& of) {
   const at::Tensor& weight = of.weight;
@@ -89,13 +104,7 @@ ConvKernel choose(const at::Tensor& input, const ConvWeights& of) {
   }
   const at::ScalarType type = compute_type(input);
   if (type != at::kFloat && type != at::kBFloat16) return ConvKernel::kLibtorch;
-  const ConvShape shape{.in = input.size(1),
-                        .out = weight.size(0),
-                        .tiles = input.size(0) * ((input.size(2) + 1) / 2) * ((input.size(3) + 1) / 2),
-                        .bfloat16 = type == at::kBFloat16,
-                        .plain = is_plain(of.geometry, weight),
-                        .depthwise = of.depthwise};
-  const ConvKernel kernel = conv_kernel(shape, conv_processor());
+  const ConvKernel kernel = conv_kernel(shape_of(input, of), conv_processor());
   return kernel != ConvKernel::kLibtorch && suits(kernel, input, of) ? kernel : ConvKernel::kLibtorch;
 }
 
@@ -103,7 +112,9 @@ ConvKernel choose(const at::Tensor& input, const ConvWeights& of) {
 at::Tensor run_kernel(ConvKernel kernel, const at::Tensor& input, const ConvWeights& of) {
   if (kernel == ConvKernel::kThin) return thin_convolution(input, of.weight, of.bias);
   const at::Tensor images = input.contiguous(at::MemoryFormat::ChannelsLast);
-  if (kernel == ConvKernel::kWinograd) return winograd_convolution(images, of.weight, of.bias);
+  if (kernel == ConvKernel::kWinograd) {
+    return winograd_convolution(images, of.weight, of.bias, winograd_tile(shape_of(images, of)));
+  }
   if (kernel == ConvKernel::kDepthwise) return depthwise_convolution(images, of.weight, of.bias, of.geometry);
   return direct_convolution(images, of.weight, of.bias, of.geometry);
 }

@@ -15,9 +15,9 @@ namespace lockstep::nn {
 [[nodiscard]] at::Tensor thin_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
 /// `input` [N, in, H, W], channels-last, of float32 or bfloat16; `weight` [out, in, 3, 3], `bias` [out] or undefined,
-/// of float32.
-[[nodiscard]] at::Tensor winograd_convolution(const at::Tensor& input, const at::Tensor& weight,
-                                              const at::Tensor& bias);
+/// of float32; `tile` results on a tile's side: 2, or 4 in float32.
+[[nodiscard]] at::Tensor winograd_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                                              std::int64_t tile);
 
 /// Rows and columns of what a convolution does beside its kernel.
 struct ConvGeometry {

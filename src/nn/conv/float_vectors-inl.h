@@ -44,6 +44,9 @@ struct Float {
   static HWY_INLINE V add(V a, V b) { return hn::Add(a, b); }
   static HWY_INLINE V sub(V a, V b) { return hn::Sub(a, b); }
   static HWY_INLINE V half(V v) { return hn::Mul(v, hn::Set(Tag(), 0.5F)); }
+  static HWY_INLINE V times(V v, float by) { return hn::Mul(v, hn::Set(Tag(), by)); }
+  /// sum + v by
+  static HWY_INLINE V add_times(V sum, V v, float by) { return hn::MulAdd(v, hn::Set(Tag(), by), sum); }
   static HWY_INLINE V multiply_add(V a, V b, V sum) { return hn::MulAdd(a, b, sum); }
   static HWY_INLINE void interleave(const V (&v)[1], float* at) { hn::StoreU(v[0], Tag(), at); }
   /// Channels `c` on of one pixel.

@@ -7,7 +7,7 @@
 // of float32); load, store (elements), load_sums, store_sums (float32), zero, add, sub, half, set (one unit in all
 // lanes), multiply_add (of units, to float32), interleave (kGroup vectors into one of units), join and join_part (the
 // same channels of kGroup pixels into a vector of units, or the first lanes of one), and pack_columns (float32 weights
-// into units).
+// into units). float32's has also times (a vector by a number) and add_times.
 
 /// A product of matrices: sums[r][c] = (add: itself +) the sum over s of a[r][s] b[s][c]. Strides are in units.
 template <class Ops>

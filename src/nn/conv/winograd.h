@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// 3x3 convolutions, channels-last, by Winograd's F(2x2, 3x3): a tile of 2x2 results takes 16 products a pair of
-// channels where the direct sum takes 36, so a kernel that runs at a processor's peak beats a direct one that does by
-// up to 2.25. Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2016. Free of libtorch.
+// 3x3 convolutions, channels-last, by Winograd's F(2x2, 3x3) and, in float32, F(4x4, 3x3): a tile of 2x2 results takes
+// 16 products a pair of channels where the direct sum takes 36, one of 4x4 takes 36 of 144, so a kernel that runs at a
+// processor's peak beats a direct one that does by up to 2.25 and 4. Source: Lavin and Gray, Fast Algorithms for
+// Convolutional Neural Networks, 2016. Free of libtorch.
 //
-// Images are cut into tiles of 2x2 pixels, row by row; what lies outside counts as 0. Of each tile's 4x4 surroundings
-// 16 sums are taken (points), each point's channels are multiplied by a matrix of its own, and each four results are
-// sums of the 16 products. In the gradient of the weights the tiles are what is summed over.
+// Images are cut into tiles of 2x2 (4x4) pixels, row by row; what lies outside counts as 0. Of each tile's 4x4 (6x6)
+// surroundings 16 (36) sums are taken (points), each point's channels are multiplied by a matrix of its own, and a
+// tile's results are sums of the products. In the gradient of the weights the tiles are what is summed over.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +20,17 @@ struct Winograd {
   std::int64_t width = 0;
   std::int64_t in = 0;
   std::int64_t out = 0;
+  std::int64_t tile = 2;  ///< results on a tile's side: 2, or 4, which bfloat16 has too few digits for
 
-  [[nodiscard]] std::int64_t tile_columns() const { return (width + 1) / 2; }
-  [[nodiscard]] std::int64_t tile_rows() const { return images * ((height + 1) / 2); }  ///< tile rows of all images
-  [[nodiscard]] std::int64_t point_size() const { return in * out; }
+  [[nodiscard]] std::int64_t tile_columns() const { return (width + tile - 1) / tile; }
+  [[nodiscard]] std::int64_t image_tile_rows() const { return (height + tile - 1) / tile; }
+  [[nodiscard]] std::int64_t tile_rows() const { return images * image_tile_rows(); }  ///< tile rows of all images
+  /// The gradient of the weights comes in this many parts, each of as many points, which may be computed on different
+  /// threads.
+  [[nodiscard]] std::int64_t parts() const { return tile + 2; }
+  [[nodiscard]] std::int64_t points() const { return parts() * parts(); }
+  /// From a point's matrix of in x out to the next: not a power of two, whose multiples share a set of the caches.
+  [[nodiscard]] std::int64_t point_step() const { return in * out + 32; }
 };
 
 /// Where the weight of an output, an input channel, a row and a column of the 3x3 lies: data + o out + i in + ...
@@ -39,16 +47,12 @@ struct WinogradWeights {
   }
 };
 
-constexpr std::int64_t kWinogradPoints = 16;
-/// The gradient of the weights comes in this many parts, each of 4 points, which may be computed on different threads.
-constexpr std::int64_t kWinogradParts = 4;
-
 /// Whether this processor multiplies bfloat16 in vectors. The bfloat16 functions below need it; float32 runs anywhere.
 [[nodiscard]] bool winograd_has_bfloat16();
 /// Whether it has matrix units for bfloat16 (AMX), with which a direct convolution is faster.
 [[nodiscard]] bool processor_has_bfloat16_tiles();
 
-/// The weights at the points, as the products take them: `packed` has kWinogradPoints x point_size() elements. For
+/// The weights at the points, as the products take them: `packed` has points() x point_step() elements. For
 /// bfloat16 (as its 16 bits) they are rounded after the transform.
 void winograd_pack(const Winograd& conv, const WinogradWeights& weights, float* packed);
 void winograd_pack(const Winograd& conv, const WinogradWeights& weights, std::uint16_t* packed);
@@ -81,7 +85,7 @@ template <class T>
 struct WinogradPart {
   const T* x = nullptr;          ///< [images, height, width, in]
   const T* dy = nullptr;         ///< [images, height, width, out]
-  std::int64_t part = 0;         ///< 0 to kWinogradParts - 1
+  std::int64_t part = 0;         ///< 0 to parts() - 1
   const float* level = nullptr;  ///< [in], or null: what x is less by
 };
 
@@ -89,15 +93,15 @@ struct WinogradPart {
 /// the shape alone, because the bits of the sums depend on it.
 [[nodiscard]] std::int64_t winograd_summed_rows(const Winograd& conv, std::int64_t element_size);
 
-/// One part's sums over the tile rows from `begin` to `end`, which are added to `sums`, [4 points, in, out] of it,
-/// unless `begin` is 0: then they are set.
+/// One part's sums over the tile rows from `begin` to `end`, which are added to `sums`, [parts() points, in, out] of
+/// it, unless `begin` is 0: then they are set.
 void winograd_weight_sums(const Winograd& conv, const WinogradPart<float>& of, std::int64_t begin, std::int64_t end,
                           float* sums);
 void winograd_weight_sums(const Winograd& conv, const WinogradPart<std::uint16_t>& of, std::int64_t begin,
                           std::int64_t end, float* sums);
 
-/// The gradient of the weights from the sums of all parts, [16, in, out]; `gradient` says where each one goes (its data
-/// are written).
+/// The gradient of the weights from the sums of all parts, [points(), in, out]; `gradient` says where each one goes
+/// (its data are written).
 void winograd_unpack(const Winograd& conv, const float* sums, const WinogradWeights& gradient);
 
 /// Sums over the pixels of one image: `dy` [pixels, channels] to `sums` [channels].

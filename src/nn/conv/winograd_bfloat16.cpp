@@ -19,18 +19,19 @@ namespace lockstep::nn {
 namespace {
 
 #include "nn/conv/product-inl.h"
+#include "nn/conv/tile_transforms-inl.h"
 #include "nn/conv/winograd-inl.h"
 
 void pack_here(const Winograd& conv, const WinogradWeights& weights, std::uint16_t* packed) {
-  pack<Bfloat16>(conv, weights, packed);
+  pack<Bfloat16, 2>(conv, weights, packed);
 }
 void forward_here(const Winograd& conv, const WinogradImages<std::uint16_t>& images, std::int64_t begin,
                   std::int64_t end) {
-  forward<Bfloat16>(conv, images, begin, end);
+  forward<Bfloat16, 2>(conv, images, begin, end);
 }
 void weight_sums_here(const Winograd& conv, const WinogradPart<std::uint16_t>& of, std::int64_t begin, std::int64_t end,
                       float* sums) {
-  weight_sums<Bfloat16>(conv, of, begin, end, sums);
+  weight_sums<Bfloat16, 2>(conv, of, begin, end, sums);
 }
 void sum_pixels_here(const std::uint16_t* dy, std::int64_t pixels, std::int64_t channels, float* sums) {
   sum_pixels<Bfloat16>(dy, pixels, channels, sums);

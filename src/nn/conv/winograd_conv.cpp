@@ -20,12 +20,13 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-Winograd shape_of(const at::Tensor& input, const at::Tensor& weight) {
+Winograd shape_of(const at::Tensor& input, const at::Tensor& weight, std::int64_t tile) {
   return {.images = input.size(0),
           .height = input.size(2),
           .width = input.size(3),
           .in = weight.size(1),
-          .out = weight.size(0)};
+          .out = weight.size(0),
+          .tile = tile};
 }
 
 WinogradWeights weights_of(const at::Tensor& weight) {
@@ -56,7 +57,7 @@ std::vector<float> level_of(const Winograd& conv, const at::Tensor& input) {
 
 template <class T>
 at::Tensor run(const Winograd& conv, const at::Tensor& input, const WinogradWeights& weights, const float* bias) {
-  const at::Tensor packed = at::empty({kWinogradPoints, conv.in, conv.out}, input.options());
+  const at::Tensor packed = at::empty({conv.points(), conv.point_step()}, input.options());
   winograd_pack(conv, weights, data_of<T>(packed));
   at::Tensor out = images_of(conv, input.options());
   const std::vector<float> level = level_of<T>(conv, input);
@@ -80,11 +81,11 @@ at::Tensor run(const Winograd& conv, const at::Tensor& input, const WinogradWeig
 template <class T>
 void sum_weights(const Winograd& conv, const WinogradPart<T>& all, const at::Tensor& sums) {
   const std::int64_t rows = winograd_summed_rows(conv, sizeof(T));
-  tensor::parallel_for(0, kWinogradParts, 1, [&](std::int64_t begin, std::int64_t end) {
+  tensor::parallel_for(0, conv.parts(), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = 0; row < conv.tile_rows(); row += rows) {
       const std::int64_t stop = std::min(row + rows, conv.tile_rows());
       for (std::int64_t part = begin; part < end; ++part) {
-        float* to = sums.data_ptr<float>() + part * (kWinogradPoints / kWinogradParts) * conv.point_size();
+        float* to = sums.data_ptr<float>() + part * conv.parts() * conv.point_step();
         WinogradPart<T> of = all;
         of.part = part;
         winograd_weight_sums(conv, of, row, stop, to);
@@ -113,7 +114,7 @@ void add_level(const Winograd& conv, const std::vector<float>& level, const at::
 template <class T>
 at::Tensor weight_gradient(const Winograd& conv, const at::Tensor& input, const at::Tensor& grad,
                            const at::Tensor& weight) {
-  const at::Tensor sums = at::empty({kWinogradPoints, conv.in, conv.out}, weight.options());
+  const at::Tensor sums = at::empty({conv.points(), conv.point_step()}, weight.options());
   const std::vector<float> level = level_of<T>(conv, input);
   sum_weights<T>(
       conv, {.x = data_of<T>(input), .dy = data_of<T>(grad), .level = level.empty() ? nullptr : level.data()}, sums);
@@ -155,11 +156,12 @@ at::Tensor bias_gradient(const at::Tensor& grad) {
 class WinogradConvolution : public torch::autograd::Function<WinogradConvolution> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
-                            const c10::optional<at::Tensor>& bias) {
+                            const c10::optional<at::Tensor>& bias, std::int64_t tile) {
     context->save_for_backward({input, weight});
+    context->saved_data["tile"] = tile;
     context->saved_data["has_bias"] = bias.has_value();
     const float* shift = bias ? bias->data_ptr<float>() : nullptr;
-    return run(shape_of(input, weight), input, weights_of(weight), shift);
+    return run(shape_of(input, weight, tile), input, weights_of(weight), shift);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
@@ -173,10 +175,10 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
     RECORD_FUNCTION(
         "lockstep::winograd_convolution_backward",
         std::vector<c10::IValue>({input, weight, std::int64_t{input_wanted} + std::int64_t{weight_wanted}}));
-    const Winograd conv = shape_of(input, weight);
+    const Winograd conv = shape_of(input, weight, context->saved_data["tile"].toInt());
     Winograd turned = conv;
     std::swap(turned.in, turned.out);
-    variable_list result(3);
+    variable_list result(4);  // none for the tile
     if (input_wanted) result[0] = run(turned, grad, weights_of(weight).turned(), nullptr);
     if (weight_wanted) result[1] = weight_gradient(conv, input, grad, weight);
     if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) result[2] = bias_gradient(grad);
@@ -186,10 +188,12 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
 
 }  // namespace
 
-at::Tensor winograd_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+at::Tensor winograd_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                                std::int64_t tile) {
   RECORD_FUNCTION("lockstep::winograd_convolution", std::vector<c10::IValue>({input, weight}));
   // Function has no undefined tensors among its inputs.
-  return WinogradConvolution::apply(input, weight, bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt);
+  const auto shift = bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt;
+  return WinogradConvolution::apply(input, weight, shift, tile);
 }
 
 }  // namespace lockstep::nn

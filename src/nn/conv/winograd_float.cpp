@@ -19,17 +19,22 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #include "nn/conv/product-inl.h"
+#include "nn/conv/tile_transforms-inl.h"
 #include "nn/conv/winograd-inl.h"
 
 void pack_float(const Winograd& conv, const WinogradWeights& weights, float* packed) {
-  pack<Float>(conv, weights, packed);
+  conv.tile == 4 ? pack<Float, 4>(conv, weights, packed) : pack<Float, 2>(conv, weights, packed);
 }
 void forward_float(const Winograd& conv, const WinogradImages<float>& images, std::int64_t begin, std::int64_t end) {
-  forward<Float>(conv, images, begin, end);
+  conv.tile == 4 ? forward<Float, 4>(conv, images, begin, end) : forward<Float, 2>(conv, images, begin, end);
 }
 void weight_sums_float(const Winograd& conv, const WinogradPart<float>& of, std::int64_t begin, std::int64_t end,
                        float* sums) {
-  weight_sums<Float>(conv, of, begin, end, sums);
+  conv.tile == 4 ? weight_sums<Float, 4>(conv, of, begin, end, sums)
+                 : weight_sums<Float, 2>(conv, of, begin, end, sums);
+}
+void unpack_float(const Winograd& conv, const float* sums, const WinogradWeights& gradient) {
+  conv.tile == 4 ? unpack<Float, 4>(conv, sums, gradient) : unpack<Float, 2>(conv, sums, gradient);
 }
 void sum_pixels_float(const float* dy, std::int64_t pixels, std::int64_t channels, float* sums) {
   sum_pixels<Float>(dy, pixels, channels, sums);
@@ -45,6 +50,7 @@ namespace lockstep::nn {
 HWY_EXPORT(pack_float);
 HWY_EXPORT(forward_float);
 HWY_EXPORT(weight_sums_float);
+HWY_EXPORT(unpack_float);
 HWY_EXPORT(sum_pixels_float);
 
 void winograd_pack(const Winograd& conv, const WinogradWeights& weights, float* packed) {
@@ -66,40 +72,15 @@ void pixel_sums(const float* dy, std::int64_t pixels, std::int64_t channels, flo
 
 std::int64_t winograd_summed_rows(const Winograd& conv, std::int64_t element_size) {
   constexpr std::int64_t kBytes = 1 << 20;
-  const std::int64_t row = 4 * conv.tile_columns() * (conv.in + conv.out) * element_size;
-  return std::max<std::int64_t>(1, kBytes / row);
+  const std::int64_t row = conv.tile * conv.tile * conv.tile_columns() * (conv.in + conv.out) * element_size;
+  // Tiles of 4x4 have 2.25 times the sums: to touch them seldom is worth more than x and dy in the cache.
+  constexpr std::int64_t kLargeTiles = 128;
+  const std::int64_t fewest = conv.tile == 4 ? (kLargeTiles + conv.tile_columns() - 1) / conv.tile_columns() : 1;
+  return std::max(fewest, kBytes / row);
 }
-
-namespace {
-
-/// The 3x3 of one pair of channels from its 16 sums.
-void unpack_pair(const float (&sums)[4][4], const WinogradWeights& to, float* at) {
-  float down[3][4];
-  for (int c = 0; c < 4; ++c) {
-    const float both = 0.5F * (sums[1][c] + sums[2][c]);
-    down[0][c] = sums[0][c] + both;
-    down[1][c] = 0.5F * (sums[1][c] - sums[2][c]);
-    down[2][c] = both + sums[3][c];
-  }
-  for (int r = 0; r < 3; ++r) {
-    const float both = 0.5F * (down[r][1] + down[r][2]);
-    at[r * to.row] = down[r][0] + both;
-    at[r * to.row + to.column] = 0.5F * (down[r][1] - down[r][2]);
-    at[r * to.row + 2 * to.column] = both + down[r][3];
-  }
-}
-
-}  // namespace
 
 void winograd_unpack(const Winograd& conv, const float* sums, const WinogradWeights& gradient) {
-  auto* data = const_cast<float*>(gradient.data);
-  for (std::int64_t i = 0; i < conv.in; ++i) {
-    for (std::int64_t o = 0; o < conv.out; ++o) {
-      float points[4][4];
-      for (int p = 0; p < kWinogradPoints; ++p) points[p / 4][p % 4] = sums[p * conv.point_size() + i * conv.out + o];
-      unpack_pair(points, gradient, data + o * gradient.out + i * gradient.in);
-    }
-  }
+  HWY_DYNAMIC_DISPATCH(unpack_float)(conv, sums, gradient);
 }
 
 }  // namespace lockstep::nn
