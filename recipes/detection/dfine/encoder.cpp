@@ -76,10 +76,11 @@ FusionBlock::FusionBlock(const Widths& widths)
       cv4_(register_module("cv4", conv_norm_act(widths.split + 2 * widths.inner, widths.out, {}, Activation::kSilu))) {}
 
 at::Tensor FusionBlock::forward(const at::Tensor& x) {
-  const at::Tensor both = cv1_->forward(x);
-  const at::Tensor first = cv2_->forward(both.narrow(1, both.size(1) / 2, both.size(1) / 2));
+  // Both halves: the gradient of one alone would be a whole of zeros, in the other memory format.
+  const std::vector<at::Tensor> halves = cv1_->forward(x).chunk(2, 1);
+  const at::Tensor first = cv2_->forward(halves[1]);
   const at::Tensor second = cv3_->forward(first);
-  return cv4_->forward(at::cat({both, first, second}, 1));
+  return cv4_->forward(at::cat({halves[0], halves[1], first, second}, 1));
 }
 
 EncoderLayer::EncoderLayer(const Options& options)

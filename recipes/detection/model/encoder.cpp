@@ -51,8 +51,9 @@ FusionBlock::FusionBlock(const ModelOptions& options) {
 
 at::Tensor FusionBlock::forward(const at::Tensor& fine, const at::Tensor& coarse) {
   const at::Tensor x = squeeze_->forward(at::cat({fine, coarse}, 1));
-  std::vector<at::Tensor> all = {x};
-  at::Tensor last = x.narrow(1, x.size(1) / 2, x.size(1) / 2);
+  // Both halves: the gradient of one alone would be a whole of zeros, in the other memory format.
+  std::vector<at::Tensor> all = x.chunk(2, 1);
+  at::Tensor last = all.back();
   for (torch::nn::Sequential& conv : convs_) {
     last = conv->forward(last);
     all.push_back(last);
