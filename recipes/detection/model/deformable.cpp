@@ -9,8 +9,6 @@
 #include <ATen/ops/grid_sampler.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/init.h>
 
@@ -76,7 +74,7 @@ class Sample : public torch::autograd::Function<Sample> {
     const std::vector<ScaleRows> scales = rows_of(context->saved_data["scales"].toIntVector());
     const SampleShape shape = shape_of(scales, values, shares);
     const at::Tensor grad = gradients[0].contiguous();
-    at::Tensor to_values = at::zeros_like(values);
+    at::Tensor to_values = at::empty_like(values);
     at::Tensor to_places = at::empty_like(places);
     at::Tensor to_shares = at::empty_like(shares);
     tensor::parallel_for(0, values.size(0), 1, [&](std::int64_t begin, std::int64_t end) {

@@ -125,6 +125,10 @@ HWY_INLINE void see_backward(const SampleShape& shape, SampleInputs in, const fl
 }
 
 void sample_rows_backward(const SampleShape& shape, SampleInputs in, const float* grad_out, const SampleGradients& to) {
+  std::int64_t rows = 0;
+  for (std::int64_t s = 0; s < shape.scale_count; ++s) rows += shape.scales[s].height * shape.scales[s].width;
+  // One image's zeros are in the cache when they are added to.
+  std::fill_n(to.values, rows * shape.heads * shape.depth, 0.0F);
   for (std::int64_t pair = 0; pair < shape.queries * shape.heads; ++pair) {
     const std::int64_t head = (pair % shape.heads) * shape.depth;
     const std::int64_t first = pair * shape.points;

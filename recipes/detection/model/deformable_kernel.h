@@ -34,10 +34,11 @@ struct SampleInputs {
 /// `out` is written.
 void sample_image(const SampleShape& shape, SampleInputs in, float* out);
 
+/// All are written.
 struct SampleGradients {
-  float* values = nullptr;  ///< added to
-  float* places = nullptr;  ///< written
-  float* shares = nullptr;  ///< written
+  float* values = nullptr;
+  float* places = nullptr;
+  float* shares = nullptr;
 };
 
 void sample_image_backward(const SampleShape& shape, SampleInputs in, const float* grad_out, const SampleGradients& to);
