@@ -104,6 +104,13 @@ struct Bfloat16 {
   /// The first `count` lanes of that: nothing beyond is read or written.
   LOCKSTEP_KERNEL_INLINE static void join_part(const Element* const (&from)[2], std::int64_t c, std::int64_t count,
                                                Unit* at) {
+    if (count == 4) {  // of pictures, at every tap
+      const auto low = [&](const Element* pixel) LOCKSTEP_KERNEL_ATTR {
+        return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(pixel + c));
+      };
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(at), _mm_unpacklo_epi16(low(from[0]), low(from[1])));
+      return;
+    }
     const auto lanes = static_cast<__mmask16>((1U << count) - 1);
     const auto wide = [&](const Element* pixel) LOCKSTEP_KERNEL_ATTR {
       return _mm512_maskz_cvtepu16_epi32(kAll, _mm256_maskz_loadu_epi16(lanes, pixel + c));

@@ -194,27 +194,26 @@ struct DirectSpan {
 /// In blocks of kBlock columns; the last one has the rest.
 template <class Ops, std::int64_t kBlock>
 void direct_units(const DirectUnits<Ops>& of, const DirectSpan& span, typename Ops::Unit* units) {
+  using Element = typename Ops::Element;
   constexpr std::int64_t kGroup = Ops::kGroup;
   const std::int64_t steps = (of.count + kGroup - 1) / kGroup;
-  for (std::int64_t step = 0; step < steps; ++step) {
-    const typename Ops::Element* from[kGroup];
-    for (std::int64_t e = 0; e < kGroup; ++e) {
-      const std::int64_t at = step * kGroup + e;
-      const std::int64_t pixel = at < of.count ? of.index[at] : -1;
-      from[e] = pixel < 0 ? of.zeros : of.pixels + pixel * of.channels;
+  const Element* pixels[kDirectSteps][kGroup];
+  for (std::int64_t at = 0; at < steps * kGroup; ++at) {
+    const std::int64_t pixel = at < of.count ? of.index[at] : -1;
+    pixels[at / kGroup][at % kGroup] = pixel < 0 ? of.zeros : of.pixels + pixel * of.channels;
+  }
+  for (std::int64_t c = span.begin; c < span.end;) {
+    const std::int64_t at = span.column + c - span.begin;
+    const std::int64_t block = at / kBlock * kBlock;
+    const std::int64_t width = std::min(kBlock, span.total - block);
+    auto* to = units + block * kDirectSteps + at - block;
+    const std::int64_t count = std::min<std::int64_t>({Ops::kLanes, span.end - c, block + kBlock - at});
+    if (count == Ops::kLanes) {
+      for (std::int64_t step = 0; step < steps; ++step) Ops::join(pixels[step], c, to + step * width);
+    } else {
+      for (std::int64_t step = 0; step < steps; ++step) Ops::join_part(pixels[step], c, count, to + step * width);
     }
-    for (std::int64_t c = span.begin; c < span.end;) {
-      const std::int64_t at = span.column + c - span.begin;
-      const std::int64_t block = at / kBlock * kBlock;
-      auto* to = units + block * kDirectSteps + step * std::min(kBlock, span.total - block) + at - block;
-      const std::int64_t count = std::min<std::int64_t>({Ops::kLanes, span.end - c, block + kBlock - at});
-      if (count == Ops::kLanes) {
-        Ops::join(from, c, to);
-      } else {
-        Ops::join_part(from, c, count, to);
-      }
-      c += count;
-    }
+    c += count;
   }
 }
 

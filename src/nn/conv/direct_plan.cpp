@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "nn/conv/direct.h"
@@ -23,7 +24,10 @@ struct AxisClass {
 };
 
 void add_place(std::vector<AxisClass>& classes, const std::vector<Reach>& taps, DirectPixel place) {
-  auto at = std::find_if(classes.begin(), classes.end(), [&](const AxisClass& one) { return one.taps == taps; });
+  // Backwards: most places are in the middle, which was met last.
+  const auto met =
+      std::find_if(classes.rbegin(), classes.rend(), [&](const AxisClass& one) { return one.taps == taps; });
+  auto at = met == classes.rend() ? classes.end() : std::prev(met.base());
   if (at == classes.end()) at = classes.insert(at, {.taps = taps, .places = {}});
   at->places.push_back(place);
 }
@@ -103,33 +107,46 @@ std::vector<DirectClass> crossed(const std::vector<AxisClass>& rows, const std::
   return classes;
 }
 
-/// For a tap of one direction: the results for which it is inside, with its pixel.
-std::vector<DirectPixel> places_of_tap(const DirectAxis& axis, std::int64_t tap) {
-  std::vector<DirectPixel> places;
-  places.reserve(static_cast<std::size_t>(axis.results()));
+/// For a tap of one direction: its pixels, -1 outside, and the results that they are part of.
+struct TapPlaces {
+  std::vector<std::int32_t> from;
+  std::vector<std::int32_t> to;
+};
+
+/// Of all results, or of those for which the tap is inside alone.
+TapPlaces places_of_tap(const DirectAxis& axis, std::int64_t tap, bool all) {
+  TapPlaces places;
   for (std::int64_t to = 0; to < axis.results(); ++to) {
     const std::int64_t at = to * axis.stride - axis.padding + tap * axis.dilation;
-    places.push_back({.from = at >= 0 && at < axis.size ? at : -1, .to = to});
+    const bool inside = at >= 0 && at < axis.size;
+    if (!inside && !all) continue;
+    places.from.push_back(inside ? static_cast<std::int32_t>(at) : -1);
+    places.to.push_back(static_cast<std::int32_t>(to));
   }
   return places;
 }
 
+/// Appends first + each of `from`, and -1 for what is -1.
+void append(std::vector<std::int32_t>& to, const std::vector<std::int32_t>& from, std::int64_t first) {
+  const auto begin = static_cast<std::int32_t>(first);
+  const std::size_t at = to.size();
+  to.resize(at + from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) to[at + i] = from[i] < 0 ? -1 : begin + from[i];
+}
+
 /// Adds tap `tap` to the pairs, with all results or with those for which it is inside alone.
 void add_tap(const DirectConv& conv, std::int64_t tap, bool all, DirectPairs& pairs) {
-  const auto rows = places_of_tap(conv.rows, tap / conv.columns.kernel);
-  const auto columns = places_of_tap(conv.columns, tap % conv.columns.kernel);
+  const TapPlaces rows = places_of_tap(conv.rows, tap / conv.columns.kernel, all);
+  const TapPlaces columns = places_of_tap(conv.columns, tap % conv.columns.kernel, all);
   const bool first = tap == pairs.tap;
   for (std::int64_t image = 0; image < conv.images; ++image) {
-    for (const DirectPixel& y : rows) {
-      if (y.from < 0 && !all) continue;
-      const std::int64_t from = image * conv.pixels() + y.from * conv.columns.size;
-      const std::int64_t to = image * conv.results() + y.to * conv.columns.results();
-      for (const DirectPixel& x : columns) {
-        const bool inside = y.from >= 0 && x.from >= 0;
-        if (!inside && !all) continue;
-        pairs.x.push_back(static_cast<std::int32_t>(inside ? from + x.from : -1));
-        if (first) pairs.dy.push_back(static_cast<std::int32_t>(to + x.to));
+    for (std::size_t y = 0; y < rows.from.size(); ++y) {
+      if (rows.from[y] < 0) {
+        pairs.x.insert(pairs.x.end(), columns.from.size(), -1);
+      } else {
+        append(pairs.x, columns.from, image * conv.pixels() + rows.from[y] * conv.columns.size);
       }
+      if (first) append(pairs.dy, columns.to, image * conv.results() + rows.to[y] * conv.columns.results());
     }
   }
 }
