@@ -6,8 +6,11 @@
 // foreach_target.h comes before highway.h: Highway asks for it.
 #include <hwy/highway.h>
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "detection/model/deformable_kernel.h"
 
@@ -18,6 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Channels of a head are a multiple of 16: see sample_image().
 using Floats = hn::CappedTag<float, 16>;
+constexpr std::int64_t kLanes = HWY_MIN(16, HWY_LANES(float));
 
 /// One of the four cells around a place.
 struct Corner {
@@ -54,34 +58,66 @@ HWY_INLINE void find_corners(const ScaleRows& scale, const float* place, Corner*
   set_corner(scale, row + 1, column + 1, {-1, dx * dy, dy, dx}, corners[3]);
 }
 
-HWY_INLINE void add(std::int64_t depth, float factor, const float* from, float* to) {
-  const Floats d;
-  const auto times = hn::Set(d, factor);
-  for (std::int64_t i = 0; i < depth; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-    hn::StoreU(hn::MulAdd(times, hn::LoadU(d, from + i), hn::LoadU(d, to + i)), d, to + i);
+/// Asks for the rows of a place's corners, which lie anywhere in the picture, before they are read.
+HWY_INLINE void fetch_rows(const SampleShape& shape, const Corner* corners, const float* rows) {
+  constexpr std::int64_t kLine = 16;
+  for (int c = 0; c < 4; ++c) {
+    if (corners[c].row < 0) continue;
+    const float* row = rows + corners[c].row * shape.heads * shape.depth;
+    for (std::int64_t i = 0; i < shape.depth; i += kLine) hwy::Prefetch(row + i);
   }
 }
 
-HWY_INLINE float dot(std::int64_t depth, const float* a, const float* b) {
-  const Floats d;
-  auto sum = hn::Zero(d);
-  for (std::int64_t i = 0; i < depth; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-    sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
-}
-
-/// The points of one query and head, from `at` on.
-HWY_INLINE void see(const SampleShape& shape, SampleInputs in, float* out) {
-  Corner corners[4];
-  const std::int64_t stride = shape.heads * shape.depth;
+/// Calls f(scale, corners, share) for the points of one query and head, from the first on; `corners` are four. What
+/// `f` reads are rows of in.values, and of `gradients` unless it is null.
+template <class F>
+HWY_INLINE void for_points(const SampleShape& shape, SampleInputs in, const float* gradients, F f) {
+  constexpr std::int64_t kAhead = 4;
+  Corner corners[4 * kAhead];
   for (std::int64_t s = 0; s < shape.scale_count; ++s) {
-    for (std::int64_t i = 0; i < shape.scales[s].points; ++i, in.places += 2, ++in.shares) {
-      find_corners(shape.scales[s], in.places, corners);
-      for (const Corner& corner : corners) {
-        if (corner.row >= 0) add(shape.depth, corner.weight * *in.shares, in.values + corner.row * stride, out);
+    const ScaleRows& scale = shape.scales[s];
+    for (std::int64_t first = 0; first < scale.points; first += kAhead) {
+      const std::int64_t count = std::min(kAhead, scale.points - first);
+      for (std::int64_t i = 0; i < count; ++i, in.places += 2) {
+        find_corners(scale, in.places, corners + 4 * i);
+        fetch_rows(shape, corners + 4 * i, in.values);
+        if (gradients != nullptr) fetch_rows(shape, corners + 4 * i, gradients);
       }
+      for (std::int64_t i = 0; i < count; ++i, ++in.shares) f(scale, corners + 4 * i, *in.shares);
     }
+  }
+}
+
+/// kCount vectors of a head's channels, in registers until all points are seen.
+template <int kCount>
+HWY_INLINE void see(const SampleShape& shape, const SampleInputs& in, float* out) {
+  const Floats d;
+  const std::int64_t stride = shape.heads * shape.depth;
+  hn::Vec<Floats> sums[kCount];
+  for (int v = 0; v < kCount; ++v) sums[v] = hn::Zero(d);
+  for_points(shape, in, nullptr, [&](const ScaleRows&, const Corner* corners, float share) HWY_ATTR {
+    for (int c = 0; c < 4; ++c) {
+      if (corners[c].row < 0) continue;
+      const auto times = hn::Set(d, corners[c].weight * share);
+      const float* from = in.values + corners[c].row * stride;
+      for (int v = 0; v < kCount; ++v) sums[v] = hn::MulAdd(times, hn::LoadU(d, from + v * kLanes), sums[v]);
+    }
+  });
+  for (int v = 0; v < kCount; ++v) hn::StoreU(sums[v], d, out + v * kLanes);
+}
+
+/// The points of one query and head: 8, 4, 2 or 1 vectors of channels at a time.
+HWY_INLINE void see_all(const SampleShape& shape, SampleInputs in, float* out) {
+  for (std::int64_t done = 0; done < shape.depth;) {
+    const std::int64_t left = (shape.depth - done) / kLanes;
+    const std::int64_t count = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    if (count == 8) see<8>(shape, in, out);
+    if (count == 4) see<4>(shape, in, out);
+    if (count == 2) see<2>(shape, in, out);
+    if (count == 1) see<1>(shape, in, out);
+    done += count * kLanes;
+    in.values += count * kLanes;
+    out += count * kLanes;
   }
 }
 
@@ -94,34 +130,46 @@ HWY_INLINE SampleInputs inputs_of(const SampleShape& shape, const SampleInputs& 
 }
 
 void sample_rows(const SampleShape& shape, SampleInputs in, float* out) {
-  std::fill_n(out, shape.queries * shape.heads * shape.depth, 0.0F);
   for (std::int64_t pair = 0; pair < shape.queries * shape.heads; ++pair) {
-    see(shape, inputs_of(shape, in, pair), out + pair * shape.depth);
+    see_all(shape, inputs_of(shape, in, pair), out + pair * shape.depth);
   }
 }
 
-/// The same points in backward. `grad` is the head's.
-HWY_INLINE void see_backward(const SampleShape& shape, SampleInputs in, const float* grad, SampleGradients to) {
-  Corner corners[4];
-  const std::int64_t stride = shape.heads * shape.depth;
-  for (std::int64_t s = 0; s < shape.scale_count; ++s) {
-    const ScaleRows& scale = shape.scales[s];
-    for (std::int64_t i = 0; i < scale.points; ++i, in.places += 2, ++in.shares, to.places += 2, ++to.shares) {
-      find_corners(scale, in.places, corners);
-      Corner sums{.row = 0};
-      for (const Corner& corner : corners) {
-        if (corner.row < 0) continue;
-        const float product = dot(shape.depth, in.values + corner.row * stride, grad);
-        sums.weight += corner.weight * product;
-        sums.by_x += corner.by_x * product;
-        sums.by_y += corner.by_y * product;
-        add(shape.depth, corner.weight * *in.shares, grad, to.values + corner.row * stride);
-      }
-      *to.shares = sums.weight;
-      to.places[0] = sums.by_x * *in.shares * static_cast<float>(scale.width);
-      to.places[1] = sums.by_y * *in.shares * static_cast<float>(scale.height);
-    }
+/// The product of a row of values with a head's gradient, and `factor` of the gradient to the row's gradient. kCount
+/// vectors are the head's channels, or any number of them if it is 0.
+template <int kCount>
+HWY_INLINE float meet(std::int64_t depth, const float* values, const float* grad, float factor, float* to) {
+  const Floats d;
+  const std::int64_t count = kCount > 0 ? kCount : depth / kLanes;
+  const auto times = hn::Set(d, factor);
+  auto sum = hn::Zero(d);
+  for (std::int64_t v = 0; v < count; ++v) {
+    const auto of_grad = hn::LoadU(d, grad + v * kLanes);
+    sum = hn::MulAdd(hn::LoadU(d, values + v * kLanes), of_grad, sum);
+    hn::StoreU(hn::MulAdd(times, of_grad, hn::LoadU(d, to + v * kLanes)), d, to + v * kLanes);
   }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+/// The same points in backward. `grad` is the head's.
+template <int kCount>
+HWY_INLINE void see_backward(const SampleShape& shape, const SampleInputs& in, const float* grad, SampleGradients to) {
+  const std::int64_t stride = shape.heads * shape.depth;
+  for_points(shape, in, to.values, [&](const ScaleRows& scale, const Corner* corners, float share) HWY_ATTR {
+    Corner sums{.row = 0};
+    for (int c = 0; c < 4; ++c) {
+      const Corner& corner = corners[c];
+      if (corner.row < 0) continue;
+      const std::int64_t at = corner.row * stride;
+      const float product = meet<kCount>(shape.depth, in.values + at, grad, corner.weight * share, to.values + at);
+      sums.weight += corner.weight * product;
+      sums.by_x += corner.by_x * product;
+      sums.by_y += corner.by_y * product;
+    }
+    *to.shares++ = sums.weight;
+    *to.places++ = sums.by_x * share * static_cast<float>(scale.width);
+    *to.places++ = sums.by_y * share * static_cast<float>(scale.height);
+  });
 }
 
 void sample_rows_backward(const SampleShape& shape, SampleInputs in, const float* grad_out, const SampleGradients& to) {
@@ -132,8 +180,10 @@ void sample_rows_backward(const SampleShape& shape, SampleInputs in, const float
   for (std::int64_t pair = 0; pair < shape.queries * shape.heads; ++pair) {
     const std::int64_t head = (pair % shape.heads) * shape.depth;
     const std::int64_t first = pair * shape.points;
-    see_backward(shape, inputs_of(shape, in, pair), grad_out + pair * shape.depth,
-                 {.values = to.values + head, .places = to.places + 2 * first, .shares = to.shares + first});
+    const SampleGradients of{.values = to.values + head, .places = to.places + 2 * first, .shares = to.shares + first};
+    const float* grad = grad_out + pair * shape.depth;
+    if (shape.depth == 32) see_backward<32 / kLanes>(shape, inputs_of(shape, in, pair), grad, of);
+    if (shape.depth != 32) see_backward<0>(shape, inputs_of(shape, in, pair), grad, of);
   }
 }
 
