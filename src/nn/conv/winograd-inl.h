@@ -8,7 +8,7 @@ constexpr std::int64_t kTiles = 24;
 constexpr std::int64_t kColumns = 64;
 // Tiles that are summed before the sum in memory is touched, when tiles are what is summed over.
 constexpr std::int64_t kSummedTiles = 128;
-// From a point's sums to the next one's: not a power of two, so that all points of a vector fit one way of the cache.
+// From a point's sums to the next one's: no power of two, so that a tile's points lie in different sets of the cache.
 constexpr std::int64_t kSumsStep = kTiles * kColumns + 16;
 
 /// From the elements of a point to those of the next, for so many channels: no power of two either.
@@ -157,8 +157,8 @@ void results_of_run(const Winograd& conv, const Run& run, const Results<Ops>& to
       for (std::int64_t i = 0; i < rows; ++i) {
         for (std::int64_t j = 0; j < columns; ++j) {
           const std::int64_t border = kBorder ? winograd_border(conv, run.y + i, x + j) : 0;
-          const float* bias = to.bias + border * conv.out + to.channel + c;
-          const auto shift = to.bias == nullptr ? Ops::zero() : Ops::load_sums(bias);
+          const auto shift =
+              to.bias == nullptr ? Ops::zero() : Ops::load_sums(to.bias + border * conv.out + to.channel + c);
           Ops::store(Ops::add(results[i][j], shift), at + (i * conv.width + j) * conv.out + c);
         }
       }
