@@ -52,10 +52,10 @@ EXPERIMENTS = [
     Experiment("cells", "detection:small", {"data.train": "{data}/bccd", "data.train_split": "trainval",
                "data.test": "{data}/bccd", "data.test_split": "test"}, [Figure("AP50", "ap50", 0.874), Figure("AP", "ap", 0.606)],
                needs="bccd"),
-    Experiment("captions", "captioning:scenes", {}, [Figure("cross entropy, CIDEr-D", "cider", 2.836, 1, True),
-               Figure("self-critical, CIDEr-D", "cider", 2.994, 2, True)]),
+    Experiment("captions", "captioning:scenes", {}, [Figure("cross entropy, CIDEr-D", "cider_d", 2.836, 1, True),
+               Figure("self-critical, CIDEr-D", "cider_d", 2.994, 2, True)]),
     Experiment("nlvr", "captioning:nlvr", {"data.train": "{data}/nlvr/dev", "data.test": "{data}/nlvr/dev"},
-               [Figure("cross entropy, CIDEr-D", "cider", 1.177, 1, True), Figure("self-critical, CIDEr-D", "cider", 1.303, 2, True)],
+               [Figure("cross entropy, CIDEr-D", "cider_d", 1.177, 1, True), Figure("self-critical, CIDEr-D", "cider_d", 1.303, 2, True)],
                needs="nlvr"),
 ]
 
@@ -133,6 +133,8 @@ def self_test() -> None:
     assert holds(0.9, [0.91, 0.89, 0.93]) is True and holds(0.8, [0.91, 0.89, 0.93]) is False
     rows = [{"experiment": "scenes", "seed": seed, "figures": {"AP50": 0.90 + seed / 100, "AP": 0.1}} for seed in range(3)]
     assert report(rows[:2]) and not report(rows)
+    for figure in (figure for experiment in EXPERIMENTS for figure in experiment.figures):  # CIDEr and CIDEr-D are both logged
+        assert ("CIDEr-D" in figure.name) == (figure.key == "cider_d"), figure
     assert len({experiment.name for experiment in EXPERIMENTS}) == len(EXPERIMENTS)
 
 
