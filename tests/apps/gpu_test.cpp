@@ -44,17 +44,27 @@ TEST(CommandOnAGpu, InspectGpuNamesItWithItsMemory) {
   EXPECT_THAT(seen.out, HasSubstr(" GB"));
 }
 
-TEST(CommandOnAGpu, TwoRanksThatShareItTrainAndSayHowTheirGradientsTravel) {
-  LOCKSTEP_NEEDS_GPU();
+/// Two ranks on one GPU; what they printed.
+std::string train_two_ranks(const std::string& sharing) {
   const TempDir home;
   draw_digits(home / "digits", 320);
   ProcessOptions options = lockstep_command(
       joined(train_words("digits", "run"), {"--device", "cuda", "--nproc-per-node", "2", "--set", "batch_size=16"}),
       home.path());
-  options.environment.emplace_back("LOCKSTEP_SHARE_GPUS", "1");
+  options.environment.emplace_back("LOCKSTEP_SHARE_GPUS", sharing);
   const ProcessResult run = run_process(options, std::chrono::seconds(240));
-  ASSERT_EQ(run.code, 0) << run.err << run.out;
-  EXPECT_THAT(run.out + run.err, HasSubstr("share a GPU"));
+  EXPECT_EQ(run.code, 0) << run.err << run.out;
+  return run.out + run.err;
+}
+
+TEST(CommandOnAGpu, TwoRanksThatShareItTrainAndSayHowTheirGradientsTravel) {
+  LOCKSTEP_NEEDS_GPU();
+  EXPECT_THAT(train_two_ranks("1"), HasSubstr("share a GPU"));
+}
+
+TEST(CommandOnAGpu, TwoNcclRanksOnItTrain) {
+  LOCKSTEP_NEEDS_NCCL();
+  EXPECT_THAT(train_two_ranks("nccl"), HasSubstr("nccl"));
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ class DeviceWatchTest : public ::testing::Test {
     return {.problem = [this] { return problem; },
             .check_group =
                 [this](const Collective&) {
-                  if (group_failed) throw PeerError("rank 1 died");
+                  if (group_failed || ++asked == asked_before_death) throw PeerError("rank 1 died");
                 },
             .failed =
                 [this](const std::exception_ptr&) {
@@ -73,6 +73,8 @@ class DeviceWatchTest : public ::testing::Test {
 
   std::optional<std::string> problem;
   bool group_failed = false;
+  int asked = 0;
+  int asked_before_death = -1;
   int failures = 0;
   bool stored_first = false;  ///< at the time of the failure's hook
   DeviceWatch watch{World{.rank = 3, .size = 4, .hosts = {"a", "a", "b", "b"}}, hooks()};
@@ -135,6 +137,17 @@ TEST_F(DeviceWatchTest, AnErrorOfTheTransportComesWithCauseAndRemedyEvenWhereThe
   (void)watch.look(at(1));
   EXPECT_THAT(failure<ResourceError>(), HasSubstr("could not be reached at the address that NCCL chose"));
   EXPECT_THAT(failure<ResourceError>(), HasSubstr("NCCL_SOCKET_IFNAME"));
+}
+
+TEST_F(DeviceWatchTest, ADeathThatTheTransportNoticesBeforeTheHostsIsStillNamed) {
+  DeviceWatch::Hooks patient = hooks();
+  patient.naming = seconds(60);
+  DeviceWatch other(World{.rank = 3, .size = 4}, patient);
+  problem = "remote process exited or there was a network error";
+  asked_before_death = 3;
+  other.add({.event = std::make_shared<FakeEvent>(), .meeting = nullptr, .collective = {}, .tensors = {}});
+  EXPECT_THROW(other.check(at(1)), PeerError);
+  EXPECT_EQ(asked, 3);
 }
 
 TEST_F(DeviceWatchTest, OnlyTheFirstFailureCounts) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives of tensors on a GPU: NCCL in a world of one, ranks that share a GPU through pinned host memory, and what
-// a world of one does without any transport. Two NCCL ranks need two GPUs.
+// a world of one does without any transport. gpu_ranks_test.cpp has several NCCL ranks.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 

@@ -101,9 +101,9 @@ TEST(Gpu, AStepAloneIsTheCpusUpToRounding) {
   expect_close(train(job, plain_adamw), trained_on_all_samples());
 }
 
-/// Two ranks on one GPU, each with half of the samples.
+/// Two ranks on one GPU, each with half of the samples. `sharing`: 1 for host memory, nccl.
 template <class MakeOptimizer>
-void expect_two_ranks_to_train_as_one(const MakeOptimizer& make_optimizer) {
+void expect_two_ranks_to_train_as_one(const MakeOptimizer& make_optimizer, const std::string& sharing) {
   run_ranks(current_test(),
             [&](Job& job) {
               const auto found = train(job, make_optimizer);
@@ -114,17 +114,27 @@ void expect_two_ranks_to_train_as_one(const MakeOptimizer& make_optimizer) {
               }
               expect_close(found, trained_on_all_samples());
             },
-            {.world = 2, .env = {{"LOCKSTEP_DEVICE", "cuda"}, {"LOCKSTEP_SHARE_GPUS", "1"}}});
+            {.world = 2, .env = {{"LOCKSTEP_DEVICE", "cuda"}, {"LOCKSTEP_SHARE_GPUS", sharing}}});
 }
 
 TEST(Gpu, TwoRanksThatShareItTrainAsOneWithAllSamples) {
   LOCKSTEP_NEEDS_GPU();
-  expect_two_ranks_to_train_as_one(plain_adamw);
+  expect_two_ranks_to_train_as_one(plain_adamw, "1");
 }
 
 TEST(Gpu, TwoRanksThatShareItTrainAsOneWithShardedStateAndGradients) {
   LOCKSTEP_NEEDS_GPU();
-  expect_two_ranks_to_train_as_one(sharded_adamw);
+  expect_two_ranks_to_train_as_one(sharded_adamw, "1");
+}
+
+TEST(Gpu, TwoNcclRanksOnItTrainAsOneWithAllSamples) {
+  LOCKSTEP_NEEDS_NCCL();
+  expect_two_ranks_to_train_as_one(plain_adamw, "nccl");
+}
+
+TEST(Gpu, TwoNcclRanksOnItTrainAsOneWithShardedStateAndGradients) {
+  LOCKSTEP_NEEDS_NCCL();
+  expect_two_ranks_to_train_as_one(sharded_adamw, "nccl");
 }
 
 TEST(Gpu, TheClippingNormIsTheCpusUpToRounding) {

@@ -14,6 +14,8 @@
 namespace lockstep::comm {
 namespace {
 
+// The hosts notice a death by a closed socket, as NCCL does by its own; a busy host may be that much later.
+constexpr auto kNaming = std::chrono::seconds(1);
 constexpr auto kDrainLimit = std::chrono::seconds(10);
 constexpr auto kDrainLook = std::chrono::milliseconds(1);
 
@@ -88,6 +90,7 @@ DevicePath::DevicePath(std::unique_ptr<DeviceBackend> transport, std::shared_ptr
   DeviceWatch::Hooks hooks;
   hooks.problem = [this] { return transport_->problem(); };
   if (queue_ != nullptr) hooks.check_group = [this](const Collective& under_way) { queue_->runner().check(under_way); };
+  hooks.naming = kNaming;
   hooks.failed = [this](const std::exception_ptr& error) { fail(error); };
   watch_ = std::make_shared<DeviceWatch>(std::move(world), std::move(hooks));
   watch_->start();
@@ -122,7 +125,8 @@ Work DevicePath::submit(Collective collective, const at::Tensor& input, const at
     event->set(transport_->enqueue(collective, from, to));
   } catch (...) {
     event->give_up();
-    watch_->fail(std::current_exception());  // the peers have met this rank and would wait; an earlier failure is kept
+    // The peers have met this rank and would wait. An earlier failure is kept.
+    watch_->fail(watch_->named(collective, std::current_exception()));
     std::rethrow_exception(watch_->failure());
   }
   std::function<void()> finish;

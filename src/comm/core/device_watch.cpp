@@ -18,8 +18,9 @@ constexpr auto kDeviceLook = std::chrono::milliseconds(1);
 
 std::exception_ptr problem_error(const World& world, const Collective& collective, const std::string& problem) {
   const auto advice = nccl_advice(problem);
+  const std::string cause = advice ? fmt::format("{} ({})", advice->cause, problem) : problem;
   const std::string message = fmt::format("{} failed on the GPU ({}): {}", name_of(collective.what.kind),
-                                          context_text(collective, world.size), advice ? advice->cause : problem);
+                                          context_text(collective, world.size), cause);
   return std::make_exception_ptr(ResourceError(
       message, advice ? advice->remedy : "NCCL_DEBUG=INFO shows more; CUDA_LAUNCH_BLOCKING=1 shows where"));
 }
@@ -85,6 +86,20 @@ void DeviceWatch::fail(const std::exception_ptr& error) {
   if (note(error)) hooks_.failed(error);
 }
 
+std::exception_ptr DeviceWatch::named(const Collective& collective, const std::exception_ptr& error) const noexcept {
+  const Time end = std::chrono::steady_clock::now() + hooks_.naming;
+  try {
+    while (hooks_.check_group) {
+      hooks_.check_group(collective);
+      if (std::chrono::steady_clock::now() >= end) break;
+      std::this_thread::sleep_for(kDeviceLook);
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+  return error;
+}
+
 void DeviceWatch::check(Time now) {
   if (!failure()) (void)look(now);
   if (const auto error = failure()) std::rethrow_exception(error);
@@ -110,7 +125,7 @@ DeviceWatch::Finding DeviceWatch::examine(const Entry& entry, Time now) const no
   try {
     // This comes last: after its own error a transport may end its unfinished work.
     if (const auto problem = hooks_.problem()) {
-      found.error = problem_error(world_, entry.collective, *problem);
+      found.error = named(entry.collective, problem_error(world_, entry.collective, *problem));
     } else if (!found.done) {
       found.error = verdict(entry, now);
     }

@@ -34,6 +34,7 @@ class DeviceWatch {
     std::function<void(const Collective&)> check_group;     ///< throws the group's failure
     std::function<void(const std::exception_ptr&)> failed;  ///< called once, when failure() is set; ends operations
                                                             ///< under way
+    std::chrono::milliseconds naming{0};  ///< how much later than the transport the group may notice a death
   };
 
   /// A collective under way. `meeting`: the comparison of all ranks' calls; none in a world of one.
@@ -61,6 +62,9 @@ class DeviceWatch {
   /// Looks now, and throws a failure that it finds. Where it returns, results that were read before are complete.
   /// Thread-safe: yes.
   void check(Time now);
+
+  /// Returns the group's failure, which names a rank, if it comes within Hooks::naming; else `error`. Thread-safe: yes.
+  [[nodiscard]] std::exception_ptr named(const Collective& collective, const std::exception_ptr& error) const noexcept;
 
   /// Stores `error` unless there is already a failure. Operations may be ended only after that, so that a rank that
   /// reads an unfinished result finds the failure. Returns: whether it is the first. Thread-safe: yes.

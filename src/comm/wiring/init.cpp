@@ -87,7 +87,7 @@ c10::Device find_device(int argc, const char* const* argv, const InitOptions& op
   request.has_cuda = tensor::has_cuda();
   request.gpus = tensor::cuda_device_count();
   request.visible = env::get("CUDA_VISIBLE_DEVICES").value_or("");
-  request.share = env::get("LOCKSTEP_SHARE_GPUS").value_or("0") == "1";
+  request.share = env::get("LOCKSTEP_SHARE_GPUS").value_or("0") != "0";
   return comm::choose_device(request);
 }
 
@@ -185,6 +185,10 @@ comm::HostFacts own_facts(const Job::State& state) {
   if (!state.device.is_cuda()) return facts;
   facts.gpu = facts.id + "/" + comm::gpu_id(state.device);
   facts.nccl = comm::nccl_version();
+  if (env::get("LOCKSTEP_SHARE_GPUS") == "nccl") {
+    facts.gpu += fmt::format(" of rank {}", state.plan.info.rank);
+    comm::take_part_beside_ranks_on_the_same_gpu(state.plan.info.rank);
+  }
   return facts;
 }
 

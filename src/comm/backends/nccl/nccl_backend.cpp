@@ -17,6 +17,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -33,6 +34,8 @@ namespace lockstep::comm {
 namespace {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
+// A call of a connected communicator completes within some 20 us: a thread that slept would wait longer.
+constexpr auto kYield = std::chrono::microseconds(200);
 constexpr auto kPoll = std::chrono::microseconds(100);
 // NCCL's limit is longer: the hosts' comparison and the watch report first, since they know which rank a call waits
 // for.
@@ -211,9 +214,11 @@ class NcclBackend final : public DeviceBackend {
     return std::make_shared<StreamEvent>(stream_);
   }
 
+  /// A call under way reports its own problem: NCCL allows one thread at a time in a communicator, and since 2.26
+  /// ncclCommGetAsyncError ends what the call began.
   std::optional<std::string> problem() override {
-    const std::lock_guard lock(life_);
-    if (aborted_ || comm_ == nullptr) return std::nullopt;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || aborted_ || comm_ == nullptr) return std::nullopt;
     ncclResult_t state = ncclSuccess;
     if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return "ncclCommGetAsyncError failed";
     if (state == ncclSuccess || state == ncclInProgress) return std::nullopt;
@@ -223,7 +228,6 @@ class NcclBackend final : public DeviceBackend {
   void abort() noexcept override {
     aborted_ = true;
     const std::lock_guard lock(mutex_);  // a call under way sees aborted_ and ends
-    const std::lock_guard life(life_);
     if (const ncclComm_t comm = std::exchange(comm_, nullptr)) (void)ncclCommAbort(comm);
   }
 
@@ -241,7 +245,6 @@ class NcclBackend final : public DeviceBackend {
     ncclResult_t state = ncclCommFinalize(comm_);
     if (state == ncclInProgress) state = settle(std::chrono::steady_clock::now() + kFinalizeLimit);
     if (state != ncclSuccess) return false;
-    const std::lock_guard life(life_);
     (void)ncclCommDestroy(std::exchange(comm_, nullptr));
     return true;
   }
@@ -249,9 +252,16 @@ class NcclBackend final : public DeviceBackend {
   /// Waits until a call of the non-blocking communicator has completed.
   [[nodiscard]] ncclResult_t settle(SteadyTime end) {
     ncclResult_t state = ncclInProgress;
-    while (state == ncclInProgress && !aborted_ && std::chrono::steady_clock::now() < end) {
+    const SteadyTime begin = std::chrono::steady_clock::now();
+    for (SteadyTime now = begin; state == ncclInProgress && !aborted_ && now < end;
+         now = std::chrono::steady_clock::now()) {
       if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return ncclSystemError;
-      if (state == ncclInProgress) std::this_thread::sleep_for(kPoll);
+      if (state != ncclInProgress) break;
+      if (now - begin < kYield) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(kPoll);
+      }
     }
     return state;
   }
@@ -342,8 +352,7 @@ class NcclBackend final : public DeviceBackend {
   const c10::Device device_;
   const std::chrono::milliseconds timeout_;
   const c10::Stream stream_;
-  std::mutex mutex_;  ///< held by calls, which may wait for peers, and by the thread that ends the communicator
-  std::mutex life_;   ///< taken after mutex_; the communicator exists while it is held
+  std::mutex mutex_;  ///< held by the one thread that is in the communicator; its calls may wait for peers
   ncclComm_t comm_ = nullptr;
   std::atomic<bool> aborted_{false};
 };
@@ -363,6 +372,14 @@ std::string gpu_id(const c10::Device& device) {
   check_cuda(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), device.index()),
              "cudaDeviceGetPCIBusId");
   return address.data();
+}
+
+void take_part_beside_ranks_on_the_same_gpu(int rank) {
+  // NCCL compares hosts and PCI addresses. With a host id of its own a rank seems to be alone with its GPU; messages
+  // then go through sockets.
+  ::setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", rank).c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+  ::setenv("NCCL_IB_DISABLE", "1", 0);                                        // NOLINT(concurrency-mt-unsafe)
+  ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);                                    // NOLINT(concurrency-mt-unsafe)
 }
 
 std::unique_ptr<DeviceBackend> make_nccl_backend(const World& world, const c10::Device& device,

@@ -18,6 +18,9 @@ namespace lockstep::comm {
 /// name.
 [[nodiscard]] std::string gpu_id(const c10::Device& device);
 
+/// Lets NCCL take this rank beside others on the same GPU, for tests. Sets NCCL's variables for this process.
+void take_part_beside_ranks_on_the_same_gpu(int rank);
+
 /// Connects the world's GPUs; rank 0 publishes the id in the store. NCCL's own variables (NCCL_*) apply.
 /// Collective: yes. Blocks: up to the timeout.
 /// Throws: ResourceError with advice, TimeoutError, UsageError in a build without NCCL.
