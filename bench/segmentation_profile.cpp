@@ -44,7 +44,7 @@ double memory_mib(const std::string& key) {
   std::ifstream file("/proc/self/status");
   std::string line;
   while (std::getline(file, line)) {
-    if (line.starts_with(key + ":")) return std::atof(line.c_str() + key.size() + 1) / 1024;
+    if (line.starts_with(key + ":")) return static_cast<double>(std::atoll(line.c_str() + key.size() + 1)) / 1024;
   }
   return 0;
 }

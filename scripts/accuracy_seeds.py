@@ -76,7 +76,10 @@ def figure_of(figure: Figure, events: list[dict]) -> float:
         raise ValueError("the log has no change of stages")
     part = {0: events, 1: events[:switches[0]] if switches else [], 2: events[switches[0]:] if switches else []}[figure.stage]
     values = [event["metrics"][figure.key] for event in part if event["event"] == "epoch" and event.get("metrics")]
-    return max(values) if figure.best else values[-1]
+    numbers = [value for value in values if value is not None]  # null: a metric that was no number
+    if not numbers or (values[-1] is None and not figure.best):
+        raise ValueError(f"{figure.key} is no number")
+    return max(numbers) if figure.best else values[-1]
 
 
 def train(given, experiment: Experiment, seed: int) -> dict:

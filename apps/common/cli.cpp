@@ -12,6 +12,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 
@@ -112,6 +113,16 @@ void take_wrong_variables(CLI::App& app) {
   }
 }
 
+template <class Number>
+CLI::Option* add_number_into(CLI::App& app, const std::string& name, Number& number, const std::string& help) {
+  const CLI::callback_t take = [&number](const CLI::results_t& words) {
+    const auto value = text::parse_number(words.back());
+    if (value) number = *value;
+    return value.has_value();
+  };
+  return app.add_option(name, take, help);
+}
+
 void write(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 }  // namespace
@@ -210,6 +221,15 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   }
 }
 
+CLI::Option* add_number(CLI::App& app, const std::string& name, double& number, const std::string& help) {
+  return add_number_into(app, name, number, help)->default_str(fmt::format("{}", number));
+}
+
+CLI::Option* add_number(CLI::App& app, const std::string& name, std::optional<double>& number,
+                        const std::string& help) {
+  return add_number_into(app, name, number, help);
+}
+
 CLI::Validator whole(const WholeRange& range) {
   const auto problem = [range](const std::string& word) {
     return parse_whole(word, range) ? ""
@@ -221,10 +241,9 @@ CLI::Validator whole(const WholeRange& range) {
 
 CLI::Validator above_zero() {
   const auto problem = [](const std::string& word) {
-    char* end = nullptr;
-    const double number = std::strtod(word.c_str(), &end);
-    const bool good = !word.empty() && *end == '\0' && std::isfinite(number) && number > 0;
-    return good ? "" : fmt::format("'{}' is not a number above 0", word);
+    const auto number = text::parse_number(word);
+    const bool is_good = number && std::isfinite(*number) && *number > 0;
+    return is_good ? "" : fmt::format("'{}' is not a number above 0", word);
   };
   return CLI::Validator(problem, "");
 }

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,12 @@ void prepare(CLI::App& app, const CommandText& text);
 
 /// "--batch-size", ...: what an app knows.
 [[nodiscard]] std::vector<std::string> option_names(const CLI::App& app);
+
+/// Adds an option whose value is a number with a point before its decimals: CLI11's own conversion obeys the locale.
+/// Example: cli::add_number(app, "--budget", budget, "try nothing new after this time")->check(cli::above_zero());
+CLI::Option* add_number(CLI::App& app, const std::string& name, double& number, const std::string& help);
+/// The same for a number that need not be given.
+CLI::Option* add_number(CLI::App& app, const std::string& name, std::optional<double>& number, const std::string& help);
 
 /// Checks an option whose value is a whole number: another value, or one outside of the range, is an error that names
 /// both.

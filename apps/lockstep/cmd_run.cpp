@@ -166,7 +166,7 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_flag("--no-standby", options.no_standby,
                "keep no processes waiting with their libraries loaded, to take over when ranks start again")
       ->group(cli::kRanks);
-  app.add_option("--shutdown-timeout", options.shutdown_timeout, "the time between SIGTERM and SIGKILL")
+  cli::add_number(app, "--shutdown-timeout", options.shutdown_timeout, "the time between SIGTERM and SIGKILL")
       ->type_name("SECONDS")
       ->group(cli::kRanks);
   app.add_option("--role", options.role, "the value of ROLE_NAME in the ranks' environment")

@@ -13,6 +13,7 @@
 #include "lockstep/base/fault.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/number.h"
 #include "lockstep/view/chart.h"
 #include "lockstep/view/run_curves.h"
 #include "lockstep/view/terminal.h"
@@ -30,10 +31,9 @@ struct Arguments {
 
 CLI::Validator share() {
   return CLI::Validator(
-      [](std::string& text) {
-        double value = -1;
-        const bool is_number = CLI::detail::lexical_cast(text, value);
-        return is_number && value >= 0 && value < 1 ? "" : text + " is no number from 0 to below 1";
+      [](std::string& word) {
+        const auto value = text::parse_number(word);
+        return value && *value >= 0 && *value < 1 ? "" : word + " is no number from 0 to below 1";
       },
       "");
 }
@@ -49,8 +49,8 @@ bool parse(Arguments& arguments, const std::vector<std::string>& words) {
   app.add_option("--out", arguments.out, "a picture to write; its name ends with .png or .svg")->type_name("FILE");
   app.add_option("--csv", arguments.csv, "a table to write: one row for each logged step and each epoch")
       ->type_name("FILE");
-  app.add_option("--smooth", arguments.smooth,
-                 "how much of the past is in each point of loss and speed, as TensorBoard smooths: 0 is nothing")
+  cli::add_number(app, "--smooth", arguments.smooth,
+                  "how much of the past is in each point of loss and speed, as TensorBoard smooths: 0 is nothing")
       ->type_name("SHARE")
       ->check(share());
   return cli::parse(app, words);

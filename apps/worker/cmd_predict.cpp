@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/contact_sheet.h"
 #include "lockstep/data/sources/image_files.h"
@@ -50,9 +51,7 @@ bool parse(PredictArguments& predict, const Arguments& arguments) {
   app.add_flag("--json", predict.json,
                "print one JSON object per line instead of text; of detections with all boxes (x1, y1, x2, y2 in "
                "pixels), scores, labels and names");
-  app.add_option_function<double>(
-         "--threshold", [&predict](const double& least) { predict.options.threshold = least; },
-         "the least confidence of what is found, 0 .. 1")
+  cli::add_number(app, "--threshold", predict.options.threshold, "the least confidence of what is found, 0 .. 1")
       ->type_name("SCORE")
       ->default_str("the recipe's, 0.5");
   app.add_option("--batch-size", predict.options.batch_size, "how many files the model sees at once, where it can")
@@ -68,10 +67,10 @@ void print(const Prediction& prediction, bool json) {
   const std::optional<double>& sure = prediction.confidence;
   if (json) {
     const std::string more = prediction.json.empty() ? "" : ", " + prediction.json;
-    const std::string took = prediction.seconds ? fmt::format(", \"ms\": {:.2f}", 1e3 * *prediction.seconds) : "";
+    const std::string took = prediction.seconds ? ", \"ms\": " + text::json_number(1e3 * *prediction.seconds, 2) : "";
     cli::print_json(fmt::format("{{\"file\": {}, \"text\": {}, \"confidence\": {}{}{}}}\n",
                                 text::json_quote(prediction.file), text::json_quote(prediction.text),
-                                sure ? fmt::format("{:.4f}", *sure) : "null", more, took));
+                                sure ? text::json_number(*sure, 4) : "null", more, took));
   } else {
     const std::string percent = sure ? fmt::format("  {:.1f} %", *sure * 100) : "";
     cli::print(fmt::format("{}  {}{}\n", prediction.file, prediction.text, percent));

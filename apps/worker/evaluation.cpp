@@ -7,6 +7,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/evaluate.h"
@@ -70,10 +71,10 @@ void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest&
   if (!request.pictures.empty() && job.is_main()) draw(evaluation, request);
   if (!request.results.empty() && job.is_main()) write_results(evaluation, request);
   if (request.json) {
-    job.print(std::string_view(fmt::format(
-        R"({{"recipe": {}, "checkpoint": {}, "data": {}, "samples": {}, "seconds": {:.3f}, "metrics": {}}})",
-        text::json_quote(request.recipe), text::json_quote(trained.path), text::json_quote(request.data),
-        evaluation.samples, evaluation.seconds, to_json(evaluation.metrics))));
+    job.print(std::string_view(
+        fmt::format(R"({{"recipe": {}, "checkpoint": {}, "data": {}, "samples": {}, "seconds": {}, "metrics": {}}})",
+                    text::json_quote(request.recipe), text::json_quote(trained.path), text::json_quote(request.data),
+                    evaluation.samples, text::json_number(evaluation.seconds, 3), to_json(evaluation.metrics))));
   } else {
     job.print(std::string_view(text::printable(describe(trained, evaluation, request.data))));
   }

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::worker {
@@ -67,8 +67,7 @@ std::string json_value(const ConfigFields::Target& target) {
     return "[" + text::join(quoted) + "]";
   }
   const std::string text = ConfigFields::value_text(target);
-  if (const auto* number = std::get_if<double*>(&target))
-    return std::isfinite(**number) ? fmt::format("{}", **number) : "null";
+  if (const auto* number = std::get_if<double*>(&target)) return text::json_number(**number);
   const bool is_auto = std::holds_alternative<AutoInt*>(target);
   const bool is_number = std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
   const bool is_bare = std::holds_alternative<bool*>(target) || std::holds_alternative<std::int64_t*>(target);

@@ -12,6 +12,7 @@
 #include "detection/tally.h"
 #include "detection/task.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/decode.h"
 #include "lockstep/data/draw_boxes.h"
@@ -87,9 +88,12 @@ std::string json_of(const DetectionTask& task, const Looked& looked) {
   std::vector<std::string> names;
   for (const FoundObject& object : looked.found) {
     const CocoBox& box = object.box;
-    boxes.push_back(
-        fmt::format("[{:.2f}, {:.2f}, {:.2f}, {:.2f}]", box.x, box.y, box.x + box.width, box.y + box.height));
-    scores.push_back(fmt::format("{:.4f}", object.score));
+    std::vector<std::string> corners;
+    for (const double side : {box.x, box.y, box.x + box.width, box.y + box.height}) {
+      corners.push_back(text::json_number(side, 2));
+    }
+    boxes.push_back("[" + text::join(corners) + "]");
+    scores.push_back(text::json_number(object.score, 4));
     labels.push_back(fmt::format("{}", object.label));
     names.push_back(text::json_quote(task.class_name(object.label)));
   }

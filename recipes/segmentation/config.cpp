@@ -7,9 +7,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 
 namespace lockstep::segmentation {
 namespace {
@@ -21,9 +21,7 @@ constexpr double kMostClasses = 255;  // kUnlabelled is none
 constexpr double kLargestSide = 65536;
 
 double number_of(const std::string& key, const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (!text.empty() && *end == '\0' && std::isfinite(value)) return value;
+  if (const auto value = text::parse_number(text); value && std::isfinite(*value)) return *value;
   throw UsageError(fmt::format("{} has '{}', which is no number", key, text));
 }
 

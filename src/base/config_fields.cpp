@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 
 #include "base/yaml_text.h"
 #include "lockstep/base/config.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {
@@ -34,7 +34,7 @@ void assign_number_or_auto(AutoInt& field, const std::string& yaml) {
   if (yaml == kAuto) {
     field = AutoInt::automatic();
   } else {
-    field = base::load_yaml(yaml).as<std::int64_t>();
+    field = base::yaml_number<std::int64_t>(base::load_yaml(yaml));
   }
 }
 
@@ -80,8 +80,13 @@ bool assign(const ConfigFields::Target& target, const ConfigValue& value) {
     std::visit(Overload{[&](std::string* field) { *field = value.yaml; },
                         [&](AutoInt* field) { assign_number_or_auto(*field, value.yaml); },
                         [&](std::vector<ConfigMap>* field) { assign_maps(*field, value.yaml); },
+                        [&](bool* field) { *field = base::load_yaml(value.yaml).as<bool>(); },
+                        [&](std::vector<std::string>* field) {
+                          *field = base::load_yaml(value.yaml).as<std::vector<std::string>>();
+                        },
                         [&](auto* field) {
-                          *field = base::load_yaml(value.yaml).as<std::remove_pointer_t<decltype(field)>>();
+                          *field =
+                              base::yaml_number<std::remove_pointer_t<decltype(field)>>(base::load_yaml(value.yaml));
                         }},
                target);
     return true;
@@ -106,10 +111,8 @@ std::vector<std::pair<double, std::string>> numbers_of(const ConfigFields::Field
                              [](const std::vector<std::string>* list) -> Numbers {
                                Numbers numbers;
                                for (const std::string& text : *list) {
-                                 char* end = nullptr;
-                                 const double number = std::strtod(text.c_str(), &end);
-                                 const bool whole = !text.empty() && *end == '\0';
-                                 numbers.emplace_back(whole ? number : std::numeric_limits<double>::quiet_NaN(), text);
+                                 const double none = std::numeric_limits<double>::quiet_NaN();
+                                 numbers.emplace_back(text::parse_number(text).value_or(none), text);
                                }
                                return numbers;
                              },
@@ -180,16 +183,18 @@ std::map<std::string, ConfigValue> with_whole_maps(const ConfigTree& tree,
 }
 
 YAML::Node node_of(const ConfigFields::Target& target) {
-  return std::visit(
-      Overload{[](const std::string* field) {
-                 YAML::Node node(*field);
-                 return node;
-               },
-               [](const double* field) { return YAML::Node(fmt::format("{}", *field)); },
-               [](const AutoInt* field) { return field->is_auto() ? YAML::Node(kAuto) : YAML::Node(field->value()); },
-               [](const std::vector<ConfigMap>* field) { return node_of_maps(*field); },
-               [](const auto* field) { return YAML::Node(*field); }},
-      target);
+  return std::visit(Overload{[](const std::string* field) {
+                               YAML::Node node(*field);
+                               return node;
+                             },
+                             [](const double* field) { return YAML::Node(fmt::format("{}", *field)); },
+                             [](const std::int64_t* field) { return YAML::Node(fmt::format("{}", *field)); },
+                             [](const AutoInt* field) {
+                               return YAML::Node(field->is_auto() ? kAuto : fmt::format("{}", field->value()));
+                             },
+                             [](const std::vector<ConfigMap>* field) { return node_of_maps(*field); },
+                             [](const auto* field) { return YAML::Node(*field); }},
+                    target);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 
 namespace lockstep::env {
 namespace {
@@ -17,9 +18,8 @@ constexpr double kMostSeconds = 1e9;  // 31 years: a time that every clock can h
 std::optional<double> positive_seconds(const char* name) {
   const auto text = get(name);
   if (!text) return std::nullopt;
-  char* end = nullptr;
-  const double seconds = std::strtod(text->c_str(), &end);
-  if (*end != '\0' || !(seconds > 0 && seconds <= kMostSeconds)) {
+  const auto seconds = text::parse_number(*text);
+  if (!seconds || !(*seconds > 0 && *seconds <= kMostSeconds)) {
     throw UsageError(fmt::format("{} is '{}', not a positive number of seconds, 1,000,000,000 at most", name, *text));
   }
   return seconds;

@@ -5,9 +5,12 @@
 #include <yaml-cpp/eventhandler.h>
 
 #include <algorithm>
+#include <limits>
+#include <locale>
 #include <map>
 #include <optional>
 #include <sstream>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -173,6 +176,25 @@ YAML::Node base::load_yaml(std::string_view text) {
   measure_yaml(whole);
   return YAML::Load(whole);
 }
+
+template <class T>
+T base::yaml_number(const YAML::Node& node) {
+  const std::string& text = node.Scalar();
+  std::istringstream stream(text);
+  stream.imbue(std::locale::classic());
+  stream.unsetf(std::ios::dec);  // 0x10 is 16
+  T number{};
+  if (stream >> std::noskipws >> number && (stream >> std::ws).eof()) return number;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (YAML::conversion::IsInfinity(text)) return std::numeric_limits<T>::infinity();
+    if (YAML::conversion::IsNegativeInfinity(text)) return -std::numeric_limits<T>::infinity();
+    if (YAML::conversion::IsNaN(text)) return std::numeric_limits<T>::quiet_NaN();
+  }
+  throw YAML::TypedBadConversion<T>(node.Mark());
+}
+
+template std::int64_t base::yaml_number(const YAML::Node&);
+template double base::yaml_number(const YAML::Node&);
 
 std::string yaml_problem(std::string_view yaml) {
   try {

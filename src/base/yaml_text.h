@@ -20,4 +20,9 @@ inline constexpr std::uint64_t kYamlMostExpandedBytes = 64U << 20U;  ///< with a
 /// holds itself, no key stands twice in a map, every key is a text. Throws: YAML::Exception with place and reason.
 [[nodiscard]] YAML::Node load_yaml(std::string_view text);
 
+/// The number that a node is, std::int64_t or double, as yaml-cpp reads it but in the classic locale: in one with a
+/// decimal comma "0.001" would be 1. Throws: YAML::Exception where it is none.
+template <class T>
+[[nodiscard]] T yaml_number(const YAML::Node& node);
+
 }  // namespace lockstep::base

@@ -29,18 +29,18 @@ void add_processors(Json& out) {
   std::istringstream line(first_line("/proc/stat"));
   std::string word;
   line >> word;
-  double total = 0;
-  double idle = 0;
+  std::uint64_t total = 0;
+  std::uint64_t idle = 0;
   for (int i = 0; i < 8; ++i) {
-    double ticks = 0;
+    std::uint64_t ticks = 0;
     line >> ticks;
     total += ticks;
     if (i == 3 || i == 4) idle += ticks;  // idle, and idle for a disk
   }
   const auto tick = static_cast<double>(::sysconf(_SC_CLK_TCK));
   out["cores"] = std::thread::hardware_concurrency();
-  out["total"] = total / tick;
-  out["busy"] = (total - idle) / tick;
+  out["total"] = static_cast<double>(total) / tick;
+  out["busy"] = static_cast<double>(total - idle) / tick;
 }
 
 void add_memory(Json& out) {
@@ -84,14 +84,14 @@ std::optional<ProcessUse> parse_process(std::string_view stat, double tick, std:
   ProcessUse use;
   words >> use.state;
   std::string word;
-  double user = 0;
-  double system = 0;
+  std::uint64_t user = 0;
+  std::uint64_t system = 0;
   for (int field = 4; field <= 13; ++field) words >> word;
   words >> user >> system;
   for (int field = 16; field <= 23; ++field) words >> word;
   std::uint64_t pages = 0;
   if (!(words >> pages)) return std::nullopt;
-  use.cpu_seconds = (user + system) / tick;
+  use.cpu_seconds = static_cast<double>(user + system) / tick;
   use.resident = pages * page;
   return use;
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <thread>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "dashboard/verify.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/number.h"
 
 namespace lockstep::dashboard {
 namespace {
@@ -70,10 +70,8 @@ void send_page(httplib::Response& response, const std::string& path) {
 
 double number(const httplib::Request& request, const char* name, double fallback) {
   if (!request.has_param(name)) return fallback;
-  const std::string text = request.get_param_value(name);
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  return end != text.c_str() && value > -1e15 && value < 1e15 ? value : fallback;
+  const double value = text::parse_number(request.get_param_value(name)).value_or(fallback);
+  return value > -1e15 && value < 1e15 ? value : fallback;
 }
 
 httplib::Headers safe_headers() {

@@ -44,7 +44,12 @@ void RunLog::add(std::string_view line) {
   view::add_line(curves_, line);
   // Most lines are steps, which need no second parse.
   if (line.starts_with(R"({"event": "step")")) {
-    if (const auto found = curves_.steps.find("loss"); found != curves_.steps.end()) step_ = found->second.back().step;
+    std::int64_t newest = -1;
+    for (const char* name : {"loss", "lr"}) {  // a loss that is not finite is no point of its curve
+      const auto found = curves_.steps.find(name);
+      if (found != curves_.steps.end()) newest = std::max(newest, found->second.back().step);
+    }
+    if (newest >= 0) step_ = newest;
     return;
   }
   Json json = Json::parse(line, nullptr, false);

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <cstdlib>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/printable.h"
 
 namespace lockstep::flight {
@@ -16,15 +16,13 @@ constexpr double kMostSeconds = 1e9;
 
 SectionTimeout parse_one(std::string_view part) {
   const auto sign = part.rfind('=');
-  const std::string number(sign == std::string_view::npos ? "" : part.substr(sign + 1));
-  char* end = nullptr;
-  const double seconds = std::strtod(number.c_str(), &end);
-  if (sign == 0 || number.empty() || *end != '\0' || !(seconds >= 0 && seconds <= kMostSeconds)) {
+  const auto seconds = text::parse_number(sign == std::string_view::npos ? "" : part.substr(sign + 1));
+  if (sign == 0 || !seconds || !(*seconds >= 0 && *seconds <= kMostSeconds)) {
     throw UsageError(
         fmt::format("LOCKSTEP_SECTION_TIMEOUT: '{}' is not NAME=SECONDS", text::for_people(std::string(part))),
         "for example LOCKSTEP_SECTION_TIMEOUT=save=600,data=0 (0: any time)");
   }
-  return {section_of(part.substr(0, sign)), std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000.0))};
+  return {section_of(part.substr(0, sign)), std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000.0))};
 }
 
 }  // namespace

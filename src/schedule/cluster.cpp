@@ -5,10 +5,10 @@
 
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 
 namespace lockstep::schedule {
 namespace {
@@ -37,13 +37,12 @@ constexpr std::array kBackends = {
 /// Returns the number that `part` begins with times the unit that it ends with.
 template <std::size_t Count>
 double quantity(std::string_view part, const std::array<Unit, Count>& units, std::string_view whole) {
-  const std::string text(part);
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  if (end == text.c_str() || !std::isfinite(number)) refuse(whole, fmt::format("has no number in '{}'", part));
-  const std::string_view unit = std::string_view(text).substr(static_cast<std::size_t>(end - text.c_str()));
+  const std::size_t letters = part.find_last_of("0123456789.") + 1;
+  const auto number = text::parse_number(part.substr(0, letters));
+  if (!number || !std::isfinite(*number)) refuse(whole, fmt::format("has no number in '{}'", part));
+  const std::string_view unit = part.substr(letters);
   for (const Unit& known : units) {
-    if (unit == known.name) return number * known.factor;
+    if (unit == known.name) return *number * known.factor;
   }
   refuse(whole, fmt::format("has the unit '{}'", unit));
 }

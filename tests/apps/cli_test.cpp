@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "support/comma_locale.h"
+#include "support/fault_of.h"
 
 namespace lockstep::cli {
 namespace cli_test {
@@ -184,6 +186,33 @@ TEST(Cli, AWholeNumberHasARange) {
     EXPECT_THAT(error_of({"--threads", wrong}),
                 HasSubstr(std::string("--threads: '") + wrong + "' is not a whole number from 1 to 4,096"));
   }
+}
+
+TEST(Cli, ANumberHasAPointBeforeItsDecimalsInEveryLocale) {
+  const test::CommaLocale comma;
+  double budget = 2.5;
+  std::optional<double> least;
+  const auto parsed = [&](const std::vector<std::string>& words) {
+    CLI::App app;
+    prepare(app, {.name = "lockstep test", .description = "Test.", .examples = {"lockstep test"}});
+    EXPECT_EQ(add_number(app, "--budget", budget, "seconds")->check(above_zero())->get_default_str(), "2.5");
+    add_number(app, "--least", least, "a share");
+    return parse(app, words);
+  };
+  EXPECT_TRUE(parsed({"--budget", "0.125", "--budget=1.5"}));
+  EXPECT_EQ(budget, 1.5);
+  EXPECT_EQ(least, std::nullopt);
+  budget = 2.5;
+  EXPECT_TRUE(parsed({"--least", "0.25"}));
+  EXPECT_EQ(least, 0.25);
+  for (const char* wrong : {"0,5", "half", ""}) {
+    const std::string words = test::fault_of<UsageError>([&] { (void)parsed({"--least", wrong}); });
+    EXPECT_THAT(words, HasSubstr("--least")) << wrong;
+  }
+  EXPECT_THAT(test::fault_of<UsageError>([&] {
+                (void)parsed({"--least", "0,5"});
+              }),
+              HasSubstr("--least: '0,5' is not a number"));
 }
 
 TEST(Cli, SettingsThatWereTypedAsOptionsStayInTheirPlaces) {

@@ -46,6 +46,19 @@ TEST_F(RunLogTest, TellsTheTimeOfStepsFromTheEpochs) {
   EXPECT_EQ(log_.events().size(), 2U);
 }
 
+TEST_F(RunLogTest, GoesOnWithStepsWhoseLossIsNull) {
+  append(R"({"event": "step", "step": 10, "loss": 0.5, "lr": 0.1}
+{"event": "step", "step": 20, "loss": null, "lr": 0.1}
+{"event": "epoch", "epoch": 1, "step": 20, "loss": null, "seconds": null, "metrics": {"accuracy": null}}
+{"event": "step", "step": 30, "loss": null, "lr": 0.1}
+)");
+  log_.update();
+  EXPECT_EQ(log_.progress()["step"], 30);
+  EXPECT_EQ(log_.progress()["damaged"], 0);
+  EXPECT_EQ(log_.curve("loss", {}, 0)["raw"]["values"], std::vector<double>{0.5});
+  EXPECT_TRUE(log_.events()[0]["metrics"]["accuracy"].is_null());
+}
+
 TEST_F(RunLogTest, KeepsTheLastReportAndDamagedLinesHarmNothing) {
   append("{\"event\": \"report\", \"step\": 1, \"report\": {\"ranks\": [1]}}\nnonsense\n[]\n{\"event\": 7}\n");
   log_.update();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/flight/watch.h"
+#include "lockstep/base/error.h"
+#include "lockstep/flight/section_timeouts.h"
+#include "support/comma_locale.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -147,6 +150,16 @@ TEST(Stall, OfARankForWhichNobodyWaitsBeginsAtThreeTimesItsLongest) {
   EXPECT_FALSE(longest_stall(at_second(120, {rank_in("forward")})));
   EXPECT_EQ(longest_stall(at_second(122, {rank_in("forward")}))->text,
             "rank 1: it computes in forward of step 13 since 22.0 s (limit 1:10; the longest so far took 7.0 s)");
+}
+
+TEST(SectionTimeouts, AreSecondsWithAPointInEveryLocale) {
+  const test::CommaLocale comma;
+  const auto limits = parse_section_timeouts("save=1.5,data=0");
+  ASSERT_EQ(limits.size(), 2U);
+  EXPECT_EQ(limits[0].limit, std::chrono::milliseconds(1500));
+  for (const char* wrong : {"save=1,5", "save=", "=5", "save", "save=-1", "save=nan", "save=5s"}) {
+    EXPECT_THROW((void)parse_section_timeouts(wrong), UsageError) << wrong;
+  }
 }
 
 }  // namespace watch_test

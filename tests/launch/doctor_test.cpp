@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "launch/doctor/machine_facts.h"
@@ -137,6 +138,18 @@ TEST_F(RunFolder, TheSummaryHasFigures) {
   EXPECT_TRUE(run.is_recipe);
   EXPECT_EQ(run.summary->steps, 12);
   EXPECT_THAT(run.summary->metrics, ElementsAre(std::pair<std::string, double>("accuracy", 0.5)));
+}
+
+TEST_F(RunFolder, ANullIsANumberThatWasNotFinite) {
+  put("summary.json", R"({"steps": 12, "seconds": null, "metrics": {"accuracy": null, "loss": 0.5}})");
+  put("log.jsonl",
+      "{\"event\": \"step\", \"step\": 7, \"loss\": 0.5}\n{\"event\": \"step\", \"step\": 8, \"loss\": null}\n");
+  const view::RunFacts run = read();
+  ASSERT_EQ(run.summary->metrics.size(), 2U);
+  EXPECT_TRUE(std::isnan(run.summary->metrics.front().second));
+  EXPECT_EQ(run.log->step, 8);
+  EXPECT_EQ(run.log->loss, std::nullopt) << "that of step 7 is no more";
+  EXPECT_THAT(run.notes, IsEmpty());
 }
 
 TEST_F(RunFolder, ALivingLauncherIsKnownByItsRings) {

@@ -21,6 +21,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/nn/layer_norm.h"
 #include "lockstep/tensor/random.h"
+#include "support/comma_locale.h"
 
 namespace lockstep::nn {
 namespace torchscript_test {
@@ -152,6 +153,15 @@ TEST_F(TorchScript, RefusesWhatIsNoFunctionOfTensors) {
   EXPECT_THAT(fault(function), HasSubstr("something else for other arguments: fewer operators"));
   net->train();
   EXPECT_THAT(fault(function_of(*net)), HasSubstr("training mode"));
+}
+
+// libtorch writes the numbers of the code by a stream.
+TEST_F(TorchScript, IsTheSameArchiveInALocaleWithADecimalComma) {
+  const std::string plain = to_torchscript(*net, function_of(*net));
+  const test::CommaLocale comma;
+  const std::locale before;
+  EXPECT_TRUE(to_torchscript(*net, function_of(*net)) == plain);
+  EXPECT_EQ(std::locale(), before);
 }
 
 }  // namespace torchscript_test

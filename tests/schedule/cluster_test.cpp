@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "support/comma_locale.h"
 
 namespace lockstep::schedule {
 namespace cluster_test {
@@ -36,6 +37,13 @@ TEST(ParseLink, NamesWhatIsWrong) {
   EXPECT_THAT(refusal("0Gb/5us"), HasSubstr("carries nothing"));
   EXPECT_THAT(refusal("1Gb/-5us"), HasSubstr("below 0"));
   EXPECT_THAT(refusal("nanGb/5us"), HasSubstr("has no number"));
+}
+
+TEST(ParseLink, ReadsAPointInALocaleWithADecimalComma) {
+  const test::CommaLocale comma;
+  EXPECT_DOUBLE_EQ(parse_link("2.5Gb/0.5ms").latency_s, 0.0005);
+  EXPECT_DOUBLE_EQ(parse_link("2.5Gb/5us").bytes_per_s * 10, parse_link("25Gb/5us").bytes_per_s);
+  EXPECT_THAT(refusal("2,5Gb/5us"), HasSubstr("has no number in '2,5Gb'"));
 }
 
 TEST(LinkText, HasPayloadAndOneWay) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "support/comma_locale.h"
 #include "support/fault_of.h"
 
 namespace lockstep {
@@ -103,6 +104,17 @@ TEST(ConfigAlias, TheCommandLineWinsOverAFileUnderEitherName) {
 TEST(ConfigAlias, InOnePlaceTheNameHereWins) {
   EXPECT_EQ(rename("optimizer:\n  lr: 0.5\nlr: 0.1\n").at("optimizer.lr"), "0.5");
   EXPECT_EQ(rename("", {{"optimizer.lr=0.5", "--set"}, {"lr=0.1", "--lr"}}).at("optimizer.lr"), "0.5");
+}
+
+TEST(ConfigAlias, ComparesNumbersWithAPointInALocaleWithADecimalComma) {
+  const test::CommaLocale comma;
+  const std::vector<ConfigAlias> aliases = {{.from = "gamma", .always = {"0.1"}, .must_be = true}};
+  const auto take = [&](const char* yaml) {
+    std::vector<std::string> notes;
+    (void)with_aliases(ConfigTree::from_text(yaml, "x.yml"), aliases, notes);
+  };
+  EXPECT_NO_THROW(take("gamma: 0.10\n"));
+  EXPECT_THROW(take("gamma: 0.2\n"), UsageError);
 }
 
 }  // namespace config_alias_test

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "train/plan/run_state.h"
@@ -144,6 +145,12 @@ TEST(RunState, BetterDependsOnTheMetric) {
   EXPECT_FALSE(is_better({"accuracy", 0.1}, Metric{"accuracy", 0.1}));
   EXPECT_FALSE(is_better({"error", 0.2, true}, Metric{"error", 0.1, true}));
   EXPECT_TRUE(is_better({"error", 0.2, true}, Metric{"accuracy", 0.9}));
+  const double nan = std::nan("");
+  for (const bool lower : {false, true}) {
+    EXPECT_TRUE(is_better({"error", 9, lower}, Metric{"error", nan, lower}));
+    EXPECT_FALSE(is_better({"error", nan, lower}, Metric{"error", 9, lower}));
+    EXPECT_FALSE(is_better({"error", nan, lower}, Metric{"error", nan, lower}));
+  }
 }
 
 }  // namespace configuration_test

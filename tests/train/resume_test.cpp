@@ -5,10 +5,13 @@
 #include <filesystem>
 #include <fstream>
 
+#include "lockstep/base/config.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/view/run_curves.h"
 #include "support/alone.h"
+#include "support/comma_locale.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/noisy_task.h"
@@ -228,6 +231,47 @@ RANKS_TEST(Resume, MoreRanksThanReplicasIsAUsageErrorOnAll, 3) {
   run.config.replicas = 2;
   const std::string message = message_of([&] { train(job, folder / "run", run); });
   EXPECT_THAT(message, HasSubstr("2 replicas on 3 processes"));
+}
+
+/// Settings as they are typed.
+TrainConfig typed_config(std::int64_t steps) {
+  TrainConfig config = noisy_config();
+  ConfigTree tree;
+  for (const char* each : {"optimizer.lr=0.0125", "clip_norm=0.25", "optimizer.weight_decay=0.001", "ema.decay=0.9",
+                           "schedule.type=none", "log_every_steps=1"}) {
+    tree.set(each, "--set");
+  }
+  config.rows().bind(tree);
+  config.max_steps = steps;
+  return config;
+}
+
+std::vector<double> values_of(const std::map<std::string, view::Curve>& curves, const std::string& name) {
+  std::vector<double> values;
+  for (const view::CurvePoint& point : curves.at(name)) values.push_back(point.value);
+  return values;
+}
+
+TEST(Resume, InALocaleWithADecimalCommaTheRunIsThatOfAnyOther) {
+  const TempDir folder;
+  const auto train_twice = [&](const fs::path& run) {
+    for (const std::int64_t steps : {4, 6}) train(alone(), run, {.config = typed_config(steps), .resume = "auto"});
+    return view::read_run_curves(run);
+  };
+  const view::RunCurves plain = train_twice(folder / "plain");
+  {
+    const test::CommaLocale comma;
+    const view::RunCurves found = train_twice(folder / "comma");
+    EXPECT_EQ(found.damaged, 0);
+    for (const char* name : {"loss", "lr"}) EXPECT_EQ(values_of(found.steps, name), values_of(plain.steps, name));
+    EXPECT_EQ(values_of(found.metrics, "error"), values_of(plain.metrics, "error"));
+    EXPECT_EQ(digest_of(folder / "comma"), digest_of(folder / "plain"));
+  }
+  EXPECT_EQ(values_of(plain.steps, "lr").front(), 0.0125);
+  const auto read = [&](const char* file) { return FileSystem::system().read(folder / file); };
+  EXPECT_EQ(read("comma/config.yml"), read("plain/config.yml"));
+  const auto best = [&](const std::string& text) { return text.substr(text.find("\"best\""), 60); };
+  EXPECT_EQ(best(read("comma/summary.json")), best(read("plain/summary.json")));
 }
 
 }  // namespace resume_test

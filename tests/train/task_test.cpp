@@ -18,11 +18,14 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/inspect.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/train/tally.h"
 #include "lockstep/train/trainer.h"
+#include "lockstep/view/run_curves.h"
+#include "noisy_task.h"
 #include "support/alone.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
@@ -39,6 +42,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using Json = nlohmann::json;
 
 /// Gathers numbers; the metric is the median, which is no mean of anything that ranks could add up.
 class MedianTally final : public Tally {
@@ -285,6 +289,72 @@ TEST(TotalBatchSize, IsDividedOverTheReplicas) {
   uneven.total_batch_size = 16;
   Trainer trainer(alone(), task, uneven, {.recipe = "lines", .run_dir = folder / "other"});
   EXPECT_THROW((void)trainer.fit(), UsageError);
+}
+
+std::string read(const fs::path& path) { return FileSystem::system().read(path); }
+
+/// A task whose metric is NaN at its first evaluations.
+class LateMetric final : public Task {
+ public:
+  explicit LateMetric(int late) : late_(late) {}
+  std::shared_ptr<Dataset> make_dataset(const std::string& path) override { return inner_.make_dataset(path); }
+  std::shared_ptr<torch::nn::Module> make_model() override { return inner_.make_model(); }
+  at::Tensor forward(torch::nn::Module& model, const Batch& batch) override { return inner_.forward(model, batch); }
+  at::Tensor loss(const at::Tensor& output, const Batch& batch) override { return inner_.loss(output, batch); }
+  at::Tensor count(const at::Tensor& output, const Batch& batch) override { return inner_.count(output, batch); }
+  [[nodiscard]] std::vector<Metric> metrics(const at::Tensor&) const override {
+    ++evaluations_;
+    return {{"skill", evaluations_ <= late_ ? std::nan("") : 0.25 / evaluations_}};
+  }
+
+  [[nodiscard]] std::string model_name() const override { return "late"; }
+
+ private:
+  test::NoisyTask inner_;
+  int late_;
+  mutable int evaluations_ = 0;
+};
+
+/// Trains for 3 epochs and returns the result; every file of the run is JSON.
+TrainResult train_late(const fs::path& run, int late) {
+  LateMetric task(late);
+  TrainConfig config = test::noisy_config();
+  config.max_steps = 9;
+  Trainer trainer(alone(), task, config, {.recipe = "late", .run_dir = run});
+  return trainer.fit();
+}
+
+std::vector<Json> skills_of(const fs::path& run) {
+  std::vector<Json> skills;
+  std::istringstream lines(read(run / "log.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json json = Json::parse(line);
+    if (json["event"] == "epoch") skills.push_back(json["metrics"]["skill"]);
+  }
+  return skills;
+}
+
+TEST(NanMetric, AtTheFirstEvaluationIsNotTheBestForEver) {
+  const TempDir folder;
+  const TrainResult result = train_late(folder / "run", 1);
+  ASSERT_TRUE(result.best);
+  EXPECT_EQ(result.best->value, 0.125);
+  EXPECT_EQ(result.best_step, 6);
+  EXPECT_EQ(load_checkpoint((folder / "run:best").string()).step(), 6);
+  EXPECT_THAT(skills_of(folder / "run"), ElementsAre(Json(), Json(0.125), Json(0.25 / 3)));
+  EXPECT_EQ(Json::parse(read(folder / "run/summary.json"))["best"]["step"], 6);
+}
+
+TEST(NanMetric, IsNullInEveryFileOfTheRun) {
+  const TempDir folder;
+  (void)train_late(folder / "run", 3);
+  EXPECT_THAT(skills_of(folder / "run"), ElementsAre(Json(), Json(), Json()));
+  const Json summary = Json::parse(read(folder / "run/summary.json"));
+  EXPECT_TRUE(summary["metrics"]["skill"].is_null());
+  EXPECT_TRUE(summary["best"]["value"].is_null());
+  const auto curves = view::read_run_curves(folder / "run");
+  EXPECT_EQ(curves.damaged, 0);
+  EXPECT_FALSE(curves.metrics.contains("skill"));
 }
 
 }  // namespace task_test

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace lockstep::view {
 namespace link_report_test {
 
@@ -42,6 +44,12 @@ TEST(LinkReport, ABrokenLinkIsBad) {
   EXPECT_EQ(links_json(facts),
             "{\"link\": \"tcp\", \"from\": \"10.0.0.5\", \"to\": \"10.0.0.6\", \"round_trip_us\": null, "
             "\"gbit_per_s\": null, \"problem\": \"cannot connect: Connection refused\"}\n");
+}
+
+TEST(LinkReport, AFigureThatIsNoNumberIsNull) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(links_json(two_hosts({.from = 0, .to = 1, .round_trip_us = 90.25, .bytes_per_s = infinity})),
+              HasSubstr("\"round_trip_us\": 90.2, \"gbit_per_s\": null,"));
 }
 
 TEST(LinkReport, OneHostHasNoLink) {

@@ -64,6 +64,14 @@ TEST(RunCurves, OfARunThatRepeatsStepsHaveNoZigzag) {
   EXPECT_THAT(words_of(run.steps.at("loss")), ElementsAre("2:1.000000", "4:9.000000", "6:8.000000"));
 }
 
+TEST(RunCurves, LoseThePointsThatARepeatedStepHasAsNull) {
+  const RunCurves run = run_of({step_line(2, "1"), step_line(4, "2"), step_line(6, "3"), step_line(4, "null")});
+  EXPECT_THAT(words_of(run.steps.at("loss")), ElementsAre("2:1.000000"));
+  const RunCurves other = run_of({step_line(2, "1"), step_line(2, "null")});
+  EXPECT_EQ(other.steps.count("loss"), 0U) << "a curve has a point";
+  EXPECT_EQ(other.damaged, 0);
+}
+
 TEST(RunCurves, AreReadFromTheFolderUpToItsLastWholeLine) {
   const test::TempDir folder;
   std::ofstream(folder / "log.jsonl") << step_line(2, "1.5") << "\n"

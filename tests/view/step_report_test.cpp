@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "lockstep/view/terminal.h"
 #include "view/report/rules.h"
 
@@ -358,6 +361,21 @@ TEST(StepReport, ShowsOfManyRanksTheSlowestAndTheMedian) {
   EXPECT_THAT(text, HasSubstr("\n all "));
   EXPECT_THAT(text, HasSubstr("the 4 ranks that the others wait for, and the median of all 64\n"));
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 8);
+}
+
+TEST(StepReport, WithAFigureThatIsNoNumberComesBackFromJson) {
+  RankFigures rank = healthy_rank(1);
+  rank.seconds = std::nan("");
+  rank.cores = std::numeric_limits<double>::infinity();
+  rank.workers.busy = std::nan("");
+  set(rank, StepPart::kData, std::nan(""));
+  rank.stretches.front().compute = std::nan("");
+  EXPECT_THAT(to_json(rank), HasSubstr("\"seconds\":null"));
+  const auto same = parse_rank_figures(to_json(rank));
+  ASSERT_TRUE(same);
+  EXPECT_TRUE(std::isnan(same->seconds));
+  EXPECT_EQ(same->steps, 100);
+  EXPECT_EQ(to_json(*same), to_json(rank));
 }
 
 TEST(StepReport, ComesBackFromJson) {

@@ -33,6 +33,7 @@ fs::path own_folder() {
 void take_line(const std::string& text, view::AllReduceFacts& facts) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object() || !json.contains("median_us") || !json.contains("bytes")) return;
+  if (!json["median_us"].is_number()) return;  // null
   const double micros = json.value("median_us", 0.0);
   const std::int64_t bytes = json.value("bytes", std::int64_t{0});
   facts.backend = text::printable_line(json.value("backend", std::string()));

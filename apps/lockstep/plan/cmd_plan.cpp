@@ -75,7 +75,8 @@ void add_options(CLI::App& app, PlanOptions& options) {
       ->check(cli::whole({1, 1 << 20}))
       ->type_name("N")
       ->default_str("as the run has");
-  app.add_option("--message-us", options.message_us, "what a message over a socket costs a processor, in microseconds")
+  cli::add_number(app, "--message-us", options.message_us,
+                  "what a message over a socket costs a processor, in microseconds")
       ->type_name("X")
       ->default_str("measured here");
   app.add_option("--batch", options.batch, "images of a rank in a step; a recipe is measured with so many")

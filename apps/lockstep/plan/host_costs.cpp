@@ -33,7 +33,8 @@ std::map<std::int64_t, double> all_reduce_times(const std::string& backend) {
     const auto json = nlohmann::json::parse(result.out.substr(at, end - at), nullptr, false);
     at = end + 1;
     if (!json.is_object() || !json.contains("median_us") || !json.contains("bytes")) continue;
-    times[json.value("bytes", std::int64_t{0})] = json.value("median_us", 0.0) * 1e-6;
+    if (json["median_us"].is_number())
+      times[json.value("bytes", std::int64_t{0})] = json.value("median_us", 0.0) * 1e-6;
   }
   if (!times.contains(kSmallBytes) || !times.contains(kLargeBytes)) times.clear();
   return times;

@@ -12,6 +12,7 @@
 
 #include "captcha/task.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/async_saver.h"
 #include "lockstep/checkpoint/checkpoint.h"
@@ -152,11 +153,11 @@ int run_checkpoint_bench(const CheckpointBench& bench) {
   const double pause = median_of(figures.pause) * 1e3;
   const double written = median_of(figures.written) * 1e3;
   if (bench.json) {
-    fmt::print(
-        R"({{"bench": "checkpoint", "bytes": {}, "ranks": 1, "threads": 1, "save_ms": {:.3f}, "load_ms": {:.3f}, )"
-        R"("pause_ms": {:.3f}, "memcpy_ms": {:.3f}, "async_save_ms": {:.3f}}})"
-        "\n",
-        measured.bytes(), save, load, pause, copy, written);
+    fmt::print(R"({{"bench": "checkpoint", "bytes": {}, "ranks": 1, "threads": 1, "save_ms": {}, "load_ms": {}, )"
+               R"("pause_ms": {}, "memcpy_ms": {}, "async_save_ms": {}}})"
+               "\n",
+               measured.bytes(), text::json_number(save, 3), text::json_number(load, 3), text::json_number(pause, 3),
+               text::json_number(copy, 3), text::json_number(written, 3));
     return 0;
   }
   fmt::print("state           {}\n", text::bytes(measured.bytes()));

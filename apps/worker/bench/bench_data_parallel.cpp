@@ -13,6 +13,7 @@
 #include "captcha/model/model.h"
 #include "captcha/task.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/nn/optimize.h"
 #include "lockstep/optim/adamw.h"
 #include "lockstep/optim/autocast.h"
@@ -103,9 +104,9 @@ int run_data_parallel_bench(const Job& job, const StepBench& bench) {
   if (bench.json) {
     job.print(R"({{"bench": "captcha_step_data_parallel", "network": "{}", "ranks": 1, "replicas": {}, "threads": 1, )"
               R"("batch": {}, "amp": "{}", "channels_last": {}, "fused_layers": {}, "device": "cpu", )"
-              R"("parameters": {}, "median_ms": {:.3f}, "images_per_s": {:.3f}}})",
+              R"("parameters": {}, "median_ms": {}, "images_per_s": {}}})",
               task.model_name(), bench.data_parallel, batch, config->amp, config->channels_last, config->fused_layers,
-              step.parameters, step.seconds * 1e3, images_per_s);
+              step.parameters, text::json_number(step.seconds * 1e3, 3), text::json_number(images_per_s, 3));
   } else {
     job.print("{}, DataParallel of {} threads x {} images, {}: {:.1f} ms per step, {:.1f} images/s", task.model_name(),
               bench.data_parallel, batch, config->amp == "none" ? "float32" : config->amp, step.seconds * 1e3,

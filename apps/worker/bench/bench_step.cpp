@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 
+#include "lockstep/base/number.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/observe/profiler.h"
 #include "lockstep/tensor/random.h"
@@ -95,12 +96,14 @@ int report_recorder(const Job& job, const StepBench& bench, const TimedRecipe& t
   const double share = cost.events_per_step * cost.event_seconds / cost.median_seconds;
   if (bench.json) {
     job.print(
-        R"({{"bench": "{}_step_recorder", "network": "{}", "ranks": {}, "batch": {}, "pairs": {}, "median_ms": {:.3f}, )"
-        R"("ratio": {:.5f}, "low": {:.5f}, "high": {:.5f}, "events_per_step": {}, "event_ns": {:.1f}, )"
-        R"("share_of_step": {:.7f}}})",
+        R"({{"bench": "{}_step_recorder", "network": "{}", "ranks": {}, "batch": {}, "pairs": {}, "median_ms": {}, )"
+        R"("ratio": {}, "low": {}, "high": {}, "events_per_step": {}, "event_ns": {}, )"
+        R"("share_of_step": {}}})",
         timed.settings.recipe().name(), timed.task->model_name(), job.world_size(),
-        timed.settings.config().batch_size.value(), cost.pairs, cost.median_seconds * 1e3, cost.ratio, cost.low,
-        cost.high, cost.events_per_step, cost.event_seconds * 1e9, share);
+        timed.settings.config().batch_size.value(), cost.pairs, text::json_number(cost.median_seconds * 1e3, 3),
+        text::json_number(cost.ratio, 5), text::json_number(cost.low, 5), text::json_number(cost.high, 5),
+        text::json_number(cost.events_per_step), text::json_number(cost.event_seconds * 1e9, 1),
+        text::json_number(share, 7));
   } else {
     job.print(
         "{} pairs of steps with and without flight recorder and step report: {:.1f} ms without, ratio {:.4f} (95 %: "
@@ -128,12 +131,13 @@ void report(const Job& job, const StepBench& bench, const TimedRecipe& timed, co
   if (bench.json) {
     job.print(R"({{"bench": "{}_step", "network": "{}", "backend": "{}", "ranks": {}, "replicas": {}, "threads": {}, )"
               R"("exact": {}, "zero": {}, "cuda_graph": {}, "fused_layers": {}, "batch": {}, "amp": "{}", )"
-              R"("channels_last": {}, "device": "{}", "parameters": {}, "median_ms": {:.3f}, "images_per_s": {:.3f}, )"
-              R"("collective_cpu_share": {:.5f}{}}})",
+              R"("channels_last": {}, "device": "{}", "parameters": {}, "median_ms": {}, "images_per_s": {}, )"
+              R"("collective_cpu_share": {}{}}})",
               timed.settings.recipe().name(), timed.task->model_name(), job.backend(), job.world_size(),
               config.replicas, config.threads, config.exact, config.optimizer.zero, config.cuda_graph,
               config.fused_layers, batch, config.amp, config.channels_last, job.device().is_cuda() ? "cuda" : "cpu",
-              timed.timer->parameter_count(), time.seconds * 1e3, images_per_s, time.collective_share,
+              timed.timer->parameter_count(), text::json_number(time.seconds * 1e3, 3),
+              text::json_number(images_per_s, 3), text::json_number(time.collective_share, 5),
               bench.shapes ? shapes_json(timed.timer->parameters()) : "");
   } else {
     job.print(

@@ -12,6 +12,7 @@
 #include "common/cli.h"
 #include "common/launch_options.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/observe/machine_rates.h"
 #include "lockstep/tensor/threads.h"
@@ -62,10 +63,10 @@ void measure_all_reduce(Job& job, const AllReduceArguments& bench, std::int64_t 
   const char* mode = in_place ? "in_place" : "copy";
   const double gb_per_s = static_cast<double>(bytes) / seconds / 1e9;
   if (bench.json) {
-    job.print(
-        R"({{"bench": "all_reduce", "backend": "{}", "ranks": {}, "bytes": {}, "mode": "{}", "median_us": {:.3f}, )"
-        R"("p99_us": {:.3f}, "gb_per_s": {:.4f}}})",
-        job.backend(), job.world_size(), bytes, mode, seconds * 1e6, timing.p99 * 1e6, gb_per_s);
+    job.print(R"({{"bench": "all_reduce", "backend": "{}", "ranks": {}, "bytes": {}, "mode": "{}", "median_us": {}, )"
+              R"("p99_us": {}, "gb_per_s": {}}})",
+              job.backend(), job.world_size(), bytes, mode, text::json_number(seconds * 1e6, 3),
+              text::json_number(timing.p99 * 1e6, 3), text::json_number(gb_per_s, 4));
   } else {
     job.print("{:>10}  {:<8}  {:>12.1f} us  99 % {:>12.1f} us  {:>8.2f} GB/s",
               text::bytes(static_cast<std::uint64_t>(bytes)), mode, seconds * 1e6, timing.p99 * 1e6, gb_per_s);
@@ -113,8 +114,8 @@ int run_memory(Job& job, std::int64_t bytes, bool json) {
   at::Tensor rate = at::full({1}, static_cast<double>(bytes) / own / 1e9, at::kDouble);
   job.group().all_reduce(rate).wait();
   if (json) {
-    job.print(R"({{"bench": "memory", "ranks": {}, "bytes": {}, "gb_per_s": {:.4f}}})", job.world_size(), bytes,
-              rate.item<double>());
+    job.print(R"({{"bench": "memory", "ranks": {}, "bytes": {}, "gb_per_s": {}}})", job.world_size(), bytes,
+              text::json_number(rate.item<double>(), 4));
   } else {
     job.print("memcpy of {} on {} ranks at once: {:.2f} GB/s together", text::bytes(static_cast<std::uint64_t>(bytes)),
               job.world_size(), rate.item<double>());
@@ -151,8 +152,8 @@ int run_peak(Job& job, const PeakBench& bench) {
     at::Tensor rate = at::full({1}, own / 1e9, at::kDouble);
     job.group().all_reduce(rate).wait();
     if (bench.json) {
-      job.print(R"({{"bench": "peak", "ranks": {}, "threads": {}, "type": "{}", "size": {}, "gflop_per_s": {:.3f}}})",
-                job.world_size(), bench.threads, name, bench.size, rate.item<double>());
+      job.print(R"({{"bench": "peak", "ranks": {}, "threads": {}, "type": "{}", "size": {}, "gflop_per_s": {}}})",
+                job.world_size(), bench.threads, name, bench.size, text::json_number(rate.item<double>(), 3));
     } else {
       job.print("{:<8} products of {} x {} on {} rank{}: {:>10.2f} GFLOP/s together", name, bench.size, bench.size,
                 job.world_size(), job.world_size() == 1 ? "" : "s at once", rate.item<double>());

@@ -111,7 +111,7 @@ int inspect_gpu(const Arguments& arguments) {
                      .description = "Show the use, memory, temperature, power and clock of each GPU of this host, and "
                                     "the ranks on it.",
                      .examples = {"lockstep inspect gpu --watch 2"}});
-  app.add_option("--watch", seconds, "repeat at this interval until Ctrl-C")
+  cli::add_number(app, "--watch", seconds, "repeat at this interval until Ctrl-C")
       ->check(cli::above_zero())
       ->type_name("SECONDS")
       ->default_str("once");

@@ -51,7 +51,7 @@ bool parse(TuneArguments& tune, const Arguments& arguments) {
   app.add_option("RECIPE", tune.what, kRecipeHelp)->required();
   app.add_option("--set", tune.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
   app.add_option("--output", tune.output, "the file to write, which must not exist yet")->type_name("FILE");
-  app.add_option("--budget", tune.budget, "try nothing new after this time")
+  cli::add_number(app, "--budget", tune.budget, "try nothing new after this time")
       ->check(cli::above_zero())
       ->type_name("SECONDS");
   cli::describe_processes(app);

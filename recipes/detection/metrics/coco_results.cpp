@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "detection/metrics/byte_reader.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::detection {
@@ -60,9 +61,10 @@ std::string coco_results(const std::vector<ImageDetections>& images, const std::
           at < file_names.size() ? fmt::format(R"(, "file_name": {}, "category": {})", text::json_quote(file_names[at]),
                                                text::json_quote(name_of(object.label, class_names)))
                                  : "";
-      rows.push_back(fmt::format(
-          R"({{"image_id": {}, "category_id": {}, "bbox": [{:.3f}, {:.3f}, {:.3f}, {:.3f}], "score": {:.5f}{}}})",
-          image.id, category, object.box.x, object.box.y, object.box.width, object.box.height, object.score, names));
+      rows.push_back(fmt::format(R"({{"image_id": {}, "category_id": {}, "bbox": [{}, {}, {}, {}], "score": {}{}}})",
+                                 image.id, category, text::json_number(object.box.x, 3),
+                                 text::json_number(object.box.y, 3), text::json_number(object.box.width, 3),
+                                 text::json_number(object.box.height, 3), text::json_number(object.score, 5), names));
     }
   }
   return "[" + text::join(rows, ",\n ") + "]\n";
@@ -73,16 +75,20 @@ std::string coco_json(const CocoNumbers& numbers, const std::vector<std::string>
                                                   "AR1", "AR10", "AR100", "ARs", "ARm", "ARl"};
   const auto all = numbers.all();
   std::string text = "{";
-  for (std::size_t i = 0; i < all.size(); ++i) text += fmt::format("\"{}\": {}, ", kNames[i], all[i]);
-  text += fmt::format("\n \"stats\": [{}],\n", fmt::join(all, ", "));
+  for (std::size_t i = 0; i < all.size(); ++i)
+    text += fmt::format("\"{}\": {}, ", kNames[i], text::json_number(all[i]));
+  std::vector<std::string> stats;
+  for (const double number : all) stats.push_back(text::json_number(number));
+  text += fmt::format("\n \"stats\": [{}],\n", text::join(stats));
   const HitCounts& hits = numbers.confident;
   text += fmt::format(R"( "confidence": {}, "precision": {}, "recall": {}, "f1": {}, "images": {},)", kConfident,
-                      hits.precision(), hits.recall(), hits.f1(), numbers.images);
+                      text::json_number(hits.precision()), text::json_number(hits.recall()),
+                      text::json_number(hits.f1()), numbers.images);
   std::vector<std::string> classes;
   for (const ClassNumbers& each : numbers.classes) {
     classes.push_back(fmt::format(R"({{"name": {}, "label": {}, "objects": {}, "AP": {}, "AP50": {}}})",
-                                  text::json_quote(name_of(each.label, class_names)), each.label, each.truths, each.ap,
-                                  each.ap50));
+                                  text::json_quote(name_of(each.label, class_names)), each.label, each.truths,
+                                  text::json_number(each.ap), text::json_number(each.ap50)));
   }
   return text + "\n \"classes\": [" + text::join(classes, ",\n  ") + "]}\n";
 }

@@ -14,6 +14,7 @@
 #include "detection/synthetic/scene.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/number.h"
 
 namespace lockstep::detection {
 namespace {
@@ -84,10 +85,10 @@ std::string coco_json(const GenerateOptions& options, const std::vector<Marks>& 
   for (std::size_t i = 0; i < scenes.size(); ++i) {
     for (const SceneObject& object : scenes[i].objects) {
       fmt::format_to(out,
-                     "{}\n{{\"id\": {}, \"image_id\": {}, \"category_id\": {}, \"bbox\": {}, \"area\": {:.1f}, "
+                     "{}\n{{\"id\": {}, \"image_id\": {}, \"category_id\": {}, \"bbox\": {}, \"area\": {}, "
                      "\"iscrowd\": {}}}",
                      id == 0 ? "" : ",", id + 1, i + 1, static_cast<int>(object.kind) + 1, box_text(object.box),
-                     object.area, object.crowd ? 1 : 0);
+                     text::json_number(object.area, 1), object.crowd ? 1 : 0);
       ++id;
     }
   }

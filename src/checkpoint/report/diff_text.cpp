@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/diff.h"
 
@@ -114,7 +115,7 @@ std::string tensor_json(const TensorDifference& tensor) {
       R"({{"name": {}, "type": "{}", "elements": {}, "differing": {}, "non_finite": {}, "largest_absolute": {}, )"
       R"("largest_relative": {}, "largest_ulps": {}}})",
       text::json_quote(tensor.name), tensor.type, tensor.elements, tensor.differing, tensor.non_finite,
-      tensor.largest_absolute, tensor.largest_relative,
+      text::json_number(tensor.largest_absolute), text::json_number(tensor.largest_relative),
       tensor.largest_ulps ? fmt::format("{}", *tensor.largest_ulps) : "null");
 }
 

@@ -37,21 +37,22 @@ std::uint64_t used_memory(const fs::path& current, const fs::path& stat, const s
   return used - std::min(used, stat_number(stat, cached));
 }
 
-void take_cores(std::optional<double>& cores, double quota, double period) {
-  if (quota <= 0 || period <= 0) return;
-  cores = std::min(cores.value_or(quota / period), quota / period);
+void take_cores(std::optional<double>& cores, std::uint64_t quota, std::uint64_t period) {
+  if (quota == 0 || period == 0) return;
+  const double found = static_cast<double>(quota) / static_cast<double>(period);
+  cores = std::min(cores.value_or(found), found);
 }
 
 void read_cores(const fs::path& group, bool is_second, GroupLimits& limits) {
-  double quota = 0;
-  double period = 0;
+  std::uint64_t quota = 0;
+  std::uint64_t period = 0;
   if (is_second) {
     std::ifstream in(group / "cpu.max");
     if (in >> quota >> period) take_cores(limits.cores, quota, period);
     return;
   }
-  quota = static_cast<double>(group_number(group / "cpu.cfs_quota_us").value_or(0));
-  period = static_cast<double>(group_number(group / "cpu.cfs_period_us").value_or(0));
+  quota = group_number(group / "cpu.cfs_quota_us").value_or(0);
+  period = group_number(group / "cpu.cfs_period_us").value_or(0);
   take_cores(limits.cores, quota, period);
 }
 

@@ -15,6 +15,7 @@
 #include "launch/nodes/addresses.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/launch/doctor.h"
 #include "lockstep/store/interface_choice.h"
 #include "lockstep/store/store.h"
@@ -126,7 +127,11 @@ view::Link read_link(const Meeting& meeting, int from, int to) {
   view::Link link{.from = from, .to = to};
   try {
     std::istringstream words(meeting.store->get(link_key(from, to), meeting.patience));
-    words >> link.round_trip_us >> link.bytes_per_s;
+    std::string round_trip;
+    std::string rate;
+    words >> round_trip >> rate;
+    link.round_trip_us = text::parse_number(round_trip).value_or(-1);
+    link.bytes_per_s = text::parse_number(rate).value_or(-1);
     std::getline(words >> std::ws, link.problem);
   } catch (const TimeoutError&) {
     link.problem = "it was not measured in time";

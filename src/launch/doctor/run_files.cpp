@@ -132,7 +132,9 @@ void take_line(const Json& line, view::RunLog& log) {
   const std::string event = text_at(line, "event");
   const auto loss = line.find("loss");
   if (event == "step" || event == "epoch" || event == "stop" || event == "resume") log.step = whole_at(line, "step");
-  if ((event == "step" || event == "epoch") && loss != line.end() && loss->is_number()) log.loss = loss->get<double>();
+  if ((event == "step" || event == "epoch") && loss != line.end()) {
+    log.loss = loss->is_number() ? std::optional(loss->get<double>()) : std::nullopt;
+  }
   if (event == "report") log.step_report = report_in(line);
   log.stopped_by = event == "stop" ? text_at(line, "reason") : "";
 }
@@ -186,7 +188,10 @@ std::optional<view::RunSummary> read_summary(const fs::path& file, Notes& notes)
   const auto metrics = json->find("metrics");
   if (metrics == json->end() || !metrics->is_object()) return summary;
   for (const auto& [name, value] : metrics->items()) {
-    if (value.is_number()) summary.metrics.emplace_back(text::printable_line(name), value.get<double>());
+    if (!value.is_number() && !value.is_null()) continue;
+    const double number =
+        value.is_null() ? std::nan("") : value.get<double>();  // JSON has no number that is not finite
+    summary.metrics.emplace_back(text::printable_line(name), number);
   }
   return summary;
 }

@@ -12,6 +12,7 @@
 #include "launch/plan/step_reader.h"
 #include "lockstep/base/config.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/view/run_curves.h"
 
 namespace lockstep {
@@ -56,12 +57,7 @@ std::vector<fs::path> rings_of(const fs::path& path) {
 
 double setting(const ConfigTree& tree, const std::string& key, double missing) {
   const auto found = tree.values().find(key);
-  if (found == tree.values().end()) return missing;
-  try {
-    return std::stod(found->second.yaml);
-  } catch (const std::exception&) {  // "auto"
-    return missing;
-  }
+  return found == tree.values().end() ? missing : text::parse_number(found->second.yaml).value_or(missing);  // "auto"
 }
 
 /// The images of one rank in one step: batch_size, for each of its replicas and batches. 0: unknown.

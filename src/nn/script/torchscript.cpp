@@ -8,6 +8,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <locale>
 #include <sstream>
 #include <utility>
 
@@ -56,6 +57,18 @@ class NoFuser {
 
  private:
   bool was_enabled_ = torch::jit::tensorExprFuserEnabled();
+};
+
+/// libtorch writes the numbers of the code by streams, which obey the locale of the process: "0,5", "1.024".
+class PlainNumbers {
+ public:
+  PlainNumbers() : before_(std::locale::global(std::locale(std::locale(), new std::numpunct<char>))) {}
+  ~PlainNumbers() { std::locale::global(before_); }
+  PlainNumbers(const PlainNumbers&) = delete;
+  PlainNumbers& operator=(const PlainNumbers&) = delete;
+
+ private:
+  std::locale before_;
 };
 
 std::vector<at::Tensor> results_of(torch::jit::Module& module, const std::vector<at::Tensor>& arguments) {
@@ -135,6 +148,7 @@ std::string to_torchscript(torch::nn::Module& model, const NetworkFunction& func
   if (model.is_training()) throw UsageError("a network in training mode is no function", "model.eval()");
   const at::NoGradGuard no_grad;
   const PlainOperators plain;
+  const PlainNumbers numbers;
   const NoParameterGradients frozen(model);
   // Tables that the network makes once and keeps are there from now on, and are recorded as what they are.
   const std::vector<at::Tensor> arguments = function.example(1);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "lockstep/base/error.h"
 
@@ -116,6 +117,7 @@ void require_place(const RunState& run, std::int64_t batches_per_epoch) {
 
 bool is_better(const Metric& metric, const std::optional<Metric>& best) {
   if (!best || best->name != metric.name) return true;
+  if (std::isnan(best->value)) return !std::isnan(metric.value);
   return metric.lower_is_better ? metric.value < best->value : metric.value > best->value;
 }
 

@@ -41,7 +41,7 @@ struct RunState {
 /// Throws: DataError where the position is behind the last batch of its epoch.
 void require_place(const RunState& run, std::int64_t batches_per_epoch);
 
-/// Returns true where `metric` is better than the best so far, or has another name.
+/// Returns true where `metric` is better than the best so far, or has another name. Any number is better than NaN.
 [[nodiscard]] bool is_better(const Metric& metric, const std::optional<Metric>& best);
 
 /// Returns an entry of a state that a checkpoint must hold. Throws: DataError naming it.

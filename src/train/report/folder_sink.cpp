@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/log.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/evaluate.h"
 
@@ -13,17 +14,18 @@ namespace {
 std::string best_json(const TrainResult& result) {
   if (!result.best) return "";
   return fmt::format("\"best\": {{\"metric\": {}, \"value\": {}, \"step\": {}}}, ", text::json_quote(result.best->name),
-                     result.best->value, result.best_step);
+                     text::json_number(result.best->value), result.best_step);
 }
 
 std::string summary_json(const RunEnd& event, const std::string& recipe) {
   const TrainResult& result = event.result;
   return fmt::format(
-      "{{\"recipe\": {}, \"world_size\": {}, \"replicas\": {}, \"epochs\": {}, \"steps\": {}, \"seconds\": {:.3f}, "
-      "\"images_per_s\": {:.2f}, {}{}\"metrics\": {}, \"checkpoint\": {}{}}}\n",
-      text::json_quote(recipe), event.world_size, result.replicas, result.epochs, result.steps, result.seconds,
-      result.images_per_s, result.skipped_steps ? fmt::format("\"skipped_steps\": {}, ", *result.skipped_steps) : "",
-      best_json(result), to_json(result.metrics), text::json_quote(result.checkpoint.string()),
+      "{{\"recipe\": {}, \"world_size\": {}, \"replicas\": {}, \"epochs\": {}, \"steps\": {}, \"seconds\": {}, "
+      "\"images_per_s\": {}, {}{}\"metrics\": {}, \"checkpoint\": {}{}}}\n",
+      text::json_quote(recipe), event.world_size, result.replicas, result.epochs, result.steps,
+      text::json_number(result.seconds, 3), text::json_number(result.images_per_s, 2),
+      result.skipped_steps ? fmt::format("\"skipped_steps\": {}, ", *result.skipped_steps) : "", best_json(result),
+      to_json(result.metrics), text::json_quote(result.checkpoint.string()),
       event.step_report ? ", \"report\": " + view::to_json(*event.step_report) : "");
 }
 

@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/evaluate.h"
 
@@ -13,13 +12,12 @@ namespace {
 
 using Entries = std::vector<std::pair<std::string, std::string>>;
 
-std::string number_or_null(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : "null"; }
+std::string number_or_null(const std::optional<double>& value) { return value ? text::json_number(*value) : "null"; }
 
 std::string terms_json(const std::vector<std::pair<std::string, double>>& terms) {
   std::vector<std::string> parts;
   for (const auto& [name, value] : terms) {
-    parts.push_back(
-        fmt::format("{}: {}", text::json_quote(name), std::isfinite(value) ? fmt::format("{}", value) : "null"));
+    parts.push_back(fmt::format("{}: {}", text::json_quote(name), text::json_number(value)));
   }
   return "{" + text::join(parts) + "}";
 }
@@ -41,11 +39,11 @@ void LogSink::on_step(const StepResult& event) {
                   {"step", std::to_string(event.step)},
                   {"epoch", std::to_string(event.epoch + 1)},
                   {"loss", number_or_null(event.loss)},
-                  {"lr", fmt::format("{}", event.lr)},
+                  {"lr", text::json_number(event.lr)},
                   {"images_per_s", number_or_null(event.images_per_s)}};
   if (!event.terms.empty()) line.emplace_back("losses", terms_json(event.terms));
   if (event.loss_scale) {
-    line.emplace_back("loss_scale", fmt::format("{}", *event.loss_scale));
+    line.emplace_back("loss_scale", text::json_number(*event.loss_scale));
     line.emplace_back("skipped", std::to_string(event.skipped));
   }
   folder_.log(line);
@@ -56,10 +54,10 @@ void LogSink::on_epoch(const EpochResult& event) {
                   {"epoch", std::to_string(event.epoch + 1)},
                   {"step", std::to_string(event.step)},
                   {"loss", number_or_null(event.loss)},
-                  {"lr", fmt::format("{}", event.lr)},
-                  {"images_per_s", fmt::format("{:.2f}", event.images_per_s)},
-                  {"data_wait", fmt::format("{:.5f}", event.data_wait)},
-                  {"seconds", fmt::format("{:.3f}", event.seconds)}};
+                  {"lr", text::json_number(event.lr)},
+                  {"images_per_s", text::json_number(event.images_per_s, 2)},
+                  {"data_wait", text::json_number(event.data_wait, 5)},
+                  {"seconds", text::json_number(event.seconds, 3)}};
   if (event.bad_samples > 0) line.emplace_back("bad_samples", std::to_string(event.bad_samples));
   line.emplace_back("memory_peak", std::to_string(event.memory.peak));
   if (event.memory.reserved) line.emplace_back("memory_reserved", std::to_string(*event.memory.reserved));

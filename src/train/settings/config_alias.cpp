@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {
@@ -30,11 +30,8 @@ std::string plain(std::string_view value) {
 /// Also as numbers: "0." is 0.
 bool is_same(const std::string& a, const std::string& b) {
   if (plain(a) == plain(b)) return true;
-  char* end_a = nullptr;
-  char* end_b = nullptr;
-  const double number_a = std::strtod(a.c_str(), &end_a);
-  const double number_b = std::strtod(b.c_str(), &end_b);
-  return !a.empty() && !b.empty() && *end_a == '\0' && *end_b == '\0' && number_a == number_b;
+  const auto number = text::parse_number(a);
+  return number && number == text::parse_number(b);
 }
 
 bool is_one_of(const std::string& value, const std::vector<std::string>& words) {

@@ -4,18 +4,16 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdlib>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 
 namespace lockstep::train {
 
 double number_of(const std::string& key, const std::string& text) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  const bool whole = !text.empty() && *end == '\0';
-  if (!whole || !std::isfinite(number)) throw UsageError(fmt::format("{} is '{}', not a number", key, text));
-  return number;
+  const auto number = text::parse_number(text);
+  if (!number || !std::isfinite(*number)) throw UsageError(fmt::format("{} is '{}', not a number", key, text));
+  return *number;
 }
 
 void require_setting(bool valid, const char* key, double value, const char* needed) {

@@ -10,6 +10,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/objects.h"
 #include "lockstep/comm/tree_sum.h"
@@ -165,7 +166,8 @@ std::string to_text(const std::vector<Metric>& metrics) {
 
 std::string to_json(const std::vector<Metric>& metrics) {
   std::vector<std::string> parts;
-  for (const Metric& m : metrics) parts.push_back(fmt::format("{}: {}", text::json_quote(m.name), m.value));
+  for (const Metric& m : metrics)
+    parts.push_back(fmt::format("{}: {}", text::json_quote(m.name), text::json_number(m.value)));
   return "{" + text::join(parts) + "}";
 }
 

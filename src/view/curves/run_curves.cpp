@@ -24,10 +24,12 @@ constexpr std::size_t kLongestLine = 1 << 20;
 constexpr std::size_t kPiece = 1 << 20;
 
 void add_point(Curves& curves, const std::string& name, std::int64_t step, const Json& value) {
-  if (!value.is_number() || !std::isfinite(value.get<double>())) return;
+  const bool is_number = value.is_number() && std::isfinite(value.get<double>());
+  if (!is_number && !value.is_null()) return;
   Curve& curve = curves[name];
   while (!curve.empty() && curve.back().step >= step) curve.pop_back();  // a killed run repeats steps
-  curve.push_back({step, value.get<double>()});
+  if (is_number) curve.push_back({step, value.get<double>()});
+  if (curve.empty()) curves.erase(name);  // null: what was not finite is no point
 }
 
 void add_points(Curves& curves, const std::string& prefix, std::int64_t step, const Json& object) {

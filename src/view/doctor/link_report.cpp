@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "lockstep/base/number.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/view/table.h"
@@ -80,16 +81,16 @@ std::string links_text(const LinkFacts& facts) {
 
 std::string links_json(const LinkFacts& facts) {
   std::string lines;
-  const auto number = [](double value, const char* form) {
-    return value < 0 ? std::string("null") : fmt::format(fmt::runtime(form), value);
+  const auto number = [](double value, int decimals) {
+    return value < 0 ? "null" : text::json_number(value, decimals);
   };
   for (const Link& link : facts.links) {
     lines += fmt::format(R"({{"link": "tcp", "from": {}, "to": {}, "round_trip_us": {}, "gbit_per_s": {}, )"
                          R"("problem": {}}})"
                          "\n",
                          text::json_quote(host_of(facts, link.from).address),
-                         text::json_quote(host_of(facts, link.to).address), number(link.round_trip_us, "{:.1f}"),
-                         number(link.bytes_per_s < 0 ? -1 : link.bytes_per_s * 8 / 1e9, "{:.3f}"),
+                         text::json_quote(host_of(facts, link.to).address), number(link.round_trip_us, 1),
+                         number(link.bytes_per_s < 0 ? -1 : link.bytes_per_s * 8 / 1e9, 3),
                          link.problem.empty() ? "null" : text::json_quote(link.problem));
   }
   return lines;

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::view {
@@ -102,7 +103,7 @@ class TraceWriter {
     std::vector<std::string> arguments;
     if (!call.layer.empty()) arguments.push_back(fmt::format("\"layer\": {}", text::json_quote(call.layer)));
     if (call.bytes > 0) arguments.push_back(fmt::format("\"bytes\": {}", call.bytes));
-    if (call.flops > 0) arguments.push_back(fmt::format("\"flop\": {:.0f}", call.flops));
+    if (call.flops > 0) arguments.push_back(fmt::format("\"flop\": {}", text::json_number(call.flops, 0)));
     event(call, profile_.threads.at(static_cast<std::size_t>(call.thread)).id,
           call.layer.empty() ? call.name : fmt::format("{} {}", call.layer, call.name), text::join(arguments));
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The step report as JSON: what ranks exchange, what log.jsonl and summary.json hold, and what the doctor reads again.
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/view/step_report.h"
@@ -50,23 +51,30 @@ Json json_of(const RankFigures& rank) {
           {"stretches", std::move(stretches)}};
 }
 
+/// What is not finite is written as null.
+double number_of(const Json& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
+
 RankFigures rank_of(const Json& json) {
   RankFigures rank{.rank = json.at("rank").get<int>(),
                    .host = json.at("host").get<std::string>(),
                    .steps = json.at("steps").get<std::int64_t>(),
-                   .seconds = json.at("seconds").get<double>()};
-  for (std::size_t i = 0; i < kParts; ++i) json.at("parts").at(name_of(static_cast<StepPart>(i))).get_to(rank.parts[i]);
-  json.at("compute_cpu").get_to(rank.compute_cpu);
-  json.at("delayed").get_to(rank.delayed);
-  json.at("process_cpu").get_to(rank.process_cpu);
+                   .seconds = number_of(json.at("seconds"))};
+  for (std::size_t i = 0; i < kParts; ++i) {
+    rank.parts[i] = number_of(json.at("parts").at(name_of(static_cast<StepPart>(i))));
+  }
+  rank.compute_cpu = number_of(json.at("compute_cpu"));
+  rank.delayed = number_of(json.at("delayed"));
+  rank.process_cpu = number_of(json.at("process_cpu"));
   json.at("preempted").get_to(rank.preempted);
   const Json& workers = json.at("workers");
   rank.workers = {.count = workers.at("count").get<std::int64_t>(),
-                  .busy = workers.at("busy").get<double>(),
-                  .cpu = workers.at("cpu").get<double>(),
-                  .delayed = workers.at("delayed").get<double>()};
+                  .busy = number_of(workers.at("busy")),
+                  .cpu = number_of(workers.at("cpu")),
+                  .delayed = number_of(workers.at("delayed"))};
   json.at("read_bytes").get_to(rank.read_bytes);
-  json.at("cores").get_to(rank.cores);
+  rank.cores = number_of(json.at("cores"));
   json.at("cpus").get_to(rank.cpus);
   json.at("buckets").get_to(rank.buckets);
   json.at("bucket_bytes").get_to(rank.bucket_bytes);
@@ -86,8 +94,8 @@ RankFigures rank_of(const Json& json) {
   for (const Json& each : json.at("stretches")) {
     rank.stretches.push_back({.first_step = each.at(0).get<std::int64_t>(),
                               .steps = each.at(1).get<std::int64_t>(),
-                              .compute = each.at(2).get<double>(),
-                              .compute_cpu = each.at(3).get<double>()});
+                              .compute = number_of(each.at(2)),
+                              .compute_cpu = number_of(each.at(3))});
   }
   return rank;
 }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
@@ -60,6 +61,20 @@ TEST(DetectionResults, TheTwelveNumbersStandInCocosOrderAndByName) {
   EXPECT_EQ(text.at("ARl"), 0.75);
   EXPECT_EQ(text.at("classes").at(0).at("name"), "cup");
   EXPECT_EQ(text.at("classes").at(0).at("objects"), 4);
+}
+
+TEST(DetectionResults, HaveNullForWhatIsNoNumber) {
+  auto images = two_images();
+  images[0].found[0].box.x = std::numeric_limits<double>::infinity();
+  const json rows = json::parse(coco_results(images, {3, 90}));
+  EXPECT_EQ(rows[0].at("bbox"), json::parse("[null, 20, 30, 40]"));
+  CocoNumbers numbers;
+  numbers.ap = std::numeric_limits<double>::quiet_NaN();
+  numbers.classes = {{.label = 0, .truths = 4, .ap = numbers.ap, .ap50 = 0.5}};
+  const json text = json::parse(coco_json(numbers, {"mug"}));
+  EXPECT_TRUE(text.at("AP").is_null());
+  EXPECT_TRUE(text.at("stats").at(0).is_null());
+  EXPECT_TRUE(text.at("classes").at(0).at("AP").is_null());
 }
 
 }  // namespace detection_results_test

@@ -28,6 +28,7 @@
 #include "segmentation/tally.h"
 #include "segmentation/task.h"
 #include "support/alone.h"
+#include "support/comma_locale.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 
@@ -145,6 +146,9 @@ TEST(SegmentationConfig, NamesTheKeyThatCannotBe) {
               }),
               HasSubstr("loss.segmentation is 0"));
   EXPECT_THAT(fault_of([](auto& c) { c.eval_scales = {"x"}; }), HasSubstr("eval.scales has x"));
+  const test::CommaLocale comma;
+  EXPECT_THAT(fault_of([](auto& c) { c.eval_scales = {"0,5"}; }), HasSubstr("eval.scales has 0,5"));
+  EXPECT_THAT(fault_of([](auto& c) { c.rates = {"6.7", "1", "2"}; }), HasSubstr("model.rates has 6.7"));
   EXPECT_THAT(fault_of([](auto& c) { c.batch_size = 1; }), HasSubstr("batch_size is 1"));
   EXPECT_EQ(fault_of([](auto& c) {
               c.batch_size = 1;
