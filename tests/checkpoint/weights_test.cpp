@@ -147,7 +147,9 @@ TEST(MatchWeights, TiedWeightsStandUnderAnyOfTheirNames) {
     EXPECT_TRUE(shared.equal(at::ones({2})));
   }
   EXPECT_THAT(load({{"body", body}}).missing, ElementsAre("embed"));
-  EXPECT_THAT(fault_of<DataError>([&] { (void)load({{"embed", at::ones({2})}, {"head", at::full({2}, 2.0)}}); }),
+  EXPECT_THAT(fault_of<DataError>([&] {
+                (void)load({{"embed", at::ones({2})}, {"head", at::full({2}, 2.0)}});
+              }),
               HasSubstr("f: 'embed' and 'head' are one tensor of the model and differ there"));
 }
 
