@@ -40,9 +40,7 @@ Trained with_weights(Settings& settings, const FirstWeights& weights) {
   if (trained.config->threads > 0) tensor::set_threads(static_cast<int>(trained.config->threads));
   trained.task = settings.recipe().make_task(*trained.config);
   trained.model = trained.task->make_model();
-  NamedTensors entries = named_parameters_of(*trained.model);
-  for (auto& buffer : named_buffers_of(*trained.model)) entries.push_back(std::move(buffer));
-  start_from_weights(*trained.task, entries, weights);
+  start_from_weights(*trained.task, named_entries_of(*trained.model), weights);
   trained.model->eval();
   trained.task->prepare_inference(*trained.model);
   trained.path = weights.path.string();

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <any>
 
 #include "lockstep/base/clock.h"
@@ -89,19 +90,43 @@ class Maker {
   bool each(const Load& load) {
     progress_.step.store(task_.step, std::memory_order_relaxed);
     for (const std::int64_t index : task_.indices) {
-      if (cancelled_.load(std::memory_order_relaxed)) return false;
-      progress_.since_ns.store(SystemClock::instance().now().time_since_epoch().count(), std::memory_order_relaxed);
-      progress_.index.store(index, std::memory_order_relaxed);
+      if (!begin_sample(index)) return false;
       load_or_skip(index, load);
       ++at_;
     }
+    const bool all_bad = made_.batch.indices.empty() && !task_.indices.empty();
+    if (all_bad && source_.replace_bad && !load_others(load)) return false;
     progress_.index.store(-1, std::memory_order_relaxed);
-    if (made_.batch.indices.empty() && !task_.indices.empty()) {
-      throw DataError(fmt::format("all {} samples of batch {} are bad, the first: {}", task_.indices.size(), task_.step,
-                                  made_.skipped.front().what),
-                      "look at the list of bad samples, or take them out of the set");
-    }
     return true;
+  }
+
+  /// Returns: false where nobody wants the batch any more.
+  bool begin_sample(std::int64_t index) {
+    if (cancelled_.load(std::memory_order_relaxed)) return false;
+    progress_.since_ns.store(SystemClock::instance().now().time_since_epoch().count(), std::memory_order_relaxed);
+    progress_.index.store(index, std::memory_order_relaxed);
+    return true;
+  }
+
+  /// Fills the batch with other samples of the set, which do not depend on who makes it.
+  template <class Load>
+  bool load_others(const Load& load) {
+    constexpr int kTries = 100;
+    constexpr std::uint64_t kStream = 0x696e737465616421;  // apart from the streams of samples
+    SampleRandom random(source_.seed ^ kStream, static_cast<std::uint64_t>(task_.epoch),
+                        static_cast<std::uint64_t>(task_.indices.front()));
+    const auto size = static_cast<std::uint64_t>(source_.dataset->size());
+    for (int i = 0; i < kTries && made_.batch.indices.size() < task_.indices.size(); ++i) {
+      const auto index = static_cast<std::int64_t>(random.below(size));
+      if (std::ranges::find(task_.indices, index) != task_.indices.end()) continue;
+      if (!begin_sample(index)) return false;
+      load_or_skip(index, load);
+    }
+    if (!made_.batch.indices.empty()) return true;
+    throw DataError(fmt::format("all {} samples of batch {} are bad, and so are the others of the set that were tried; "
+                                "the first: {}",
+                                task_.indices.size(), task_.step, made_.skipped.front().what),
+                    "look at the list of bad samples, or take them out of the set");
   }
 
   template <class Load>
@@ -110,6 +135,7 @@ class Maker {
     if (!source_.skip_bad) {
       load(context, std::ssize(made_.batch.indices));
     } else {
+      context.left_out = &made_.skipped;
       try {
         load(context, std::ssize(made_.batch.indices));
       } catch (const DataError& fault) {
@@ -129,8 +155,10 @@ class Maker {
     std::vector<Sample> samples;
     samples.reserve(task_.indices.size());
     if (!each([&](SampleContext& context, std::int64_t) { samples.push_back(get(context)); })) return false;
+    if (samples.empty() && !task_.indices.empty()) return true;  // all are bad
     std::vector<std::int64_t> indices = std::move(made_.batch.indices);
-    made_.batch = source_.collate(std::move(samples), {.seed = source_.seed, .epoch = task_.epoch, .step = task_.step});
+    made_.batch = source_.collate(
+        std::move(samples), {.seed = source_.seed, .epoch = task_.epoch, .step = task_.step, .replica = source_.shard});
     made_.batch.indices = std::move(indices);
     if (source_.pin_memory) {
       for (at::Tensor* tensor : {&made_.batch.data, &made_.batch.target}) {

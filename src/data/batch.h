@@ -23,6 +23,8 @@ struct BatchSource {
   std::uint64_t seed = 0;
   bool pin_memory = false;
   bool skip_bad = false;
+  bool replace_bad = false;  ///< a batch of only bad samples gets others; false: it stays empty
+  std::int64_t shard = 0;    ///< whose batches they are
 
   [[nodiscard]] std::string describe(std::int64_t index) const;
 };
@@ -40,7 +42,8 @@ struct MadeBatch {
 };
 
 /// None where `cancelled` became true before it was done: nobody wants the batch any more.
-/// Throws: what the data set throws; DataError where samples do not stack, or all of them are bad.
+/// Throws: what the data set throws; DataError where samples do not stack, or all of them are bad and no good one is
+/// found in their place.
 [[nodiscard]] std::optional<MadeBatch> make_batch(const BatchSource& source, const BatchTask& task,
                                                   const std::atomic<bool>& cancelled, Progress& progress);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "lockstep/data/picture.h"
@@ -29,6 +30,15 @@ inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 
 [[nodiscard]] Result<Image> decode_png(std::string_view bytes, ColorMode mode);
 [[nodiscard]] Result<Image> decode_jpeg(std::string_view bytes, ColorMode mode);
+
+/// What is odd about a picture whose pixels are whole.
+enum class Oddity { kWarning, kTransparency };
+
+/// Remembers for this thread what is odd about the picture that it decodes.
+void set_oddity(Oddity kind, std::string words);
+void forget_oddity() noexcept;
+/// Counts the picture that this thread decoded last where it is odd, and notes the first one of each kind by its name.
+void note_oddity(const std::string& name);
 
 /// The fast way for PNGs of 8 bits without interlacing, palette or transparent colour; none for all others and for
 /// those with any fault: decode_png() says what it is.

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <atomic>
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
@@ -12,6 +13,7 @@
 #include "data/pixel_kernel.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep {
 namespace data {
@@ -24,7 +26,34 @@ std::atomic<std::int64_t> most_pixels = kDefaultMaxPixels;
 constexpr std::int64_t kPixelsAByte = 100;
 constexpr std::int64_t kShareOfEmpty = 4;  // divisor of max_pixels() for such a file
 
+std::atomic<std::int64_t> odd_count{0};
+std::array<std::atomic<bool>, 2> noted{};  // by Oddity
+
+struct OddPicture {
+  bool is_odd = false;
+  Oddity kind = Oddity::kWarning;
+  std::string words;
+};
+
+OddPicture& odd_picture() {
+  static thread_local OddPicture last;
+  return last;
+}
+
 }  // namespace
+
+void set_oddity(Oddity kind, std::string words) { odd_picture() = {true, kind, std::move(words)}; }
+
+void forget_oddity() noexcept { odd_picture().is_odd = false; }
+
+void note_oddity(const std::string& name) {
+  OddPicture& odd = odd_picture();
+  if (!odd.is_odd) return;
+  odd.is_odd = false;
+  ++odd_count;
+  if (noted[static_cast<std::size_t>(odd.kind)].exchange(true)) return;
+  log::note("{}: {}; others like it are read alike and only counted (lockstep inspect data)", name, odd.words);
+}
 
 Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::size_t file_bytes) {
   if (width > kMaxSide || height > kMaxSide) {
@@ -53,7 +82,10 @@ void set_max_pixels(std::int64_t pixels) {
 
 std::int64_t max_pixels() noexcept { return data::most_pixels; }
 
+std::int64_t odd_pictures() noexcept { return data::odd_count; }
+
 Result<Image> decode_image(std::string_view bytes, ColorMode mode) {
+  data::forget_oddity();
   if (bytes.empty()) return Failure{"empty file (0 bytes)"};
   if (data::is_png(bytes)) return data::decode_png(bytes, mode);
   if (data::is_jpeg(bytes)) return data::decode_jpeg(bytes, mode);
@@ -76,6 +108,7 @@ Image read_image(const std::filesystem::path& path, ColorMode mode) {
     throw DataError(fmt::format("cannot read image {}: {} ({} bytes)", path.string(), image.error(), bytes.size()),
                     "replace the file or take it out of the folder");
   }
+  data::note_oddity(path.string());
   return std::move(image).value();
 }
 

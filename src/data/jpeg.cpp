@@ -33,6 +33,8 @@ struct Faults {
   std::jmp_buf jump;
   std::array<char, JMSG_LENGTH_MAX> words;
   bool truncated;
+  std::array<char, JMSG_LENGTH_MAX> warning;  ///< the first one that leaves the pixels whole
+  bool warned;
 };
 
 Faults& faults_of(j_common_ptr info) { return *reinterpret_cast<Faults*>(info->err); }
@@ -44,9 +46,30 @@ Faults& faults_of(j_common_ptr info) { return *reinterpret_cast<Faults*>(info->e
   std::longjmp(faults.jump, 1);
 }
 
-// Warnings, too: a JPEG cut short is one, with the rest gray.
+// Of libjpeg's warnings these leave every pixel as the file has it. The others are faults: a JPEG cut short is one,
+// with the rest gray, and in a progression with gaps a scan may be missing. Bytes that are left over before a restart
+// marker belong to a stretch that was not read as it was written; before another marker they are what cameras and tools
+// add.
+bool is_harmless(const jpeg_error_mgr& error) {
+  switch (error.msg_code) {
+    case JWRN_EXTRANEOUS_DATA:
+      return error.msg_parm.i[1] < JPEG_RST0 || error.msg_parm.i[1] > JPEG_RST0 + 7;
+    case JWRN_ADOBE_XFORM:
+    case JWRN_BOGUS_ICC:
+    case JWRN_JFIF_MAJOR:
+    case JWRN_NOT_SEQUENTIAL:
+      return true;
+    default:
+      return false;
+  }
+}
+
 void on_message(j_common_ptr info, int level) {
-  if (level < 0) jump_out(info);
+  if (level >= 0) return;
+  Faults& faults = faults_of(info);
+  if (!is_harmless(faults.base)) jump_out(info);
+  if (!faults.warned) (*faults.base.format_message)(info, faults.warning.data());
+  faults.warned = true;
 }
 
 void on_progress(j_common_ptr info) {
@@ -203,6 +226,8 @@ Result<ImagePart> decode(std::string_view bytes, ColorMode mode, const Region* r
   Decoder& decoder = data::decoder();
   const Abort at_end{decoder};
   Plan plan{.bytes = bytes};
+  forget_oddity();
+  decoder.faults.warned = false;
   const Result<ImageSize> size = read_size(decoder, plan);
   if (!size) return Failure{size.error()};
   if (!can_hold(bytes, size.value(), decoder.info.arith_code != FALSE)) {
@@ -224,6 +249,9 @@ Result<ImagePart> decode(std::string_view bytes, ColorMode mode, const Region* r
   decoder.rows.resize(std::max(decoder.rows.size(), std::size_t{kRowsAtOnce} * decoder.info.output_width *
                                                         static_cast<std::size_t>(plan.channels)));
   if (!run(read_rows, decoder, plan)) return decoder.failure();
+  if (decoder.faults.warned) {
+    set_oddity(Oddity::kWarning, fmt::format("{}, which leaves its pixels whole", decoder.faults.warning.data()));
+  }
   return part;
 }
 

@@ -159,7 +159,9 @@ data::BatchSource DataLoader::Impl::make_source() const {
           .collate = options.collate,
           .seed = options.seed,
           .pin_memory = (options.pin_memory || options.device.is_cuda()) && at::hasCUDA(),
-          .skip_bad = options.bad_samples == BadSamples::kSkip};
+          .skip_bad = options.bad_samples == BadSamples::kSkip,
+          .replace_bad = dataset != nullptr && options.remainder != Remainder::kKeep,
+          .shard = options.shard.index};
 }
 
 void DataLoader::Impl::use_workers() {
@@ -237,18 +239,21 @@ void DataLoader::Impl::end_pass() {
 
 std::optional<Batch> DataLoader::Impl::next(std::int64_t ticket) {
   if (ticket != ticket_ || !stream_) throw UsageError("this epoch has ended: its data loader has started another");
-  std::optional<data::BatchOutcome> made = stream_->at_end() ? std::nullopt : timed_wait();
-  if (!made) {
-    judge_waiting();
-    tensor::warn_of_separate_training();
-    return std::nullopt;
-  }
-  fault::note_batch(position_.epoch, stream_->consumed() - 1);
-  if (made->error) {
-    note_failure(*made);
-    std::rethrow_exception(made->error);
-  }
-  bad_.add(made->made->skipped);
+  std::optional<data::BatchOutcome> made;
+  do {
+    made = stream_->at_end() ? std::nullopt : timed_wait();
+    if (!made) {
+      judge_waiting();
+      tensor::warn_of_separate_training();
+      return std::nullopt;
+    }
+    fault::note_batch(position_.epoch, stream_->consumed() - 1);
+    if (made->error) {
+      note_failure(*made);
+      std::rethrow_exception(made->error);
+    }
+    bad_.add(made->made->skipped);
+  } while (made->made->batch.size == 0 && !made->made->skipped.empty());
   Batch& batch = made->made->batch;
   if (made->copied) data::wait_for_copy(*made->copied, batch);
   tensor::note_first_batch(batch.indices, options.shard.count);

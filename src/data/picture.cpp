@@ -60,6 +60,7 @@ Image& Pixels::decoded(ColorMode mode) {
   } else if (const auto* encoded = std::get_if<EncodedImage>(&state_)) {
     Result<Image> image = decode_image(encoded->bytes, mode);
     if (!image) throw unreadable(*encoded, image.error());
+    data::note_oddity(encoded->name);
     state_ = std::move(image).value();
   }
   return std::get<Image>(state_);
@@ -76,6 +77,7 @@ Box Pixels::crop(const Region& region, ImageSize wanted, ColorMode mode) {
   if (encoded != nullptr && data::is_jpeg(encoded->bytes)) {
     Result<data::ImagePart> part = data::decode_jpeg_region(encoded->bytes, mode, region, wanted);
     if (!part) throw unreadable(*encoded, part.error());
+    data::note_oddity(encoded->name);
     const Box where = part->where;
     state_ = std::move(std::move(part).value().image);
     return where;

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <spng.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 
 #include "data/codec.h"
 #include "data/pixel_kernel.h"
@@ -47,19 +49,7 @@ bool can_hold(std::string_view bytes, const spng_ihdr& header) {
   return can_inflate_to(header.height * (1 + row_bits / 8), bytes.size());
 }
 
-}  // namespace
-
-bool is_png(std::string_view bytes) noexcept { return bytes.starts_with("\x89PNG\r\n\x1a\n"); }
-
-Result<ImageSize> png_size(std::string_view bytes) {
-  const Context context(spng_ctx_new(0));
-  if (!context) return Failure{"no memory to decode it"};
-  spng_ihdr header{};
-  if (const int code = read_header(context.get(), bytes, &header); code != 0) return failure(code);
-  return checked_size(header.width, header.height, bytes.size());
-}
-
-Result<Image> decode_png(std::string_view bytes, ColorMode mode) {
+Result<Image> decode_colors(std::string_view bytes, ColorMode mode) {
   if (auto plain = decode_plain_png(bytes, mode)) return *std::move(plain);
   const Context context(spng_ctx_new(0));
   if (!context) return Failure{"no memory to decode it"};
@@ -83,6 +73,68 @@ Result<Image> decode_png(std::string_view bytes, ColorMode mode) {
     image.pixels.resize(rgb.size() / 3);
     rgb_to_gray(rgb.data(), image.pixels.size(), image.pixels.data());
   }
+  return image;
+}
+
+bool has_one_color(const Image& image) {
+  const auto channels = static_cast<std::ptrdiff_t>(image.channels);
+  return std::equal(image.pixels.begin() + channels, image.pixels.end(), image.pixels.begin());
+}
+
+/// How opaque each pixel is; none where all are alike, or the file has no word of it.
+std::optional<std::vector<std::uint8_t>> opacities(std::string_view bytes) {
+  constexpr std::size_t kChannels = 4;
+  const Context context(spng_ctx_new(0));
+  spng_ihdr header{};
+  if (!context || read_header(context.get(), bytes, &header) != 0) return std::nullopt;
+  spng_trns key{};
+  const bool has_channel = (header.color_type & 4U) != 0;
+  if (!has_channel && spng_get_trns(context.get(), &key) != 0) return std::nullopt;
+  std::vector<std::uint8_t> pixels(std::size_t{header.width} * header.height * kChannels);
+  if (spng_decode_image(context.get(), pixels.data(), pixels.size(), SPNG_FMT_RGBA8, SPNG_DECODE_TRNS) != 0) {
+    return std::nullopt;
+  }
+  std::vector<std::uint8_t> alpha(pixels.size() / kChannels);
+  for (std::size_t i = 0; i < alpha.size(); ++i) alpha[i] = pixels[kChannels * i + 3];
+  const bool alike = std::ranges::all_of(alpha, [&](std::uint8_t value) { return value == alpha.front(); });
+  return alike ? std::nullopt : std::optional(std::move(alpha));
+}
+
+/// Transparency is passed over, as Pillow does it. A picture of one colour, such as black letters on nothing, has all
+/// that there is to see in it: it comes on white, or on black where its colour is light.
+void show_transparency(std::string_view bytes, Image& image) {
+  if (!has_one_color(image)) return;
+  const auto alpha = opacities(bytes);
+  if (!alpha) return;
+  constexpr unsigned kLight = 128;
+  const auto channels = static_cast<std::size_t>(image.channels);
+  const std::vector<std::uint8_t> color(image.pixels.begin(), image.pixels.begin() + image.channels);
+  const bool is_dark = *std::ranges::max_element(color) < kLight;
+  const unsigned ground = is_dark ? 255 : 0;
+  for (std::size_t i = 0; i < image.pixels.size(); ++i) {
+    const unsigned share = (*alpha)[i / channels];
+    image.pixels[i] = static_cast<std::uint8_t>((color[i % channels] * share + ground * (255 - share) + 127) / 255);
+  }
+  set_oddity(Oddity::kTransparency,
+             fmt::format("all of it has one colour, and what it shows is in its transparency: it is put on {}",
+                         is_dark ? "white" : "black"));
+}
+
+}  // namespace
+
+bool is_png(std::string_view bytes) noexcept { return bytes.starts_with("\x89PNG\r\n\x1a\n"); }
+
+Result<ImageSize> png_size(std::string_view bytes) {
+  const Context context(spng_ctx_new(0));
+  if (!context) return Failure{"no memory to decode it"};
+  spng_ihdr header{};
+  if (const int code = read_header(context.get(), bytes, &header); code != 0) return failure(code);
+  return checked_size(header.width, header.height, bytes.size());
+}
+
+Result<Image> decode_png(std::string_view bytes, ColorMode mode) {
+  Result<Image> image = decode_colors(bytes, mode);
+  if (image) show_transparency(bytes, *image);
   return image;
 }
 

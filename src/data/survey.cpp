@@ -5,6 +5,7 @@
 
 #include "data/codec.h"
 #include "lockstep/base/error.h"
+#include "lockstep/data/decode.h"
 
 namespace lockstep {
 namespace {
@@ -12,7 +13,11 @@ namespace {
 /// Components of the first frame header; 0 where none is found.
 std::int64_t jpeg_channels(std::string_view bytes) {
   const auto byte = [&](std::size_t at) { return at < bytes.size() ? static_cast<unsigned char>(bytes[at]) : 0U; };
-  for (std::size_t at = 2; at + 9 < bytes.size() && byte(at) == 0xff;) {
+  for (std::size_t at = 2; at + 9 < bytes.size();) {
+    if (byte(at) != 0xff) {  // bytes that belong to no segment
+      ++at;
+      continue;
+    }
     const unsigned marker = byte(at + 1);
     const bool frame = marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
     if (frame) return byte(at + 9);
@@ -76,7 +81,9 @@ void count_marks(const AnnotatedImage& image, Survey& survey) {
 void look_at(AnnotatedImage& image, Survey& survey) {
   const bool encoded = image.pixels.encoded();
   AnnotatedImage marks = image;
+  const std::int64_t odd_before = odd_pictures();
   const PixelView view = image.pixels.view();
+  survey.odd += odd_pictures() - odd_before;
   survey.sizes.push_back(view.size);
   count_format(marks, survey);
   if (!encoded) ++survey.channels[view.channels];

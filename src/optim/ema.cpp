@@ -73,7 +73,8 @@ at::Tensor scratch_like(const at::Tensor& scratch, const at::Tensor& value) {
 
 }  // namespace
 
-EMA::EMA(NamedTensors model, EMAOptions options) : model_(std::move(model)), options_(options) {
+EMA::EMA(NamedTensors model, EMAOptions options)
+    : model_(tensor::without_repeats(model)), all_names_(std::move(model)), options_(options) {
   require_decay(options_.decay);
   if (!(options_.warmups >= 0))
     throw UsageError(fmt::format("EMA's warmups is {}; it must be 0 or more", options_.warmups));
@@ -83,6 +84,11 @@ EMA::EMA(NamedTensors model, EMAOptions options) : model_(std::move(model)), opt
     if (name == kUpdates) throw UsageError(fmt::format("the model has an entry {}, which is EMA's own", name));
     averages_.emplace_back(name, value.detach().clone());
   }
+  std::map<const void*, at::Tensor> average_of;
+  for (std::size_t i = 0; i < model_.size(); ++i) {
+    average_of[model_[i].second.unsafeGetTensorImpl()] = averages_[i].second;
+  }
+  for (auto& [name, value] : all_names_) value = average_of.at(value.unsafeGetTensorImpl());
 }
 
 void EMA::update() {
@@ -159,7 +165,7 @@ StateDict EMA::state_dict() const {
 void EMA::load_state_dict(const StateDict& state) {
   require_own_values("loaded");
   const EMAState loaded = ema_state_of(state);
-  load_tensors(averages_, loaded.model);
+  load_tensors(all_names_, loaded.model);
   updates_ = loaded.updates;
 }
 

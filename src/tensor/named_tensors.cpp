@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstring>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "lockstep/base/error.h"
@@ -18,12 +20,26 @@ std::string describe(const at::Tensor& tensor) {
   return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
 }
 
+/// A tensor and its names, more than one where weights are tied.
+struct Named {
+  at::Tensor value;
+  std::vector<std::string> names;
+};
+
+std::vector<Named> by_tensor(const NamedTensors& items) {
+  std::vector<Named> all;
+  std::unordered_map<const void*, std::size_t> places;
+  for (const auto& [name, value] : items) {
+    const auto [at, is_new] = places.emplace(value.unsafeGetTensorImpl(), all.size());
+    if (is_new) all.push_back({value, {}});
+    all[at->second].names.push_back(name);
+  }
+  return all;
+}
+
 /// The saved tensor for `name`; throws DataError where it does not fit `into`.
 const at::Tensor& fitting_entry(const StateDict& state, const std::string& name, const at::Tensor& into) {
   const auto found = state.find(name);
-  if (found == state.end()) {
-    throw DataError(fmt::format("the saved state lacks '{}' ({})", name, describe(into)), "is it of another model?");
-  }
   const auto* saved = std::get_if<at::Tensor>(&found->second);
   if (saved == nullptr) throw DataError(fmt::format("'{}' is no tensor in the saved state", name));
   if (saved->sizes() != into.sizes() || saved->scalar_type() != into.scalar_type()) {
@@ -33,9 +49,48 @@ const at::Tensor& fitting_entry(const StateDict& state, const std::string& name,
   return *saved;
 }
 
+/// The same for any of its names; each that the state has must fit.
+const at::Tensor& fitting_entry(const StateDict& state, const Named& named) {
+  const at::Tensor* saved = nullptr;
+  for (const std::string& name : named.names) {
+    if (state.count(name) == 0) continue;
+    const at::Tensor& entry = fitting_entry(state, name, named.value);
+    if (saved == nullptr) saved = &entry;
+  }
+  if (saved != nullptr) return *saved;
+  throw DataError(fmt::format("the saved state lacks '{}' ({})", named.names.front(), describe(named.value)),
+                  "is it of another model?");
+}
+
+/// Also where both are NaN.
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  if (a.is_same(b)) return true;
+  const at::Tensor left = a.contiguous().cpu();
+  const at::Tensor right = b.contiguous().cpu();
+  return left.nbytes() == 0 || std::memcmp(left.data_ptr(), right.data_ptr(), left.nbytes()) == 0;
+}
+
 }  // namespace
 
 namespace tensor {
+
+std::string differing_ties(const NamedTensors& items, const StateDict& state) {
+  for (const Named& named : by_tensor(items)) {
+    const std::pair<const std::string, StateValue>* first = nullptr;
+    for (const std::string& name : named.names) {
+      const auto entry = state.find(name);
+      const auto* value = entry == state.end() ? nullptr : std::get_if<at::Tensor>(&entry->second);
+      if (value == nullptr) continue;
+      if (first == nullptr) {
+        first = &*entry;
+      } else if (!same_bits(std::get<at::Tensor>(first->second), *value)) {
+        return fmt::format("'{}' and '{}'", first->first, name);
+      }
+    }
+  }
+  return "";
+}
 
 NamedTensors without_repeats(NamedTensors items) {
   std::unordered_set<const void*> seen;
@@ -56,11 +111,14 @@ StateDict to_state_dict(const NamedTensors& items) {
 }
 
 void load_tensors(const NamedTensors& items, const StateDict& state) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : items) {
-    (void)fitting_entry(state, name, value);
-    names.push_back(name);
+  const std::vector<Named> tensors = by_tensor(items);
+  for (const Named& named : tensors) (void)fitting_entry(state, named);
+  if (const std::string names = tensor::differing_ties(items, state); !names.empty()) {
+    throw DataError(fmt::format("{} are one tensor here and differ in the saved state", names),
+                    "tied weights stand under several names with one value: is it of another model?");
   }
+  std::vector<std::string> names;
+  for (const auto& [name, value] : items) names.push_back(name);
   const std::unordered_set<std::string> known(names.begin(), names.end());
   for (const auto& [name, value] : state) {
     if (known.count(name) == 0) {
@@ -70,7 +128,7 @@ void load_tensors(const NamedTensors& items, const StateDict& state) {
     }
   }
   const at::NoGradGuard no_grad;
-  for (const auto& [name, value] : items) value.copy_(fitting_entry(state, name, value));
+  for (const Named& named : tensors) named.value.copy_(fitting_entry(state, named));
 }
 
 }  // namespace lockstep

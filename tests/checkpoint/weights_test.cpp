@@ -131,6 +131,28 @@ TEST(MatchWeights, ListsWhatFitsAndWhatDoesNot) {
   EXPECT_TRUE(at::equal(model[3].second, at::ones({1})));
 }
 
+TEST(MatchWeights, TiedWeightsStandUnderAnyOfTheirNames) {
+  const at::Tensor shared = at::zeros({2});
+  const NamedTensors model = {{"embed", shared}, {"body", at::zeros({1})}, {"head", shared}};
+  const at::Tensor body = at::ones({1});
+  const auto load = [&](const StateDict& state) {
+    shared.zero_();
+    return copy_weights(model, {state, "f"});
+  };
+  for (const StateDict& state : {StateDict{{"embed", at::ones({2})}, {"head", at::ones({2})}, {"body", body}},
+                                 StateDict{{"head", at::ones({2})}, {"body", body}}}) {
+    const WeightsMatch match = load(state);
+    EXPECT_EQ(to_text(match), "2 of 2 entries of the model are loaded\n");
+    EXPECT_THAT(match.loaded, ElementsAre("body", "embed"));
+    EXPECT_TRUE(shared.equal(at::ones({2})));
+  }
+  EXPECT_THAT(load({{"body", body}}).missing, ElementsAre("embed"));
+  EXPECT_THAT(fault_of<DataError>([&] {
+                (void)load({{"embed", at::ones({2})}, {"head", at::full({2}, 2.0)}});
+              }),
+              HasSubstr("f: 'embed' and 'head' are one tensor of the model and differ there"));
+}
+
 TEST(MatchWeights, ItsListsAreCutAndCounted) {
   NamedTensors model = {{"fits", at::zeros({1})}};
   for (int i = 0; i < 25; ++i) model.emplace_back("m" + std::to_string(i), at::zeros({1}));

@@ -14,6 +14,7 @@
 #include "lockstep/data/augment/detection.h"
 #include "lockstep/data/augment/resize.h"
 #include "lockstep/data/augment/turn.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep {
 namespace augment_test {
@@ -274,6 +275,42 @@ TEST(Mosaic, PutsFourPicturesIntoQuarters) {
     const auto at = static_cast<std::size_t>(object.box.y1 * 16 + object.box.x1);
     EXPECT_EQ(image.pixels.decoded().pixels[at], 50 * object.label);
   }
+}
+
+/// The same, of which every picture but the last is torn.
+class TornPictures final : public ImageSource {
+ public:
+  [[nodiscard]] std::int64_t size() const override { return whole_.size(); }
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override {
+    if (index != 2) throw DataError("torn " + std::to_string(index));
+    return whole_.get(index);
+  }
+
+ private:
+  Pictures whole_;
+};
+
+TEST(Mosaic, DrawsAnotherPictureInPlaceOfATornOneWhereBadSamplesAreLeftOut) {
+  const auto torn = std::make_shared<TornPictures>();
+  const Mosaic mosaic{.source = torn, .shorter = 8, .degrees = 0, .translate = 0, .min_scale = 1, .max_scale = 1};
+  const BlendPictures blend{.source = torn, .p = 1};
+  std::vector<std::vector<std::uint8_t>> made;
+  std::vector<BadSample> left_out;
+  for (int i = 0; i < 2; ++i) {
+    SampleContext context(3, 1, 2);
+    context.left_out = &left_out;
+    AnnotatedImage image = Pictures().get(2);
+    mosaic(image, context);
+    EXPECT_EQ(image.objects.size(), 4U);
+    blend(image, context);
+    made.push_back(image.pixels.decoded().pixels);
+  }
+  EXPECT_EQ(made[0], made[1]) << "drawn by seed, epoch and index";
+  ASSERT_FALSE(left_out.empty());
+  EXPECT_EQ(left_out.front().what, "torn " + std::to_string(left_out.front().index));
+  SampleContext strict(3, 1, 2);
+  AnnotatedImage image = Pictures().get(2);
+  EXPECT_THROW(mosaic(image, strict), DataError);
 }
 
 TEST(BlendPictures, KeepsTheObjectsOfBoth) {

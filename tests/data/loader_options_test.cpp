@@ -195,11 +195,60 @@ TEST(DataLoader, LeavesBadSamplesOutAndListsEachOnce) {
   }
 }
 
-TEST(DataLoader, RefusesABatchOfBadSamplesOnly) {
-  DataLoader loader(with_bad({3, 4, 5}), {.batch_size = 3, .bad_samples = BadSamples::kSkip});
-  auto pass = loader.epoch(0);
-  EXPECT_NE(pass.next(), nullptr);
-  EXPECT_THROW((void)pass.next(), DataError);
+TEST(DataLoader, PutsOthersInThePlaceOfABatchOfBadSamplesOnly) {
+  const std::set<std::int64_t> bad = {3, 4, 5};
+  const auto is_good = [&](std::int64_t index) { return !bad.contains(index); };
+  for (const std::int64_t batch_size : {1, 3}) {
+    const auto batches_with = [&](std::int64_t workers) {
+      DataLoader loader(with_bad(bad),
+                        {.batch_size = batch_size, .workers = workers, .bad_samples = BadSamples::kSkip});
+      std::vector<std::vector<std::int64_t>> batches = batches_of(loader);
+      EXPECT_THAT(loader.bad_samples(), SizeIs(3));
+      return batches;
+    };
+    const auto batches = batches_with(0);
+    ASSERT_THAT(batches, SizeIs(9 / batch_size)) << "every shard keeps its number of steps";
+    for (const auto& indices : batches) {
+      EXPECT_EQ(std::ssize(indices), batch_size);
+      EXPECT_TRUE(std::ranges::all_of(indices, is_good));
+    }
+    EXPECT_EQ(batches_with(2), batches) << "whoever makes them";
+  }
+}
+
+TEST(DataLoader, HasNoBatchOfBadSamplesOnlyWhereNothingIsRepeated) {
+  for (const std::int64_t workers : {0, 2}) {
+    DataLoader loader(
+        with_bad({0, 4, 8}),
+        {.batch_size = 1, .workers = workers, .remainder = Remainder::kKeep, .bad_samples = BadSamples::kSkip});
+    EXPECT_THAT(batches_of(loader), ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3), ElementsAre(5),
+                                                ElementsAre(6), ElementsAre(7)));
+  }
+}
+
+TEST(DataLoader, RefusesASetOfBadSamplesOnly) {
+  DataLoader loader(with_bad({0, 1, 2, 3, 4, 5, 6, 7, 8}), {.batch_size = 3, .bad_samples = BadSamples::kSkip});
+  EXPECT_THROW((void)loader.epoch(0).next(), DataError);
+}
+
+TEST(DataLoader, GivesEachReplicaNumbersOfItsOwnForItsBatches) {
+  const auto drawn_by = [](int shard, std::int64_t workers) {
+    const auto collate = [](const std::vector<Sample>&, const BatchContext& context) {
+      return Batch{.data = at::full({1}, static_cast<std::int64_t>(context.random()() >> 1), at::kLong)};
+    };
+    DataLoader loader(make_dataset(8, number),
+                      {.batch_size = 2, .workers = workers, .shard = {shard, 2}, .collate = collate});
+    std::vector<std::int64_t> drawn;
+    for (const Batch& batch : loader.epoch(1)) drawn.push_back(batch.data.item<std::int64_t>());
+    return drawn;
+  };
+  const auto first = drawn_by(0, 0);
+  const auto second = drawn_by(1, 0);
+  ASSERT_THAT(first, SizeIs(2));
+  EXPECT_NE(first[0], first[1]);
+  EXPECT_NE(first[0], second[0]);
+  EXPECT_NE(first[1], second[1]);
+  EXPECT_EQ(drawn_by(1, 2), second);
 }
 
 TEST(DataLoader, NamesTheSampleThatIsTooSlowAndLeavesItsThreadBehind) {

@@ -118,6 +118,66 @@ TEST(CsvList, NamesTheLineOfWhatDoesNotFit) {
   EXPECT_THAT(data::parse_csv_list("path,label\n,1\n").error(), HasSubstr("line 2: the path is empty"));
 }
 
+/// The labels of a column; or why it is refused.
+std::vector<std::int64_t> labels_of(const std::vector<std::string>& column) {
+  std::string text = "path, label\n";
+  for (const std::string& label : column) text += "a.png," + label + "\n";
+  const auto list = data::parse_csv_list(text);
+  EXPECT_TRUE(list.ok()) << list.error();
+  std::vector<std::int64_t> labels;
+  for (const data::ListEntry& entry : list->entries) labels.push_back(entry.label.value());
+  return labels;
+}
+
+TEST(CsvList, LabelsThatAreNumbersAreThoseNumbers) {
+  EXPECT_THAT(labels_of({"0.0", "1.0", "2.0", "10.0"}), ElementsAre(0, 1, 2, 10));
+  EXPECT_THAT(labels_of({" 2", "\"10\"", "+1", "1e1"}), ElementsAre(2, 10, 1, 10));
+  EXPECT_THAT(labels_of({"b", "7", "a", "0"}), ElementsAre(3, 1, 2, 0)) << "characters";
+  EXPECT_THAT(labels_of({"none", "cat"}), ElementsAre(1, 0)) << "names, all of them";
+}
+
+TEST(CsvList, WhatIsNoClassIsRefusedWithItsLine) {
+  const auto error = [](const std::string& first, const std::string& second) {
+    return data::parse_csv_list("path,label\na," + first + "\nb," + second + "\n").error();
+  };
+  EXPECT_THAT(error("1.0", "0.5"), HasSubstr("line 3: '0.5' in the column 'label' is no class"));
+  EXPECT_THAT(error("-1", "0"), HasSubstr("line 2: '-1'"));
+  EXPECT_THAT(error("1", "nan"), AllOf(HasSubstr("line 3: 'nan'"), HasSubstr("such as '1' in line 2")));
+  EXPECT_THAT(error("", "1"), HasSubstr("line 2: ''"));
+  EXPECT_THAT(error("cat", ""), HasSubstr("line 3: ''"));
+  EXPECT_THAT(error("cat", "10"), HasSubstr("line 2: 'cat'")) << "10 would stand before 2";
+}
+
+TEST(CsvList, AColumnOfNumbersWithAGapIsNoCaption) {
+  EXPECT_THAT(data::parse_csv_list("path,age\na,1.5\nb,nan\n").error(), HasSubstr("line 3: 'nan' in the column 'age'"));
+  EXPECT_THAT(data::parse_csv_list("path,age\na,1.5\nb,\n").error(), HasSubstr("line 3: ''"));
+  EXPECT_THAT(data::parse_csv_list("path,age\na,1e39\n").error(), HasSubstr("larger than a float"));
+  const auto list = data::parse_csv_list("path,age,words\na, 1.5,7\nb,+2,seven\n");
+  ASSERT_TRUE(list.ok()) << list.error();
+  EXPECT_THAT(list->entries[0].values, ElementsAre(1.5F));
+  EXPECT_THAT(list->entries[1].values, ElementsAre(2.0F));
+  EXPECT_THAT(list->entries[0].captions, ElementsAre("7"));
+}
+
+TEST(ClassFolders, ThatAreNumbersKeepTorchvisionsOrderAndSayIt) {
+  const test::TempDir root;
+  for (const char* name : {"0/a.png", "2/a.png", "10/a.png"}) put(root / name);
+  ::testing::internal::CaptureStderr();
+  const ClassFolders classes(root.path());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("sorted as text, as torchvision does it: '10' is class 1"));
+  EXPECT_THAT(classes.class_names(), ElementsAre("0", "10", "2"));
+}
+
+TEST(JsonList, TakesWholeNumbersInEverySpelling) {
+  const auto list = data::parse_json_list(R"([{"path": "a", "label": 1.0}, {"path": "b", "label": 10}])");
+  ASSERT_TRUE(list.ok()) << list.error();
+  EXPECT_EQ(list->entries[0].label, 1);
+  EXPECT_THAT(data::parse_json_list(R"([{"path": "a", "label": 0.5}])").error(), HasSubstr("0.5"));
+  EXPECT_THAT(data::parse_json_list(R"([{"path": "a", "label": true}])").error(), HasSubstr("true"));
+  EXPECT_THAT(data::parse_json_list("{\"path\": \"a\", \"values\": [NaN]}").error(), HasSubstr("NaN is no number"));
+}
+
 TEST(JsonList, ReadsAnArrayAndLinesAlike) {
   const std::string a = R"({"path": "a.png", "label": 3, "caption": "one"})";
   const std::string b = R"({"path": "b.png", "captions": ["x", "y"], "values": [0.5, 2]})";

@@ -133,6 +133,53 @@ TEST(Coco, NamesTheAnnotationThatIsWrongOrCountsIt) {
   EXPECT_EQ(data::parse_coco(R"({"images": [{"id": 1, "file_name": "a"}, 5]})", {}).error(), "images[1]: no object");
 }
 
+/// A file of one picture, one class and one annotation, in which one text is replaced.
+Result<data::Coco> coco_with(const std::string& from, const std::string& to) {
+  std::string text = R"({"categories": [{"id": 1, "name": "x"}],
+    "images": [{"id": 7, "file_name": "a", "width": 4, "height": 5}],
+    "annotations": [{"id": 3, "image_id": 7, "category_id": 1, "bbox": [0, 0, 1, 2], "area": 1.5, "iscrowd": 0}]})";
+  text.replace(text.find(from), from.size(), to);
+  return data::parse_coco(text, {.masks = false});
+}
+
+TEST(Coco, TakesNumbersAndFlagsInEverySpelling) {
+  const auto object_with = [](const std::string& from, const std::string& to) {
+    const auto coco = coco_with(from, to);
+    EXPECT_TRUE(coco.ok()) << coco.error();
+    return coco->images.at(0).objects.at(0);
+  };
+  EXPECT_TRUE(object_with("\"iscrowd\": 0", "\"iscrowd\": true").crowd);
+  EXPECT_TRUE(object_with("\"iscrowd\": 0", "\"iscrowd\": 1.0").crowd);
+  EXPECT_FALSE(object_with("\"iscrowd\": 0", "\"iscrowd\": false").crowd);
+  EXPECT_EQ(object_with("\"category_id\": 1", "\"category_id\": 1.0").label, 0);
+  EXPECT_EQ(object_with("\"image_id\": 7", "\"image_id\": 7.0").area, 1.5F);
+  EXPECT_EQ(object_with("\"id\": 3", "\"id\": \"3-a\"").area, 1.5F) << "an annotation may be called by a text";
+  EXPECT_EQ(object_with("\"area\": 1.5", "\"area\": null").area, 2.0F) << "the box's, where nothing is said";
+  EXPECT_EQ(coco_with("\"width\": 4", "\"width\": 4.0")->images.at(0).size.width, 4);
+}
+
+TEST(Coco, RefusesByItsNameWhatIsNoNumber) {
+  const auto error = [](const std::string& from, const std::string& to) { return coco_with(from, to).error(); };
+  EXPECT_EQ(error("\"iscrowd\": 0", "\"iscrowd\": \"1\""),
+            "annotations[0]: \"iscrowd\" is the text \"1\", must be 0, 1, true or false");
+  EXPECT_EQ(error("\"category_id\": 1", "\"category_id\": \"1\""),
+            "annotations[0]: \"category_id\" is the text \"1\", must be a whole number");
+  EXPECT_EQ(error("\"category_id\": 1", "\"category_id\": 1.5"),
+            "annotations[0]: \"category_id\" is 1.5, must be a whole number");
+  EXPECT_EQ(error("\"image_id\": 7", "\"image_id\": \"7\""),
+            "annotations[0]: \"image_id\" is the text \"7\", must be a whole number");
+  EXPECT_EQ(error("\"image_id\": 7", "\"other\": 7"), "annotations[0]: no \"image_id\"");
+  EXPECT_EQ(error("\"area\": 1.5", "\"area\": \"big\""),
+            "annotations[0]: \"area\" is the text \"big\", must be a number");
+  EXPECT_EQ(error("\"area\": 1.5", "\"area\": -1"), "annotations[0]: an area of -1 pixels");
+  EXPECT_THAT(error("\"area\": 1.5", "\"area\": NaN"), HasSubstr("no JSON (NaN is no number of JSON's)"));
+  EXPECT_EQ(error("\"id\": 7", "\"id\": \"7\""), "images[0]: \"id\" is the text \"7\", must be a whole number");
+  EXPECT_EQ(error("\"width\": 4", "\"width\": \"4\""),
+            "images[0]: \"width\" is the text \"4\", must be a whole number");
+  EXPECT_EQ(error("\"width\": 4", "\"width\": -4"), "images[0]: -4 x 5 pixels");
+  EXPECT_EQ(error("\"id\": 1,", "\"id\": \"1\","), "categories[0]: \"id\" is the text \"1\", must be a whole number");
+}
+
 TEST(CocoImages, DrawMasksOverTheirPictures) {
   const test::TempDir folder;
   put(folder / "c.json", kCoco);

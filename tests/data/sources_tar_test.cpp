@@ -296,5 +296,22 @@ TEST(Rle, IsReadFromNumbersAndTextAndWrittenBack) {
   EXPECT_FALSE(data::runs_from_text("0\x7f").ok());
 }
 
+TEST(TarShards, RefuseNumbersThatAreNoneByTheirNames) {
+  const test::TempDir folder;
+  const auto read = [&](const std::string& marks) {
+    std::ofstream(folder / "a.tar", std::ios::binary)
+        << data::tar_member("m.png", "unused") + data::tar_member("m.json", marks) + kEnd;
+    return TarShards((folder / "a.tar").string()).get(0);
+  };
+  const auto fault = [&](const std::string& marks) { return fault_of<DataError>([&] { (void)read(marks); }); };
+  EXPECT_EQ(read(R"({"label": 3.0, "id": 9.0})").label, 3);
+  EXPECT_EQ(read(R"({"label": 3, "id": "a name"})").id, 0);
+  EXPECT_TRUE(read(R"({"objects": [{"box": [0, 0, 1, 1], "crowd": 1, "label": 2.0}]})").objects.at(0).crowd);
+  EXPECT_THAT(fault(R"({"label": "3"})"), HasSubstr("\"label\" is the text \"3\", must be a whole number"));
+  EXPECT_THAT(fault(R"({"values": [1, null]})"), HasSubstr("\"values\" holds null, must be numbers"));
+  EXPECT_THAT(fault(R"({"values": [1, NaN]})"), HasSubstr("NaN is no number"));
+  EXPECT_THAT(fault(R"({"objects": [{"box": [0, 0, 1, 1], "area": "1"}]})"), HasSubstr("\"area\" is the text"));
+}
+
 }  // namespace sources_tar_test
 }  // namespace lockstep

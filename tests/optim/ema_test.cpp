@@ -123,6 +123,16 @@ TEST(Ema, GoesOnFromItsStateWithTheSameBits) {
   EXPECT_EQ(ema_state_of(one.state_dict()).updates, 3);
 }
 
+TEST(Ema, LoadsAnAverageOfTiedWeightsUnderAllTheirNames) {
+  const at::Tensor shared = at::zeros({2});
+  EMA ema{NamedTensors{{"embed", shared}, {"head", shared}}};
+  EXPECT_EQ(ema.state_dict().size(), 2U) << "once, and the number of updates";
+  const at::Tensor average = at::ones({2});
+  ema.load_state_dict({{"embed", average}, {"head", average.clone()}, {"ema.updates", std::int64_t{5}}});
+  const EMA::Swapped swapped = ema.swap_in();
+  EXPECT_TRUE(shared.equal(average));
+}
+
 TEST(Ema, LeavesTheFirstCallsOutAlsoWhereItGoesOnFromItsState) {
   const at::Tensor value = at::ones({3});
   EMA ema(NamedTensors{{"w", value}}, {.decay = 0.5, .warmups = 0, .start = 2});

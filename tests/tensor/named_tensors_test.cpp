@@ -4,6 +4,8 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,6 +58,21 @@ TEST(NamedTensors, RefuseAStateThatDoesNotFitAndCopyNothing) {
   EXPECT_THAT(complaint(into, {{"a", at::ones({2})}, {"weight", at::zeros({2, 3})}, {"weights", 1.0}}),
               HasSubstr("did you mean 'weight'?"));
   EXPECT_TRUE(into[0].second.equal(at::zeros({2})));
+}
+
+TEST(NamedTensors, LoadTiedWeightsUnderAnyOfTheirNames) {
+  const at::Tensor shared = at::zeros({2});
+  const NamedTensors into{{"a", shared}, {"b", shared}, {"c", at::zeros({1})}};
+  const at::Tensor other = at::ones({1});
+  EXPECT_EQ(complaint(into, {{"a", at::full({2}, 1.0)}, {"b", at::full({2}, 1.0)}, {"c", other}}), "");
+  EXPECT_TRUE(shared.equal(at::full({2}, 1.0)));
+  EXPECT_EQ(complaint(into, {{"b", at::full({2}, 2.0)}, {"c", other}}), "");
+  EXPECT_TRUE(shared.equal(at::full({2}, 2.0)));
+  const at::Tensor nans = at::full({2}, std::nan(""));
+  EXPECT_EQ(complaint(into, {{"a", nans}, {"b", nans.clone()}, {"c", other}}), "") << "bits are compared, not numbers";
+  EXPECT_THAT(complaint(into, {{"c", other}}), HasSubstr("lacks 'a'"));
+  EXPECT_THAT(complaint(into, {{"a", at::full({2}, 0.0)}, {"b", at::full({2}, -0.0)}, {"c", other}}),
+              HasSubstr("'a' and 'b' are one tensor here and differ"));
 }
 
 }  // namespace named_tensors_test

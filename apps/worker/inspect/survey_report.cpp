@@ -117,6 +117,7 @@ std::string facts(const Survey& survey) {
   add(survey.masks, "masks of objects");
   add(survey.maps, "label maps");
   add(survey.empty_boxes, "boxes without an area, which SanitizeBoxes drops");
+  add(survey.odd, "images with a fault that leaves them whole");
   if (!survey.classes.empty()) add(survey.unlabelled, "images without a class");
   return lines;
 }
@@ -170,6 +171,7 @@ std::string survey_json(const std::string& name, const Survey& survey, const std
   all["masks"] = survey.masks;
   all["maps"] = survey.maps;
   all["captions"] = survey.captions;
+  all["odd"] = survey.odd;
   all["unreadable"] = nlohmann::ordered_json::array();
   for (const UnreadablePicture& one : survey.unreadable) {
     all["unreadable"].push_back({{"name", one.name}, {"reason", one.reason}});

@@ -63,14 +63,15 @@ struct WeightsMatch {
   std::vector<std::string> unused;            ///< entries that only the weights have
 };
 
-/// Compares names and shapes. It is a pure function that copies nothing.
+/// Compares names and shapes. It is a pure function that copies nothing. `model` may be named_parameters_of() or, for
+/// tied weights that `weights` has under any of their names, named_entries_of(); they count under their first name.
 [[nodiscard]] WeightsMatch match_weights(const NamedTensors& model, const StateDict& weights);
 
 /// Returns a line, then what was not loaded, each list with at most `limit` rows and a count.
 [[nodiscard]] std::string to_text(const WeightsMatch& match, std::size_t limit = 20);
 
 /// Copies the matching weights into the model's tensors, in their dtype.
-/// Throws: DataError where nothing matches, with the nearest names.
+/// Throws: DataError where nothing matches, with the nearest names; where tied weights differ under two names.
 WeightsMatch copy_weights(const NamedTensors& model, const Weights& weights);
 
 }  // namespace lockstep

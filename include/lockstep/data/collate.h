@@ -15,12 +15,21 @@
 
 namespace lockstep {
 
-/// Identifies the batch that is put together; a collate function may depend only on it and the samples. It does not
-/// distinguish shards or workers, so that a size drawn from it is the same on all ranks.
+/// Identifies the batch that is put together; a collate function may depend only on it and the samples. What is drawn
+/// from random() differs between replicas and depends neither on ranks nor on workers. What is to be the same on all
+/// replicas, such as a size, is drawn from a SampleRandom(seed, epoch, step).
 struct BatchContext {
-  std::uint64_t seed = 0;  ///< the loader's seed
-  std::int64_t epoch = 0;  ///< the epoch, from 0
-  std::int64_t step = 0;   ///< the batch's place in the epoch, from 0
+  std::uint64_t seed = 0;    ///< the loader's seed
+  std::int64_t epoch = 0;    ///< the epoch, from 0
+  std::int64_t step = 0;     ///< the batch's place in the epoch, from 0
+  std::int64_t replica = 0;  ///< the loader's shard: the replica that gets the batch
+
+  /// Returns the random numbers of this batch of this replica, from their beginning.
+  [[nodiscard]] SampleRandom random() const noexcept {
+    constexpr std::uint64_t kStream = 0x636f6c6c61746521;  // apart from the streams of samples
+    SampleRandom of_replica(seed ^ kStream, static_cast<std::uint64_t>(replica));
+    return SampleRandom(of_replica(), static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(step));
+  }
 };
 
 /// A function (samples) -> Batch or (samples, context) -> Batch, called by several loader workers at once. The loader

@@ -56,6 +56,12 @@ struct SampleSpec {
   c10::ScalarType target_type = c10::ScalarType::Undefined;  ///< Undefined: samples have no target
 };
 
+/// A sample, or a picture that one would have been made of, that was left out.
+struct BadSample {
+  std::int64_t index = 0;  ///< the sample's index; that in its source for a picture that an augmentation drew
+  std::string what;        ///< the error's message, with the file's path where there is one
+};
+
 /// The data that a sample may depend on besides its index. All random choices come from `random`, so that they do not
 /// depend on the number of workers.
 struct SampleContext {
@@ -79,6 +85,9 @@ struct SampleContext {
 
   SampleSlot slot;                   ///< the row, once its batch has memory; the loader fills it in
   const SampleSpec* spec = nullptr;  ///< what the row holds
+  /// Where bad samples are left out: takes the pictures that an augmentation draws and cannot read; it draws another in
+  /// place of each. Null: they are errors.
+  std::vector<BadSample>* left_out = nullptr;
 };
 
 /// Consecutive samples of one rank, put together.

@@ -47,7 +47,13 @@ void set_max_pixels(std::int64_t pixels);
 /// Returns the process's limit of pixels.
 [[nodiscard]] std::int64_t max_pixels() noexcept;
 
-/// Decodes the bytes of a PNG or JPEG file; the first bytes tell which.
+/// Returns the number of pictures of files, sources and samples that this process has decoded in spite of something
+/// odd: a warning of libjpeg that leaves the pixels whole, such as extraneous bytes, or one colour with a shape in its
+/// transparency. The first of each kind is noted by its name. Thread-safe: yes.
+[[nodiscard]] std::int64_t odd_pictures() noexcept;
+
+/// Decodes the bytes of a PNG or JPEG file; the first bytes tell which. Transparency is passed over, except where all
+/// pixels have one colour: such a picture is put on white, on black where its colour is light.
 /// Thread-safe: yes. Cost: at most 16,384 pixels a side and max_pixels() in all; a larger picture is a Failure.
 [[nodiscard]] Result<Image> decode_image(std::string_view bytes, ColorMode mode);
 

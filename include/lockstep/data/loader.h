@@ -35,7 +35,10 @@ enum class Remainder {
 /// What a sample's DataError does. Other errors always reach the loop.
 enum class BadSamples {
   kError,  ///< it reaches the loop, at its batch
-  kSkip,   ///< the sample is left out of its batch, noted and listed; a batch of only bad samples is an error
+  /// The sample is left out of its batch, noted and listed. Where all samples of a batch are bad, others of the set
+  /// take their place, drawn by seed, epoch and index, so that every shard keeps its number of steps; with
+  /// Remainder::kKeep and of a stream there is no such batch.
+  kSkip,
 };
 
 /// Which samples a DataLoader reads, in what batches, and how many threads load them.
@@ -74,12 +77,6 @@ struct LoaderState {
   std::uint64_t seed = 0;       ///< seed of the order
 
   bool operator==(const LoaderState&) const = default;
-};
-
-/// A sample that was left out.
-struct BadSample {
-  std::int64_t index = 0;  ///< the sample's index
-  std::string what;        ///< the error's message, with the file's path where there is one
 };
 
 /// A class that knows its share of the data, such as Job.

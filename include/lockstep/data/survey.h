@@ -36,6 +36,7 @@ struct Survey {
   std::int64_t maps = 0;                          ///< number of label maps
   std::map<std::int64_t, std::int64_t> pixels;    ///< number of pixels of the maps, by value
   std::int64_t captions = 0;                      ///< number of captions
+  std::int64_t odd = 0;                           ///< number of pictures with a fault that leaves them whole
   std::vector<UnreadablePicture> unreadable;      ///< pictures that cannot be read
 };
 

@@ -41,8 +41,9 @@ class EMA : public Stateful {
  public:
   template <class Model>
   requires(!std::is_same_v<std::remove_cv_t<Model>, NamedTensors>) explicit EMA(Model& model, EMAOptions options = {})
-      : EMA(entries_of(model), options) {}
-  /// Throws: UsageError unless 0 <= decay < 1, warmups >= 0 and start >= 0.
+      : EMA(named_entries_of(model), options) {}
+  /// Takes tied weights under all their names, or the first. Throws: UsageError unless 0 <= decay < 1, warmups >= 0 and
+  /// start >= 0.
   explicit EMA(NamedTensors model, EMAOptions options = {});
 
   /// Takes the model's present values into the average, from call options.start + 1 on. Throws: UsageError while the
@@ -84,17 +85,12 @@ class EMA : public Stateful {
   void load_state_dict(const StateDict& state) override;
 
  private:
-  template <class Model>
-  static NamedTensors entries_of(Model& model) {
-    NamedTensors entries = named_parameters_of(model);
-    for (auto& buffer : named_buffers_of(model)) entries.push_back(std::move(buffer));
-    return entries;
-  }
   void require_own_values(const char* what) const;
   void swap_all();
 
   NamedTensors model_;
   NamedTensors averages_;
+  NamedTensors all_names_;  ///< the averages under every name that a state may call them
   EMAOptions options_;
   std::int64_t updates_ = 0;
   bool swapped_ = false;

@@ -12,7 +12,8 @@
 
 namespace lockstep {
 
-/// Names with their tensors, in the model's registration order. Each tensor occurs once, under its first name.
+/// Names with their tensors, in the model's registration order. Each tensor occurs once, under its first name, unless a
+/// function says that it takes or returns tied weights under all their names.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 namespace tensor {
@@ -38,6 +39,10 @@ template <class OrderedDict>
   return without_repeats(std::move(items));
 }
 
+/// Returns which entries of `state` are values of one tensor of `items` that has several names (tied weights), and
+/// differ in a bit: "'a' and 'b'"; "" where there are none.
+[[nodiscard]] std::string differing_ties(const NamedTensors& items, const StateDict& state);
+
 }  // namespace tensor
 
 /// Returns the parameters of a torch module, of its holder or pointer, or of a DistributedDataParallel.
@@ -52,12 +57,23 @@ template <class Model>
   return tensor::from_ordered_dict(tensor::module_of(model).named_buffers());
 }
 
+/// Returns parameters and buffers of the same, tied weights under all their names: what a file of weights may call
+/// them.
+template <class Model>
+[[nodiscard]] NamedTensors named_entries_of(Model& model) {
+  NamedTensors items;
+  for (const auto& item : tensor::module_of(model).named_parameters()) items.emplace_back(item.key(), item.value());
+  for (const auto& item : tensor::module_of(model).named_buffers()) items.emplace_back(item.key(), item.value());
+  std::erase_if(items, [](const auto& item) { return !item.second.defined(); });
+  return items;
+}
+
 /// Returns `items` as a StateDict; the tensors are shared, not copied.
 [[nodiscard]] StateDict to_state_dict(const NamedTensors& items);
 
-/// Copies the entries of `state` into the tensors of the same names.
-/// Throws: DataError naming the first entry that is missing, unknown or of another shape or dtype; nothing is copied
-/// then.
+/// Copies the entries of `state` into the tensors of the same names. A tensor that `items` has under several names
+/// needs one of them in `state`. Throws: DataError naming the first entry that is missing, unknown or of another shape
+/// or dtype, or two entries of one tensor that differ; nothing is copied then.
 void load_tensors(const NamedTensors& items, const StateDict& state);
 
 /// Returns parameters and buffers of a model, in name order; the tensors are shared, not copied.
@@ -68,14 +84,12 @@ template <class Model>
   return state;
 }
 
-/// Copies a model_state_dict() into a model.
-/// Throws: DataError naming the first entry that is missing, unknown or of another shape or dtype; nothing is copied
-/// then.
+/// Copies a model_state_dict() into a model. Tied weights may stand under any or all of their names, as PyTorch writes
+/// them.
+/// Throws: DataError as load_tensors(); nothing is copied then.
 template <class Model>
 void load_model_state_dict(Model& model, const StateDict& state) {
-  NamedTensors items = named_parameters_of(model);
-  for (auto& buffer : named_buffers_of(model)) items.push_back(std::move(buffer));
-  load_tensors(items, state);
+  load_tensors(named_entries_of(model), state);
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/sources/text_files.h"
 
 namespace lockstep::captioning {
 namespace {
@@ -130,15 +132,14 @@ json parse_document(std::string_view text, const fs::path& file) {
   }
 }
 
+/// A text, or a whole number, also written as 1.0; "" where it is neither.
 std::string as_id(const json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_integer()) return value.dump();
-  return "";
-}
-
-std::string text_field(const json& object, const char* key) {
-  const auto at = object.find(key);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
+  const double number = value.is_number() ? value.get<double>() : 0.5;
+  constexpr double kMostExact = 9'007'199'254'740'992.0;  // 2^53
+  const bool whole = std::abs(number) <= kMostExact && number == std::trunc(number);
+  return whole ? fmt::format("{}", static_cast<std::int64_t>(number)) : "";
 }
 
 /// The pictures of one JSON file, in its order, before captions that stand apart are put to them.
@@ -164,10 +165,25 @@ class JsonTable {
   [[nodiscard]] std::string id_of(const json& image) const {
     for (const char* key : {"cocoid", "id", "imgid"}) {
       const auto at = image.find(key);
-      if (at == image.end()) continue;
+      if (at == image.end() || at->is_null()) continue;
       if (std::string id = as_id(*at); !id.empty()) return id;
+      throw no_id(*at, fmt::format("\"{}\" of image {} of the list", key, seen_));
     }
     throw DataError(fmt::format("{}: image {} of the list has no id", name_, seen_));
+  }
+
+  [[nodiscard]] DataError no_id(const json& value, const std::string& where) const {
+    const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+    return DataError(fmt::format("{}: {} is {}, must be a whole number or a text", name_, where, shown(text)));
+  }
+
+  /// "" where the field is missing or null.
+  [[nodiscard]] std::string text_field(const json& object, const char* key) const {
+    const auto at = object.find(key);
+    if (at == object.end() || at->is_null()) return "";
+    if (at->is_string()) return at->get<std::string>();
+    throw DataError(fmt::format("{}: \"{}\" of image {} of the list is {}, must be a text", name_, key, seen_,
+                                shown(at->dump(-1, ' ', true, json::error_handler_t::replace))));
   }
 
   void add_image(const json& image) {
@@ -207,8 +223,11 @@ class JsonTable {
     ++annotations_;
     if (!annotation.is_object()) throw DataError(fmt::format("{}: annotation {} is no object", name_, annotations_));
     const auto image = annotation.find("image_id");
-    const std::string id = image == annotation.end() ? "" : as_id(*image);
-    if (id.empty()) throw DataError(fmt::format("{}: annotation {} has no \"image_id\"", name_, annotations_));
+    if (image == annotation.end() || image->is_null()) {
+      throw DataError(fmt::format("{}: annotation {} has no \"image_id\"", name_, annotations_));
+    }
+    const std::string id = as_id(*image);
+    if (id.empty()) throw no_id(*image, fmt::format("\"image_id\" of annotation {}", annotations_));
     const auto place = places_.find(id);
     if (place == places_.end()) {
       throw DataError(
@@ -309,6 +328,12 @@ void require_utf8(std::string_view bytes, const fs::path& file) {
   });
 }
 
+std::string file_text(const fs::path& file) {
+  std::string bytes = FileSystem::system().read(file);
+  Result<std::string> text = utf8_text(bytes);
+  return text ? std::move(text).value() : bytes;
+}
+
 std::string id_of_file(const std::string& file) {
   const fs::path name = fs::path(file).filename();
   std::string extension = name.extension().string();
@@ -326,9 +351,7 @@ CaptionTable parse_caption_text(std::string_view text, const fs::path& file) {
   return std::move(table).done();
 }
 
-CaptionTable read_caption_text(const fs::path& file) {
-  return parse_caption_text(FileSystem::system().read(file), file);
-}
+CaptionTable read_caption_text(const fs::path& file) { return parse_caption_text(file_text(file), file); }
 
 CaptionTable parse_caption_json(std::string_view text, const fs::path& file, const std::string& split) {
   require_utf8(text, file);
@@ -336,10 +359,10 @@ CaptionTable parse_caption_json(std::string_view text, const fs::path& file, con
 }
 
 CaptionTable read_caption_json(const fs::path& file, const std::string& split) {
-  return parse_caption_json(FileSystem::system().read(file), file, split);
+  return parse_caption_json(file_text(file), file, split);
 }
 
-IdList read_ids(const fs::path& file) { return parse_ids(FileSystem::system().read(file), file); }
+IdList read_ids(const fs::path& file) { return parse_ids(file_text(file), file); }
 
 IdList parse_ids(std::string_view bytes, const fs::path& file) {
   require_utf8(bytes, file);

@@ -102,7 +102,7 @@ CaptionTable read_nlvr(const std::filesystem::path& file, const std::string& spl
     throw UsageError(fmt::format("NLVR has no split '{}'{}", split, text::did_you_mean(split, {"train", "test"})),
                      "train, test, or nothing for all pictures");
   }
-  const std::string text = FileSystem::system().read(file);
+  const std::string text = file_text(file);
   require_utf8(text, file);
   std::vector<Judgement> judgements = parse_judgements(text, file.string());
   const std::unordered_set<std::int64_t> test = test_sentences(judgements);

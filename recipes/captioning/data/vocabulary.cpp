@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "captioning/data/caption_files.h"
 #include "captioning/metrics/tokens.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_system.h"
 
 namespace lockstep::captioning {
 namespace {
@@ -33,7 +33,7 @@ bool Vocabulary::add(std::string_view word) {
 }
 
 Vocabulary Vocabulary::from_file(const std::filesystem::path& path) {
-  return from_text(FileSystem::system().read(path), path.string());
+  return from_text(file_text(path), path.string());
 }
 
 Vocabulary Vocabulary::from_text(std::string_view lines, const std::string& name) {

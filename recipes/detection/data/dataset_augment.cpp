@@ -80,12 +80,13 @@ Augmenter::Augmenter(const AugmentOptions& options, std::shared_ptr<const ImageS
 
 void Augmenter::operator()(AnnotatedImage& image, SampleContext& context) const {
   const auto [begin, no_mixes, end] = options_.policy;
-  if (context.epoch >= begin && context.epoch < end) run_strong(image, context.random, context.epoch < no_mixes);
+  if (context.epoch >= begin && context.epoch < end) run_strong(image, context, context.epoch < no_mixes);
   HorizontalFlip{.p = options_.flip_prob}(image, context.random);
   (void)image.pixels.decoded();  // a torn picture is this sample's fault, not its batch's
 }
 
-void Augmenter::run_strong(AnnotatedImage& image, SampleRandom& random, bool with_mixes) const {
+void Augmenter::run_strong(AnnotatedImage& image, SampleContext& context, bool with_mixes) const {
+  SampleRandom& random = context.random;
   const bool mosaic = with_mixes && random.chance(options_.mosaic_prob);
   if (mosaic) {
     Mosaic{.source = source_,
@@ -93,7 +94,7 @@ void Augmenter::run_strong(AnnotatedImage& image, SampleRandom& random, bool wit
            .degrees = options_.mosaic_degrees,
            .translate = options_.mosaic_translate,
            .min_scale = options_.mosaic_min_scale,
-           .max_scale = options_.mosaic_max_scale}(image, random);
+           .max_scale = options_.mosaic_max_scale}(image, context);
   }
   PhotometricDistort{.p = options_.photometric_prob}(image, random);
   if (!mosaic) {
@@ -101,7 +102,7 @@ void Augmenter::run_strong(AnnotatedImage& image, SampleRandom& random, bool wit
     IoUCrop{.min_scale = options_.iou_crop_min, .p = options_.iou_crop_prob}(image, random);
   }
   SanitizeBoxes{}(image);
-  if (with_mixes) BlendPictures{.source = source_, .p = options_.mixup_prob}(image, random);
+  if (with_mixes) BlendPictures{.source = source_, .p = options_.mixup_prob}(image, context);
 }
 
 namespace {

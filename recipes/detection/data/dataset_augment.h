@@ -20,7 +20,7 @@ class Augmenter {
   void operator()(AnnotatedImage& image, SampleContext& context) const;
 
  private:
-  void run_strong(AnnotatedImage& image, SampleRandom& random, bool with_mixes) const;
+  void run_strong(AnnotatedImage& image, SampleContext& context, bool with_mixes) const;
 
   AugmentOptions options_;
   std::shared_ptr<const ImageSource> source_;

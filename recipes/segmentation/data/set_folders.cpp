@@ -7,12 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/data/sources/text_files.h"
 
 namespace lockstep::segmentation {
 namespace {
@@ -51,41 +52,34 @@ bool is_a(FileKind kind, const fs::path& file) {
   return extension == ".png" || (kind == FileKind::kPictures && (extension == ".jpg" || extension == ".jpeg"));
 }
 
-std::string trimmed(const std::string& line) {
-  constexpr const char* kBlank = " \t\r\v\f";
-  const std::size_t begin = line.find_first_not_of(kBlank);
-  return begin == std::string::npos ? "" : line.substr(begin, line.find_last_not_of(kBlank) + 1 - begin);
+/// The first file of a line that names a picture and then its maps, as "a/x.jpg b/x.png" does, also where names have
+/// spaces; the line itself where it names one file.
+std::string first_file(const std::string& line) {
+  for (std::size_t blank = line.find_first_of(" \t"); blank != line.npos;
+       blank = line.find_first_of(" \t", blank + 1)) {
+    const std::string before = line.substr(0, blank);
+    if (is_a(FileKind::kPictures, before) && is_a(FileKind::kPictures, line)) return before;
+  }
+  return line;
 }
 
-/// Whether a line names a picture and then another file, as "a/x.jpg b/x.png" does.
-bool names_two_files(const std::string& line) {
-  std::istringstream folders(fs::path(line).parent_path().string());
-  for (std::string word; folders >> word;) {
-    if (is_a(FileKind::kPictures, word)) return true;
+/// The picture that a text names, with or without its folder and extension; none: there is no such picture.
+std::optional<std::string> known_name(const std::string& text, const NamedFiles& pictures) {
+  const fs::path file = fs::path(text).filename();
+  for (std::string name : {file.string(), picture_name(file)}) {
+    if (pictures.files.contains(name)) return name;
   }
-  return false;
-}
-
-/// The picture of a line that is not empty: all of it where there is such a picture, else its first word.
-std::string name_in_line(const std::string& line, const NamedFiles& pictures) {
-  const std::string first_word = line.substr(0, line.find_first_of(" \t"));
-  for (const std::string& text : {names_two_files(line) ? first_word : line, first_word}) {
-    const fs::path file = fs::path(text).filename();
-    for (std::string name : {file.string(), picture_name(file)}) {
-      if (pictures.files.contains(name)) return name;
-    }
-  }
-  return picture_name(fs::path(first_word).filename());
+  return std::nullopt;
 }
 
 NameList read_list(const fs::path& list, const NamedFiles& pictures) {
   NameList names{.names = {}, .from = list.string()};
-  std::istringstream lines(FileSystem::system().read(list));
   std::set<std::string> seen;
-  for (std::string line; std::getline(lines, line);) {
-    const std::string text = trimmed(line);
-    if (text.empty()) continue;
-    const std::string name = name_in_line(text, pictures);
+  const auto exists = [&](const std::string& line) { return known_name(line, pictures).has_value(); };
+  for (const std::string& line : without_flags(read_names(list), exists)) {
+    const bool is_name = line.find('/') == line.npos && exists(line);
+    const std::string file = is_name ? line : first_file(line);
+    const std::string name = known_name(file, pictures).value_or(picture_name(fs::path(file).filename()));
     (seen.insert(name).second ? names.names : names.repeated).push_back(name);
   }
   if (names.names.empty()) throw DataError(fmt::format("list {} names no picture", list.string()));

@@ -44,7 +44,7 @@ struct NamedFiles {
 [[nodiscard]] NamedFiles named_files(const std::filesystem::path& folder, FileKind kind);
 
 /// Names without extension: of ImageSets' list where there is a folder ImageSets, else of all pictures, sorted. A line
-/// of a list is a name, with or without a folder and an extension; where there is no such picture, its first word is.
+/// of a list is a name, with or without a folder and an extension; names of maps may follow it, or VOC's flags.
 struct NameList {
   std::vector<std::string> names;
   std::string from;                        ///< the list or the folder

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "lockstep/base/error.h"
@@ -22,6 +23,20 @@ std::string match_list(const std::string& title, const std::vector<std::string>&
   for (std::size_t i = 0; i < std::min(limit, rows.size()); ++i) text += fmt::format("  {}\n", rows[i]);
   if (rows.size() > limit) text += fmt::format("  ... and {} more\n", rows.size() - limit);
   return text;
+}
+
+/// The entry of each of the model's tensors, by its first name; tied weights may stand under any of theirs. Null: there
+/// is none.
+std::map<std::string, const at::Tensor*> entries_by_first_name(const NamedTensors& model, const StateDict& weights) {
+  std::map<std::string, const at::Tensor*> entries;
+  std::map<const void*, std::string> first_names;
+  for (const auto& [name, tensor] : model) {
+    const std::string& first = first_names.emplace(tensor.unsafeGetTensorImpl(), name).first->second;
+    const at::Tensor*& entry = entries[first];
+    const auto found = weights.find(name);
+    if (entry == nullptr && found != weights.end()) entry = std::get_if<at::Tensor>(&found->second);
+  }
+  return entries;
 }
 
 DataError nothing_matches(const WeightsMatch& match, const Weights& weights) {
@@ -49,11 +64,11 @@ DataError nothing_matches(const WeightsMatch& match, const Weights& weights) {
 
 WeightsMatch match_weights(const NamedTensors& model, const StateDict& weights) {
   WeightsMatch match;
+  const std::map<std::string, const at::Tensor*> entries = entries_by_first_name(model, weights);
   std::set<std::string> names;
-  for (const auto& [name, tensor] : model) {
-    names.insert(name);
-    const auto found = weights.find(name);
-    const auto* saved = found == weights.end() ? nullptr : std::get_if<at::Tensor>(&found->second);
+  for (const auto& [name, tensor] : model) names.insert(name);
+  for (const auto& [name, tensor] : tensor::without_repeats(model)) {
+    const at::Tensor* saved = entries.at(name);
     if (saved == nullptr) {
       match.missing.push_back(name);
     } else if (saved->sizes() != tensor.sizes()) {
@@ -92,12 +107,17 @@ std::string to_text(const WeightsMatch& match, std::size_t limit) {
 }
 
 WeightsMatch copy_weights(const NamedTensors& model, const Weights& weights) {
+  if (const std::string names = tensor::differing_ties(model, weights.tensors); !names.empty()) {
+    throw DataError(fmt::format("{}: {} are one tensor of the model and differ there", weights.origin, names),
+                    "tied weights stand under several names with one value: is it of another model?");
+  }
   WeightsMatch match = match_weights(model, weights.tensors);
   if (match.loaded.empty()) throw nothing_matches(match, weights);
   const std::set<std::string> wanted(match.loaded.begin(), match.loaded.end());
   const at::NoGradGuard no_grad;
+  const std::map<std::string, const at::Tensor*> entries = entries_by_first_name(model, weights.tensors);
   for (const auto& [name, tensor] : model) {
-    if (wanted.count(name) != 0) tensor.copy_(std::get<at::Tensor>(weights.tensors.at(name)));
+    if (wanted.count(name) != 0) tensor.copy_(*entries.at(name));
   }
   return match;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <vector>
 
 #include "data/augment/blend.h"
 #include "data/augment/marks.h"
@@ -10,6 +11,7 @@
 #include "lockstep/data/augment/detection.h"
 #include "lockstep/data/augment/resize.h"
 #include "lockstep/data/augment/turn.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep {
 namespace {
@@ -50,18 +52,57 @@ AnnotatedImage joined(Four& images, const std::array<Region, 4>& where) {
   return result;
 }
 
-std::int64_t any_other(const ImageSource& source, SampleRandom& random) {
-  return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(source.size())));
-}
+/// Where an operation finds other pictures, and who takes those that cannot be read; null: they are errors.
+struct Others {
+  const ImageSource& source;
+  SampleRandom& random;
+  std::vector<BadSample>* left_out;
+
+  /// Decoded, so that a torn one shows here.
+  [[nodiscard]] AnnotatedImage draw() const {
+    constexpr int kTries = 100;
+    for (int tries = 1;; ++tries) {
+      const auto index = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(source.size())));
+      try {
+        AnnotatedImage other = source.get(index);
+        (void)other.pixels.view();
+        return other;
+      } catch (const DataError& fault) {
+        if (left_out == nullptr || tries == kTries) throw;
+        left_out->push_back({index, fault.message()});
+      }
+    }
+  }
+};
+
+void make_mosaic(const Mosaic& how, AnnotatedImage& image, const Others& others);
+void make_blend(const BlendPictures& how, AnnotatedImage& image, const Others& others);
 
 }  // namespace
 
+void Mosaic::operator()(AnnotatedImage& image, SampleContext& context) const {
+  if (context.random.chance(p)) make_mosaic(*this, image, {*source, context.random, context.left_out});
+}
+
 void Mosaic::operator()(AnnotatedImage& image, SampleRandom& random) const {
-  if (!random.chance(p)) return;
+  if (random.chance(p)) make_mosaic(*this, image, {*source, random, nullptr});
+}
+
+void BlendPictures::operator()(AnnotatedImage& image, SampleContext& context) const {
+  if (context.random.chance(p)) make_blend(*this, image, {*source, context.random, context.left_out});
+}
+
+void BlendPictures::operator()(AnnotatedImage& image, SampleRandom& random) const {
+  if (random.chance(p)) make_blend(*this, image, {*source, random, nullptr});
+}
+
+namespace {
+
+void make_mosaic(const Mosaic& how, AnnotatedImage& image, const Others& others) {
   Four images;
   images[0] = std::move(image);
-  for (std::size_t i = 1; i < images.size(); ++i) images[i] = source->get(any_other(*source, random));
-  for (AnnotatedImage& one : images) ResizeShorter{.shorter = shorter}(one);
+  for (std::size_t i = 1; i < images.size(); ++i) images[i] = others.draw();
+  for (AnnotatedImage& one : images) ResizeShorter{.shorter = how.shorter}(one);
   const ImageSize quarter = quarter_of(images);
   const ImageSize canvas{2 * quarter.width, 2 * quarter.height};
   std::array<Region, 4> where;
@@ -69,29 +110,28 @@ void Mosaic::operator()(AnnotatedImage& image, SampleRandom& random) const {
     const std::int64_t left = i % 2 == 0 ? 0 : quarter.width;
     const std::int64_t top = i < 2 ? 0 : quarter.height;
     where[i] = {left, top, images[i].pixels.size()};
-    data::place(images[i], {-left, -top, canvas}, fill);
+    data::place(images[i], {-left, -top, canvas}, how.fill);
   }
   image = joined(images, where);
-  const Affine turn{.degrees = degrees,
-                    .translate_x = translate,
-                    .translate_y = translate,
-                    .min_scale = min_scale,
-                    .max_scale = max_scale,
+  const Affine turn{.degrees = how.degrees,
+                    .translate_x = how.translate,
+                    .translate_y = how.translate,
+                    .min_scale = how.min_scale,
+                    .max_scale = how.max_scale,
                     .interpolation = Interpolation::kBilinear,
-                    .fill = fill};
-  turn(image, random);
+                    .fill = how.fill};
+  turn(image, others.random);
 }
 
-void BlendPictures::operator()(AnnotatedImage& image, SampleRandom& random) const {
-  if (!random.chance(p)) return;
+void make_blend(const BlendPictures& how, AnnotatedImage& image, const Others& others) {
   const auto has_planes = [](const AnnotatedImage& of) {
     return !of.maps.empty() || std::ranges::any_of(of.objects, [](const Object& one) { return one.mask.has_value(); });
   };
-  AnnotatedImage other = source->get(any_other(*source, random));
+  AnnotatedImage other = others.draw();
   if (has_planes(image) || has_planes(other)) {
     throw UsageError("BlendPictures takes boxes and points; masks and maps do not blend");
   }
-  const double share = random.uniform(min_share, max_share);
+  const double share = others.random.uniform(how.min_share, how.max_share);
   Image& pixels = image.pixels.decoded();
   Resize{.size = pixels.size}(other);
   if (other.pixels.decoded().channels != pixels.channels) {
@@ -101,4 +141,5 @@ void BlendPictures::operator()(AnnotatedImage& image, SampleRandom& random) cons
   std::ranges::move(other.objects, std::back_inserter(image.objects));
 }
 
+}  // namespace
 }  // namespace lockstep

@@ -57,7 +57,7 @@ SourceKind kind_of_file(const fs::path& path) {
   const std::string start = data::first_bytes(path, 64);
   if (start.starts_with(data::kPackedMagic)) return SourceKind::kPacked;
   if (extension == ".json") {
-    const std::size_t first = start.find_first_not_of(" \t\r\n");
+    const std::size_t first = start.find_first_of("[{");  // behind a byte order mark, too
     return first != std::string::npos && start[first] == '[' ? SourceKind::kList : SourceKind::kCoco;
   }
   const bool gzip = extension == ".gz" && path.filename().string().find("idx") != std::string::npos;

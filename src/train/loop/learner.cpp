@@ -29,9 +29,7 @@ std::shared_ptr<TaskNet> Learner::make_net(const Start& start, const FirstWeight
     task_.check_model_state(start.checkpoint->state("model"));
     load_model_state_dict(net->net(), start.checkpoint->state("model"));
   } else if (!init_from.path.empty() && job_.is_main()) {
-    NamedTensors model = named_parameters_of(net->net());
-    for (auto& buffer : named_buffers_of(net->net())) model.push_back(std::move(buffer));
-    start_from_weights(task_, model, init_from);
+    start_from_weights(task_, named_entries_of(net->net()), init_from);
   }
   return net;
 }

@@ -45,7 +45,7 @@ void require_half(const NamedTensors& model, const Weights& weights) {
   const WeightsMatch match = match_weights(model, weights.tensors);
   std::int64_t all = 0;
   std::int64_t fitting = 0;
-  for (const auto& [name, tensor] : model) {
+  for (const auto& [name, tensor] : tensor::without_repeats(model)) {
     all += tensor.numel();
     if (std::binary_search(match.loaded.begin(), match.loaded.end(), name)) fitting += tensor.numel();
   }

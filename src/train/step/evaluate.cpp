@@ -74,6 +74,7 @@ class Counter {
         fault::in_section(kMetrics, [&] { tally.add(outputs, batch); });
       });
     }
+    (void)on_some_rank(done_);
     return tally.metrics(all_gather_bytes(job_.group(), tally.bytes()));
   }
 
@@ -108,15 +109,21 @@ class Counter {
     }
   }
 
+  /// The largest of all ranks' numbers, of which one is above 0 where any sample was evaluated.
+  [[nodiscard]] std::int64_t on_some_rank(std::int64_t own) const {
+    const at::Tensor largest = at::full({1}, own, at::kLong);
+    job_.group().all_reduce(largest, {.op = ReduceOp::kMax}).wait();
+    if (largest.item<std::int64_t>() == 0) throw DataError("there is no sample to evaluate");
+    return largest.item<std::int64_t>();
+  }
+
   at::Tensor combine(std::vector<at::Tensor> counts) const {
     // A part without samples does not know the length of the counts, so the longest one decides.
     std::int64_t longest = 0;
     for (const at::Tensor& each : counts) longest = std::max(longest, each.defined() ? each.numel() : 0);
-    const at::Tensor length = at::full({1}, longest, at::kLong);
-    job_.group().all_reduce(length, {.op = ReduceOp::kMax}).wait();
-    if (length.item<std::int64_t>() == 0) throw DataError("there is no sample to evaluate");
+    const std::int64_t length = on_some_rank(longest);
     for (at::Tensor& each : counts) {
-      if (!each.defined()) each = at::zeros({length.item<std::int64_t>()}, at::kDouble);
+      if (!each.defined()) each = at::zeros({length}, at::kDouble);
     }
     const at::Tensor sums = partial_sums(counts, block_, replicas_);
     job_.group().all_reduce(sums, {.replicas = replicas_}).wait();

@@ -276,6 +276,21 @@ TEST_F(BadCaptions, EntriesOfJsonThatLackSomethingAreNamed) {
   EXPECT_EQ(fault_of_json(image + "5}"), file + ": \"annotations\" is no list");
 }
 
+TEST_F(BadCaptions, IdsThatAreNoneAreNamedAndNotPassedOver) {
+  const std::string file = at("captions.json");
+  EXPECT_EQ(fault_of_json(R"({"images": [{"cocoid": 1.5, "id": 7, "file_name": "a"}]})"),
+            file + ": \"cocoid\" of image 1 of the list is 1.5, must be a whole number or a text");
+  EXPECT_EQ(fault_of_json(R"({"images": [{"id": true, "file_name": "a"}]})"),
+            file + ": \"id\" of image 1 of the list is true, must be a whole number or a text");
+  EXPECT_EQ(fault_of_json(R"({"images": [{"id": 1, "file_name": "a", "split": 3}]})"),
+            file + ": \"split\" of image 1 of the list is 3, must be a text");
+  EXPECT_EQ(fault_of_json(R"({"images": [{"id": 1.0, "file_name": "a"}], "annotations": [{"image_id": [1]}]})"),
+            file + ": \"image_id\" of annotation 1 is [1], must be a whole number or a text");
+  const CaptionTable table = parse_caption_json(
+      R"({"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 1.0, "caption": "a dog"}]})", file, "");
+  EXPECT_EQ(table.images.at(0).captions.at(0), "a dog");
+}
+
 TEST_F(BadCaptions, LinesOfNlvrThatLackSomethingAreNamed) {
   const std::string good = R"({"sentence": "A", "label": "true", "identifier": "1-0"})";
   const auto fault_of_second = [&](const std::string& line) {

@@ -335,6 +335,9 @@ TEST_F(BadLists, ANameMayHaveDotsAndBlanks) {
   EXPECT_EQ(opened("  s.1.PNG \r\n\timages/b c.png\r\n"), "s.1.png;b c.png;");
   EXPECT_EQ(opened("s.1 1\nc -1\nb c 1\n"), "s.1.png;c.png;b c 1.png;");
   EXPECT_EQ(opened("/images/s.1.png /masks/c.png\n"), "s.1.png;") << "the picture, not its mask";
+  EXPECT_EQ(opened("images/b c 1.png masks/c.png\n"), "b c 1.png;");
+  list("s.1\nb c 2\n");
+  EXPECT_THAT(fault(), HasSubstr("pictures of")) << "no other picture whose name begins so";
 }
 
 TEST_F(BadLists, TwoPicturesOfOneNameDoNotMatterWhereTheListNamesNeither) {

@@ -12,6 +12,8 @@
 
 namespace lockstep {
 
+struct SampleContext;  // dataset.h
+
 /// Puts the picture anywhere on a canvas of up to `max_side` times its sides, with probability `p`.
 /// Source: SSD; torchvision's RandomZoomOut.
 struct ZoomOut {
@@ -54,7 +56,8 @@ struct SanitizeBoxes {
 
 /// Puts four pictures into one: the sample's own and three others of the source, each with its shorter side resized to
 /// `shorter`, in four quarters, then rotated, shifted and scaled together. Maps and masks are included; class and
-/// captions are those of the first. It is applied with probability `p`.
+/// captions are those of the first. It is applied with probability `p`. Where bad samples are left out
+/// (SampleContext::left_out), another picture is drawn in place of one that cannot be read.
 /// Thread-safe: as the source. Throws: what the source throws. Source: YOLOv4; D-FINE's and DEIM's parameters.
 struct Mosaic {
   std::shared_ptr<const ImageSource> source;  ///< where the other pictures come from
@@ -66,11 +69,12 @@ struct Mosaic {
   Color fill{};                               ///< colour where no picture is
   double p = 1.0;                             ///< probability that a mosaic is made
 
+  void operator()(AnnotatedImage& image, SampleContext& context) const;
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
 /// Blends the picture with another one of the source, which is resized to its size; the objects of both are kept. It is
-/// applied with probability `p`. Maps and masks must be absent.
+/// applied with probability `p`. Maps and masks must be absent. A picture that cannot be read is replaced as in Mosaic.
 /// Throws: UsageError where there is a map or a mask; what the source throws. Source: DEIM's MixUp for detection.
 struct BlendPictures {
   std::shared_ptr<const ImageSource> source;  ///< where the other picture comes from
@@ -78,6 +82,7 @@ struct BlendPictures {
   double max_share = 0.55;                    ///< largest share of the first picture
   double p = 0.5;                             ///< probability that pictures are blended
 
+  void operator()(AnnotatedImage& image, SampleContext& context) const;
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 

@@ -13,6 +13,7 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/data/sources/inside.h"
+#include "lockstep/data/sources/text_files.h"
 
 namespace lockstep {
 namespace fs = std::filesystem;
@@ -20,9 +21,8 @@ namespace fs = std::filesystem;
 CocoImages::CocoImages(const fs::path& annotations, const CocoOptions& options)
     : path_(annotations), options_(options) {
   if (options_.images.empty()) options_.images = annotations.parent_path();
-  Result<data::Coco> parsed =
-      data::parse_coco(FileSystem::system().read(annotations),
-                       {.masks = options.masks, .remap = options.remap, .strict = options.strict});
+  Result<data::Coco> parsed = data::parse_coco(
+      read_text(annotations), {.masks = options.masks, .remap = options.remap, .strict = options.strict});
   if (!parsed) throw DataError(fmt::format("cannot read {}: {}", path_.string(), parsed.error()));
   for (data::CocoImage& image : parsed->images) {
     image.file = name_inside(options_.images, image.file, path_, options.allow_outside);

@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "data/codec.h"
+#include "data/sources/files/json_numbers.h"
 #include "data/sources/files/numbers.h"
 
 namespace lockstep::data {
@@ -33,10 +34,12 @@ struct Annotation {
 
 constexpr std::int64_t kMaxNamedId = 100'000;
 
-std::optional<std::int64_t> integer(const json& object, const char* key) {
-  const auto at = object.find(key);
-  if (at == object.end() || !at->is_number_integer()) return std::nullopt;
-  return at->get<std::int64_t>();
+/// The number that an entry cannot do without.
+Result<std::int64_t> needed_id(const json& object, const char* key) {
+  const auto id = whole_number_at(object, key);
+  if (!id) return Failure{id.error()};
+  if (!*id) return Failure{fmt::format("no \"{}\"", key)};
+  return **id;
 }
 
 std::optional<std::vector<double>> numbers(const json& list) {
@@ -161,13 +164,19 @@ class CocoBuilder {
   }
 
   std::string add_image(const json& from) {
-    const auto id = integer(from, "id");
     const auto file = from.find("file_name");
-    if (!id || file == from.end() || !file->is_string()) return "a picture needs \"id\" and \"file_name\"";
+    if (!from.contains("id") || file == from.end() || !file->is_string()) {
+      return "a picture needs \"id\" and \"file_name\"";
+    }
+    const auto id = needed_id(from, "id");
+    const auto width = whole_number_at(from, "width");
+    const auto height = whole_number_at(from, "height");
+    if (!id) return id.error();
+    if (!width || !height) return !width ? width.error() : height.error();
     CocoImage image;
     image.id = *id;
     image.file = file->get<std::string>();
-    image.size = {integer(from, "width").value_or(0), integer(from, "height").value_or(0)};
+    image.size = {width->value_or(0), height->value_or(0)};
     if (image.size.width < 0 || image.size.height < 0 || image.size.width > kMaxSide || image.size.height > kMaxSide) {
       return fmt::format("{} x {} pixels", image.size.width, image.size.height);
     }
@@ -177,9 +186,12 @@ class CocoBuilder {
   }
 
   std::string add_category(const json& from) {
-    const auto id = integer(from, "id");
     const auto name = from.find("name");
-    if (!id || name == from.end() || !name->is_string()) return "a category needs \"id\" and \"name\"";
+    if (!from.contains("id") || name == from.end() || !name->is_string()) {
+      return "a category needs \"id\" and \"name\"";
+    }
+    const auto id = needed_id(from, "id");
+    if (!id) return id.error();
     if (*id < 0) return fmt::format("category id {}", *id);
     if (!categories_.emplace(*id, name->get<std::string>()).second)
       return fmt::format("category id {} stands twice", *id);
@@ -189,8 +201,8 @@ class CocoBuilder {
   std::string add_annotation(const json& from, std::int64_t at) {
     Annotation to;
     to.place = at;
-    const auto image = integer(from, "image_id");
-    if (!image) return "no \"image_id\"";
+    const auto image = needed_id(from, "image_id");
+    if (!image) return image.error();
     to.image_id = *image;
     if (const auto caption = from.find("caption"); caption != from.end() && caption->is_string()) {
       to.caption = caption->get<std::string>();
@@ -200,21 +212,36 @@ class CocoBuilder {
     }
     std::string why = read_box(from, to.object);
     if (why.empty()) why = read_points(from, to.object);
-    if (const auto id = integer(from, "id"); why.empty() && id && !annotation_ids_.insert(*id).second) {
-      why = fmt::format("annotation id {} stands twice", *id);
-    }
+    if (why.empty()) why = note_id(from);
     if (why.empty() && choice_.masks) why = read_outline(from, to);
-    if (!why.empty()) return why;
-    const auto category = integer(from, "category_id");
-    if (!category) return "no \"category_id\"";
+    if (why.empty()) why = read_numbers(from, to);
+    if (why.empty()) annotations_.push_back(std::move(to));
+    return why;
+  }
+
+  static std::string read_numbers(const json& from, Annotation& to) {
+    const auto category = needed_id(from, "category_id");
+    const auto crowd = flag_at(from, "iscrowd");
+    const auto area = number_at(from, "area");
+    if (!category) return category.error();
+    if (!crowd || !area) return !crowd ? crowd.error() : area.error();
     to.category = *category;
-    to.object.crowd = integer(from, "iscrowd").value_or(0) != 0;
-    const auto area = from.find("area");
-    const double covered = area != from.end() && area->is_number() ? area->get<double>() : to.object.box.area();
+    to.object.crowd = crowd->value_or(false);
+    const double covered = area->value_or(to.object.box.area());
     if (!is_area(covered)) return fmt::format("an area of {} pixels", covered);
     to.object.area = static_cast<float>(covered);
-    annotations_.push_back(std::move(to));
     return "";
+  }
+
+  /// An annotation's id, which may be a text, is only there to show that one stands twice.
+  std::string note_id(const json& from) {
+    const auto at = from.find("id");
+    if (at == from.end() || at->is_null()) return "";
+    const auto number = whole_number(*at);
+    if (!number && !at->is_string()) return fmt::format("\"id\" is {}, must be a whole number", shown_json(*at));
+    const bool is_new = number ? annotation_ids_.insert(*number).second
+                               : annotation_names_.insert(at->get_ref<const std::string&>()).second;
+    return is_new ? "" : fmt::format("annotation id {} stands twice", number ? at->dump() : shown_json(*at));
   }
 
   void number_categories() {
@@ -258,6 +285,7 @@ class CocoBuilder {
   std::map<std::string, std::int64_t> counts_;
   std::unordered_map<std::int64_t, std::size_t> by_id_;
   std::unordered_set<std::int64_t> annotation_ids_;
+  std::unordered_set<std::string> annotation_names_;
   std::map<std::int64_t, std::string> categories_;
   std::map<std::int64_t, std::int64_t> labels_;
   std::vector<Annotation> annotations_;
@@ -285,7 +313,7 @@ Result<Coco> parse_coco(std::string_view text, const CocoChoice& choice) {
     const json rest = json::parse(text.begin(), text.end(), each);
     if (!rest.is_object()) return Failure{"no JSON object"};
   } catch (const json::parse_error& error) {
-    return Failure{fmt::format("byte {}: no JSON", error.byte)};
+    return Failure{fmt::format("byte {}: no JSON{}", error.byte, json_hint(text, error.byte))};
   } catch (const json::out_of_range&) {
     return Failure{"a number that no double holds"};
   } catch (const json::exception& error) {

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
+#include <functional>
 #include <map>
 
 #include "data/sources/annotations/list_parse.h"
+#include "data/sources/files/numbers.h"
 
 namespace lockstep::data {
 namespace {
@@ -54,58 +55,129 @@ class FieldReader {
   std::int64_t& line_;
 };
 
-std::optional<float> number_of(const std::string& text) {
-  float value = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = read.ec == std::errc() && read.ptr == text.data() + text.size() && std::isfinite(value);
-  return whole ? std::optional(value) : std::nullopt;
+/// What tables write where a number is missing, or is none.
+bool stands_for_nothing(std::string_view text) {
+  std::string plain;
+  for (const char letter : text) plain += letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter + 32) : letter;
+  if (plain.starts_with('-') || plain.starts_with('+')) plain.erase(0, 1);
+  for (const std::string_view word : {"", "nan", "inf", "infinity", "null", "none", "na", "n/a", "<na>"}) {
+    if (plain == word) return true;
+  }
+  return false;
 }
 
-std::optional<std::int64_t> integer_of(const std::string& text) {
-  std::int64_t value = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = read.ec == std::errc() && read.ptr == text.data() + text.size() && value >= 0;
-  return whole ? std::optional(value) : std::nullopt;
-}
-
-template <class Fits>
-bool all_of_column(const std::vector<CsvRow>& rows, std::size_t column, Fits fits) {
-  return std::all_of(rows.begin() + 1, rows.end(), [&](const CsvRow& row) { return fits(row.fields[column]); });
-}
-
-void read_labels(const std::vector<CsvRow>& rows, std::size_t column, ParsedList& list) {
-  const bool numbers = all_of_column(rows, column, [](const auto& text) { return integer_of(text).has_value(); });
-  std::map<std::string, std::int64_t> classes;
-  if (!numbers) {
-    for (std::size_t i = 1; i < rows.size(); ++i) classes[rows[i].fields[column]] = 0;
-    for (auto& [name, label] : classes) {
-      label = std::ssize(list.classes);
-      list.classes.push_back(name);
+/// A column, its fields without blanks around them.
+class Column {
+ public:
+  Column(const std::vector<CsvRow>& rows, std::size_t column) : rows_(rows), column_(column) {
+    for (std::size_t row = 0; row < size(); ++row) {
+      if (number_of(text(row))) {
+        if (numbers_++ == 0) first_number_ = row;
+        single_digits_ += text(row).size() == 1 ? 1 : 0;
+      } else if (other_ == none() || (stands_for_nothing(text(other_)) && !stands_for_nothing(text(row)))) {
+        other_ = row;
+      }
     }
   }
-  for (std::size_t i = 1; i < rows.size(); ++i) {
-    const std::string& text = rows[i].fields[column];
-    list.entries[i - 1].label = numbers ? *integer_of(text) : classes[text];
+
+  [[nodiscard]] std::size_t size() const { return rows_.size() - 1; }
+  [[nodiscard]] std::string_view text(std::size_t row) const { return without_blanks(rows_[row + 1].fields[column_]); }
+  [[nodiscard]] bool has_numbers() const { return numbers_ > 0; }
+  [[nodiscard]] bool all_numbers() const { return numbers_ == size(); }
+  /// Sorted as text they stand in the order of the numbers.
+  [[nodiscard]] bool only_digits() const { return single_digits_ == numbers_; }
+  /// The first field that is no number; a word where there is one, else what stands for a missing number.
+  [[nodiscard]] std::size_t other() const { return other_; }
+  [[nodiscard]] bool other_is_word() const { return other_ != none() && !stands_for_nothing(text(other_)); }
+
+  [[nodiscard]] Failure fault(std::size_t row, const std::string& why) const {
+    return {fmt::format("line {}: '{}' in the column '{}' {}", rows_[row + 1].line, text(row),
+                        rows_.front().fields[column_], why)};
   }
+  /// A field that is no number among numbers.
+  [[nodiscard]] Failure mixed() const {
+    return fault(other_, fmt::format("is no number, and others are, such as '{}' in line {}", text(first_number_),
+                                     rows_[first_number_ + 1].line));
+  }
+
+ private:
+  [[nodiscard]] static std::size_t none() { return static_cast<std::size_t>(-1); }
+
+  const std::vector<CsvRow>& rows_;
+  std::size_t column_;
+  std::size_t numbers_ = 0;
+  std::size_t single_digits_ = 0;
+  std::size_t first_number_ = none();
+  std::size_t other_ = none();
+};
+
+Result<bool> read_class_names(const Column& column, ParsedList& list) {
+  std::map<std::string, std::int64_t, std::less<>> classes;
+  for (std::size_t row = 0; row < column.size(); ++row) {
+    if (column.text(row).empty()) return column.fault(row, "is no class");
+    classes[std::string(column.text(row))] = 0;
+  }
+  for (auto& [name, label] : classes) {
+    label = std::ssize(list.classes);
+    list.classes.push_back(name);
+  }
+  for (std::size_t row = 0; row < column.size(); ++row)
+    list.entries[row].label = classes.find(column.text(row))->second;
+  return true;
 }
 
-void read_column(const std::vector<CsvRow>& rows, std::size_t column, ParsedList& list) {
-  const std::string& name = rows.front().fields[column];
-  if (name == "label") return read_labels(rows, column, list);
-  const bool numbers =
-      name != "caption" && all_of_column(rows, column, [](const auto& text) { return number_of(text).has_value(); });
-  if (numbers) list.value_names.push_back(name);
+/// Numbers are classes by themselves, names by their order. Of a column with both only digits are taken for names, as
+/// those of characters are.
+Result<bool> read_label_column(const Column& column, ParsedList& list) {
+  if (!column.all_numbers()) {
+    const bool names = !column.has_numbers() || (column.only_digits() && column.other_is_word());
+    return names ? read_class_names(column, list) : Result<bool>(column.mixed());
+  }
+  for (std::size_t row = 0; row < column.size(); ++row) {
+    const std::optional<std::int64_t> label = whole_number_of(column.text(row));
+    if (!label || *label < 0) return column.fault(row, "is no class: classes are 0, 1, 2 ...");
+    list.entries[row].label = *label;
+  }
+  return true;
+}
+
+Result<bool> read_value_column(const Column& column, ParsedList& list) {
+  for (std::size_t row = 0; row < column.size(); ++row) {
+    std::string_view text = column.text(row);
+    if (text.starts_with('+')) text.remove_prefix(1);
+    float value = 0;
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (read.ec == std::errc::result_out_of_range) {  // too large, or too near to zero, which a double still holds
+      const double number = *number_of(text);
+      if (!fits_float(number)) return column.fault(row, "is larger than a float holds");
+      value = static_cast<float>(number);
+    }
+    list.entries[row].values.push_back(value);
+  }
+  return true;
+}
+
+Result<bool> read_column(const std::vector<CsvRow>& rows, std::size_t index, ParsedList& list) {
+  const std::string& name = rows.front().fields[index];
+  const bool is_path = name == "path";
+  if (!is_path && name != "caption") {
+    const Column column(rows, index);
+    if (name == "label") return read_label_column(column, list);
+    if (column.all_numbers()) {
+      list.value_names.push_back(name);
+      return read_value_column(column, list);
+    }
+    if (column.has_numbers() && !column.other_is_word()) return column.mixed();
+  }
   for (std::size_t i = 1; i < rows.size(); ++i) {
-    const std::string& text = rows[i].fields[column];
-    ListEntry& entry = list.entries[i - 1];
-    if (name == "path") {
-      entry.path = text;
-    } else if (numbers) {
-      entry.values.push_back(*number_of(text));
+    const std::string& text = rows[i].fields[index];
+    if (is_path) {
+      list.entries[i - 1].path = text;
     } else {
-      entry.captions.push_back(text);
+      list.entries[i - 1].captions.push_back(text);
     }
   }
+  return true;
 }
 
 Result<bool> check_table(const std::vector<CsvRow>& rows) {
@@ -154,12 +226,17 @@ Result<std::vector<CsvRow>> parse_csv(std::string_view text) {
 }
 
 Result<ParsedList> parse_csv_list(std::string_view text) {
-  const Result<std::vector<CsvRow>> rows = parse_csv(text);
+  Result<std::vector<CsvRow>> rows = parse_csv(text);
   if (!rows) return Failure{rows.error()};
+  if (!rows->empty()) {
+    for (std::string& name : rows->front().fields) name = without_blanks(name);
+  }
   if (const Result<bool> good = check_table(*rows); !good) return Failure{good.error()};
   ParsedList list;
   list.entries.resize(rows->size() - 1);
-  for (std::size_t column = 0; column < rows->front().fields.size(); ++column) read_column(*rows, column, list);
+  for (std::size_t column = 0; column < rows->front().fields.size(); ++column) {
+    if (const Result<bool> good = read_column(*rows, column, list); !good) return Failure{good.error()};
+  }
   return list;
 }
 

@@ -5,9 +5,9 @@
 #include "data/sources/annotations/list_parse.h"
 #include "data/sources/files/files.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/file_system.h"
 #include "lockstep/data/sources/image_files.h"
 #include "lockstep/data/sources/inside.h"
+#include "lockstep/data/sources/text_files.h"
 
 namespace lockstep {
 
@@ -15,11 +15,12 @@ namespace fs = std::filesystem;
 
 ImageList::ImageList(const fs::path& list, const fs::path& images, bool allow_outside)
     : folder_(images.empty() ? list.parent_path() : images) {
-  const std::string text = FileSystem::system().read(list);
+  const std::string text = read_text(list);
   Result<data::ParsedList> parsed =
       data::lower_case(list.extension().string()) == ".csv" ? data::parse_csv_list(text) : data::parse_json_list(text);
   if (!parsed) throw DataError(fmt::format("cannot read the list {}: {}", list.string(), parsed.error()));
   if (parsed->entries.empty()) throw DataError(fmt::format("the list {} names no picture", list.string()));
+  data::note_numbered_classes(list.string(), parsed->classes);
   for (data::ListEntry& entry : parsed->entries) entry.path = name_inside(folder_, entry.path, list, allow_outside);
   list_ = std::make_shared<const data::ParsedList>(std::move(parsed).value());
 }

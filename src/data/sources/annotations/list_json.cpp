@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/sources/annotations/list_parse.h"
+#include "data/sources/files/json_numbers.h"
 #include "data/sources/files/numbers.h"
 
 namespace lockstep::data {
@@ -137,9 +138,12 @@ class ListBuilder {
       names_.push_back({std::ssize(list_.entries), use, place, value.get<std::string>()});
       return "";
     }
-    if (!value.is_number_integer() || value.get<std::int64_t>() < 0) return "a label is neither a text nor 0, 1, ...";
+    const auto number = whole_number(value);
+    if (!number || *number < 0) {
+      return fmt::format("a label is neither a text nor 0, 1, ...: {}", shown_json(value));
+    }
     numbers_ = true;
-    label = value.get<std::int64_t>();
+    label = *number;
     return "";
   }
 
@@ -178,7 +182,8 @@ Result<ParsedList> parse_array(std::string_view text) {
   try {
     const json rest = json::parse(text.begin(), text.end(), each);  // an empty array
   } catch (const json::parse_error& error) {
-    return Failure{fmt::format("line {}: no JSON (byte {})", line_of(text, error.byte), error.byte)};
+    return Failure{fmt::format("line {}: no JSON (byte {}){}", line_of(text, error.byte), error.byte,
+                               json_hint(text, error.byte))};
   } catch (const json::out_of_range&) {
     return Failure{"a number that no double holds"};
   } catch (const json::exception& error) {
@@ -198,7 +203,9 @@ Result<ParsedList> parse_lines(std::string_view text) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const json object = json::parse(line.begin(), line.end(), nullptr, false);
-    if (object.is_discarded()) return Failure{fmt::format("line {}: no JSON object", number)};
+    if (object.is_discarded()) {
+      return Failure{fmt::format("line {}: no JSON object{}", number, json_hint(line))};
+    }
     if (const std::string why = builder.add(object); !why.empty())
       return Failure{fmt::format("line {}: {}", number, why)};
   }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "data/sources/files/files.h"
@@ -14,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/sources/inside.h"
+#include "lockstep/data/sources/text_files.h"
 
 namespace lockstep {
 namespace {
@@ -21,14 +21,12 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<fs::path> listed_masks(const fs::path& folder, const MaskFoldersOptions& options) {
-  std::istringstream lines(FileSystem::system().read(options.list));
+  const auto mask_of = [&](const std::string& name) {
+    return folder / (name_inside(folder, name, options.list, options.allow_outside) + ".png");
+  };
+  const auto exists = [&](const std::string& name) { return FileSystem::system().exists(mask_of(name)); };
   std::vector<fs::path> masks;
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    if (std::string name; words >> name) {
-      masks.push_back(folder / (name_inside(folder, name, options.list, options.allow_outside) + ".png"));
-    }
-  }
+  for (const std::string& name : without_flags(read_names(options.list), exists)) masks.push_back(mask_of(name));
   return masks;
 }
 
@@ -101,11 +99,10 @@ std::vector<Object> instances_of(const data::NumberMap& numbers, const fs::path&
 /// Each line that is no comment, up to a colon.
 std::vector<std::string> names_in(const fs::path& file) {
   std::vector<std::string> names;
-  std::istringstream lines(FileSystem::system().read(file));
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string line : read_names(file)) {
     if (line.starts_with("#")) continue;
     line.resize(std::min(line.size(), line.find(':')));
-    line.resize(line.find_last_not_of(" \t\r") + 1);
+    line.resize(line.find_last_not_of(" \t") + 1);
     if (!line.empty()) names.push_back(line);
   }
   return names;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "data/sources/annotations/voc_folders.h"
@@ -17,6 +16,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/sources/inside.h"
+#include "lockstep/data/sources/text_files.h"
 
 namespace lockstep {
 
@@ -72,14 +72,15 @@ std::vector<std::string> names_of_split(const fs::path& root, const VocFolders& 
     throw DataError(fmt::format("{} does not exist", path.string()),
                     splits.empty() ? "" : fmt::format("the splits are {}", text::join(splits)));
   }
-  std::istringstream lines(FileSystem::system().read(path));
-  std::vector<std::string> names;
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    if (std::string name; words >> name) names.push_back(std::move(name));
-  }
+  const auto inside = [&](const std::string& name) {
+    return name_inside(folders.pictures, name, path, options.allow_outside);
+  };
+  const auto exists = [&](const std::string& name) {
+    return FileSystem::system().exists(folders.annotations / (inside(name) + ".xml"));
+  };
+  std::vector<std::string> names = without_flags(read_names(path), exists);
   if (names.empty()) throw DataError(fmt::format("{} names no picture", path.string()));
-  for (std::string& name : names) name = name_inside(folders.pictures, name, path, options.allow_outside);
+  for (std::string& name : names) name = inside(name);
   return names;
 }
 
@@ -150,6 +151,7 @@ class VocReader {
     }
     std::vector<std::string> sorted;
     for (const auto& [name, unused] : names) sorted.push_back(name);
+    note_numbered_classes(root_.string(), sorted);
     return sorted;
   }
 

@@ -9,7 +9,10 @@
 #include <pugixml.hpp>
 
 #include "data/codec.h"
+#include "data/sources/files/files.h"
 #include "data/sources/files/numbers.h"
+#include "data/sources/files/utf8_check.h"
+#include "lockstep/data/sources/text_files.h"
 
 namespace lockstep::data {
 namespace {
@@ -18,6 +21,37 @@ std::string_view trimmed(std::string_view text) {
   while (!text.empty() && static_cast<unsigned char>(text.front()) <= ' ') text.remove_prefix(1);
   while (!text.empty() && static_cast<unsigned char>(text.back()) <= ' ') text.remove_suffix(1);
   return text;
+}
+
+/// A file as UTF-8; where it cannot be converted, its own bytes and why.
+struct XmlText {
+  std::string text;
+  std::string fault;
+};
+
+/// The encoding that the first line names: <?xml version="1.0" encoding="GB2312"?>. "" where it names none.
+std::string declared_encoding(std::string_view xml) {
+  if (xml.starts_with(std::string_view("<\0", 2))) return "UTF-16LE";
+  if (xml.starts_with(std::string_view("\0<", 2))) return "UTF-16BE";
+  xml = trimmed(xml);
+  if (!xml.starts_with("<?xml")) return "";
+  const std::string_view head = xml.substr(0, std::min(xml.find("?>"), xml.size()));
+  const std::size_t key = head.find("encoding");
+  const std::size_t open = key == head.npos ? head.npos : head.find_first_of("\"'", key);
+  if (open == head.npos) return "";
+  const std::string_view value = head.substr(open + 1);
+  return std::string(value.substr(0, std::min(value.find(head[open]), value.size())));
+}
+
+/// Most tools write UTF-8, some what their system has, and say so or not. Only names of classes need to be letters:
+/// the path of another machine may be anything.
+XmlText xml_text(std::string_view xml) {
+  const std::string encoding = declared_encoding(xml);
+  const std::string plain = lower_case(encoding);
+  const bool says_utf8 = plain.empty() || plain == "utf-8" || plain == "utf8" || plain == "us-ascii";
+  Result<std::string> text = says_utf8 ? utf8_text(xml) : converted_text(xml, encoding);
+  if (text) return {std::move(text).value(), ""};
+  return {std::string(xml), text.error()};
 }
 
 std::optional<double> number(const pugi::xml_node& node, const char* name) {
@@ -41,10 +75,13 @@ Box box_of(double x1, double y1, double x2, double y2, ImageSize size) {
   return box;
 }
 
+bool is_true(std::string_view text) { return text == "1" || lower_case(std::string(text)) == "true"; }
+
 Result<VocObject> read_object(const pugi::xml_node& node, ImageSize size) {
   VocObject object;
   object.name = std::string(trimmed(node.child_value("name")));
   if (object.name.empty()) return Failure{"has no name"};
+  if (first_no_utf8(object.name)) return Failure{"has a name that is no UTF-8"};
   const pugi::xml_node corners = node.child("bndbox");
   const auto x1 = number(corners, "xmin");
   const auto y1 = number(corners, "ymin");
@@ -55,7 +92,7 @@ Result<VocObject> read_object(const pugi::xml_node& node, ImageSize size) {
   if (far(*x1) || far(*y1) || far(*x2) || far(*y2) || *x2 < *x1 || *y2 < *y1)
     return Failure{fmt::format("has a box from ({}, {}) to ({}, {})", *x1, *y1, *x2, *y2)};
   object.box = box_of(*x1, *y1, *x2, *y2, size);
-  object.difficult = trimmed(node.child_value("difficult")) == "1";
+  object.difficult = is_true(trimmed(node.child_value("difficult")));
   return object;
 }
 
@@ -63,7 +100,9 @@ Result<VocObject> read_object(const pugi::xml_node& node, ImageSize size) {
 
 Result<VocPicture> parse_voc(std::string_view xml) {
   pugi::xml_document document;
-  const pugi::xml_parse_result read = document.load_buffer(xml.data(), xml.size());
+  const XmlText from = xml_text(xml);
+  const pugi::xml_parse_result read =
+      document.load_buffer(from.text.data(), from.text.size(), pugi::parse_default, pugi::encoding_utf8);
   if (!read) return Failure{fmt::format("byte {}: {}", read.offset, read.description())};
   const pugi::xml_node root = document.child("annotation");
   if (!root) return Failure{"no <annotation>"};
@@ -71,6 +110,10 @@ Result<VocPicture> parse_voc(std::string_view xml) {
   const std::string_view file = trimmed(root.child_value("filename"));
   picture.file_name = std::string(file.substr(file.find_last_of("/\\") + 1));
   const pugi::xml_node size = root.child("size");
+  for (const char* side : {"width", "height"}) {
+    const std::string_view text = trimmed(size.child_value(side));
+    if (!text.empty() && !number(size, side)) return Failure{fmt::format("a {} of '{}'", side, text)};
+  }
   const double width = number(size, "width").value_or(0);
   const double height = number(size, "height").value_or(0);
   if (!(width >= 0 && height >= 0 && width <= kMaxSide && height <= kMaxSide)) {
@@ -80,7 +123,9 @@ Result<VocPicture> parse_voc(std::string_view xml) {
   for (const pugi::xml_node& node : root.children("object")) {
     Result<VocObject> object = read_object(node, picture.size);
     if (!object) {
-      return Failure{fmt::format("byte {}: object {} {}", node.offset_debug(), picture.objects.size(), object.error())};
+      const std::string why = from.fault.empty() ? "" : fmt::format(" ({})", from.fault);
+      return Failure{
+          fmt::format("byte {}: object {} {}{}", node.offset_debug(), picture.objects.size(), object.error(), why)};
     }
     picture.objects.push_back(std::move(object).value());
   }

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "data/sources/annotations/rle.h"
+#include "data/sources/files/json_numbers.h"
 #include "data/sources/files/numbers.h"
 #include "data/sources/packed/packed_parse.h"
 
@@ -17,13 +17,10 @@ namespace {
 using nlohmann::json;
 
 Result<std::int64_t> class_number(std::string_view text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.remove_suffix(1);
-  std::int64_t label = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), label);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) {
-    return Failure{fmt::format("'{}' in .cls is no class number", text.substr(0, 40))};
-  }
-  return label;
+  text = without_blanks(text);
+  const std::optional<std::int64_t> label = whole_number_of(text);
+  if (!label) return Failure{fmt::format("'{}' in .cls is no class number", text.substr(0, 40))};
+  return *label;
 }
 
 /// The numbers of a list; none where there are others than `count`, or something else is among them.
@@ -51,15 +48,16 @@ class ObjectReader {
     Object object;
     const auto side = [&](std::size_t i) { return static_cast<float>((*box)[i]); };
     object.box = {side(0), side(1), side(2), side(3)};
-    const json& label = from.value("label", json(0));
-    const json& crowd = from.value("crowd", json(false));
-    const json& area = from.value("area", json(object.box.area()));
-    if (!label.is_number_integer() || !crowd.is_boolean() || !area.is_number())
-      return Failure{"an object of wrong types"};
-    if (!is_area(area.get<double>())) return Failure{fmt::format("an area of {} pixels", area.dump())};
-    object.label = label.get<std::int64_t>();
-    object.crowd = crowd.get<bool>();
-    object.area = area.get<float>();
+    const auto label = whole_number_at(from, "label");
+    const auto crowd = flag_at(from, "crowd");
+    const auto area = number_at(from, "area");
+    if (!label) return Failure{label.error()};
+    if (!crowd || !area) return Failure{!crowd ? crowd.error() : area.error()};
+    const double covered = area->value_or(object.box.area());
+    if (!is_area(covered)) return Failure{fmt::format("an area of {} pixels", covered)};
+    object.label = label->value_or(0);
+    object.crowd = crowd->value_or(false);
+    object.area = static_cast<float>(covered);
     for (const json& one : from.value("points", json::array())) {
       const auto point = numbers(one, 3);
       if (!point) return Failure{"a point that is not x, y and whether it is visible"};
@@ -89,17 +87,28 @@ class ObjectReader {
 };
 
 // "" where all is good.
-std::string read_texts(const json& from, AnnotatedImage& picture) {
-  if (from.contains("label") && from["label"].is_number_integer() && !picture.label)
-    picture.label = from["label"].get<std::int64_t>();
-  if (from.contains("id") && from["id"].is_number_integer()) picture.id = from["id"].get<std::int64_t>();
-  if (from.contains("values") && from["values"].is_array()) {
-    for (const json& value : from["values"]) {
-      if (!value.is_number()) continue;
-      if (!fits_float(value.get<double>())) return fmt::format("a value of {}", value.dump());
-      picture.values.push_back(value.get<float>());
-    }
+std::string read_values(const json& values, AnnotatedImage& picture) {
+  if (values.is_null()) return "";
+  if (!values.is_array()) return fmt::format("\"values\" is {}, must be a list", shown_json(values));
+  for (const json& value : values) {
+    if (!value.is_number()) return fmt::format("\"values\" holds {}, must be numbers", shown_json(value));
+    if (!fits_float(value.get<double>())) return fmt::format("a value of {}", value.dump());
+    picture.values.push_back(value.get<float>());
   }
+  return "";
+}
+
+// "" where all is good.
+std::string read_texts(const json& from, AnnotatedImage& picture) {
+  const auto label = picture.label ? Result(std::optional<std::int64_t>()) : whole_number_at(from, "label");
+  if (!label) return label.error();
+  if (*label) picture.label = *label;
+  const json id = from.value("id", json());
+  const bool is_name = id.is_string();  // other programs call the sample by it
+  const auto number = is_name ? Result(std::optional<std::int64_t>()) : whole_number_at(from, "id");
+  if (!number) return number.error();
+  picture.id = number->value_or(picture.id);
+  if (const std::string why = read_values(from.value("values", json()), picture); !why.empty()) return why;
   if (!picture.captions.empty()) return "";  // a .txt said it
   if (from.contains("caption") && from["caption"].is_string())
     picture.captions.push_back(from["caption"].get<std::string>());
@@ -112,7 +121,7 @@ std::string read_texts(const json& from, AnnotatedImage& picture) {
 
 Result<bool> read_json(std::string_view text, AnnotatedImage& picture) {
   const json from = json::parse(text.begin(), text.end(), nullptr, false);
-  if (from.is_discarded()) return Failure{".json is no JSON"};
+  if (from.is_discarded()) return Failure{".json is no JSON" + json_hint(text)};
   if (!from.is_object()) return true;
   if (const std::string why = read_texts(from, picture); !why.empty()) return Failure{".json: " + why};
   if (!from.contains("objects") || !from["objects"].is_array()) return true;

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep::data {
 
@@ -46,6 +47,19 @@ std::string lower_case(std::string text) {
 
 bool has_extension(const fs::path& path, const std::vector<std::string>& extensions) {
   return std::ranges::find(extensions, lower_case(path.extension().string())) != extensions.end();
+}
+
+void note_numbered_classes(const std::string& where, const std::vector<std::string>& classes) {
+  const auto is_number = [](const std::string& name) {
+    return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+  };
+  if (!std::ranges::all_of(classes, is_number)) return;
+  for (std::size_t label = 0; label < classes.size(); ++label) {
+    if (classes[label] == std::to_string(label)) continue;
+    return log::note(
+        "{}: its classes are called by numbers and sorted as text, as torchvision does it: '{}' is class {}", where,
+        classes[label], label);
+  }
 }
 
 void require_folder(const fs::path& folder) {

@@ -26,6 +26,10 @@ namespace lockstep::data {
 [[nodiscard]] std::string lower_case(std::string text);
 [[nodiscard]] bool has_extension(const std::filesystem::path& path, const std::vector<std::string>& extensions);
 
+/// Notes where all names of classes are numbers and some label is another number than its name: names are sorted as
+/// text. `where` is the set.
+void note_numbered_classes(const std::string& where, const std::vector<std::string>& classes);
+
 /// Throws: DataError where `folder` is missing or is none.
 void require_folder(const std::filesystem::path& folder);
 

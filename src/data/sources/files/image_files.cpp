@@ -54,6 +54,7 @@ ClassFolders::ClassFolders(const fs::path& root, const ClassFoldersOptions& opti
                     empty.size(), classes_.size(), root.string(), text::join(empty)),
         "remove these folders, or set allow_empty");
   }
+  data::note_numbered_classes(root.string(), classes_);
 }
 
 AnnotatedImage ClassFolders::get(std::int64_t index) const {

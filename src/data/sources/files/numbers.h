@@ -2,8 +2,11 @@
 // Which numbers of foreign files are taken: one answer for all formats. No torch header.
 #pragma once
 
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "lockstep/data/picture.h"
 
@@ -25,6 +28,18 @@ inline constexpr double kMaxArea = 1e12;  // pixels
   constexpr double kMost = std::numeric_limits<float>::max();
   return value >= -kMost && value <= kMost;
 }
+
+/// `text` without the blanks and line ends around it.
+[[nodiscard]] std::string_view without_blanks(std::string_view text) noexcept;
+
+/// The number that all of `text` is, with or without a plus; none where it is no number, not finite or out of range.
+[[nodiscard]] std::optional<double> number_of(std::string_view text) noexcept;
+
+/// The whole number that `text` is, also written as 10.0, which tables of floats leave; none where it is no such one.
+[[nodiscard]] std::optional<std::int64_t> whole_number_of(std::string_view text) noexcept;
+
+/// Doubles hold every whole number up to this, 2^53.
+inline constexpr double kMostExact = 9'007'199'254'740'992.0;
 
 /// "" where box, area and points of an object are numbers of this kind, else which one is not.
 [[nodiscard]] std::string object_fault(const Object& object);
