@@ -259,7 +259,9 @@ RANKS_TEST(PowerSgd, StepsAreTakenAgainAfterAnOverflowOnOneRank, 2) {
     EXPECT_FALSE(run.step(input(job.rank()), job.rank() == 1 ? 1e36 : 1));
     for (int step = 0; step < 3; ++step) EXPECT_TRUE(run.step(input(job.rank()), 1)) << step << ", from " << start;
     for (const auto& [name, value] : state->state_dict()) {
-      if (const auto* tensor = std::get_if<at::Tensor>(&value)) EXPECT_TRUE(at::isfinite(*tensor).all().item<bool>());
+      if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
+        EXPECT_TRUE(at::isfinite(*tensor).all().item<bool>()) << name;
+      }
     }
   }
 }
