@@ -4,10 +4,15 @@
 After each kill: the newest checkpoint verifies, the run resumes on 1 to 4 processes, and nothing is left over in
 /dev/shm, in the folder for temporary files, or in the run folder once it runs again. Results are appended to a file.
 
+Every third run is one whose learning rate is far too large: its weights become infinite and NaN at some step, often under
+a loss that is finite. Killed or ended by itself (with 65), its newest checkpoint is finite, and so it is after it went on.
+
 example:
   scripts/kill_saving.py --kills 40 --small
 """
 import argparse
+import contextlib
+import json
 import os
 import pathlib
 import random
@@ -83,6 +88,42 @@ def one_kill(given, number: int, settings, run_dir) -> dict:
     return row
 
 
+def spoilt_entries(given, run_dir) -> list[str]:
+    """Entries of the newest checkpoint whose norm is no number, or infinite."""
+    lines = runs.lockstep(given, "checkpoint", "inspect", str(run_dir), "--json").stdout.splitlines()
+    states = json.loads(next(line for line in lines if line.startswith("{")))["states"]
+    return [f"{state}/{entry['name']}" for state, entries in states.items() for entry in entries
+            if isinstance(entry.get("norm"), str)]
+
+
+def leg_into_nan(given, settings, run_dir) -> int | str:
+    """Trains until the run ends, or is killed at some moment. Returns the exit code."""
+    before = newest(run_dir)
+    process = start(given, runs.train_words(settings, random.randint(1, 4), run_dir, "auto"))
+    wait_for_new_checkpoint(process, run_dir, before)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(random.random() * given.longest if random.random() < 0.5 else 15)
+    killed = process.poll() is None
+    if killed:
+        os.kill(process.pid, signal.SIGKILL)
+    code = process.wait()
+    time.sleep(0.3)  # the ranks end with their agent
+    return "killed" if killed else code
+
+
+def one_into_nan(given, number: int) -> dict:
+    run_dir = runs.fresh(given.work / "into-nan")
+    changes = {"max_steps": 0, "checkpoint.every_steps": 1, "checkpoint.keep_last": random.randint(1, 2),
+               "checkpoint.async": random.random() < 0.7, "schedule.type": "none", "clip_norm": 0.0,
+               "optimizer.lr": float(f"{10 ** random.uniform(2, 8):.3g}")}
+    settings = runs.settings(given.work, given.small, **changes)
+    ends = [leg_into_nan(given, settings, run_dir) for _ in range(2)]
+    spoilt = spoilt_entries(given, run_dir) if newest(run_dir) else []
+    row = {"kill": number, "lr": changes["optimizer.lr"], "ends": ends, "newest": newest(run_dir), "spoilt": spoilt}
+    row["ok"] = not spoilt and all(end in ("killed", 65) for end in ends)
+    return row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     runs.add_arguments(parser, "kill_saving.jsonl")
@@ -99,7 +140,8 @@ def main() -> None:
     if not results.rows:
         runs.fresh(run_dir)
     while len(results.rows) < given.kills:
-        results.add(**one_kill(given, len(results.rows) + 1, settings, run_dir))
+        number = len(results.rows) + 1
+        results.add(**(one_into_nan(given, number) if number % 3 == 0 else one_kill(given, number, settings, run_dir)))
     failures = sum(not row["ok"] for row in results.rows)
     print(runs.bound95(failures, len(results.rows)))
     raise SystemExit(1 if failures else 0)

@@ -35,6 +35,37 @@ TEST(TreeReduce, HasTheBitsOfTheModelForEveryDtypeOpAndWorld) {
   }
 }
 
+TEST(TreeReduce, AddsAnyNumberOfRanks) {
+  for (const int world : {2048, 2049, 4095, 4096, 5000, 10001}) {
+    const at::Tensor values = random_values(at::kFloat, world, 0);
+    std::vector<at::Tensor> inputs;
+    std::vector<TreeLeaf> leaves;
+    for (int rank = 0; rank < world; ++rank) {
+      inputs.push_back(values[rank].view({1}));
+      leaves.push_back({static_cast<const std::byte*>(inputs.back().data_ptr()), {rank, rank + 1}});
+    }
+    at::Tensor out = at::empty({1}, at::kFloat);
+    tree_reduce({at::kFloat, ReduceOp::kSum, world}, leaves, {static_cast<std::byte*>(out.data_ptr())}, 1);
+    EXPECT_TRUE(same_bits(out, model(inputs, ReduceOp::kSum))) << world;
+  }
+}
+
+TEST(TreeReduce, AddsLeavesOfEverSmallerSubtrees) {  // each is one step deeper on the right
+  const at::Tensor values = random_values(at::kFloat, 21, 0);
+  std::vector<TreeLeaf> leaves;
+  int begin = 0;
+  for (int i = 0; i < 21; ++i) {
+    const int end = i == 20 ? 1 << 20 : begin + (1 << (19 - i));
+    leaves.push_back({static_cast<const std::byte*>(values[i].data_ptr()), {begin, end}});
+    begin = end;
+  }
+  at::Tensor expected = values[20];
+  for (int i = 19; i >= 0; --i) expected = values[i] + expected;
+  at::Tensor out = at::empty({1}, at::kFloat);
+  tree_reduce({at::kFloat, ReduceOp::kSum}, leaves, {static_cast<std::byte*>(out.data_ptr())}, 1);
+  EXPECT_TRUE(same_bits(out, expected.view({1})));
+}
+
 TEST(TreeReduce, ConvertsEveryHalfAndRoundsEveryEdgeLikeLibtorch) {
   std::vector<std::int16_t> bits(65536);
   for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::int16_t>(i);

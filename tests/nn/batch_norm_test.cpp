@@ -191,6 +191,17 @@ TEST(SyncedBatchNorm, AReplicaWithoutASampleTakesPart) {
   expect_like_both(images(1, 0), images(2, 4), 1e-5);
 }
 
+TEST(SyncedBatchNorm, AnOverflowLeavesTheRunningStatisticsOfItsChannelAsTheyWere) {
+  BatchNorm2d norm(5);
+  norm->set_statistics_sync(std::make_shared<Others>(std::vector<at::Tensor>{}));
+  at::Tensor input = images(1, 4);
+  input[0][2][0][0] = std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(norm->forward(input).isfinite().all().item<bool>());
+  EXPECT_EQ(norm->running_mean[2].item<float>(), 0);
+  EXPECT_EQ(norm->running_var[2].item<float>(), 1);
+  EXPECT_NE(norm->running_mean[1].item<float>(), 0);
+}
+
 TEST(SyncedBatchNorm, WeightAndBiasGradientsAreOfTheReplicasOwnBatch) {
   const at::Tensor mine = images(1, 4);
   const at::Tensor others = images(2, 4);

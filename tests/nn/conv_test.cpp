@@ -315,6 +315,22 @@ TEST(Conv, WhatIsNoNumberIsNoneWhereItsPixelsAre) {
   EXPECT_FALSE(bad[0].any().item<bool>());
 }
 
+TEST(Conv, WhatIsNotFiniteSpreadsOverTheTilesThatItTouchesAndLargeNumbersDoNot) {  // as the header says
+  const Case c{1, 32, 32, 24, 24};
+  Conv2d layer = layer_of(c);
+  for (const std::int64_t at : {8, 9, 10, 11}) {
+    at::Tensor images = images_of(c);
+    images[0][5][at][at] = std::numeric_limits<float>::infinity();
+    const at::Tensor bad = layer->forward(images)[0].isfinite().logical_not().any(0);  // [H, W]
+    EXPECT_TRUE(bad.slice(0, at - 1, at + 2).slice(1, at - 1, at + 2).all().item<bool>());
+    EXPECT_LE(bad.sum().item<int>(), 64);
+    images[0][5][at][at] = 1e36F;
+    const at::Tensor exact =
+        at::conv2d(images.to(at::kDouble), layer->weight.to(at::kDouble), layer->bias.to(at::kDouble), 1, 1);
+    EXPECT_LT(difference(layer->forward(images), exact), 1e-5) << at;
+  }
+}
+
 TEST(Conv, ASecondDerivativeThroughAKernelIsRefused) {
   const Case c{8, 32, 32, 16, 16};
   Conv2d layer = layer_of(c);

@@ -121,6 +121,13 @@ TEST(LayerNorm, TakesWhatTheKernelDoesNotThroughLibtorchBitForBit) {
   EXPECT_ANY_THROW(layer(values({{64}, {255}}, 1)));
 }
 
+TEST(LayerNorm, TakesBfloat16ThatIsNotContiguous) {
+  const Case c{{64}, {256}};
+  LayerNorm layer = layer_of(c);
+  const at::Tensor strided = values({{64}, {512}}, 1).to(at::kBFloat16).slice(1, 0, 256);
+  EXPECT_TRUE(at::equal(layer(strided), layer(strided.contiguous())));
+}
+
 TEST(LayerNorm, InThePlaceOfTorchsHasItsParameters) {
   const torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({256}));
   const LayerNorm layer(std::make_shared<LayerNormImpl>(*norm));

@@ -274,6 +274,42 @@ TEST(CrossEntropy, TakesWhatTheKernelDoesNotThroughLibtorchBitForBit) {
   EXPECT_TRUE(at::equal(loss(logits_of({64, 36}), shares), F::cross_entropy(logits_of({64, 36}), shares)));
 }
 
+TEST(CrossEntropy, OfFewNarrowLogitsIsAsGoodAsOfMany) {  // the last batch of an epoch
+  for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+    for (const bool weighted : {false, true}) {
+      for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{1, 2}, {4, 10}, {2, 3, 2, 2}}) {
+        std::vector<std::int64_t> places = shape;
+        places.erase(places.begin() + 1);
+        const at::Tensor target = at::randint(shape[1], places);
+        torch::nn::CrossEntropyLossOptions options;
+        if (weighted) options.weight(at::linspace(0.5, 2, shape[1]));
+        CrossEntropyLoss layer{options};
+        const at::Tensor logits = logits_of(shape).to(dtype);
+        const Outcome found = step(logits, [&](const at::Tensor& x) { return layer(x, target); });
+        if (weighted) options.weight(options.weight().to(at::kDouble));
+        const Outcome expected =
+            step(logits.to(at::kDouble), [&](const at::Tensor& x) { return F::cross_entropy(x, target, options); });
+        EXPECT_EQ(found[0].scalar_type(), at::kFloat);
+        EXPECT_EQ(found[1].scalar_type(), dtype);
+        EXPECT_LT(difference(found[0], expected[0]), 1e-5) << dtype << " " << logits.sizes();
+        EXPECT_LT(difference(found[1], expected[1]), 1e-2) << dtype << " " << logits.sizes();
+      }
+    }
+  }
+}
+
+TEST(Losses, OfNarrowLogitsThatTheKernelDoesNotTakeAreFloat) {
+  const at::Tensor logits = logits_of({8, 6}).to(at::kBFloat16);
+  const at::Tensor shares = at::rand({8, 6}).softmax(1);
+  CrossEntropyLoss entropy{torch::nn::CrossEntropyLossOptions().weight(at::linspace(0.5, 2, 6))};
+  const at::Tensor of_shares =
+      F::cross_entropy(logits.to(at::kFloat), shares, F::CrossEntropyFuncOptions().weight(entropy->weight));
+  EXPECT_TRUE(at::equal(entropy(logits, shares), of_shares));
+  MultiLabelSoftMarginLoss labels;
+  const at::Tensor across = logits.t();  // not contiguous
+  EXPECT_TRUE(at::equal(labels(across, shares.t()), F::multilabel_soft_margin_loss(across.to(at::kFloat), shares.t())));
+}
+
 TEST(Losses, ASecondDerivativeIsRefused) {
   const at::Tensor x = logits_of({64, 36}).requires_grad_();
   EXPECT_THROW(CrossEntropyLoss()(x, at::zeros({64}, at::kLong)).backward({}, true, true), UsageError);

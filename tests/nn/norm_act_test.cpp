@@ -5,6 +5,7 @@
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
@@ -212,6 +213,42 @@ TEST(NormActLayer, AMeanFarFromZeroCostsTheVarianceNoDigits) {
   const Case c{2, 8, 16, 16, false};
   const Data data = data_of(c, 4000);
   EXPECT_TRUE(close(fused(c, data, 0).running_var, reference(c, data, 0).running_var, 1e-5));
+}
+
+TEST(NormActLayer, AnOutlierAnywhereCostsTheVarianceNoDigits) {
+  const Case c{8, 8, 64, 64, false};
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    for (const double sigmas : {5.0, 10.0, 100.0, 1000.0, 10000.0}) {
+      for (const std::int64_t place : {0, 1, 63}) {  // the batch's first pixel, the next one, the last one of a row
+        Data data = data_of(c);
+        data.x.select(0, 0).select(1, 0).select(1, place).fill_(
+            at::full({}, 2 * sigmas).to(at::kBFloat16).item<float>());
+        const Outcome found = fused(c, data, 0, type);
+        const Outcome expected = reference(c, data, 0);
+        EXPECT_TRUE(close(found.running_var, expected.running_var, 2e-5)) << sigmas << " at " << place;
+        EXPECT_TRUE(close(found.running_mean, expected.running_mean, 2e-5)) << sigmas << " at " << place;
+        EXPECT_TRUE(close(found.out, expected.out, type == at::kFloat ? 2e-5 : 4e-3)) << sigmas << " at " << place;
+      }
+    }
+  }
+}
+
+TEST(NormActLayer, AFirstPixelUnlikeAllOthersCostsTheVarianceNoDigits) {  // a frame of zeros around flat images
+  const Case c{8, 8, 64, 64, false};
+  Data data = data_of(c, 4000);
+  data.x.select(0, 0).select(1, 0).fill_(0);
+  EXPECT_TRUE(close(fused(c, data, 0).running_var, reference(c, data, 0).running_var, 2e-5));
+}
+
+TEST(NormActLayer, AnOverflowLeavesTheRunningStatisticsOfItsChannelAsTheyWere) {
+  const Case c{2, 8, 4, 4, false};
+  Data data = data_of(c);
+  data.x[1][3][1][1] = std::numeric_limits<float>::infinity();
+  const Outcome found = fused(c, data, 0);
+  EXPECT_TRUE(found.out.select(1, 3).isnan().any().item<bool>());
+  EXPECT_EQ(found.running_mean[3].item<float>(), 0);
+  EXPECT_EQ(found.running_var[3].item<float>(), 1);
+  EXPECT_NE(found.running_mean[2].item<float>(), 0);
 }
 
 TEST(NormActLayer, WhatIsNoNumberIsNotHiddenByReLU) {

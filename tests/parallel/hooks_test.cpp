@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
@@ -7,9 +8,12 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include <limits>
 #include <map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/optim/grad_scaler.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/power_sgd.h"
 #include "lockstep/parallel/replica_team.h"
@@ -223,6 +227,84 @@ RANKS_TEST(PowerSgd, TakesAChannelsLastWeightAsItLies, 1) {
   torch::nn::Conv2d alone(torch::nn::Conv2dOptions(8, 6, 3));
   alone(images).sum().backward();
   EXPECT_TRUE(at::allclose(gradient, alone->weight.grad(), 1e-4, 1e-4));
+}
+
+/// Steps with a loss that is scaled; returns whether the optimizer took the step.
+struct ScaledTraining {
+  ScaledTraining(Job& job, std::shared_ptr<lockstep::PowerSgd> state, double init_scale)
+      : ddp(make_net(), job, with_hook(hooks::power_sgd(std::move(state)))),
+        optimizer(named_parameters_of(ddp), {.lr = 0.01}),
+        scaler({.init_scale = init_scale, .combine = [&job](const at::Tensor& found) {
+                  job.group().all_reduce(found, {.op = ReduceOp::kMax}).wait();
+                }}) {}
+
+  bool step(const at::Tensor& images, double factor) {
+    optimizer.zero_grad();
+    scaler.scale(ddp(images) * factor).backward();
+    const bool stepped = scaler.step(optimizer);
+    scaler.update();
+    return stepped;
+  }
+
+  DistributedDataParallel<NetImpl> ddp;
+  SGD optimizer;
+  GradScaler scaler;
+};
+
+RANKS_TEST(PowerSgd, StepsAreTakenAgainAfterAnOverflowOnOneRank, 2) {
+  for (const std::int64_t start : {0, 2}) {  // a compressed gradient overflows, or all are still reduced in full
+    auto state = std::make_shared<lockstep::PowerSgd>(thin(start));
+    ScaledTraining run(job, state, 65536);
+    EXPECT_TRUE(run.step(input(job.rank()), 1));
+    EXPECT_FALSE(run.step(input(job.rank()), job.rank() == 1 ? 1e36 : 1));
+    for (int step = 0; step < 3; ++step) EXPECT_TRUE(run.step(input(job.rank()), 1)) << step << ", from " << start;
+    for (const auto& [name, value] : state->state_dict()) {
+      if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
+        EXPECT_TRUE(at::isfinite(*tensor).all().item<bool>()) << name;
+      }
+    }
+  }
+}
+
+RANKS_TEST(PowerSgd, ABucketThatOverflowsInAPlainParameterKeepsItsState, 2) {
+  auto state = std::make_shared<lockstep::PowerSgd>(thin(0));
+  DistributedDataParallel model(make_net(), job, with_hook(hooks::power_sgd(state), 0, 1 << 20));
+  model(input(job.rank())).backward();
+  const StateDict before = state->gather_state_dict(job.group());
+  model.parameters()[3].register_hook([&job](const at::Tensor& gradient) {  // last.bias
+    return job.is_main() ? gradient * std::numeric_limits<float>::infinity() : gradient;
+  });
+  model(input(job.rank())).backward();
+  const StateDict after = state->gather_state_dict(job.group());
+  for (const auto& [name, value] : before) {
+    if (const auto* tensor = std::get_if<at::Tensor>(&value)) {
+      EXPECT_TRUE(comm::same_bits(*tensor, std::get<at::Tensor>(after.at(name)))) << name;
+    }
+  }
+}
+
+RANKS_TEST(PowerSgd, AChangeOfTheLossesScaleDoesNotSpoilWhatItFeedsBack, 2) {
+  double scale = 1;
+  PowerSgdOptions options = thin(0);
+  Training plain(job, 2, hooks::power_sgd(options));
+  options.loss_scale = [&scale] { return scale; };
+  DistributedDataParallel scaled(make_net(), job, with_hook(hooks::power_sgd(options)));
+  for (const double next : {1024.0, 512.0, 8192.0, 1.0}) {
+    scale = next;
+    for (at::Tensor& parameter : scaled.parameters()) parameter.mutable_grad().reset();
+    (scaled(input(job.rank())) * scale).backward();
+    const std::vector<at::Tensor> expected = plain.step();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(comm::same_bits(scaled.parameters()[i].grad() / scale, expected[i])) << i << " at " << scale;
+    }
+  }
+}
+
+TEST(PowerSgd, LeavesOutWhatIsNotFiniteInASavedState) {
+  const at::Tensor bad = at::ones({2}) / 0;
+  lockstep::PowerSgd state;
+  state.load_state_dict({{"iterations", std::int64_t{1}}, {"error.0.x", bad}, {"q.x", bad}, {"q.y", at::ones({2})}});
+  EXPECT_THAT(state.state_dict(), ::testing::SizeIs(2));
 }
 
 TEST(PowerSgd, RefusesStatesThatAreNone) {

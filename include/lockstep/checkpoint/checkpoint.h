@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,18 @@ using CheckpointStates = std::map<std::string, StateDict>;
 /// neither to names() nor to the digest.
 using CheckpointTexts = std::map<std::string, std::string>;
 
+/// Says whether values that are not finite may be saved. From a checkpoint with NaN in its weights no run can go on,
+/// and pruning would remove the ones before it.
+///
+/// Looked at are the floating tensors of the states whose names begin with "model", "optimizer" or "ema". NaN is
+/// refused in all of them; an infinity in optimizers, in running statistics of norms, and in what is learnt: the
+/// entries of `learnt`, those for which an optimizer of the checkpoint has a tensor, and, where it has none at all,
+/// those whose names end in "weight" or "bias". Other entries may be infinite, as the mask of an attention is.
+struct FiniteCheck {
+  bool required = true;               ///< false: everything is saved
+  std::set<std::string> learnt = {};  ///< entries of the model that are known to be learnt
+};
+
 /// Saves `states` and `texts` as `<folder>/step-<8 digits>` and returns that path when it is durable. `folder` is a
 /// run's "checkpoints" folder; it is created if missing. A step that is saved again with the same content is kept;
 /// where the content differs, or the old one is torn, the old folder becomes `step-<8 digits>.bad-<n>`. Leftovers of
@@ -43,7 +56,9 @@ using CheckpointTexts = std::map<std::string, std::string>;
 ///
 /// Blocks: until the data are on the disk. Lifetime: the tensors do not change meanwhile.
 /// Throws: IoError, UsageError (a name that is not a plain word, a text's name that is taken or leads out of the
-///         folder, an entry that cannot be saved); all earlier checkpoints are then still there.
+///         folder, an entry that cannot be saved), DataError (values that are not finite, see FiniteCheck; where they
+///         are meant, commit_sharded_checkpoint() with no_peers() takes them); all earlier checkpoints are then still
+///         there.
 std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem::path& folder,
                                         const CheckpointMeta& meta, const CheckpointStates& states,
                                         const CheckpointTexts& texts = {});
@@ -55,6 +70,7 @@ struct ShardedContent {
   /// Throws where the written files must not be kept. It is called on every rank when its files are written, and again
   /// on rank 0 before they get their name; it may be empty.
   std::function<void()> check = nullptr;
+  FiniteCheck finite = {};  ///< on every rank the same
 };
 
 /// Does the same as commit_checkpoint with all ranks of `peers`: each rank writes its parts,
@@ -82,8 +98,9 @@ struct Retention {
   std::int64_t keep_every = 0;  ///< also those whose step is a multiple of it; 0: none
 };
 
-/// Returns the step folders that may be removed: not the newest `keep_last`, no multiple of `keep_every`, and none that
-/// has a name such as "best". It returns none while the newest does not verify. Throws: IoError.
+/// Returns the step folders that may be removed: not the newest `keep_last`, no multiple of `keep_every`, none that
+/// has a name such as "best", and not the newest whose values are finite (FiniteCheck). It returns none while the
+/// newest does not verify. Throws: IoError.
 [[nodiscard]] std::vector<std::filesystem::path> choose_prunable(FileSystem& files, const std::filesystem::path& folder,
                                                                  const Retention& retention);
 
@@ -136,7 +153,8 @@ class Checkpoint {
   [[nodiscard]] bool has(const std::string& name) const;
 
   /// Reads one state; its bytes are verified again. With read_checkpoint() it returns what was read then; tensors of
-  /// several calls share that memory.
+  /// several calls share that memory. A state with values that are not finite is returned with a warning, which names
+  /// the newest checkpoint before it that has none (FiniteCheck).
   /// Throws: DataError where the checkpoint has no such state (the message lists the states that it has) or the file is
   ///         torn; IoError.
   [[nodiscard]] StateDict state(const std::string& name) const;
@@ -149,6 +167,7 @@ class Checkpoint {
   [[nodiscard]] std::optional<std::string> text(const std::string& file) const;
 
  private:
+  [[nodiscard]] StateDict read_state(const std::string& name) const;
   [[nodiscard]] checkpoint::FileBytes read_verified(const std::string& file, const FileDigest& expected) const;
 
   FileSystem* files_;

@@ -29,6 +29,7 @@ struct SaveOrder {
   CheckpointMeta meta;                  ///< step and facts about the run, for the manifest
   CheckpointTexts texts = {};           ///< texts, on rank 0 only
   std::vector<std::string> names = {};  ///< the names ("best") that it gets
+  FiniteCheck finite = {};              ///< whether values that are not finite are saved
 };
 
 /// A checkpoint that has become durable.
@@ -64,7 +65,8 @@ class CheckpointWriter {
 
   /// Commits, names and prunes in the calling thread.
   /// Collective: every rank of the peers. Blocks: until the data are on the disk. Throws: as
-  ///             commit_sharded_checkpoint().
+  ///             commit_sharded_checkpoint(); for values that are not finite a DataError that names the last checkpoint
+  ///             without them, and nothing is pruned.
   void save(const StateParts& parts, const SaveOrder& order);
 
   /// Does the same as save(), from a copy, in the writer's thread.

@@ -39,6 +39,18 @@ struct VerifyReport {
 /// Throws: DataError where the folder is missing; IoError where the disk fails. Damage is in the report, not thrown.
 [[nodiscard]] VerifyReport verify_checkpoint(FileSystem& files, const std::filesystem::path& step_folder);
 
+/// Returns "model/fc.weight is not finite (3 of 64 elements), nor are 2 other tensors" for a checkpoint that no run can
+/// go on from; empty where all is well. It looks at the floating tensors of the states whose names begin with "model",
+/// "optimizer" or "ema", by the rule of FiniteCheck.
+/// Cost: reads these files once, in blocks. Throws: DataError where the folder is missing or torn; IoError.
+[[nodiscard]] std::string not_finite_in(FileSystem& files, const std::filesystem::path& step_folder);
+
+/// Returns the newest step folder that verifies and in which not_finite_in() finds nothing, of a step below `before`
+/// where that is given; none where there is none. Folders that were put aside do not count.
+[[nodiscard]] std::optional<std::filesystem::path> find_newest_finite(FileSystem& files,
+                                                                      const std::filesystem::path& folder,
+                                                                      std::optional<std::int64_t> before = {});
+
 /// Returns "step-00001200: whole (3 files, 228.9 MB)", or a line for each problem.
 [[nodiscard]] std::string to_text(const VerifyReport& report);
 

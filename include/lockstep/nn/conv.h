@@ -20,7 +20,9 @@ namespace lockstep::nn {
 ///   needs no gradient), at memory speed, forward only;
 /// - such ones from 32 channels on: Winograd's F(2x2, 3x3), forward and backward, with 4 products where the direct sum
 ///   has 9; in float32 from 16 channels on F(4x4, 3x3), with 1 where it has 4. An error up to 4 times the direct sum's
-///   in float32, where it is some 1e-6, and up to 2.6 times in bfloat16;
+///   in float32, where it is some 1e-6, and up to 2.6 times in bfloat16. A pixel that is not finite spoils all results
+///   of the tiles that it touches, up to 16 (64 in F(4x4, 3x3)) where the direct sum has 9, and numbers above 1e36
+///   overflow in its sums, where the direct sum overflows at 3.4e38;
 /// - all others, 1x1, strided and dilated ones: products of matrices without copies, which leave out what lies outside
 ///   of the image. float32 weights are cast while they are packed, and their gradients are not rounded;
 /// - those of each channel by itself (as many groups as channels, a multiple of 8): in float32, from and to memory.

@@ -15,7 +15,8 @@ namespace lockstep::nn {
 /// torch::nn::MultiLabelSoftMarginLoss with the same options.
 ///
 /// On a CPU with contiguous float32 or bfloat16 logits, and targets that need no gradient, it runs a kernel that
-/// computes in float32, and the loss is float32; in all other cases it runs libtorch's.
+/// computes in float32, and the loss is float32; in all other cases it runs libtorch's, for 16-bit logits in float32,
+/// too.
 ///
 /// Shapes: logits and targets [..., C]; the loss is a number, or [...] with torch::kNone.
 /// Throws: as libtorch's; UsageError for a second derivative through the kernel.
@@ -37,7 +38,7 @@ TORCH_MODULE(MultiLabelSoftMarginLoss);
 ///
 /// On a CPU with float32 or bfloat16 logits, contiguous or channels-last, and classes as targets it runs a kernel that
 /// computes in float32, and the loss is float32; in all other cases (also with probabilities as targets) it runs
-/// libtorch's.
+/// libtorch's, for 16-bit logits in float32, too.
 ///
 /// Shapes: logits [N, C] or [N, C, d1, ...], targets [N] or [N, d1, ...]; the loss is a number, or has the targets'
 ///         shape with torch::kNone.

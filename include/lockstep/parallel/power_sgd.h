@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,11 +26,18 @@ struct PowerSgdOptions {
   bool warm_start = true;                ///< begins with the last step's Q instead of a random one
   double orthogonalization_epsilon = 0;  ///< added to the norms of columns; without it columns of zeros stay zeros
   std::uint64_t seed = 0;                ///< seed of the random Q
+  /// Returns the present scale of the loss, the same on every rank: [&] { return scaler.get_scale(); }. What
+  /// compression loses is kept without it, so that it stays right where the scale changes. None: the loss is not
+  /// scaled.
+  std::function<double()> loss_scale = nullptr;
 };
 
 /// The state of the hook. It is kept per parameter and per replica, by name; it depends neither on buckets nor on the
 /// number of ranks, and may begin at any iteration. A gradient is treated as a matrix whose rows are its first
 /// dimension (the slowest in memory, where that is another).
+///
+/// A bucket whose sum is not finite (an overflow, which GradScaler leaves out) changes nothing of the state of its
+/// parameters: every rank sees the same sum, and keeps what it had.
 ///
 /// Cost:    for each compressed parameter two passes of matrix products of `rank` columns, and a copy of its gradient
 ///          for each replica of this rank with error feedback. Two rounds of all_reduce of (n + m) * rank elements.
@@ -56,6 +64,7 @@ class PowerSgd : public Stateful {
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] StateDict gather_state_dict(ProcessGroup& group) const;
   /// Loads the entries. Entries of other ranks' replicas may be present; they are kept.
+  /// An entry that is not finite is left out with a warning: with it no step would ever be taken again.
   /// Throws: DataError naming an entry that is missing, or of the wrong kind; nothing is loaded then.
   void load_state_dict(const StateDict& state) override;
 
@@ -70,6 +79,7 @@ class PowerSgd : public Stateful {
   [[nodiscard]] HookStage start_p(const std::shared_ptr<Step>& step);
   [[nodiscard]] HookStage start_q(const std::shared_ptr<Step>& step);
   void finish(Step& step);
+  void keep_state(const Step& step, std::size_t i, const at::Tensor& q, const at::Tensor& approximation);
 
   PowerSgdOptions options_;
   std::int64_t iterations_ = 0;

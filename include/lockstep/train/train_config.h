@@ -124,7 +124,10 @@ struct TrainConfig {
     bool async = true;               ///< a thread writes a copy while training continues
     std::string when_busy = "wait";  ///< a checkpoint that is due while another is written: wait, or skip (with a note)
     bool sharded = false;            ///< each rank writes its part, into a folder that all share
-  } checkpoint;                      ///< when checkpoints are written
+    /// A checkpoint whose weights, moments or average are NaN or infinite (FiniteCheck) is neither written nor resumed
+    /// from: the run ends instead, with the name of the tensor and of the last good checkpoint.
+    bool require_finite = true;
+  } checkpoint;  ///< when checkpoints are written
 
   /// Adds every key to `fields`, with its description. A derived struct calls this first.
   virtual void describe(ConfigFields& fields);

@@ -70,11 +70,12 @@ class Trainer {
   /// With stages.stop_epoch, all ranks continue from the best checkpoint after that many epochs (see
   /// TrainConfig::Stages).
   ///
-  /// A loss that is not finite ends the run on every rank; that batch is kept in RUN/bad_batches.
+  /// A loss that is not finite ends the run on every rank; that batch is kept in RUN/bad_batches. Weights, moments or
+  /// an average that are not finite end it when they would be saved (checkpoint.require_finite).
   ///
   /// Throws: UsageError (settings, a run folder in use, settings that differ from those of the checkpoint to resume),
-  ///         DataError (samples, a checkpoint that does not verify, a loss that is not finite), ResourceError (memory),
-  ///         IoError, PeerError, TimeoutError.
+  ///         DataError (samples, a checkpoint that does not verify, a loss or weights that are not finite),
+  ///         ResourceError (memory), IoError, PeerError, TimeoutError.
   TrainResult fit();
 
  private:

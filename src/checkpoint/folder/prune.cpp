@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "checkpoint/folder/folder.h"
+#include "checkpoint/folder/prune.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/inspect.h"
@@ -24,9 +25,8 @@ std::vector<fs::path> named_checkpoints(FileSystem& files, const fs::path& folde
   return paths;
 }
 
-}  // namespace
-
-std::vector<fs::path> choose_prunable(FileSystem& files, const fs::path& folder, const Retention& retention) {
+/// Returns what the numbers and names of the step folders say; nothing while the newest does not verify.
+std::vector<fs::path> choose_by_number(FileSystem& files, const fs::path& folder, const Retention& retention) {
   std::vector<StepFolder> steps = list_steps(files, folder);
   std::erase_if(steps, [](const StepFolder& step) { return step.name.bad != 0; });
   const auto keep_last = static_cast<std::size_t>(std::max<std::int64_t>(retention.keep_last, 0));
@@ -45,17 +45,37 @@ std::vector<fs::path> choose_prunable(FileSystem& files, const fs::path& folder,
   return prunable;
 }
 
-std::vector<fs::path> prune_checkpoints(FileSystem& files, const fs::path& folder, const Retention& retention) {
-  std::vector<fs::path> removed = choose_prunable(files, folder, retention);
-  // The folder is renamed first, durably, so that an interrupted removal leaves a leftover and not a torn checkpoint.
+/// The folders are renamed first, durably, so that an interrupted removal leaves leftovers and no torn checkpoint.
+void remove_all(FileSystem& files, const fs::path& folder, const std::vector<fs::path>& paths) {
   std::vector<fs::path> doomed;
-  for (const fs::path& path : removed) {
+  for (const fs::path& path : paths) {
     doomed.push_back(folder / temporary_name(path.filename().string(), ::getpid()));
     files.rename(path, doomed.back());
   }
   if (!doomed.empty()) files.sync_folder(folder);
   for (const fs::path& path : doomed) files.remove(path);
+}
+
+}  // namespace
+
+std::vector<fs::path> choose_prunable(FileSystem& files, const fs::path& folder, const Retention& retention) {
+  std::vector<fs::path> prunable = choose_by_number(files, folder, retention);
+  if (prunable.empty()) return {};
+  if (const auto good = find_newest_finite(files, folder)) std::erase(prunable, *good);
+  return prunable;
+}
+
+std::vector<fs::path> prune_checkpoints(FileSystem& files, const fs::path& folder, const Retention& retention) {
+  std::vector<fs::path> removed = choose_prunable(files, folder, retention);
+  remove_all(files, folder, removed);
   return removed;
+}
+
+void checkpoint::prune_all_but(FileSystem& files, const fs::path& folder, const Retention& retention,
+                               const fs::path& good) {
+  std::vector<fs::path> prunable = choose_by_number(files, folder, retention);
+  std::erase_if(prunable, [&good](const fs::path& path) { return path.filename() == good.filename(); });
+  remove_all(files, folder, prunable);
 }
 
 }  // namespace lockstep

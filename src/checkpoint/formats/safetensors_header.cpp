@@ -150,19 +150,23 @@ Result<std::uint64_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>&
 }
 
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view file) {
-  if (file.size() < kLengthBytes) return Failure{fmt::format("{} bytes are no safetensors file", file.size())};
-  const std::uint64_t header_bytes = from_little_endian(file, kLengthBytes);
+  return parse_safetensors_header(file, file.size());
+}
+
+Result<SafetensorsHeader> parse_safetensors_header(std::string_view front, std::uint64_t file_bytes) {
+  if (front.size() < kLengthBytes) return Failure{fmt::format("{} bytes are no safetensors file", file_bytes)};
+  const std::uint64_t header_bytes = from_little_endian(front, kLengthBytes);
   if (header_bytes > kMaxHeaderBytes) {
     return Failure{
         fmt::format("a header of {} bytes, at most {} are taken: no safetensors file?", header_bytes, kMaxHeaderBytes)};
   }
-  if (header_bytes > file.size() - kLengthBytes) {
-    return Failure{fmt::format("a header of {} bytes in a file of {}: it is cut short", header_bytes, file.size())};
+  if (header_bytes > file_bytes - kLengthBytes || header_bytes > front.size() - kLengthBytes) {
+    return Failure{fmt::format("a header of {} bytes in a file of {}: it is cut short", header_bytes, file_bytes)};
   }
-  const auto raw = read_header_json(file.substr(kLengthBytes, header_bytes));
+  const auto raw = read_header_json(front.substr(kLengthBytes, header_bytes));
   if (!raw) return Failure{raw.error()};
   const std::uint64_t data_start = kLengthBytes + header_bytes;
-  return check_header(raw.value(), data_start, file.size() - data_start);
+  return check_header(raw.value(), data_start, file_bytes - data_start);
 }
 
 Result<std::string> layout_safetensors(std::vector<TensorEntry>& tensors,

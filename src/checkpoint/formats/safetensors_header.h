@@ -46,6 +46,9 @@ struct SafetensorsHeader {
 /// every byte after the header belongs to exactly one tensor. It throws only where memory runs out.
 [[nodiscard]] Result<SafetensorsHeader> parse_safetensors_header(std::string_view file);
 
+/// Does the same with `front`, the first bytes of a file of `file_bytes` bytes: at least 8 and the header.
+[[nodiscard]] Result<SafetensorsHeader> parse_safetensors_header(std::string_view front, std::uint64_t file_bytes);
+
 /// Lays `tensors` (name, dtype and shape given) out without holes, large element types first so that each is aligned,
 /// sets their offsets and order, and returns the header's bytes with its length in front; their count is a multiple of
 /// 64. Fails where a name is not UTF-8, repeated or reserved, or a size overflows.

@@ -10,6 +10,7 @@
 
 #include "checkpoint/folder/folder.h"
 #include "checkpoint/folder/kept_files.h"
+#include "checkpoint/formats/finite_tensors.h"
 #include "checkpoint/formats/manifest_json.h"
 #include "checkpoint/formats/part_file.h"
 #include "checkpoint/formats/read_file.h"
@@ -152,7 +153,26 @@ bool Checkpoint::has(const std::string& name) const {
   return std::find(all.begin(), all.end(), name) != all.end();
 }
 
+namespace {
+
+void warn_of_not_finite(FileSystem& files, const Checkpoint& of, const std::string& state, const StateDict& entries) {
+  const std::string what = not_finite_in({{state, &entries}}, FiniteRule());
+  if (what.empty()) return;
+  const auto good = find_newest_finite(files, of.path().parent_path(), of.step());
+  log::warn("{} holds values that are not finite: {}; {}", of.path().string(), what,
+            good ? fmt::format("the newest good one before it is {}", good->string())
+                 : "there is no good checkpoint before it");
+}
+
+}  // namespace
+
 StateDict Checkpoint::state(const std::string& name) const {
+  StateDict entries = read_state(name);
+  warn_of_not_finite(*files_, *this, name, entries);
+  return entries;
+}
+
+StateDict Checkpoint::read_state(const std::string& name) const {
   std::vector<StatePart> parts;
   for (const auto& [file, digest] : manifest_.files) {
     const auto of = parse_state_file_name(file);

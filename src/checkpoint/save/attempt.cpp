@@ -8,6 +8,7 @@
 #include "checkpoint/formats/platform.h"
 #include "checkpoint/save/room.h"
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/inspect.h"
 #include "lockstep/tensor/torch_version.h"
 
 namespace lockstep::checkpoint {
@@ -54,6 +55,18 @@ FailureRecord not_saved(const FailureRecord& why, const SaveTarget& target, cons
                                 missing_room(target.folder, need_of(content)));
   failure.hint = fmt::format("{}; --resume auto goes on from the checkpoint before it",
                              why.hint.empty() ? "see that this folder can be written" : why.hint);
+  return failure;
+}
+
+FailureRecord refused(FileSystem& files, const FailureRecord& why, const SaveTarget& target) {
+  const auto good = find_newest_finite(files, target.folder, target.meta.step);
+  FailureRecord failure = why;
+  failure.message = fmt::format("the checkpoint of step {} is not saved: {}", target.meta.step, why.message);
+  failure.hint = fmt::format(
+      "{}; look at the loss: a division by zero, a logarithm or root of 0; check_gradients=true names the step and the "
+      "parameter",
+      good ? fmt::format("the last good one is {}, and --resume auto goes on from it", good->string())
+           : "there is no good one before it");
   return failure;
 }
 

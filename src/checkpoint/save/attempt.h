@@ -40,4 +40,8 @@ std::filesystem::path commit_alone(FileSystem& files, const SaveTarget& target, 
 /// written files were removed, when their room is free again.
 [[nodiscard]] FailureRecord not_saved(const FailureRecord& why, const SaveTarget& target, const Content& content);
 
+/// Returns `why`, that values are not finite, with the step, the checkpoint that a run can go on from, and what to look
+/// at.
+[[nodiscard]] FailureRecord refused(FileSystem& files, const FailureRecord& why, const SaveTarget& target);
+
 }  // namespace lockstep::checkpoint

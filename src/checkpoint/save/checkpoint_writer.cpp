@@ -7,6 +7,8 @@
 #include <mutex>
 #include <utility>
 
+#include "checkpoint/folder/prune.h"
+#include "checkpoint/save/finite_check.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
@@ -22,6 +24,8 @@ template <class Work>
 auto on_own_disk(Work&& work) {
   try {
     return std::forward<Work>(work)();
+  } catch (const checkpoint::NotFiniteError&) {
+    throw;  // no disk's fault
   } catch (const DataError& error) {
     throw IoError(error.message(),
                   "something else has changed the run's checkpoints folder; keep it for this run alone");
@@ -45,7 +49,7 @@ class CheckpointWriter::Impl {
   Impl& operator=(const Impl&) = delete;
 
   void write(const StateParts& parts, const SaveOrder& order) {
-    const ShardedContent content{parts, order.texts, [this, &order] { require_wanted(order.meta.step); }};
+    const ShardedContent content{parts, order.texts, [this, &order] { require_wanted(order.meta.step); }, order.finite};
     const fs::path path =
         on_own_disk([&] { return commit_sharded_checkpoint(files_, *peers_, options_.folder, order.meta, content); });
     if (!is_main()) return;
@@ -59,7 +63,7 @@ class CheckpointWriter::Impl {
     if (!is_main()) return;
     on_own_disk([&] {
       for (const std::string& name : names) name_checkpoint(files_, options_.folder, name, path);
-      prune_checkpoints(files_, options_.folder, options_.retention);
+      checkpoint::prune_all_but(files_, options_.folder, options_.retention, path);
     });
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "checkpoint/save/attempt.h"
+#include "checkpoint/save/finite_check.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/tensor/sharing.h"
@@ -30,6 +31,7 @@ fs::path checkpoint::commit_alone(FileSystem& files, const SaveTarget& target, c
   bool placed = false;
   for (int attempt = 1;; ++attempt) {
     try {
+      require_finite(content);
       return commit_once(files, target, content, placed);
     } catch (const SyncError& error) {
       if (attempt == kAttempts) {
@@ -37,6 +39,9 @@ fs::path checkpoint::commit_alone(FileSystem& files, const SaveTarget& target, c
         throw SyncError(why.message, why.hint);
       }
       log::warn("{}: all of it is written again, to new files", error.message());
+    } catch (const NotFiniteError& error) {
+      const FailureRecord why = refused(files, record_of(error), target);
+      throw NotFiniteError(why.message, why.hint);
     } catch (const IoError& error) {
       rethrow(not_saved(record_of(error), target, content));
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/save/attempt.h"
+#include "checkpoint/save/finite_check.h"
 #include "checkpoint/save/save_reports.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -60,6 +61,7 @@ class ShardedSave {
 
   SaveReport write(const fs::path& folder) {
     try {
+      require_finite(content_);
       SaveReport report{.files = write_content(files_, folder, content_, {peers_.rank(), peers_.world_size()})};
       if (content_.check) content_.check();
       return report;
@@ -78,7 +80,9 @@ class ShardedSave {
 
   /// Returns the error of the last attempt, in the words that the user reads.
   [[nodiscard]] SaveReport explained(SaveReport report) const {
-    if (report.failed() && !is_tried_again(report)) report.failure = not_saved(*report.failure, target_, content_);
+    if (!report.failed() || is_tried_again(report)) return report;
+    report.failure =
+        report.not_finite ? refused(files_, *report.failure, target_) : not_saved(*report.failure, target_, content_);
     return report;
   }
 
@@ -91,6 +95,7 @@ class ShardedSave {
       all.failure = report.failure;
       if (rank != 0) all.failure->message = fmt::format("rank {}: {}", rank, report.failure->message);
       all.again = report.again;
+      all.not_finite = report.not_finite;
     }
     return all;
   }
@@ -126,7 +131,7 @@ class ShardedSave {
 
 fs::path commit_sharded_checkpoint(FileSystem& files, CheckpointPeers& peers, const fs::path& folder,
                                    const CheckpointMeta& meta, const ShardedContent& content) {
-  const Content mine{content.parts, content.texts, content.check};
+  const Content mine{content.parts, content.texts, content.check, content.finite};
   if (peers.world_size() == 1) return commit_alone(files, {folder, meta}, mine);
   return ShardedSave(files, peers, {folder, meta}, mine).run();
 }

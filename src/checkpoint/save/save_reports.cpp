@@ -5,12 +5,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/save/finite_check.h"
 #include "lockstep/base/file_system.h"
 
 namespace lockstep::checkpoint {
 
 SaveReport report_of(const std::exception& error) {
-  return {.failure = record_of(error), .again = dynamic_cast<const SyncError*>(&error) != nullptr};
+  return {.failure = record_of(error),
+          .again = dynamic_cast<const SyncError*>(&error) != nullptr,
+          .not_finite = dynamic_cast<const NotFiniteError*>(&error) != nullptr};
 }
 
 std::string to_bytes(const SaveReport& report) {
@@ -19,7 +22,8 @@ std::string to_bytes(const SaveReport& report) {
   const nlohmann::json json = {{"folder", report.folder},
                                {"files", files},
                                {"failure", report.failure ? to_json(*report.failure) : ""},
-                               {"again", report.again}};
+                               {"again", report.again},
+                               {"not_finite", report.not_finite}};
   std::string bytes;
   nlohmann::json::to_cbor(json, bytes);  // not as text: a path may be no UTF-8
   return bytes;
@@ -28,7 +32,7 @@ std::string to_bytes(const SaveReport& report) {
 SaveReport save_report_from_bytes(const std::string& bytes) {
   try {
     const auto json = nlohmann::json::from_cbor(bytes);
-    SaveReport report{.folder = json.at("folder"), .again = json.at("again")};
+    SaveReport report{.folder = json.at("folder"), .again = json.at("again"), .not_finite = json.at("not_finite")};
     if (const std::string failure = json.at("failure"); !failure.empty()) report.failure = parse_failure(failure);
     for (const auto& [name, digest] : json.at("files").items()) report.files[name] = {digest.at(0), digest.at(1)};
     return report;
@@ -39,6 +43,7 @@ SaveReport save_report_from_bytes(const std::string& bytes) {
 
 void throw_report(const SaveReport& report) {
   if (report.again) throw SyncError(report.failure->message, report.failure->hint);
+  if (report.not_finite) throw NotFiniteError(report.failure->message, report.failure->hint);
   rethrow(*report.failure);
 }
 

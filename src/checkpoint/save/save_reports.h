@@ -19,6 +19,7 @@ struct SaveReport {
   std::map<std::string, FileDigest> files;
   std::optional<FailureRecord> failure = {};  ///< none where there was no error
   bool again = false;                         ///< an fsync failed: everything must be written again, to new files
+  bool not_finite = false;                    ///< the failure is a NotFiniteError
 
   [[nodiscard]] bool failed() const { return failure.has_value(); }
 };

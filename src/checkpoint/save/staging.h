@@ -20,6 +20,7 @@ struct Content {
   std::map<std::string, StatePart> parts;  ///< parts by state
   CheckpointTexts texts;
   std::function<void()> check = nullptr;  ///< as ShardedContent::check
+  FiniteCheck finite = {};
 };
 
 /// The number of the rank that writes, and of all ranks.

@@ -20,7 +20,6 @@ namespace {
 
 // One block of accumulators stays in the first-level cache with the sources' blocks.
 constexpr std::int64_t kBlock = 2048;
-constexpr int kMaxLevels = 12;  // worlds up to 4,096
 
 /// Everything that one call needs, without templates, so that it can be passed to the code of an instruction set.
 struct TreeCall {
@@ -300,6 +299,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::comm {
 
@@ -332,18 +332,29 @@ namespace {
 
 // A missing leaf would be searched for ever.
 void check_leaves(const std::vector<TreeLeaf>& leaves) {
-  bool valid = !leaves.empty() && leaves.size() <= (1U << (kMaxLevels - 1));
+  bool valid = !leaves.empty();
   for (std::size_t i = 1; valid && i < leaves.size(); ++i) valid = leaves[i].span.begin == leaves[i - 1].span.end;
   if (!valid) throw InternalError("tree_reduce was called with leaves that make up no subtree");
 }
 
-double* reserve_scratch() {
-  // It is kept between calls, but not as a static array: that much thread-local storage would not fit a small thread's
-  // stack.
+/// Returns how many accumulators the tree needs at once: its depth, however the leaves cut it.
+std::size_t levels_of(const std::vector<TreeLeaf>& leaves) {
+  std::size_t levels = 1;
+  while (std::int64_t{1} << levels < leaves.back().span.end - leaves.front().span.begin) ++levels;
+  return levels;
+}
+
+/// It is kept between calls, but not as a static array: that much thread-local storage would not fit a small thread's
+/// stack. Valid until the next call of this thread.
+double* reserve_scratch(std::size_t levels) {
   thread_local hwy::AlignedFreeUniquePtr<double[]> scratch;
-  if (scratch == nullptr) scratch = hwy::AllocateAligned<double>(static_cast<std::size_t>(kMaxLevels * kBlock));
-  if (scratch == nullptr) throw ResourceError("no memory is left for a reduction's scratch of 196.6 kB");
-  return scratch.get();
+  thread_local std::size_t reserved = 0;
+  if (levels <= reserved) return scratch.get();
+  const std::size_t numbers = levels * static_cast<std::size_t>(kBlock);
+  scratch = hwy::AllocateAligned<double>(numbers);
+  reserved = scratch == nullptr ? 0 : levels;
+  if (scratch != nullptr) return scratch.get();
+  throw ResourceError("no memory is left for a reduction's scratch of " + text::bytes(numbers * sizeof(double)));
 }
 
 }  // namespace
@@ -365,7 +376,7 @@ void tree_reduce(const Reduction& reduction, const std::vector<TreeLeaf>& leaves
   call.destinations = destinations.data();
   call.destination_count = static_cast<int>(destinations.size());
   call.count = count;
-  call.scratch = reserve_scratch();
+  call.scratch = reserve_scratch(levels_of(leaves));
   HWY_DYNAMIC_DISPATCH(reduce_call)(call);
 }
 

@@ -108,7 +108,9 @@ bool can_run(const at::Tensor& logits, const at::Tensor& target, const CrossEntr
   const at::Tensor& weight = layer.weight;
   if (weight.defined() && !(detail::is_float_vector(weight) && weight.numel() == logits.size(1))) return false;
   const double smoothing = layer.options.label_smoothing();
-  return smoothing >= 0 && smoothing <= 1 && cross_entropy_is_faster(target.numel(), logits.size(1));
+  if (smoothing < 0 || smoothing > 1) return false;
+  // libtorch 1.13 has no cross entropy of bfloat16 to compare with that computes in float32.
+  return logits.scalar_type() == at::kBFloat16 || cross_entropy_is_faster(target.numel(), logits.size(1));
 }
 
 }  // namespace
@@ -127,7 +129,8 @@ at::Tensor CrossEntropyLossImpl::forward(const at::Tensor& logits, const at::Ten
                   .reduction = detail::reduction_of(options.reduction())};
     return detail::run_loss(logits, CrossEntropyOf(target.contiguous(), std::move(shared)));
   }
-  return torch::nn::functional::detail::cross_entropy(logits, target, weight, options.ignore_index(),
+  return torch::nn::functional::detail::cross_entropy(detail::wide_logits(logits), target,
+                                                      detail::wide_weight(logits, weight), options.ignore_index(),
                                                       options.reduction(), options.label_smoothing());
 }
 

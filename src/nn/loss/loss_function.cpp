@@ -17,6 +17,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+bool has_16_bits(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
+}
+
 class LossFunction : public torch::autograd::Function<LossFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& logits, const LossKernel* kernel,
@@ -45,6 +49,12 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
 at::Tensor run_loss(const at::Tensor& logits, const LossKernel& kernel) {
   RECORD_FUNCTION("lockstep::loss", std::vector<c10::IValue>({logits}));
   return LossFunction::apply(logits, &kernel, at::GradMode::is_enabled() && logits.requires_grad());
+}
+
+at::Tensor wide_logits(const at::Tensor& logits) { return has_16_bits(logits) ? logits.to(at::kFloat) : logits; }
+
+at::Tensor wide_weight(const at::Tensor& logits, const at::Tensor& weight) {
+  return weight.defined() && has_16_bits(logits) ? weight.to(at::kFloat) : weight;
 }
 
 at::Tensor sum_losses(const at::Tensor& losses, double scale) {

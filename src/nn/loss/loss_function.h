@@ -44,6 +44,12 @@ class LossKernel {
 /// As a node of autograd.
 [[nodiscard]] at::Tensor run_loss(const at::Tensor& logits, const LossKernel& kernel);
 
+/// Logits of 16 bits as float32, others as they are. libtorch's losses would round the loss to their 16 bits, and some
+/// refuse class weights of float32.
+[[nodiscard]] at::Tensor wide_logits(const at::Tensor& logits);
+/// A layer's weights for wide_logits(): also a layer that was turned into 16 bits has them.
+[[nodiscard]] at::Tensor wide_weight(const at::Tensor& logits, const at::Tensor& weight);
+
 /// Sum in double and in order, times `scale`: float32.
 [[nodiscard]] at::Tensor sum_losses(const at::Tensor& losses, double scale);
 

@@ -74,7 +74,8 @@ at::Tensor MultiLabelSoftMarginLossImpl::forward(const at::Tensor& logits, const
   if (can_run(logits, target, weight)) {
     return detail::run_loss(logits, MultiLabel(target, weight, detail::reduction_of(options.reduction())));
   }
-  return torch::nn::functional::detail::multilabel_soft_margin_loss(logits, target, weight, options.reduction());
+  return torch::nn::functional::detail::multilabel_soft_margin_loss(
+      detail::wide_logits(logits), target, detail::wide_weight(logits, weight), options.reduction());
 }
 
 void MultiLabelSoftMarginLossImpl::pretty_print(std::ostream& stream) const {

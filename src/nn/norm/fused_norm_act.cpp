@@ -7,6 +7,7 @@
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
@@ -78,30 +79,54 @@ struct Moments {
   std::vector<double> var;  ///< biased
 };
 
-/// Sums are of x minus the batch's first pixel, so that a mean far from 0 costs the variance no digits.
-Moments moments(const at::Tensor& input) {
+/// Sums of x - shift. One pass gives mean and variance, but the variance is a difference of sums, and the further the
+/// shift is from the mean, the fewer digits it keeps.
+Moments moments_about(const at::Tensor& input, const std::vector<float>& shift) {
   const NormActShape shape = shape_of(input, false);
-  const at::Tensor shift = input.select(0, 0).select(1, 0).select(1, 0).to(at::kFloat).contiguous();
-  const auto* by = shift.data_ptr<float>();
   const Sums sums = sum_images(input, [&](std::int64_t i, float* out) {
-    norm_act_statistics(type_of(input), image_at(input, i, shape.in_image()), shape, by, out);
+    norm_act_statistics(type_of(input), image_at(input, i, shape.in_image()), shape, shift.data(), out);
   });
   const auto count = static_cast<double>(input.numel() / shape.channels);
   Moments found;
   for (std::size_t c = 0; c < sums.first.size(); ++c) {
     const double shifted = sums.first[c] / count;
     const double var = sums.second[c] / count - shifted * shifted;
-    found.mean.push_back(static_cast<double>(by[c]) + shifted);
+    found.mean.push_back(static_cast<double>(shift[c]) + shifted);
     found.var.push_back(var < 0 ? 0.0 : var);  // what is no number stays none
   }
   return found;
 }
 
+/// Where the mean is no further than 8 standard deviations from the shift, float32 sums give the variance to 1e-4.
+bool is_near(const std::vector<float>& shift, const Moments& found) {
+  constexpr double kFarthest = 8;
+  for (std::size_t c = 0; c < shift.size(); ++c) {
+    const double distance = found.mean[c] - static_cast<double>(shift[c]);
+    if (distance * distance > kFarthest * kFarthest * found.var[c]) return false;
+  }
+  return true;
+}
+
+/// The batch's first pixel is a shift that costs nothing. Where it is an outlier in some channel, a second pass takes
+/// the means that the first one has found.
+Moments moments(const at::Tensor& input) {
+  const at::Tensor pixel = input.select(0, 0).select(1, 0).select(1, 0).to(at::kFloat).contiguous();
+  std::vector<float> shift(pixel.data_ptr<float>(), pixel.data_ptr<float>() + pixel.numel());
+  const Moments found = moments_about(input, shift);
+  if (is_near(shift, found)) return found;
+  std::transform(found.mean.begin(), found.mean.end(), shift.begin(),
+                 [](double mean) { return static_cast<float>(mean); });
+  return moments_about(input, shift);
+}
+
+/// A channel whose statistics are not finite (an overflow, whose step a loss scale leaves out) keeps the running ones:
+/// they would stay spoilt for ever.
 void update_running(const BatchNormCall& call, const Moments& of, double count, double momentum) {
   if (!call.running_mean.defined()) return;
   auto* mean = call.running_mean.data_ptr<float>();
   auto* var = call.running_var.data_ptr<float>();
   for (std::size_t c = 0; c < of.mean.size(); ++c) {
+    if (!std::isfinite(of.mean[c]) || !std::isfinite(of.var[c])) continue;
     const double unbiased = of.var[c] * count / (count - 1);
     mean[c] = static_cast<float>(momentum * of.mean[c] + (1 - momentum) * static_cast<double>(mean[c]));
     var[c] = static_cast<float>(momentum * unbiased + (1 - momentum) * static_cast<double>(var[c]));

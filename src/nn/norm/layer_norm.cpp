@@ -105,14 +105,14 @@ void LayerNormImpl::reset() {
 at::Tensor LayerNormImpl::forward(const at::Tensor& input) {
   const auto& shape = options.normalized_shape();
   const auto last = input.dim() - static_cast<std::int64_t>(shape.size());
-  const bool ours = detail::has_kernel_type(input) && input.is_contiguous() && detail::is_float_vector(weight) &&
-                    detail::is_float_vector(bias) && last >= 0 &&
-                    input.sizes().slice(static_cast<std::size_t>(last)) == at::IntArrayRef(shape);
   // libtorch 1.13 has no layer norm of bfloat16 with float32 weights.
   const bool only_ours = input.scalar_type() == at::kBFloat16;
+  const bool ours = detail::has_kernel_type(input) && (only_ours || input.is_contiguous()) &&
+                    detail::is_float_vector(weight) && detail::is_float_vector(bias) && last >= 0 &&
+                    input.sizes().slice(static_cast<std::size_t>(last)) == at::IntArrayRef(shape);
   if (ours && (only_ours || layer_norm_is_faster(input.numel() / weight.numel(), weight.numel()))) {
     RECORD_FUNCTION("lockstep::layer_norm", std::vector<c10::IValue>({input, weight}));
-    return LayerNormFunction::apply(input, weight, bias, options.eps());
+    return LayerNormFunction::apply(input.contiguous(), weight, bias, options.eps());
   }
   return at::layer_norm(input, shape, weight, bias, options.eps());
 }

@@ -8,9 +8,11 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
@@ -82,12 +84,18 @@ Combined combine(const Statistics& local, double count, StatisticsSync& sync) {
   return {.count = total, .mean = all_mean, .var = (square_mean - all_mean * all_mean).clamp_min(0)};
 }
 
+/// A channel whose statistics are not finite (an overflow, whose step a loss scale leaves out) keeps the running ones:
+/// they would stay spoilt for ever.
 void update_running(const BatchNormCall& call, const Combined& all, double momentum) {
   if (!call.running_mean.defined()) return;
   const auto dtype = call.running_mean.scalar_type();
-  const at::Tensor unbiased = all.var * (all.count / (all.count - 1));
-  call.running_mean.mul_(1 - momentum).add_(all.mean.to(dtype), momentum);
-  call.running_var.mul_(1 - momentum).add_(unbiased.to(dtype), momentum);
+  const at::Tensor finite = at::isfinite(all.mean).logical_and(at::isfinite(all.var));
+  const auto update = [&](const at::Tensor& running, const at::Tensor& found) {
+    const at::Tensor next = running.mul(1 - momentum).add(found.to(dtype), momentum);
+    running.copy_(at::where(finite, next, running));
+  };
+  update(call.running_mean, all.mean);
+  update(call.running_var, all.var * (all.count / (all.count - 1)));
 }
 
 at::Tensor normalize(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, const Statistics& by,

@@ -12,9 +12,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/tensor/random.h"
 
 namespace lockstep {
@@ -45,6 +47,9 @@ at::Tensor flat_part(const at::Tensor& flat, const tensor::FlatSlot& slot) {
 
 at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
+/// The sum of magnitudes is finite only where every element is, and then so is any product with a column of length 1.
+bool is_finite(const at::Tensor& values) { return std::isfinite(values.abs().sum().item<double>()); }
+
 /// An FNV-1a hash, which is the same in every program, unlike std::hash.
 std::uint64_t hash(std::string_view text) {
   std::uint64_t value = 14695981039346656037ULL;
@@ -63,6 +68,7 @@ struct PowerSgd::Step {
   std::vector<std::vector<at::Tensor>> matrices_NM = {};  ///< by local replica, then by compressed parameter
   std::vector<at::Tensor> ps_NR = {};                     ///< by compressed parameter, once they are summed
   std::vector<at::Tensor> qs_MR = {};
+  double loss_scale = 1;
   ReplicaSum plain_sum = {};
   ReplicaSum p_sum = {};
   ReplicaSum q_sum = {};
@@ -132,6 +138,7 @@ HookStage PowerSgd::run(GradBucket& bucket) {
                   [this](const auto& one) { return one.first.first < block_.begin || one.first.first >= block_.end; });
   }
   const auto step = std::make_shared<Step>(bucket);
+  if (options_.loss_scale) step->loss_scale = options_.loss_scale();
   for (std::size_t i = 0; i < bucket.parameters().size(); ++i) {
     const bool compress = iterations_ >= options_.start_iter && is_compressed(step->slot(i));
     (compress ? step->compressed : step->plain).push_back(i);
@@ -152,7 +159,7 @@ void PowerSgd::prepare(Step& step) {
       at::Tensor matrix = flat_part(step.bucket->gradient(local), slot).view({rows, columns});
       matrix = matrix.to(wide(matrix.scalar_type()));
       const auto lost = errors_.find({step.bucket->block().begin + local, slot.name});
-      if (lost != errors_.end()) matrix = matrix.add(lost->second.view({rows, columns}));
+      if (lost != errors_.end()) matrix = matrix.add(lost->second.view({rows, columns}), step.loss_scale);
       matrices.push_back(std::move(matrix));
     }
   }
@@ -212,8 +219,11 @@ HookStage PowerSgd::start_q(const std::shared_ptr<Step>& step) {
           }};
 }
 
+/// The sums are the same on every rank, so all decide alike. A gradient that is not finite makes its P and with it its
+/// Q such.
 void PowerSgd::finish(Step& step) {
   const at::Tensor mean = step.q_sum.sum.div_(step.bucket->divisor());
+  const bool keeps_state = is_finite(mean) && (step.plain.empty() || is_finite(step.plain_sum.sum));
   std::int64_t at = 0;
   for (std::size_t i = 0; i < step.compressed.size(); ++i) {
     const tensor::FlatSlot& slot = step.slot(step.compressed[i]);
@@ -221,13 +231,20 @@ void PowerSgd::finish(Step& step) {
     const at::Tensor q = mean.narrow(0, at, step.qs_MR[i].numel()).view(sizes).clone();
     at += q.numel();
     const at::Tensor approximation = at::mm(step.ps_NR[i], q.t());
-    for (int local = 0; options_.use_error_feedback && local < step.locals(); ++local) {
-      errors_[{step.bucket->block().begin + local, slot.name}] =
-          step.matrices_NM[static_cast<std::size_t>(local)][i].sub(approximation);
-    }
-    if (options_.warm_start) q_[slot.name] = q;
+    if (keeps_state) keep_state(step, i, q, approximation);
     flat_part(step.bucket->result(), slot).copy_(approximation.view({-1}));
   }
+}
+
+/// For the `i`-th compressed parameter: its Q, and what its approximation has lost of each replica's gradient.
+void PowerSgd::keep_state(const Step& step, std::size_t i, const at::Tensor& q, const at::Tensor& approximation) {
+  const std::string& name = step.slot(step.compressed[i]).name;
+  for (int local = 0; options_.use_error_feedback && local < step.locals(); ++local) {
+    at::Tensor lost = step.matrices_NM[static_cast<std::size_t>(local)][i].sub(approximation);
+    if (options_.loss_scale) lost.div_(step.loss_scale);
+    errors_[{step.bucket->block().begin + local, name}] = std::move(lost);
+  }
+  if (options_.warm_start) q_[name] = q;
 }
 
 namespace {
@@ -244,6 +261,13 @@ std::pair<int, std::string> parse_error_key(std::string_view entry, std::string_
     throw DataError(fmt::format("PowerSgd: the state's entry '{}' is not 'error.<replica>.<parameter>'", entry));
   }
   return {replica, std::string(end + 1, rest.data() + rest.size())};
+}
+
+/// Warns of an entry that a version before this one has kept after an overflow.
+bool is_usable(const std::string& name, const at::Tensor& value) {
+  if (is_finite(value)) return true;
+  log::warn("PowerSgd: the state's entry '{}' is not finite: it is left out, and begins anew", name);
+  return false;
 }
 
 const at::Tensor& tensor_of(const std::string& name, const StateValue& value) {
@@ -290,9 +314,12 @@ void PowerSgd::load_state_dict(const StateDict& state) {
     if (name == kIterations) continue;
     const std::string_view view = name;
     if (view.starts_with(kQ)) {
-      q[std::string(view.substr(kQ.size()))] = tensor_of(name, value).clone();
+      const at::Tensor& found = tensor_of(name, value);
+      if (is_usable(name, found)) q[std::string(view.substr(kQ.size()))] = found.clone();
     } else if (view.starts_with(kError)) {
-      errors[parse_error_key(name, view.substr(kError.size()))] = tensor_of(name, value).clone();
+      const ErrorKey key = parse_error_key(name, view.substr(kError.size()));
+      const at::Tensor& found = tensor_of(name, value);
+      if (is_usable(name, found)) errors[key] = found.clone();
     } else {
       throw DataError(fmt::format("PowerSgd: the state has an unknown entry '{}'", name));
     }

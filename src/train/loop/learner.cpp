@@ -6,6 +6,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "train/ranks/same_outcome.h"
 #include "train/ranks/share_state.h"
 #include "train/resume/stage_base.h"
 
@@ -25,9 +26,12 @@ void Learner::build(const Start& start, const FirstWeights& init_from) {
 /// Wrapping gives every rank the weights of rank 0.
 std::shared_ptr<TaskNet> Learner::make_net(const Start& start, const FirstWeights& init_from) {
   auto net = steps_.make_net();
-  if (start.checkpoint) {
-    task_.check_model_state(start.checkpoint->state("model"));
-    load_model_state_dict(net->net(), start.checkpoint->state("model"));
+  if (start.resumed) {
+    do_on_main(job_, [&] {
+      const StateDict model = start.checkpoint->state("model");
+      task_.check_model_state(model);
+      load_model_state_dict(net->net(), model);
+    });
   } else if (!init_from.path.empty() && job_.is_main()) {
     start_from_weights(task_, named_entries_of(net->net()), init_from);
   }
@@ -35,9 +39,7 @@ std::shared_ptr<TaskNet> Learner::make_net(const Start& start, const FirstWeight
 }
 
 void Learner::restore(const Start& start) {
-  const auto shared = [&](const char* state) {
-    return share_state(start.checkpoint ? start.checkpoint->state(state) : StateDict{}, job_.group());
-  };
+  const auto shared = [&](const char* state) { return share_state_of(job_, start.checkpoint, state); };
   steps_.weights().optimizer().load_state_dict(shared("optimizer"));
   if (steps_.weights().scaler().is_enabled()) steps_.weights().scaler().load_state_dict(shared("scaler"));
 }
@@ -54,14 +56,16 @@ void Learner::build_average(const Start& start) {
   begin_average();
   if (!start.resumed) return;
   if (start.run.stages.stage == 2) average_->set_decay(start.run.stages.decay);
-  const bool has_average = start.checkpoint && start.checkpoint->has("ema");
-  const StateDict average = share_state(has_average ? start.checkpoint->state("ema") : StateDict{}, job_.group());
+  const StateDict average = share_state_of(job_, start.checkpoint, "ema");
   if (!average.empty()) return average_->load_state_dict(average);
   if (job_.is_main()) log::note("the checkpoint holds no moving average: it begins with the model's weights");
 }
 
 bool Learner::update(double lr) {
-  if (!steps_.weights().update(lr)) return false;
+  if (!steps_.weights().update(lr)) {
+    steps_.restore_buffers();
+    return false;
+  }
   if (!average_) return true;
   steps_.sync_buffers();  // replica 0's buffers, so that all ranks have the same average
   average_->update();
@@ -82,6 +86,14 @@ void Learner::go_back_to(const std::filesystem::path& folder, std::int64_t step)
 
 void Learner::set_decay(double decay) {
   if (average_) average_->set_decay(decay);
+}
+
+std::set<std::string> Learner::learnt() {
+  std::set<std::string> names;
+  for (const auto& [name, parameter] : named_parameters_of(steps_.model())) {
+    if (parameter.requires_grad()) names.insert(name);
+  }
+  return names;
 }
 
 StateParts Learner::state_parts(const SaveShare& share) {

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "lockstep/checkpoint/async_saver.h"
@@ -55,6 +57,9 @@ class Learner {
 
   /// Returns the states model, optimizer, ema and scaler; of each the part that `share` writes.
   [[nodiscard]] StateParts state_parts(const SaveShare& share);
+
+  /// Returns the names of the parameters that are trained.
+  [[nodiscard]] std::set<std::string> learnt();
 
   [[nodiscard]] StepRunner& steps() { return steps_; }
   [[nodiscard]] const StepRunner& steps() const { return steps_; }

@@ -43,7 +43,8 @@ void SavePoints::save(RunState& run, const SaveReason& reason) {
                                  .threads = plan_.config.threads,
                                  .configuration_hash = configuration_hash(plan_.settings, plan_.config.rows())},
                         .texts = {{"config.yml", plan_.settings}},
-                        .names = reason.names};
+                        .names = reason.names,
+                        .finite = {.required = plan_.config.checkpoint.require_finite, .learnt = learner_.learnt()}};
   saver_.save(writes ? parts(run) : StateParts{}, {order, reason.may_skip, reason.last});
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/comm/objects.h"
+#include "train/ranks/same_outcome.h"
 
 namespace lockstep::train {
 namespace {
@@ -51,6 +52,14 @@ StateDict share_state(const StateDict& state, ProcessGroup& group) {
     if (const auto* tensor = std::get_if<at::Tensor>(&shared.at(name))) group.broadcast(*tensor, 0).wait();
   }
   return shared;
+}
+
+StateDict share_state_of(const Job& job, const std::optional<Checkpoint>& checkpoint, const std::string& name) {
+  StateDict state;
+  do_on_main(job, [&] {
+    if (checkpoint && checkpoint->has(name)) state = checkpoint->state(name);
+  });
+  return share_state(state, job.group());
 }
 
 }  // namespace lockstep::train

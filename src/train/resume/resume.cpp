@@ -18,12 +18,43 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void require_newest(const Checkpoint& checkpoint) {
-  const auto newest = find_newest_valid(FileSystem::system(), checkpoint.path().parent_path());
+/// The newest that a run may go on from.
+std::optional<fs::path> newest_in(const fs::path& folder, bool require_finite) {
+  FileSystem& files = FileSystem::system();
+  return require_finite ? find_newest_finite(files, folder) : find_newest_valid(files, folder);
+}
+
+void require_newest(const Checkpoint& checkpoint, bool require_finite) {
+  const auto newest = newest_in(checkpoint.path().parent_path(), require_finite);
   if (!newest || newest->filename() <= checkpoint.path().filename()) return;
   throw UsageError(fmt::format("{} is not the newest of its run, that is {}", checkpoint.path().string(),
                                newest->filename().string()),
                    "--run-dir DIR begins a run of its own from there; --resume auto goes on from the newest");
+}
+
+/// Opens the checkpoint that `where` means. In place of a run's newest one that is not finite it takes the newest that
+/// is; a step folder that was named itself is meant.
+Checkpoint open_finite(const std::string& where, bool require_finite) {
+  FileSystem& files = FileSystem::system();
+  Checkpoint checkpoint = load_checkpoint(where, files);
+  const std::string what = require_finite ? not_finite_in(files, checkpoint.path()) : "";
+  if (what.empty()) return checkpoint;
+  const fs::path folder = checkpoint.path().parent_path();
+  const auto good = find_newest_finite(files, folder, checkpoint.step());
+  if (!good) {
+    throw DataError(fmt::format("{}: {}, and there is no good checkpoint before it", checkpoint.path().string(), what),
+                    "begin anew in another folder; checkpoint.require_finite=false goes on from it all the same");
+  }
+  const bool is_newest = fs::is_directory(where) && !fs::equivalent(where, checkpoint.path());
+  if (is_newest) {
+    log::warn("{} is skipped: {}; the run goes on from {}", checkpoint.path().string(), what,
+              good->filename().string());
+    return load_checkpoint(good->string(), files);
+  }
+  throw DataError(fmt::format("{}: {}", checkpoint.path().string(), what),
+                  fmt::format("--resume {} is the newest good one before it; checkpoint.require_finite=false goes on "
+                              "from this one all the same",
+                              good->string()));
 }
 
 std::int64_t whole_number_at(const ConfigTree& tree, const std::string& key) {
@@ -70,15 +101,15 @@ RunPlace choose_place(const TrainerOptions& options) {
   return {options.run_dir, !own.empty() && fs::weakly_canonical(options.run_dir) == fs::weakly_canonical(own)};
 }
 
-std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place) {
+std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place, bool require_finite) {
   if (options.resume == "none") return std::nullopt;
   if (options.resume != "auto") {
-    Checkpoint checkpoint = read_checkpoint(options.resume);
-    if (place.resume) require_newest(checkpoint);
+    Checkpoint checkpoint = open_finite(options.resume, require_finite);
+    if (place.resume) require_newest(checkpoint, require_finite);
     return checkpoint;
   }
   FileSystem& files = FileSystem::system();
-  if (has_step_folders(files, place.path / "checkpoints")) return read_checkpoint(place.path.string());
+  if (has_step_folders(files, place.path / "checkpoints")) return open_finite(place.path.string(), require_finite);
   log::note("{} holds no checkpoint yet: training starts from the beginning", place.path.string());
   return std::nullopt;
 }

@@ -25,9 +25,13 @@ struct RunPlace {
 [[nodiscard]] RunPlace choose_place(const TrainerOptions& options);
 
 /// Returns the checkpoint to resume from; none: a fresh start (with `auto`, where the run folder has none yet).
-/// Throws: DataError where there are checkpoints and none verifies; UsageError where the run folder holds a later
-///         checkpoint than the given path, since one folder must not hold two continuations.
-[[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place);
+/// With `require_finite` a run folder means its newest checkpoint whose values are finite; others are skipped with a
+/// warning.
+/// Throws: DataError where there are checkpoints and none verifies, or is finite, and where the given path's is not
+///         finite; UsageError where the run folder holds a later checkpoint than the given path, since one folder must
+///         not hold two continuations.
+[[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place,
+                                                   bool require_finite);
 
 /// The decided settings of a run that was killed before its first checkpoint, from its folder's file of settings. 0:
 /// unknown.

@@ -18,11 +18,11 @@ fs::path step_folder_of(const fs::path& folder, std::int64_t step) { return fold
 
 void copy_checkpoint(FileSystem& files, const fs::path& from, const fs::path& folder, const std::string& name) {
   const Checkpoint checkpoint = read_checkpoint(from.string(), files);
-  CheckpointStates states;
-  for (const std::string& state : checkpoint.names()) states[state] = checkpoint.state(state);
-  CheckpointTexts texts;
-  for (const std::string& file : checkpoint.text_files()) texts[file] = checkpoint.text(file).value();
-  const fs::path copy = commit_checkpoint(files, folder, checkpoint.manifest().meta, states, texts);
+  ShardedContent content;
+  content.finite.required = false;  // as it is
+  for (const std::string& state : checkpoint.names()) content.parts[state].entries = checkpoint.state(state);
+  for (const std::string& file : checkpoint.text_files()) content.texts[file] = checkpoint.text(file).value();
+  const fs::path copy = commit_sharded_checkpoint(files, *no_peers(), folder, checkpoint.manifest().meta, content);
   name_checkpoint(files, folder, name, copy);
 }
 
@@ -32,10 +32,8 @@ bool load_base(const Job& job, const fs::path& folder, std::int64_t step, StepRu
                      "set data.test, or stop_epoch=0 for one stage");
   }
   std::optional<Checkpoint> base;
-  do_on_main(job, [&] { base = read_checkpoint(step_folder_of(folder, step).string()); });
-  const auto shared = [&](const std::string& name) {
-    return share_state(base && base->has(name) ? base->state(name) : StateDict{}, job.group());
-  };
+  do_on_main(job, [&] { base = load_checkpoint(step_folder_of(folder, step).string()); });
+  const auto shared = [&](const std::string& name) { return share_state_of(job, base, name); };
   steps.load_weights(shared("model"));
   steps.weights().optimizer().load_state_dict(shared("optimizer"));
   if (steps.weights().scaler().is_enabled()) steps.weights().scaler().load_state_dict(shared("scaler"));

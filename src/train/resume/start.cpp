@@ -139,7 +139,7 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   folder.emplace(place.path, RunFolderOptions{.resume = place.resume, .experiment = options.experiment});
   remove_checkpoint_leftovers(FileSystem::system(), folder->checkpoints());
   start.in_old_folder = place.resume;
-  start.checkpoint = find_start(options, place);
+  start.checkpoint = find_start(options, place, config.checkpoint.require_finite);
   // A run that was killed before its first checkpoint begins again with the same settings, on any number of ranks.
   const BegunWith begun =
       place.resume && !start.checkpoint ? begun_with(place.path / folder->settings_file()) : BegunWith{};

@@ -225,6 +225,8 @@ void describe_checkpoints(ConfigFields& fields, TrainConfig::Checkpoint& checkpo
   add("checkpoint.when_busy", &checkpoint.when_busy,
       "a checkpoint that is due while one is written waits, or is skipped with a note", {"wait", "skip"});
   add("checkpoint.sharded", &checkpoint.sharded, "each rank writes its part, into a folder that all ranks share");
+  add("checkpoint.require_finite", &checkpoint.require_finite,
+      "end rather than save weights, moments or averages that are NaN or infinite, or go on from such");
 }
 
 }  // namespace

@@ -151,7 +151,7 @@ class RunSetup {
   TrainConfig& config_;
   TrainerOptions& options_;
   ReadyRun& run_;
-  Start start_;  ///< its checkpoint's memory is freed with it
+  Start start_;
   std::shared_ptr<Dataset> train_set_;
   std::shared_ptr<Dataset> test_set_;
   bool found_batch_ = false;

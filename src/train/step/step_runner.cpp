@@ -2,6 +2,8 @@
 #include "train/step/step_runner.h"
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/where.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,6 +44,11 @@ std::vector<Holder> batch_holders(const Batch& batch) {
   std::vector<Holder> found = {{"batch.data", static_cast<std::int64_t>(batch.data.nbytes())}};
   if (batch.target.defined()) found.push_back({"batch.target", static_cast<std::int64_t>(batch.target.nbytes())});
   return found;
+}
+
+NamedTensors copies_of(NamedTensors tensors) {
+  for (auto& [name, tensor] : tensors) tensor = tensor.detach().clone();
+  return tensors;
 }
 
 /// It is null where no step is recorded.
@@ -114,6 +121,7 @@ void StepRunner::load_weights(const StateDict& state) {
 const std::vector<at::Tensor>& StepRunner::compute_gradients(std::int64_t batches) {
   sync_buffers();
   synced_ = false;
+  if (weights_.scaler().is_enabled()) kept_buffers_ = copies_of(floating_buffers());
   taken_.begin();
   images_ = 0;
   team_.run([&](Replica& replica) { run_replica(replica, batches); });
@@ -176,6 +184,23 @@ void StepRunner::sync_buffers() {
   const StepClock::Stay communicates(clock_, view::StepPart::kExposed);
   if (!synced_) model_->sync_buffers();
   synced_ = true;
+}
+
+NamedTensors StepRunner::floating_buffers() {
+  NamedTensors buffers = named_buffers_of(model_->module().net());
+  std::erase_if(buffers, [](const auto& one) { return !one.second.is_floating_point(); });
+  return buffers;
+}
+
+void StepRunner::restore_buffers() {
+  if (kept_buffers_.empty()) return;
+  sync_buffers();
+  const NamedTensors buffers = floating_buffers();
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const at::Tensor& buffer = buffers[i].second;
+    buffer.copy_(at::where(at::isfinite(buffer), buffer, kept_buffers_[i].second));
+  }
+  synced_ = false;  // other replicas of this rank have the values of before
 }
 
 std::vector<Holder> StepRunner::memory_holders() const {

@@ -48,6 +48,9 @@ class StepRunner {
   const std::vector<at::Tensor>& compute_gradients(std::int64_t batches);
   /// Copies replica 0's buffers to every rank and replica, as the next step has them. Collective: yes.
   void sync_buffers();
+  /// Gives the buffers' elements that the last compute_gradients() has made NaN or infinite their values of before: the
+  /// loss is scaled, its step was left out, and running statistics of an overflow would stay spoilt. Collective: yes.
+  void restore_buffers();
 
   /// Returns the names of the other columns of a loss row; empty where there is only one part, and before the first
   /// step.
@@ -72,6 +75,7 @@ class StepRunner {
   [[nodiscard]] std::vector<Holder> memory_holders() const;
 
  private:
+  [[nodiscard]] NamedTensors floating_buffers();
   void run_replica(Replica& replica, std::int64_t batches);
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch);
   /// Runs forward, loss times `share`, and backward; returns the loss row.
@@ -89,6 +93,7 @@ class StepRunner {
   WeightUpdate weights_;
   TakenBatches taken_;
   std::optional<StepGraph> graph_;  ///< set where steps are recorded
+  NamedTensors kept_buffers_;       ///< copies of before the step, where the loss is scaled
   bool synced_ = false;             ///< no step has changed the buffers since sync_buffers()
   std::vector<std::string> loss_names_;
   std::int64_t images_ = 0;    ///< images of this rank's replicas

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a committed checkpoint's values are finite, read from its files in blocks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/folder/folder.h"
+#include "checkpoint/formats/finite_rule.h"
+#include "checkpoint/formats/little_endian.h"
+#include "checkpoint/formats/read_file.h"
+#include "checkpoint/formats/safetensors_header.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/inspect.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file is of that namespace
+
+namespace {
+
+constexpr std::size_t kLengthBytes = 8;
+constexpr std::size_t kReadBlock = 256U << 10U;  // looked at while it is in a core's cache
+
+/// A state's file, or one of its parts.
+struct OpenState {
+  std::string state;
+  std::unique_ptr<ReadableFile> file;
+  SafetensorsHeader header;
+};
+
+SafetensorsHeader header_of(ReadableFile& file, const std::string& path) {
+  std::string front(std::min<std::uint64_t>(kLengthBytes, file.size()), '\0');
+  file.read(0, front.data(), front.size());
+  if (front.size() == kLengthBytes) {
+    const std::uint64_t bytes = from_little_endian(front, kLengthBytes);
+    front.resize(kLengthBytes + std::min({bytes, kMaxHeaderBytes, file.size() - kLengthBytes}));
+    file.read(0, front.data(), front.size());
+  }
+  auto header = parse_safetensors_header(front, file.size());
+  if (!header) throw DataError(fmt::format("{}: {}", path, header.error()), "the file is torn");
+  return std::move(*header);
+}
+
+NotFiniteCount count_in(const OpenState& of, const TensorEntry& entry, const FileBytes& block) {
+  NotFiniteCount found;
+  for (std::uint64_t at = entry.begin; at < entry.end; at += kReadBlock) {
+    const std::size_t piece = std::min<std::uint64_t>(kReadBlock, entry.end - at);
+    of.file->read(of.header.data_start + at, block.data.get(), piece);
+    found += count_not_finite(entry.dtype, block.data.get(), piece);
+  }
+  return found;
+}
+
+std::vector<OpenState> open_states(FileSystem& files, const fs::path& step_folder) {
+  const auto manifest = read_manifest(files, step_folder);
+  if (!manifest) throw DataError(manifest.error());
+  std::vector<OpenState> states;
+  for (const auto& [name, digest] : manifest->files) {
+    const auto of = parse_state_file_name(name);
+    if (!of || !FiniteRule::looks_at(of->state)) continue;
+    const fs::path path = step_folder / name;
+    auto file = files.open(path);
+    SafetensorsHeader header = header_of(*file, path.string());
+    states.push_back({of->state, std::move(file), std::move(header)});
+  }
+  return states;
+}
+
+}  // namespace
+
+std::string not_finite_in(FileSystem& files, const fs::path& step_folder) {
+  const std::vector<OpenState> states = open_states(files, step_folder);
+  FiniteRule rule;
+  for (const OpenState& of : states) {
+    for (const TensorEntry& entry : of.header.tensors) {
+      if (is_floating(entry.dtype)) rule.add(of.state, entry.name);
+    }
+  }
+  const FileBytes block = allocate_bytes(kReadBlock);
+  NotFiniteWords words;
+  for (const OpenState& of : states) {
+    for (const TensorEntry& entry : of.header.tensors) {
+      if (!is_floating(entry.dtype)) continue;
+      const NotFiniteCount found = count_in(of, entry, block);
+      const auto elements = static_cast<std::int64_t>((entry.end - entry.begin) / dtype_bytes(entry.dtype));
+      if (rule.is_spoilt(of.state, entry.name, found)) words.add(of.state, entry.name, found, elements);
+    }
+  }
+  return words.text();
+}
+
+std::optional<fs::path> find_newest_finite(FileSystem& files, const fs::path& folder,
+                                           std::optional<std::int64_t> before) {
+  for (const StepFolder& step : list_steps(files, folder)) {
+    if (step.name.bad != 0 || (before && step.name.step >= *before)) continue;
+    try {
+      if (verify_checkpoint(files, step.path).ok() && not_finite_in(files, step.path).empty()) return step.path;
+    } catch (const Error& error) {  // it is torn, or the disk does not give it back
+      log::debug("{}", error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep
