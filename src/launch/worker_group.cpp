@@ -145,11 +145,12 @@ void WorkerGroup::start(int local_rank) {
   member.log = std::make_unique<RankLog>(spec_.logs.rank_folder(spec_.log_attempt, rank));
   member.ring = std::make_unique<FlightRing>(member.log->flight_file());
   const WorkerSpec worker = worker_spec(spec_, output_, local_rank, member.log.get(), member.ring.get());
-  if (auto standby = spec_.standbys.take(local_rank)) {
+  auto standby = spec_.standbys.take(local_rank);
+  if (standby && standby->worker->take_over(rank, worker.environment)) {
     member.worker = std::move(standby->worker);
     member.pid = standby->pid;
-    member.worker->take_over(rank, worker.environment);
   } else {
+    standby.reset();
     member.worker = std::make_unique<Worker>(worker);
   }
   members_.push_back(std::move(member));
