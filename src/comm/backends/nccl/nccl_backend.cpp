@@ -27,6 +27,7 @@
 #include "comm/core/failure.h"
 #include "comm/core/moves.h"
 #include "comm/core/tensor_tree.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -239,7 +240,7 @@ class NcclBackend final : public DeviceBackend {
     const std::lock_guard lock(mutex_);
     if (aborted_ || comm_ == nullptr) return true;
     ncclResult_t state = ncclCommFinalize(comm_);
-    if (state == ncclInProgress) state = settle(std::chrono::steady_clock::now() + kFinalizeLimit);
+    if (state == ncclInProgress) state = settle(AwakeClock::instance().now() + kFinalizeLimit);
     if (state != ncclSuccess) return false;
     const std::lock_guard life(life_);
     (void)ncclCommDestroy(std::exchange(comm_, nullptr));
@@ -249,7 +250,7 @@ class NcclBackend final : public DeviceBackend {
   /// Waits until a call of the non-blocking communicator has completed.
   [[nodiscard]] ncclResult_t settle(SteadyTime end) {
     ncclResult_t state = ncclInProgress;
-    while (state == ncclInProgress && !aborted_ && std::chrono::steady_clock::now() < end) {
+    while (state == ncclInProgress && !aborted_ && AwakeClock::instance().now() < end) {
       if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return ncclSystemError;
       if (state == ncclInProgress) std::this_thread::sleep_for(kPoll);
     }
@@ -257,7 +258,7 @@ class NcclBackend final : public DeviceBackend {
   }
 
   void wait_for(ncclResult_t result, const char* call) {
-    if (result == ncclInProgress) result = settle(std::chrono::steady_clock::now() + timeout_ + kSettleGrace);
+    if (result == ncclInProgress) result = settle(AwakeClock::instance().now() + timeout_ + kSettleGrace);
     if (result == ncclSuccess) return;
     if (aborted_) throw ResourceError("the NCCL communicator was aborted");
     if (result == ncclInProgress) {
