@@ -209,6 +209,7 @@ TEST(RunDiagnosis, ARankThatIsStoppedInsideACollectiveStandsStill) {
   RunFacts facts = waiting(8 * kSecond);
   facts.ranks[1].ring->lanes = facts.ranks[0].ring->lanes;
   facts.ranks[1].process.state = 'T';
+  facts.ranks[0].ring->last_event_ns = kNow;  // it has just given up
   const RunDiagnosis diagnosis = diagnose(facts);
   EXPECT_EQ(diagnosis.state, RunState::kWaits);
   EXPECT_THAT(diagnosis.text,

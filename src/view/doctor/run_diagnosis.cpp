@@ -117,7 +117,7 @@ std::string last_sign_of(const RunFacts& facts) {
 }
 
 /// "stands still since 8.0 s: rank 2 is stopped (T)"; empty: none is.
-std::string stopped_text(const RunFacts& facts) {
+std::string stopped_text(const RunFacts& facts, const std::optional<flight::Stall>& stall) {
   std::vector<std::string> ranks;
   char state = 'T';
   for (const flight::RankFacts& rank : facts.ranks) {
@@ -126,7 +126,8 @@ std::string stopped_text(const RunFacts& facts) {
     state = rank.process.state;
   }
   if (ranks.empty()) return "";
-  const std::int64_t last = last_event_of(facts);
+  // Ranks that give up waiting do something, too.
+  const std::int64_t last = stall ? stall->since_ns : last_event_of(facts);
   const std::string since = last == 0 ? "" : " since " + text::duration(seconds(facts.monotonic_ns - last));
   return fmt::format("stands still{}: {} {} {} stopped ({})", since, ranks.size() == 1 ? "rank" : "ranks",
                      text::join(ranks), ranks.size() == 1 ? "is" : "are", state);
@@ -169,7 +170,7 @@ std::string waiting_text(const RunFacts& facts, const flight::Stall& stall) {
 RunDiagnosis diagnose_running(const RunFacts& facts) {
   RunDiagnosis diagnosis;
   const auto stall = stall_of(facts);
-  const std::string stopped = stopped_text(facts);
+  const std::string stopped = stopped_text(facts, stall);
   if (stall || !stopped.empty()) {
     diagnosis.state = RunState::kWaits;
     diagnosis.text = stopped;
