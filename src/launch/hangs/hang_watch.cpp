@@ -46,6 +46,7 @@ void HangWatch::say(const std::optional<flight::Stall>& stall, std::int64_t now_
     stall_ns_ = stall->since_ns;
     say_next_ns_ = stall_ns_ + kSayFirst;
   }
+  say_next_ns_ = std::max(say_next_ns_, watched_since_.time_since_epoch().count() + kSayFirst);
   if (now_ns < say_next_ns_) return;
   say_next_ns_ = now_ns + kSayAgain;
   const std::string limit = timeout_ns == 0 || stall->text.find("(limit ") != std::string::npos
