@@ -62,7 +62,7 @@ SAID |= {fault: r"rank {} hangs: stopped by SIGSTOP .*since [\d.]+ s; ranks? \d(
 CODES = {"kill": 137, "stop": 76, "exit": 1, "exception": 71, "skip": 64, "loop": 76, "data": 76, "alone": 76, "long": 0, "exit0": 75, "early": 75,
          "suspend": 0, "suspend_save": 0, "suspend_start": 0, "meet": 75} | {fault: 76 for fault in INSIDE}
 HANGS = ("stop", "loop", "data", "skip")
-ALIVE = ("stop", "loop", "data", "alone", *INSIDE)  # the rank's stacks are shown
+ALIVE = ("stop", "loop", "data", "alone")  # the rank's stacks are shown
 STACK = re.compile(r"\n  stack   thread \d+ hanging_ranks \(main\)\n( +#\d+ .*\n)* +#\d+ .*train\(lockstep::Job&\)")
 STOPPED = ("stop", *INSIDE)  # the doctor says so
 SUSPENDED = ("suspend", "suspend_save", "suspend_start")
@@ -218,10 +218,10 @@ def run_once(given, fault: str, number: int, network: Hosts | None, patience: in
     doctor = []
     if fault == "suspend_start":
         time.sleep(draw.uniform(0, 1.5))
-        suspend(launchers, draw, limit * draw.uniform(1.5, 3))
+        suspend(launchers, draw, limit * draw.uniform(1.2, 2))
     elif fault in SUSPENDED and wait_for(moment, launchers):
         time.sleep(draw.uniform(0, 1 if fault == "suspend_save" else 0.1))
-        suspend(launchers, draw, limit * draw.uniform(1.5, 3))
+        suspend(launchers, draw, limit * draw.uniform(1.2, 2))
     elif fault in STOPPED and wait_for(moment, launchers):
         doctor = doctor_faults(given, logs, rank)
     said = [launcher.wait() for launcher in launchers]
