@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
@@ -106,8 +107,8 @@ constexpr auto kPatience = std::chrono::seconds(3);
 void require_free(const fs::path& folder) {
   const fs::path path = folder / ".lock";
   const UniqueFd lock = try_open_regular_file(path);
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (std::chrono::steady_clock::now() < end) {
+  const TimePoint end = AwakeClock::instance().now() + kPatience;
+  while (AwakeClock::instance().now() < end) {
     if (!lock.valid() || ::flock(lock.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }

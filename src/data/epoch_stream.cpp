@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/base/awake_clock.h"
+
 namespace lockstep::data {
 
 EpochStream::EpochStream(std::unique_ptr<Feed> feed, std::int64_t first, std::int64_t depth)
@@ -66,12 +68,9 @@ EpochStream::Wait EpochStream::wait(Seconds limit) {
     return consumed_ >= end_ || ring_[static_cast<std::size_t>(consumed_) % ring_.size()].has_value();
   };
   if (limit.count() <= 0) batch_.wait(lock, there);
-  // In short waits: one that the process slept through counts as no longer than it was to be.
-  constexpr Seconds kLongest{1};
-  for (Seconds left = limit; left.count() > 0 && !there(); left -= kLongest) {
-    (void)batch_.wait_for(lock, std::min(left, kLongest), there);
-  }
-  if (!there()) return Wait::kTimeout;
+  const auto longest = std::min<Seconds>(limit, std::chrono::hours(24 * 365));
+  const bool is_there = wait_awake(batch_, lock, std::chrono::duration_cast<std::chrono::nanoseconds>(longest), there);
+  if (!is_there) return Wait::kTimeout;
   return consumed_ >= end_ ? Wait::kEnded : Wait::kReady;
 }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "flight/words.h"
 
 namespace lockstep::flight {
@@ -35,10 +37,18 @@ std::optional<Verdict> judge_for(const Waiter& waiter, const std::vector<RankFac
                     fmt::format("rank {} on {} waits in {}", waiter.rank, waiter.host, waiter.operation));
 }
 
+bool is_stopped(const RankFacts& facts) {
+  return !facts.process.has_ended && (facts.process.state == 'T' || facts.process.state == 't');
+}
+
 std::optional<Verdict> judge(const std::vector<RankFacts>& facts, std::int64_t now_ns) {
-  const auto held = held_up(facts);
-  if (!held) return std::nullopt;
-  return verdict_on(late_of(facts, *held), since_text(held->lane.started_ns, now_ns), waiting_text(*held));
+  if (const auto held = held_up(facts)) {
+    return verdict_on(*held->late, since_text(held->lane.started_ns, now_ns), waiting_text(*held));
+  }
+  // Nobody's ring says that it waits: the ranks are not connected yet, or record nothing.
+  const auto stopped = std::find_if(facts.begin(), facts.end(), is_stopped);
+  if (stopped == facts.end()) return std::nullopt;
+  return verdict_on(*stopped, since_text(last_sign(*stopped), now_ns), "other ranks gave up waiting");
 }
 
 }  // namespace lockstep::flight

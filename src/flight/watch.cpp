@@ -64,7 +64,7 @@ std::string doing_text(const RankFacts& rank) { return words_of(rank) + place_of
 
 std::optional<Stall> stall_of_waiters(const WatchFacts& facts) {
   if (const auto held = held_up(facts.ranks)) {
-    const RankFacts& late = late_of(facts.ranks, *held);
+    const RankFacts& late = *held->late;
     return Stall{held->lane.started_ns,
                  fmt::format("{}{} for rank {}: {}", waiting_text(*held),
                              since_text(held->lane.started_ns, facts.now_ns), late.rank, doing_text(late))};
@@ -74,7 +74,7 @@ std::optional<Stall> stall_of_waiters(const WatchFacts& facts) {
     if (!is_alive(rank)) continue;
     for (const Lane& lane : rank.ring->lanes) {
       if (!lane.is_running() || rank.ring->world_size <= static_cast<int>(facts.ranks.size())) continue;
-      HeldUp held{lane, {}};
+      HeldUp held{.lane = lane};
       for (const RankFacts& each : facts.ranks) held.waiting.push_back(each.rank);
       return Stall{lane.started_ns, fmt::format("{}{} for a rank of another node", waiting_text(held),
                                                 since_text(lane.started_ns, facts.now_ns))};

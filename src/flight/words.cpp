@@ -31,22 +31,55 @@ bool is_past(const RankFacts& facts, const Lane& held) {
   return lane != nullptr && lane->finished >= held.started;
 }
 
+// Whom the others wait for: a rank that is not in the collective yet, and one that was stopped, wherever that was.
+// Inside the collective it looks like those that wait; in a message between two ranks its count says nothing of theirs.
+bool is_late(const RankFacts& facts, const Lane& held) {
+  return is_stopped(facts) || (!is_in(facts, held) && !is_past(facts, held));
+}
+
+// The last resort where all have come and nobody was stopped: a disk or the swap holds one of them inside.
+bool is_held_inside(const RankFacts& facts, const Lane& held) { return is_held(facts) && is_in(facts, held); }
+
+bool waits_in(const RankFacts& facts, const Lane& held) { return is_in(facts, held) && !is_stopped(facts); }
+
+using IsLate = bool (*)(const RankFacts&, const Lane&);
+
+const RankFacts* latest_of(const std::vector<RankFacts>& all, const Lane& held, IsLate is_the_one) {
+  const RankFacts* late = nullptr;
+  for (const RankFacts& each : all) {
+    if (is_the_one(each, held) && (late == nullptr || weight(each) < weight(*late))) late = &each;
+  }
+  return late;
+}
+
+std::optional<HeldUp> first_held_up(const std::vector<RankFacts>& all, IsLate is_the_one) {
+  std::optional<HeldUp> found;
+  for (const RankFacts& facts : all) {
+    if (!facts.ring || is_stopped(facts)) continue;
+    for (const Lane& lane : facts.ring->lanes) {
+      if (!lane.is_running() || (found && found->lane.started_ns <= lane.started_ns)) continue;
+      const RankFacts* late = latest_of(all, lane, is_the_one);
+      if (late != nullptr && late != &facts) found = HeldUp{.lane = lane, .late = late};
+    }
+  }
+  return found;
+}
+
+// No rank of the job is another node's.
+bool is_whole_world(const std::vector<RankFacts>& all) {
+  return std::all_of(all.begin(), all.end(), [&](const RankFacts& facts) {
+    return !facts.ring || facts.ring->world_size <= static_cast<int>(all.size());
+  });
+}
+
 }  // namespace
 
 std::optional<HeldUp> held_up(const std::vector<RankFacts>& all) {
-  std::optional<HeldUp> found;
-  for (const RankFacts& facts : all) {
-    if (!facts.ring) continue;
-    for (const Lane& lane : facts.ring->lanes) {
-      if (!lane.is_running() || (found && found->lane.started_ns <= lane.started_ns)) continue;
-      const bool somebody_is_missing = std::any_of(
-          all.begin(), all.end(), [&](const RankFacts& other) { return !is_in(other, lane) && !is_past(other, lane); });
-      if (somebody_is_missing) found = HeldUp{lane, {}};
-    }
-  }
+  auto found = first_held_up(all, is_late);
+  if (!found && is_whole_world(all)) found = first_held_up(all, is_held_inside);
   if (!found) return std::nullopt;
   for (const RankFacts& facts : all) {
-    if (is_in(facts, found->lane)) found->waiting.push_back(facts.rank);
+    if (waits_in(facts, found->lane) && &facts != found->late) found->waiting.push_back(facts.rank);
   }
   return found;
 }
@@ -54,7 +87,7 @@ std::optional<HeldUp> held_up(const std::vector<RankFacts>& all) {
 Cause cause_of(const RankFacts& facts) {
   const ProcessState& process = facts.process;
   if (process.has_ended) return Cause::kLeft;
-  if (process.state == 'T' || process.state == 't') return Cause::kStopped;
+  if (is_stopped(facts)) return Cause::kStopped;
   if (process.state == 'D') return Cause::kUninterruptible;
   if (process.swapped > process.resident && process.swapped > (64U << 20U)) return Cause::kSwapped;
   const bool has_section = facts.ring && !facts.ring->sections.empty();
@@ -118,15 +151,6 @@ bool runs_collective(const RankFacts& facts) {
 std::string since_text(std::int64_t from_ns, std::int64_t now_ns) {
   if (from_ns == 0) return "";
   return fmt::format(" since {:.1f} s", std::max(0.0, static_cast<double>(now_ns - from_ns) * 1e-9));
-}
-
-const RankFacts& late_of(const std::vector<RankFacts>& all, const HeldUp& held) {
-  const RankFacts* late = nullptr;
-  for (const RankFacts& each : all) {
-    if (is_in(each, held.lane) || is_past(each, held.lane)) continue;
-    if (late == nullptr || weight(each) < weight(*late)) late = &each;
-  }
-  return *late;
 }
 
 }  // namespace lockstep::flight

@@ -33,20 +33,18 @@ namespace lockstep::flight {
 /// Returns "rank 2", "ranks 0, 1, 3".
 [[nodiscard]] std::string ranks_text(const std::vector<int>& ranks);
 
-/// The collective that holds ranks up, and who is in it.
+/// The collective that holds ranks up, who waits in it, and for whom.
 struct HeldUp {
   Lane lane;
-  std::vector<int> waiting;
+  std::vector<int> waiting = {};
+  const RankFacts* late = nullptr;  ///< one of those that held_up() was given
 };
 
-/// Ranks may wait in several collectives: the one that began first among those that some rank is not in holds up the
-/// rest. None: nobody waits for one of these ranks.
+/// Ranks may wait in several collectives: the one that began first among those that some rank is not in, or cannot go
+/// on in, holds up the rest. None: nobody waits for one of these ranks.
 [[nodiscard]] std::optional<HeldUp> held_up(const std::vector<RankFacts>& all);
 
 /// Returns "ranks 0, 1 wait in all_reduce (bucket 3 of 7)".
 [[nodiscard]] std::string waiting_text(const HeldUp& held);
-
-/// The rank for which they wait. Precondition: held_up() returned `held` for these facts.
-[[nodiscard]] const RankFacts& late_of(const std::vector<RankFacts>& all, const HeldUp& held);
 
 }  // namespace lockstep::flight

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "launch/hangs/process_state.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/standby.h"
@@ -87,7 +88,9 @@ std::optional<Standby> Standbys::take(int local_rank) {
   if (!standby.worker || standby.pid == 0 || standby.worker->read_report() || standby.worker->is_gone()) {
     return std::nullopt;
   }
-  return standby;
+  const auto process = read_process(standby.pid);
+  const bool can_run = process && process->state != 'T' && process->state != 't';
+  return can_run ? std::optional(std::move(standby)) : std::nullopt;
 }
 
 }  // namespace lockstep::launch

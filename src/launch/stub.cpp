@@ -14,20 +14,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "launch/process_tree.h"
+#include "lockstep/base/awake_clock.h"
 
 namespace lockstep::launch {
 namespace {
 
-std::int64_t now_ms() noexcept {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<std::int64_t>(time.tv_sec) * 1000 + time.tv_nsec / 1'000'000;
-}
+// A grace goes on where it was when the whole job was suspended.
+constexpr auto kGraceLook = std::chrono::milliseconds(200);
 
 void close_between(int first, int last) noexcept {
   if (first > last) return;
@@ -171,7 +171,10 @@ class Stub {
   void wait_for_event() noexcept {
     pollfd entries[4] = {{control_, POLLIN, 0}, {agent_, POLLIN, 0}, {worker_pidfd_, POLLIN, 0}, {signals_, POLLIN, 0}};
     int timeout = -1;
-    if (kill_at_ >= 0) timeout = static_cast<int>(std::clamp<std::int64_t>(kill_at_ - now_ms(), 0, INT_MAX));
+    if (kill_at_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*kill_at_ - now());
+      timeout = static_cast<int>(std::clamp<std::chrono::milliseconds>(left, {}, kGraceLook).count());
+    }
     ::poll(entries, 4, timeout);
     signalfd_siginfo ignored;
     while (::read(signals_, &ignored, sizeof ignored) > 0) {
@@ -180,7 +183,7 @@ class Stub {
     reap();
     if (is_over_) return;
     const bool is_agent_gone = (entries[1].revents != 0) || ::getppid() != plan_.agent;
-    if (is_agent_gone || (entries[0].revents != 0 && !obey()) || (kill_at_ >= 0 && now_ms() >= kill_at_)) kill_all();
+    if (is_agent_gone || (entries[0].revents != 0 && !obey()) || (kill_at_ && now() >= *kill_at_)) kill_all();
   }
 
   // False where the agent closed its end.
@@ -203,11 +206,14 @@ class Stub {
       ::kill(order.signal == SIGINT ? -worker_ : worker_, order.signal);
       signal_sent_ = order.signal;
     }
-    kill_by(now_ms() + order.grace_ms);
+    kill_by(now() + std::chrono::milliseconds(order.grace_ms));
     return true;
   }
 
-  void kill_by(std::int64_t time) noexcept { kill_at_ = kill_at_ < 0 ? time : std::min(kill_at_, time); }
+  void kill_by(TimePoint time) noexcept { kill_at_ = kill_at_ ? std::min(*kill_at_, time) : time; }
+
+  // Not AwakeClock, whose lock another thread may have held when we were forked.
+  TimePoint now() noexcept { return awake_.at(std::chrono::steady_clock::now()); }
 
   // A stopped process ignores everything but SIGKILL.
   void kill_stopped() noexcept {
@@ -244,7 +250,7 @@ class Stub {
     if (is_worker_dead_now && !is_over_) {
       signal_children(SIGTERM);
       kill_stopped();
-      kill_by(now_ms() + plan_.leftover_grace_ms);
+      kill_by(now() + std::chrono::milliseconds(plan_.leftover_grace_ms));
     }
   }
 
@@ -282,7 +288,8 @@ class Stub {
   int worker_pidfd_ = -1;
   pid_t worker_ = 0;  // 0 when it has ended
   int signal_sent_ = 0;
-  std::int64_t kill_at_ = -1;  // -1: not to be killed
+  AwakeTime awake_{kGraceLook};
+  std::optional<TimePoint> kill_at_ = {};  // none: not to be killed
   bool is_over_ = false;
 };
 

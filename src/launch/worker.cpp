@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -22,6 +23,8 @@
 namespace lockstep::launch {
 namespace {
 
+// For a standby to read a part of its environment, where the pipe does not hold it.
+constexpr int kTakeTime = 500;  // ms
 // A stub that has closed its socket is leaving, unless it is broken.
 constexpr auto kPatience = std::chrono::seconds(15);
 
@@ -165,16 +168,24 @@ void Worker::order(int signal, std::chrono::milliseconds grace) const noexcept {
   if (!is_gone()) (void)!::send(control_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void Worker::take_over(int rank, const std::vector<std::string>& environment) noexcept {
+bool Worker::take_over(int rank, const std::vector<std::string>& environment) noexcept {
   rank_ = rank;
   const std::string message = standby::to_message(environment);
-  for (std::size_t sent = 0; sent < message.size();) {
+  ::fcntl(standby_.get(), F_SETFL, O_NONBLOCK);
+  pollfd room{standby_.get(), POLLOUT, 0};
+  std::size_t sent = 0;
+  while (sent < message.size()) {
     const ssize_t count = ::write(standby_.get(), message.data() + sent, message.size() - sent);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;  // it has ended, which its stub reports
-    sent += static_cast<std::size_t>(count);
+    if (count > 0) {
+      sent += static_cast<std::size_t>(count);
+    } else if (count == 0 || (errno != EINTR && errno != EAGAIN)) {
+      break;  // it has ended
+    } else if (errno == EAGAIN && ::poll(&room, 1, kTakeTime) <= 0) {
+      break;
+    }
   }
   standby_.reset();
+  return sent == message.size();
 }
 
 void Worker::abandon() noexcept { control_.reset(); }

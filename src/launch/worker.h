@@ -53,8 +53,9 @@ class Worker {
   std::optional<StubReport> read_report();
   [[nodiscard]] bool is_gone() const noexcept { return !control_.valid(); }
 
-  /// Has a standby become a worker of this rank and environment.
-  void take_over(int rank, const std::vector<std::string>& environment) noexcept;
+  /// Has a standby become a worker of this rank and environment. False where the standby does not take it,
+  /// as one that is stopped: then it is of no use. Nothing waits for it longer than half a second.
+  [[nodiscard]] bool take_over(int rank, const std::vector<std::string>& environment) noexcept;
 
   void order(int signal, std::chrono::milliseconds grace) const noexcept;
   /// The stub left without a word (somebody killed it): forgets it.

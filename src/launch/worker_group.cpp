@@ -15,6 +15,7 @@
 
 #include "launch/hangs/hang.h"
 #include "launch/worker_env.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/blas.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -33,6 +34,9 @@ constexpr auto kSecondTermTime = std::chrono::seconds(2);
 constexpr auto kReaderTime = std::chrono::seconds(2);
 
 TimePoint now() { return SystemClock::instance().now(); }
+
+// For how long we wait: a group that was suspended while its ranks were told to end has its time afterwards.
+TimePoint awake_now() { return AwakeClock::instance().now(); }
 
 // The limit of files was lowered under us, or memory is short: what we watch can still be read, without waiting for it.
 void look_at_all(std::vector<pollfd>& entries) {
@@ -112,11 +116,14 @@ std::unique_ptr<LongWorkLink> link_of(const WorkerGroupSpec& spec) {
   return std::make_unique<LongWorkLink>(spec.membership.address(), attempt_prefix(spec.round.number) + "long_work");
 }
 
-/// For poll(): milliseconds until then; -1: for ever.
-int timeout_ms(TimePoint next) {
-  if (next == TimePoint::max()) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
+/// For poll(): milliseconds until `next`, or until the next look at `stop`, a moment of AwakeClock; -1: for ever.
+int timeout_ms(TimePoint next, TimePoint stop) {
+  auto left = std::chrono::nanoseconds::max();
+  if (next != TimePoint::max()) left = next - now();
+  if (stop != TimePoint::max()) left = std::min(left, awake_slice(stop - awake_now()));
+  if (left == std::chrono::nanoseconds::max()) return -1;
+  const auto whole = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  return static_cast<int>(std::clamp<std::int64_t>(whole, 0, INT_MAX));
 }
 
 }  // namespace
@@ -145,11 +152,12 @@ void WorkerGroup::start(int local_rank) {
   member.log = std::make_unique<RankLog>(spec_.logs.rank_folder(spec_.log_attempt, rank));
   member.ring = std::make_unique<FlightRing>(member.log->flight_file());
   const WorkerSpec worker = worker_spec(spec_, output_, local_rank, member.log.get(), member.ring.get());
-  if (auto standby = spec_.standbys.take(local_rank)) {
+  auto standby = spec_.standbys.take(local_rank);
+  if (standby && standby->worker->take_over(rank, worker.environment)) {
     member.worker = std::move(standby->worker);
     member.pid = standby->pid;
-    member.worker->take_over(rank, worker.environment);
   } else {
+    standby.reset();
     member.worker = std::make_unique<Worker>(worker);
   }
   members_.push_back(std::move(member));
@@ -178,8 +186,8 @@ WorkerGroupResult WorkerGroup::run() {
 // A pager that does not read must not keep us from obeying: the logs have everything.
 void WorkerGroup::show_the_rest() {
   // Told before the ranks were gone, it gives the reader a moment; told now, none.
-  if (std::exchange(is_told_to_end_, false)) times_.drop_at = now() + kReaderTime;
-  const auto is_late = [this] { return times_.drop_at && now() >= *times_.drop_at; };
+  if (std::exchange(is_told_to_end_, false)) times_.drop_at = awake_now() + kReaderTime;
+  const auto is_late = [this] { return times_.drop_at && awake_now() >= *times_.drop_at; };
   while (output_.console().waiting_fd() >= 0 && !is_told_to_end_ && !is_late()) wait_for_event();
   output_.console().drop();
 }
@@ -199,7 +207,7 @@ void WorkerGroup::wait_for_event() {
     }
   }
   if (::poll(entries.data(), entries.size(),
-             timeout_ms(std::min({times_.next(), output_.idle_at(), spec_.standbys.due(), hangs_.due()}))) < 0 &&
+             timeout_ms(std::min({output_.idle_at(), spec_.standbys.due(), hangs_.due()}), times_.next())) < 0 &&
       errno != EINTR)
     look_at_all(entries);
   if (entries[2].revents != 0) output_.console().write_some();
@@ -230,16 +238,21 @@ void WorkerGroup::on_times() {
   if (now() >= spec_.standbys.due()) start_standbys();
   if (is_stopping_ || result_.lost || result_.found) hangs_.end();
   if (now() >= hangs_.due()) result_.found = hangs_.look(now(), watched(members_));
+  const bool is_unexplained = times_.stop_at && awake_now() >= *times_.stop_at && !result_.found;
+  // Ranks blame another, and nobody here failed: a rank that was stopped is whom they missed.
+  if (is_unexplained && std::none_of(result_.ends.begin(), result_.ends.end(), leaves_by_request)) {
+    result_.found = find_stopped(watched(members_));
+  }
   if (result_.found && !is_stopping_) {
     publish(*spec_.membership.store_of(spec_.round.number), result_.found->record);
     stop_failed_group();
   }
-  if (times_.stop_at && now() >= *times_.stop_at) stop_failed_group();
-  if (times_.stop_again_at && now() >= *times_.stop_again_at) {
+  if (times_.stop_at && awake_now() >= *times_.stop_at) stop_failed_group();
+  if (times_.stop_again_at && awake_now() >= *times_.stop_again_at) {
     times_.stop_again_at.reset();
     order(SIGTERM, spec_.options.shutdown_timeout);
   }
-  if (times_.give_up_at && now() >= *times_.give_up_at) {
+  if (times_.give_up_at && awake_now() >= *times_.give_up_at) {
     times_.give_up_at.reset();
     for (auto& member : members_) {
       if (member.worker->is_gone()) continue;
@@ -337,10 +350,10 @@ void WorkerGroup::on_end(WorkerMember& member, int status, int signal_sent) {
     if (peers_noticed) result_.found = find_left(watched(members_));
   } else if (leaves_by_request(end)) {
     // All ranks leave at one step, so the others follow.
-    if (!times_.stop_at) times_.stop_at = now() + spec_.options.shutdown_timeout;
+    if (!times_.stop_at) times_.stop_at = awake_now() + spec_.options.shutdown_timeout;
   } else if (is_consequence(end)) {
     if (!result_.found) result_.found = find_left(watched(members_));
-    if (!times_.stop_at) times_.stop_at = now() + kBlameTime;
+    if (!times_.stop_at) times_.stop_at = awake_now() + kBlameTime;
   } else {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     if (code == static_cast<int>(ExitCode::kTimeout)) result_.found = find_hang(watched(members_));
@@ -362,13 +375,13 @@ void WorkerGroup::stop_failed_group() {
     if (hangs) member.worker->order(SIGKILL, std::chrono::milliseconds(0));
   }
   stop(SIGTERM);
-  times_.stop_again_at = now() + kSecondTermTime;
+  times_.stop_again_at = awake_now() + kSecondTermTime;
 }
 
 void WorkerGroup::stop(int signal) {
   is_stopping_ = true;
   times_.stop_at.reset();
-  times_.give_up_at = now() + spec_.options.shutdown_timeout + kKillTime;
+  times_.give_up_at = awake_now() + spec_.options.shutdown_timeout + kKillTime;
   order(signal, spec_.options.shutdown_timeout);
 }
 

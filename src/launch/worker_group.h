@@ -46,7 +46,7 @@ struct WorkerGroupResult {
   [[nodiscard]] bool is_success() const;
 };
 
-/// When something has to happen that nobody announces.
+/// When something has to happen that nobody announces, as moments of AwakeClock.
 struct StopTimes {
   std::optional<TimePoint> drop_at = {};        ///< what nobody has read by then is not shown
   std::optional<TimePoint> stop_at = {};        ///< a rank left or blames another: the rest is stopped

@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -35,9 +36,9 @@ using store::Verb;
 // For one attempt of connect_store(): then it says that it waits.
 constexpr auto kReach = std::chrono::seconds(3);
 constexpr auto kFirstPause = std::chrono::milliseconds(10);
-constexpr auto kLongestPause = std::chrono::milliseconds(500);
+constexpr auto kLongestPause = std::chrono::milliseconds(200);
 
-TimePoint now() { return SystemClock::instance().now(); }
+TimePoint now() { return AwakeClock::instance().now(); }
 
 class Client final : public Store {
  public:

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "store/handshake.h"
@@ -19,7 +20,7 @@ namespace {
 constexpr auto kDoorLimit = std::chrono::seconds(10);
 // Between two tries to get in.
 constexpr auto kShortest = std::chrono::milliseconds(10);
-constexpr auto kLongest = std::chrono::milliseconds(500);
+constexpr auto kLongest = std::chrono::milliseconds(200);
 constexpr const char* kEncrypted = " when it is asked to encrypt: does node 0 have --tls-cert and --tls-key, too?";
 
 /// Questions and answers before the store is open.
@@ -63,9 +64,9 @@ void require_trust(const Socket& socket, const StoreAddress& address) {
 
 Opened open_connection(const StoreAddress& address, TimePoint deadline, std::chrono::milliseconds reach) {
   auto socket =
-      Socket::connect(address.host, address.port, std::min<TimePoint>(deadline, SystemClock::instance().now() + reach));
+      Socket::connect(address.host, address.port, std::min<TimePoint>(deadline, AwakeClock::instance().now() + reach));
   if (!socket) return {std::move(socket), false};
-  deadline = std::min<TimePoint>(deadline, SystemClock::instance().now() + kDoorLimit);
+  deadline = std::min<TimePoint>(deadline, AwakeClock::instance().now() + kDoorLimit);
   Exchange exchange{*socket, deadline};
   if (!address.trust.empty()) {
     exchange.outcome = socket->start_tls(client_tls(address.trust), deadline);
@@ -88,7 +89,7 @@ Opened open_connection(const StoreAddress& address, TimePoint deadline, std::chr
 Opened open_among_strangers(const StoreAddress& address, TimePoint deadline) {
   for (std::chrono::milliseconds pause = kShortest;; pause = std::min<std::chrono::milliseconds>(pause * 2, kLongest)) {
     auto opened = open_connection(address, deadline);
-    if (opened.socket || !opened.is_reached || SystemClock::instance().now() + pause >= deadline) return opened;
+    if (opened.socket || !opened.is_reached || AwakeClock::instance().now() + pause >= deadline) return opened;
     std::this_thread::sleep_for(pause);
   }
 }

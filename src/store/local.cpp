@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/store/store.h"
@@ -81,7 +82,7 @@ class LocalStore final : public Store {
   void wait_locked(std::unique_lock<std::mutex>& lock, const std::vector<std::string>& keys,
                    std::chrono::milliseconds timeout) {
     const auto done = [&] { return is_shut_down_ || table_.missing(keys).empty(); };
-    if (!changed_.wait_for(lock, timeout, done)) {
+    if (!wait_awake(changed_, lock, timeout, done)) {
       throw TimeoutError(store::timeout_message(table_.missing(keys), Seconds(timeout).count()));
     }
     if (is_shut_down_) throw PeerError("the store was shut down");

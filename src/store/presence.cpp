@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/resources.h"
@@ -29,7 +30,7 @@ using store::Verb;
 constexpr int kBeatsPerSilence = 6;
 
 Socket connect_to(const StoreAddress& address, std::chrono::milliseconds timeout) {
-  auto opened = store::open_among_strangers(address, SystemClock::instance().now() + timeout);
+  auto opened = store::open_among_strangers(address, AwakeClock::instance().now() + timeout);
   if (opened.socket) return std::move(*opened.socket);
   throw PeerError(fmt::format("the store at {}:{} is gone ({})", address.host, address.port, opened.socket.error()));
 }
@@ -67,7 +68,7 @@ class Presence::Impl {
 
  private:
   Outcome exchange(const std::string& frame) {
-    const TimePoint deadline = SystemClock::instance().now() + silence_;
+    const TimePoint deadline = AwakeClock::instance().now() + silence_;
     Outcome outcome = socket_.send(frame, deadline);
     std::string reply;
     if (outcome == Outcome::kDone) outcome = socket_.receive(reply, deadline);

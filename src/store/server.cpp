@@ -19,6 +19,7 @@
 #include "lockstep/store/rare_warning.h"
 #include "lockstep/store/store.h"
 #include "store/handshake.h"
+#include "store/stepped_timer.h"
 #include "store/strangers.h"
 #include "store/stream.h"
 #include "store/table.h"
@@ -91,10 +92,8 @@ class Attendance {
       const auto limit = std::chrono::milliseconds(request.number());
       keys_ = request.strings();
       will_ = request.string();
-      silence_.expires_after(std::clamp<std::chrono::milliseconds>(limit, std::chrono::milliseconds(1), kLongestWait));
-      silence_.async_wait([this, on_silence, number = beats_](std::error_code problem) {
-        if (!problem && number == beats_) on_silence();
-      });
+      silence_.start(std::clamp<std::chrono::milliseconds>(limit, std::chrono::milliseconds(1), kLongestWait),
+                     on_silence);
     }
     if (request.complete()) return FrameWriter(Status::kOk).take();
     end();
@@ -116,15 +115,13 @@ class Attendance {
 
  private:
   std::vector<std::string> end() {
-    ++beats_;  // a timer that fired just before it was cancelled means nothing
     silence_.cancel();
     return std::exchange(keys_, {});
   }
 
-  asio::steady_timer silence_;
+  store::SteppedTimer silence_;
   std::vector<std::string> keys_;  // empty: the client does not attend
   std::string will_;
-  std::uint64_t beats_ = 0;
 };
 
 // A step for which there is no memory ends the client's connection alone, so that it does not wait for an answer.
@@ -152,9 +149,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::error_code ignored;
     stream_.socket().set_option(tcp::no_delay(true), ignored);
     stream_.socket().set_option(asio::socket_base::keep_alive(true), ignored);
-    timer_.expires_after(kProofLimit);
-    timer_.async_wait([self = shared_from_this()](std::error_code problem) {
-      if (!problem && !self->is_known_) self->turn_away();
+    timer_.start(kProofLimit, [self = shared_from_this()] {
+      if (!self->is_known_) self->turn_away();
     });
     if (!stream_.is_encrypted()) return read_header();
     stream_.shake_hands([self = shared_from_this()](std::error_code problem) {
@@ -283,10 +279,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void start_wait_timer(std::chrono::milliseconds timeout) {
-    timer_.expires_after(std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(0), kLongestWait));
-    timer_.async_wait([self = shared_from_this(), number = ++wait_number_](std::error_code problem) {
-      // A timer that fired just before it was cancelled must not end the next wait.
-      if (problem || self->wait_keys_.empty() || number != self->wait_number_) return;
+    const auto limit = std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(0), kLongestWait);
+    timer_.start(limit, [self = shared_from_this()] {
+      if (self->wait_keys_.empty()) return;
       self->state_.unlist(self, self->listed_under_);
       auto reply = FrameWriter(Status::kTimeout).strings(self->state_.table.missing(self->wait_keys_)).take();
       self->wait_keys_.clear();
@@ -354,7 +349,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   store::Stream stream_;
-  asio::steady_timer timer_;  // for the handshake, then for the wait
+  store::SteppedTimer timer_;  // for the handshake, then for the wait
   Attendance attendance_;
   State& state_;
   store::Strangers::Id id_ = 0;
@@ -363,7 +358,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool is_known_ = false;
   bool closes_after_send_ = false;
   bool wants_value_ = false;
-  std::uint64_t wait_number_ = 0;
   std::vector<std::string> wait_keys_;  // empty: no wait is going on
   std::string listed_under_;
   char header_[store::kHeaderBytes] = {};

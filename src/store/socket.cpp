@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/resources.h"
 
 namespace lockstep::store {
@@ -26,12 +27,13 @@ constexpr std::size_t kEncryptedAtOnce = 256 << 10;
 // False where the deadline passed first.
 bool wait_for(int fd, short events, TimePoint deadline) {
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SystemClock::instance().now()).count();
-    if (left <= 0) return false;
+    const auto left = deadline - AwakeClock::instance().now();
     pollfd entry{fd, events, 0};
-    const int ready = ::poll(&entry, 1, static_cast<int>(std::min<std::int64_t>(left, 1 << 30)));
+    const auto slice = std::chrono::ceil<std::chrono::milliseconds>(awake_slice(left)).count();
+    const int ready = ::poll(&entry, 1, static_cast<int>(slice));
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return true;  // the next call on the socket tells what is wrong
+    if (left.count() <= 0) return false;
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A TCP connection of a store client, encrypted or not: whole frames, each with a deadline.
+// A TCP connection of a store client, encrypted or not: whole frames, each with a deadline, a moment of AwakeClock.
 #pragma once
 
 #include <chrono>

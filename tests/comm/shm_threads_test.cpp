@@ -8,6 +8,7 @@
 
 #include "comm/backends/shm/shm_backend.h"
 #include "comm/core/moves.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -49,7 +50,7 @@ Collective collective(Kind kind, std::uint64_t sequence, std::vector<float>& dat
   call.data = reinterpret_cast<const std::byte*>(data.data());
   call.output = reinterpret_cast<std::byte*>(data.data());
   call.timeout = std::chrono::seconds(60);
-  call.deadline = std::chrono::steady_clock::now() + call.timeout;
+  call.deadline = AwakeClock::instance().now() + call.timeout;
   call.caller_waits = sequence % 2 == 0;
   return call;
 }

@@ -75,6 +75,46 @@ TEST(Verdict, OfSeveralLateRanksTheStoppedOneIsToBlame) {
   EXPECT_EQ(verdict->rank, 2);
 }
 
+RankFacts in_state(char state, RankFacts facts) {
+  facts.process.state = state;
+  return facts;
+}
+
+TEST(Verdict, NamesARankThatIsStoppedInsideTheCollectiveInWhichTheOthersWait) {
+  const auto verdict = verdict_of({waiting(0), waiting(1), in_state('T', waiting(2))});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->rank, 2);
+  EXPECT_EQ(verdict->text,
+            "rank 2 hangs: stopped by SIGSTOP (or SIGTSTP) in step 418 since 5.0 s; ranks 0, 1 wait in all_reduce "
+            "(bucket 3 of 7)");
+  EXPECT_EQ(verdict_of({in_state('t', waiting(0)), waiting(1)})->rank, 0) << "or held by a debugger";
+}
+
+TEST(Verdict, NamesAStoppedRankAlsoWhereItsOwnCountIsHigher) {
+  const auto verdict = verdict_of({waiting(0), waiting(1), in_state('T', waiting(2, 20))});
+  ASSERT_TRUE(verdict) << "messages between two ranks have counts of their own";
+  EXPECT_EQ(verdict->rank, 2);
+}
+
+TEST(Verdict, AStoppedRankIsToBlameMoreThanOneThatHasNotCome) {
+  EXPECT_EQ(verdict_of({late(0, 'R', "forward"), waiting(1), in_state('T', waiting(2))})->rank, 2);
+}
+
+TEST(Verdict, NamesARankThatADiskHoldsInsideWhereAllHaveCome) {
+  EXPECT_EQ(verdict_of({waiting(0), in_state('D', waiting(1)), waiting(2)})->rank, 1);
+  EXPECT_EQ(verdict_of({late(0, 'R', "forward"), in_state('D', waiting(1)), waiting(2)})->rank, 0)
+      << "who has not come is waited for";
+  EXPECT_FALSE(verdict_of({waiting(0), in_state('D', waiting(1))})) << "the third rank is another node's";
+}
+
+TEST(Verdict, NamesAStoppedRankWhereNoRingSaysThatOthersWait) {
+  RankFacts starts{.rank = 0, .host = "host", .process = {.state = 'S'}};
+  RankFacts stopped{.rank = 1, .host = "host", .process = {.state = 'T'}};
+  const auto verdict = verdict_of({starts, stopped});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->text, "rank 1 hangs: stopped by SIGSTOP (or SIGTSTP); other ranks gave up waiting");
+}
+
 TEST(Verdict, RanksThatGaveUpAndEndedWaitedAllTheSame) {
   RankFacts gave_up = waiting(0);
   gave_up.process = {.has_ended = true};

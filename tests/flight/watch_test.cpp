@@ -139,6 +139,14 @@ TEST(Stall, SaysWhoWaitsForWhomAndWhatThatOneDoes) {
   EXPECT_EQ(stall->text, "ranks 0, 2 wait in all_reduce since 30.0 s for rank 1: it computes in forward of step 13");
 }
 
+TEST(Stall, KnowsARankThatIsStoppedInsideTheCollective) {
+  RankFacts stopped = waiting(1);
+  stopped.process.state = 'T';
+  EXPECT_EQ(
+      longest_stall(at_second(108, {waiting(0), stopped}))->text,
+      "rank 0 waits in all_reduce since 8.0 s for rank 1: stopped by SIGSTOP (or SIGTSTP) in backward of step 13");
+}
+
 TEST(Stall, KnowsThatTheLateRankIsAnotherNodes) {
   RankFacts first = waiting(0);
   first.ring->world_size = 4;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <fstream>
 #include <memory>
 
 #include "launch/run_fixture.h"
@@ -148,6 +149,27 @@ TEST_F(TwoNodes, ANodeThatFreezesIsNamed) {
   const auto of_second = second.wait();
   EXPECT_EQ(of_second.code, 75);
   EXPECT_THAT(of_second.err, HasSubstr(" is lost: "));
+  EXPECT_TRUE(all_gone());
+}
+
+TEST_F(TwoNodes, OfAJobThatIsSuspendedAndGoesOnNoneIsLost) {
+  const auto of_rank = [&](int rank) {
+    auto options =
+        command({"--nnodes", "2", "--node-rank", std::to_string(rank), "--master-port", std::to_string(port_), "--",
+                 "sh", "-c", std::string(kReady) + "until [ -e $DIR/go ]; do sleep 0.1; done"});
+    options.environment.emplace_back("LOCKSTEP_TIMEOUT", "4");  // a node is lost after 2 s of silence
+    return options;
+  };
+  Process first(of_rank(0));
+  Process second(of_rank(1));
+  ASSERT_TRUE(ready(2));
+  suspend(std::chrono::seconds(5));
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // what they take for a loss, they would say by now
+  std::ofstream(folder_.path() / "go") << "";
+  const auto of_first = first.wait();
+  const auto of_second = second.wait();
+  EXPECT_EQ(of_first.code, 0) << of_first.err;
+  EXPECT_EQ(of_second.code, 0) << of_second.err;
   EXPECT_TRUE(all_gone());
 }
 

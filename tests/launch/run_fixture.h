@@ -4,11 +4,14 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/process.h"
@@ -53,6 +56,14 @@ class Run : public ::testing::Test {
   [[nodiscard]] std::vector<pid_t> alive() const { return test::processes_with("MARK=" + mark_); }
   [[nodiscard]] bool all_gone() const {
     return test::eventually([&] { return alive().empty(); }, std::chrono::seconds(20));
+  }
+
+  // Stops launchers, stubs and ranks for longer than what they wait for each other, and lets them go on.
+  void suspend(std::chrono::seconds time) const {
+    const std::vector<pid_t> all = alive();
+    for (const pid_t pid : all) ::kill(pid, SIGSTOP);
+    std::this_thread::sleep_for(time);
+    for (const pid_t pid : all) ::kill(pid, SIGCONT);
   }
 
   // Until `count` ranks have made their file "ready-<rank>" in DIR.

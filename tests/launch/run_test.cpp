@@ -55,6 +55,19 @@ TEST_F(Run, LinesOfManyRanksAreNeverMixed) {
   EXPECT_EQ(count, 800);
 }
 
+TEST_F(Run, ARankThatLeavesWhileTheJobIsSuspendedHasItsTimeAfterwards) {
+  Process agent(command(
+      {"--shutdown-timeout", "3", "sh", "-c",
+       "trap 'sleep 1; echo > $DIR/saved; exit 143' TERM; " + std::string(kReady) + "while :; do sleep 0.1; done"}));
+  ASSERT_TRUE(ready(1));
+  agent.signal(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  suspend(std::chrono::seconds(5));
+  EXPECT_EQ(agent.wait().code, 143);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "saved"));
+  EXPECT_TRUE(all_gone());
+}
+
 TEST_F(Run, AFailingRankStopsTheOthersAndIsPrintedLast) {
   const auto result =
       run({"--nproc-per-node", "3", "sh", "-c",

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/standbys.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "launch/hangs/process_state.h"
 #include "lockstep/base/standby.h"
 #include "support/process.h"
 
@@ -65,9 +70,47 @@ TEST(Standbys, GetTheirEnvironmentWhenTheyTakeOver) {
   standbys.start(kStart, true, [](int) { return script("tr '\\0' ' ' <&3"); });
   std::optional<Standby> standby = standbys.take(1);
   ASSERT_TRUE(standby);
-  standby->worker->take_over(7, {"RANK=7", "NAME=two words"});
+  EXPECT_TRUE(standby->worker->take_over(7, {"RANK=7", "NAME=two words"}));
   EXPECT_EQ(standby->worker->rank(), 7);
   EXPECT_EQ(output_of(*standby->worker), "RANK=7 NAME=two words  ");
+}
+
+// An environment of more bytes than a pipe holds.
+std::vector<std::string> long_environment() { return std::vector<std::string>(40, "A=" + std::string(64 << 10, 'x')); }
+
+TEST(Standbys, ThatDoNotReadHoldUpNobody) {
+  Standbys standbys(restarting());
+  standbys.begin_round(kStart);
+  standbys.start(kStart, true, [](int) { return script("sleep 1000"); });
+  std::optional<Standby> standby = standbys.take(0);
+  ASSERT_TRUE(standby);
+  EXPECT_FALSE(standby->worker->take_over(0, long_environment()));
+}
+
+TEST(Standbys, ThatReadTakeALongEnvironment) {
+  Standbys standbys(restarting());
+  standbys.begin_round(kStart);
+  standbys.start(kStart, true, [](int) { return script("wc -c <&3"); });
+  std::optional<Standby> standby = standbys.take(0);
+  ASSERT_TRUE(standby);
+  EXPECT_TRUE(standby->worker->take_over(0, long_environment()));
+  EXPECT_EQ(std::stoi(output_of(*standby->worker)), 40 * ((64 << 10) + 3) + 1);
+}
+
+TEST(Standbys, ThatAreStoppedAreNotTaken) {
+  const auto file = std::filesystem::path(::testing::TempDir()) / fmt::format("standby-{}", ::getpid());
+  Standbys standbys(restarting());
+  standbys.begin_round(kStart);
+  standbys.start(kStart, true, [&](int) { return script(fmt::format("echo $$ > {}; kill -STOP $$", file.string())); });
+  const auto is_stopped = [&] {
+    pid_t pid = 0;
+    std::ifstream(file) >> pid;
+    const auto process = pid > 0 ? read_process(pid) : std::nullopt;
+    return process && process->state == 'T';
+  };
+  EXPECT_TRUE(test::eventually(is_stopped));
+  EXPECT_FALSE(standbys.take(0));
+  std::filesystem::remove(file);
 }
 
 TEST(Standbys, ThatCannotBeStartedAreNotTaken) {

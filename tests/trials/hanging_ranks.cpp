@@ -2,6 +2,7 @@
 // What scripts/hangs.py starts as ranks: steps of three sections and an all-reduce each, in which one rank does
 // something wrong at one step. The variables FAULT, FAULT_RANK and FAULT_STEP say what, who and when; the moment
 // (CLOCK_MONOTONIC, seconds) goes into the file FAULT_TIME.
+#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -19,6 +21,7 @@
 #include "lockstep/base/trace.h"
 #include "lockstep/comm/job.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/comm/work.h"
 
 namespace {
 
@@ -56,12 +59,50 @@ void do_wrong(const std::string& kind) {
   while (for_ever) continue;
 }
 
+// Stops this process once, soon: a thread of its own does it, wherever the main thread is by then.
+void stop_within(std::chrono::microseconds longest, int seed) {
+  std::minstd_rand random(static_cast<unsigned>(seed) * 7919U + 1U);
+  const auto delay = std::chrono::microseconds(random() % static_cast<unsigned>(longest.count()));
+  std::thread([delay] {
+    std::this_thread::sleep_for(delay);
+    note_moment();
+    ::kill(::getpid(), SIGSTOP);
+  }).detach();
+}
+
+constexpr std::int64_t kMany = 4'000'000;  // 16 MB: long enough to be stopped inside
+
+// Each rank sends to the next one.
+void pass_on(const lockstep::Job& job) {
+  const int world = job.world_size();
+  const at::Tensor out = at::ones({kMany});
+  const at::Tensor in = at::empty({kMany});
+  lockstep::Work sent = job.group().send(out, (job.rank() + 1) % world);
+  job.group().recv(in, (job.rank() + world - 1) % world).wait();
+  sent.wait();
+}
+
+// What all ranks do at the step of the fault. `is_wrong`: this one is stopped meanwhile; where it is to be asleep, the
+// others come later.
+void stop_inside(const lockstep::Job& job, const Fault& fault, bool is_wrong) {
+  const bool sleeps = fault.kind == "stop_barrier" || fault.kind == "stop_wait";
+  if (is_wrong) stop_within(sleeps ? std::chrono::milliseconds(120) : std::chrono::milliseconds(12), fault.step);
+  if (sleeps && !is_wrong) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  if (fault.kind == "stop_reduce" || fault.kind == "stop_wait") job.group().all_reduce(at::ones({kMany})).wait();
+  if (fault.kind == "stop_barrier") job.barrier();
+  if (fault.kind == "stop_copy") job.group().broadcast(at::ones({kMany}), fault.step % job.world_size()).wait();
+  if (fault.kind == "stop_message") pass_on(job);
+}
+
 int train(lockstep::Job& job) {
   const Fault fault = fault_of_environment();
+  const bool stops_inside = fault.kind.starts_with("stop_");
   for (int step = 1; step <= kSteps; ++step) {
     lockstep::fault::note_step(step);
     const bool is_wrong = job.rank() == fault.rank && step == fault.step;
-    if (is_wrong) note_moment();
+    if (is_wrong && !stops_inside) note_moment();
+    if (step == fault.step && stops_inside) stop_inside(job, fault, is_wrong);
+    if (fault.kind.starts_with("suspend") && step == fault.step + 500) return 0;
     if (is_wrong && fault.kind == "early") return 0;
     {
       const Span span({.name = "DataLoader::next"});
@@ -71,10 +112,10 @@ int train(lockstep::Job& job) {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
       if (is_wrong && fault.kind == "alone") do_wrong("loop");
     });
-    if (fault.kind == "long") {
-      if (is_wrong) in_section("save", [] { std::this_thread::sleep_for(std::chrono::seconds(3)); });
-      if (step == fault.step + 5) return 0;
+    if (is_wrong && (fault.kind == "long" || fault.kind == "suspend_save")) {
+      in_section("save", [] { std::this_thread::sleep_for(std::chrono::seconds(3)); });
     }
+    if (fault.kind == "long" && step == fault.step + 5) return 0;
     in_section("backward", [&] {
       if (is_wrong) do_wrong(fault.kind);
       // One rank leaves a collective out, and is ahead of the others from then on.

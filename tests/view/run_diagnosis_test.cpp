@@ -12,6 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kNow = 100 * kSecond;
@@ -202,6 +203,31 @@ TEST(RunDiagnosis, AStoppedRankNeedsNoPatience) {
   EXPECT_EQ(diagnosis.state, RunState::kWaits);
   EXPECT_THAT(diagnosis.text, HasSubstr("for rank 1: stopped by SIGSTOP"));
   EXPECT_THAT(diagnosis.next, Contains("kill -CONT 4001"));
+}
+
+TEST(RunDiagnosis, ARankThatIsStoppedInsideACollectiveStandsStill) {
+  RunFacts facts = waiting(8 * kSecond);
+  facts.ranks[1].ring->lanes = facts.ranks[0].ring->lanes;
+  facts.ranks[1].process.state = 'T';
+  facts.ranks[0].ring->last_event_ns = kNow;  // it has just given up
+  const RunDiagnosis diagnosis = diagnose(facts);
+  EXPECT_EQ(diagnosis.state, RunState::kWaits);
+  EXPECT_THAT(diagnosis.text,
+              StartsWith("stands still since 8.0 s: rank 1 is stopped (T); rank 0 waits in all_reduce"));
+  EXPECT_THAT(diagnosis.text, HasSubstr("for rank 1: stopped by SIGSTOP"));
+  EXPECT_THAT(diagnosis.next, Contains("kill -CONT 4001"));
+}
+
+TEST(RunDiagnosis, RanksThatAreAllStoppedDoNotRun) {
+  RunFacts facts = waiting(kSecond);
+  for (flight::RankFacts& rank : facts.ranks) {
+    rank.process.state = 'T';
+    rank.ring->lanes.clear();
+  }
+  const RunDiagnosis diagnosis = diagnose(facts);
+  EXPECT_EQ(diagnosis.state, RunState::kWaits);
+  EXPECT_THAT(diagnosis.text, StartsWith("stands still since 1.0 s: ranks 0, 1 are stopped (T)"));
+  EXPECT_THAT(diagnosis.next, Contains("kill -CONT 4000"));
 }
 
 TEST(RunDiagnosis, RanksThatRecordNothingAreSaidToRun) {

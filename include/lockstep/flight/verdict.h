@@ -51,8 +51,12 @@ struct Verdict {
   std::string section = {};  ///< whose limit it passed (judge_sections()); empty: a collective timed out
 };
 
-/// Returns which rank the others wait for, and why it does not come. The ranks of `facts` are those that this host can
-/// see; a group's collective waits for those that have not begun it. None: nobody waits for one of these.
+/// Returns whether a signal or a debugger holds the rank's process.
+[[nodiscard]] bool is_stopped(const RankFacts& facts);
+
+/// Returns which rank the others wait for, and why it does not come. Call it once ranks have given up. The ranks of
+/// `facts` are those that this host can see; a group's collective waits for those that have not begun it, and for those
+/// that were stopped, inside it or elsewhere. None: nobody waits for one of these.
 [[nodiscard]] std::optional<Verdict> judge(const std::vector<RankFacts>& facts, std::int64_t now_ns);
 
 /// A rank of another host that gave up waiting.

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -74,6 +75,8 @@ long status_of(CURL* curl) {
   return status;
 }
 
+TimePoint now(AwakeTime& awake) { return awake.at(SystemClock::instance().now()); }
+
 /// One request with all that its callbacks learn. C code calls them, so an exception is kept until that code has
 /// returned.
 class Transfer {
@@ -118,6 +121,7 @@ class Transfer {
   std::uint64_t received_ = 0;  ///< bytes of headers and bodies
   std::uint64_t header_bytes_ = 0;
   std::uint64_t other_bytes_ = 0;
+  AwakeTime awake_{std::chrono::seconds{1}};  ///< libcurl calls report() about so often
   TimePoint last_byte_ = std::chrono::steady_clock::now();
   TimePoint window_begin_ = last_byte_;  ///< start of the time over which the speed is measured
   std::uint64_t window_bytes_ = 0;       ///< bytes that had come by then
@@ -256,7 +260,7 @@ void Transfer::take_body(std::string_view bytes) {
 }
 
 void Transfer::note_bytes(std::size_t count) {
-  last_byte_ = std::chrono::steady_clock::now();
+  last_byte_ = now(awake_);
   if (received_ == 0) window_begin_ = last_byte_;  // the time until the first byte does not count
   received_ += count;
 }
@@ -264,7 +268,7 @@ void Transfer::note_bytes(std::size_t count) {
 /// Checks the speed at the end of each window. libcurl's own limit takes the mean of some seconds and does not report
 /// it.
 void Transfer::measure_speed() {
-  const auto time = std::chrono::steady_clock::now() - window_begin_;
+  const auto time = now(awake_) - window_begin_;
   if (received_ == 0 || time < options_.speed_window) return;
   const double speed = static_cast<double>(received_ - window_bytes_) / Seconds(time).count();
   if (speed < static_cast<double>(options_.min_speed.value_or(0))) {
@@ -278,7 +282,7 @@ void Transfer::measure_speed() {
 /// Returns false where nothing has come for too long, or too little.
 bool Transfer::report() {
   measure_speed();
-  if (std::chrono::steady_clock::now() - last_byte_ > options_.stall_limit) is_silent_ = true;
+  if (now(awake_) - last_byte_ > options_.stall_limit) is_silent_ = true;
   if (options_.progress) options_.progress({.bytes = part_.size(), .total = total_});
   return !is_silent_ && slow_.empty();
 }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "comm/core/patience.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/text.h"
 #include "lockstep/flight/recorder.h"
 
@@ -17,8 +19,10 @@ ElementRange shard_of(std::int64_t numel, int world, int rank) {
 
 namespace comm {
 
-std::chrono::steady_clock::time_point end_of(const Collective& collective) noexcept {
-  return std::max(collective.deadline, flight::patience());
+TimePoint end_of(const Collective& collective) {
+  static Patience patience;
+  return std::max(collective.deadline,
+                  patience.end(flight::patience(), SystemClock::instance().now(), AwakeClock::instance().now()));
 }
 
 ReduceOp op_of(const Descriptor& what) { return static_cast<ReduceOp>(what.op); }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/replicas.h"
@@ -62,7 +63,7 @@ struct Collective {
   const std::byte* data = nullptr;  ///< this rank's data
   std::byte* output = nullptr;      ///< the result's place; may be part of `data`
   Counts counts = nullptr;
-  std::chrono::steady_clock::time_point deadline = {};
+  TimePoint deadline = {};  ///< a moment of AwakeClock
   std::chrono::milliseconds timeout{0};
   bool caller_waits = false;                ///< it runs in a thread that has nothing else to do
   std::int64_t step = fault::noted_step();  ///< the training step in which it was called; -1: unknown
@@ -71,8 +72,9 @@ struct Collective {
   bool on_device = false;  ///< data and output are on a device: hosts only compare their calls
 };
 
-/// Returns when the operation gives up: at its deadline, or later while the launcher sees another rank at long work.
-[[nodiscard]] std::chrono::steady_clock::time_point end_of(const Collective& collective) noexcept;
+/// Returns when the operation gives up, as a moment of AwakeClock: at its deadline, or later while the launcher sees
+/// another rank at long work. Who waits asks again after kAwakeLook at the latest.
+[[nodiscard]] TimePoint end_of(const Collective& collective);
 
 [[nodiscard]] inline bool is_reduction(Kind kind) { return kind <= Kind::kReduceScatter; }
 [[nodiscard]] inline bool is_move(Kind kind) { return kind > Kind::kReduceScatter && kind <= Kind::kScatter; }

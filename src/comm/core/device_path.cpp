@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/core/failure.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -71,7 +72,7 @@ class DeviceOperation final : public Operation {
     try {
       return event_->is_done();
     } catch (const std::exception&) {
-      (void)watch_->look(std::chrono::steady_clock::now());
+      (void)watch_->look(AwakeClock::instance().now());
       return true;
     }
   }
@@ -115,7 +116,7 @@ Work DevicePath::submit(Collective collective, const at::Tensor& input, const at
   if (to.defined()) collective.output = static_cast<std::byte*>(to.data_ptr());
   collective.on_device = true;
   collective.timeout = timeout_;
-  collective.deadline = std::chrono::steady_clock::now() + timeout_;
+  collective.deadline = AwakeClock::instance().now() + timeout_;
   const auto event = std::make_shared<LateEvent>();
   const std::lock_guard order(order_);
   DeviceWatch::Entry entry{.event = event, .meeting = nullptr, .collective = collective, .tensors = {from, to}};
@@ -156,8 +157,8 @@ bool DevicePath::is_idle() const {
 }
 
 void DevicePath::close(bool orderly) noexcept {
-  const auto end = std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(timeout_, kDrainLimit);
-  while (orderly && !is_idle() && watch_->failure() == nullptr && std::chrono::steady_clock::now() < end) {
+  const auto end = AwakeClock::instance().now() + std::min<std::chrono::milliseconds>(timeout_, kDrainLimit);
+  while (orderly && !is_idle() && watch_->failure() == nullptr && AwakeClock::instance().now() < end) {
     std::this_thread::sleep_for(kDrainLook);
   }
   if (!is_idle()) abort("a rank left the job while its own collectives were under way");

@@ -11,6 +11,7 @@
 #include "comm/core/device_backend.h"
 #include "comm/core/device_watch.h"
 #include "comm/core/operation_queue.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/comm/work.h"
 
 namespace lockstep::comm {
@@ -36,7 +37,7 @@ class DevicePath {
   /// Throws: the group's failure. Where it does not throw, data that the host has read from the device by now are
   ///         complete.
   /// Blocks: no. Thread-safe: yes.
-  void check() { watch_->check(std::chrono::steady_clock::now()); }
+  void check() { watch_->check(AwakeClock::instance().now()); }
 
   void abort(const std::string& reason) noexcept;
 

@@ -5,6 +5,7 @@
 
 #include "comm/core/device_advice.h"
 #include "comm/core/failure.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
@@ -180,7 +181,7 @@ void DeviceWatch::run() noexcept {
     changed_.wait(lock, [this] { return stopping_ || !entries_.empty(); });
     if (stopping_) return;
     lock.unlock();
-    (void)look(std::chrono::steady_clock::now());
+    (void)look(AwakeClock::instance().now());
     lock.lock();
     changed_.wait_for(lock, kDeviceLook, [this] { return stopping_; });
   }

@@ -56,7 +56,8 @@ class DeviceWatch {
   /// Ends the thread; nothing is watched after that.
   void stop() noexcept;
 
-  /// Looks once at everything under way. Returns: how many operations are left. Thread-safe: yes.
+  /// Looks once at everything under way, at `now` of AwakeClock. Returns: how many operations are left. Thread-safe:
+  /// yes.
   std::size_t look(Time now);
 
   /// Looks now, and throws a failure that it finds. Where it returns, results that were read before are complete.

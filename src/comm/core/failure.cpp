@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
@@ -23,9 +24,9 @@ void record_first_failure(Store& store, const FailureRecord& record) noexcept {
 std::optional<FailureRecord> first_failure(const World& world) noexcept {
   if (world.store == nullptr) return std::nullopt;
   try {
-    const auto end = std::chrono::steady_clock::now() + world.patience;
+    const auto end = AwakeClock::instance().now() + world.patience;
     auto text = world.store->try_get(kFirstFailureKey);
-    while (!text && std::chrono::steady_clock::now() < end) {
+    while (!text && AwakeClock::instance().now() < end) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       text = world.store->try_get(kFirstFailureKey);
     }

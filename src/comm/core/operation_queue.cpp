@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
@@ -135,7 +136,7 @@ std::exception_ptr OperationQueue::run_operation(QueuedOperation& operation) noe
   const OperationLog lines(collective);
   try {
     collective.timeout = timeout_;
-    collective.deadline = std::chrono::steady_clock::now() + timeout_;
+    collective.deadline = AwakeClock::instance().now() + timeout_;
     runner_->run(collective);
     if (operation.finish_) operation.finish_();
     span.waited_since(operation.waited_ns_.load(std::memory_order_relaxed));

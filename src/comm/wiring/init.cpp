@@ -17,7 +17,9 @@
 #include "comm/wiring/device_choice.h"
 #include "comm/wiring/form.h"
 #include "comm/wiring/job_state.h"
+#include "comm/wiring/meeting_watch.h"
 #include "comm/wiring/select.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
@@ -107,13 +109,19 @@ void serve_store(Job::State& state) {
 }
 
 /// Waits until the file names a store that answers: it may still be that of a killed job.
-std::shared_ptr<Store> connect_through_file(const Job::State& state) {
-  const auto end = std::chrono::steady_clock::now() + state.timeout;
+std::shared_ptr<Store> connect_through_file(Job::State& state) {
+  const TimePoint end = AwakeClock::instance().now() + state.timeout;
   std::string problem;
-  while (std::chrono::steady_clock::now() < end) {
+  while (AwakeClock::instance().now() < end) {
     const auto address = comm::read_address(state.plan.file);
     try {
-      if (address) return connect_store(*address, kFileTrial);
+      if (address) {
+        auto store = connect_store(*address, kFileTrial);
+        state.plan.host = address->host;
+        state.plan.port = address->port;
+        state.plan.token = address->token;
+        return store;
+      }
       problem = address.error();
     } catch (const Error& error) {
       problem = error.message();
@@ -230,9 +238,9 @@ std::vector<std::string> missing_ranks(const Job::State& state, const std::strin
 /// The time in which all ranks have to come.
 struct Arrival {
   explicit Arrival(const Job::State& state)
-      : end(SystemClock::instance().now() + state.timeout), notice(SystemClock::instance().now()) {}
+      : end(AwakeClock::instance().now() + state.timeout), notice(SystemClock::instance().now()) {}
 
-  TimePoint end;
+  TimePoint end;  ///< of AwakeClock
   WaitNotice notice;
 };
 
@@ -240,18 +248,18 @@ struct Arrival {
 std::string hello(const Job::State& state, const std::string& prefix, const std::string& key, Arrival& arrival) {
   auto& [end, notice] = arrival;
   for (;;) {
-    const TimePoint until = std::min(end, notice.next());
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SystemClock::instance().now());
+    const auto to_notice = notice.next() - SystemClock::instance().now();
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(std::min(end - AwakeClock::instance().now(), to_notice));
     try {
       return state.store->get(fmt::format("{}hello/{}", prefix, key), std::max(left, std::chrono::milliseconds(1)));
     } catch (const TimeoutError&) {
       // Told, and tried again, while there is time.
     }
-    const TimePoint now = SystemClock::instance().now();
     auto missing = missing_ranks(state, prefix);
     if (missing.empty()) missing.emplace_back("rank 0");  // which has not said yet who the others are
-    if (now >= end) throw_missing(state, missing);
-    const auto waited = notice.due(now);
+    if (AwakeClock::instance().now() >= end) throw_missing(state, missing);
+    const auto waited = notice.due(SystemClock::instance().now());
     if (waited) {
       log::note("rank {} waits since {} for {}; {} ends this after {}", state.plan.info.rank,
                 text::duration(waited->count()), text::join(missing), env::timeout_variable(),
@@ -305,12 +313,38 @@ std::vector<comm::HostFacts> meet(const Job::State& state, const std::string& pr
   return hosts;
 }
 
+std::string keys_of_meeting(const RankInfo& info) { return fmt::format("lockstep/comm/{}/", info.restart_count); }
+
+/// Looks after the other ranks while they meet, where no launcher does.
+std::unique_ptr<comm::MeetingWatch> watch_meeting(const Job::State& state) {
+  const WorldPlan& plan = state.plan;
+  const bool is_alone = plan.info.world_size == 1;
+  if (is_alone || (plan.store != StoreKind::kRankZero && plan.store != StoreKind::kFile)) return nullptr;
+  return std::make_unique<comm::MeetingWatch>(
+      comm::MeetingPlace{.address = {.host = plan.host, .port = plan.port, .token = plan.token},
+                         .timeout = state.timeout,
+                         .prefix = keys_of_meeting(plan.info),
+                         .rank = plan.info.rank,
+                         .host = state.host},
+      state.store);
+}
+
+/// The other rank's end says more than what it led to here.
+void rethrow_if_peer_failed(const comm::MeetingWatch& watch) {
+  const auto record = watch.failure();
+  if (!record) return;
+  const std::string host = record->host.empty() ? "" : " on " + record->host;
+  const char* what = record->kind == FailureKind::kDied ? "died" : "failed";
+  throw PeerError(fmt::format("rank {}{} {}: {}", record->rank, host, what, words_of(*record)),
+                  "its own output says why");
+}
+
 void join_group(Job::State& state, BackendKind wanted) {
   const RankInfo& info = state.plan.info;
   comm::Meeting meeting{
       .wanted = wanted, .store = state.store, .store_host = state.plan.host, .timeout = state.timeout};
   if (state.plan.store == StoreKind::kAgent) meeting.patience = kAgentPatience;
-  comm::Membership members{.rank = info.rank, .prefix = fmt::format("lockstep/comm/{}/", info.restart_count)};
+  comm::Membership members{.rank = info.rank, .prefix = keys_of_meeting(info)};
   meeting.device = state.device;
   members.hosts = {own_facts(state)};
   if (info.world_size > 1) members.hosts = meet(state, members.prefix);
@@ -380,12 +414,19 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
   tensor::note_world(state->plan.info.rank, state->plan.info.world_size);
   remember(state);
   Job job(state);
+  std::unique_ptr<comm::MeetingWatch> watch;
   try {
     open_store(*state);
+    watch = watch_meeting(*state);
     join_group(*state, wanted);
     if (state->plan.store == StoreKind::kFile && job.is_main()) std::filesystem::remove(state->plan.file);
     if (job.world_size() > 1) require_same_settings(job.group(), options.settings);
   } catch (const std::exception& error) {
+    if (watch) rethrow_if_peer_failed(*watch);
+    FailureRecord record = record_of(error);
+    record.rank = info.rank;
+    record.host = state->host;
+    if (watch && record.kind != FailureKind::kPeer) watch->tell(record);
     job.publish_failure(error);
     throw;
   }

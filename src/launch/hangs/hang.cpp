@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "launch/hangs/late_stacks.h"
 #include "launch/hangs/process_state.h"
@@ -32,6 +34,21 @@ std::string hint_of(const flight::Verdict& verdict, std::int64_t timeout_ns) {
 constexpr const char* kLeftHint =
     "every rank must call the same collectives; uneven data: Join, or the same number of batches on each rank";
 constexpr const char* kOddHint = "look for a branch that depends on the rank or its data, with a collective in it";
+
+// A process is in uninterruptible sleep for a moment whenever it reads from a disk: who stays there hangs.
+constexpr auto kSecondLook = std::chrono::milliseconds(100);
+
+template <class Judge>
+std::optional<Finding> found_by(const std::vector<WatchedRank>& ranks, const Judge& judge) {
+  auto facts = states_of(ranks);
+  auto verdict = judge(facts);
+  if (verdict && verdict->cause == flight::Cause::kUninterruptible) {
+    std::this_thread::sleep_for(kSecondLook);
+    facts = states_of(ranks);
+    verdict = judge(facts);
+  }
+  return finding_of(verdict, facts);
+}
 
 Finding found(int rank, const std::string& text, const std::string& hint, ExitCode code) {
   log::warn("{}", text);
@@ -71,15 +88,19 @@ std::optional<Finding> finding_of(const std::optional<flight::Verdict>& verdict,
 }
 
 std::optional<Finding> find_hang(const std::vector<WatchedRank>& ranks) {
+  return found_by(ranks, [](const auto& facts) { return flight::judge(facts, flight::now_ns()); });
+}
+
+std::optional<Finding> find_stopped(const std::vector<WatchedRank>& ranks) {
   const auto facts = states_of(ranks);
+  if (std::none_of(facts.begin(), facts.end(), flight::is_stopped)) return std::nullopt;
   return finding_of(flight::judge(facts, flight::now_ns()), facts);
 }
 
 std::optional<Finding> find_hang_for(const FailureRecord& claim, const std::vector<WatchedRank>& ranks) {
   if (claim.kind != FailureKind::kTimeout) return std::nullopt;
   const flight::Waiter waiter{claim.rank, claim.host, claim.message.substr(0, claim.message.find(' '))};
-  const auto facts = states_of(ranks);
-  return finding_of(flight::judge_for(waiter, facts, flight::now_ns()), facts);
+  return found_by(ranks, [&](const auto& facts) { return flight::judge_for(waiter, facts, flight::now_ns()); });
 }
 
 std::optional<Finding> find_left(const std::vector<WatchedRank>& ranks) {

@@ -39,6 +39,10 @@ struct Finding {
 /// The same when the rank that gave up is another node's: `claim` is its record.
 [[nodiscard]] std::optional<Finding> find_hang_for(const FailureRecord& claim, const std::vector<WatchedRank>& ranks);
 
+/// Call it when ranks say that a peer died, and none of this node did: a rank that was stopped, and that they could not
+/// reach.
+[[nodiscard]] std::optional<Finding> find_stopped(const std::vector<WatchedRank>& ranks);
+
 /// Call it when a rank says that a peer died: one whose program has ended without an error, while others waited for it.
 [[nodiscard]] std::optional<Finding> find_left(const std::vector<WatchedRank>& ranks);
 

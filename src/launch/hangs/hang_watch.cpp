@@ -17,8 +17,6 @@ using std::chrono::nanoseconds;
 
 constexpr nanoseconds kLongest = std::chrono::seconds(1);
 constexpr nanoseconds kShortest = std::chrono::milliseconds(50);
-// A longer time between two looks: the launcher was stopped, and its ranks most likely with it.
-constexpr auto kGap = std::chrono::seconds(5);
 constexpr std::int64_t kSayFirst = 30'000'000'000;
 constexpr std::int64_t kSayAgain = 60'000'000'000;
 
@@ -48,6 +46,7 @@ void HangWatch::say(const std::optional<flight::Stall>& stall, std::int64_t now_
     stall_ns_ = stall->since_ns;
     say_next_ns_ = stall_ns_ + kSayFirst;
   }
+  say_next_ns_ = std::max(say_next_ns_, watched_since_.time_since_epoch().count() + kSayFirst);
   if (now_ns < say_next_ns_) return;
   say_next_ns_ = now_ns + kSayAgain;
   const std::string limit = timeout_ns == 0 || stall->text.find("(limit ") != std::string::npos
@@ -58,8 +57,9 @@ void HangWatch::say(const std::optional<flight::Stall>& stall, std::int64_t now_
 }
 
 std::optional<Finding> HangWatch::look(TimePoint now, const std::vector<WatchedRank>& ranks) {
-  if (!looked_ || now - *looked_ > kGap) watched_since_ = now;
-  looked_ = now;
+  const auto stopped = awake_.stopped();
+  (void)awake_.at(now);
+  if (watched_since_ == TimePoint{} || awake_.stopped() != stopped) watched_since_ = now;
   const flight::WatchFacts facts{.ranks = states_of(ranks),
                                  .now_ns = now.time_since_epoch().count(),
                                  .watched_since_ns = watched_since_.time_since_epoch().count()};

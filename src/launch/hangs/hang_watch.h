@@ -10,6 +10,7 @@
 
 #include "launch/hangs/hang.h"
 #include "launch/nodes/long_work.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/flight/watch.h"
 
@@ -35,7 +36,7 @@ class HangWatch {
   std::unique_ptr<LongWorkLink> link_;
   TimePoint due_{};
   std::chrono::nanoseconds interval_ = std::chrono::seconds(1);
-  std::optional<TimePoint> looked_;
+  AwakeTime awake_{std::chrono::seconds(1)};  // its ranks were most likely stopped with the launcher
   TimePoint watched_since_{};
   std::int64_t stall_ns_ = 0;     // since when the wait lasts that was told last
   std::int64_t say_next_ns_ = 0;  // when to tell of it again

@@ -11,12 +11,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 
 #include "launch/hosts/host_command.h"
 #include "launch/nodes/addresses.h"
 #include "launch/program.h"
 #include "launch/worker_env.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
@@ -29,7 +29,7 @@ constexpr auto kLeaveTime = std::chrono::seconds(20);
 // What the launchers that met each other need to find out who failed, and to end by themselves.
 constexpr auto kFollowTime = std::chrono::seconds(5);
 
-TimePoint now() { return SystemClock::instance().now(); }
+TimePoint now() { return AwakeClock::instance().now(); }
 
 struct Pipe {
   UniqueFd reading;
@@ -58,8 +58,7 @@ void write_line(int fd, const std::string& line) {
 int timeout_ms(const std::optional<TimePoint>& a, const std::optional<TimePoint>& b) {
   const TimePoint next = std::min(a.value_or(TimePoint::max()), b.value_or(TimePoint::max()));
   if (next == TimePoint::max()) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(awake_slice(next - now())).count());
 }
 
 std::string text_of_end(const HostsOptions& options, const HostLauncher& launcher, const HostEnd& end) {

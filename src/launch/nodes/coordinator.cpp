@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/whole_number.h"
@@ -36,7 +37,7 @@ Order::Kind kind_of(Decision::Kind kind) {
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorSpec spec)
-    : spec_(std::move(spec)), store_(connect_store(spec_.address, kConnect)), state_(SystemClock::instance().now()) {
+    : spec_(std::move(spec)), store_(connect_store(spec_.address, kConnect)), state_(AwakeClock::instance().now()) {
   thread_ = start_thread("that coordinates the nodes", [this] { run(); });
 }
 
@@ -47,7 +48,7 @@ Coordinator::~Coordinator() {
 
 void Coordinator::wait_until_alone(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, patience, [this] { return others_ == 0; });
+  (void)wait_awake(changed_, lock, patience, [this] { return others_ == 0; });
 }
 
 void Coordinator::run() {
@@ -72,7 +73,7 @@ void Coordinator::rethrow_failure() {
 void Coordinator::serve() {
   for (;;) {
     observe();
-    look(SystemClock::instance().now());
+    look(AwakeClock::instance().now());
     take_events();
   }
 }
@@ -82,7 +83,7 @@ void Coordinator::take_events() {
   const auto key = [this] { return kEventQueue + std::to_string(next_event_); };
   auto wait = next_ == TimePoint::max()
                   ? std::chrono::milliseconds(kForever)
-                  : std::chrono::ceil<std::chrono::milliseconds>(next_ - SystemClock::instance().now());
+                  : std::chrono::ceil<std::chrono::milliseconds>(awake_slice(next_ - AwakeClock::instance().now()));
   if (has_joiners(state_, spec_.options)) wait = std::min<std::chrono::milliseconds>(wait, kLookAtSaves);
   std::optional<std::string> text;
   try {
@@ -94,7 +95,7 @@ void Coordinator::take_events() {
     (void)store_->remove(key());
     ++next_event_;
     const auto event = parse_event(*text);
-    if (event) apply(state_, *event, SystemClock::instance().now(), spec_.options);
+    if (event) apply(state_, *event, AwakeClock::instance().now(), spec_.options);
   }
 }
 

@@ -41,7 +41,8 @@ bool LongWorkLink::ask(TimePoint now) {
   const std::lock_guard lock(mutex_);
   wants_answer_ = true;
   changed_.notify_all();
-  return heard_ && now - *heard_ < kFresh;
+  const TimePoint awake = awake_.at(now);
+  return heard_ && awake - *heard_ < kFresh;
 }
 
 // Clocks of nodes differ, so that the key's value is no time: whoever sees it change knows that its writer is at it.
@@ -54,7 +55,8 @@ void LongWorkLink::talk(bool publish) {
   const bool is_new = last_ && *last_ != value;
   last_ = std::move(value);
   const std::lock_guard lock(mutex_);
-  if (is_new) heard_ = SystemClock::instance().now();
+  const TimePoint now = awake_.at(SystemClock::instance().now());
+  if (is_new) heard_ = now;
 }
 
 void LongWorkLink::loop() {

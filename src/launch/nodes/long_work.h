@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "lockstep/base/clock.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/store/store.h"
 
 namespace lockstep::launch {
@@ -38,9 +38,10 @@ class LongWorkLink {
   bool wants_publish_ = false;
   bool wants_answer_ = false;
   bool is_closed_ = false;
-  std::optional<TimePoint> heard_;
-  std::optional<std::string> last_;  // the thread's: the key's value when it looked last
-  int beats_ = 0;                    // the thread's
+  AwakeTime awake_{std::chrono::seconds(1)};  // about as often it is looked at
+  std::optional<TimePoint> heard_;            // as awake_ counts
+  std::optional<std::string> last_;           // the thread's: the key's value when it looked last
+  int beats_ = 0;                             // the thread's
   std::thread thread_;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "launch/nodes/addresses.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
@@ -62,13 +63,13 @@ void require_free_master_port(const AgentOptions& options) {
 std::shared_ptr<Store> reach_store(const StoreAddress& address, std::chrono::milliseconds answer_limit,
                                    const std::function<bool()>& is_told_to_end) {
   const auto limit = env::collective_timeout();
-  const TimePoint begin = SystemClock::instance().now();
-  WaitNotice notice(begin);
+  const TimePoint begin = AwakeClock::instance().now();
+  WaitNotice notice(SystemClock::instance().now());
   for (;;) {
     try {
       return connect_store(address, std::min<std::chrono::milliseconds>(kTry, limit), answer_limit);
     } catch (const TimeoutError& problem) {
-      if (SystemClock::instance().now() - begin >= limit || is_told_to_end()) {
+      if (AwakeClock::instance().now() - begin >= limit || is_told_to_end()) {
         throw TimeoutError(fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
                                        text::duration(Seconds(limit).count()), env::timeout_variable()),
                            problem.hint());

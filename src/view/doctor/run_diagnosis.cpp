@@ -71,10 +71,6 @@ void offer_resume(const RunFacts& facts, RunDiagnosis& diagnosis) {
   diagnosis.next.push_back(command);
 }
 
-bool is_stopped(const flight::RankFacts& rank) {
-  return !rank.process.has_ended && (rank.process.state == 'T' || rank.process.state == 't');
-}
-
 bool records(const RunFacts& facts) {
   return std::any_of(facts.ranks.begin(), facts.ranks.end(), [](const auto& rank) { return rank.ring.has_value(); });
 }
@@ -89,7 +85,7 @@ std::int64_t timeout_of(const RunFacts& facts) {
 std::optional<flight::Stall> stall_of(const RunFacts& facts) {
   auto stall = flight::longest_stall({.ranks = facts.ranks, .now_ns = facts.monotonic_ns});
   if (!stall) return std::nullopt;
-  const bool is_held = std::any_of(facts.ranks.begin(), facts.ranks.end(), is_stopped);
+  const bool is_held = std::any_of(facts.ranks.begin(), facts.ranks.end(), flight::is_stopped);
   if (!is_held && facts.monotonic_ns - stall->since_ns < kLongWait) return std::nullopt;
   return stall;
 }
@@ -107,11 +103,34 @@ std::string steps_of(const RunFacts& facts) {
                      : fmt::format(", steps {} to {}", text::thousands(low), text::thousands(high));
 }
 
-std::string last_sign_of(const RunFacts& facts) {
+/// When any rank here did something last; 0: unknown.
+std::int64_t last_event_of(const RunFacts& facts) {
   std::int64_t last = 0;
   for (const flight::RankFacts& rank : facts.ranks) last = std::max(last, rank.ring ? rank.ring->last_event_ns : 0);
+  return last;
+}
+
+std::string last_sign_of(const RunFacts& facts) {
+  const std::int64_t last = last_event_of(facts);
   if (last == 0) return "";
   return fmt::format(", the last event {} ago", text::duration(seconds(facts.monotonic_ns - last)));
+}
+
+/// "stands still since 8.0 s: rank 2 is stopped (T)"; empty: none is.
+std::string stopped_text(const RunFacts& facts, const std::optional<flight::Stall>& stall) {
+  std::vector<std::string> ranks;
+  char state = 'T';
+  for (const flight::RankFacts& rank : facts.ranks) {
+    if (!flight::is_stopped(rank)) continue;
+    ranks.push_back(std::to_string(rank.rank));
+    state = rank.process.state;
+  }
+  if (ranks.empty()) return "";
+  // Ranks that give up waiting do something, too.
+  const std::int64_t last = stall ? stall->since_ns : last_event_of(facts);
+  const std::string since = last == 0 ? "" : " since " + text::duration(seconds(facts.monotonic_ns - last));
+  return fmt::format("stands still{}: {} {} {} stopped ({})", since, ranks.size() == 1 ? "rank" : "ranks",
+                     text::join(ranks), ranks.size() == 1 ? "is" : "are", state);
 }
 
 void add_place(const flight::RankFacts& rank, std::int64_t now_ns, std::string& line) {
@@ -128,7 +147,7 @@ void add_place(const flight::RankFacts& rank, std::int64_t now_ns, std::string& 
     if (!lane.is_running()) continue;
     line += fmt::format(", waits in {} {} since {:.1f} s", lane.name, lane.started, seconds(now_ns - lane.started_ns));
   }
-  if (is_stopped(rank)) line += ", stopped";
+  if (flight::is_stopped(rank)) line += ", stopped";
 }
 
 void add_ranks(const RunFacts& facts, RunDiagnosis& diagnosis) {
@@ -140,19 +159,26 @@ void add_ranks(const RunFacts& facts, RunDiagnosis& diagnosis) {
   }
 }
 
+/// What the ranks wait for, and when that ends.
+std::string waiting_text(const RunFacts& facts, const flight::Stall& stall) {
+  const std::int64_t left = stall.since_ns + timeout_of(facts) - facts.monotonic_ns;
+  const bool ends = timeout_of(facts) > 0 && left > 0 && stall.text.find("(limit ") == std::string::npos;
+  return ends ? fmt::format("{}; LOCKSTEP_TIMEOUT ends this in {}", stall.text, text::duration(seconds(left)))
+              : stall.text;
+}
+
 RunDiagnosis diagnose_running(const RunFacts& facts) {
   RunDiagnosis diagnosis;
-  if (const auto stall = stall_of(facts)) {
+  const auto stall = stall_of(facts);
+  const std::string stopped = stopped_text(facts, stall);
+  if (stall || !stopped.empty()) {
     diagnosis.state = RunState::kWaits;
-    diagnosis.text = stall->text;
-    const std::int64_t left = stall->since_ns + timeout_of(facts) - facts.monotonic_ns;
-    if (timeout_of(facts) > 0 && left > 0 && stall->text.find("(limit ") == std::string::npos) {
-      diagnosis.text += fmt::format("; LOCKSTEP_TIMEOUT ends this in {}", text::duration(seconds(left)));
-    }
+    diagnosis.text = stopped;
+    if (stall) diagnosis.text += (stopped.empty() ? "" : "; ") + waiting_text(facts, *stall);
     add_ranks(facts, diagnosis);
     diagnosis.next.push_back(fmt::format("lockstep inspect flight {} --last 40", facts.path));
     for (const flight::RankFacts& rank : facts.ranks) {
-      if (is_stopped(rank) && rank.ring) diagnosis.next.push_back(fmt::format("kill -CONT {}", rank.ring->pid));
+      if (flight::is_stopped(rank) && rank.ring) diagnosis.next.push_back(fmt::format("kill -CONT {}", rank.ring->pid));
     }
     return diagnosis;
   }

@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 
@@ -26,7 +27,7 @@ constexpr auto kWatchCloseLimit = std::chrono::milliseconds(1000);
 
 /// The state is shared with the thread, which may outlive the watch where the store hangs.
 struct ExchangeWatch::State {
-  State(World of, std::chrono::milliseconds limit) : world(std::move(of)), timeout(limit) {}
+  explicit State(World of) : world(std::move(of)) {}
 
   struct Entry {
     SteadyTime start;
@@ -40,7 +41,6 @@ struct ExchangeWatch::State {
   void ask(std::unique_lock<std::mutex>& lock);
 
   const World world;
-  const std::chrono::milliseconds timeout;
   std::mutex mutex;
   std::condition_variable changed;
   std::map<int, Entry> entries;
@@ -97,26 +97,25 @@ void ExchangeWatch::State::loop() {
   changed.notify_all();
 }
 
-// An exchange that begins while this sleeps is over after it has woken, so that none has to wake it.
+// An exchange that begins while this sleeps is looked at soon enough, so that none has to wake it.
 void ExchangeWatch::State::clock_loop() {
   std::unique_lock lock(mutex);
   while (!closed) {
-    const auto now = std::chrono::steady_clock::now();
-    SteadyTime wake = now + timeout;
+    const TimePoint now = AwakeClock::instance().now();
+    std::chrono::nanoseconds wait = kAwakeLook;
     for (const auto& [number, entry] : entries) {
-      const SteadyTime end = end_of(entry.exchange.collective);
+      const TimePoint end = end_of(entry.exchange.collective);
       if (end <= now) entry.exchange.is_over = true;
       if (entry.exchange.is_over) entry.exchange.interrupt();
-      wake = std::min(wake, entry.exchange.is_over ? now + kPeriod : end);
+      wait = std::min<std::chrono::nanoseconds>(wait, entry.exchange.is_over ? kPeriod : end - now);
     }
-    clock.wait_until(lock, wake);
+    clock.wait_for(lock, wait);
   }
   --threads;
   changed.notify_all();
 }
 
-ExchangeWatch::ExchangeWatch(World world, std::chrono::milliseconds timeout)
-    : state_(std::make_shared<State>(std::move(world), timeout)) {
+ExchangeWatch::ExchangeWatch(World world) : state_(std::make_shared<State>(std::move(world))) {
   state_->threads = 2;
   start_thread("that watches the exchanges", [state = state_] { state->loop(); }).detach();
   try {

@@ -18,8 +18,7 @@ namespace lockstep::comm {
 /// delays nothing. Thread-safe: yes.
 class ExchangeWatch {
  public:
-  /// `timeout`: of each exchange.
-  ExchangeWatch(World world, std::chrono::milliseconds timeout);
+  explicit ExchangeWatch(World world);
   ~ExchangeWatch();
   ExchangeWatch(const ExchangeWatch&) = delete;
   ExchangeWatch& operator=(const ExchangeWatch&) = delete;

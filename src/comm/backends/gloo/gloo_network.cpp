@@ -16,6 +16,7 @@
 #include "comm/backends/gloo/gloo_transport.h"
 #include "comm/backends/gloo/roll_call.h"
 #include "comm/backends/gloo/stores.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -47,7 +48,7 @@ GlooDevice make_device(const std::string& store_host, int rank) {
 class GlooNetwork final : public Network {
  public:
   GlooNetwork(World world, std::string store_host, std::chrono::milliseconds timeout)
-      : shared_(std::make_shared<GlooShared>(std::move(world), timeout)),
+      : shared_(std::make_shared<GlooShared>(std::move(world))),
         store_host_(std::move(store_host)),
         timeout_(timeout) {}
 
@@ -88,7 +89,7 @@ class GlooNetwork final : public Network {
                                   [&](int rank) { return all.store->try_get(key(rank)).has_value(); }),
                    absent.end());
       if (absent.empty()) return;
-      const bool is_over = std::chrono::steady_clock::now() >= end_of(collective);
+      const bool is_over = AwakeClock::instance().now() >= end_of(collective);
       if (has_failed()) throw_death(all, absent.front(), collective);
       if (is_over || shared_->aborted || shared_->watch.ask()) {
         throw_failure(*shared_, {collective, absent.front(), is_over});

@@ -20,7 +20,7 @@ using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 
 /// What all connections of a group share.
 struct GlooShared {
-  GlooShared(World of, std::chrono::milliseconds timeout) : world(std::move(of)), watch(world, timeout) {}
+  explicit GlooShared(World of) : world(std::move(of)), watch(world) {}
 
   const World world;
   ExchangeWatch watch;

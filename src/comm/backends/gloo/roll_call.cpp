@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 
@@ -39,7 +40,7 @@ void collect(const World& world, RollCall& answers) {
 /// Returns true once waiting for the ranks that have not answered is over.
 bool is_settled(const RollCall& answers, const World& world, SteadyTime start,
                 std::chrono::milliseconds suspect_limit) {
-  const auto waited = std::chrono::steady_clock::now() - start;
+  const auto waited = AwakeClock::instance().now() - start;
   const std::vector<int> absent = absent_ranks(answers, world);
   return std::all_of(absent.begin(), absent.end(),
                      [&](int rank) { return waited >= (is_suspected(answers, rank) ? suspect_limit : kOtherLimit); });
@@ -48,7 +49,7 @@ bool is_settled(const RollCall& answers, const World& world, SteadyTime start,
 RollCall answer_and_collect(const World& world, int suspect, std::chrono::milliseconds suspect_limit) {
   RollCall answers;
   world.store->set(key(world, "present", world.rank), std::to_string(suspect));
-  const SteadyTime start = std::chrono::steady_clock::now();
+  const SteadyTime start = AwakeClock::instance().now();
   collect(world, answers);
   while (!is_settled(answers, world, start, suspect_limit)) {
     std::this_thread::sleep_for(kRollCallLook);
@@ -59,9 +60,9 @@ RollCall answer_and_collect(const World& world, int suspect, std::chrono::millis
 
 void linger(const World& world, const RollCall& answers) {
   world.store->set(key(world, "told", world.rank), "1");
-  const SteadyTime end = std::chrono::steady_clock::now() + kLinger;
+  const SteadyTime end = AwakeClock::instance().now() + kLinger;
   for (const auto& [rank, unused] : answers) {
-    while (!world.store->try_get(key(world, "told", rank)) && std::chrono::steady_clock::now() < end) {
+    while (!world.store->try_get(key(world, "told", rank)) && AwakeClock::instance().now() < end) {
       std::this_thread::sleep_for(kRollCallLook);
     }
   }

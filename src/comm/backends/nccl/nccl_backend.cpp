@@ -28,6 +28,7 @@
 #include "comm/core/failure.h"
 #include "comm/core/moves.h"
 #include "comm/core/tensor_tree.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -243,7 +244,7 @@ class NcclBackend final : public DeviceBackend {
     const std::lock_guard lock(mutex_);
     if (aborted_ || comm_ == nullptr) return true;
     ncclResult_t state = ncclCommFinalize(comm_);
-    if (state == ncclInProgress) state = settle(std::chrono::steady_clock::now() + kFinalizeLimit);
+    if (state == ncclInProgress) state = settle(AwakeClock::instance().now() + kFinalizeLimit);
     if (state != ncclSuccess) return false;
     (void)ncclCommDestroy(std::exchange(comm_, nullptr));
     return true;
@@ -252,9 +253,9 @@ class NcclBackend final : public DeviceBackend {
   /// Waits until a call of the non-blocking communicator has completed.
   [[nodiscard]] ncclResult_t settle(SteadyTime end) {
     ncclResult_t state = ncclInProgress;
-    const SteadyTime begin = std::chrono::steady_clock::now();
+    const SteadyTime begin = AwakeClock::instance().now();
     for (SteadyTime now = begin; state == ncclInProgress && !aborted_ && now < end;
-         now = std::chrono::steady_clock::now()) {
+         now = AwakeClock::instance().now()) {
       if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return ncclSystemError;
       if (state != ncclInProgress) break;
       if (now - begin < kYield) {
@@ -267,7 +268,7 @@ class NcclBackend final : public DeviceBackend {
   }
 
   void wait_for(ncclResult_t result, const char* call) {
-    if (result == ncclInProgress) result = settle(std::chrono::steady_clock::now() + timeout_ + kSettleGrace);
+    if (result == ncclInProgress) result = settle(AwakeClock::instance().now() + timeout_ + kSettleGrace);
     if (result == ncclSuccess) return;
     if (aborted_) throw ResourceError("the NCCL communicator was aborted");
     if (result == ncclInProgress) {

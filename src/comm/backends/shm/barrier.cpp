@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "comm/backends/shm/futex.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -80,7 +81,7 @@ void Barrier::sleep_until_arrived(int rank, const Collective& collective) {
   RankSlot& slot = segment_->slot(rank);
   slot.waiters.fetch_add(1, std::memory_order_seq_cst);
   while (!has_arrived(rank)) {
-    const SteadyTime now = std::chrono::steady_clock::now();
+    const TimePoint now = AwakeClock::instance().now();
     const bool gone = health_.has_left(rank) && !has_arrived(rank);
     if (gone || now >= end_of(collective) || health_.failed()) break;
     const std::uint32_t seen = slot.arrived.load(std::memory_order_seq_cst);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "comm/backends/shm/futex.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -74,7 +75,7 @@ void ShmChannel::sleep_until_ready(const Collective& message) {
   std::atomic<std::uint32_t>& waits = sending_ ? slot_.writer_waits : slot_.reader_waits;
   waits.store(1, std::memory_order_seq_cst);
   while (ready_bytes() == 0) {
-    const auto now = std::chrono::steady_clock::now();
+    const TimePoint now = AwakeClock::instance().now();
     const bool gone = health_.has_left(peer_) && ready_bytes() == 0;
     if (gone || now >= end_of(message) || health_.failed()) break;
     const std::uint32_t seen = word.load(std::memory_order_seq_cst);

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "comm/backends/shm/door.h"
+#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/store/store.h"
@@ -17,10 +18,9 @@
 namespace lockstep::comm {
 namespace {
 
-using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr auto kDoorLook = std::chrono::milliseconds(50);
 constexpr auto kFirstPause = std::chrono::milliseconds(10);
-constexpr auto kLongestPause = std::chrono::milliseconds(500);
+constexpr auto kLongestPause = std::chrono::milliseconds(200);
 constexpr const char* kAgreed = "yes";
 
 ResourceError system_error(const char* verb) {
@@ -29,9 +29,18 @@ ResourceError system_error(const char* verb) {
   return ResourceError(fmt::format("{} of the ranks' socket failed: {}", verb, std::strerror(error)));
 }
 
-void set_limit(int socket, std::chrono::milliseconds limit) {
-  const timeval time{limit.count() / 1000, limit.count() % 1000 * 1000};
+// Calls of a socket end at the next look at the clock: also with EINTR, once this process was stopped and goes on.
+void look_at_clock(int socket) {
+  const timeval time{0, std::chrono::microseconds(kAwakeLook).count()};
   for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) setsockopt(socket, SOL_SOCKET, option, &time, sizeof(time));
+}
+
+// Calls until it has succeeded or failed, or `end` has passed.
+template <class Call>
+auto until(TimePoint end, const Call& call) {
+  auto result = call();
+  while (result < 0 && (errno == EINTR || errno == EAGAIN) && AwakeClock::instance().now() < end) result = call();
+  return result;
 }
 
 void send_descriptor(int socket, int fd) {
@@ -52,7 +61,7 @@ void send_descriptor(int socket, int fd) {
 }
 
 /// Returns none where rank 0 closed the socket.
-UniqueFd receive_descriptor(int socket) {
+UniqueFd receive_descriptor(int socket, TimePoint end) {
   char byte = 0;
   iovec data{&byte, 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -61,7 +70,7 @@ UniqueFd receive_descriptor(int socket) {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  const ssize_t got = until(end, [&] { return recvmsg(socket, &message, MSG_CMSG_CLOEXEC); });
   if (got == 0 || (got < 0 && errno == ECONNRESET)) return UniqueFd();
   if (got != 1) throw system_error("recvmsg");
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
@@ -78,7 +87,7 @@ class Host {
  public:
   Host(const World& world, std::chrono::milliseconds timeout)
       : world_(world),
-        end_(std::chrono::steady_clock::now() + timeout),
+        end_(AwakeClock::instance().now() + timeout),
         nonce_(make_token().substr(0, kNonceLetters)),
         door_(nonce_, world.size) {}
 
@@ -86,12 +95,12 @@ class Host {
     ShmConnection connection;
     connection.segment = Segment::create(world_.size);
     world_.store->set(world_.prefix + "shm/address", door_.name() + " " + nonce_);
-    SteadyTime next_check = std::chrono::steady_clock::now() + kDoorLook;
+    TimePoint next_check = AwakeClock::instance().now() + kDoorLook;
     while (static_cast<int>(connection.peers.size()) < world_.size - 1) {
       door_.look(kDoorLook, [&](int rank, UniqueFd socket) { enter(connection, rank, std::move(socket)); });
-      if (std::chrono::steady_clock::now() < next_check) continue;
+      if (AwakeClock::instance().now() < next_check) continue;
       check_missing(connection);
-      next_check = std::chrono::steady_clock::now() + kDoorLook;
+      next_check = AwakeClock::instance().now() + kDoorLook;
     }
     return connection;
   }
@@ -117,7 +126,7 @@ class Host {
       const auto vote = world_.store->try_get(vote_key(world_, rank));
       if (vote) throw ResourceError(*vote);
     }
-    if (std::chrono::steady_clock::now() < end_) return;
+    if (AwakeClock::instance().now() < end_) return;
     throw TimeoutError("the ranks of this host did not all come to the shared memory\n  waiting for   " + names(late),
                        timeout_hint());
   }
@@ -129,7 +138,7 @@ class Host {
   }
 
   const World& world_;
-  const SteadyTime end_;
+  const TimePoint end_;
   const std::string nonce_;
   Door door_;
 };
@@ -148,37 +157,39 @@ DoorAddress find_door(const World& world, std::chrono::milliseconds timeout) {
   return door;
 }
 
-UniqueFd knock(const World& world, const DoorAddress& door, std::chrono::milliseconds timeout) {
+UniqueFd knock(const World& world, const DoorAddress& door, TimePoint end) {
   socklen_t size = 0;
   const sockaddr_un address = abstract_address(door.name, size);
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) throw system_error("connect");
-  set_limit(socket.get(), timeout);
-  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) throw system_error("connect");
+  look_at_clock(socket.get());
+  const auto enter = [&] { return connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size); };
+  if (until(end, enter) != 0) throw system_error("connect");
   check_same_user(socket.get());
   Hello hello;
   hello.rank = world.rank;
   std::memcpy(hello.nonce, door.nonce.data(), kNonceLetters);
-  if (send(socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello) && errno != EPIPE) {
+  const auto say = [&] { return send(socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL); };
+  if (until(end, say) != sizeof(hello) && errno != EPIPE) {
     throw system_error("send");
   }
   return socket;
 }
 
 ShmConnection join(const World& world, std::chrono::milliseconds timeout) {
-  const SteadyTime end = std::chrono::steady_clock::now() + timeout;
+  const TimePoint end = AwakeClock::instance().now() + timeout;
   const DoorAddress door = find_door(world, timeout);
   // Strangers may have pushed this rank out before it was heard; then it connects again.
   for (auto pause = kFirstPause;; pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause)) {
-    UniqueFd socket = knock(world, door, timeout);
-    UniqueFd segment = receive_descriptor(socket.get());
+    UniqueFd socket = knock(world, door, end);
+    UniqueFd segment = receive_descriptor(socket.get(), end);
     if (segment.valid()) {
       ShmConnection connection;
       connection.segment = Segment::open(std::move(segment), world.size, world.rank);
       connection.peers.push_back({0, std::move(socket)});
       return connection;
     }
-    if (std::chrono::steady_clock::now() + pause >= end) throw ResourceError("rank 0 closed the ranks' socket");
+    if (AwakeClock::instance().now() + pause >= end) throw ResourceError("rank 0 closed the ranks' socket");
     std::this_thread::sleep_for(pause);
   }
 }

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time that this process could use. A whole job may be suspended and go on: by Ctrl-Z, by Slurm, with a paused virtual
+// machine. Whoever measures how long others are silent leaves out the time in which he was stopped himself.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include "lockstep/base/clock.h"
+
+#pragma GCC visibility push(default)
+
+namespace lockstep {
+
+/// Counts time in which a process was not stopped. Thread-safe: no. Example: if (awake.at(now) >= deadline) give_up();
+class AwakeTime {
+ public:
+  /// `look`: at() is called at least so often while somebody waits. Where it comes after more than three times as long,
+  /// the process was stopped, and only `look` counts; so a busy machine, which wakes a process late, stops no time.
+  explicit AwakeTime(TimePoint::duration look) : look_(look) {}
+  /// Returns `now` less the time in which the process was stopped.
+  [[nodiscard]] TimePoint at(TimePoint now) {
+    const auto gap = last_ ? now - *last_ : TimePoint::duration(0);
+    if (gap > 3 * look_) stopped_ += gap - look_;
+    last_ = now;
+    return now - stopped_;
+  }
+  /// Returns how long the process was stopped so far.
+  [[nodiscard]] TimePoint::duration stopped() const { return stopped_; }
+
+ private:
+  TimePoint::duration look_;
+  std::optional<TimePoint> last_;
+  TimePoint::duration stopped_{0};
+};
+
+/// Who waits for a moment of AwakeClock looks at it at least so often.
+inline constexpr std::chrono::milliseconds kAwakeLook{200};
+
+/// The time of this process, less the time in which it was stopped. Thread-safe: yes.
+class AwakeClock final : public Clock {
+ public:
+  explicit AwakeClock(const Clock& source) : source_(source) {}
+  [[nodiscard]] TimePoint now() const override;
+  /// Returns the process's clock, which lives for the whole program.
+  [[nodiscard]] static const AwakeClock& instance();
+
+ private:
+  const Clock& source_;
+  mutable std::mutex mutex_;
+  mutable AwakeTime time_{kAwakeLook};
+};
+
+/// Returns how long to wait before the next look, where `left` is left to a moment of AwakeClock. A moment that is an
+/// hour away is not measured so finely.
+[[nodiscard]] inline std::chrono::nanoseconds awake_slice(std::chrono::nanoseconds left) {
+  if (left > std::chrono::hours(1)) return std::chrono::minutes(1);
+  return std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0), kAwakeLook);
+}
+
+/// Waits until `done`, for `limit` at most, in short waits: one that the process slept through counts as no longer than
+/// it was to be. Returns what `done` says.
+template <class Done>
+bool wait_awake(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds limit,
+                const Done& done) {
+  for (std::chrono::nanoseconds left = limit; left.count() > 0 && !done();) {
+    const auto slice = awake_slice(left);
+    (void)changed.wait_for(lock, slice, done);
+    left -= slice;
+  }
+  return done();
+}
+
+}  // namespace lockstep
+
+#pragma GCC visibility pop

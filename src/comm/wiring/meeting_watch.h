@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// While ranks without a launcher meet, nobody sees that one of them ends: they are not connected yet, and each waits
+// for keys of the store that the dead rank would set.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "lockstep/base/failure_record.h"
+#include "lockstep/store/presence.h"
+#include "lockstep/store/store.h"
+
+namespace lockstep::comm {
+
+/// Who waits in the meeting, and where.
+struct MeetingPlace {
+  StoreAddress address;
+  std::chrono::milliseconds timeout{0};
+  std::string prefix;  ///< of the meeting's keys
+  int rank = 0;
+  std::string host;
+};
+
+/// Attends at the store, and ends all waits of `waits` once another rank has ended without leaving the meeting.
+class MeetingWatch {
+ public:
+  /// Throws: as connect_store().
+  MeetingWatch(const MeetingPlace& place, std::shared_ptr<Store> waits);
+  /// Leaves the meeting: the ranks are connected, or this one has told why it fails.
+  ~MeetingWatch();
+  MeetingWatch(const MeetingWatch&) = delete;
+  MeetingWatch& operator=(const MeetingWatch&) = delete;
+
+  /// Tells the others that this rank fails.
+  void tell(const FailureRecord& record) noexcept;
+  /// Returns why the waits were ended; none: they were not.
+  [[nodiscard]] std::optional<FailureRecord> failure() const;
+
+ private:
+  void watch();
+
+  const std::string key_;
+  const int rank_;
+  const std::shared_ptr<Store> waits_;
+  const std::shared_ptr<Store> store_;  ///< of the thread
+  std::unique_ptr<Presence> presence_;
+  mutable std::mutex mutex_;
+  bool is_leaving_ = false;
+  std::optional<FailureRecord> failure_;
+  std::thread thread_;
+};
+
+}  // namespace lockstep::comm
