@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/whole_number.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/store/secret.h"
 #include "lockstep/store/store.h"
 #include "worker_verbs.h"
@@ -166,7 +167,7 @@ void apply(const NodeOptions& given, AgentOptions& options) {
 
 int make_new_token(const std::string& file) {
   if (file.empty()) {
-    fmt::print("{}\n", make_token());
+    print_to(stdout, "{}\n", make_token());
     return 0;
   }
   write_token_file(file);

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/data/augment/color.h"
 #include "lockstep/data/augment/crop.h"
 #include "lockstep/data/augment/to_tensor.h"
@@ -36,12 +37,13 @@ class Numbers final : public FixedShapeDataset {
 
 void print(const LoaderBench& bench, std::int64_t epoch, double images_per_s, double wait) {
   if (bench.json) {
-    fmt::print(
+    print_to(
+        stdout,
         R"({{"bench": "loader", "workers": {}, "epoch": {}, "images_per_s": {:.2f}, "us_per_sample": {:.4f}, "wait": {:.4f}}})"
         "\n",
         bench.workers, epoch, images_per_s, 1e6 / images_per_s, wait);
   } else {
-    fmt::print("epoch {}  {:>10.0f} images/s  {:>8.3f} us per sample\n", epoch, images_per_s, 1e6 / images_per_s);
+    print_to(stdout, "epoch {}  {:>10.0f} images/s  {:>8.3f} us per sample\n", epoch, images_per_s, 1e6 / images_per_s);
   }
   std::fflush(stdout);
 }

@@ -25,6 +25,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/standby.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/base/wait_notice.h"
@@ -368,6 +369,7 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
   fault::note_rank(info.rank);
   state->timeout = options.timeout.value_or(env::collective_timeout());
   start_recorder(info, state->timeout);
+  prepare_standard_streams();
   const BackendKind wanted = wanted_backend(argc, argv, options);
   state->replicas = check_replicas(options.replicas, state->plan.info.world_size);
   state->host = comm::this_host().name;
