@@ -98,6 +98,19 @@ LimitWords words_of_limit(int error, const ResourceLimits& limits) {
   return {memory_limit(limits), kRaiseMemory};
 }
 
+std::string error_words(int error) {
+  const std::string words = std::generic_category().message(error);
+  if (error != EFBIG) return words;
+  const auto limit = limit_of(RLIMIT_FSIZE, false);
+  if (!limit) return words + ": the file system allows no larger one";
+  return fmt::format("{}: the limit of this shell is {} bytes (ulimit -f)", words, number(*limit));
+}
+
+std::string write_remedy(int error) {
+  if (error == ENOSPC || error == EDQUOT) return "free space on that disk";
+  return error == EFBIG ? "raise the limit: ulimit -f unlimited" : "";
+}
+
 ResourceError shortage_error(const std::string& what, int error) {
   const LimitWords words = words_of_limit(error, resource_limits());
   const std::string limit = words.limit.empty() ? "" : ": " + words.limit;
@@ -107,7 +120,7 @@ ResourceError shortage_error(const std::string& what, int error) {
 
 void throw_cannot(const std::string& what, int error) {
   if (is_shortage(error)) throw shortage_error(what, error);
-  throw IoError(fmt::format("cannot {} ({})", what, std::generic_category().message(error)));
+  throw IoError(fmt::format("cannot {} ({})", what, error_words(error)), write_remedy(error));
 }
 
 std::string thread_name(const std::string& purpose) {

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
 
@@ -35,7 +36,7 @@ FlightRing::FlightRing(fs::path file)
       memory_(::memfd_create("lockstep-flight", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
       ring_(map(memory_.get())) {
   if (ring_ == nullptr) {
-    log::note("no flight recorder for {}: {}", file_.string(), std::generic_category().message(errno));
+    log::note("no flight recorder for {}: {}", file_.string(), error_words(errno));
     memory_.reset();
     return;
   }
@@ -55,7 +56,7 @@ FlightRing::~FlightRing() {
 void FlightRing::keep() {
   const UniqueFd kept(::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!kept.valid() || ::write(kept.get(), ring_, sizeof(flight::Ring)) != sizeof(flight::Ring)) {
-    log::note("the flight ring {} was not kept: {}", file_.string(), std::generic_category().message(errno));
+    log::note("the flight ring {} was not kept: {}", file_.string(), error_words(errno));
   }
 }
 
