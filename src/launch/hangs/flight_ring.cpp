@@ -61,7 +61,10 @@ void FlightRing::keep() {
 }
 
 std::string FlightRing::path() const {
-  return memory_.valid() ? fmt::format("/proc/{}/fd/{}", ::getpid(), memory_.get()) : "";
+  // In a /proc of another namespace of pids, getpid() is another process, whose file a rank would take for its ring.
+  std::error_code problem;
+  const std::string self = fs::read_symlink("/proc/self", problem).string();
+  return memory_.valid() && !problem ? fmt::format("/proc/{}/fd/{}", self, memory_.get()) : "";
 }
 
 bool FlightRing::has_begun() const {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/hangs/process_state.h"
 
+#include <unistd.h>
+
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 namespace lockstep::launch {
 namespace {
@@ -28,6 +31,10 @@ std::uint64_t kilobytes_of(const std::string& status, const std::string& name) {
 }  // namespace
 
 std::optional<flight::ProcessState> read_process(pid_t pid, const std::filesystem::path& proc) {
+  std::error_code problem;
+  const auto self = std::filesystem::read_symlink(proc / "self", problem);
+  // Of another namespace of pids: its number is another process.
+  if (!problem && self != std::to_string(::getpid())) return std::nullopt;
   const auto folder = proc / std::to_string(pid);
   const std::string stat = text_of(folder / "stat");
   const auto name_end = stat.rfind(')');  // the program's name may have anything in it
