@@ -157,8 +157,8 @@ void warn_of_failure(const Order& order, const RoundFacts& facts) {
   }
   if (const WorkerEnd* end = end_of(facts, cause)) {
     const std::string said = error_of_rank(facts, end->rank) ? words_of(cause) : "no word from it";
-    log::warn("rank {} failed ({}; {}): {}, logs in {}", end->rank, describe_status(end->wait_status), first_line(said),
-              order.reason, folder_of(facts, end->rank).string());
+    log::warn("rank {} failed ({}; {}): {}, logs in {}", end->rank, describe_end(*end), first_line(said), order.reason,
+              folder_of(facts, end->rank).string());
   } else {
     log::warn("rank {} on {} failed ({}): {}", cause.rank, cause.host, first_line(words_of(cause)), order.reason);
   }
