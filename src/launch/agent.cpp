@@ -263,7 +263,9 @@ class Agent {
 
 }  // namespace
 
-bool is_own_address(const std::string& host) { return is_own(host); }
+bool can_listen(const std::string& host, std::uint16_t port) { return is_free(host, port); }
+
+std::uint16_t free_port(const std::string& host) { return find_free_port(host); }
 
 int run_agent(const AgentOptions& options) {
   check(options);

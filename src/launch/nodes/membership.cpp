@@ -109,7 +109,7 @@ Membership::~Membership() {
 }
 
 void Membership::serve_or_connect(const std::function<bool()>& is_told_to_end) {
-  const bool may_be_any = options_.nodes > 1 && options_.node_rank < 0;
+  const bool may_be_any = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
   if (options_.nodes == 1) require_free_master_port(options_);
   if (options_.node_rank <= 0) {
     try {
@@ -117,9 +117,10 @@ void Membership::serve_or_connect(const std::function<bool()>& is_told_to_end) {
           StoreServer::Options{.host = address_.host, .port = address_.port, .token = address_.token});
       address_.port = server_->port();
       if (options_.nodes > 1) warn_of_loopback(options_.master_addr);
-    } catch (const UsageError&) {
+    } catch (const UsageError& problem) {
       // Another agent, here or at that address, serves it.
       if (!may_be_any) throw;
+      if (is_own(address_.host)) log::note("{}: joining the job there", problem.message());
     }
   } else if (names_loopback(options_.master_addr)) {
     log::warn("node {} looks for node 0 at {}, which is this machine: --master-addr names node 0's machine",
