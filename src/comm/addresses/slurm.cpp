@@ -15,14 +15,14 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// The parts between commas that stand in no bracket.
+// The parts between commas, or spaces, that are in no bracket.
 std::vector<std::string_view> split(std::string_view list) {
   std::vector<std::string_view> parts;
   std::size_t start = 0;
   int depth = 0;
   for (std::size_t at = 0; at < list.size(); ++at) {
     depth += list[at] == '[' ? 1 : list[at] == ']' ? -1 : 0;
-    if (list[at] != ',' || depth > 0) continue;
+    if (depth > 0 || std::string_view(", \t\n").find(list[at]) == std::string_view::npos) continue;
     parts.push_back(list.substr(start, at - start));
     start = at + 1;
   }
