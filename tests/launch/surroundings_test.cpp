@@ -3,7 +3,12 @@
 // of files, a network or a namespace of pids of its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "launch/hangs/process_state.h"
+#include "launch/process_tree.h"
 #include "launch/run_fixture.h"
 #include "lockstep/store/store.h"
 
@@ -45,6 +50,9 @@ TEST_F(Surroundings, NoOpenDescriptorIsNeeded) {
 
 TEST_F(Surroundings, WordsThatNobodyTakesLeaveTheExitCodeAsItIs) {
   EXPECT_EQ(bash("$L run -- sh -c 'exit 3' 2>/dev/full").code, 3);
+  const auto full = bash("$L run -- sh -c 'echo hi; exit 3' >/dev/full");
+  EXPECT_EQ(full.code, 3);
+  EXPECT_THAT(full.err, HasSubstr("standard output takes no more (No space left on device)"));
   EXPECT_EQ(bash("$L run -- sh -c 'seq 1 20000; exit 3' >/dev/full 2>&1").code, 3);
   EXPECT_EQ(bash("$L run -- sh -c 'seq 1 20000; exit 3' | true; exit ${PIPESTATUS[0]}").code, 3);
   EXPECT_EQ(bash("$L run --help >/dev/full").code, 0);
@@ -82,6 +90,25 @@ TEST_F(Surroundings, WhatARankLeavesBehindIsEndedUnderAProcOfOtherPids) {
   EXPECT_EQ(result.code, 3);
   EXPECT_THAT(result.err, Not(HasSubstr("hangs in the kernel")));
   EXPECT_TRUE(all_gone());
+}
+
+TEST_F(Surroundings, AProcessIsFoundUnderAProcOfOtherPids) {
+  if (!can("unshare --pid --fork true")) GTEST_SKIP() << "no namespaces of pids here";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWPID) != 0) ::_exit(2);
+    const pid_t inner = ::fork();  // number 1 there, which is the system's first process in /proc
+    if (inner == 0) {
+      const auto self = launch::read_process(::getpid());
+      ::_exit(self && self->state == 'R' && launch::number_in_proc() > 1 && !launch::read_process(4711) ? 0 : 3);
+    }
+    int status = 0;
+    ::waitpid(inner, &status, 0);
+    ::_exit(WEXITSTATUS(status));
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(Surroundings, ATakenPortIsNamedWithItsHolder) {
