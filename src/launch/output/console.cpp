@@ -11,6 +11,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -80,7 +83,10 @@ void Console::write_front() noexcept {
       ::poll(&entry, 1, -1);
       return;
     }
-    // The reader left (`| head`): the ranks continue, and their logs have everything.
+    // The reader left (`| head`), or the disk is full: the ranks continue, and their logs have everything.
+    if (written < 0 && errno != EPIPE) {
+      log::warn("standard {} takes no more ({})", chunk.stream == 0 ? "output" : "error", error_words(errno));
+    }
     if (written < 0) is_closed_[chunk.stream] = true;
     if (written >= 0) count = written;
   }
