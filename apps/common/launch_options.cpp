@@ -52,8 +52,8 @@ CLI::Option* add_read_option(CLI::App& app, const std::string& name, const std::
 void describe_processes(CLI::App& app, const std::string& fallback) {
   found_or_added(app, "--nproc-per-node")
       ->description(
-          "ranks to start on this node: a number, gpu (one per visible GPU), cpu (one per usable CPU), or "
-          "auto (gpu, or cpu if no GPU is visible)")
+          "ranks to start on this node: a number, gpu (one per visible GPU), cpu (one per CPU that affinity and the "
+          "control group leave), or auto (gpu, or cpu if no GPU is visible)")
       ->type_name("N|auto|gpu|cpu")
       ->default_str(fallback)
       ->group(kRanks);

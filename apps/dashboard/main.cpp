@@ -15,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/whole_number.h"
 #include "lockstep/dashboard/dashboard.h"
 
@@ -79,7 +80,7 @@ void tell(const DashboardOptions& options, const std::string& url, std::FILE* ou
   if (!is_loopback(options.host)) {
     log::warn("{} is open to the network: who overhears a request sees the page and its secret", options.host);
   }
-  fmt::print(out, "dashboard  {}\n", url);
+  print_to(out, "dashboard  {}\n", url);
   std::fflush(out);
 }
 

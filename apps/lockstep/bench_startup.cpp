@@ -17,6 +17,7 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/resources.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/whole_number.h"
 #include "worker_verbs.h"
 
@@ -99,13 +100,14 @@ int bench_startup(const std::string& worker, int processes, std::vector<std::str
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];
   if (json) {
-    fmt::print(R"({{"bench": "startup", "ranks": {}, "median_ms": {}, "min_ms": {}, "max_ms": {}}})"
-               "\n",
-               processes, text::json_number(median, 1), text::json_number(times.front(), 1),
-               text::json_number(times.back(), 1));
+    print_to(stdout,
+             R"({{"bench": "startup", "ranks": {}, "median_ms": {}, "min_ms": {}, "max_ms": {}}})"
+             "\n",
+             processes, text::json_number(median, 1), text::json_number(times.front(), 1),
+             text::json_number(times.back(), 1));
   } else {
-    fmt::print("{} {}: {:.0f} ms from the command to the end of the first step ({:.0f} to {:.0f}, {} starts)\n",
-               processes, processes == 1 ? "rank" : "ranks", median, times.front(), times.back(), times.size());
+    print_to(stdout, "{} {}: {:.0f} ms from the command to the end of the first step ({:.0f} to {:.0f}, {} starts)\n",
+             processes, processes == 1 ? "rank" : "ranks", median, times.front(), times.back(), times.size());
   }
   return 0;
 }

@@ -10,6 +10,7 @@
 #include "common/cli.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/doctor/all_reduce.h"
 #include "lockstep/launch/doctor.h"
 #include "lockstep/view/machine_check.h"
@@ -42,7 +43,7 @@ cli::CommandText doctor_help() {
 }
 
 /// What is printed is clean already, and may have colours.
-void print_clean(const std::string& text) { fmt::print("{}", text); }
+void print_clean(const std::string& text) { print_to(stdout, "{}", text); }
 
 int say_of_run(const DoctorOptions& options) {
   const view::RunFacts facts = read_run(options.run);

@@ -382,6 +382,7 @@ int cmd_run(int argc, char** argv) {
     options.tells_of_other_nodes = false;
   }
   require_token(options, {argv, argv + argc});
+  choose_port(given.node, options);
   if (app.get_option("--dashboard")->count() > 0) show_page(given);
   return run_agent(options);
 }

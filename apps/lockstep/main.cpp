@@ -13,6 +13,7 @@
 #include "common/summaries.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "verbs.h"
@@ -53,15 +54,15 @@ std::string command_help() {
 int dispatch(int argc, char** argv) {
   const std::string_view word = argc > 1 ? argv[1] : "";
   if (word == "--version" || word == "-V") {
-    fmt::print("lockstep {}\n", kVersion);
+    print_to(stdout, "lockstep {}\n", kVersion);
     return 0;
   }
   if (word == "--help" || word == "-h" || word == "help") {
-    fmt::print("{}", command_help());
+    print_to(stdout, "{}", command_help());
     return 0;
   }
   if (word.empty()) {
-    fmt::print(stderr, "{}", command_help());
+    print_to(stderr, "{}", command_help());
     return static_cast<int>(ExitCode::kUsage);
   }
   std::vector<std::string> names;

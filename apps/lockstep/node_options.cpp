@@ -8,11 +8,14 @@
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/whole_number.h"
+#include "lockstep/store/port_holder.h"
 #include "lockstep/store/secret.h"
 #include "lockstep/store/store.h"
 #include "worker_verbs.h"
@@ -164,9 +167,24 @@ void apply(const NodeOptions& given, AgentOptions& options) {
   if (options.nodes > 1 && options.master_port == 0) options.master_port = 29500;
 }
 
+void choose_port(NodeOptions& given, AgentOptions& options) {
+  const bool is_range = options.min_nodes < options.nodes;
+  const bool is_typed = !given.endpoint.empty() || !given.run_id.empty() || given.master_port != 0 ||
+                        given.master_addr != NodeOptions().master_addr;
+  if (!is_range || is_typed || can_listen(options.master_addr, options.master_port)) return;
+  const std::string holder = port_holder(options.master_port);
+  const std::uint16_t taken = std::exchange(options.master_port, free_port(options.master_addr));
+  given.master_port = options.master_port;
+  log::note(
+      "port {} is taken{}: this is a job of its own, at {}:{}. To join a job, type its place: --rdzv-endpoint "
+      "{}:{}",
+      taken, holder.empty() ? "" : " by " + holder, options.master_addr, options.master_port, options.master_addr,
+      taken);
+}
+
 int make_new_token(const std::string& file) {
   if (file.empty()) {
-    fmt::print("{}\n", make_token());
+    print_to(stdout, "{}\n", make_token());
     return 0;
   }
   write_token_file(file);

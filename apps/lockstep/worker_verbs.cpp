@@ -306,7 +306,10 @@ int cmd_train(int argc, char** argv) {
   }
   require_token(nodes, typed);
   // Rank 0 chooses the run's folder, so it must be known which node has it.
-  if (nodes.node_rank < 0 && is_own_address(nodes.master_addr)) how.node.node_rank = nodes.node_rank = 0;
+  // Where another launcher of this machine serves the job, this node joins it.
+  choose_port(how.node, nodes);
+  const bool serves = nodes.node_rank < 0 && can_listen(nodes.master_addr, nodes.master_port);
+  if (serves) how.node.node_rank = nodes.node_rank = 0;
   if (is_bare_recipe(arguments)) return execute("train", arguments);
   const ProcessCount processes = processes_for_training(count);
   how.processes = processes.count;

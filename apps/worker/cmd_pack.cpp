@@ -7,6 +7,7 @@
 #include "common/cli.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/decode.h"
 #include "lockstep/data/sources/open_source.h"
@@ -75,16 +76,16 @@ int check_file(const std::string& path) {
   const PackedImages images(path);
   images.check(progress_of("checking", images.size()));
   progress_bar().clear();
-  fmt::print("{}: whole ({} samples, {})\n", path, text::thousands(images.size()),
-             text::duration(seconds_since(begin)));
+  print_to(stdout, "{}: whole ({} samples, {})\n", path, text::thousands(images.size()),
+           text::duration(seconds_since(begin)));
   return 0;
 }
 
 void print_report(const PackReport& report, const std::string& out, double seconds) {
-  fmt::print("{} samples in {} ({}, {})\n", text::thousands(report.samples), out, text::bytes(report.bytes),
-             text::duration(seconds));
+  print_to(stdout, "{} samples in {} ({}, {})\n", text::thousands(report.samples), out, text::bytes(report.bytes),
+           text::duration(seconds));
   if (report.bad.empty()) return;
-  fmt::print("{} left out:\n", report.bad.size());
+  print_to(stdout, "{} left out:\n", report.bad.size());
   for (const std::string& why : report.bad) cli::print(fmt::format("  {}\n", why));
 }
 

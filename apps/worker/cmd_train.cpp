@@ -11,6 +11,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/trainer.h"
 #include "worker/commands.h"
@@ -346,7 +347,7 @@ int cmd_train(const Arguments& arguments) {
   take_options(train, settings);
   if (train.test_only) return run_test_only(train, settings);
   if (asks_how_to_start(train, settings)) {
-    if (first) fmt::print(stderr, "{}\n", settings.recipe().getting_started());
+    if (first) print_to(stderr, "{}\n", settings.recipe().getting_started());
     throw UsageError(fmt::format("{} has no training data", train.what), "set data.train as shown above");
   }
   return run(train, settings);

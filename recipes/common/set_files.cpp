@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/control_group.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/png_writer.h"
 
@@ -23,7 +24,7 @@ class IndexWork {
   explicit IndexWork(const IndexLoop& loop) : loop_(loop) {}
 
   void run() {
-    const std::int64_t wanted = loop_.threads > 0 ? loop_.threads : std::thread::hardware_concurrency();
+    const std::int64_t wanted = loop_.threads > 0 ? loop_.threads : usable_cpus();
     std::vector<std::thread> helpers;
     try {
       for (std::int64_t i = 1; i < std::min(wanted, loop_.count); ++i) helpers.emplace_back([this] { take_all(); });

@@ -21,6 +21,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
 #include "lockstep/base/resources.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {
@@ -132,6 +133,7 @@ int base::report_current_exception() noexcept {
 }
 
 int guarded_main(const std::function<int()>& body) noexcept {
+  prepare_standard_streams();
   try {
     int code = 0;
     const auto run = [&] { code = body(); };

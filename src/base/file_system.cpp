@@ -17,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_lock.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep {
 
@@ -38,8 +39,7 @@ namespace fs = std::filesystem;
 
 template <class SomeError = IoError>
 [[noreturn]] void fail(std::string_view verb, const fs::path& path, int code) {
-  throw SomeError(fmt::format("cannot {} {}: {}", verb, path.string(), std::strerror(code)),
-                  code == ENOSPC ? "free space on that disk" : "");
+  throw SomeError(fmt::format("cannot {} {}: {}", verb, path.string(), error_words(code)), write_remedy(code));
 }
 
 void check(const std::error_code& code, std::string_view verb, const fs::path& path) {

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/env.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/standard_streams.h"
 
 namespace lockstep::log {
 namespace {
@@ -25,8 +26,8 @@ Level level_from_environment() {
   for (std::size_t i = 0; i < kLevelNames.size(); ++i) {
     if (*name == kLevelNames[i]) return static_cast<Level>(i);
   }
-  fmt::print(stderr, "warn: LOCKSTEP_LOG is '{}', not one of error, warn, note, info, debug, trace: note is used\n",
-             text::for_people(*name));
+  print_to(stderr, "warn: LOCKSTEP_LOG is '{}', not one of error, warn, note, info, debug, trace: note is used\n",
+           text::for_people(*name));
   return Level::kNote;
 }
 

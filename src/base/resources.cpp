@@ -10,11 +10,11 @@
 #include <fstream>
 #include <latch>
 #include <new>
-#include <sstream>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/control_group.h"
 #include "lockstep/base/signal_guard.h"
 #include "lockstep/base/text.h"
 
@@ -36,25 +36,6 @@ std::optional<std::uint64_t> number_in(const std::string& path) {
   std::uint64_t value = 0;
   if (file >> value) return value;
   return std::nullopt;  // "max", or no such file
-}
-
-// pids.max of the nearest control group, version 2 or 1, that has a limit.
-std::optional<std::uint64_t> tasks_of_group() {
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string id;
-    std::string controllers;
-    std::string path;
-    if (!std::getline(words, id, ':') || !std::getline(words, controllers, ':') || !std::getline(words, path)) continue;
-    if (!controllers.empty() && controllers != "pids") continue;
-    const std::string root = controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/pids";
-    for (std::string at = path == "/" ? "" : path;; at.erase(at.rfind('/'))) {
-      if (const auto found = number_in(root + at + "/pids.max")) return found;
-      if (at.rfind('/') == std::string::npos) break;
-    }
-  }
-  return std::nullopt;
 }
 
 constexpr const char* kRaiseMemory =
@@ -94,7 +75,7 @@ std::string task_limit(const ResourceLimits& limits) {
 
 ResourceLimits resource_limits() {
   ResourceLimits limits{.processes = limit_of(RLIMIT_NPROC, false),
-                        .group_tasks = tasks_of_group(),
+                        .group_tasks = read_control_group().tasks,
                         .address_space = limit_of(RLIMIT_AS, false),
                         .mapped = number_in("/proc/self/statm"),
                         .stack = limit_of(RLIMIT_STACK, false),
@@ -117,6 +98,19 @@ LimitWords words_of_limit(int error, const ResourceLimits& limits) {
   return {memory_limit(limits), kRaiseMemory};
 }
 
+std::string error_words(int error) {
+  const std::string words = std::generic_category().message(error);
+  if (error != EFBIG) return words;
+  const auto limit = limit_of(RLIMIT_FSIZE, false);
+  if (!limit) return words + ": the file system allows no larger one";
+  return fmt::format("{}: the limit of this shell is {} bytes (ulimit -f)", words, number(*limit));
+}
+
+std::string write_remedy(int error) {
+  if (error == ENOSPC || error == EDQUOT) return "free space on that disk";
+  return error == EFBIG ? "raise the limit: ulimit -f unlimited" : "";
+}
+
 ResourceError shortage_error(const std::string& what, int error) {
   const LimitWords words = words_of_limit(error, resource_limits());
   const std::string limit = words.limit.empty() ? "" : ": " + words.limit;
@@ -126,7 +120,7 @@ ResourceError shortage_error(const std::string& what, int error) {
 
 void throw_cannot(const std::string& what, int error) {
   if (is_shortage(error)) throw shortage_error(what, error);
-  throw IoError(fmt::format("cannot {} ({})", what, std::generic_category().message(error)));
+  throw IoError(fmt::format("cannot {} ({})", what, error_words(error)), write_remedy(error));
 }
 
 std::string thread_name(const std::string& purpose) {

@@ -12,6 +12,7 @@
 #include "dashboard/routes.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/signal_guard.h"
+#include "lockstep/store/port_holder.h"
 
 namespace lockstep::dashboard {
 namespace {
@@ -56,9 +57,9 @@ class Dashboard::Impl {
                      : server_.bind_to_port(options.host, options.port) ? options.port
                                                                         : -1;
     if (port > 0) return port;
-    throw UsageError(fmt::format("cannot listen on {}:{}: another program has the port, or this machine does not have "
-                                 "the address",
-                                 options.host, options.port),
+    const std::string holder = port_holder(static_cast<std::uint16_t>(options.port));
+    throw UsageError(fmt::format("cannot listen on {}:{}: {} has the port, or this machine does not have the address",
+                                 options.host, options.port, holder.empty() ? "another program" : holder),
                      "choose another port; 0 takes any that is free");
   }
 

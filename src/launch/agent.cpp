@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/launch/agent.h"
+#include "lockstep/base/standard_streams.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -243,7 +244,7 @@ class Agent {
 
   void tell_of_logs() {
     if (!options_.keeps_logs) return logs_.remove();
-    fmt::print(stderr, "  logs    {}\n", logs_.path().string());
+    print_to(stderr, "  logs    {}\n", logs_.path().string());
   }
 
   const AgentOptions& options_;
@@ -262,7 +263,9 @@ class Agent {
 
 }  // namespace
 
-bool is_own_address(const std::string& host) { return is_own(host); }
+bool can_listen(const std::string& host, std::uint16_t port) { return is_free(host, port); }
+
+std::uint16_t free_port(const std::string& host) { return find_free_port(host); }
 
 int run_agent(const AgentOptions& options) {
   check(options);

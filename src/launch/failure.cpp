@@ -106,11 +106,16 @@ std::string describe_status(int wait_status) {
                      name == nullptr ? "real-time" : name);
 }
 
+std::string describe_end(const WorkerEnd& end) {
+  const bool is_by_agent =
+      end.signal_sent != 0 && WIFSIGNALED(end.wait_status) && WTERMSIG(end.wait_status) == end.signal_sent;
+  return is_by_agent ? "ended by its launcher" : describe_status(end.wait_status);
+}
+
 FailureRecord record_of_end(const WorkerEnd& end) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return {.kind = FailureKind::kDied,
-          .message = end.why.empty() ? describe_status(end.wait_status)
-                                     : fmt::format("{}; {}", describe_status(end.wait_status), end.why),
+          .message = end.why.empty() ? describe_end(end) : fmt::format("{}; {}", describe_end(end), end.why),
           .rank = end.rank,
           .host = host_name(),
           .time_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()};
@@ -144,11 +149,18 @@ bool only_repeats(const FailureReport& report) {
   return type_end != std::string::npos && said == "error" + known.substr(type_end);
 }
 
+/// The rank's own end. Where the agent killed it while it still left after an error, that error's type.
+std::string headline_of(const FailureReport& report) {
+  const bool is_own = describe_end(report.end) == describe_status(report.end.wait_status);
+  if (is_own || !report.error) return describe_end(report.end);
+  return report.error->type.empty() ? "an error" : report.error->type;
+}
+
 }  // namespace
 
 std::string format_report(const FailureReport& report) {
   std::string out = fmt::format("lockstep: rank {} failed first: {} (pid {} on {})\n", report.end.rank,
-                                describe_status(report.end.wait_status), report.end.pid, report.host);
+                                headline_of(report), report.end.pid, report.host);
   if (!report.end.why.empty()) {
     out += indented(report.end.why, "  error   ", "  ");
   } else if (report.error) {

@@ -46,6 +46,9 @@ struct WorkerEnd {
 /// "exit code 3", "killed by signal 9 (SIGKILL)".
 [[nodiscard]] std::string describe_status(int wait_status);
 
+/// Does the same for an end that the agent's own signal may have brought: "ended by its launcher".
+[[nodiscard]] std::string describe_end(const WorkerEnd& end);
+
 /// What the agent tells the others of a worker that ended without a word.
 [[nodiscard]] FailureRecord record_of_end(const WorkerEnd& end);
 

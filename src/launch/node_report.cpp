@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/view/terminal.h"
 
 namespace lockstep::launch {
@@ -79,8 +80,8 @@ const WorkerEnd* end_of(const RoundFacts& facts, const FailureRecord& cause) {
 
 void print_local(const RoundFacts& facts, const WorkerEnd& end) {
   if (leaves_by_request(end)) {
-    fmt::print(stderr, "lockstep: rank {} left with exit code {}: it was asked to end\n", end.rank,
-               exit_code(end.wait_status));
+    print_to(stderr, "lockstep: rank {} left with exit code {}: it was asked to end\n", end.rank,
+             exit_code(end.wait_status));
     return;
   }
   const auto folder = folder_of(facts, end.rank);
@@ -96,8 +97,8 @@ void print_local(const RoundFacts& facts, const WorkerEnd& end) {
   }
   const std::string text = format_report(report);
   const auto head = std::min(text.find('\n'), text.size());
-  fmt::print(stderr, "{}{}", view::paint(text.substr(0, head), view::Color::kRed, view::use_color(STDERR_FILENO)),
-             text.substr(head));
+  print_to(stderr, "{}{}", view::paint(text.substr(0, head), view::Color::kRed, view::use_color(STDERR_FILENO)),
+           text.substr(head));
 }
 
 // A launcher that another one started leaves the cause where that one looks for it, as torchrun does.
@@ -111,7 +112,7 @@ void copy_error_file(const RoundFacts& facts, const WorkerEnd& end) {
 
 void print_stacks(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
-    fmt::print(stderr, "  {:<8}{}\n", &line == &lines.front() ? "stack" : "", text::printable_line(line));
+    print_to(stderr, "  {:<8}{}\n", &line == &lines.front() ? "stack" : "", text::printable_line(line));
   }
 }
 
@@ -156,8 +157,8 @@ void warn_of_failure(const Order& order, const RoundFacts& facts) {
   }
   if (const WorkerEnd* end = end_of(facts, cause)) {
     const std::string said = error_of_rank(facts, end->rank) ? words_of(cause) : "no word from it";
-    log::warn("rank {} failed ({}; {}): {}, logs in {}", end->rank, describe_status(end->wait_status), first_line(said),
-              order.reason, folder_of(facts, end->rank).string());
+    log::warn("rank {} failed ({}; {}): {}, logs in {}", end->rank, describe_end(*end), first_line(said), order.reason,
+              folder_of(facts, end->rank).string());
   } else {
     log::warn("rank {} on {} failed ({}): {}", cause.rank, cause.host, first_line(words_of(cause)), order.reason);
   }
@@ -169,7 +170,7 @@ bool is_of_other_node(const Order& order, const RoundFacts& facts) {
 
 void print_blame(const Order& order, const RoundFacts& facts, bool with_reason) {
   if (!order.cause) {
-    fmt::print(stderr, "lockstep: {}\n", order.reason);
+    print_to(stderr, "lockstep: {}\n", order.reason);
   } else if (is_headline(*order.cause)) {
     print_lost(*order.cause, stacks_for(order, facts));
   } else if (const WorkerEnd* end = end_of(facts, *order.cause)) {
@@ -177,8 +178,8 @@ void print_blame(const Order& order, const RoundFacts& facts, bool with_reason) 
     copy_error_file(facts, *end);
     print_local(facts, *end);
   } else {
-    fmt::print(stderr, "lockstep: rank {} on {} failed first: {}\n  its output is on that node\n", order.cause->rank,
-               order.cause->host, words_of(*order.cause));
+    print_to(stderr, "lockstep: rank {} on {} failed first: {}\n  its output is on that node\n", order.cause->rank,
+             order.cause->host, words_of(*order.cause));
   }
 }
 
@@ -190,7 +191,7 @@ std::vector<std::string> stacks_for(const Order& order, const RoundFacts& facts)
 }
 
 void print_lost(const FailureRecord& lost, const std::vector<std::string>& stacks) {
-  fmt::print(stderr, "lockstep: {}\n  next    {}\n", headline(lost), lost.hint);
+  print_to(stderr, "lockstep: {}\n  next    {}\n", headline(lost), lost.hint);
   print_stacks(stacks);
 }
 

@@ -3,12 +3,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 namespace lockstep::launch {
 namespace {
@@ -31,7 +33,50 @@ pid_t parse_pid(const char* text) noexcept {
   return *text == '\0' || *text == ' ' ? value : 0;
 }
 
+// "/proc/NUMBER" and `end`.
+struct ProcPath {
+  ProcPath(pid_t number, const char* end) noexcept {
+    char digits[16];
+    std::size_t count = 0;
+    for (pid_t rest = number; rest > 0; rest /= 10) digits[count++] = static_cast<char>('0' + rest % 10);
+    while (count > 0) text[size++] = digits[--count];
+    for (; *end != '\0'; ++end) text[size++] = *end;
+    text[size] = '\0';
+  }
+  char text[48] = "/proc/";
+  std::size_t size = 6;
+};
+
+// Fills `text` with the start of a file and a zero at its end. Returns how much that is; 0: it cannot be read.
+template <std::size_t N>
+std::size_t read_start(const char* path, char (&text)[N]) noexcept {
+  const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;  // it ended meanwhile
+  const ssize_t count = ::read(file, text, N - 1);
+  ::close(file);
+  text[std::max<ssize_t>(count, 0)] = '\0';
+  return static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+}
+
+// Of "NSpid:\t4711\t12\n" the last number, which is that of the process's own namespace; 0: there is none.
+pid_t innermost_number(const char* status) noexcept {
+  const char* at = std::strstr(status, "\nNSpid:");
+  if (at == nullptr) return 0;
+  pid_t value = 0;
+  for (at += 7; *at != '\n' && *at != '\0'; ++at) {
+    value = *at < '0' || *at > '9' ? 0 : value * 10 + (*at - '0');
+  }
+  return value;
+}
+
 }  // namespace
+
+pid_t number_in_proc() noexcept {
+  char name[32];
+  const ssize_t count = ::readlink("/proc/self", name, sizeof name - 1);
+  name[std::max<ssize_t>(count, 0)] = '\0';
+  return parse_pid(name);
+}
 
 ProcessTree::ProcessTree() noexcept {
   void* memory = ::mmap(nullptr, kCapacity * sizeof(ProcessEntry), PROT_READ | PROT_WRITE,
@@ -43,10 +88,13 @@ ProcessTree::~ProcessTree() {
   if (entries_ != nullptr) ::munmap(entries_, kCapacity * sizeof(ProcessEntry));
 }
 
-bool ProcessTree::read(pid_t root) noexcept {
+bool ProcessTree::read() noexcept {
   size_ = 0;
+  const pid_t own = number_in_proc();
+  is_foreign_ = own != ::getpid();
   const int folder = ::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0 || entries_ == nullptr) return false;
+  if (folder < 0) return false;
+  if (own == 0 || entries_ == nullptr) return ::close(folder), false;
   alignas(LinuxDirent) char records[8192];
   for (;;) {
     const long count = ::syscall(SYS_getdents64, folder, records, sizeof records);
@@ -58,29 +106,38 @@ bool ProcessTree::read(pid_t root) noexcept {
     }
   }
   ::close(folder);
-  mark(root);
+  mark(own);
   return size_ > 0;
 }
 
 void ProcessTree::add(const char* name) noexcept {
   if (size_ == kCapacity) return;
-  char path[64] = "/proc/";
-  std::size_t end = 6;
-  for (const char* at = name; *at != '\0' && end < 40; ++at) path[end++] = *at;
-  for (const char* at = "/stat"; *at != '\0'; ++at) path[end++] = *at;
-  path[end] = '\0';
-  const int file = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return;  // it ended meanwhile
   char text[512];
-  const ssize_t count = ::read(file, text, sizeof text - 1);
-  ::close(file);
-  if (count <= 0) return;
-  text[count] = '\0';
+  const auto count = static_cast<ssize_t>(read_start(ProcPath(parse_pid(name), "/stat").text, text));
+  if (count == 0) return;
   // "pid (name) state parent ...": the name may hold anything, so the last bracket counts.
   ssize_t at = count - 1;
   while (at > 0 && text[at] != ')') --at;
   if (at == 0 || at + 4 >= count) return;
   entries_[size_++] = {parse_pid(name), parse_pid(text + at + 4), text[at + 2], false};
+}
+
+bool ProcessTree::is(std::size_t index, pid_t pid) const noexcept {
+  if (!is_foreign_) return entries_[index].pid == pid;
+  char status[2048];
+  return read_start(ProcPath(entries_[index].pid, "/status").text, status) > 0 && innermost_number(status) == pid;
+}
+
+// A folder of /proc is a pidfd, too.
+void ProcessTree::signal(std::size_t index, int number) const noexcept {
+  if (!is_foreign_) {
+    ::kill(entries_[index].pid, number);
+    return;
+  }
+  const int process = ::open(ProcPath(entries_[index].pid, "").text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (process < 0) return;
+  ::syscall(SYS_pidfd_send_signal, process, number, nullptr, 0);
+  ::close(process);
 }
 
 void ProcessTree::mark(pid_t root) noexcept {

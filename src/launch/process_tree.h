@@ -9,11 +9,15 @@
 namespace lockstep::launch {
 
 struct ProcessEntry {
-  pid_t pid = 0;
+  pid_t pid = 0;  ///< its number in /proc
   pid_t parent = 0;
   char state = 0;  ///< R, S, D, T, Z, ...
   bool is_descendant = false;
 };
+
+/// The number of this process in /proc; 0 where that cannot be read. It is not getpid() where /proc belongs to an outer
+/// namespace of pids (unshare --pid without --mount-proc): then no number of /proc means what it means to kill().
+[[nodiscard]] pid_t number_in_proc() noexcept;
 
 /// A table of processes in memory of its own (mapped, not allocated: usable after a fork).
 class ProcessTree {
@@ -26,11 +30,15 @@ class ProcessTree {
   /// False where there was no memory for it.
   [[nodiscard]] bool is_usable() const noexcept { return entries_ != nullptr; }
 
-  /// Reads /proc anew and marks the descendants of `root`. False where /proc cannot be read.
-  bool read(pid_t root) noexcept;
+  /// Reads /proc anew and marks the descendants of this process. False where /proc cannot be read.
+  bool read() noexcept;
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] const ProcessEntry& operator[](std::size_t index) const noexcept { return entries_[index]; }
+  /// True where the entry is the process that kill() knows as `pid`.
+  [[nodiscard]] bool is(std::size_t index, pid_t pid) const noexcept;
+  /// kill(), whichever namespace /proc belongs to.
+  void signal(std::size_t index, int number) const noexcept;
 
  private:
   void add(const char* name) noexcept;
@@ -38,6 +46,7 @@ class ProcessTree {
 
   ProcessEntry* entries_ = nullptr;
   std::size_t size_ = 0;
+  bool is_foreign_ = false;  ///< /proc is of another namespace
 };
 
 }  // namespace lockstep::launch

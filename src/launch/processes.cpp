@@ -2,15 +2,13 @@
 #include "lockstep/launch/processes.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <string_view>
-#include <thread>
 
+#include "lockstep/base/control_group.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/whole_number.h"
 
@@ -40,6 +38,12 @@ std::string count_words(int count, const char* thing) {
   return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
 
+std::string cpu_words() {
+  const std::string words = count_words(count_cpus(), "usable CPU");
+  if (count_cpus() >= affinity_cpus()) return words;
+  return fmt::format("{} (the quota of this control group, of {} by affinity)", words, affinity_cpus());
+}
+
 }  // namespace
 
 int count_gpus() {
@@ -53,19 +57,10 @@ int count_gpus() {
   return visible == nullptr ? devices : std::min(devices, count_visible(visible));
 }
 
-int count_cpus() {
-  // Machines with more than 1,024 CPUs need a larger set than cpu_set_t.
-  for (int capacity = 1024; capacity <= 1 << 20; capacity *= 4) {
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(capacity), [](cpu_set_t* p) { CPU_FREE(p); });
-    if (set && ::sched_getaffinity(0, CPU_ALLOC_SIZE(capacity), set.get()) == 0) {
-      return CPU_COUNT_S(CPU_ALLOC_SIZE(capacity), set.get());
-    }
-  }
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
+int count_cpus() { return usable_cpus(); }
 
 ProcessCount resolve_process_count(const std::string& text) {
-  if (text == "cpu") return {count_cpus(), count_words(count_cpus(), "usable CPU")};
+  if (text == "cpu") return {count_cpus(), cpu_words()};
   if (text == "gpu" || text == "auto") {
     const int gpus = count_gpus();
     if (gpus > 0) return {gpus, count_words(gpus, "visible GPU")};
@@ -73,7 +68,7 @@ ProcessCount resolve_process_count(const std::string& text) {
       throw UsageError("--nproc-per-node gpu, and no GPU is visible",
                        "check CUDA_VISIBLE_DEVICES and /dev/nvidia0, or give a number or 'cpu'");
     }
-    return {count_cpus(), fmt::format("no visible GPU, {}", count_words(count_cpus(), "usable CPU"))};
+    return {count_cpus(), fmt::format("no visible GPU, {}", cpu_words())};
   }
   const WholeRange range{.least = 1};
   const auto count = parse_whole(text, range);

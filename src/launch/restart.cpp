@@ -12,7 +12,7 @@ namespace {
 
 /// What the system says of a disk that will be no better a second later; "" where it says nothing of the kind.
 std::string lasting_fault(const std::string& text) {
-  for (const int code : {ENOSPC, EDQUOT, EROFS, EACCES}) {
+  for (const int code : {ENOSPC, EDQUOT, EROFS, EACCES, EFBIG}) {
     const std::string words = std::generic_category().message(code);
     if (text.find(words) != std::string::npos) return words;
   }

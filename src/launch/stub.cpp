@@ -217,18 +217,18 @@ class Stub {
 
   // A stopped process ignores everything but SIGKILL.
   void kill_stopped() noexcept {
-    tree_.read(::getpid());
+    tree_.read();
     for (std::size_t i = 0; i < tree_.size(); ++i) {
       if (!tree_[i].is_descendant || tree_[i].state != 'T') continue;
-      if (tree_[i].pid == worker_) signal_sent_ = SIGKILL;
-      ::kill(tree_[i].pid, SIGKILL);
+      if (tree_.is(i, worker_)) signal_sent_ = SIGKILL;
+      tree_.signal(i, SIGKILL);
     }
   }
 
   void signal_children(int number) noexcept {
-    tree_.read(::getpid());
+    tree_.read();
     for (std::size_t i = 0; i < tree_.size(); ++i) {
-      if (tree_[i].is_descendant && tree_[i].state != 'Z') ::kill(tree_[i].pid, number);
+      if (tree_[i].is_descendant && tree_[i].state != 'Z') tree_.signal(i, number);
     }
   }
 
@@ -259,11 +259,11 @@ class Stub {
     while (!is_over_) {
       if (worker_ > 0) signal_sent_ = SIGKILL;
       bool is_any_alive = false;
-      tree_.read(::getpid());
+      tree_.read();
       for (std::size_t i = 0; i < tree_.size(); ++i) {
         if (!tree_[i].is_descendant) continue;
         // A zombie too: its first thread may have left while others run.
-        ::kill(tree_[i].pid, SIGKILL);
+        tree_.signal(i, SIGKILL);
         is_any_alive |= tree_[i].state != 'Z';
       }
       if (!is_any_alive && worker_ > 0) ::kill(-worker_, SIGKILL);  // no /proc: its group at least

@@ -10,6 +10,8 @@
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/store/port_holder.h"
+#include "lockstep/store/secret.h"
 #include "store/handshake.h"
 #include "store/wire.h"
 
@@ -60,6 +62,12 @@ void require_trust(const Socket& socket, const StoreAddress& address) {
       "give every node the certificate of node 0, or of the authority that signed it (--tls-ca or LOCKSTEP_TLS_CA)");
 }
 
+// Only of this machine's ports is it known who has them.
+std::string holder_words(const StoreAddress& address) {
+  const std::string holder = is_loopback(address.host) ? port_holder(address.port) : "";
+  return holder.empty() ? "" : fmt::format(", which {} has", holder);
+}
+
 }  // namespace
 
 Opened open_connection(const StoreAddress& address, TimePoint deadline, std::chrono::milliseconds reach) {
@@ -80,10 +88,12 @@ Opened open_connection(const StoreAddress& address, TimePoint deadline, std::chr
   const auto proof = exchange.ask(FrameWriter(Verb::kProve).string(prove(address.token, Side::kClient, nonces)));
   if (!proof && !exchange.was_refused) return {Failure{exchange.problem()}, true};
   if (proof && is_proof(*proof, address.token, Side::kServer, nonces)) return {std::move(socket), true};
-  throw UsageError(fmt::format("the store at {}:{} {}", address.host, address.port,
-                               proof ? "does not know our token: it is not our job's" : "refused our token"),
-                   "give every node the same token (--token-file or LOCKSTEP_TOKEN), and check that no other job "
-                   "uses this port");
+  throw UsageError(
+      fmt::format("the store at {}:{} {}", address.host, address.port,
+                  proof ? "does not know our token: it is not our job's" : "refused our token"),
+      fmt::format("give every node the same token (--token-file or LOCKSTEP_TOKEN), and check that no other "
+                  "job uses this port{}",
+                  holder_words(address)));
 }
 
 Opened open_among_strangers(const StoreAddress& address, TimePoint deadline) {

@@ -12,10 +12,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
-#include <system_error>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/store/store.h"
 
 namespace lockstep {
@@ -27,8 +27,6 @@ constexpr const char* kMakeOne = "lockstep run --new-token FILE makes one of 64"
 constexpr std::size_t kShortest = 16;
 constexpr std::size_t kLongest = 4096;
 
-std::string words(int error) { return std::generic_category().message(error); }
-
 // The file that is open is the one that is judged: between a look at a path and its opening it could be exchanged.
 UniqueFd open_private(const fs::path& file) {
   UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
@@ -38,7 +36,7 @@ UniqueFd open_private(const fs::path& file) {
   }
   struct stat status {};
   if (!fd.valid() || ::fstat(fd.get(), &status) != 0) {
-    throw UsageError(fmt::format("cannot read the token file {} ({})", file.string(), words(errno)));
+    throw UsageError(fmt::format("cannot read the token file {} ({})", file.string(), error_words(errno)));
   }
   if (!S_ISREG(status.st_mode)) throw UsageError(fmt::format("the token file {} is no regular file", file.string()));
   if (status.st_uid != ::geteuid()) {
@@ -60,7 +58,7 @@ std::string read_some(const UniqueFd& fd, const fs::path& file) {
   while (have < content.size()) {
     const ssize_t got = ::read(fd.get(), content.data() + have, content.size() - have);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw IoError(fmt::format("cannot read the token file {} ({})", file.string(), words(errno)));
+    if (got < 0) throw IoError(fmt::format("cannot read the token file {} ({})", file.string(), error_words(errno)));
     if (got == 0) break;
     have += static_cast<std::size_t>(got);
   }
@@ -105,11 +103,11 @@ void write_token_file(const fs::path& file) {
     throw UsageError(fmt::format("{} exists already", file.string()),
                      "a run may depend on it: remove it yourself, or name another file");
   }
-  if (!fd.valid()) throw IoError(fmt::format("cannot create {} ({})", file.string(), words(errno)));
+  if (!fd.valid()) throw IoError(fmt::format("cannot create {} ({})", file.string(), error_words(errno)));
   const std::string line = make_token() + "\n";
   if (::write(fd.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) && ::fsync(fd.get()) == 0)
     return;
-  const std::string problem = words(errno);
+  const std::string problem = error_words(errno);
   ::unlink(file.c_str());
   throw IoError(fmt::format("cannot write {} ({})", file.string(), problem));
 }

@@ -16,6 +16,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
+#include "lockstep/store/port_holder.h"
 #include "lockstep/store/rare_warning.h"
 #include "lockstep/store/store.h"
 #include "store/handshake.h"
@@ -464,8 +465,10 @@ tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) 
   acceptor.bind(endpoint, problem);
   if (!problem) acceptor.listen(asio::socket_base::max_listen_connections, problem);
   if (problem == asio::error::address_in_use) {
-    throw UsageError(fmt::format("{}:{} is already in use", options.host, options.port),
-                     "choose another port, or end the program that listens there");
+    const std::string holder = port_holder(options.port);
+    throw UsageError(fmt::format("{}:{} is already in use{}", options.host, options.port,
+                                 holder.empty() ? "" : fmt::format(" by {}", holder)),
+                     "choose another port (--master-port, MASTER_PORT), or end the program that listens there");
   }
   if (problem) {
     throw UsageError(fmt::format("cannot listen on {}:{} ({})", options.host, options.port, problem.message()),

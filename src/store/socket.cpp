@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/socket.h"
 
+#include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,7 +17,9 @@
 #include <utility>
 
 #include "lockstep/base/awake_clock.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
+#include "lockstep/store/secret.h"
 
 namespace lockstep::store {
 namespace {
@@ -91,6 +94,13 @@ Result<Socket> Socket::connect(const std::string& host, std::uint16_t port, Time
     UniqueFd fd;
     error = connect_to(*address, deadline, fd);
     if (error == 0) return Socket(std::move(fd));
+  }
+  // It will not come up by waiting.
+  if (error == ENETUNREACH && is_loopback(host)) {
+    throw UsageError(fmt::format("{}:{} is not reached: the loopback interface (lo) is down, as in a network namespace "
+                                 "where it was never set up",
+                                 host, port),
+                     "ip link set lo up");
   }
   return Failure{words(error)};
 }

@@ -1,26 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sched.h>
-
-#include <algorithm>
 #include <sstream>
-#include <thread>
 
+#include "lockstep/base/control_group.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/view/banner.h"
 
 namespace lockstep::view {
-namespace {
-
-/// Cores that this process may use: taskset and containers take some away.
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
-}  // namespace
 
 std::string parse_cpu_name(const std::string& cpuinfo) {
   std::istringstream lines(cpuinfo);
@@ -37,9 +23,9 @@ std::string parse_cpu_name(const std::string& cpuinfo) {
 
 CpuInfo cpu_info() {
   try {
-    return {parse_cpu_name(FileSystem::system().read("/proc/cpuinfo")), usable_cores()};
+    return {parse_cpu_name(FileSystem::system().read("/proc/cpuinfo")), usable_cpus()};
   } catch (const Error&) {  // a banner without the name is better than no training
-    return {"CPU", usable_cores()};
+    return {"CPU", usable_cpus()};
   }
 }
 

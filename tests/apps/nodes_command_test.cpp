@@ -72,6 +72,32 @@ TEST_F(TrainOnNodes, TheirRanksMeetUnderACertificate) {
   EXPECT_THAT(FileSystem::system().read(folder_ / "a/run/summary.json"), HasSubstr("\"world_size\": 2"));
 }
 
+// As torchrun has it: who is given the same place joins the job there.
+TEST_F(TrainOnNodes, ASecondLauncherOfARangeJoinsTheFirst) {
+  const auto launcher = [&](const std::string& place) {
+    FileSystem::system().make_folder(folder_ / place);
+    auto words = train_words(folder_ / "train", "run");
+    words.insert(words.end(), {"--nnodes", "1:2", "--rdzv-endpoint", "127.0.0.1:" + std::to_string(port_)});
+    auto options = lockstep_command(words, folder_ / place);
+    options.environment.emplace_back("LOCKSTEP_TOKEN", token_);
+    return options;
+  };
+  Process first(launcher("a"));
+  ASSERT_TRUE(eventually([&] {
+    try {
+      (void)connect_store({.host = "127.0.0.1", .port = port_, .token = token_}, std::chrono::seconds(1));
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }));
+  const ProcessResult of_second = run_process(launcher("b"), std::chrono::seconds(240));
+  EXPECT_EQ(of_second.code, 0) << of_second.err;
+  EXPECT_THAT(of_second.err, HasSubstr("): joining the job there"));
+  EXPECT_EQ(first.wait(std::chrono::seconds(240)).code, 0);
+  EXPECT_THAT(FileSystem::system().read(folder_ / "a/run/summary.json"), HasSubstr("\"world_size\": 2"));
+}
+
 TEST_F(TrainOnNodes, AWrongPlaceIsOneErrorBeforeARankStarts) {
   const ProcessResult rank = lockstep({"train", "captcha:conv3", "--nnodes", "2", "--node-rank", "two"});
   EXPECT_EQ(rank.code, 64);

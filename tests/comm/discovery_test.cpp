@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/addresses/slurm.h"
 #include "comm/wiring/select.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep {
 namespace discovery_test {
@@ -137,6 +139,63 @@ TEST(Discovery, TakesSlurmOnlyInsideAStepOfSeveralTasks) {
   slurm["SLURM_STEP_ID"] = "0";
   slurm["SLURM_NTASKS"] = "1";
   EXPECT_EQ(discover_world(slurm).info.world_size, 1);
+}
+
+// As `scontrol show hostnames` of Slurm 22.05 has them, which knows no name behind the last bracket.
+TEST(Slurm, ListsOfHostsAreExpanded) {
+  const std::vector<std::pair<std::string, std::string>> lists = {
+      {"login", "login"},
+      {"a,b", "a b"},
+      {",a b\n", "a b"},
+      {"[1-3],10.0.0.[1-2]", "1 2 3 10.0.0.1 10.0.0.2"},
+      {"n[1-002]", "n1 n2"},
+      {"n[008-10]-[1-2]", "n008-1 n008-2 n009-1 n009-2 n010-1 n010-2"},
+      {"node[1-2]-ib", "node1-ib node2-ib"},
+      {"node[08-11]", "node08 node09 node10 node11"},
+      {"node[1,3-4,007]", "node1 node3 node4 node007"},
+      {"rack[1-2]node[3,5-6]", "rack1node3 rack1node5 rack1node6 rack2node3 rack2node5 rack2node6"},
+      {"r[1-2][3-4]x", "r13x r14x r23x r24x"},
+      {"x[1-2].a.org,y,z[09-10]", "x1.a.org x2.a.org y z09 z10"}};
+  for (const auto& [list, hosts] : lists) {
+    EXPECT_EQ(text::join(comm::expand_node_list(list, "LIST"), " "), hosts) << list;
+  }
+  EXPECT_THAT(comm::expand_node_list("a[1-100000000]", "LIST", 1), ::testing::ElementsAre("a1"));
+}
+
+TEST(Slurm, WhatIsNoListOfHostsIsAnErrorThatNamesTheVariable) {
+  for (const std::string list : {"", ",", "node[1-2", "node1-2]", "node[2-1]", "node[]", "node[a-b]", "node[1[2]]"}) {
+    EXPECT_THAT(message_of<UsageError>([&] { (void)comm::expand_node_list(list, "LIST"); }),
+                HasSubstr("LIST is '" + list + "', which is no list of hosts"));
+  }
+}
+
+TEST(Slurm, TheFirstHostOfAnyListIsTheMaster) {
+  const Environment slurm = {{"SLURM_PROCID", "0"},
+                             {"SLURM_NTASKS", "2"},
+                             {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                             {"SLURM_STEP_NODELIST", "node[1-2]-ib"},
+                             {"SLURM_JOB_ID", "123"},
+                             {"SLURM_STEP_ID", "0"}};
+  EXPECT_EQ(discover_world(slurm).host, "node1-ib");
+}
+
+TEST(Slurm, NodesMayHaveDifferentNumbersOfTasks) {
+  Environment slurm = {{"SLURM_PROCID", "3"},  {"SLURM_NTASKS", "4"},
+                       {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "2"},
+                       {"SLURM_JOB_ID", "1"},  {"SLURM_STEP_TASKS_PER_NODE", "1(x2),2"},
+                       {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NODELIST", "a[1-3]"}};
+  EXPECT_EQ(discover_world(slurm).info.local_world_size, 2);
+  slurm["SLURM_PROCID"] = "1";
+  slurm["SLURM_NODEID"] = "1";
+  slurm["SLURM_LOCALID"] = "0";
+  EXPECT_EQ(discover_world(slurm).info.local_world_size, 1);
+}
+
+TEST(Slurm, AShellOfSrunPtyIsToldThatItIsOneTask) {
+  const RankInfo info{.rank = 0, .world_size = 4, .source = "Slurm"};
+  EXPECT_THAT(comm::note_on_shell({{"SLURM_PTY_PORT", "4711"}}, info), HasSubstr("srun --pty is task 0 of Slurm's 4"));
+  EXPECT_EQ(comm::note_on_shell({}, info), "");
+  EXPECT_EQ(comm::note_on_shell({{"SLURM_PTY_PORT", "4711"}}, RankInfo{}), "");
 }
 
 TEST(Discovery, PrefersTorchrunsVariablesAndFallsBackToMpi) {

@@ -14,7 +14,6 @@
 #include "launch/hangs/flight_ring.h"
 #include "lockstep/base/error.h"
 #include "lockstep/flight/ring.h"
-#include "lockstep/launch/control_group.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::launch {
@@ -172,51 +171,6 @@ TEST_F(RunFolder, AProcessTrainsWhereItHasTheLockOpen) {
   EXPECT_EQ(read().trainer, "") << "the process lives, and the file is not open";
   const std::ifstream open(folder_ / ".lock");
   EXPECT_EQ(read().trainer, "pid " + std::to_string(::getpid()) + " on here");
-}
-
-TEST(ControlGroup, TheTightestOfTheSecondVersionCounts) {
-  TempDir root;
-  write(root / "proc/self/cgroup", "0::/user/job\n");
-  write(root / "sys/fs/cgroup/user/job/cpu.max", "max 100000\n");
-  write(root / "sys/fs/cgroup/user/cpu.max", "150000 100000\n");
-  write(root / "sys/fs/cgroup/user/job/memory.max", "8000000000\n");
-  write(root / "sys/fs/cgroup/user/job/memory.current", "5000000000\n");
-  write(root / "sys/fs/cgroup/user/job/memory.stat", "anon 1\ninactive_file 1000000000\n");
-  write(root / "sys/fs/cgroup/user/memory.max", "9000000000\n");
-  write(root / "sys/fs/cgroup/user/job/pids.max", "max\n");
-  const GroupLimits limits = read_control_group(root.path());
-  EXPECT_EQ(limits.cores, 1.5);
-  EXPECT_EQ(limits.memory, 8'000'000'000U);
-  EXPECT_EQ(limits.memory_used, 4'000'000'000U);
-  EXPECT_FALSE(limits.tasks);
-}
-
-TEST(ControlGroup, TheFirstVersionHasAFolderForEachController) {
-  TempDir root;
-  write(root / "proc/self/cgroup", "5:memory:/docker/x\n4:cpu,cpuacct:/docker/x\n3:pids:/docker/x\n1:name=systemd:/\n");
-  write(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");  // as a container sees it: its own group is the root
-  write(root / "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
-  write(root / "sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "9223372036854771712\n");
-  write(root / "sys/fs/cgroup/memory/memory.limit_in_bytes", "2000000000\n");
-  write(root / "sys/fs/cgroup/memory/memory.usage_in_bytes", "700\n");
-  write(root / "sys/fs/cgroup/memory/memory.stat", "total_inactive_file 300\n");
-  write(root / "sys/fs/cgroup/pids/docker/x/pids.max", "512\n");
-  write(root / "sys/fs/cgroup/pids/docker/x/pids.current", "12\n");
-  const GroupLimits limits = read_control_group(root.path());
-  EXPECT_EQ(limits.cores, 2);
-  EXPECT_EQ(limits.memory, 2'000'000'000U);
-  EXPECT_EQ(limits.memory_used, 400U);
-  EXPECT_EQ(limits.tasks, 512U);
-  EXPECT_EQ(limits.tasks_used, 12U);
-}
-
-TEST(ControlGroup, NoQuotaIsNoLimit) {
-  TempDir root;
-  EXPECT_FALSE(read_control_group(root.path()).cores);
-  write(root / "proc/self/cgroup", "4:cpu:/\nnonsense\n::\n");
-  write(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
-  write(root / "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
-  EXPECT_FALSE(read_control_group(root.path()).cores);
 }
 
 TEST(Machine, WhatTheSystemSaysIsPlausible) {

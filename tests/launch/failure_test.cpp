@@ -149,6 +149,22 @@ TEST(Failure, TheReportDoesNotRepeatTheErrorAsTheLastLines) {
             "            next  look\n");
 }
 
+// It was slow to leave after its error, and nobody else killed it.
+TEST(Failure, TheLaunchersOwnKillIsNoHeadline) {
+  const WorkerEnd killed{.rank = 1, .pid = 42, .wait_status = SIGKILL, .signal_sent = SIGKILL};
+  const auto headline = [&](const std::optional<WorkerError>& error) {
+    const std::string text =
+        format_report({.end = killed, .host = "box", .error = error, .last_lines_of = "/l/stderr.log"});
+    return text.substr(0, text.find('\n'));
+  };
+  EXPECT_EQ(headline(WorkerError{"UsageError", "UsageError: bad"}),
+            "lockstep: rank 1 failed first: UsageError (pid 42 on box)");
+  EXPECT_EQ(headline(WorkerError{"", "ValueError: x"}), "lockstep: rank 1 failed first: an error (pid 42 on box)");
+  EXPECT_EQ(headline(std::nullopt), "lockstep: rank 1 failed first: ended by its launcher (pid 42 on box)");
+  EXPECT_EQ(words_of(record_of_end(killed)), "ended by its launcher");
+  EXPECT_EQ(describe_end({.wait_status = SIGSEGV, .signal_sent = SIGTERM}), "killed by signal 11 (SIGSEGV)");
+}
+
 TEST(Failure, NorTheEndOfALongOne) {
   const auto report = [](const std::string& message, const std::vector<std::string>& lines) {
     return format_report({.end = {.rank = 1, .pid = 42, .wait_status = exited(71)},

@@ -127,6 +127,13 @@ TEST(HostLines, ARanksLinePassesAndALaunchersGetsItsHost) {
   EXPECT_EQ(screen.take(), "a: no newline\n");
 }
 
+TEST(HostLines, TheLinesOfOneReadingAreOnePiece) {
+  std::vector<std::string> pieces;
+  HostLines lines({"a"}, [&](int, std::string_view bytes) { pieces.emplace_back(bytes); });
+  lines.feed(0, 0, "[0]: x\n[1]: y\nnote\n");
+  EXPECT_EQ(pieces, (std::vector<std::string>{"[0]: x\n[1]: y\na: note\n"}));
+}
+
 TEST(HostLines, WhatBothLaunchersSayIsShownOnceForEachTime) {
   Screen screen;
   screen.lines.feed(0, 1, "error: node 2 was lost\n  next: look there\n");

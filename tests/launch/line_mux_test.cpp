@@ -28,6 +28,15 @@ TEST(LineMux, LinesAreWholeWhateverThePieces) {
   EXPECT_EQ(screen.take(), "");
 }
 
+// Each piece is written by a call of its own.
+TEST(LineMux, TheLinesOfOneReadingAreOnePiece) {
+  std::vector<std::string> pieces;
+  LineMux mux({.style = ConsoleStyle::kPrefix}, [&](int, std::string_view bytes) { pieces.emplace_back(bytes); });
+  mux.feed(0, 0, "be");
+  mux.feed(0, 0, "gun\na\nb\nc\nrest");
+  EXPECT_EQ(pieces, (std::vector<std::string>{"[0]: begun\n[0]: a\n[0]: b\n[0]: c\n"}));
+}
+
 TEST(LineMux, AnEmptyLineIsALine) {
   Screen screen({.style = ConsoleStyle::kPrefix});
   screen.mux.feed(0, 0, "a\n\nb\r\n");

@@ -334,6 +334,20 @@ TEST_F(TwoNodes, StartAgainWithinTheBudget) {
   EXPECT_THAT(of_first.err, HasSubstr("rank 1 on "));
 }
 
+// Port 29500 is taken by this test, or by whoever has it.
+TEST_F(TwoNodes, ARangeWithoutAPlaceIsAJobOfItsOwnWhereThePortIsTaken) {
+  std::unique_ptr<StoreServer> other;
+  try {
+    other = std::make_unique<StoreServer>(StoreServer::Options{.host = "127.0.0.1", .port = 29500, .token = "t"});
+  } catch (const UsageError&) {
+  }
+  const auto alone = test::run_process(command(
+      {"--nnodes", "1:2", "--rdzv-conf", "last_call_timeout=0", "--", "sh", "-c", "echo met at $LOCKSTEP_STORE"}));
+  EXPECT_EQ(alone.code, 0) << alone.err;
+  EXPECT_THAT(alone.out, AllOf(HasSubstr("met at 127.0.0.1:"), Not(HasSubstr(":29500"))));
+  EXPECT_THAT(alone.err, AllOf(HasSubstr("port 29500 is taken"), HasSubstr("--rdzv-endpoint 127.0.0.1:29500")));
+}
+
 // One that waits for the file "go" in its second life, so that the test sees who is in it.
 class SomeNodes : public TwoNodes {
  protected:

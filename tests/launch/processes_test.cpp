@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "lockstep/base/control_group.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -21,7 +22,7 @@ TEST(ProcessCount, ReadsNumbersAndRefusesTheRest) {
 TEST(ProcessCount, CpuFollowsTheAffinity) {
   cpu_set_t before;
   ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
-  EXPECT_EQ(resolve_process_count("cpu").count, CPU_COUNT(&before));
+  EXPECT_EQ(resolve_process_count("cpu").count, usable_cpus());
   cpu_set_t one;
   CPU_ZERO(&one);
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
@@ -29,7 +30,7 @@ TEST(ProcessCount, CpuFollowsTheAffinity) {
   }
   ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
   EXPECT_EQ(resolve_process_count("cpu").count, 1);
-  EXPECT_EQ(resolve_process_count("cpu").reason, "1 usable CPU");
+  EXPECT_THAT(resolve_process_count("cpu").reason, ::testing::StartsWith("1 usable CPU"));
   ::sched_setaffinity(0, sizeof before, &before);
 }
 

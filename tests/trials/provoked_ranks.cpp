@@ -20,9 +20,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/control_group.h"
 #include "lockstep/base/env.h"
 #include "lockstep/comm/job.h"
-#include "lockstep/launch/control_group.h"
 #include "lockstep/train/arguments.h"
 #include "lockstep/train/function_task.h"
 #include "lockstep/train/trainer.h"
@@ -68,7 +68,7 @@ void read_whole(const std::string& file) {
 /// Leaves PROVOKE_FREE_MB of the control group's memory.
 std::vector<char> take_memory() {
   const double left = number("PROVOKE_FREE_MB") * 1e6;
-  const auto group = lockstep::launch::read_control_group();
+  const auto group = lockstep::read_control_group();
   if (left <= 0 || !group.memory) return {};
   const double taken = static_cast<double>(*group.memory) - static_cast<double>(group.memory_used) - left;
   return std::vector<char>(static_cast<std::size_t>(std::max(taken, 0.0)), 1);

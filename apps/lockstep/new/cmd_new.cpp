@@ -8,6 +8,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/new/project.h"
 #include "lockstep/verbs.h"
@@ -68,10 +69,10 @@ int cmd_new(int argc, char** argv) {
     throw IoError(fmt::format("cannot write {}: {}", folder.string(), error.code().message()));
   }
   if (env::get("LOCKSTEP_QUIET").value_or("0") != "0") return 0;
-  fmt::print("{} is ready. Next:\n\n  cd {}\n", folder.string(), folder.string());
+  print_to(stdout, "{} is ready. Next:\n\n  cd {}\n", folder.string(), folder.string());
   const auto missing = missing_packages(env::get("PATH").value_or(""));
-  if (!missing.empty()) fmt::print("  sudo apt install {}\n", text::join(missing, " "));
-  for (const std::string& command : next_commands(words.project)) fmt::print("  {}\n", command);
+  if (!missing.empty()) print_to(stdout, "  sudo apt install {}\n", text::join(missing, " "));
+  for (const std::string& command : next_commands(words.project)) print_to(stdout, "  {}\n", command);
   return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "captcha/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/async_saver.h"
 #include "lockstep/checkpoint/checkpoint.h"
@@ -153,19 +154,21 @@ int run_checkpoint_bench(const CheckpointBench& bench) {
   const double pause = median_of(figures.pause) * 1e3;
   const double written = median_of(figures.written) * 1e3;
   if (bench.json) {
-    fmt::print(R"({{"bench": "checkpoint", "bytes": {}, "ranks": 1, "threads": 1, "save_ms": {}, "load_ms": {}, )"
-               R"("pause_ms": {}, "memcpy_ms": {}, "async_save_ms": {}}})"
-               "\n",
-               measured.bytes(), text::json_number(save, 3), text::json_number(load, 3), text::json_number(pause, 3),
-               text::json_number(copy, 3), text::json_number(written, 3));
+    print_to(stdout,
+             R"({{"bench": "checkpoint", "bytes": {}, "ranks": 1, "threads": 1, "save_ms": {}, "load_ms": {}, )"
+             R"("pause_ms": {}, "memcpy_ms": {}, "async_save_ms": {}}})"
+             "\n",
+             measured.bytes(), text::json_number(save, 3), text::json_number(load, 3), text::json_number(pause, 3),
+             text::json_number(copy, 3), text::json_number(written, 3));
     return 0;
   }
-  fmt::print("state           {}\n", text::bytes(measured.bytes()));
-  fmt::print("save            {:>8.1f} ms, until it is on the disk\n", save);
-  fmt::print("load            {:>8.1f} ms, every byte verified\n", load);
-  fmt::print("pause           {:>8.1f} ms in a step for an asynchronous save, {:.2f} times a plain copy of the state\n",
-             pause, pause / copy);
-  fmt::print("asynchronously  {:>8.1f} ms, until it is on the disk\n", written);
+  print_to(stdout, "state           {}\n", text::bytes(measured.bytes()));
+  print_to(stdout, "save            {:>8.1f} ms, until it is on the disk\n", save);
+  print_to(stdout, "load            {:>8.1f} ms, every byte verified\n", load);
+  print_to(stdout,
+           "pause           {:>8.1f} ms in a step for an asynchronous save, {:.2f} times a plain copy of the state\n",
+           pause, pause / copy);
+  print_to(stdout, "asynchronously  {:>8.1f} ms, until it is on the disk\n", written);
   return 0;
 }
 

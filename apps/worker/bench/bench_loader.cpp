@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/data/augment/color.h"
 #include "lockstep/data/augment/crop.h"
 #include "lockstep/data/augment/to_tensor.h"
@@ -37,13 +38,13 @@ class Numbers final : public FixedShapeDataset {
 
 void print(const LoaderBench& bench, std::int64_t epoch, double images_per_s, double wait) {
   if (bench.json) {
-    fmt::print(
-        R"({{"bench": "loader", "workers": {}, "epoch": {}, "images_per_s": {}, "us_per_sample": {}, "wait": {}}})"
-        "\n",
-        bench.workers, epoch, text::json_number(images_per_s, 2), text::json_number(1e6 / images_per_s, 4),
-        text::json_number(wait, 4));
+    print_to(stdout,
+             R"({{"bench": "loader", "workers": {}, "epoch": {}, "images_per_s": {}, "us_per_sample": {}, "wait": {}}})"
+             "\n",
+             bench.workers, epoch, text::json_number(images_per_s, 2), text::json_number(1e6 / images_per_s, 4),
+             text::json_number(wait, 4));
   } else {
-    fmt::print("epoch {}  {:>10.0f} images/s  {:>8.3f} us per sample\n", epoch, images_per_s, 1e6 / images_per_s);
+    print_to(stdout, "epoch {}  {:>10.0f} images/s  {:>8.3f} us per sample\n", epoch, images_per_s, 1e6 / images_per_s);
   }
   std::fflush(stdout);
 }

@@ -14,6 +14,7 @@
 #include "captcha/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/optim/make_optimizer.h"
 #include "lockstep/tensor/named_tensors.h"
 #include "lockstep/tensor/random.h"
@@ -111,14 +112,15 @@ Pair time_in_turn(std::int64_t repeats, const Stream& stream, Step step) {
 
 void report(const OptimizerBench& bench, const char* name, std::int64_t parameters, const Pair& pair) {
   if (bench.json) {
-    fmt::print(R"({{"bench": "optimizer", "optimizer": "{}", "parameters": {}, "median_ms": {}, "threads": {}, )"
-               R"("stream_4r3w_median_ms": {}, "stream_over_step": {}}})"
-               "\n",
-               name, parameters, text::json_number(pair.step * 1e3, 3), bench.threads,
-               text::json_number(pair.stream * 1e3, 3), text::json_number(pair.stream_over_step, 3));
+    print_to(stdout,
+             R"({{"bench": "optimizer", "optimizer": "{}", "parameters": {}, "median_ms": {}, "threads": {}, )"
+             R"("stream_4r3w_median_ms": {}, "stream_over_step": {}}})"
+             "\n",
+             name, parameters, text::json_number(pair.step * 1e3, 3), bench.threads,
+             text::json_number(pair.stream * 1e3, 3), text::json_number(pair.stream_over_step, 3));
   } else {
-    fmt::print("{:<14} {:>8.2f} ms per step   stream_4r3w {:>8.2f} ms, {:.2f} of a step\n", name, pair.step * 1e3,
-               pair.stream * 1e3, pair.stream_over_step);
+    print_to(stdout, "{:<14} {:>8.2f} ms per step   stream_4r3w {:>8.2f} ms, {:.2f} of a step\n", name, pair.step * 1e3,
+             pair.stream * 1e3, pair.stream_over_step);
   }
   std::fflush(stdout);
 }

@@ -8,6 +8,7 @@
 
 #include "common/cli.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/checkpoint/diff.h"
 #include "lockstep/checkpoint/inspect.h"
 #include "lockstep/checkpoint/verify_file.h"
@@ -45,7 +46,7 @@ int inspect_checkpoint(const Arguments& arguments) {
   app.add_flag("--json", json, "print one JSON object instead of text");
   if (!cli::parse(app, arguments)) return 0;
   if (digest) {
-    fmt::print("{}\n", checkpoint_digest(load_checkpoint(where)));
+    print_to(stdout, "{}\n", checkpoint_digest(load_checkpoint(where)));
     return 0;
   }
   const auto description =

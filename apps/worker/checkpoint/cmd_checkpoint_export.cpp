@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/interop.h"
@@ -97,8 +98,8 @@ int write_network(const ExportArguments& given) {
   if (!trained.weights.empty()) log::note("the weights are {}", trained.weights);
   const std::string archive = nn::to_torchscript(*trained.model, *function, {{"config.yml", trained.settings}});
   write_file_atomically(FileSystem::system(), given.to, archive);
-  fmt::print("{}: TorchScript of {}, {} -> {}, {}\n", given.to, trained.recipe, text::join(function->inputs),
-             text::join(function->outputs), text::bytes(archive.size()));
+  print_to(stdout, "{}: TorchScript of {}, {} -> {}, {}\n", given.to, trained.recipe, text::join(function->inputs),
+           text::join(function->outputs), text::bytes(archive.size()));
   return 0;
 }
 
@@ -110,7 +111,7 @@ int cmd_checkpoint_export(const Arguments& arguments) {
   check(given);
   if (fs::path(given.to).extension() == ".pt") return write_network(given);
   const std::int64_t tensors = export_weights(given.where, given.to, given.weights);
-  fmt::print("{}: {} tensors, {}\n", given.to, tensors, text::bytes(fs::file_size(given.to)));
+  print_to(stdout, "{}: {} tensors, {}\n", given.to, tensors, text::bytes(fs::file_size(given.to)));
   return 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "common/cli.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/interop.h"
 #include "worker/checkpoint/checkpoint_commands.h"
@@ -92,10 +93,10 @@ int cmd_checkpoint_prune(const Arguments& arguments) {
   const auto doomed = choose_prunable(files, folder, keep);
   for (const fs::path& step : doomed) {
     bytes += folder_bytes(step);
-    fmt::print("{}\n", step.string());
+    print_to(stdout, "{}\n", step.string());
   }
   if (!dry_run && !doomed.empty()) (void)prune_checkpoints(files, folder, keep);
-  fmt::print("{} {}, {}\n", doomed.size(), dry_run ? "would be removed" : "removed", text::bytes(bytes));
+  print_to(stdout, "{} {}, {}\n", doomed.size(), dry_run ? "would be removed" : "removed", text::bytes(bytes));
   return 0;
 }
 

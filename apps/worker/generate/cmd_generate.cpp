@@ -5,6 +5,7 @@
 #include "captcha/synthetic/generate.h"
 #include "common/cli.h"
 #include "detection/synthetic/generate.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "worker/commands.h"
 #include "worker/generate/generate_captioning.h"
@@ -48,7 +49,7 @@ int generate_captcha(const Arguments& arguments) {
   Writing writing("drawing");
   captcha::generate_captchas(options, writing.progress_of(options.count));
   const std::string time = writing.done();
-  fmt::print("{} images in {} ({})\n", text::thousands(options.count), out, time);
+  print_to(stdout, "{} images in {} ({})\n", text::thousands(options.count), out, time);
   return 0;
 }
 
@@ -76,7 +77,7 @@ int generate_detection(const Arguments& arguments) {
   Writing writing("drawing");
   detection::generate_scenes(options, writing.progress_of(options.count));
   const std::string time = writing.done();
-  fmt::print("{} images in {} ({})\n", text::thousands(options.count), out, time);
+  print_to(stdout, "{} images in {} ({})\n", text::thousands(options.count), out, time);
   return 0;
 }
 

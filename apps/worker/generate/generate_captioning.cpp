@@ -5,6 +5,7 @@
 
 #include "captioning/synthetic/generate.h"
 #include "common/cli.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "worker/writing.h"
 
@@ -34,7 +35,7 @@ int generate_captioning(const Arguments& arguments) {
   Writing writing("drawing");
   captioning::generate_captioned_scenes(options, writing.progress());
   const std::string time = writing.done();
-  fmt::print("{} images in {} ({})\n", text::thousands(options.count), out, time);
+  print_to(stdout, "{} images in {} ({})\n", text::thousands(options.count), out, time);
   return 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/cli.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "segmentation/data/weak_folders.h"
 #include "segmentation/synthetic/generate.h"
@@ -38,7 +39,7 @@ void add_scribble_options(CLI::App& app, segmentation::ScribbleOptions& options)
 
 void say_maps(const char* what, const segmentation::MapCounts& counts, const std::string& out,
               const std::string& time) {
-  fmt::print("{} {} in {} ({})\n", text::thousands(counts.maps), what, out, time);
+  print_to(stdout, "{} {} in {} ({})\n", text::thousands(counts.maps), what, out, time);
 }
 
 }  // namespace
@@ -69,8 +70,8 @@ int generate_segmentation(const Arguments& arguments) {
   Writing writing("drawing");
   const segmentation::GeneratedSet set = segmentation::generate_set(options, writing.progress());
   const std::string time = writing.done();
-  fmt::print("{} images in {}: {} to train, {} to validate ({})\n", text::thousands(options.count), out,
-             text::thousands(set.train), text::thousands(set.val), time);
+  print_to(stdout, "{} images in {}: {} to train, {} to validate ({})\n", text::thousands(options.count), out,
+           text::thousands(set.train), text::thousands(set.val), time);
   return 0;
 }
 
@@ -94,7 +95,7 @@ int generate_scribbles(const Arguments& arguments) {
   Writing writing("drawing");
   const segmentation::MapCounts counts = segmentation::write_scribbles(options, writing.progress());
   say_maps("maps of scribbles", counts, out, writing.done());
-  fmt::print("{}\n", share_text(counts));
+  print_to(stdout, "{}\n", share_text(counts));
   return 0;
 }
 
@@ -138,7 +139,7 @@ int generate_pseudo_labels(const Arguments& arguments) {
   Writing writing("guessing");
   const segmentation::MapCounts counts = segmentation::write_pseudo_labels(options, writing.progress());
   say_maps("maps of pseudo-labels", counts, out, writing.done());
-  fmt::print("{}\n", share_text(counts));
+  print_to(stdout, "{}\n", share_text(counts));
   return 0;
 }
 
@@ -204,11 +205,11 @@ int generate_weak_labels(const Arguments& arguments) {
   Writing writing("deriving");
   const segmentation::WeakSet set = segmentation::write_weak_set(options, writing.progress());
   const std::string time = writing.done();
-  for (const auto& [split, count] : set.splits) fmt::print("{}: {} images\n", split, text::thousands(count));
-  fmt::print("scribbles: {}\n", share_text(set.scribbles));
-  fmt::print("pseudo-labels: {}, mean IoU {:.3f} with the full masks\n", share_text(set.pseudo_labels),
-             set.pseudo_labels.mean_iou());
-  fmt::print("{} ({})\n", out, time);
+  for (const auto& [split, count] : set.splits) print_to(stdout, "{}: {} images\n", split, text::thousands(count));
+  print_to(stdout, "scribbles: {}\n", share_text(set.scribbles));
+  print_to(stdout, "pseudo-labels: {}, mean IoU {:.3f} with the full masks\n", share_text(set.pseudo_labels),
+           set.pseudo_labels.mean_iou());
+  print_to(stdout, "{} ({})\n", out, time);
   return 0;
 }
 

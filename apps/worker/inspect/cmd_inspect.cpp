@@ -8,6 +8,7 @@
 #include <span>
 
 #include "common/cli.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/view/table.h"
@@ -63,7 +64,7 @@ int sampler(const Arguments& arguments) {
   for (std::size_t i = 0; i < std::max<std::size_t>(1, indices.size()); i += size_of_list) {
     const auto list = std::span(indices).subspan(i, std::min(size_of_list, indices.size() - i));
     if (batch_size > 0 && drop_last && list.size() < size_of_list) break;
-    fmt::print("[{}]\n", fmt::join(list, ", "));
+    print_to(stdout, "[{}]\n", fmt::join(list, ", "));
   }
   return 0;
 }
@@ -121,12 +122,13 @@ void show(const ConfigFields& fields, const ConfigArguments& words) {
     rows.push_back({field.key, ConfigFields::value_text(field.target), field.origin, meaning_of(field)});
   }
   using view::Align;
-  fmt::print("{}", view::fit_lines(view::render_table({{.title = "key", .align = Align::kLeft},
-                                                       {.title = "value", .align = Align::kLeft},
-                                                       {.title = "origin", .align = Align::kLeft},
-                                                       {.title = "meaning", .align = Align::kLeft}},
-                                                      rows),
-                                   STDOUT_FILENO));
+  print_to(stdout, "{}",
+           view::fit_lines(view::render_table({{.title = "key", .align = Align::kLeft},
+                                               {.title = "value", .align = Align::kLeft},
+                                               {.title = "origin", .align = Align::kLeft},
+                                               {.title = "meaning", .align = Align::kLeft}},
+                                              rows),
+                           STDOUT_FILENO));
 }
 
 int config(const Arguments& arguments) {

@@ -11,6 +11,7 @@
 #include "common/cli.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/data/augment/augmentations.h"
 #include "lockstep/data/contact_sheet.h"
 #include "lockstep/data/decode.h"
@@ -184,7 +185,7 @@ void show(const std::string& word, const InspectWords& words, std::size_t number
   const auto path = sheet_path(words, number);
   write_png(contact_sheet(std::move(pictures), {.columns = words.columns, .cell = words.cell, .class_names = names}),
             path);
-  if (!words.json) fmt::print("\n{} images drawn into {}\n", count, path.string());
+  if (!words.json) print_to(stdout, "\n{} images drawn into {}\n", count, path.string());
 }
 
 void add_data_options(CLI::App& app, InspectWords& words) {

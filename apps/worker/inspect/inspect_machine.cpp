@@ -15,6 +15,7 @@
 #include "common/cli.h"
 #include "lockstep/base/blas.h"
 #include "lockstep/base/env.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/comm/backends.h"
@@ -87,7 +88,7 @@ Rows shortened(Rows rows) {
 void print_pairs(const Rows& rows) {
   std::size_t width = 0;
   for (const auto& row : rows) width = std::max(width, row.front().size());
-  for (const auto& row : rows) fmt::print("{:<{}}  {}\n", row.front(), width, row.back());
+  for (const auto& row : rows) print_to(stdout, "{:<{}}  {}\n", row.front(), width, row.back());
 }
 
 }  // namespace
@@ -118,10 +119,10 @@ int inspect_gpu(const Arguments& arguments) {
   if (!cli::parse(app, arguments)) return 0;
   while (true) {
     const GpuReport report = read_gpus();
-    if (seconds > 0 && view::is_terminal(STDOUT_FILENO)) fmt::print("\033[H\033[J");
-    fmt::print("{}", gpu_text(report));
+    if (seconds > 0 && view::is_terminal(STDOUT_FILENO)) print_to(stdout, "\033[H\033[J");
+    print_to(stdout, "{}", gpu_text(report));
     std::fflush(stdout);
-    if (seconds == 0 || report.gpus.empty()) return 0;
+    if (seconds == 0 || report.gpus.empty() || std::ferror(stdout) != 0) return 0;
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   }
 }
@@ -138,11 +139,12 @@ int inspect_env(const Arguments& arguments) {
   for (const Variable& variable : all_variables(env::all())) {
     rows.push_back({variable.name, variable.value.value_or("-"), variable.meaning});
   }
-  fmt::print("\n{}", view::fit_lines(view::render_table({{.title = "variable", .align = Align::kLeft},
-                                                         {.title = "value", .align = Align::kLeft},
-                                                         {.title = "what it does", .align = Align::kLeft}},
-                                                        shortened(std::move(rows))),
-                                     STDOUT_FILENO));
+  print_to(stdout, "\n{}",
+           view::fit_lines(view::render_table({{.title = "variable", .align = Align::kLeft},
+                                               {.title = "value", .align = Align::kLeft},
+                                               {.title = "what it does", .align = Align::kLeft}},
+                                              shortened(std::move(rows))),
+                           STDOUT_FILENO));
   return 0;
 }
 

@@ -39,6 +39,14 @@ struct LimitWords {
 /// Returns the words for the limit that a call which failed with `error` (an errno) may have reached.
 [[nodiscard]] LimitWords words_of_limit(int error, const ResourceLimits& limits);
 
+/// Returns the system's words for an errno. Those of EFBIG have the limit: "File too large: the limit of this shell is
+/// 1,048,576 bytes (ulimit -f)".
+[[nodiscard]] std::string error_words(int error);
+
+/// Returns what to do about a write that failed with `error`: free space, or raise the limit; empty where that is
+/// unknown.
+[[nodiscard]] std::string write_remedy(int error);
+
 /// Returns the error "cannot WHAT (Cannot allocate memory): LIMIT", where `what` is like "start a thread that watches
 /// the store".
 [[nodiscard]] ResourceError shortage_error(const std::string& what, int error);

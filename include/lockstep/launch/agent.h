@@ -82,8 +82,11 @@ struct AgentOptions {
   bool keeps_logs = true;  ///< false: log_dir is empty, and the temporary folder is removed after a failure, too
 };
 
-/// Returns true where this machine can listen at `host`: an agent there can serve the store.
-[[nodiscard]] bool is_own_address(const std::string& host);
+/// Returns true where this machine can listen at `host` and `port` now: an agent there can serve the store.
+[[nodiscard]] bool can_listen(const std::string& host, std::uint16_t port);
+
+/// Returns a port of `host` that was free a moment ago. Throws: UsageError where `host` is not of this machine.
+[[nodiscard]] std::uint16_t free_port(const std::string& host);
 
 /// Starts the workers of this node, waits for their end and returns the exit code: 0, the code of the first failure, or
 /// 128 + n for signal n. No process that the workers started outlives the call, or this process if it is killed.

@@ -17,7 +17,7 @@ struct ProcessCount {
 /// Returns how many GPUs this process may use: CUDA_VISIBLE_DEVICES where it is set, else /dev/nvidia[0-9]+.
 [[nodiscard]] int count_gpus();
 
-/// Returns how many CPUs this process may run on.
+/// Returns how many CPUs this process can keep busy, by its affinity and the quota of its control group.
 [[nodiscard]] int count_cpus();
 
 /// Reads "3", "gpu", "cpu" or "auto" (GPUs, else CPUs). Throws: UsageError for anything else, or for "gpu" where there

@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
 #include "segmentation/data/label_file.h"
 #include "segmentation/data/set_folders.h"
@@ -288,8 +289,9 @@ void write_one(const WeakFolderOptions& options, const MaskedFile& file, std::in
   std::error_code fault;
   fs::copy_file(file.picture, folders.pictures() / file.picture.filename(), fault);
   if (fault) {
-    throw IoError(
-        fmt::format("cannot copy {} to {}: {}", file.picture.string(), folders.pictures().string(), fault.message()));
+    throw IoError(fmt::format("cannot copy {} to {}: {}", file.picture.string(), folders.pictures().string(),
+                              error_words(fault.value())),
+                  write_remedy(fault.value()));
   }
   write_map(classes, folders.masks() / (name + ".png"));
   folders.write(labels, name);

@@ -14,6 +14,7 @@
 #include "checkpoint/formats/read_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/checkpoint/inspect.h"
 
 namespace lockstep {
@@ -58,7 +59,9 @@ void put(const fs::path& from, const fs::path& to) {
   if (!no_link) return;
   std::error_code problem;
   fs::copy_file(from, to, problem);
-  if (problem) throw IoError(fmt::format("cannot copy {} to {}: {}", from.string(), to.string(), problem.message()));
+  if (problem)
+    throw IoError(fmt::format("cannot copy {} to {}: {}", from.string(), to.string(), error_words(problem.value())),
+                  write_remedy(problem.value()));
 }
 
 /// A file of the cache that does not match the manifest is useless.

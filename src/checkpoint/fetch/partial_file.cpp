@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
 
 #include "checkpoint/fetch/cache_files.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -22,8 +22,9 @@ constexpr const char* kRoomHint =
     "free space there, make it writable, or set XDG_CACHE_HOME to a folder on another disk";
 
 [[noreturn]] void fail_part(const char* verb, const std::filesystem::path& path) {
-  const std::string cause = std::generic_category().message(errno);
-  throw IoError(fmt::format("cannot {} {}: {}", verb, path.string(), cause), kRoomHint);
+  const int code = errno;
+  throw IoError(fmt::format("cannot {} {}: {}", verb, path.string(), error_words(code)),
+                code == EFBIG ? write_remedy(code) : kRoomHint);
 }
 
 }  // namespace

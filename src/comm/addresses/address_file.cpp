@@ -10,10 +10,10 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <system_error>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::comm {
 namespace {
@@ -22,8 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLongest = 1024;
 
-std::string words(int error) { return std::generic_category().message(error); }
-
 bool is_word(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7F; });
 }
@@ -31,14 +29,14 @@ bool is_word(std::string_view text) {
 void write_all(const UniqueFd& fd, const std::string& text, const fs::path& file) {
   const bool is_written = ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (!is_written || ::fsync(fd.get()) != 0) {
-    throw IoError(fmt::format("cannot write {} ({})", file.string(), words(errno)));
+    throw IoError(fmt::format("cannot write {} ({})", file.string(), error_words(errno)));
   }
 }
 
 // Returns why the open file cannot come from rank 0; "" where it can.
 std::string objection(const UniqueFd& fd) {
   struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) return words(errno);
+  if (::fstat(fd.get(), &status) != 0) return error_words(errno);
   if (!S_ISREG(status.st_mode)) return "it is no regular file";
   if (status.st_uid != ::geteuid()) {
     return fmt::format("it belongs to user {}, this is user {}", status.st_uid, ::geteuid());
@@ -54,7 +52,7 @@ std::string objection(const UniqueFd& fd) {
 void publish_address(const fs::path& file, const StoreAddress& address) {
   std::string temporary = file.string() + ".XXXXXX";
   const UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));  // new, and with mode 0600
-  if (!fd.valid()) throw IoError(fmt::format("cannot create {} ({})", temporary, words(errno)));
+  if (!fd.valid()) throw IoError(fmt::format("cannot create {} ({})", temporary, error_words(errno)));
   try {
     write_all(fd, fmt::format("{} {} {}\n", address.host, address.port, address.token), file);
     FileSystem::system().rename(temporary, file);
@@ -67,11 +65,11 @@ void publish_address(const fs::path& file, const StoreAddress& address) {
 Result<StoreAddress> read_address(const fs::path& file) {
   const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!fd.valid() && errno == ENOENT) return Failure{"rank 0 has not written it"};
-  if (!fd.valid()) return Failure{errno == ELOOP ? "it is a symbolic link" : words(errno)};
+  if (!fd.valid()) return Failure{errno == ELOOP ? "it is a symbolic link" : error_words(errno)};
   if (const std::string why = objection(fd); !why.empty()) return Failure{why};
   std::string text(kLongest, '\0');
   const ssize_t got = ::read(fd.get(), text.data(), text.size());
-  if (got < 0) return Failure{words(errno)};
+  if (got < 0) return Failure{error_words(errno)};
   return parse_address(std::string_view(text).substr(0, static_cast<std::size_t>(got)));
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/addresses/slurm.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 
@@ -40,7 +41,7 @@ constexpr Names kPmi = {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_L
 constexpr const char* kOthers[] = {"MASTER_ADDR",         "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
                                    "LOCKSTEP_STORE",      "LOCKSTEP_STORE_TOKEN", "TORCHELASTIC_RESTART_COUNT",
                                    "LOCKSTEP_TOKEN",      "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS",
-                                   "SLURM_STEP_NODELIST", "SLURM_JOB_ID"};
+                                   "SLURM_STEP_NODELIST", "SLURM_JOB_ID",         "SLURM_PTY_PORT"};
 
 std::optional<std::string> find(const Environment& environment, const char* name) {
   const auto found = environment.find(name);
@@ -50,13 +51,12 @@ std::optional<std::string> find(const Environment& environment, const char* name
 
 constexpr std::int64_t kMostRanks = 1'000'000;
 
-/// `lenient`: the leading number is enough ("4(x2)" of Slurm).
-std::optional<std::int64_t> find_int(const Environment& environment, const char* name, bool lenient = false) {
+std::optional<std::int64_t> find_int(const Environment& environment, const char* name) {
   const auto text = find(environment, name);
   if (!text) return std::nullopt;
   std::int64_t value = 0;
   const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), value);
-  const bool is_whole = problem == std::errc() && (lenient || end == text->data() + text->size());
+  const bool is_whole = problem == std::errc() && end == text->data() + text->size();
   if (!is_whole || value < 0 || value > kMostRanks) {
     throw UsageError(
         fmt::format("the variable {} is '{}', which is no whole number from 0 to {}", name, *text, kMostRanks));
@@ -83,7 +83,7 @@ RankInfo read_info(const Environment& environment, const Names& names) {
   }
   info.rank = static_cast<int>(rank);
   info.world_size = static_cast<int>(world);
-  info.local_world_size = static_cast<int>(find_int(environment, names.local_world, true).value_or(world));
+  info.local_world_size = static_cast<int>(find_int(environment, names.local_world).value_or(world));
   if (info.local_world_size == 0) {
     throw UsageError(fmt::format("{} is 0, and this rank is on the host", names.local_world),
                      "it is the number of ranks on this host");
@@ -107,13 +107,6 @@ std::uint16_t to_port(const std::string& text, const char* name) {
   return static_cast<std::uint16_t>(value);
 }
 
-/// Returns the first host of "node[03-07,9],other".
-std::string first_of_nodelist(const std::string& list) {
-  const auto open = list.find_first_of("[,");
-  if (open == std::string::npos || list[open] == ',') return list.substr(0, open);
-  return list.substr(0, open) + list.substr(open + 1, list.find_first_of("-,]", open) - open - 1);
-}
-
 void set_agent_store(WorldPlan& plan, const std::string& address, const Environment& environment) {
   const auto colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0) {
@@ -135,7 +128,8 @@ std::string need_master(const Environment& environment, const char* name, const 
 void set_master(WorldPlan& plan, const Environment& environment) {
   const bool slurm = plan.info.source == kSlurm.source;
   if (slurm && !find(environment, "MASTER_ADDR") && find(environment, "SLURM_STEP_NODELIST")) {
-    plan.host = first_of_nodelist(*find(environment, "SLURM_STEP_NODELIST"));
+    constexpr const char* kHosts = "SLURM_STEP_NODELIST";
+    plan.host = comm::expand_node_list(*find(environment, kHosts), kHosts, 1).front();
   } else {
     plan.host = need_master(environment, "MASTER_ADDR", plan.info);
   }
@@ -184,6 +178,9 @@ bool is_slurm_step(const Environment& environment) {
 RankInfo read_slurm(const Environment& environment) {
   Environment step = environment;
   if (const auto tasks = find(environment, "SLURM_STEP_NUM_TASKS")) step[kSlurm.world] = *tasks;
+  if (const auto tasks = find(environment, kSlurm.local_world)) {
+    step[kSlurm.local_world] = comm::tasks_of_node(*tasks, find_int(environment, kSlurm.node).value_or(0));
+  }
   return read_info(step, kSlurm);
 }
 

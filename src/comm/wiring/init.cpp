@@ -12,6 +12,7 @@
 
 #include "comm/addresses/address_file.h"
 #include "comm/addresses/dist_url.h"
+#include "comm/addresses/slurm.h"
 #include "comm/backends/gloo/gloo.h"
 #include "comm/backends/nccl/nccl_backend.h"
 #include "comm/wiring/device_choice.h"
@@ -26,6 +27,7 @@
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/standby.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
@@ -227,12 +229,18 @@ std::vector<std::string> missing_ranks(const Job::State& state, const std::strin
   return missing;
 }
 
+/// Where nobody launched the ranks, the world is what these variables say.
+std::string world_text(const WorldPlan& plan) {
+  const std::string origin = plan.store == StoreKind::kRankZero ? " by " + plan.info.source : "";
+  return fmt::format("world {}{}", plan.info.world_size, origin);
+}
+
 [[noreturn]] void throw_missing(const Job::State& state, const std::vector<std::string>& missing) {
-  throw TimeoutError(fmt::format("init timed out after {:.1f} s (world {})\n  waiting for   {}",
-                                 std::chrono::duration<double>(state.timeout).count(), state.plan.info.world_size,
-                                 text::join(missing)),
-                     fmt::format("were all ranks started, with the same MASTER_ADDR and MASTER_PORT? {} sets the limit",
-                                 env::timeout_variable()));
+  throw TimeoutError(
+      fmt::format("init timed out after {:.1f} s ({})\n  waiting for   {}",
+                  std::chrono::duration<double>(state.timeout).count(), world_text(state.plan), text::join(missing)),
+      fmt::format("were all ranks started, with the same MASTER_ADDR and MASTER_PORT? {} sets the limit",
+                  env::timeout_variable()));
 }
 
 /// The time in which all ranks have to come.
@@ -261,8 +269,8 @@ std::string hello(const Job::State& state, const std::string& prefix, const std:
     if (AwakeClock::instance().now() >= end) throw_missing(state, missing);
     const auto waited = notice.due(SystemClock::instance().now());
     if (waited) {
-      log::note("rank {} waits since {} for {}; {} ends this after {}", state.plan.info.rank,
-                text::duration(waited->count()), text::join(missing), env::timeout_variable(),
+      log::note("rank {} ({}) waits since {} for {}; {} ends this after {}", state.plan.info.rank,
+                world_text(state.plan), text::duration(waited->count()), text::join(missing), env::timeout_variable(),
                 text::duration(Seconds(state.timeout).count()));
     }
   }
@@ -399,11 +407,14 @@ void tell_where(const Job& job, const std::string& url) {
 }  // namespace
 
 Job init(int argc, const char* const* argv, const InitOptions& options) {
+  prepare_standard_streams();
   fault::install_reports();
   auto state = std::make_shared<Job::State>();
   state->plan = find_world(argc, argv, options);
   const RankInfo& info = state->plan.info;
   fault::note_rank(info.rank);
+  const std::string note = comm::note_on_shell(current_environment(), info);
+  if (!note.empty()) log::note("{}", note);
   state->timeout = options.timeout.value_or(env::collective_timeout());
   start_recorder(info, state->timeout);
   const BackendKind wanted = wanted_backend(argc, argv, options);

@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "launch/doctor/machine_facts.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
 namespace {
@@ -104,7 +104,7 @@ view::DiskFacts read_disk(const std::filesystem::path& folder, bool measures, st
   if (!measures || facts.free < 2 * kTotal) return facts;
   const UniqueFd fd = open_nameless(folder);
   const bool is_good = fd.valid() && measure_rate(fd.get(), limit, facts) && measure_sync(fd.get(), limit / 2, facts);
-  if (!is_good) facts.problem = std::generic_category().message(errno);
+  if (!is_good) facts.problem = error_words(errno);
   return facts;
 }
 

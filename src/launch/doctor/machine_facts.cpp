@@ -105,7 +105,7 @@ int gpu_devices() {
 view::CoreFacts read_cores_facts(const GroupLimits& group) {
   return {.name = view::cpu_info().name,
           .online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)),
-          .usable = count_cpus(),
+          .usable = affinity_cpus(),
           .quota = group.cores};
 }
 

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "lockstep/launch/control_group.h"
+#include "lockstep/base/control_group.h"
 #include "lockstep/view/machine_check.h"
 
 namespace lockstep::launch {

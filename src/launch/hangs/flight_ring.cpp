@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
 
@@ -35,7 +36,7 @@ FlightRing::FlightRing(fs::path file)
       memory_(::memfd_create("lockstep-flight", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
       ring_(map(memory_.get())) {
   if (ring_ == nullptr) {
-    log::note("no flight recorder for {}: {}", file_.string(), std::generic_category().message(errno));
+    log::note("no flight recorder for {}: {}", file_.string(), error_words(errno));
     memory_.reset();
     return;
   }
@@ -55,12 +56,15 @@ FlightRing::~FlightRing() {
 void FlightRing::keep() {
   const UniqueFd kept(::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!kept.valid() || ::write(kept.get(), ring_, sizeof(flight::Ring)) != sizeof(flight::Ring)) {
-    log::note("the flight ring {} was not kept: {}", file_.string(), std::generic_category().message(errno));
+    log::note("the flight ring {} was not kept: {}", file_.string(), error_words(errno));
   }
 }
 
 std::string FlightRing::path() const {
-  return memory_.valid() ? fmt::format("/proc/{}/fd/{}", ::getpid(), memory_.get()) : "";
+  // In a /proc of another namespace of pids, getpid() is another process, whose file a rank would take for its ring.
+  std::error_code problem;
+  const std::string self = fs::read_symlink("/proc/self", problem).string();
+  return memory_.valid() && !problem ? fmt::format("/proc/{}/fd/{}", self, memory_.get()) : "";
 }
 
 bool FlightRing::has_begun() const {

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/hangs/process_state.h"
 
+#include <unistd.h>
+
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 namespace lockstep::launch {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string text_of(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -25,10 +30,35 @@ std::uint64_t kilobytes_of(const std::string& status, const std::string& name) {
   return value << 10U;
 }
 
+// Of "NSpid:\t4711\t12" the last number, which is that of the process's own namespace.
+pid_t innermost_number(const std::string& status) {
+  const auto at = status.find("\nNSpid:");
+  if (at == std::string::npos) return 0;
+  std::istringstream line(status.substr(at + 7, status.find('\n', at + 1) - at - 7));
+  pid_t number = 0;
+  while (line >> number) continue;
+  return number;
+}
+
+// Where /proc belongs to an outer namespace of pids (unshare --pid without --mount-proc), the number `pid` is another
+// process there.
+fs::path folder_of(pid_t pid, const fs::path& proc) {
+  std::error_code problem;
+  const fs::path self = fs::read_symlink(proc / "self", problem);
+  if (problem || self == std::to_string(::getpid())) return proc / std::to_string(pid);
+  const fs::path ours = fs::read_symlink(proc / "self/ns/pid", problem);
+  for (fs::directory_iterator at(proc, problem), end; !problem && at != end; at.increment(problem)) {
+    std::error_code hidden;
+    if (fs::read_symlink(at->path() / "ns/pid", hidden) != ours || hidden) continue;
+    if (innermost_number(text_of(at->path() / "status")) == pid) return at->path();
+  }
+  return proc / "none";
+}
+
 }  // namespace
 
 std::optional<flight::ProcessState> read_process(pid_t pid, const std::filesystem::path& proc) {
-  const auto folder = proc / std::to_string(pid);
+  const auto folder = folder_of(pid, proc);
   const std::string stat = text_of(folder / "stat");
   const auto name_end = stat.rfind(')');  // the program's name may have anything in it
   if (name_end == std::string::npos || name_end + 2 >= stat.size()) return std::nullopt;

@@ -20,6 +20,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
+#include "lockstep/base/standard_streams.h"
 
 namespace lockstep::launch {
 namespace {
@@ -116,7 +117,7 @@ int HostGroup::run() {
   console_.drain();
   const int code = exit_code();
   // The launchers that were left have told who is to blame, unless they never met.
-  if (code == static_cast<int>(ExitCode::kPeer) && !first_failure_) fmt::print(stderr, "lockstep: {}\n", *loss_);
+  if (code == static_cast<int>(ExitCode::kPeer) && !first_failure_) print_to(stderr, "lockstep: {}\n", *loss_);
   return code;
 }
 

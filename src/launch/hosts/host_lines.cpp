@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/hosts/host_lines.h"
 
-#include <fmt/format.h>
-
 #include "launch/output/line_mux.h"
 
 namespace lockstep::launch {
@@ -22,12 +20,19 @@ void HostLines::feed(int host, int stream, std::string_view bytes) {
   }
   partial.erase(0, start);
   if (partial.size() > kLongestPartial) finish(host, stream);
+  flush(stream);
 }
 
 void HostLines::finish(int host, int stream) {
   Source& source = sources_[{host, stream}];
   if (!source.partial.empty()) show(host, stream, source.partial);
   source.partial.clear();
+  flush(stream);
+}
+
+void HostLines::flush(int stream) {
+  if (!shown_.empty()) sink_(stream, shown_);
+  shown_.clear();
 }
 
 bool HostLines::is_repeated(int host, std::string_view line) {
@@ -40,10 +45,12 @@ bool HostLines::is_repeated(int host, std::string_view line) {
 
 void HostLines::show(int host, int stream, std::string_view line) {
   const std::string plain = without_colours(line);
-  if (plain.starts_with('[')) return sink_(stream, fmt::format("{}\n", line));
+  const bool is_of_rank = plain.starts_with('[');
   Source& source = sources_[{host, stream}];
-  if (!plain.starts_with(' ')) source.is_hidden = is_repeated(host, plain);
-  if (!source.is_hidden) sink_(stream, fmt::format("{}: {}\n", hosts_[static_cast<std::size_t>(host)], line));
+  if (!is_of_rank && !plain.starts_with(' ')) source.is_hidden = is_repeated(host, plain);
+  if (!is_of_rank && source.is_hidden) return;
+  if (!is_of_rank) shown_.append(hosts_[static_cast<std::size_t>(host)]).append(": ");
+  shown_.append(line).append("\n");
 }
 
 }  // namespace lockstep::launch

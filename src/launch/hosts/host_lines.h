@@ -16,8 +16,8 @@ namespace lockstep::launch {
 /// the line before them.
 class HostLines {
  public:
-  /// `sink` takes the stream (0 stdout, 1 stderr) and a whole line with its newline.
-  using Sink = std::function<void(int stream, std::string_view line)>;
+  /// `sink` takes the stream (0 stdout, 1 stderr) and whole lines with their newlines, those of a feed in one piece.
+  using Sink = std::function<void(int stream, std::string_view lines)>;
 
   HostLines(std::vector<std::string> hosts, Sink sink) : hosts_(std::move(hosts)), sink_(std::move(sink)) {}
 
@@ -37,10 +37,12 @@ class HostLines {
   };
 
   void show(int host, int stream, std::string_view line);
+  void flush(int stream);
   [[nodiscard]] bool is_repeated(int host, std::string_view line);
 
   std::vector<std::string> hosts_;
   Sink sink_;
+  std::string shown_;                              ///< of the stream that is fed, until flush()
   std::map<std::pair<int, int>, Source> sources_;  ///< by host and stream
   std::map<std::string, Said, std::less<>> said_;
 };

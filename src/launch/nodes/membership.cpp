@@ -14,6 +14,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/wait_notice.h"
+#include "lockstep/store/port_holder.h"
 #include "lockstep/store/secret.h"
 
 namespace lockstep::launch {
@@ -110,7 +111,7 @@ Membership::~Membership() {
 }
 
 void Membership::serve_or_connect(const std::function<bool()>& is_told_to_end) {
-  const bool may_be_any = options_.nodes > 1 && options_.node_rank < 0;
+  const bool may_be_any = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
   if (options_.nodes == 1) require_free_master_port(options_);
   if (options_.node_rank <= 0) {
     try {
@@ -118,9 +119,11 @@ void Membership::serve_or_connect(const std::function<bool()>& is_told_to_end) {
           StoreServer::Options{.host = address_.host, .port = address_.port, .token = address_.token});
       address_.port = server_->port();
       if (options_.nodes > 1) warn_of_loopback(options_.master_addr);
-    } catch (const UsageError&) {
-      // Another agent, here or at that address, serves it.
-      if (!may_be_any) throw;
+    } catch (const UsageError& problem) {
+      // Another agent, here or at that address, serves it. At an address of this machine somebody has to listen.
+      const bool is_here = is_own(address_.host);
+      if (!may_be_any || (is_here && port_holder(address_.port).empty())) throw;
+      if (is_here) log::note("{}: joining the job there", problem.message());
     }
   } else if (names_loopback(options_.master_addr)) {
     log::warn("node {} looks for node 0 at {}, which is this machine: --master-addr names node 0's machine",

@@ -4,21 +4,34 @@
 #include <limits.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
+
+#include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
 namespace {
 
 constexpr std::size_t kFullBytes = 1U << 20U;
+// What a chunk keeps of the bytes that were written before it is made shorter.
+constexpr std::size_t kKeptBytes = 1U << 18U;
 
 int fd_of(int stream) { return stream == 0 ? STDOUT_FILENO : STDERR_FILENO; }
 
 bool is_writable(int fd) {
   pollfd entry{fd, POLLOUT, 0};
   return ::poll(&entry, 1, 0) > 0;
+}
+
+// A pipe that polls writable takes PIPE_BUF bytes without blocking; a file takes all.
+std::size_t at_once(int fd) {
+  struct stat about {};
+  return ::fstat(fd, &about) == 0 && S_ISREG(about.st_mode) ? kFullBytes : PIPE_BUF;
 }
 
 }  // namespace
@@ -58,25 +71,32 @@ void Console::drop() noexcept {
   waiting_bytes_ = 0;
 }
 
-// A pipe that polls writable takes PIPE_BUF bytes without blocking.
 void Console::write_front() noexcept {
   Chunk& chunk = chunks_.front();
-  auto count = static_cast<ssize_t>(std::min<std::size_t>(chunk.bytes.size(), PIPE_BUF));
+  const std::string_view rest = std::string_view(chunk.bytes).substr(chunk.written);
+  auto count = static_cast<ssize_t>(std::min(rest.size(), at_once(fd_of(chunk.stream))));
   if (!is_closed_[chunk.stream]) {
-    const ssize_t written = ::write(fd_of(chunk.stream), chunk.bytes.data(), static_cast<std::size_t>(count));
+    const ssize_t written = ::write(fd_of(chunk.stream), rest.data(), static_cast<std::size_t>(count));
     if (written < 0 && errno == EINTR) return;
     if (written < 0 && errno == EAGAIN) {
       pollfd entry{fd_of(chunk.stream), POLLOUT, 0};
       ::poll(&entry, 1, -1);
       return;
     }
-    // The reader left (`| head`): the ranks continue, and their logs have everything.
+    // The reader left (`| head`), or the disk is full: the ranks continue, and their logs have everything.
+    if (written < 0 && errno != EPIPE) {
+      log::warn("standard {} takes no more ({})", chunk.stream == 0 ? "output" : "error", error_words(errno));
+    }
     if (written < 0) is_closed_[chunk.stream] = true;
     if (written >= 0) count = written;
   }
-  chunk.bytes.erase(0, static_cast<std::size_t>(count));
+  chunk.written += static_cast<std::size_t>(count);
   waiting_bytes_ -= static_cast<std::size_t>(count);
-  if (chunk.bytes.empty()) chunks_.pop_front();
+  if (chunk.written == chunk.bytes.size()) {
+    chunks_.pop_front();
+  } else if (chunk.written > kKeptBytes) {
+    chunk.bytes.erase(0, std::exchange(chunk.written, 0));
+  }
 }
 
 }  // namespace lockstep::launch

@@ -38,6 +38,7 @@ class Console {
   struct Chunk {
     int stream;
     std::string bytes;
+    std::size_t written = 0;
   };
   void write_front() noexcept;
 

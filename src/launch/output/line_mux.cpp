@@ -44,6 +44,7 @@ std::string_view last_piece(std::string_view line) {
 }
 
 std::string without_colours(std::string_view line) {
+  if (line.find('\033') == std::string_view::npos) return std::string(line);
   std::string plain;
   for (std::size_t at = 0; at < line.size(); ++at) {
     const auto end = line.substr(at).starts_with("\033[") ? line.find_first_not_of("0123456789;", at + 2) : line.npos;
@@ -56,9 +57,14 @@ std::string without_colours(std::string_view line) {
   return plain;
 }
 
-std::string LineMux::prefix(int rank) const {
+std::string LineMux::make_prefix(int rank) const {
   if (options_.style == ConsoleStyle::kMainRaw && rank == 0) return "";
   return options_.prefix_of ? options_.prefix_of(rank) : fmt::format("[{}]: ", rank);
+}
+
+const std::string& LineMux::prefix(int rank) {
+  const auto found = prefixes_.find(rank);
+  return found != prefixes_.end() ? found->second : prefixes_.emplace(rank, make_prefix(rank)).first->second;
 }
 
 bool LineMux::is_shown(const Source& source) const {
@@ -69,6 +75,8 @@ bool LineMux::is_shown(const Source& source) const {
 // reports the first failure at the end, and the logs have them all. Rank 0's own are shown where it speaks for all.
 bool LineMux::is_repeated_error(const Source& source, std::string_view line) {
   if (options_.style == ConsoleStyle::kMainRaw && source.first == 0) return false;
+  // Of nearly all lines the first letter says that they are no error.
+  if (in_error_.empty() && !line.starts_with('e') && !line.starts_with('\033')) return false;
   const std::string plain = without_colours(line);
   const bool is_hidden = plain.starts_with("error: ") && !is_new_error(source.first, plain);
   const bool goes_on = in_error_.count(source) != 0 && plain.starts_with("  ");
@@ -91,26 +99,44 @@ void LineMux::feed(int rank, int stream, std::string_view bytes) {
   last_fed_ = source;
   if (options_.style == ConsoleStyle::kMainRaw && rank == 0 && options_.is_terminal[stream]) {
     feed_raw(stream, bytes);
-    return;
+  } else {
+    feed_lines(source, bytes);
   }
+  flush(stream);
+}
+
+void LineMux::feed_lines(const Source& source, std::string_view bytes) {
   std::string& partial = partial_[source];
-  partial += bytes;
-  std::size_t start = 0;
-  for (std::size_t end = 0; (end = partial.find('\n', start)) != std::string::npos; start = end + 1) {
-    emit_line(source, last_piece(std::string_view(partial).substr(start, end - start)));
+  // A line that is whole in `bytes` is taken from there; only the first one may have begun before.
+  if (const auto end = bytes.find('\n'); !partial.empty() && end != std::string_view::npos) {
+    partial += bytes.substr(0, end);
+    emit_line(source, last_piece(partial));
+    partial.clear();
+    bytes.remove_prefix(end + 1);
   }
-  partial.erase(0, start);
+  if (partial.empty()) {
+    for (std::size_t end = 0; (end = bytes.find('\n')) != std::string_view::npos; bytes.remove_prefix(end + 1)) {
+      emit_line(source, last_piece(bytes.substr(0, end)));
+    }
+  }
+  partial += bytes;
   if (partial.size() > kLongestPartial) {
     emit_line(source, last_piece(partial));
     partial.clear();
   }
   const bool is_bar = partial.find('\r') != std::string::npos;
-  if (is_bar && rank == 0 && options_.is_terminal[stream]) show_live(source, std::string(last_piece(partial)));
+  if (is_bar && source.first == 0 && options_.is_terminal[source.second])
+    show_live(source, std::string(last_piece(partial)));
   if (is_bar) keep_last_piece(partial);
 }
 
+void LineMux::flush(int stream) {
+  if (!shown_.empty()) sink_(stream, shown_);
+  shown_.clear();
+}
+
 void LineMux::feed_raw(int stream, std::string_view bytes) {
-  sink_(stream, bytes);
+  shown_ += bytes;
   std::string& partial = partial_[{0, stream}];
   partial += bytes;
   if (const auto newline = partial.rfind('\n'); newline != std::string::npos) partial.erase(0, newline + 1);
@@ -126,25 +152,25 @@ void LineMux::finish(int rank, int stream) {
   const std::string rest(last_piece(found->second));
   partial_.erase(found);
   if (!rest.empty()) emit_line(source, rest);
+  flush(stream);
 }
 
 void LineMux::emit_line(const Source& source, std::string_view line) {
   if (is_repeated_error(source, line)) return;
-  std::string bytes;
   const bool is_over_live = !live_.text.empty() && options_.is_terminal[source.second];
-  if (is_over_live) bytes += kClearLine;
+  if (is_over_live) shown_ += kClearLine;
   if (live_.source == source) live_ = {};
-  bytes += prefix(source.first);
-  bytes += line;
-  bytes += '\n';
-  if (is_over_live) bytes += live_.text;
-  sink_(source.second, bytes);
+  shown_ += prefix(source.first);
+  shown_ += line;
+  shown_ += '\n';
+  if (is_over_live) shown_ += live_.text;
 }
 
 void LineMux::show_live(const Source& source, std::string text) {
   text = fit(std::move(text), options_.width);
   if (live_.source == source && live_.text == text) return;
-  sink_(source.second, fmt::format("{}{}", kClearLine, text));
+  shown_ += kClearLine;
+  shown_ += text;
   live_ = {source, std::move(text)};
 }
 
@@ -156,6 +182,7 @@ bool LineMux::wants_idle() const {
 
 void LineMux::idle() {
   if (wants_idle()) show_live(last_fed_, prefix(last_fed_.first) + std::string(last_piece(partial_[last_fed_])));
+  flush(last_fed_.second);
 }
 
 }  // namespace lockstep::launch

@@ -29,6 +29,7 @@ class LineMux {
 
   LineMux(const MuxOptions& options, Sink sink) : options_(options), sink_(std::move(sink)) {}
 
+  /// The sink gets what these bytes show in one piece.
   void feed(int rank, int stream, std::string_view bytes);
   /// The stream ended: what it left without a newline is shown as a line.
   void finish(int rank, int stream);
@@ -46,15 +47,20 @@ class LineMux {
   };
 
   void feed_raw(int stream, std::string_view bytes);
+  void feed_lines(const Source& source, std::string_view bytes);
   void emit_line(const Source& source, std::string_view line);
+  void flush(int stream);
   void show_live(const Source& source, std::string text);
   [[nodiscard]] bool is_shown(const Source& source) const;
   [[nodiscard]] bool is_repeated_error(const Source& source, std::string_view line);
   [[nodiscard]] bool is_new_error(int rank, std::string_view line);
-  [[nodiscard]] std::string prefix(int rank) const;
+  [[nodiscard]] std::string make_prefix(int rank) const;
+  [[nodiscard]] const std::string& prefix(int rank);
 
   MuxOptions options_;
   Sink sink_;
+  std::string shown_;  ///< of the stream that is fed, until flush()
+  std::map<int, std::string> prefixes_;
   std::map<Source, std::string> partial_;
   std::set<Source> in_error_;                             ///< whose last line was part of an error that is not shown
   std::map<std::string, int, std::less<>> shown_errors_;  ///< the first line of each, and the rank that it is from

@@ -16,13 +16,12 @@
 #include "launch/output/temporary_logs.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string words(int error) { return std::generic_category().message(error); }
 
 fs::path parent_of_temporary() {
   std::error_code problem;
@@ -73,12 +72,12 @@ RankLog::RankLog(fs::path folder) : folder_(std::move(folder)) {
   FileSystem::system().make_folder(folder_);
   // What a program prints may be meant for its user alone: a password in an address, the lines of a data set.
   if (::chmod(folder_.c_str(), 0700) != 0) {
-    throw IoError(fmt::format("cannot keep {} to this user ({})", folder_.string(), words(errno)));
+    throw IoError(fmt::format("cannot keep {} to this user ({})", folder_.string(), error_words(errno)));
   }
   for (int stream = 0; stream < 2; ++stream) {
     files_[stream] = try_open_regular_file(file(stream), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
     if (!files_[stream].valid())
-      throw IoError(fmt::format("cannot write {} ({})", file(stream).string(), words(errno)));
+      throw IoError(fmt::format("cannot write {} ({})", file(stream).string(), error_words(errno)));
   }
 }
 
@@ -89,7 +88,7 @@ void RankLog::write(int stream, std::string_view bytes) {
       bytes.remove_prefix(static_cast<std::size_t>(count));
     } else if (errno != EINTR) {
       has_failed_ = true;
-      log::warn("{} is no longer written ({})", file(stream).string(), words(errno));
+      log::warn("{} is no longer written ({})", file(stream).string(), error_words(errno));
     }
   }
 }

@@ -84,9 +84,9 @@ TemporaryLogs make_temporary_logs(const fs::path& parent) {
   for (int tries = 0;; ++tries) {
     std::string pattern = (parent / fmt::format("{}XXXXXX", kPrefix)).string();
     if (::mkdtemp(pattern.data()) == nullptr) {
-      throw IoError(fmt::format("cannot make a folder for the ranks' logs in {} ({})", parent.string(),
-                                std::generic_category().message(errno)),
-                    "set TMPDIR, or give --log-dir");
+      throw IoError(
+          fmt::format("cannot make a folder for the ranks' logs in {} ({})", parent.string(), error_words(errno)),
+          "set TMPDIR, or give --log-dir");
     }
     TemporaryLogs logs{pattern, open_folder(pattern)};
     const int error = logs.lock.valid() ? 0 : errno;

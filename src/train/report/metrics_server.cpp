@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/signal_guard.h"
+#include "lockstep/store/port_holder.h"
 
 namespace lockstep::train {
 namespace {
@@ -53,9 +54,9 @@ class MetricsServer::Impl {
                      : server_.bind_to_port(address.host, address.port) ? address.port
                                                                         : -1;
     if (port > 0) return port;
-    throw UsageError(fmt::format("cannot listen on {}:{}: another program has the port, or this machine does not have "
-                                 "the address",
-                                 address.host, address.port),
+    const std::string holder = port_holder(static_cast<std::uint16_t>(address.port));
+    throw UsageError(fmt::format("cannot listen on {}:{}: {} has the port, or this machine does not have the address",
+                                 address.host, address.port, holder.empty() ? "another program" : holder),
                      "choose another port with --metrics PORT; 0 takes any that is free");
   }
 

@@ -2,7 +2,6 @@
 #include "train/report/process_counters.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -18,7 +17,7 @@
 #include <system_error>
 #include <utility>
 
-#include "lockstep/launch/control_group.h"
+#include "lockstep/base/control_group.h"
 
 namespace lockstep::train {
 namespace {
@@ -40,15 +39,12 @@ std::string word_of(const std::string& text, const std::string& key) {
   return "";
 }
 
-double cores_of(const launch::GroupLimits& limits) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  double cores = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 0;
-  if (limits.cores) cores = std::min(cores, *limits.cores);
-  return cores;
+double cores_of(const GroupLimits& limits) {
+  const double cores = affinity_cpus();
+  return limits.cores ? std::min(cores, *limits.cores) : cores;
 }
 
-void read_host_memory(const launch::GroupLimits& limits, ProcessState& state) {
+void read_host_memory(const GroupLimits& limits, ProcessState& state) {
   const std::string memory = text_of("/proc/meminfo");
   state.host_memory = number_of(memory, "MemTotal:").value_or(0) * kKiB;
   state.host_free = number_of(memory, "MemAvailable:").value_or(0) * kKiB;
@@ -158,7 +154,7 @@ NetworkCounters passed_since(const NetworkCounters& before, const NetworkCounter
 }
 
 ProcessState read_state() {
-  const launch::GroupLimits limits = launch::read_control_group();
+  const GroupLimits limits = read_control_group();
   const std::string status = text_of("/proc/self/status");
   ProcessState state{.cores = cores_of(limits),
                      .cpus = word_of(status, "Cpus_allowed_list:"),

@@ -20,6 +20,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_lock.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
 #include "train/report/run_log.h"
 
@@ -30,12 +31,13 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLogName = "log.jsonl";
 constexpr const char* kOtherFolder = "choose another --run-dir";
-constexpr const char* kFreeSpace = "free space on that disk; --resume auto then goes on with the run";
+constexpr const char* kThenGoOn = "--resume auto then goes on with the run";
 constexpr const char* kMakeWritable = "make it writable, or choose another --run-dir";
 
 [[noreturn]] void fail(std::string_view verb, const fs::path& path, int code) {
-  throw IoError(fmt::format("cannot {} {}: {}", verb, path.string(), std::strerror(code)),
-                code == ENOSPC || code == EDQUOT ? kFreeSpace : kMakeWritable);
+  const std::string remedy = write_remedy(code);
+  throw IoError(fmt::format("cannot {} {}: {}", verb, path.string(), error_words(code)),
+                remedy.empty() ? kMakeWritable : fmt::format("{}; {}", remedy, kThenGoOn));
 }
 
 UniqueFd open_file(const fs::path& path, int flags) {
@@ -187,7 +189,7 @@ void RunFolder::write(const std::string& name, std::string_view content) {
     write_file_atomically(FileSystem::system(), path_ / name, content);
   } catch (const IoError& error) {
     throw IoError(fmt::format("{} is not written: {}", (path_ / name).string(), error.message()),
-                  error.hint().empty() ? kMakeWritable : kFreeSpace);
+                  error.hint().empty() ? kMakeWritable : fmt::format("{}; {}", error.hint(), kThenGoOn));
   }
 }
 

@@ -2,12 +2,12 @@
 #include "comm/backends/shm/barrier.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 
 #include "comm/backends/shm/futex.h"
 #include "lockstep/base/awake_clock.h"
+#include "lockstep/base/control_group.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -22,12 +22,6 @@ constexpr auto kCallerSpin = std::chrono::microseconds(40);
 constexpr auto kThreadSpin = std::chrono::microseconds(3);
 constexpr std::uint32_t kVainSpins = 4;
 
-int usable_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
 }  // namespace
 
 Barrier::Barrier(std::shared_ptr<Segment> segment, const World& world)
@@ -35,7 +29,7 @@ Barrier::Barrier(std::shared_ptr<Segment> segment, const World& world)
       health_(segment_, world),
       rank_(world.rank),
       world_(world.size),
-      may_spin_(usable_cores() >= world.size) {}
+      may_spin_(usable_cpus() >= world.size) {}
 
 bool Barrier::has_arrived(int rank) noexcept {
   // seq_cst pairs with the store in meet(): either the sleeper sees the arrival or the arriver sees the sleeper.

@@ -58,6 +58,11 @@ ResourceError memory_error(std::size_t bytes, const std::string& why) {
 
 /// Makes the error of a call that failed with `error`. A limit of the process says more than the host's memory.
 ResourceError call_error(std::size_t bytes, const char* call, int error) {
+  if (error == EFBIG) {  // the limit holds for this memory, too, which is a file without a name
+    return ResourceError(fmt::format("cannot share {} of memory between the ranks by {}: {}", text::bytes(bytes), call,
+                                     error_words(error)),
+                         fmt::format("{}; or --backend gloo", write_remedy(error)));
+  }
   if (error != EMFILE && !resource_limits().address_space) {
     return memory_error(bytes, fmt::format("{}: {}", call, std::strerror(error)));
   }
@@ -136,6 +141,7 @@ void Segment::reserve(std::size_t offset, std::size_t bytes) {
   int problem = EINTR;
   while (problem == EINTR)
     problem = posix_fallocate(mapping_->fd.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  if (problem == EFBIG) throw call_error(bytes, "posix_fallocate", problem);
   if (problem != 0) throw memory_error(bytes, std::strerror(problem));
 }
 

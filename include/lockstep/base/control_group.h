@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the control groups of this process allow, in version 1 and 2.
+// What the control groups of this process allow, in version 1 and 2, and the CPUs that are left to it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #pragma GCC visibility push(default)
 
-namespace lockstep::launch {
+namespace lockstep {
 
 /// None: no limit, or unknown.
 struct GroupLimits {
@@ -23,6 +23,13 @@ struct GroupLimits {
 /// it; the tightest count.
 [[nodiscard]] GroupLimits read_control_group(const std::filesystem::path& root = "/");
 
-}  // namespace lockstep::launch
+/// Returns how many CPUs the affinity of this thread names: taskset, cpusets and Slurm take some away.
+[[nodiscard]] int affinity_cpus();
+
+/// Returns how many CPUs this process can keep busy: those of its affinity, and no more than a control group's quota
+/// pays for, rounded down; at least 1.
+[[nodiscard]] int usable_cpus(const std::filesystem::path& root = "/");
+
+}  // namespace lockstep
 
 #pragma GCC visibility pop

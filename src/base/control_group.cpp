@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/launch/control_group.h"
+#include "lockstep/base/control_group.h"
+
+#include <sched.h>
 
 #include <algorithm>
 #include <fstream>
-#include <functional>
+#include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 
-namespace lockstep::launch {
+namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
@@ -74,13 +77,21 @@ void read_tasks(const fs::path& group, bool /*is_second*/, GroupLimits& limits) 
 
 using Reader = void (*)(const fs::path&, bool, GroupLimits&);
 
-// The group and all above it. Inside a container the path may not exist; then the root is the container's own group.
+// The group and all above it. Inside a container the path may not exist, or lead out of it ("/../job"); then the root
+// is the container's own group.
 void read_upwards(const fs::path& root, std::string path, bool is_second, Reader read, GroupLimits& limits) {
+  if (path.starts_with("/..")) path = "/";
   for (;;) {
     read(root / fs::path(path).relative_path(), is_second, limits);
     if (path.empty() || path == "/") return;
     path.erase(path.rfind('/'));
   }
+}
+
+// Version 1 mounts each controller, or several together ("cpu,cpuacct"), in a folder of that name.
+fs::path mount_of(const fs::path& groups, const std::string& controllers, const std::string& name) {
+  std::error_code missing;
+  return fs::exists(groups / name, missing) ? groups / name : groups / controllers;
 }
 
 bool has_controller(const std::string& list, const std::string& name) {
@@ -103,7 +114,9 @@ GroupLimits read_control_group(const fs::path& root) {
     const bool is_second = controllers.empty();
     const auto read = [&](const char* name, Reader reader) {
       if (is_second) read_upwards(groups, path, true, reader, limits);
-      if (has_controller(controllers, name)) read_upwards(groups / name, path, false, reader, limits);
+      if (has_controller(controllers, name)) {
+        read_upwards(mount_of(groups, controllers, name), path, false, reader, limits);
+      }
     };
     read("cpu", read_cores);
     read("memory", read_memory);
@@ -112,4 +125,21 @@ GroupLimits read_control_group(const fs::path& root) {
   return limits;
 }
 
-}  // namespace lockstep::launch
+int affinity_cpus() {
+  // Machines with more than 1,024 CPUs need a larger set than cpu_set_t.
+  for (int capacity = 1024; capacity <= 1 << 20; capacity *= 4) {
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(capacity), [](cpu_set_t* p) { CPU_FREE(p); });
+    if (set && ::sched_getaffinity(0, CPU_ALLOC_SIZE(capacity), set.get()) == 0) {
+      return std::max(1, CPU_COUNT_S(CPU_ALLOC_SIZE(capacity), set.get()));
+    }
+  }
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+int usable_cpus(const fs::path& root) {
+  const int cpus = affinity_cpus();
+  const auto quota = read_control_group(root).cores;
+  return quota ? std::clamp(static_cast<int>(*quota), 1, cpus) : cpus;
+}
+
+}  // namespace lockstep

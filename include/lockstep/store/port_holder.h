@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who has a port of this machine, for the message that says it is taken.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#pragma GCC visibility push(default)
+
+namespace lockstep {
+
+/// Returns who listens at a TCP port of this machine, as far as this user may see: "lockstep (pid 4711)", "a process of
+/// user 1000"; empty where nobody is seen. Reads /proc.
+[[nodiscard]] std::string port_holder(std::uint16_t port);
+
+}  // namespace lockstep
+
+#pragma GCC visibility pop
