@@ -136,7 +136,11 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   StateDict told;
   fetch_start(options);
   const RunPlace place = place_of(job, options);
-  folder.emplace(place.path, RunFolderOptions{.resume = place.resume, .experiment = options.experiment});
+  const bool is_first = job.rank_info().restart_count == 0;
+  folder.emplace(place.path,
+                 RunFolderOptions{.resume = place.resume,
+                                  .experiment = options.experiment,
+                                  .wait_for_lock = is_first ? std::chrono::milliseconds(0) : job.timeout()});
   remove_checkpoint_leftovers(FileSystem::system(), folder->checkpoints());
   start.in_old_folder = place.resume;
   start.checkpoint = find_start(options, place);
