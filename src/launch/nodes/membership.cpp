@@ -141,7 +141,8 @@ void Membership::coordinate() {
                        .serving_id = id_};
   const bool is_given = options_.nodes == 1 && options_.master_port != 0;
   spec.free_port = [host = options_.master_addr, port = is_given ? options_.master_port : std::uint16_t{0}] {
-    return port != 0 ? port : find_free_port(host);
+    // A rank of the round before that hangs in the kernel still listens there.
+    return port != 0 && is_free(host, port) ? port : find_free_port(host);
   };
   spec.on_failure = [this] { orders_->wake(); };
   coordinator_ = std::make_unique<Coordinator>(std::move(spec));
