@@ -373,6 +373,32 @@ RANKS_TEST(Evaluate, CountsEachSampleOnceOnAnyNumberOfReplicas, 2) {
   }
 }
 
+/// The launcher of a range starts it again with fewer ranks.
+TEST(Resume, MoreRanksThanReplicasLeaveWhereTheLauncherCanGoOnWithFewer) {
+  const TempDir folder;
+  run_ranks(current_test(),
+            [&](Job& job) {
+              NoisyRun run;
+              run.config.replicas = 2;
+              const TrainResult result = train(job, folder / "run", run);
+              EXPECT_EQ(result.stopped_by, "replicas");
+              EXPECT_EQ(result.steps, 0);
+            },
+            {.world = 3, .env = {{"LOCKSTEP_MIN_WORLD_SIZE", "2"}}});
+}
+
+TEST(Resume, WithoutReplicasARunIsAsWideAsItsJobMayBecome) {
+  const TempDir folder;
+  run_ranks(current_test(),
+            [&](Job& job) {
+              NoisyRun run;
+              run.config.replicas = 0;
+              run.config.max_steps = 2;
+              EXPECT_EQ(train(job, folder / "run", run).replicas, 6);
+            },
+            {.world = 2, .env = {{"LOCKSTEP_MAX_WORLD_SIZE", "6"}}});
+}
+
 TEST(Resume, AGroupThatIsStartedAgainWhileTheOneBeforeHoldsTheFolderFailsInAWayThatRestarts) {
   const TempDir folder;
   const bool is_rank = std::getenv("LOCKSTEP_TEST_SHARED") != nullptr;

@@ -47,7 +47,7 @@ NodeInfo info_of(const AgentOptions& options, const std::string& id, const Histo
           .max_nodes = options.nodes,
           .last_round = history.last_round,
           .restarts = history.restarts,
-          .first_world_size = history.first_world_size,
+          .max_world_size = history.max_world_size,
           .peers = history.peers};
 }
 
@@ -167,7 +167,8 @@ std::optional<LostNode> Membership::lost() const {
 std::optional<Round> Membership::round_of(const Order& order) const {
   Round round{.number = order.round,
               .restarts = order.restarts,
-              .first_world_size = order.first_world_size,
+              .max_world_size = order.max_world_size,
+              .min_world_size = order.min_world_size,
               .master_port = order.master_port};
   round.place.nodes = static_cast<int>(order.members.size());
   round.place.node_rank = -1;

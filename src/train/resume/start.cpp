@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -12,6 +14,7 @@
 #include "train/ranks/same_outcome.h"
 #include "train/ranks/share_state.h"
 #include "train/ranks/shared_folder.h"
+#include "train/report/save_counter.h"
 #include "train/resume/division.h"
 #include "train/resume/resume.h"
 #include "train/resume/stage_base.h"
@@ -63,14 +66,17 @@ void take_total_batch(TrainConfig& config) {
   config.batch_size = config.total_batch_size / parts;
 }
 
-/// A group that has lost a node before its first checkpoint begins anew, with the replicas that it had.
-std::int64_t first_world_size(const Job& job) {
-  const auto first = env::get_int("LOCKSTEP_FIRST_WORLD_SIZE");
-  return first && *first > 0 ? *first : job.world_size();
+/// As wide as the job may become, so that nodes that come later have work; and the same after a node is lost.
+std::int64_t widest_world(const Job& job) {
+  const std::int64_t most = env::get_int("LOCKSTEP_MAX_WORLD_SIZE").value_or(0);
+  return std::max<std::int64_t>(most, job.world_size());
 }
 
+/// Throws: TooManyRanks where the launcher can go on with fewer; UsageError.
 void require_work_for_all(const Job& job, std::int64_t replicas, bool resumed) {
   if (replicas >= job.world_size()) return;
+  const auto least = env::get_int("LOCKSTEP_MIN_WORLD_SIZE");
+  if (least && *least <= replicas) throw TooManyRanks();
   const std::string processes = counted(replicas, "process", "processes");
   throw UsageError(fmt::format("{} on {}: each needs one", counted(replicas, "replica", "replicas"),
                                counted(job.world_size(), "process", "processes")),
@@ -108,9 +114,10 @@ void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   const bool resumed = shared.count("step") != 0;
   const bool is_divided_anew = resumed && entry<std::int64_t>(shared, "begun.replicas") > 0;
   if ((config.batch_size.is_auto() || is_divided_anew) && batch_size > 0) config.batch_size = batch_size;
-  if (config.replicas == 0) config.replicas = first_world_size(job);
+  if (config.replicas == 0) config.replicas = widest_world(job);
   if (config.threads == 0) config.threads = 1;
   take_total_batch(config);
+  tell_replicas(job, config.replicas);
   require_work_for_all(job, config.replicas, resumed);
   config.rows().check();
   job.set_replicas(static_cast<int>(config.replicas));
