@@ -7,7 +7,9 @@
   two     two nodes are killed at once
   store   node 0's launcher, which serves the store, is killed, and started again a second later
   add     three nodes train, and the fourth is started
+  spare   the run has three replicas: one of four nodes waits as a spare, and takes the place of one that is killed
 
+Every other run has no setting `replicas`: it must get one for each node that may come.
 Every launcher that was not taken away must end with 0, say which node was lost and blame nobody else, and the run must have
 the digest of an undisturbed one. Results are appended to a file; a later call goes on from there. Needs root and `ip`.
 
@@ -32,7 +34,8 @@ import runs
 from hosts import Hosts, can_make_hosts
 
 NODES = 4
-FAULTS = ("kill", "cut", "freeze", "two", "store", "add")
+FAULTS = ("kill", "cut", "freeze", "two", "store", "add", "spare")
+SPARE = "this node is a spare"
 PORT = 29500
 
 
@@ -75,8 +78,9 @@ class Job:
 
 def disturb(job: Job, fault: str, draw: random.Random) -> list[int]:
     """Takes nodes away, or adds one; returns those that were taken away."""
-    victims = {"store": [0], "add": [], "two": sorted(draw.sample(range(1, NODES), 2))}.get(fault,
-                                                                                           [draw.randrange(1, NODES)])
+    chosen = {"store": [0], "add": [], "two": sorted(draw.sample(range(1, NODES), 2))}
+    training = [node for node in job.launchers if node > 0 and SPARE not in job.said(node)]
+    victims = chosen.get(fault, [draw.choice(training)])
     for node in victims:
         if fault == "cut":
             job.network.cut(node)
@@ -111,14 +115,41 @@ def judge(given, job: Job, fault: str, victims: list[int]) -> list[str]:
         names = [f"host-{victim}," for victim in victims] + ([job.network.address(0)] if fault == "store" else [])
         if any(not any(name in each for name in names) for each in blamed):
             wrong.append(f"node {node} blames {', '.join(sorted(blamed))}")
-        if victims and not blamed and not (fault == "store" and node == 0):
+        if victims and not blamed and not (fault == "store" and node == 0) and SPARE not in job.said(node):
             wrong.append(f"node {node} names no lost node")
+        if re.search(r"error: .*replica", job.said(node)):
+            wrong.append(f"node {node} ends because of the replicas")
         if re.search(r"rank \d+ (on \S+ )?failed", job.said(node)):
             wrong.append(f"node {node} blames a rank")
     return wrong
 
 
-def trial(given, fault: str, number: int, settings: pathlib.Path, digest: str) -> dict:
+class Undisturbed:
+    """The digests of runs that nobody disturbs, each computed once."""
+
+    def __init__(self, given):
+        self.given, self.digests = given, {}
+
+    def settings(self, replicas: int | None) -> pathlib.Path:
+        """Without `replicas`, the run is as wide as the job may become."""
+        path = runs.settings(self.given.work, True, max_steps=self.given.steps, replicas=replicas or 0, workers=0,
+                             **{"checkpoint.every_steps": 20})
+        if replicas is None:
+            path.write_text("".join(line for line in path.read_text().splitlines(True) if "replicas" not in line))
+        return path
+
+    def digest(self, replicas: int) -> str:
+        if replicas not in self.digests:
+            folder = runs.fresh(self.given.work / f"undisturbed-{replicas}")
+            runs.lockstep(self.given, *runs.train_words(self.settings(replicas), 1, folder))
+            self.digests[replicas] = runs.digest(self.given, folder)
+        return self.digests[replicas]
+
+
+def trial(given, fault: str, number: int, undisturbed: Undisturbed) -> dict:
+    replicas = NODES - 1 if fault == "spare" else NODES
+    digest = undisturbed.digest(replicas)
+    settings = undisturbed.settings(None if replicas == NODES and number % 2 else replicas)
     folder = given.work / f"changes-{fault}-{number}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -135,6 +166,8 @@ def trial(given, fault: str, number: int, settings: pathlib.Path, digest: str) -
         victims = disturb(job, fault, draw)
         wrong = judge(given, job, fault, victims)
         seconds = round(time.monotonic() - begin, 2)
+    if fault == "spare" and sum(SPARE in job.said(node) for node in range(NODES)) != 1:
+        wrong.append("not one node says that it is a spare")
     if not wrong and runs.digest(given, folder / "run-0") != digest:
         wrong.append("another digest than the undisturbed run")
     if not wrong:
@@ -161,15 +194,11 @@ def main() -> None:
         print("skipped: hosts in network namespaces need root and iproute2")
         sys.exit(0)
     runs.make_data(given, True)
-    settings = runs.settings(given.work, True, max_steps=given.steps, replicas=NODES, workers=0,
-                             **{"checkpoint.every_steps": 20})
-    undisturbed = runs.fresh(given.work / "undisturbed")
-    runs.lockstep(given, *runs.train_words(settings, 1, undisturbed))
-    digest = runs.digest(given, undisturbed)
+    undisturbed = Undisturbed(given)
     results = runs.Results(given)
     for fault in given.faults:
         for number in range(sum(row["fault"] == fault for row in results.rows), given.runs):
-            results.add(**trial(given, fault, number, settings, digest))
+            results.add(**trial(given, fault, number, undisturbed))
     for fault in given.faults:
         mine = [row for row in results.rows if row["fault"] == fault]
         print(f"{fault:7} {runs.bound95(sum(bool(row['wrong']) for row in mine), len(mine))}; "

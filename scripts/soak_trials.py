@@ -98,7 +98,7 @@ def of_engine() -> list[Trial]:
         Trial("kill_rings", "kills", 1000, 100, python("kill_rings.py", "--kills", "{count}"), ENGINE, "kill_rings.jsonl"),
         Trial("hangs", "runs", 4000, 100, python("hangs.py", "--runs", "{count}"), [*ENGINE, "scripts/hangs.py"], "hangs.jsonl", 20),
         Trial("node_faults", "runs", 100, 10, python("node_faults.py", "--runs", "{count}"), ENGINE, "node_faults.jsonl", 5),
-        Trial("node_changes", "runs", 120, 12, python("node_changes.py", "--runs", "{count}"), ENGINE, "node_changes.jsonl", 6),
+        Trial("node_changes", "runs", 140, 14, python("node_changes.py", "--runs", "{count}"), ENGINE, "node_changes.jsonl", 7),
         Trial("attack", "rounds", 10, 1, ["{python}", str(SCRIPTS / "attack"), "--minutes", "10", "--programs", "{bin}"],
               [*ENGINE, "src/checkpoint", "src/data"]),
     ]

@@ -103,7 +103,8 @@ bool asks_for_help(const Words& arguments) {
 }
 
 // Options of `train` without a value.
-const std::set<std::string> kSwitches = {"--no-tensorboard", "--init-from-partial", "--test-only", "--use-amp"};
+const std::set<std::string> kSwitches = {"--no-tensorboard", "--init-from-partial", "--allow-other-bits", "--test-only",
+                                         "--use-amp"};
 
 // The short options of `train` as their long ones, so that everything below knows one name of each.
 void spell_out(Words& arguments) {

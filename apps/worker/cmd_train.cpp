@@ -30,6 +30,7 @@ struct TrainArguments {
   std::string resume = "none";
   std::string init_from;
   bool init_from_partial = false;
+  bool allow_other_bits = false;
   std::string rescue;
   double max_time = 0;       // seconds
   std::int64_t profile = 0;  // steps
@@ -168,6 +169,10 @@ void add_run_options(CLI::App& app, TrainArguments& train) {
       ->type_name("PATH|URL");
   app.add_flag("--init-from-partial", train.init_from_partial,
                "let the weights of --init-from fit less than half of the model's elements");
+  app.add_flag(
+      "--allow-other-bits", train.allow_other_bits,
+      "let a run that resumes have another setting `replicas`: its batches are divided into so many parts, and "
+      "the result has other bits");
   app.add_option("--rescue", train.rescue,
                  "save the run here and end with exit code 74 if its own folder is removed or its disk cannot be "
                  "written to")
@@ -322,6 +327,7 @@ int run(TrainArguments& train, Settings& settings) {
                      .resume = train.resume,
                      .init_from = train.init_from,
                      .init_from_partial = train.init_from_partial,
+                     .allow_other_bits = train.allow_other_bits,
                      .max_time = Seconds(train.max_time),
                      .rescue = train.rescue,
                      .experiment = experiment,

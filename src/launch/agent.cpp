@@ -86,7 +86,12 @@ class Agent {
         keep_verdict(*order);
         if (options_.tells_of_other_nodes || !is_of_other_node(*order, facts())) warn_of_failure(*order, facts());
       }
+      if (order->kind == Order::Kind::kHold) {
+        held_ = order->reason;
+        log::note("{}", held_);
+      }
       if (order->kind != Order::Kind::kRun) continue;
+      held_.clear();
       if (auto round = membership_->round_of(*order)) run_round(std::move(*round));
       if (result_.start_error != 0) throw_start_error();
       if (result_.interrupted_by != 0) return leave_by_signal();
@@ -111,6 +116,7 @@ class Agent {
   }
 
   void say_waiting(double seconds) {
+    if (!held_.empty()) return;  // it was said, and may last as long as the job
     const std::string since = text::duration(seconds);
     try {
       if (has_ended_) {
@@ -172,7 +178,7 @@ class Agent {
     const bool is_range = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
     History history{.last_round = round_.number,
                     .restarts = round_.restarts,
-                    .first_world_size = round_.first_world_size,
+                    .max_world_size = round_.max_world_size,
                     .peers = round_.hosts};
     if (round_.hosts.empty()) history.last_round = -1;
     if (!is_range && ++history.restarts > options_.max_restarts) return false;
@@ -259,6 +265,7 @@ class Agent {
   int attempt_ = -1;
   int told_by_ = 0;         ///< the signal that ended a wait
   bool has_ended_ = false;  ///< since the group's last word
+  std::string held_;        ///< why this node waits while others train; empty: it does not
 };
 
 }  // namespace

@@ -78,7 +78,9 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
   variables["LOCKSTEP_STORE_TOKEN"] = spec.store.token;
   variables["LOCKSTEP_ERROR_FILE"] = spec.error_file;
   if (variables["LOCKSTEP_FLIGHT"] != "off") variables["LOCKSTEP_FLIGHT"] = spec.flight_ring;
-  if (spec.first_world_size > 0) variables["LOCKSTEP_FIRST_WORLD_SIZE"] = std::to_string(spec.first_world_size);
+  if (spec.max_world_size > 0) variables["LOCKSTEP_MAX_WORLD_SIZE"] = std::to_string(spec.max_world_size);
+  variables.erase("LOCKSTEP_MIN_WORLD_SIZE");  // of a job around this one
+  if (spec.min_world_size > 0) variables["LOCKSTEP_MIN_WORLD_SIZE"] = std::to_string(spec.min_world_size);
   if (spec.virtual_local_rank) {
     variables["CUDA_VISIBLE_DEVICES"] = visible_device(variables["CUDA_VISIBLE_DEVICES"], spec.place.local_rank);
     variables["LOCAL_RANK"] = "0";

@@ -23,7 +23,8 @@ struct EnvironmentSpec {
   std::string role;
   std::string run_id;
   int restart_count = 0;
-  int first_world_size = 0;  ///< ranks of the job's first round
+  int max_world_size = 0;  ///< ranks that the job may have at most
+  int min_world_size = 0;  ///< the fewest ranks with which a range goes on; 0: no range
   int max_restarts = 0;
   bool virtual_local_rank = false;  ///< LOCAL_RANK is 0, and one GPU is visible
   std::string blas_core;            ///< OPENBLAS_CORETYPE where nobody has set it; empty: left unset

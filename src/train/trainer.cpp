@@ -30,6 +30,7 @@
 #include "train/report/run_sinks.h"
 #include "train/report/save_counter.h"
 #include "train/report/tensorboard_sink.h"
+#include "train/resume/start.h"
 #include "train/settings/program_words.h"
 #include "train/setup/run_setup.h"
 #include "train/step/loss_meter.h"
@@ -103,7 +104,12 @@ TrainResult Trainer::Impl::fit_or_explain() {
 }
 
 TrainResult Trainer::Impl::run() {
-  train::set_up_run({.job = job_, .task = task_, .config = config_, .options = options_}, run_);
+  try {
+    train::set_up_run({.job = job_, .task = task_, .config = config_, .options = options_}, run_);
+  } catch (const train::TooManyRanks&) {
+    result_.stopped_by = "replicas";
+    return result_;
+  }
   if (options_.profile > 0) profiler_.emplace(job_, profiler_options());
   sinks_.emplace(train::SinkOwners{.job = job_, .trouble = trouble_}, own_sinks(), options_.sinks);
   reporter_.emplace(job_, run_.learner->steps(), config_);

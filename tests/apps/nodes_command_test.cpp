@@ -2,6 +2,7 @@
 // `lockstep train` on several machines, which here are several launchers on the loopback of one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "apps/command.h"
 #include "lockstep/base/file_system.h"
@@ -12,7 +13,9 @@
 namespace lockstep::test {
 namespace nodes_command_test {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class TrainOnNodes : public ::testing::Test {
  protected:
@@ -159,6 +162,89 @@ TEST_F(TrainOnNodes, ThatNprocIsTheStartOfAnotherOptionIsSaid) {
     EXPECT_EQ(result.code, 64);
     EXPECT_THAT(result.err, HasSubstr("did you mean '--nproc-per-node'?")) << verb;
   }
+}
+
+/// Launchers of a range that run the command as a program: on one machine `lockstep train` would take each for node 0.
+class TrainOnSomeNodes : public TrainOnNodes {
+ protected:
+  [[nodiscard]] ProcessOptions node(const std::string& place, const std::vector<std::string>& more) const {
+    std::vector<std::string> words = {"run",
+                                      "--nnodes",
+                                      "1:2",
+                                      "--rdzv-endpoint",
+                                      "127.0.0.1:" + std::to_string(port_),
+                                      "--rdzv-conf",
+                                      "last_call_timeout=" + last_call_,
+                                      "--",
+                                      lockstep_path()};
+    const auto train = train_words(folder_ / "train", folder_ / place / "run");
+    words.insert(words.end(), train.begin(), train.end());
+    words.insert(words.end(), {"--set", "epochs=100000", "--set", "checkpoint.every_steps=2", "--resume", "auto"});
+    words.insert(words.end(), more.begin(), more.end());
+    auto options = lockstep_command(words);
+    options.environment.emplace_back("LOCKSTEP_HOST_ID", "machine-" + place);
+    options.environment.emplace_back("LOCKSTEP_TOKEN", token_);
+    return options;
+  }
+
+  [[nodiscard]] std::string settings() const { return FileSystem::system().read(folder_ / "a/run/config.yml"); }
+
+  std::string last_call_ = "0";
+};
+
+TEST_F(TrainOnSomeNodes, ANodeThatJoinsARunWithoutReplicasHasWork) {
+  Process first(node("a", {}));
+  ASSERT_TRUE(eventually([&] { return FileSystem::system().exists(folder_ / "a/run/checkpoints"); }));
+  Process second(node("b", {}));
+  ASSERT_TRUE(first.wait_for_output("the ranks start again: 2 nodes, 2 ranks", std::chrono::seconds(60)));
+  ASSERT_TRUE(first.wait_for_output("resumed from", std::chrono::seconds(60)));
+  first.signal(SIGTERM);
+  const ProcessResult of_first = first.wait(std::chrono::seconds(60));
+  const ProcessResult of_second = second.wait(std::chrono::seconds(60));
+  EXPECT_EQ(of_first.code, 143);
+  EXPECT_EQ(of_second.code, 143);
+  EXPECT_THAT(of_first.err, Not(HasSubstr("error:")));
+  EXPECT_THAT(settings(), HasSubstr("replicas: 2\n"));
+}
+
+TEST_F(TrainOnSomeNodes, ANodeForWhichTheRunHasNoReplicaWaitsAsASpareAndSaysSo) {
+  const std::vector<std::string> one = {"--set", "replicas=1"};
+  Process first(node("a", one));
+  ASSERT_TRUE(eventually([&] { return FileSystem::system().exists(folder_ / "a/run/checkpoints"); }));
+  Process second(node("b", one));
+  ASSERT_TRUE(second.wait_for_output("the run has 1 replica on 1 rank, and each rank needs one: this node is a spare",
+                                     std::chrono::seconds(60)));
+  first.signal(SIGTERM);
+  EXPECT_EQ(first.wait(std::chrono::seconds(60)).code, 143);
+  EXPECT_EQ(second.wait(std::chrono::seconds(60)).code, 143);
+}
+
+TEST_F(TrainOnSomeNodes, WhereTheRunHasTooFewReplicasFewerOfThemTrain) {
+  last_call_ = "60";  // both are there at the start
+  const std::vector<std::string> few = {"--set", "replicas=1", "--set", "max_steps=3"};
+  Process second(node("b", few));
+  const ProcessResult of_first = run_process(node("a", few), std::chrono::seconds(120));
+  const ProcessResult of_second = second.wait(std::chrono::seconds(60));
+  EXPECT_EQ(of_first.code, 0) << of_first.err;
+  EXPECT_EQ(of_second.code, 0) << of_second.err;
+  EXPECT_THAT(of_first.err, HasSubstr("the run has 1 replica for 2 ranks: nodes that have no work wait as spares"));
+  EXPECT_THAT(of_first.err + of_second.err, AllOf(HasSubstr("this node is a spare"), Not(HasSubstr("error:"))));
+}
+
+TEST_F(TrainOnSomeNodes, ARunThatBeganSmallGrowsByAnOption) {
+  auto words = train_words(folder_ / "train", folder_ / "run");
+  words.insert(words.end(), {"--set", "epochs=2", "--set", "schedule.type=none"});
+  ASSERT_EQ(lockstep(words).code, 0);
+  auto wide = words;
+  wide.insert(wide.end(), {"--set", "epochs=3", "--nproc-per-node", "2", "--resume", "auto"});
+  const ProcessResult refused = lockstep(wide);
+  EXPECT_EQ(refused.code, 64);
+  EXPECT_THAT(refused.err, HasSubstr("or give each one work: --set replicas=2 --allow-other-bits"));
+  wide.insert(wide.end(), {"--allow-other-bits", "--set", "replicas=2"});
+  const ProcessResult grown = lockstep(wide);
+  EXPECT_EQ(grown.code, 0) << grown.err;
+  EXPECT_THAT(grown.err, HasSubstr("replicas is 2 and was 1: each batch of 4 samples is divided into 2 parts of 2"));
+  EXPECT_THAT(grown.out, HasSubstr("2 x 2 replicas = 4"));
 }
 
 }  // namespace nodes_command_test

@@ -2,6 +2,7 @@
 // Files by URL, from a server in this process that breaks off, changes its mind and falls silent.
 #include "lockstep/checkpoint/fetch.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -11,11 +12,13 @@
 #include <fstream>
 #include <future>
 #include <latch>
+#include <optional>
 
 #include "checkpoint/fetch/fetch_url.h"
 #include "checkpoint/formats/sha256.h"
 #include "checkpoint/small_disk.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_lock.h"
 #include "lockstep/base/file_system.h"
 #include "support/fault_of.h"
 #include "support/http_server.h"
@@ -273,6 +276,21 @@ std::string planted(const std::string& suffix, const std::function<void(const fs
   fs::create_directories(path.parent_path());
   plant(path.string() + suffix);
   return fault_of<DataError>([&] { (void)fetch(server.url("/a"), options_of(cache.path())); });
+}
+
+TEST(Fetch, WaitsNotForEverForAProcessThatFetchesNothing) {
+  const test::TempDir cache;
+  HttpServer server([&](const std::string&, std::size_t) { return http_answer("200 OK", kV1, "good"); });
+  const fs::path path = checkpoint::cached_path(cache.path(), checkpoint::parse_fetch_url(server.url("/a"), ""));
+  fs::create_directories(path.parent_path());
+  std::optional<UniqueFd> holder(open_regular_file(path.string() + ".lock", O_RDWR | O_CREAT));
+  ASSERT_EQ(try_lock_file(holder->get(), path), FileLock::kTaken);
+  FetchOptions options = options_of(cache.path());
+  options.lock_limit = std::chrono::milliseconds(20);
+  EXPECT_THAT(fault_of<TimeoutError>([&] { (void)fetch(server.url("/a"), options); }),
+              AllOf(HasSubstr("a.lock and has fetched nothing for 0.0"), HasSubstr("dmesg")));
+  holder.reset();
+  EXPECT_EQ(read(fetch(server.url("/a"), options)), "good");
 }
 
 TEST(Fetch, FollowsNoLinkInTheCache) {

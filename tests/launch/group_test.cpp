@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <map>
 #include <set>
 
 namespace lockstep::launch {
@@ -25,11 +26,15 @@ class GroupTest : public ::testing::Test {
     options_.max_nodes = most;
   }
 
+  /// Nodes that join from now on have so many ranks.
+  void have_ranks(int processes) { processes_ = processes; }
+
   void join(const std::string& name, int wish = -1, const std::vector<std::string>& peers = {}) {
     Event event{.kind = Event::Kind::kJoined};
     event.node = {.id = name,
                   .host = "host-" + name.substr(0, 1),
                   .wish = wish,
+                  .processes = processes_,
                   .min_nodes = options_.min_nodes,
                   .max_nodes = options_.max_nodes,
                   .last_round = peers.empty() ? -1 : 4,
@@ -73,10 +78,21 @@ class GroupTest : public ::testing::Test {
     return -1;
   }
 
+  // What a node that waits was told is kept aside.
   Decision next() {
-    Decision decision = decide(now_, state_, options_);
-    carry_out(state_, decision, now_);
-    return decision;
+    for (;;) {
+      Decision decision = decide(now_, state_, options_);
+      carry_out(state_, decision, now_);
+      if (decision.kind != Kind::kHold) return decision;
+      for (const std::string& id : decision.ids) held_[id] = decision.reason;
+    }
+  }
+
+  // As ranks do that were asked to save, or that have no work.
+  void end_by_request(const std::vector<std::string>& names) {
+    for (const auto& name : names) {
+      end(name, {.left_by_request = true, .is_consequence = true, .code = 143, .cause = failure(rank_of(name))});
+    }
   }
 
   void wait(milliseconds time) { now_ += time; }
@@ -94,6 +110,10 @@ class GroupTest : public ::testing::Test {
   GroupOptions options_;
   TimePoint now_ = TimePoint() + seconds(1000);
   GroupState state_{now_};
+  std::map<std::string, std::string> held_;
+
+ private:
+  int processes_ = 1;
 };
 
 TEST_F(GroupTest, OfAFixedSizeStartsWhenEveryNodeIsThereInTheOrderOfItsNodeRanks) {
@@ -373,11 +393,99 @@ TEST_F(GroupTest, KeepsASpareNodeUntilAPlaceIsFree) {
   EXPECT_THAT(next().ids, ElementsAre("a", "b"));
   wait(seconds(1000));
   EXPECT_EQ(next().kind, Kind::kWait);
+  EXPECT_THAT(held_["c"], HasSubstr("the job runs on 2 nodes, as many as --nnodes 1:2 allows: this node is a spare"));
   lose("b");
   (void)next();
   end_as_consequence({"a"});
   (void)next();
   EXPECT_THAT(next().ids, ElementsAre("a", "c"));
+}
+
+TEST_F(GroupTest, OfARangeIsAsWideAsItMayBecomeHoweverFewNodesBeginIt) {
+  use_range(1, 3);
+  have_ranks(4);
+  join("a");
+  have_ranks(8);
+  join("b");
+  wait(options_.last_call);
+  const Decision start = next();
+  EXPECT_EQ(start.max_world_size, 4 + 8 + 8) << "the third may have as many as the largest";
+  EXPECT_EQ(start.min_world_size, 4);
+  EXPECT_EQ(state_.max_world_size, 20);
+  lose("b");
+  (void)next();
+  end_as_consequence({"a"});
+  (void)next();
+  ASSERT_EQ(next().kind, Kind::kStart);
+  EXPECT_EQ(state_.max_world_size, 20) << "a run keeps the replicas that it began with";
+}
+
+TEST_F(GroupTest, OfAFixedSizeIsAsWideAsItIs) {
+  use_range(2, 2);
+  join("a", 0);
+  join("b", 1);
+  const Decision start = next();
+  EXPECT_EQ(start.max_world_size, 2);
+  EXPECT_EQ(start.min_world_size, 0);
+}
+
+TEST_F(GroupTest, TakesInNoNodeForWhichTheRunHasNoReplicas) {
+  use_range(1, 4);
+  have_ranks(2);
+  join("a");
+  join("b");
+  wait(options_.last_call);
+  ASSERT_EQ(next().kind, Kind::kStart);
+  observe_replicas(state_, 5);
+  join("c");
+  EXPECT_FALSE(has_joiners(state_, options_));
+  EXPECT_EQ(next().kind, Kind::kWait);
+  EXPECT_THAT(held_["c"],
+              HasSubstr("the run has 5 replicas on 4 ranks, and each rank needs one: this node is a spare"));
+  have_ranks(1);
+  join("d");
+  EXPECT_TRUE(has_joiners(state_, options_)) << "for a smaller one there is work";
+  (void)next();
+  EXPECT_THAT(held_["d"], HasSubstr("the job runs on 2 nodes: this node joins it at the next checkpoint"));
+  lose("b");
+  (void)next();
+  end_as_consequence({"a"});
+  (void)next();
+  EXPECT_THAT(next().ids, ElementsAre("a", "c", "d")) << "a spare takes the place of one that is lost";
+}
+
+TEST_F(GroupTest, StartsAgainWithFewerNodesWhereTheRunHasTooFewReplicas) {
+  start_four();
+  observe_replicas(state_, 2);
+  end_by_request({"a", "b", "c", "d"});
+  const Decision again = next();
+  EXPECT_EQ(again.kind, Kind::kAgain);
+  EXPECT_FALSE(again.cause) << "nobody failed";
+  EXPECT_FALSE(again.is_restart);
+  EXPECT_EQ(again.reason, "the run has 2 replicas for 4 ranks: nodes that have no work wait as spares");
+  EXPECT_THAT(next().ids, ElementsAre("a", "b"));
+  EXPECT_EQ(next().kind, Kind::kWait);
+  EXPECT_THAT(held_["c"], HasSubstr("the run has 2 replicas on 2 ranks"));
+}
+
+TEST_F(GroupTest, TakesSmallerNodesWhereThoseInFrontLeaveTooFewReplicas) {
+  use_range(3, 4);
+  for (const auto& [name, ranks] : {std::pair("a", 1), std::pair("b", 4), std::pair("c", 1), std::pair("d", 1)}) {
+    have_ranks(ranks);
+    join(name);
+  }
+  observe_replicas(state_, 5);
+  EXPECT_THAT(next().ids, ElementsAre("a", "c", "d"));
+}
+
+TEST_F(GroupTest, LetsTheRanksSayThatTheReplicasAreTooFewForAnyOfItsSizes) {
+  use_range(2, 4);
+  for (const char* name : {"a", "b", "c"}) join(name);
+  wait(options_.last_call);
+  observe_replicas(state_, 1);
+  const Decision start = next();
+  EXPECT_THAT(start.ids, ElementsAre("a", "b", "c"));
+  EXPECT_EQ(start.min_world_size, 2) << "by which they know that fewer cannot go on";
 }
 
 TEST_F(GroupTest, GivesAHostThatComesBackItsOldPlace) {

@@ -43,6 +43,8 @@ TEST(Messages, AnOrderSurvivesItsText) {
                     .reason = "2 nodes",
                     .round = 2,
                     .restarts = 1,
+                    .max_world_size = 4,
+                    .min_world_size = 2,
                     .master_port = 29501,
                     .members = {{"n1", "a", 2}, {"n2", "b", 1}}};
   const auto same = parse_order(to_text(order));
@@ -50,6 +52,8 @@ TEST(Messages, AnOrderSurvivesItsText) {
   EXPECT_EQ(same->kind, Order::Kind::kRun);
   EXPECT_EQ(same->round, 2);
   EXPECT_EQ(same->restarts, 1);
+  EXPECT_EQ(same->max_world_size, 4);
+  EXPECT_EQ(same->min_world_size, 2);
   EXPECT_EQ(same->master_port, 29501);
   ASSERT_EQ(same->members.size(), 2U);
   EXPECT_EQ(same->members[1].host, "b");

@@ -352,7 +352,7 @@ TEST_F(TwoNodes, ARangeWithoutAPlaceIsAJobOfItsOwnWhereThePortIsTaken) {
 class SomeNodes : public TwoNodes {
  protected:
   static std::string script() {
-    return std::string("n=$TORCHELASTIC_RESTART_COUNT; echo $RANK of $WORLD_SIZE in $n, $LOCKSTEP_FIRST_WORLD_SIZE; ") +
+    return std::string("n=$TORCHELASTIC_RESTART_COUNT; echo $RANK of $WORLD_SIZE in $n, $LOCKSTEP_MAX_WORLD_SIZE; ") +
            "echo $$ > $DIR/in-$n-$RANK.new; mv $DIR/in-$n-$RANK.new $DIR/in-$n-$RANK; until [ -e $DIR/go-$n ]; do "
            "sleep 0.01; done";
   }
@@ -425,7 +425,7 @@ TEST_F(SomeNodes, TakeOneInByChoice) {
   const auto of_a = a->wait();
   EXPECT_EQ(of_a.code, 0) << of_a.err;
   EXPECT_EQ(b->wait().code, 0);
-  EXPECT_THAT(of_a.out, AllOf(HasSubstr("0 of 1 in 0, 1\n"), HasSubstr("0 of 2 in 1, 1\n")));
+  EXPECT_THAT(of_a.out, AllOf(HasSubstr("0 of 1 in 0, 3\n"), HasSubstr("0 of 2 in 1, 3\n")));
   EXPECT_THAT(of_a.err, AllOf(HasSubstr("a node joins"), Not(HasSubstr("failed"))));
   EXPECT_TRUE(all_gone());
 }

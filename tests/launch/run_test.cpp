@@ -389,6 +389,24 @@ TEST_F(Run, AGivenPortIsTheWorkersPort) {
   EXPECT_EQ(result.out, "[0]: port " + std::to_string(port) + "\n");
 }
 
+// A rank of the round before that hangs in the kernel still listens there.
+TEST_F(Run, AGivenPortThatIsStillHeldAfterARestartIsReplacedByAFreeOne) {
+  std::uint16_t port = 0;
+  { port = StoreServer({.host = "127.0.0.1", .port = 0, .token = "t"}).port(); }
+  const std::string script = "echo $TORCHELASTIC_RESTART_COUNT at $MASTER_PORT.; " + std::string(kReady) +
+                             "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || until [ -e $DIR/held ]; do sleep 0.01; done; "
+                             "exit $((1 - TORCHELASTIC_RESTART_COUNT))";
+  test::Process process(
+      command({"--master-port", std::to_string(port), "--max-restarts", "1", "--", "sh", "-c", script}));
+  ASSERT_TRUE(ready(1));
+  const StoreServer holder({.host = "127.0.0.1", .port = port, .token = "t"});
+  std::ofstream(folder_ / "held") << "held";
+  const auto result = process.wait();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("0 at " + std::to_string(port) + "."));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("1 at "), Not(HasSubstr("1 at " + std::to_string(port) + "."))));
+}
+
 TEST_F(Run, TakesTorchrunsVariablesWhereTheOptionIsNotTyped) {
   auto options = command({"--", "sh", "-c", "echo $WORLD_SIZE $ROLE_NAME"});
   options.environment.insert(options.environment.end(), {{"PET_NPROC_PER_NODE", "3"}, {"PET_ROLE", "trainer"}});

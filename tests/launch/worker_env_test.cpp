@@ -7,6 +7,7 @@
 namespace lockstep::launch {
 namespace worker_env_test {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::Not;
@@ -53,6 +54,16 @@ TEST(WorkerEnvironment, HasTorchrunsVariables) {
                                "LOCKSTEP_ERROR_FILE=/logs/error.json"}) {
     EXPECT_THAT(variables, Contains(expected));
   }
+}
+
+TEST(WorkerEnvironment, SaysHowManyRanksTheJobMayHave) {
+  EnvironmentSpec range = spec();
+  range.max_world_size = 16;
+  EXPECT_THAT(worker_environment({"LOCKSTEP_MIN_WORLD_SIZE=2"}, range),
+              AllOf(Contains("LOCKSTEP_MAX_WORLD_SIZE=16"), Not(Contains(StartsWith("LOCKSTEP_MIN_WORLD_SIZE")))))
+      << "an outer job's size is not that of this one";
+  range.min_world_size = 4;
+  EXPECT_THAT(worker_environment({}, range), Contains("LOCKSTEP_MIN_WORLD_SIZE=4"));
 }
 
 TEST(WorkerEnvironment, ReplacesWhatAnOuterLauncherLeft) {

@@ -54,7 +54,7 @@ TEST(Arguments, WithoutAnyTheProgramsOwnSettingsStay) {
 TEST(Arguments, AreThoseOfLockstepTrain) {
   const Parsed parsed =
       parse({"--set", "optimizer.lr=0.5", "--set=seed=3", "--resume", "auto", "--run_dir", "there", "--init-from=w.pth",
-             "--init-from-partial", "--max-time", "1h30m", "--batch-size", "16"});
+             "--init-from-partial", "--allow-other-bits", "--max-time", "1h30m", "--batch-size", "16"});
   EXPECT_EQ(parsed.config.optimizer.lr, 0.5);
   EXPECT_EQ(parsed.config.seed, 3);
   EXPECT_EQ(parsed.config.batch_size.value(), 16);
@@ -62,6 +62,7 @@ TEST(Arguments, AreThoseOfLockstepTrain) {
   EXPECT_EQ(parsed.options.run_dir, "there");
   EXPECT_EQ(parsed.options.init_from, "w.pth");
   EXPECT_TRUE(parsed.options.init_from_partial);
+  EXPECT_TRUE(parsed.options.allow_other_bits);
   EXPECT_EQ(parsed.options.max_time.count(), 5400);
 }
 

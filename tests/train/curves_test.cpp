@@ -20,6 +20,7 @@
 #include "support/shell.h"
 #include "support/temp_dir.h"
 #include "train/report/metrics_server.h"
+#include "train/report/metrics_sink.h"
 #include "train/report/tensorboard_sink.h"
 
 namespace lockstep {
@@ -233,6 +234,34 @@ TEST(MetricsServer, TakesNoPortThatAnotherHas) {
   const int port = std::stoi(url.substr(url.rfind(':') + 1));
   EXPECT_THROW(train::MetricsServer({.port = port}, [] { return "other"; }), UsageError);
   EXPECT_EQ(fetched(url), "page\n");
+}
+
+class SetClock final : public Clock {
+ public:
+  [[nodiscard]] TimePoint now() const override { return now_; }
+  void pass(std::chrono::seconds time) { now_ += time; }
+
+ private:
+  TimePoint now_ = {};
+};
+
+/// A rank of the group before that hangs in the kernel still has the port.
+TEST(MetricsSink, OfAGroupThatWasStartedAgainTakesItsPortWhenThatIsFree) {
+  std::optional<train::MetricsServer> before(std::in_place, train::ServerAddress{}, [] { return "page"; });
+  const std::string url = before->url();
+  const std::string port = url.substr(url.rfind(':') + 1, url.rfind('/') - url.rfind(':') - 1);
+  SetClock clock;
+  EXPECT_THROW(train::MetricsSink(port, clock).on_start({}), UsageError) << "of another program, at a first start";
+  ::setenv("TORCHELASTIC_RESTART_COUNT", "1", 1);
+  train::MetricsSink sink(port, clock);
+  EXPECT_NO_THROW(sink.on_start({}));
+  ::unsetenv("TORCHELASTIC_RESTART_COUNT");
+  before.reset();
+  sink.on_step({.step = 7});
+  EXPECT_THAT(fetched(url), HasSubstr("refused")) << "not at every step";
+  clock.pass(std::chrono::seconds(5));
+  sink.on_step({.step = 8});
+  EXPECT_THAT(fetched(url), HasSubstr("lockstep_step{"));
 }
 
 TEST(MetricsServer, AnswersThoughAClientSaysNothing) {

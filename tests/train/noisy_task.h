@@ -110,10 +110,13 @@ struct NoisyRun {
   TrainConfig config = noisy_config();
   NoisyTask task = NoisyTask();
   std::string resume = "none";
+  bool allow_other_bits = false;
 };
 
 inline TrainResult train(const Job& job, const std::filesystem::path& run_dir, NoisyRun run = {}) {
-  Trainer trainer(job, run.task, run.config, {.recipe = "noisy", .run_dir = run_dir, .resume = run.resume});
+  Trainer trainer(
+      job, run.task, run.config,
+      {.recipe = "noisy", .run_dir = run_dir, .resume = run.resume, .allow_other_bits = run.allow_other_bits});
   return trainer.fit();
 }
 

@@ -33,6 +33,7 @@ TEST(Plan, TheLearningRateIsScaledAsAsked) {
   EXPECT_DOUBLE_EQ(make_plan(config, 10, 4).lr, 0.1);
   config.optimizer.lr_scaling = "replicas";
   EXPECT_DOUBLE_EQ(make_plan(config, 10, 4).lr, 0.4);
+  EXPECT_DOUBLE_EQ(make_plan(config, 10, 4, 2).lr, 0.2) << "a run that is divided anew keeps its learning rate";
   config.optimizer.lr_scaling = "batch";
   config.batch_size = 128;
   EXPECT_DOUBLE_EQ(make_plan(config, 10, 4).lr, 0.1 * 512 / 256);

@@ -2,13 +2,16 @@
 // A run that is broken off and goes on has the bits of one that was not, on any number of ranks.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "lockstep/base/config.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/run_folder.h"
 #include "lockstep/view/run_curves.h"
 #include "support/alone.h"
 #include "support/comma_locale.h"
@@ -29,6 +32,8 @@ using ::lockstep::test::train;
 using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// The whole run on one process, once.
@@ -49,6 +54,39 @@ std::string message_of(const std::function<void()>& body) {
   }
   return "no error";
 }
+
+std::set<double> learning_rates(const fs::path& run) {
+  std::set<double> rates;
+  std::ifstream log(run / "log.jsonl");
+  for (std::string line; std::getline(log, line);) {
+    const auto at = line.find("\"lr\": ");
+    if (line.find("\"images_per_s\"") != std::string::npos && at != std::string::npos)
+      rates.insert(std::strtod(line.c_str() + at + 6, nullptr));
+  }
+  return rates;
+}
+
+/// A linear model of two inputs.
+class PlainTask final : public Task {
+ public:
+  std::shared_ptr<Dataset> make_dataset(const std::string&) override {
+    return lockstep::make_dataset(60, [](std::int64_t i, SampleContext&) {
+      const double x = static_cast<double>((i * 37) % 67) / 30 - 1;
+      const double y = static_cast<double>((i * 17) % 67) / 30 - 1;
+      return Sample{at::tensor({x, y}, at::kFloat), at::full({1}, 2 * x - y)};
+    });
+  }
+  std::shared_ptr<torch::nn::Module> make_model() override { return torch::nn::Linear(2, 1).ptr(); }
+  at::Tensor forward(torch::nn::Module& model, const Batch& batch) override {
+    return dynamic_cast<torch::nn::LinearImpl&>(model).forward(batch.data);
+  }
+  at::Tensor loss(const at::Tensor& output, const Batch& batch) override { return at::mse_loss(output, batch.target); }
+  at::Tensor count(const at::Tensor&, const Batch& batch) override {
+    return at::full({1}, static_cast<double>(batch.size), at::kDouble);
+  }
+  [[nodiscard]] std::vector<Metric> metrics(const at::Tensor&) const override { return {}; }
+  [[nodiscard]] std::string model_name() const override { return "plain"; }
+};
 
 class ResumeWorlds : public ::testing::TestWithParam<int> {};
 
@@ -191,6 +229,122 @@ TEST(Resume, ARunWithoutACheckpointBeginsAgainAsWideAsItHadBegun) {
   EXPECT_EQ(digest_of(folder / "run"), expected_digest());
 }
 
+/// A run of 10 steps that is divided into 2 replicas, of 6 samples each, for its first 5 ones.
+NoisyRun begun_with_two() {
+  NoisyRun run;
+  run.config.replicas = 2;
+  run.config.batch_size = 6;
+  run.config.schedule.type = "none";  // then its length is free
+  run.config.max_steps = 5;
+  return run;
+}
+
+TEST(Resume, MoreReplicasAreAnErrorThatNamesTheOptionWhichAllowsThem) {
+  const TempDir folder;
+  NoisyRun run = begun_with_two();
+  train(alone(), folder / "run", run);
+  run.resume = "auto";
+  run.config.replicas = 4;
+  try {
+    train(alone(), folder / "run", run);
+    FAIL() << "the result would silently be another one";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(error.message(), "replicas is 4 and the checkpoint's is 2");
+    EXPECT_THAT(error.hint(), HasSubstr("TrainerOptions::allow_other_bits"));
+  }
+  run.allow_other_bits = true;
+  run.config.replicas = 5;
+  EXPECT_EQ(message_of([&] { train(alone(), folder / "run", run); }),
+            "the run's batches of 12 samples (6 x 2 replicas) cannot be divided into 5 replicas");
+}
+
+TEST(Resume, WithMoreReplicasTheSameBatchesAreDividedIntoMoreParts) {
+  const TempDir folder;
+  NoisyRun run = begun_with_two();
+  run.config.optimizer.lr_scaling = "replicas";
+  train(alone(), folder / "run", run);
+  run.config.max_steps = 10;
+  run.config.replicas = 4;
+  run.resume = "auto";
+  run.allow_other_bits = true;
+  EXPECT_EQ(train(alone(), folder / "run", run).steps, 10);
+  const Checkpoint grown = load_checkpoint((folder / "run").string());
+  EXPECT_EQ(grown.manifest().meta.replicas, 4);
+  EXPECT_THAT(*grown.text("config.yml"), AllOf(HasSubstr("batch_size: 3\n"), HasSubstr("replicas: 4\n")));
+  NoisyRun unbroken = begun_with_two();
+  unbroken.config.optimizer.lr_scaling = "replicas";
+  unbroken.config.max_steps = 10;
+  train(alone(), folder / "unbroken", unbroken);
+  const StateDict now = grown.state("run");
+  const StateDict expected = load_checkpoint((folder / "unbroken").string()).state("run");
+  for (const char* same : {"step", "epoch", "batch", "samples"}) {
+    EXPECT_EQ(std::get<std::int64_t>(now.at(same)), std::get<std::int64_t>(expected.at(same))) << same;
+  }
+  EXPECT_EQ(std::get<std::int64_t>(now.at("begun.replicas")), 2);
+  EXPECT_THAT(learning_rates(folder / "run"), ElementsAre(0.02)) << "0.01 x 2, and not x 4";
+  EXPECT_EQ(learning_rates(folder / "unbroken"), learning_rates(folder / "run"));
+}
+
+/// Without dropout and batch norm a step is a function of its samples, but for the order of additions.
+TEST(Resume, AStepOfMoreReplicasHasTheSamplesThatItWouldHaveHad) {
+  const TempDir folder;
+  PlainTask task;
+  const auto run = [&](const char* name, std::int64_t replicas, std::int64_t steps, const char* resume) {
+    TrainConfig config = begun_with_two().config;
+    config.replicas = replicas;
+    config.max_steps = steps;
+    Trainer(alone(), task, config,
+            {.recipe = "plain", .run_dir = folder / name, .resume = resume, .allow_other_bits = true})
+        .fit();
+    return std::get<at::Tensor>(load_checkpoint((folder / name).string()).state("model").at("weight"));
+  };
+  const at::Tensor unbroken = run("unbroken", 2, 11, "none");
+  (void)run("grown", 2, 4, "none");
+  const at::Tensor grown = run("grown", 12, 11, "auto");
+  EXPECT_TRUE(at::allclose(grown, unbroken, 1e-5, 1e-7)) << grown << unbroken;
+  EXPECT_FALSE(at::allclose(run("other", 2, 4, "none"), unbroken, 1e-5, 1e-7)) << "each step counts";
+}
+
+TEST(Resume, ARunThatIsDividedAnewGoesOnWithTheSettingsOfItsBeginning) {
+  const TempDir folder;
+  NoisyRun run = begun_with_two();
+  train(alone(), folder / "run", run);
+  run.config.max_steps = 7;
+  run.config.replicas = 4;
+  run.resume = "auto";
+  run.allow_other_bits = true;
+  train(alone(), folder / "run", run);
+  run = begun_with_two();  // the old file of settings, which says 6 samples
+  run.config.replicas = 0;
+  run.config.max_steps = 10;
+  run.resume = "auto";
+  EXPECT_EQ(train(alone(), folder / "run", run).replicas, 4);
+  run.config.batch_size = 5;
+  EXPECT_THAT(message_of([&] { train(alone(), folder / "run", run); }), HasSubstr("batch_size is 5 and was 3"));
+}
+
+TEST_P(ResumeWorlds, ADividedRunHasOneDigestOnAnyNumberOfRanks) {
+  const TempDir folder;
+  const std::string shared =
+      std::getenv("LOCKSTEP_TEST_SHARED") ? std::getenv("LOCKSTEP_TEST_SHARED") : (folder / "run").string();
+  const auto grow = [](const Job& job, const fs::path& where) {
+    NoisyRun run = begun_with_two();
+    run.config.max_steps = 10;
+    run.config.replicas = 4;
+    run.resume = "auto";
+    run.allow_other_bits = true;
+    train(job, where, run);
+  };
+  if (!std::getenv("LOCKSTEP_TEST_SHARED")) {
+    train(alone(), folder / "run", begun_with_two());
+    train(alone(), folder / "alone", begun_with_two());
+    grow(alone(), folder / "alone");
+  }
+  run_ranks(current_test(), [&](Job& job) { grow(job, shared); },
+            {.world = GetParam(), .env = {{"LOCKSTEP_TEST_SHARED", shared}}});
+  EXPECT_EQ(digest_of(shared), digest_of(folder / "alone"));
+}
+
 TEST(Resume, AnEarlierCheckpointOfTheSameFolderIsAnotherRun) {
   const TempDir folder;
   train(alone(), folder / "run");
@@ -223,6 +377,53 @@ RANKS_TEST(Evaluate, CountsEachSampleOnceOnAnyNumberOfReplicas, 2) {
     EXPECT_EQ(evaluation.counts[0].item<double>(), 67);
     EXPECT_EQ(evaluation.samples, 67);
   }
+}
+
+/// The launcher of a range starts it again with fewer ranks.
+TEST(Resume, MoreRanksThanReplicasLeaveWhereTheLauncherCanGoOnWithFewer) {
+  const TempDir folder;
+  run_ranks(current_test(),
+            [&](Job& job) {
+              NoisyRun run;
+              run.config.replicas = 2;
+              const TrainResult result = train(job, folder / "run", run);
+              EXPECT_EQ(result.stopped_by, "replicas");
+              EXPECT_EQ(result.steps, 0);
+            },
+            {.world = 3, .env = {{"LOCKSTEP_MIN_WORLD_SIZE", "2"}}});
+}
+
+TEST(Resume, WithoutReplicasARunIsAsWideAsItsJobMayBecome) {
+  const TempDir folder;
+  run_ranks(current_test(),
+            [&](Job& job) {
+              NoisyRun run;
+              run.config.replicas = 0;
+              run.config.max_steps = 2;
+              EXPECT_EQ(train(job, folder / "run", run).replicas, 6);
+            },
+            {.world = 2, .env = {{"LOCKSTEP_MAX_WORLD_SIZE", "6"}}});
+}
+
+TEST(Resume, AGroupThatIsStartedAgainWhileTheOneBeforeHoldsTheFolderFailsInAWayThatRestarts) {
+  const TempDir folder;
+  const bool is_rank = std::getenv("LOCKSTEP_TEST_SHARED") != nullptr;
+  const std::string shared = is_rank ? std::getenv("LOCKSTEP_TEST_SHARED") : (folder / "run").string();
+  std::optional<RunFolder> before;
+  if (!is_rank) before.emplace(shared);  // its rank 0 hangs in the kernel
+  run_ranks(
+      current_test(),
+      [&](Job& job) {
+        try {
+          train(job, shared);
+          ADD_FAILURE() << "two runs in one folder";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.type(), std::string("TimeoutError")) << error.what();
+          EXPECT_THAT(error.message(), HasSubstr("a process of the group before (pid "));
+        }
+      },
+      {.world = 2,
+       .env = {{"LOCKSTEP_TEST_SHARED", shared}, {"TORCHELASTIC_RESTART_COUNT", "1"}, {"LOCKSTEP_TIMEOUT", "1"}}});
 }
 
 RANKS_TEST(Resume, MoreRanksThanReplicasIsAUsageErrorOnAll, 3) {

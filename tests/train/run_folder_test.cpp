@@ -12,9 +12,11 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <optional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/restart.h"
 #include "support/process.h"
 #include "support/temp_dir.h"
 
@@ -93,6 +95,22 @@ TEST(RunFolder, ASecondRunInTheSameFolderIsRefusedAndNamesTheFirst) {
                                ") is training in " + (root / "run").string();
   EXPECT_THAT(error_of(root / "run"), StartsWith(expected));
   EXPECT_THAT(error_of(root / "run", {.resume = true}), StartsWith(expected));
+}
+
+TEST(RunFolder, AGroupThatWasStartedAgainWaitsForTheOneBeforeAndThenFailsInAWayThatRestarts) {
+  const test::TempDir root;
+  std::optional<RunFolder> before(std::in_place, root / "run");
+  const RunFolderOptions again{.resume = true, .wait_for_lock = std::chrono::milliseconds(60)};
+  EXPECT_THAT(
+      error_of(root / "run", again),
+      AllOf(StartsWith("TimeoutError: a process of the group before (pid " + std::to_string(::getpid())),
+            HasSubstr("still holds " + (root / "run").string() + " after 0.06 s"), HasSubstr("LOCKSTEP_TIMEOUT")));
+  EXPECT_TRUE(decide_restart({.error_type = "TimeoutError", .restarts_done = 1, .max_restarts = 3}).restart);
+  auto opened = std::async(std::launch::async, [&] {
+    return error_of(root / "run", {.resume = true, .wait_for_lock = std::chrono::minutes(1)});
+  });
+  before.reset();
+  EXPECT_EQ(opened.get(), "no error");
 }
 
 TEST(RunFolder, TheLockOfAKilledHolderIsFreeAtOnce) {

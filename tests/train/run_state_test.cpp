@@ -23,6 +23,7 @@ StateDict full_state() {
   run.plateau = PlateauState{.lr = 0.1, .bad = 1, .cooldown = 2};
   run.stages.stage = 2;
   run.stages.base_step = 8;
+  run.begun_replicas = 2;
   return to_state(run);
 }
 
@@ -32,6 +33,7 @@ TEST(RunState, IsReadBackAsItWasWritten) {
   EXPECT_EQ(run.batch, 4);
   EXPECT_EQ(run.stages.stage, 2);
   EXPECT_EQ(run.stages.base_step, 8);
+  EXPECT_EQ(run.begun_replicas, 2);
 }
 
 TEST(RunState, RefusesByNameEachCountThatNoRunCanHave) {

@@ -43,6 +43,8 @@ struct FetchOptions {
   std::chrono::milliseconds speed_window{30'000};
   /// The limit of tries in a row that end in silence or below min_speed, whatever they bring.
   int stalled_tries = 2;
+  /// How long another process that fetches the same may bring no byte; it may hang in the kernel.
+  std::chrono::milliseconds lock_limit{300'000};
   /// More redirects end the fetch.
   int max_redirects = 10;
   /// Called at least once a second, in the calling thread, also while another process fetches the same file. An

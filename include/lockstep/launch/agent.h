@@ -37,6 +37,11 @@ struct ConsoleChoice {
   std::string prefix = "[${rank}]: ";  ///< what stands before a line, with ${role_name}, ${local_rank} and ${rank}
 };
 
+/// The key, in an attempt's part of the store (attempt_prefix), of how many replicas the program's run has. Each rank
+/// needs one: a group of a range of nodes takes in no node for whose ranks there is none. A program without the key may
+/// have any number of ranks.
+inline constexpr const char* kReplicasKey = "lockstep/train/replicas";
+
 /// When a group of a range of nodes takes in one more: it has to stop its ranks for that, and start them again.
 enum class TakeIn {
   kAtCheckpoint,  ///< after the program's next checkpoint; where it counts none, 30 s after its start at the earliest

@@ -30,6 +30,7 @@ struct ParsedArguments {
 ///   --set KEY=VALUE       one setting; may come again. --KEY VALUE is the same
 ///   --run-dir DIR, --resume none|auto|PATH|URL, --init-from FILE, --rescue DIR, --max-time 90s|45m|1h30m|...
 ///   --init-from-partial   the weights may fit less than half of the model
+///   --allow-other-bits    a run that resumes may have another number of replicas
 ///   --profile N           profiles N steps (TrainerOptions::profile)
 ///   --metrics [HOST:]PORT, --tensorboard DIR, --no-tensorboard
 ///   --help                prints these, and every setting with its value and meaning (on rank 0)

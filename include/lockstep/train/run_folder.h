@@ -2,6 +2,7 @@
 // The folder of one training run: config.yml, log.jsonl, summary.json, checkpoints/, logs/. Locked while in use.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -21,6 +22,9 @@ struct RunFolderOptions {
   /// The folder is an experiment's. Its config.yml is the user's own, so the run's settings go to config.resolved.yml.
   /// `snapshot` becomes another name of `checkpoints`, unless something has that name.
   bool experiment = false;
+  /// How long a group that was started again waits for a process of the group before that still holds the lock, such as
+  /// one that hangs in the kernel. 0: nobody was there before.
+  std::chrono::milliseconds wait_for_lock{0};
 };
 
 /// A run's folder. Only rank 0 opens it. Thread-safe: no.
@@ -28,7 +32,8 @@ class RunFolder {
  public:
   /// Creates and locks the folder, and removes unfinished files of writers that died.
   /// Throws: UsageError where it holds an earlier run (without `resume`), is a file, or another process trains in it,
-  ///         which the message names; IoError where it cannot be written.
+  ///         which the message names; TimeoutError where that process held it for all of `wait_for_lock`; IoError where
+  ///         it cannot be written.
   explicit RunFolder(std::filesystem::path path, const RunFolderOptions& options = {});
 
   /// Returns the folder.

@@ -20,7 +20,7 @@ struct TrainConfig {
   // ---- what the result depends on ----
   std::int64_t seed = 0;  ///< of weights, order of samples, augmentations and dropout
   std::int64_t replicas =
-      0;                     ///< data-parallel width; 0: the checkpoint's, else the world size. At least the world size
+      0;                     ///< data-parallel width; 0: the checkpoint's, else the largest world. At least the present
   bool exact = true;         ///< the same bits on any world size; false: sums in any fast order
   std::int64_t epochs = 10;  ///< passes over the training set
   std::int64_t max_steps = 0;         ///< optimizer steps; 0: no limit

@@ -24,12 +24,13 @@ struct TrainResult {
   double seconds = 0;           ///< seconds of the training steps, without evaluation and saving
   double images_per_s = 0;      ///< speed over all ranks
   bool reached_target = false;  ///< stop_at was met
-  std::string stopped_by;       ///< "SIGINT", "SIGTERM", "SIGUSR1" or "--max-time" where the run saved and left; empty:
-                                ///< it is complete
-  bool requeued = false;        ///< Slurm was asked to start the job again
-  std::vector<Metric> metrics;  ///< metrics of the last evaluation; empty where there was none
-  std::optional<Metric> best;   ///< the best of all evaluations (rank 0)
-  std::int64_t best_step = 0;   ///< the step of the run's `best` checkpoint
+  /// "SIGINT", "SIGTERM", "SIGUSR1" or "--max-time" where the run saved and left; "replicas" where there are more ranks
+  /// than replicas, and the launcher starts the run again on fewer; empty: it is complete.
+  std::string stopped_by;
+  bool requeued = false;             ///< Slurm was asked to start the job again
+  std::vector<Metric> metrics;       ///< metrics of the last evaluation; empty where there was none
+  std::optional<Metric> best;        ///< the best of all evaluations (rank 0)
+  std::int64_t best_step = 0;        ///< the step of the run's `best` checkpoint
   std::filesystem::path run_dir;     ///< the run folder
   std::filesystem::path checkpoint;  ///< the last one (rank 0)
 };

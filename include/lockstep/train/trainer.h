@@ -30,6 +30,9 @@ struct TrainerOptions {
   std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) with the weights that a fresh run
                                     ///< starts from
   bool init_from_partial = false;   ///< `init_from` may fit less than half of the model's elements
+  /// A run that resumes may have another `replicas` than its checkpoint: each batch is divided into so many parts. Its
+  /// samples, steps and learning rate stay, and the result has other bits (docs/guide/resume.md). false: an error.
+  bool allow_other_bits = false;
   std::chrono::duration<double> max_time{0};  ///< after this time the run saves and leaves; 0: no limit
   /// Where all ranks save the run, at one step, when its folder is removed or its disk refuses writes; the run then
   /// ends with that IoError. Empty: it ends without saving.

@@ -3,14 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "checkpoint/fetch/cache_files.h"
 #include "checkpoint/fetch/fetch_transfer.h"
 #include "checkpoint/fetch/fetch_url.h"
 #include "checkpoint/fetch/partial_file.h"
 #include "checkpoint/formats/sha256.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_lock.h"
@@ -29,17 +32,30 @@ constexpr const char* kMinSpeed = "LOCKSTEP_FETCH_MIN_SPEED";
 constexpr std::int64_t kDefaultMinSpeed = 1000;  // an old modem's speed: nobody waits for weights below it
 constexpr auto kLockLook = std::chrono::milliseconds(100);
 
+[[noreturn]] void give_up_waiting(const fs::path& lock, Seconds waited) {
+  throw TimeoutError(
+      fmt::format("another process holds {} and has fetched nothing for {}", lock.string(),
+                  text::duration(waited.count())),
+      "end that process (fuser names it); one that SIGKILL does not end waits for a disk or a device (dmesg)");
+}
+
 /// The lock of the process that fetches; the kernel releases it however that process ends.
 class FetchLock {
  public:
   FetchLock(const fs::path& path, const fs::path& part, const FetchOptions& options) {
     const fs::path lock = path.string() + ".lock";
     file_ = open_cache_file(lock, 0, "make it writable, or set XDG_CACHE_HOME to another folder");
+    std::uintmax_t seen = 0;
+    TimePoint last = SystemClock::instance().now();
     while (try_lock_file(file_.get(), lock) == FileLock::kBusy) {
       std::error_code missing;
-      const std::uintmax_t bytes = fs::file_size(part, missing);
-      if (options.progress) options.progress({.bytes = missing ? 0 : bytes});
-      std::this_thread::sleep_for(kLockLook);
+      const std::uintmax_t size = fs::file_size(part, missing);
+      const std::uintmax_t bytes = missing ? 0 : size;
+      const TimePoint now = SystemClock::instance().now();
+      if (std::exchange(seen, bytes) != bytes) last = now;
+      if (now - last >= options.lock_limit) give_up_waiting(lock, now - last);
+      if (options.progress) options.progress({.bytes = bytes});
+      std::this_thread::sleep_for(std::min<std::chrono::milliseconds>(kLockLook, options.lock_limit));
     }
   }
 

@@ -29,6 +29,8 @@ Order::Kind kind_of(Decision::Kind kind) {
       return Order::Kind::kAgain;
     case Decision::Kind::kRefuse:
       return Order::Kind::kRefuse;
+    case Decision::Kind::kHold:
+      return Order::Kind::kHold;
     default:
       return Order::Kind::kEnd;
   }
@@ -112,15 +114,23 @@ void Coordinator::observe() {
   if (has_joiners(state_, spec_.options)) {
     const auto saves = store_->try_get(prefix + kSavesKey);
     observe_saves(state_, saves ? parse_whole(*saves, {}) : std::nullopt);
+    observe_replicas_of(prefix);
   }
   const auto runs = [](const GroupNode& node) { return node.phase == GroupNode::Phase::kRunning; };
   if (state_.is_running && std::none_of(state_.nodes.begin(), state_.nodes.end(), runs)) {
+    observe_replicas_of(prefix);
     state_.claim = parse_failure(store_->try_get(prefix + kFirstFailureKey).value_or(""));
   }
   if (!state_.is_running && !state_.is_over) {
     const std::string missing = missing_text(state_, spec_.options);
     if (std::exchange(present_, missing) != missing) store_->set(kPresentKey, missing);
   }
+}
+
+void Coordinator::observe_replicas_of(const std::string& prefix) {
+  if (!spec_.options.is_range()) return;
+  const auto replicas = store_->try_get(prefix + kReplicasKey);
+  observe_replicas(state_, replicas ? parse_whole(*replicas, {.least = 1}) : std::nullopt);
 }
 
 void Coordinator::look(TimePoint at) {
@@ -151,7 +161,8 @@ Order Coordinator::order_of(const Decision& decision) {
               .cause = decision.cause,
               .round = state_.round,
               .restarts = state_.restarts,
-              .first_world_size = state_.first_world_size,
+              .max_world_size = state_.max_world_size,
+              .min_world_size = decision.min_world_size,
               .is_graceful = decision.is_graceful,
               .code = decision.code};
   if (order.kind != Order::Kind::kRun) return order;

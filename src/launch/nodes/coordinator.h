@@ -49,6 +49,7 @@ class Coordinator {
   void send(const Decision& decision);
   Order order_of(const Decision& decision);
   void observe();
+  void observe_replicas_of(const std::string& prefix);
 
   const CoordinatorSpec spec_;
   std::shared_ptr<Store> store_;

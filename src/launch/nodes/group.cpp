@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "launch/nodes/lost_node.h"
+#include "launch/nodes/members.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/restart.h"
@@ -27,15 +28,7 @@ GroupNode* find(GroupState& state, const std::string& id) {
   return found == state.nodes.end() ? nullptr : &*found;
 }
 
-std::vector<const GroupNode*> nodes_in(const GroupState& state, Phase phase) {
-  std::vector<const GroupNode*> found;
-  for (const GroupNode& node : state.nodes) {
-    if (node.phase == phase) found.push_back(&node);
-  }
-  return found;
-}
-
-std::vector<std::string> ids_of(const std::vector<const GroupNode*>& nodes) {
+std::vector<std::string> ids_of(const Nodes& nodes) {
   std::vector<std::string> ids;
   for (const GroupNode* node : nodes) ids.push_back(node->info.id);
   return ids;
@@ -64,7 +57,7 @@ void join(GroupState& state, const Event& event, TimePoint now) {
   // A coordinator that was started again learns from the others how far the job has come.
   state.round = std::max(state.round, event.node.last_round);
   state.restarts = std::max(state.restarts, event.node.restarts);
-  state.first_world_size = std::max(state.first_world_size, event.node.first_world_size);
+  state.max_world_size = std::max(state.max_world_size, event.node.max_world_size);
   if (state.hosts.empty()) state.hosts = event.node.peers;
 }
 
@@ -130,7 +123,7 @@ Decision refuse_twice(const GroupNode& node) {
                 "give every node its own rank from 0 to nnodes - 1");
 }
 
-std::optional<Decision> refuse_same_wishes(const std::vector<const GroupNode*>& waiting, const GroupOptions& options) {
+std::optional<Decision> refuse_same_wishes(const Nodes& waiting, const GroupOptions& options) {
   std::set<int> taken;
   for (const GroupNode* node : waiting) {
     if (!options.is_range() && node->info.wish >= 0 && !taken.insert(node->info.wish).second) {
@@ -140,22 +133,8 @@ std::optional<Decision> refuse_same_wishes(const std::vector<const GroupNode*>& 
   return std::nullopt;
 }
 
-// Node ranks as wished; else the server first, then known hosts in their old order, then in the order of joining.
-std::vector<const GroupNode*> in_order(std::vector<const GroupNode*> nodes, const GroupState& state,
-                                       const GroupOptions& options) {
-  const auto place = [&](const GroupNode* node) {
-    if (!options.is_range() && node->info.wish >= 0) return static_cast<std::ptrdiff_t>(node->info.wish);
-    if (node->is_serving) return static_cast<std::ptrdiff_t>(-1);
-    return std::find(state.hosts.begin(), state.hosts.end(), node->info.host) - state.hosts.begin();
-  };
-  std::stable_sort(nodes.begin(), nodes.end(), [&](auto* a, auto* b) { return place(a) < place(b); });
-  if (nodes.size() > static_cast<std::size_t>(options.max_nodes))
-    nodes.resize(static_cast<std::size_t>(options.max_nodes));
-  return nodes;
-}
-
 // Those that were in the last round are expected back.
-bool all_known_are_back(const std::vector<const GroupNode*>& waiting) {
+bool all_known_are_back(const Nodes& waiting) {
   std::set<std::string> known;
   std::set<std::string> here;
   for (const GroupNode* node : waiting) {
@@ -202,9 +181,12 @@ Decision decide_idle(TimePoint now, const GroupState& state, const GroupOptions&
   const bool is_enough = count >= options.min_nodes && has_server;
   const bool goes_on = state.round >= 0 && (state.round_began != TimePoint() || all_known_are_back(waiting));
   if (is_enough && (is_full || goes_on || now >= last_call)) {
+    const Nodes members = members_of_next_round(state, options);
     return {.kind = Decision::Kind::kStart,
-            .reason = counted(std::min(count, options.max_nodes), "node"),
-            .ids = ids_of(in_order(waiting, state, options))};
+            .reason = counted(static_cast<int>(members.size()), "node"),
+            .ids = ids_of(members),
+            .max_world_size = most_ranks(members, options),
+            .min_world_size = fewest_ranks(members, options)};
   }
   const TimePoint end = state.idle_since + options.join_timeout;
   if (now >= end && !is_enough) return give_up(state, options);
@@ -221,7 +203,7 @@ Decision stop(const GroupState& state, std::string reason, const std::optional<F
 }
 
 // Of the ends of all nodes: the one of the rank that is to blame; nullptr where no rank failed by itself.
-const GroupNode* culprit_of(const std::vector<const GroupNode*>& ended, const std::optional<FailureRecord>& claim) {
+const GroupNode* culprit_of(const Nodes& ended, const std::optional<FailureRecord>& claim) {
   const auto find_if = [&](auto&& matches) {
     const auto found =
         std::find_if(ended.begin(), ended.end(), [&](auto* node) { return node->end.cause && matches(*node); });
@@ -320,6 +302,13 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
     const auto first = first_cause(claim ? claim : state.claim, *state.lost, options.silence);
     if (!first || first->kind == FailureKind::kLost) return conclude_loss(state, options);
   }
+  if (by_request && has_idle_ranks(state, options)) {
+    return again(state,
+                 fmt::format("the run has {} for {}: nodes that have no work wait as spares",
+                             counted(static_cast<int>(*state.replicas), "replica"),
+                             counted(ranks_of(nodes_of_round(state)), "rank")),
+                 std::nullopt, false);
+  }
   if (by_request && state.stops_for_joiners) return again(state, "a node joins", std::nullopt, false);
   if (by_request && culprit != nullptr) {
     return finish(state, "a rank was asked to end", culprit->end.cause, culprit->end.code);
@@ -353,6 +342,16 @@ std::optional<Decision> refuse_surplus(TimePoint now, const GroupState& state, c
   return std::nullopt;
 }
 
+// A node that waits while others train hears why, once.
+std::optional<Decision> hold(const GroupState& state, const GroupOptions& options) {
+  if (!options.is_range()) return std::nullopt;
+  for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {
+    const std::string why = held_text(*node, state, options);
+    if (node->held != why) return Decision{.kind = Decision::Kind::kHold, .reason = why, .ids = {node->info.id}};
+  }
+  return std::nullopt;
+}
+
 bool is_time_to_take_in(TimePoint now, const GroupState& state, const GroupOptions& options, TimePoint& next) {
   if (!has_joiners(state, options)) return false;
   if (options.take_in == TakeIn::kAtOnce) return true;
@@ -367,6 +366,7 @@ Decision decide_running(TimePoint now, const GroupState& state, const GroupOptio
   if (const auto refusal = refuse_surplus(now, state, options, wait.next)) return *refusal;
   if (state.is_stopping) return wait;
   if (auto order = stop_of(state)) return *order;
+  if (auto told = hold(state, options)) return *told;
   if (is_time_to_take_in(now, state, options, wait.next)) {
     Decision order = stop(state, "a node joins", std::nullopt);
     order.is_graceful = true;
@@ -377,7 +377,7 @@ Decision decide_running(TimePoint now, const GroupState& state, const GroupOptio
 
 // --- carrying out ---
 
-void start(GroupState& state, const std::vector<std::string>& ids, TimePoint now) {
+void start(GroupState& state, const Decision& decision, TimePoint now) {
   state.is_running = true;
   state.is_stopping = state.stops_for_joiners = false;
   state.lost.reset();
@@ -387,8 +387,8 @@ void start(GroupState& state, const std::vector<std::string>& ids, TimePoint now
   state.round_began = now;
   ++state.round;
   int rank = 0;
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    GroupNode* node = find(state, ids[i]);
+  for (std::size_t i = 0; i < decision.ids.size(); ++i) {
+    GroupNode* node = find(state, decision.ids[i]);
     if (node == nullptr) continue;
     node->phase = Phase::kRunning;
     node->node_rank = static_cast<int>(i);
@@ -397,7 +397,7 @@ void start(GroupState& state, const std::vector<std::string>& ids, TimePoint now
     const bool is_known = std::find(state.hosts.begin(), state.hosts.end(), node->info.host) != state.hosts.end();
     if (!is_known) state.hosts.push_back(node->info.host);
   }
-  if (state.first_world_size == 0) state.first_world_size = rank;
+  if (state.max_world_size == 0) state.max_world_size = decision.max_world_size;
 }
 
 void go_idle(GroupState& state, const Decision& decision, TimePoint now) {
@@ -425,10 +425,12 @@ void observe_saves(GroupState& state, std::optional<std::int64_t> saves) {
   if (saves && !state.saves_before) state.saves_before = saves;
 }
 
+void observe_replicas(GroupState& state, std::optional<std::int64_t> replicas) {
+  if (replicas) state.replicas = replicas;
+}
+
 bool has_joiners(const GroupState& state, const GroupOptions& options) {
-  if (!state.is_running || state.is_stopping || !options.is_range()) return false;
-  const auto waiting = nodes_in(state, Phase::kWaiting).size();
-  return waiting > 0 && state.nodes.size() - waiting < static_cast<std::size_t>(options.max_nodes);
+  return state.is_running && !state.is_stopping && !joiners_of(state, options).empty();
 }
 
 Decision decide(TimePoint now, const GroupState& state, const GroupOptions& options) {
@@ -438,7 +440,7 @@ Decision decide(TimePoint now, const GroupState& state, const GroupOptions& opti
 }
 
 void carry_out(GroupState& state, const Decision& decision, TimePoint now) {
-  if (decision.kind == Decision::Kind::kStart) return start(state, decision.ids, now);
+  if (decision.kind == Decision::Kind::kStart) return start(state, decision, now);
   if (decision.kind == Decision::Kind::kAgain) return go_idle(state, decision, now);
   if (decision.kind == Decision::Kind::kEnd) state.is_over = true;
   if (decision.kind == Decision::Kind::kStop) {
@@ -447,6 +449,11 @@ void carry_out(GroupState& state, const Decision& decision, TimePoint now) {
   }
   if (decision.kind == Decision::Kind::kRefuse) {
     for (const std::string& id : decision.ids) remove(state, id);
+  }
+  if (decision.kind == Decision::Kind::kHold) {
+    for (const std::string& id : decision.ids) {
+      if (GroupNode* node = find(state, id)) node->held = decision.reason;
+    }
   }
 }
 

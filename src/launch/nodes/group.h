@@ -37,7 +37,8 @@ struct GroupNode {
   bool is_serving = false;  ///< its agent serves the store
   int node_rank = -1;       ///< in the present round
   int first_rank = 0;
-  NodeEnd end = {};  ///< kEnded
+  NodeEnd end = {};       ///< kEnded
+  std::string held = {};  ///< kWaiting: why, as it was told
 };
 
 /// States: idle (nodes join) -> running (a round) -> idle, or over. Owned by the coordinator's thread.
@@ -48,9 +49,11 @@ struct GroupState {
   std::vector<std::string> hosts = {};  ///< every host of any round, in the order in which their ranks lie
   bool is_running = false;
   bool is_over = false;
-  int round = -1;            ///< the newest one; -1: none yet
-  int restarts = 0;          ///< how many of --max-restarts are used up
-  int first_world_size = 0;  ///< ranks of the first round
+  int round = -1;          ///< the newest one; -1: none yet
+  int restarts = 0;        ///< how many of --max-restarts are used up
+  int max_world_size = 0;  ///< ranks that the job may have at most; its first round decides
+  /// Of the run, where the program says so. Each rank needs one, so nodes beyond them wait as spares.
+  std::optional<std::int64_t> replicas = {};
   TimePoint idle_since;
   TimePoint last_join;
   TimePoint round_began = {};
@@ -66,11 +69,13 @@ struct GroupState {
 };
 
 struct Decision {
-  enum class Kind : std::uint8_t { kWait, kRefuse, kStart, kStop, kAgain, kEnd };
+  enum class Kind : std::uint8_t { kWait, kRefuse, kStart, kStop, kAgain, kEnd, kHold };
   Kind kind = Kind::kWait;
   std::string reason = {};
   std::vector<std::string> ids = {};  ///< to whom it goes; kStart: in the order of their node ranks
   std::optional<FailureRecord> cause = {};
+  int max_world_size = 0;             ///< kStart: as GroupState
+  int min_world_size = 0;             ///< kStart, a range: the fewest ranks with which it can go on
   int code = 0;                       ///< kEnd
   bool is_graceful = false;           ///< kStop
   bool is_restart = false;            ///< kAgain: it uses up one of --max-restarts
@@ -83,7 +88,10 @@ void apply(GroupState& state, const Event& event, TimePoint now, const GroupOpti
 /// Takes in how many checkpoints the program has committed in this round; none: it does not count them.
 void observe_saves(GroupState& state, std::optional<std::int64_t> saves);
 
-/// Some node waits for a place in the round that runs.
+/// Takes in how many replicas the run has; none: the program does not say it.
+void observe_replicas(GroupState& state, std::optional<std::int64_t> replicas);
+
+/// Some node waits for a place in the round that runs, and there is one.
 [[nodiscard]] bool has_joiners(const GroupState& state, const GroupOptions& options);
 
 /// Decides what comes next.

@@ -49,7 +49,7 @@ NodeInfo info_of(const AgentOptions& options, const std::string& id, const Histo
           .max_nodes = options.nodes,
           .last_round = history.last_round,
           .restarts = history.restarts,
-          .first_world_size = history.first_world_size,
+          .max_world_size = history.max_world_size,
           .peers = history.peers};
 }
 
@@ -145,7 +145,8 @@ void Membership::coordinate() {
                        .serving_id = id_};
   const bool is_given = options_.nodes == 1 && options_.master_port != 0;
   spec.free_port = [host = options_.master_addr, port = is_given ? options_.master_port : std::uint16_t{0}] {
-    return port != 0 ? port : find_free_port(host);
+    // A rank of the round before that hangs in the kernel still listens there.
+    return port != 0 && is_free(host, port) ? port : find_free_port(host);
   };
   spec.on_failure = [this] { orders_->wake(); };
   coordinator_ = std::make_unique<Coordinator>(std::move(spec));
@@ -170,7 +171,8 @@ std::optional<LostNode> Membership::lost() const {
 std::optional<Round> Membership::round_of(const Order& order) const {
   Round round{.number = order.round,
               .restarts = order.restarts,
-              .first_world_size = order.first_world_size,
+              .max_world_size = order.max_world_size,
+              .min_world_size = order.min_world_size,
               .master_port = order.master_port};
   round.place.nodes = static_cast<int>(order.members.size());
   round.place.node_rank = -1;

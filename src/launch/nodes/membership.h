@@ -25,7 +25,7 @@ namespace lockstep::launch {
 struct History {
   int last_round = -1;
   int restarts = 0;
-  int first_world_size = 0;
+  int max_world_size = 0;
   std::vector<std::string> peers = {};  ///< the hosts of the last round
 };
 
@@ -33,7 +33,8 @@ struct History {
 struct Round {
   int number = 0;                 ///< from 0: how often the ranks were started before
   int restarts = 0;               ///< how many of --max-restarts are used up
-  int first_world_size = 0;       ///< ranks of the job's first round
+  int max_world_size = 0;         ///< ranks that the job may have at most
+  int min_world_size = 0;         ///< the fewest ranks with which a range goes on; 0: no range
   Place place = {};               ///< of local rank 0
   std::uint16_t master_port = 0;  ///< free on node 0, for programs that make a store of their own
   std::vector<std::string> hosts = {};

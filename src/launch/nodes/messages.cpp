@@ -52,7 +52,7 @@ Json node_json(const NodeInfo& node) {
           {"max_nodes", node.max_nodes},
           {"last_round", node.last_round},
           {"restarts", node.restarts},
-          {"first_world_size", node.first_world_size},
+          {"max_world_size", node.max_world_size},
           {"peers", node.peers}};
 }
 
@@ -65,7 +65,7 @@ NodeInfo node_of(const Json& json) {
                 .max_nodes = int_at(json, "max_nodes", 1),
                 .last_round = int_at(json, "last_round", -1),
                 .restarts = int_at(json, "restarts", 0),
-                .first_world_size = int_at(json, "first_world_size", 0)};
+                .max_world_size = int_at(json, "max_world_size", 0)};
   for (const Json& peer : list_at(json, "peers")) {
     if (peer.is_string()) node.peers.push_back(text::printable_line(peer.get<std::string>()));
   }
@@ -93,7 +93,7 @@ NodeEnd end_of(const Json& json) {
 }
 
 constexpr const char* kEventNames[] = {"joined", "ended", "left", "lost"};
-constexpr const char* kOrderNames[] = {"run", "stop", "again", "end", "refuse"};
+constexpr const char* kOrderNames[] = {"run", "stop", "again", "end", "refuse", "hold"};
 
 template <class Kind, std::size_t kCount>
 std::optional<Kind> kind_of(const std::string& name, const char* const (&names)[kCount]) {
@@ -147,7 +147,8 @@ std::string to_text(const Order& order) {
                {"cause", record_json(order.cause)},
                {"round", order.round},
                {"restarts", order.restarts},
-               {"first_world_size", order.first_world_size},
+               {"max_world_size", order.max_world_size},
+               {"min_world_size", order.min_world_size},
                {"master_port", order.master_port},
                {"members", members},
                {"is_graceful", order.is_graceful},
@@ -164,7 +165,8 @@ std::optional<Order> parse_order(const std::string& text) {
               .cause = record_at(json, "cause"),
               .round = int_at(json, "round", 0),
               .restarts = int_at(json, "restarts", 0),
-              .first_world_size = int_at(json, "first_world_size", 0),
+              .max_world_size = int_at(json, "max_world_size", 0),
+              .min_world_size = int_at(json, "min_world_size", 0),
               .master_port = static_cast<std::uint16_t>(int_at(json, "master_port", 0)),
               .is_graceful = bool_at(json, "is_graceful"),
               .code = int_at(json, "code", 70)};

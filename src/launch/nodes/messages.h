@@ -32,7 +32,7 @@ struct NodeInfo {
   int max_nodes = 1;
   int last_round = -1;                  ///< the newest round that it has been in; -1: none
   int restarts = 0;                     ///< restarts that are used up, as far as it knows
-  int first_world_size = 0;             ///< ranks of the job's first round; 0: it knows of none
+  int max_world_size = 0;               ///< ranks that the job may have at most; 0: it knows of none
   std::vector<std::string> peers = {};  ///< the hosts of its last round, in the order of their node ranks
 };
 
@@ -64,14 +64,16 @@ struct Member {
 
 struct Order {
   /// kRun: start the ranks of `round`. kStop: end them. kAgain: they failed, and another round begins. kEnd: the job is
-  /// over. kRefuse: this node cannot take part; `cause` says why.
-  enum class Kind : std::uint8_t { kRun, kStop, kAgain, kEnd, kRefuse };
+  /// over. kRefuse: this node cannot take part; `cause` says why. kHold: it waits while others train; `reason` says
+  /// why.
+  enum class Kind : std::uint8_t { kRun, kStop, kAgain, kEnd, kRefuse, kHold };
   Kind kind = Kind::kEnd;
   std::string reason = {};
   std::optional<FailureRecord> cause = {};
   int round = 0;
   int restarts = 0;                  ///< kRun: restarts that are used up
-  int first_world_size = 0;          ///< kRun: ranks of the job's first round
+  int max_world_size = 0;            ///< kRun: ranks that the job may have at most
+  int min_world_size = 0;            ///< kRun: the fewest ranks with which a range goes on; 0: no range
   std::uint16_t master_port = 0;     ///< kRun
   std::vector<Member> members = {};  ///< kRun, in the order of their node ranks
   bool is_graceful = false;          ///< kStop: the ranks are healthy; they save and leave

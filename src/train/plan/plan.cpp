@@ -22,14 +22,16 @@ double lr_factor(const std::string& scaling, std::int64_t total_batch, std::int6
 
 }  // namespace
 
-Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas) {
+Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas,
+               std::int64_t begun_replicas) {
   Plan plan;
   plan.total_batch = config.batch_size * config.accumulate_steps * replicas;
   plan.batches_per_epoch = batches_per_epoch;
   plan.steps_per_epoch = (batches_per_epoch + config.accumulate_steps - 1) / config.accumulate_steps;
   plan.total_steps = plan.steps_per_epoch * config.epochs;
   if (config.max_steps > 0) plan.total_steps = std::min(plan.total_steps, config.max_steps);
-  plan.lr_factor = lr_factor(config.optimizer.lr_scaling, plan.total_batch, replicas);
+  plan.lr_factor =
+      lr_factor(config.optimizer.lr_scaling, plan.total_batch, begun_replicas > 0 ? begun_replicas : replicas);
   plan.lr = config.optimizer.lr * plan.lr_factor;
   plan.schedule = make_schedule(
       config.schedule, {.lr = plan.lr, .steps_per_epoch = plan.steps_per_epoch, .total_steps = plan.total_steps});

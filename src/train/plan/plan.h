@@ -19,8 +19,10 @@ struct Plan {
   Schedule schedule = Schedule::constant(0);
 };
 
-/// `batches_per_epoch` is that of one replica.
-[[nodiscard]] Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas);
+/// `batches_per_epoch` is that of one replica. lr_scaling counts `begun_replicas`, with which the run began; 0: it has
+/// them still.
+[[nodiscard]] Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas,
+                             std::int64_t begun_replicas = 0);
 
 /// Throws: UsageError where there are too few samples for a batch.
 void require_steps(const Plan& plan, const TrainConfig& config, std::int64_t samples);

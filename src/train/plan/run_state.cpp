@@ -77,6 +77,7 @@ StateDict to_state(const RunState& run) {
     if (run.plateau->best) state["plateau.best"] = *run.plateau->best;
   }
   add_stages(run.stages, state);
+  if (run.begun_replicas > 0) state["begun.replicas"] = run.begun_replicas;
   return state;
 }
 
@@ -105,6 +106,7 @@ RunState run_state_of(const StateDict& state) {
     if (state.count("plateau.best") != 0) run.plateau->best = entry<double>(state, "plateau.best");
   }
   run.stages = stages_of(state);
+  if (state.count("begun.replicas") != 0) run.begun_replicas = count_entry(state, "begun.replicas");
   return run;
 }
 

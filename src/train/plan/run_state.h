@@ -31,6 +31,8 @@ struct RunState {
   std::int64_t best_step = 0;
   std::optional<PlateauState> plateau;  ///< state of schedule.type plateau
   StageState stages;
+  /// Replicas with which the run began, by which lr_scaling goes on counting, where there are others now; 0: the same.
+  std::int64_t begun_replicas = 0;
 };
 
 [[nodiscard]] StateDict to_state(const RunState& run);

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/report/metrics_sink.h"
 
+#include <utility>
+
 #include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
 namespace lockstep::train {
+namespace {
+
+constexpr auto kBetweenTries = std::chrono::seconds(5);
+
+}  // namespace
 
 void MetricsSink::on_start(const RunStart& event) {
   figures_ = {.recipe = event.recipe,
@@ -13,11 +21,23 @@ void MetricsSink::on_start(const RunStart& event) {
               .restarts = env::get_int("TORCHELASTIC_RESTART_COUNT").value_or(0),
               .step = event.step,
               .total_steps = event.total_steps};
-  server_.emplace(address_, [this] { return view::metrics_page(figures()); });
-  log::note("the run's figures are at {}", server_->url());
+  serve();
+}
+
+void MetricsSink::serve() {
+  next_try_ = clock_.now() + kBetweenTries;
+  try {
+    server_.emplace(address_, [this] { return view::metrics_page(figures()); });
+    log::note("the run's figures are at {}", server_->url());
+  } catch (const UsageError& problem) {
+    // A rank of the group before may still hold the port; the run does not end for that.
+    if (figures_.restarts == 0) throw;
+    if (!std::exchange(said_, true)) log::warn("{}: the run goes on, and tries again", problem.message());
+  }
 }
 
 void MetricsSink::on_step(const StepResult& event) {
+  if (!server_ && clock_.now() >= next_try_) serve();
   const std::lock_guard lock(mutex_);
   figures_.step = event.step;
   figures_.epoch = event.epoch + 1;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/train/run_sink.h"
 #include "lockstep/view/metrics_page.h"
 #include "train/report/metrics_server.h"
@@ -16,8 +17,9 @@ namespace lockstep::train {
 class MetricsSink final : public RunSink {
  public:
   /// `address` is as the setting metrics_address. Throws: UsageError where it is no address. on_start() throws where
-  /// it cannot be listened on.
-  explicit MetricsSink(const std::string& address) : address_(parse_address(address)) {}
+  /// it cannot be listened on; in a group that was started again it warns, and the sink tries again while steps go on.
+  explicit MetricsSink(const std::string& address, const Clock& clock = SystemClock::instance())
+      : address_(parse_address(address)), clock_(clock) {}
 
   void on_start(const RunStart& event) override;
   void on_step(const StepResult& event) override;
@@ -28,8 +30,12 @@ class MetricsSink final : public RunSink {
 
  private:
   [[nodiscard]] view::RunFigures figures() const;
+  void serve();
 
   ServerAddress address_;
+  const Clock& clock_;
+  TimePoint next_try_ = {};
+  bool said_ = false;  ///< that the port is taken
   mutable std::mutex mutex_;
   view::RunFigures figures_;             ///< guarded by mutex_
   std::optional<MetricsServer> server_;  ///< last: its threads read the figures

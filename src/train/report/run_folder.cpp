@@ -17,11 +17,13 @@
 #include <vector>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_lock.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/resources.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/wait_notice.h"
 #include "train/report/run_log.h"
 
 namespace lockstep {
@@ -90,26 +92,49 @@ std::string own_name() {
 }
 
 // Ranks that are being killed may need a moment until they are gone, and a killed run is often started again at once.
-constexpr auto kPatience = std::chrono::seconds(3);
+constexpr std::chrono::milliseconds kPatience{3'000};
 
-bool try_lock(const UniqueFd& fd, const fs::path& path) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+// Returns " (pid 4711 on host)"; empty where the holder has not written it.
+std::string holder_of(const fs::path& path) {
+  const std::string holder = FileSystem::system().read(path);
+  return holder.empty() ? "" : fmt::format(" ({})", holder);
+}
+
+bool lock_within(const UniqueFd& fd, const fs::path& path, std::chrono::milliseconds patience) {
+  const TimePoint begin = SystemClock::instance().now();
+  WaitNotice notice(begin);
   while (try_lock_file(fd.get(), path) == FileLock::kBusy) {
-    if (std::chrono::steady_clock::now() >= end) return false;
+    const TimePoint now = SystemClock::instance().now();
+    if (now >= begin + patience) return false;
+    const auto waited = patience > kPatience ? notice.due(now) : std::nullopt;
+    if (waited) {
+      log::note("waiting since {} for a process of the group before{}, which still holds {}; {} ends this after {}",
+                text::duration(waited->count()), holder_of(path), path.parent_path().string(), env::timeout_variable(),
+                text::duration(Seconds(patience).count()));
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   return true;
 }
 
-UniqueFd lock(const fs::path& folder) {
+// A group that was started again has found its folder free before, so the holder is no other run.
+[[noreturn]] void refuse_held(const fs::path& folder, const fs::path& path, std::chrono::milliseconds waited) {
+  if (waited > std::chrono::milliseconds(0)) {
+    throw TimeoutError(fmt::format("a process of the group before{} still holds {} after {}: it does not end",
+                                   holder_of(path), folder.string(), text::duration(Seconds(waited).count())),
+                       fmt::format("look for it in the kernel's log (dmesg): a process that SIGKILL does not end waits "
+                                   "for a disk or a device; {} sets this limit",
+                                   env::timeout_variable()));
+  }
+  throw UsageError(fmt::format("another process{} is training in {}", holder_of(path), folder.string()),
+                   "wait for its end, or choose another --run-dir");
+}
+
+UniqueFd take_lock(const fs::path& folder, std::chrono::milliseconds wait) {
   const fs::path path = folder / ".lock";
   UniqueFd fd = open_file(path, O_RDWR);
-  if (!try_lock(fd, path)) {
-    const std::string holder = FileSystem::system().read(path);
-    throw UsageError(fmt::format("another process{} is training in {}",
-                                 holder.empty() ? "" : fmt::format(" ({})", holder), folder.string()),
-                     "wait for its end, or choose another --run-dir");
-  }
+  const bool was_there = wait > std::chrono::milliseconds(0);
+  if (!lock_within(fd, path, was_there ? wait : kPatience)) refuse_held(folder, path, wait);
   if (::ftruncate(fd.get(), 0) != 0) fail("write", path, errno);
   append(fd, path, own_name());
   return fd;
@@ -148,7 +173,7 @@ void remove_half_written_errors(const fs::path& logs) {
 RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
     : path_(std::move(path)), experiment_(options.experiment) {
   make_folder(path_);
-  lock_ = lock(path_);
+  lock_ = take_lock(path_, options.wait_for_lock);
   identity_ = identity_of(path_).value_or(identity_);
   refuse_file("checkpoints folder", checkpoints());
   if (!experiment_ && FileSystem::system().exists(path_ / settings_file(true))) {

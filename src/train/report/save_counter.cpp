@@ -3,6 +3,7 @@
 
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/launch/agent.h"
 
 namespace lockstep::train {
 
@@ -13,6 +14,15 @@ void SaveCounter::on_save(const SaveResult& /*event*/) { add(1); }
 void SaveCounter::add(std::int64_t saves) {
   try {
     job_.store().add(kSavesKey, saves);
+  } catch (const Error&) {
+    // The launcher's heartbeat tells what became of the store.
+  }
+}
+
+void tell_replicas(const Job& job, std::int64_t replicas) {
+  if (!job.is_main() || !has_launcher()) return;
+  try {
+    job.store().set(kReplicasKey, std::to_string(replicas));
   } catch (const Error&) {
     // The launcher's heartbeat tells what became of the store.
   }

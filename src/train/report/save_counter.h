@@ -22,6 +22,9 @@ class SaveCounter final : public RunSink {
   Job job_;
 };
 
+/// Says to the launcher how many ranks have work. A group of a range of nodes takes in no more.
+void tell_replicas(const Job& job, std::int64_t replicas);
+
 /// The ranks were started by `lockstep run` or a verb of `lockstep`.
 [[nodiscard]] bool has_launcher();
 

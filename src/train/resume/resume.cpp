@@ -74,7 +74,13 @@ BegunWith begun_with(const fs::path& settings) {
 
 std::int64_t batch_size_of(const Checkpoint& checkpoint) {
   const auto settings = checkpoint.text("config.yml");
-  return settings ? whole_number_at(ConfigTree::from_text(*settings, "the checkpoint's config.yml"), "batch_size") : 0;
+  if (!settings) return 0;
+  const std::int64_t size =
+      whole_number_at(ConfigTree::from_text(*settings, "the checkpoint's config.yml"), "batch_size");
+  constexpr std::int64_t kMost = 10'000'000;  // as the setting's range; sums of it are then no overflow
+  if (size >= 0 && size <= kMost) return size;
+  throw DataError(fmt::format("the checkpoint's config.yml says batch_size is {}; 1 to {} make sense", size, kMost),
+                  "take another checkpoint, or only its weights: --init-from instead of --resume");
 }
 
 void warn_of_another_platform(const Checkpoint& checkpoint) {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -12,6 +14,8 @@
 #include "train/ranks/same_outcome.h"
 #include "train/ranks/share_state.h"
 #include "train/ranks/shared_folder.h"
+#include "train/report/save_counter.h"
+#include "train/resume/division.h"
 #include "train/resume/resume.h"
 #include "train/resume/stage_base.h"
 #include "train/settings/configuration.h"
@@ -24,10 +28,6 @@ namespace {
 
 void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std::string& recipe) {
   const CheckpointMeta& meta = checkpoint.manifest().meta;
-  if (config.replicas != 0 && config.replicas != meta.replicas) {
-    throw UsageError(fmt::format("replicas is {} and the checkpoint's is {}", config.replicas, meta.replicas),
-                     "leave it out: the result depends on it");
-  }
   if (config.threads != 0 && config.threads != meta.threads) {
     log::warn("threads is {} and was {}: the result will not have the bits of the run before", config.threads,
               meta.threads);
@@ -66,25 +66,59 @@ void take_total_batch(TrainConfig& config) {
   config.batch_size = config.total_batch_size / parts;
 }
 
-/// A group that has lost a node before its first checkpoint begins anew, with the replicas that it had.
-std::int64_t first_world_size(const Job& job) {
-  const auto first = env::get_int("LOCKSTEP_FIRST_WORLD_SIZE");
-  return first && *first > 0 ? *first : job.world_size();
+/// As wide as the job may become, so that nodes that come later have work; and the same after a node is lost.
+std::int64_t widest_world(const Job& job) {
+  const std::int64_t most = env::get_int("LOCKSTEP_MAX_WORLD_SIZE").value_or(0);
+  return std::max<std::int64_t>(most, job.world_size());
+}
+
+/// Throws: TooManyRanks where the launcher can go on with fewer; UsageError.
+void require_work_for_all(const Job& job, std::int64_t replicas, bool resumed) {
+  if (replicas >= job.world_size()) return;
+  const auto least = env::get_int("LOCKSTEP_MIN_WORLD_SIZE");
+  if (least && *least <= replicas) throw TooManyRanks();
+  const std::string processes = counted(replicas, "process", "processes");
+  throw UsageError(fmt::format("{} on {}: each needs one", counted(replicas, "replica", "replicas"),
+                               counted(job.world_size(), "process", "processes")),
+                   fmt::format("start at most {}, or give each one work: --set replicas={}{}", processes,
+                               job.world_size(), resumed ? " --allow-other-bits" : ""));
+}
+
+/// Divides the checkpoint's batches as the settings say. Returns the division that it had.
+/// `begun`: the replicas with which the run began.
+Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool may_change, TrainConfig& config) {
+  const Division saved{.replicas = checkpoint.manifest().meta.replicas, .batch_size = batch_size_of(checkpoint)};
+  if (config.replicas == 0) config.replicas = saved.replicas;
+  const bool changes = config.replicas != saved.replicas;
+  if (changes && !may_change) {
+    throw UsageError(fmt::format("replicas is {} and the checkpoint's is {}", config.replicas, saved.replicas),
+                     "leave it out: the result depends on it; --allow-other-bits divides the run's batches anew");
+  }
+  if (!changes && begun == saved.replicas) {
+    take_total_batch(config);
+    return saved;
+  }
+  const Division now = changes ? divide_again(saved, config.replicas) : saved;
+  take_total_batch(config);
+  // The settings that the run began with, and those that it has now, mean the same batches.
+  const std::int64_t given = config.batch_size.is_auto() ? saved.batch_size : config.batch_size.value();
+  const bool as_begun = saved.samples() % begun == 0 && given == saved.samples() / begun;
+  if (given == now.batch_size || as_begun) config.batch_size = saved.batch_size;
+  return saved;
 }
 
 void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   config.replicas = entry<std::int64_t>(shared, "replicas");
   if (config.threads == 0) config.threads = entry<std::int64_t>(shared, "threads");
   const auto batch_size = entry<std::int64_t>(shared, "batch_size");
-  if (config.batch_size.is_auto() && batch_size > 0) config.batch_size = batch_size;
-  if (config.replicas == 0) config.replicas = first_world_size(job);
+  const bool resumed = shared.count("step") != 0;
+  const bool is_divided_anew = resumed && entry<std::int64_t>(shared, "begun.replicas") > 0;
+  if ((config.batch_size.is_auto() || is_divided_anew) && batch_size > 0) config.batch_size = batch_size;
+  if (config.replicas == 0) config.replicas = widest_world(job);
   if (config.threads == 0) config.threads = 1;
   take_total_batch(config);
-  if (config.replicas < job.world_size()) {
-    throw UsageError(fmt::format("{} on {}: each needs one", counted(config.replicas, "replica", "replicas"),
-                                 counted(job.world_size(), "process", "processes")),
-                     fmt::format("start at most {}", counted(config.replicas, "process", "processes")));
-  }
+  tell_replicas(job, config.replicas);
+  require_work_for_all(job, config.replicas, resumed);
   config.rows().check();
   job.set_replicas(static_cast<int>(config.replicas));
 }
@@ -130,13 +164,34 @@ void fetch_start(TrainerOptions& options) {
   }
 }
 
+/// Compares the settings with those of the checkpoint, and tells the other ranks its position and its decided settings.
+void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const TrainerOptions& options, StateDict& told) {
+  const RunState run = run_state_of(checkpoint.state("run"));
+  const std::int64_t begun = run.begun_replicas > 0 ? run.begun_replicas : checkpoint.manifest().meta.replicas;
+  const Division saved = take_division(checkpoint, begun, options.allow_other_bits, config);
+  compare(checkpoint, config, options.recipe);
+  const bool changes = config.replicas != saved.replicas;
+  const Division now = changes ? divide_again(saved, config.replicas) : saved;
+  if (changes) log::warn("{}", change_text(saved, now));
+  config.batch_size = now.batch_size;
+  told["replicas"] = now.replicas;
+  told["batch_size"] = now.batch_size;
+  told["threads"] = checkpoint.manifest().meta.threads;
+  told["begun.replicas"] = begun == now.replicas ? std::int64_t{0} : begun;
+  told.merge(checkpoint.state("run"));
+}
+
 /// Does rank 0's part: where it writes, what it resumes from, and what it tells the other ranks.
 StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options, Start& start,
                    std::optional<RunFolder>& folder) {
   StateDict told;
   fetch_start(options);
   const RunPlace place = place_of(job, options);
-  folder.emplace(place.path, RunFolderOptions{.resume = place.resume, .experiment = options.experiment});
+  const bool is_first = job.rank_info().restart_count == 0;
+  folder.emplace(place.path,
+                 RunFolderOptions{.resume = place.resume,
+                                  .experiment = options.experiment,
+                                  .wait_for_lock = is_first ? std::chrono::milliseconds(0) : job.timeout()});
   remove_checkpoint_leftovers(FileSystem::system(), folder->checkpoints());
   start.in_old_folder = place.resume;
   start.checkpoint = find_start(options, place, config.checkpoint.require_finite);
@@ -154,14 +209,9 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   told["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
   told["run_dir"] = folder->path().string();
   if (!start.checkpoint) return told;
-  if (config.replicas == 0) config.replicas = start.checkpoint->manifest().meta.replicas;
-  if (config.replicas == start.checkpoint->manifest().meta.replicas) take_total_batch(config);
-  compare(*start.checkpoint, config, options.recipe);
+  go_on_from(*start.checkpoint, config, options, told);
   bring_base(*start.checkpoint, config, folder->checkpoints());
-  told.merge(start.checkpoint->state("run"));
   told["saved_here"] = start.checkpoint->path().parent_path() == folder->checkpoints();
-  told["replicas"] = start.checkpoint->manifest().meta.replicas;
-  told["threads"] = start.checkpoint->manifest().meta.threads;
   return told;
 }
 

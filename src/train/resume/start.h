@@ -23,12 +23,16 @@ struct Start {
   bool in_old_folder = false;            ///< on rank 0: the run folder may hold more than the checkpoint knows
 };
 
+/// The job has more ranks than the run has replicas, and its launcher has nodes that it can leave out: the ranks leave,
+/// and it starts them again with fewer.
+struct TooManyRanks {};
+
 /// Opens the run folder on rank 0, finds the checkpoint and tells all ranks; sets config.replicas,
 /// config.threads, a config.batch_size that is auto where the run has one, and job.replicas().
 ///
 /// Collective: yes.  Blocks: yes.
 /// Throws: UsageError (a folder in use, other settings than the checkpoint's, fewer replicas than ranks), DataError (no
-/// checkpoint verifies), IoError.
+/// checkpoint verifies), IoError; TooManyRanks, on every rank.
 [[nodiscard]] Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& options,
                                    std::optional<RunFolder>& folder);
 

@@ -48,6 +48,7 @@ constexpr std::array kOfInit = {
 // A switch of programs of torch.distributed.launch: a launcher makes the run distributed here.
 constexpr const char* kDistributed = "distributed";
 constexpr OptionHelp kPartial{"init-from-partial", "", "let --init-from fit less than half of the model's elements"};
+constexpr OptionHelp kOtherBits{"allow-other-bits", "", "let a run that resumes have another number of replicas"};
 constexpr OptionHelp kNoTensorBoard{"no-tensorboard", "", "write no files for TensorBoard"};
 
 std::string spelled(std::string name, char from, char to) {
@@ -109,6 +110,7 @@ class Parser {
       return true;
     }
     if (name == kPartial.name) return options_->init_from_partial = true;
+    if (name == kOtherBits.name) return options_->allow_other_bits = true;
     if (!has(kOptions, name) && !has(kOfInit, name) && !is_setting) return false;
     std::string value;
     if (equals < word.size()) {
@@ -143,7 +145,7 @@ class Parser {
   }
 
   [[nodiscard]] UsageError unknown(const std::string& word) const {
-    std::vector<std::string> known = {"--help", "--no-tensorboard", "--init-from-partial"};
+    std::vector<std::string> known = {"--help", "--no-tensorboard", "--init-from-partial", "--allow-other-bits"};
     for (const auto& each : kOptions) known.push_back(fmt::format("--{}", each.name));
     for (const auto& each : kOfInit) known.push_back(fmt::format("--{}", each.name));
     for (const auto& field : fields_.fields()) known.push_back("--" + field.key);
@@ -162,6 +164,7 @@ class Parser {
     };
     std::for_each(kOptions.begin(), kOptions.end(), add);
     add(kPartial);
+    add(kOtherBits);
     add(kNoTensorBoard);
     std::for_each(kOfInit.begin(), kOfInit.end(), add);
     out += "\nsettings:\n";

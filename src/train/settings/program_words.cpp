@@ -17,6 +17,7 @@ constexpr std::array kWords = {Words{"--resume", "TrainerOptions::resume"},
                                Words{"--run-dir", "TrainerOptions::run_dir"},
                                Words{"--init-from-partial", "TrainerOptions::init_from_partial"},
                                Words{"--init-from", "TrainerOptions::init_from"},
+                               Words{"--allow-other-bits", "TrainerOptions::allow_other_bits"},
                                Words{"--max-time", "TrainerOptions::max_time"},
                                Words{"--rescue", "TrainerOptions::rescue"}};
 

@@ -58,7 +58,7 @@ void describe_course(ConfigFields& fields, TrainConfig& config) {
   fields.add("seed", &config.seed, "the weights, the order of the samples and dropout come from it");
   fields
       .add("replicas", &config.replicas,
-           "data-parallel width that the result depends on; 0: the checkpoint's, else the world size")
+           "data-parallel width that the result depends on; 0: the checkpoint's, else the most ranks of the job")
       .in({0, 1e6})
       .at_resume(OnResume::kCheckpoint);
   fields.add("exact", &config.exact,

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
@@ -95,8 +97,11 @@ class RunSetup {
   void make_plan() {
     if (config_.batch_size.is_auto()) find_batch();
     steps().data().open(train_set_);
-    const Plan sums = train::make_plan(config_, steps().data().batches_per_epoch(), config_.replicas);
+    const Plan sums =
+        train::make_plan(config_, steps().data().batches_per_epoch(), config_.replicas, run_.state.begun_replicas);
     require_steps(sums, config_, train_set_->size());
+    // With drop_last another division of the same batches may have one less at an epoch's end.
+    if (run_.state.begun_replicas > 0) run_.state.batch = std::min(run_.state.batch, sums.batches_per_epoch);
     require_place(run_.state, sums.batches_per_epoch);
     if (config_.schedule.type == "plateau" && !run_.state.plateau) run_.state.plateau = PlateauState{.lr = sums.lr};
     run_.plan.emplace(RunPlan{.config = config_,

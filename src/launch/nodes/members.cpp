@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/nodes/members.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+
+namespace lockstep::launch {
+namespace {
+
+using Phase = GroupNode::Phase;
+
+// Node ranks as wished; else the server first, then known hosts in their old order, then in the order of joining.
+Nodes in_order(Nodes nodes, const GroupState& state, const GroupOptions& options) {
+  const auto place = [&](const GroupNode* node) {
+    if (!options.is_range() && node->info.wish >= 0) return static_cast<std::ptrdiff_t>(node->info.wish);
+    if (node->is_serving) return static_cast<std::ptrdiff_t>(-1);
+    return std::find(state.hosts.begin(), state.hosts.end(), node->info.host) - state.hosts.begin();
+  };
+  std::stable_sort(nodes.begin(), nodes.end(), [&](auto* a, auto* b) { return place(a) < place(b); });
+  return nodes;
+}
+
+// Adds of the waiting nodes, in their order, those for which there is a place and work.
+void add_fitting(Nodes& members, const Nodes& waiting, const GroupState& state, const GroupOptions& options) {
+  std::int64_t ranks = ranks_of(members);
+  for (const GroupNode* node : waiting) {
+    if (std::ssize(members) >= options.max_nodes) return;
+    const bool has_work = !state.replicas || ranks + node->info.processes <= *state.replicas;
+    if (options.is_range() && !has_work) continue;
+    members.push_back(node);
+    ranks += node->info.processes;
+  }
+}
+
+bool is_enough(const Nodes& members, const GroupOptions& options) {
+  return std::ssize(members) >= options.min_nodes &&
+         std::any_of(members.begin(), members.end(), [](auto* node) { return node->is_serving; });
+}
+
+std::string counted(std::int64_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+Nodes nodes_in(const GroupState& state, Phase phase) {
+  Nodes found;
+  for (const GroupNode& node : state.nodes) {
+    if (node.phase == phase) found.push_back(&node);
+  }
+  return found;
+}
+
+Nodes nodes_of_round(const GroupState& state) {
+  Nodes found;
+  for (const GroupNode& node : state.nodes) {
+    if (node.phase != Phase::kWaiting) found.push_back(&node);
+  }
+  return found;
+}
+
+int ranks_of(const Nodes& nodes) {
+  return std::accumulate(nodes.begin(), nodes.end(), 0,
+                         [](int ranks, const GroupNode* node) { return ranks + node->info.processes; });
+}
+
+Nodes members_of_next_round(const GroupState& state, const GroupOptions& options) {
+  const Nodes all = in_order(nodes_in(state, Phase::kWaiting), state, options);
+  Nodes members;
+  add_fitting(members, all, state, options);
+  if (is_enough(members, options)) return members;
+  // Smaller nodes leave room for more of them.
+  Nodes by_size = all;
+  std::stable_sort(by_size.begin(), by_size.end(), [](auto* a, auto* b) {
+    return std::pair(!a->is_serving, a->info.processes) < std::pair(!b->is_serving, b->info.processes);
+  });
+  members.clear();
+  add_fitting(members, by_size, state, options);
+  if (is_enough(members, options)) return in_order(members, state, options);
+  return {all.begin(), all.begin() + std::min<std::ptrdiff_t>(std::ssize(all), options.max_nodes)};
+}
+
+Nodes joiners_of(const GroupState& state, const GroupOptions& options) {
+  if (!options.is_range()) return {};
+  Nodes members = nodes_of_round(state);
+  const auto before = std::ssize(members);
+  add_fitting(members, in_order(nodes_in(state, Phase::kWaiting), state, options), state, options);
+  return {members.begin() + before, members.end()};
+}
+
+int most_ranks(const Nodes& members, const GroupOptions& options) {
+  int largest = 0;
+  for (const GroupNode* node : members) largest = std::max(largest, node->info.processes);
+  return ranks_of(members) + (options.max_nodes - static_cast<int>(members.size())) * largest;
+}
+
+int fewest_ranks(const Nodes& members, const GroupOptions& options) {
+  if (!options.is_range()) return 0;
+  int ranks = 0;
+  std::vector<int> others;
+  for (const GroupNode* node : members) {
+    if (node->is_serving) ranks = node->info.processes;
+    if (!node->is_serving) others.push_back(node->info.processes);
+  }
+  std::sort(others.begin(), others.end());
+  const auto needed = std::clamp<std::ptrdiff_t>(options.min_nodes - 1, 0, std::ssize(others));
+  return std::accumulate(others.begin(), others.begin() + needed, ranks);
+}
+
+bool has_idle_ranks(const GroupState& state, const GroupOptions& options) {
+  if (!options.is_range() || !state.replicas || ranks_of(nodes_of_round(state)) <= *state.replicas) return false;
+  GroupState next = state;
+  for (GroupNode& node : next.nodes) node.phase = Phase::kWaiting;
+  return ranks_of(members_of_next_round(next, options)) <= *state.replicas;
+}
+
+std::string held_text(const GroupNode& node, const GroupState& state, const GroupOptions& options) {
+  const Nodes members = nodes_of_round(state);
+  const Nodes joiners = joiners_of(state, options);
+  const std::string nodes = counted(std::ssize(members), "node");
+  if (std::find(joiners.begin(), joiners.end(), &node) != joiners.end()) {
+    return fmt::format("the job runs on {}: this node joins it {}", nodes,
+                       options.take_in == TakeIn::kAtOnce ? "now" : "at the next checkpoint");
+  }
+  if (std::ssize(members) >= options.max_nodes) {
+    return fmt::format(
+        "the job runs on {}, as many as --nnodes {}:{} allows: this node is a spare and takes the place of one that is "
+        "lost",
+        nodes, options.min_nodes, options.max_nodes);
+  }
+  return fmt::format(
+      "the run has {} on {}, and each rank needs one: this node is a spare and takes the place of one that is lost; "
+      "more replicas (--set replicas=N --allow-other-bits, when the job is started again) give it work",
+      counted(state.replicas.value_or(0), "replica"), counted(ranks_of(members), "rank"));
+}
+
+}  // namespace lockstep::launch
