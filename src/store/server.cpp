@@ -125,6 +125,14 @@ class Attendance {
   std::string will_;
 };
 
+void say(const std::exception& problem) noexcept {
+  try {
+    log::error("store server: {}", problem.what());
+  } catch (const std::exception&) {
+    // There is no memory for the words, either.
+  }
+}
+
 // A step for which there is no memory ends the client's connection alone, so that it does not wait for an answer.
 template <class Client, class Step>
 void guarded(Client& client, Step&& step) {
@@ -132,7 +140,7 @@ void guarded(Client& client, Step&& step) {
     step();
   } catch (const std::exception& problem) {
     client.give_up();
-    log::error("store server: {}", problem.what());
+    say(problem);
   }
 }
 
@@ -503,7 +511,7 @@ class StoreServer::Impl {
       try {
         io_.run();
       } catch (const std::exception& problem) {
-        log::error("store server: {}", problem.what());
+        say(problem);
       }
     }
   }
@@ -516,7 +524,7 @@ class StoreServer::Impl {
         const std::string address = address_of(socket);
         state_.arrived(std::make_shared<Connection>(std::move(socket), state_), address);
       } catch (const std::exception& reason) {  // there is no memory for this one
-        log::error("store server: {}", reason.what());
+        say(reason);
       }
       accept();
     });

@@ -17,7 +17,7 @@ TEST(StepCount, CountsEachStepAsItWasPlannedHoweverLongTheProcessSleptThroughIt)
   milliseconds sum{0};
   int steps = 0;
   for (milliseconds step = count.next(); step.count() > 0; step = count.next()) {
-    EXPECT_LE(step, seconds(6) / 16) << "a job that was suspended loses no more";
+    EXPECT_LE(step, milliseconds(6000 / 16)) << "a job that was suspended loses no more";
     sum += step;
     ++steps;
   }

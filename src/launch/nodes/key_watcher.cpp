@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "lockstep/base/env.h"
 #include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
@@ -29,7 +28,7 @@ void notify(const UniqueFd& event) {
 }  // namespace
 
 KeyWatcher::KeyWatcher(const StoreAddress& address, std::string key)
-    : store_(connect_store(address, env::collective_timeout())), event_(make_event(0)) {
+    : store_(connect_store(address, kReachAgain)), event_(make_event(0)) {
   thread_ = start_thread("that watches the store", [this, wanted = std::move(key)] {
     try {
       store_->wait({wanted}, kNoLimit);
@@ -46,7 +45,7 @@ KeyWatcher::~KeyWatcher() {
 }
 
 QueueReader::QueueReader(const StoreAddress& address, std::string queue)
-    : store_(connect_store(address, env::collective_timeout())), event_(make_event(EFD_SEMAPHORE)) {
+    : store_(connect_store(address, kReachAgain)), event_(make_event(EFD_SEMAPHORE)) {
   thread_ = start_thread("that reads the store", [this, name = std::move(queue)] { read(name); });
 }
 

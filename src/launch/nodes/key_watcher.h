@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,9 @@
 #include "lockstep/store/store.h"
 
 namespace lockstep::launch {
+
+/// For one more connection to a store that was reached before. One that closes each has no memory for it.
+inline constexpr auto kReachAgain = std::chrono::seconds(20);
 
 /// Waits for a key in a thread of its own.
 class KeyWatcher {

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "lockstep/base/env.h"
+#include "launch/nodes/key_watcher.h"
 #include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
@@ -17,7 +17,7 @@ constexpr auto kFresh = std::chrono::milliseconds(1500);
 }  // namespace
 
 LongWorkLink::LongWorkLink(const StoreAddress& address, std::string key)
-    : key_(std::move(key)), store_(connect_store(address, env::collective_timeout())) {
+    : key_(std::move(key)), store_(connect_store(address, kReachAgain)) {
   thread_ = start_thread("that tells of long work", [this] { loop(); });
 }
 

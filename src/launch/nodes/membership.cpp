@@ -67,19 +67,21 @@ std::shared_ptr<Store> reach_store(const StoreAddress& address, std::chrono::mil
   const TimePoint begin = AwakeClock::instance().now();
   WaitNotice notice(SystemClock::instance().now());
   for (;;) {
+    std::string hint;
     try {
       return connect_store(address, std::min<std::chrono::milliseconds>(kTry, limit), answer_limit);
     } catch (const TimeoutError& problem) {
-      if (AwakeClock::instance().now() - begin >= limit || is_told_to_end()) {
-        throw TimeoutError(fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
-                                       text::duration(Seconds(limit).count()), env::timeout_variable()),
-                           problem.hint());
-      }
+      hint = problem.hint();
     }
     if (const auto waited = notice.due(SystemClock::instance().now())) {
       log::note("waiting for the job's store at {}:{}, which node 0 serves, since {}; {} ends this after {}",
                 address.host, address.port, text::duration(waited->count()), env::timeout_variable(),
                 text::duration(Seconds(limit).count()));
+    }
+    if (AwakeClock::instance().now() - begin >= limit || is_told_to_end()) {
+      throw TimeoutError(fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
+                                     text::duration(Seconds(limit).count()), env::timeout_variable()),
+                         hint);
     }
   }
 }
