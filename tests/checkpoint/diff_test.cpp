@@ -39,7 +39,9 @@ class Diff : public ::testing::Test {
  protected:
   Checkpoint save(const CheckpointStates& states, const CheckpointMeta& meta = {}, const CheckpointTexts& texts = {}) {
     const auto folder = run_ / std::to_string(saved_++);
-    return load_checkpoint(commit_checkpoint(files_, folder, meta, states, texts).string());
+    ShardedContent content{.parts = {}, .texts = texts, .finite = {.required = false}};
+    for (const auto& [name, state] : states) content.parts[name].entries = state;
+    return load_checkpoint(commit_sharded_checkpoint(files_, *no_peers(), folder, meta, content).string());
   }
   CheckpointDiff diff(const CheckpointStates& a, const CheckpointStates& b) {
     return diff_checkpoints(save(a), save(b));

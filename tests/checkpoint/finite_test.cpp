@@ -42,7 +42,7 @@ CheckpointStates good_states(std::int64_t seed = 1) {
   states["optimizer"] = {
       {"fc.weight.exp_avg", at::zeros({8, 8})}, {"scale.exp_avg", at::zeros({3})}, {"step", std::int64_t{1}}};
   states["ema"] = {{"fc.weight", at::ones({8, 8})}, {"mask", at::tensor({0.F, -kInf, -kInf})}};
-  states["run"] = {{"best", std::numeric_limits<double>::infinity()}, {"curve", at::tensor({kNan})}};
+  states["run"] = {{"best", std::numeric_limits<double>::infinity()}, {"curve", at::tensor({kNan, kNan, kNan})}};
   return states;
 }
 
@@ -81,8 +81,11 @@ TEST(NotFinite, IsFoundInEveryFloatingType) {
     for (const std::int64_t place : {0, 1, 4095, 4096, 10000}) {
       for (const float value : {kNan, -kNan, kInf, -kInf, std::numeric_limits<float>::max()}) {
         at::Tensor many = at::zeros({10001}, type);
-        many[place].fill_(type == at::kHalf && std::isfinite(value) ? 65504.F : value);
-        if (type == at::kBFloat16 && std::isfinite(value)) many[place].fill_(3e38F);
+        if (std::isfinite(value)) {
+          many[place].fill_(type == at::kHalf ? 65504.F : 3e38F);  // large, and a number
+        } else {
+          many[place].fill_(value);
+        }
         const auto dtype = type == at::kDouble  ? checkpoint::DType::kF64
                            : type == at::kFloat ? checkpoint::DType::kF32
                            : type == at::kHalf  ? checkpoint::DType::kF16

@@ -190,7 +190,7 @@ TEST(FiniteSaves, TheRunEndsAsWithALossThatIsNotFiniteAndNamesTensorAndLastGoodC
     config.checkpoint.async = false;
     const std::string error = error_of(alone(), folder / "run", config);
     EXPECT_THAT(error, AllOf(HasSubstr("the checkpoint of step 6 is not saved: model/line.bias is not finite (1 of 1 "),
-                             HasSubstr("the last good one is "), HasSubstr("step-00000005, and --resume auto")));
+                             HasSubstr("the last good one is "), HasSubstr("step-00000005, and ")));
     EXPECT_EQ(newest_of(folder / "run"), "step-00000005");
     EXPECT_THAT(error_of(alone(), folder / "run", config), HasSubstr("step 6 is not saved")) << "it comes again";
     EXPECT_EQ(error_of(alone(), folder / "run", config, /*spoils=*/false), "");
@@ -203,7 +203,7 @@ TEST(FiniteSaves, InTheBackgroundAndAtTheEndOfARunItIsTheSame) {
     const TempDir folder;
     EXPECT_THAT(error_of(alone(), folder / "run", config_of(steps)),
                 AnyOf(HasSubstr("the checkpoint of step 6 is not saved: model/line.bias is not finite"),
-                      HasSubstr("the loss of step 7 is nan")));
+                      HasSubstr("the loss of step 7 is ")));
     EXPECT_EQ(newest_of(folder / "run"), "step-00000005");
   }
 }
@@ -223,7 +223,7 @@ TEST_P(ByAllRanks, EachEndsWithTheErrorAndNoCheckpointIsSpoilt) {
               config.checkpoint.sharded = true;
               EXPECT_THAT(error_of(job, variable("LOCKSTEP_TEST_RUN"), config),
                           AnyOf(AllOf(HasSubstr("the checkpoint of step 6 is not saved: "), HasSubstr("is not finite")),
-                                HasSubstr("the loss of step 7 is nan")));
+                                HasSubstr("the loss of step 7 is ")));
             },
             {.world = 2,
              .env = {{"LOCKSTEP_TEST_RUN", (folder / "run").string()},
@@ -265,7 +265,7 @@ TEST(FiniteSaves, ASpoiltCheckpointThatIsNamedIsRefusedWithTheOneBefore) {
     ADD_FAILURE() << "nothing was refused";
   } catch (const DataError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("step-00000006: model/line.bias is not finite"),
-                                    HasSubstr("step-00000005 is the newest good one before it")));
+                                    HasSubstr("the newest good one before it: "), HasSubstr("step-00000005")));
   }
   const fs::path good = folder / "run/checkpoints/step-00000005";
   EXPECT_EQ(Trainer(alone(), task, config, {.recipe = "line", .resume = good.string()}).fit().steps, 12);

@@ -52,8 +52,8 @@ Checkpoint open_finite(const std::string& where, bool require_finite) {
     return load_checkpoint(good->string(), files);
   }
   throw DataError(fmt::format("{}: {}", checkpoint.path().string(), what),
-                  fmt::format("--resume {} is the newest good one before it; checkpoint.require_finite=false goes on "
-                              "from this one all the same",
+                  fmt::format("checkpoint.require_finite=false goes on from it all the same; the newest good one "
+                              "before it: --resume {}",
                               good->string()));
 }
 
