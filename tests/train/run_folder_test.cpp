@@ -100,11 +100,11 @@ TEST(RunFolder, ASecondRunInTheSameFolderIsRefusedAndNamesTheFirst) {
 TEST(RunFolder, AGroupThatWasStartedAgainWaitsForTheOneBeforeAndThenFailsInAWayThatRestarts) {
   const test::TempDir root;
   std::optional<RunFolder> before(std::in_place, root / "run");
-  const RunFolderOptions again{.resume = true, .wait_for_lock = std::chrono::milliseconds(60)};
+  const RunFolderOptions again{.resume = true, .wait_for_lock = std::chrono::milliseconds(100)};
   EXPECT_THAT(
       error_of(root / "run", again),
       AllOf(StartsWith("TimeoutError: a process of the group before (pid " + std::to_string(::getpid())),
-            HasSubstr("still holds " + (root / "run").string() + " after 0.06 s"), HasSubstr("LOCKSTEP_TIMEOUT")));
+            HasSubstr("still holds " + (root / "run").string() + " after 0.1 s"), HasSubstr("LOCKSTEP_TIMEOUT")));
   EXPECT_TRUE(decide_restart({.error_type = "TimeoutError", .restarts_done = 1, .max_restarts = 3}).restart);
   auto opened = std::async(std::launch::async, [&] {
     return error_of(root / "run", {.resume = true, .wait_for_lock = std::chrono::minutes(1)});
