@@ -173,11 +173,13 @@ TEST(Coco, RefusesByItsNameWhatIsNoNumber) {
             "annotations[0]: \"area\" is the text \"big\", must be a number");
   EXPECT_EQ(error("\"area\": 1.5", "\"area\": -1"), "annotations[0]: an area of -1 pixels");
   EXPECT_THAT(error("\"area\": 1.5", "\"area\": NaN"), HasSubstr("no JSON (NaN is no number of JSON's)"));
-  EXPECT_EQ(error("\"id\": 7", "\"id\": \"7\""), "images[0]: \"id\" is the text \"7\", must be a whole number");
+  EXPECT_EQ(error("\"id\": 7", "\"id\": \"7\""),
+            "images[0]: a picture needs \"id\" and \"file_name\": \"id\" is the text \"7\", must be a whole number");
   EXPECT_EQ(error("\"width\": 4", "\"width\": \"4\""),
             "images[0]: \"width\" is the text \"4\", must be a whole number");
   EXPECT_EQ(error("\"width\": 4", "\"width\": -4"), "images[0]: -4 x 5 pixels");
-  EXPECT_EQ(error("\"id\": 1,", "\"id\": \"1\","), "categories[0]: \"id\" is the text \"1\", must be a whole number");
+  EXPECT_EQ(error("\"id\": 1,", "\"id\": \"1\","),
+            "categories[0]: a category needs \"id\" and \"name\": \"id\" is the text \"1\", must be a whole number");
 }
 
 TEST(CocoImages, DrawMasksOverTheirPictures) {

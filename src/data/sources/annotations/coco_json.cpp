@@ -171,7 +171,7 @@ class CocoBuilder {
     const auto id = needed_id(from, "id");
     const auto width = whole_number_at(from, "width");
     const auto height = whole_number_at(from, "height");
-    if (!id) return id.error();
+    if (!id) return fmt::format("a picture needs \"id\" and \"file_name\": {}", id.error());
     if (!width || !height) return !width ? width.error() : height.error();
     CocoImage image;
     image.id = *id;
@@ -191,7 +191,7 @@ class CocoBuilder {
       return "a category needs \"id\" and \"name\"";
     }
     const auto id = needed_id(from, "id");
-    if (!id) return id.error();
+    if (!id) return fmt::format("a category needs \"id\" and \"name\": {}", id.error());
     if (*id < 0) return fmt::format("category id {}", *id);
     if (!categories_.emplace(*id, name->get<std::string>()).second)
       return fmt::format("category id {} stands twice", *id);
