@@ -72,7 +72,15 @@ TEST(AwakeSlice, IsShortWhereItMatters) {
   EXPECT_EQ(awake_slice(milliseconds(-1)), milliseconds(0));
   EXPECT_EQ(awake_slice(milliseconds(7)), milliseconds(7));
   EXPECT_EQ(awake_slice(seconds(30)), kAwakeLook);
-  EXPECT_EQ(awake_slice(hours(24 * 365)), std::chrono::minutes(1));
+}
+
+TEST(AwakeSlice, LeavesAMomentHoursAwayWhereItIs) {
+  FakeClock source;
+  const AwakeClock clock(source);
+  const TimePoint begin = clock.now();
+  const TimePoint deadline = begin + hours(2);
+  while (clock.now() < deadline && source.time - begin < hours(3)) source.time += awake_slice(deadline - clock.now());
+  EXPECT_EQ(source.time - begin, hours(2));
 }
 
 TEST(WaitAwake, EndsWhereWhatItWaitsForIsThereOrItsTimeIsOver) {

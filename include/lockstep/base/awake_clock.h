@@ -54,10 +54,8 @@ class AwakeClock final : public Clock {
   mutable AwakeTime time_{kAwakeLook};
 };
 
-/// Returns how long to wait before the next look, where `left` is left to a moment of AwakeClock. A moment that is an
-/// hour away is not measured so finely.
+/// Returns how long to wait before the next look, where `left` is left to a moment of AwakeClock.
 [[nodiscard]] inline std::chrono::nanoseconds awake_slice(std::chrono::nanoseconds left) {
-  if (left > std::chrono::hours(1)) return std::chrono::minutes(1);
   return std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0), kAwakeLook);
 }
 
