@@ -196,11 +196,11 @@ TEST_F(TrainOnSomeNodes, ANodeThatJoinsARunWithoutReplicasHasWork) {
   Process first(node("a", {}));
   ASSERT_TRUE(eventually([&] { return FileSystem::system().exists(folder_ / "a/run/checkpoints"); }));
   Process second(node("b", {}));
-  ASSERT_TRUE(first.wait_for_output("the ranks start again: 2 nodes, 2 ranks", std::chrono::seconds(60)));
-  ASSERT_TRUE(first.wait_for_output("resumed from", std::chrono::seconds(60)));
+  ASSERT_TRUE(first.wait_for_output("the ranks start again: 2 nodes, 2 ranks", std::chrono::seconds(120)));
+  ASSERT_TRUE(first.wait_for_output("resumed from", std::chrono::seconds(120)));
   first.signal(SIGTERM);
-  const ProcessResult of_first = first.wait(std::chrono::seconds(60));
-  const ProcessResult of_second = second.wait(std::chrono::seconds(60));
+  const ProcessResult of_first = first.wait(std::chrono::seconds(120));
+  const ProcessResult of_second = second.wait(std::chrono::seconds(120));
   EXPECT_EQ(of_first.code, 143);
   EXPECT_EQ(of_second.code, 143);
   EXPECT_THAT(of_first.err, Not(HasSubstr("error:")));
@@ -213,10 +213,10 @@ TEST_F(TrainOnSomeNodes, ANodeForWhichTheRunHasNoReplicaWaitsAsASpareAndSaysSo) 
   ASSERT_TRUE(eventually([&] { return FileSystem::system().exists(folder_ / "a/run/checkpoints"); }));
   Process second(node("b", one));
   ASSERT_TRUE(second.wait_for_output("the run has 1 replica on 1 rank, and each rank needs one: this node is a spare",
-                                     std::chrono::seconds(60)));
+                                     std::chrono::seconds(120)));
   first.signal(SIGTERM);
-  EXPECT_EQ(first.wait(std::chrono::seconds(60)).code, 143);
-  EXPECT_EQ(second.wait(std::chrono::seconds(60)).code, 143);
+  EXPECT_EQ(first.wait(std::chrono::seconds(120)).code, 143);
+  EXPECT_EQ(second.wait(std::chrono::seconds(120)).code, 143);
 }
 
 TEST_F(TrainOnSomeNodes, WhereTheRunHasTooFewReplicasFewerOfThemTrain) {
@@ -224,7 +224,7 @@ TEST_F(TrainOnSomeNodes, WhereTheRunHasTooFewReplicasFewerOfThemTrain) {
   const std::vector<std::string> few = {"--set", "replicas=1", "--set", "max_steps=3"};
   Process second(node("b", few));
   const ProcessResult of_first = run_process(node("a", few), std::chrono::seconds(120));
-  const ProcessResult of_second = second.wait(std::chrono::seconds(60));
+  const ProcessResult of_second = second.wait(std::chrono::seconds(120));
   EXPECT_EQ(of_first.code, 0) << of_first.err;
   EXPECT_EQ(of_second.code, 0) << of_second.err;
   EXPECT_THAT(of_first.err, HasSubstr("the run has 1 replica for 2 ranks: nodes that have no work wait as spares"));
