@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"no_peer_access", "cannot reach each other's memory", "NCCL_P2P_DISABLE=1"},
                       Case{"version_mismatch", "different versions", "libnccl.so.2"},
                       Case{"unhandled_system_error", "a call to the system failed", "NCCL_DEBUG=INFO"},
-                      Case{"peer_ended", "another rank ended", "first failure"}),
+                      Case{"peer_ended", "another rank ended", "ends first"}),
     [](const auto& one) { return std::string(one.param.log); });
 
 TEST(NcclAdvice, TheSpecialReasonWinsOverTheGeneralOneThatStandsBesideIt) {
