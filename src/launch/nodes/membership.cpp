@@ -22,6 +22,7 @@ namespace {
 
 // Between two looks at signals while the store is not there.
 constexpr auto kTry = std::chrono::seconds(1);
+constexpr std::chrono::milliseconds kOwnStore = std::chrono::seconds(15);
 
 std::string token_of(const AgentOptions& options) {
   if (options.nodes == 1) return make_token();
@@ -60,10 +61,11 @@ void require_free_master_port(const AgentOptions& options) {
                    "choose another --master-port, or leave it out: any free port is taken");
 }
 
-// Says that it waits, about once a second looks whether it may go on, and gives up after LOCKSTEP_TIMEOUT.
-std::shared_ptr<Store> reach_store(const StoreAddress& address, std::chrono::milliseconds answer_limit,
+// Says that it waits, about once a second looks whether it may go on, and gives up after LOCKSTEP_TIMEOUT. A store of
+// this process is there: where it does not answer, its thread has no memory, and waiting does not help.
+std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std::chrono::milliseconds answer_limit,
                                    const std::function<bool()>& is_told_to_end) {
-  const auto limit = env::collective_timeout();
+  const auto limit = is_own ? std::min(env::collective_timeout(), kOwnStore) : env::collective_timeout();
   const TimePoint begin = AwakeClock::instance().now();
   WaitNotice notice(SystemClock::instance().now());
   for (;;) {
@@ -78,7 +80,13 @@ std::shared_ptr<Store> reach_store(const StoreAddress& address, std::chrono::mil
                 address.host, address.port, text::duration(waited->count()), env::timeout_variable(),
                 text::duration(Seconds(limit).count()));
     }
-    if (AwakeClock::instance().now() - begin >= limit || is_told_to_end()) {
+    const bool is_over = AwakeClock::instance().now() - begin >= limit;
+    if (is_over && is_own) {
+      throw ResourceError(
+          fmt::format("the launcher's own store answered nothing for {}", text::duration(Seconds(limit).count())),
+          "is there memory left? ulimit -v shows what is allowed here");
+    }
+    if (is_over || is_told_to_end()) {
       throw TimeoutError(fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
                                      text::duration(Seconds(limit).count()), env::timeout_variable()),
                          hint);
@@ -131,7 +139,8 @@ void Membership::serve_or_connect(const std::function<bool()>& is_told_to_end) {
     log::warn("node {} looks for node 0 at {}, which is this machine: --master-addr names node 0's machine",
               options_.node_rank, options_.master_addr);
   }
-  store_ = reach_store(address_, options_.nodes > 1 ? silence_ : std::chrono::milliseconds(0), is_told_to_end);
+  store_ = reach_store(address_, server_ != nullptr, options_.nodes > 1 ? silence_ : std::chrono::milliseconds(0),
+                       is_told_to_end);
 }
 
 void Membership::coordinate() {
