@@ -90,6 +90,7 @@ constexpr std::array kKnown = {
     Known{"SLURM_NODEID", "Slurm's number of this host"},
     Known{"SLURM_NTASKS", "Slurm's name for WORLD_SIZE"},
     Known{"SLURM_PROCID", "Slurm's name for RANK"},
+    Known{"SLURM_PTY_PORT", "set in a shell of srun --pty, which is one task of the step"},
     Known{"SLURM_STEP_ID", "the step of srun; only inside a step are ranks taken from Slurm"},
     Known{"SLURM_STEP_NODELIST", "the hosts of the step; the ranks meet on the first"},
     Known{"SLURM_STEP_NUM_TASKS", "the ranks of the step; with 1 there is no job to join"},
