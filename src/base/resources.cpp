@@ -99,7 +99,7 @@ LimitWords words_of_limit(int error, const ResourceLimits& limits) {
 }
 
 std::string error_words(int error) {
-  const std::string words = std::generic_category().message(error);
+  std::string words = std::generic_category().message(error);
   if (error != EFBIG) return words;
   const auto limit = limit_of(RLIMIT_FSIZE, false);
   if (!limit) return words + ": the file system allows no larger one";
