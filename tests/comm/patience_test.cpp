@@ -24,6 +24,20 @@ TEST(Patience, HoldsOverATimeInWhichTheJobWasSuspended) {
   EXPECT_EQ(patience.end(at(704), at(701), at(101)), at(104));
 }
 
+TEST(Patience, LeavesTheLauncherTimeToGoOnAfterAStop) {
+  Patience patience;
+  (void)patience.end(at(101), at(100), at(100));
+  EXPECT_EQ(patience.end(at(101), at(701), at(101)), at(103));
+  EXPECT_EQ(patience.end(at(101), at(702), at(102)), at(103)) << "once";
+}
+
+TEST(Patience, ThatWasOverBeforeAStopIsOverAfterIt) {
+  Patience patience;
+  (void)patience.end(at(101), at(100), at(100));
+  (void)patience.end(at(101), at(105), at(105));
+  EXPECT_EQ(patience.end(at(101), at(705), at(105)), at(101));
+}
+
 TEST(Patience, IsNoneWhereTheLauncherHasSaidNothing) {
   Patience patience;
   EXPECT_LE(patience.end(TimePoint(), at(100), at(90)), at(90));

@@ -2,31 +2,43 @@
 // Until when the launcher has this rank's collectives wait, on the clock of their deadlines.
 #pragma once
 
+#include <algorithm>
 #include <mutex>
 
-#include "lockstep/base/clock.h"
+#include "lockstep/base/awake_clock.h"
 
 namespace lockstep::comm {
 
 /// The launcher writes moments of the machine's clock, which goes on while the whole job is suspended. A moment that
-/// was seen in time holds as long as it would have without that. Thread-safe: yes.
+/// was seen in time holds as long as it would have without that, and for kAfterStop at least: the launcher was stopped,
+/// too, and may go on after this rank. Thread-safe: yes.
 class Patience {
  public:
+  static constexpr auto kAfterStop = std::chrono::seconds(2);
+
   /// `until`: what the launcher says now; `now` and `awake`: the present of the machine's clock and of AwakeClock.
   /// Returns the end as a moment of AwakeClock.
   [[nodiscard]] TimePoint end(TimePoint until, TimePoint now, TimePoint awake) {
     const std::lock_guard lock(mutex_);
+    const auto stopped = now - awake;
+    // Two clocks are not read at one moment: what is less than a look is no stop.
+    if (stopped - stopped_ > kAwakeLook && end_ > looked_) grace_ = awake + kAfterStop;
+    stopped_ = stopped;
+    looked_ = awake;
     if (until != seen_) {
       seen_ = until;
       end_ = awake + (until - now);
     }
-    return end_;
+    return std::max(end_, grace_);
   }
 
  private:
   std::mutex mutex_;
   TimePoint seen_{};
   TimePoint end_{};
+  TimePoint grace_{};   ///< of the last stop
+  TimePoint looked_{};  ///< when it was asked last
+  TimePoint::duration stopped_{0};
 };
 
 }  // namespace lockstep::comm
