@@ -58,6 +58,19 @@ TEST_F(MeetingWatchTest, EndsTheWaitsForARankThatTellsOfItsError) {
   EXPECT_THAT(words_of(*watch.failure()), HasSubstr("picture 7 is broken"));
 }
 
+TEST_F(MeetingWatchTest, NamesRankZeroWhereItsStoreIsGone) {
+  auto server = std::make_unique<StoreServer>(StoreServer::Options{.host = "127.0.0.1", .port = 0, .token = token_});
+  MeetingPlace here = place(1);
+  here.address.port = server->port();
+  const auto store = connect_store(here.address, kLong);
+  const MeetingWatch watch(here, store);
+  server.reset();
+  EXPECT_THROW(store->wait({"never"}, kLong), PeerError);
+  const auto record = watch.failure(kLong);
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->rank, 0);
+}
+
 TEST_F(MeetingWatchTest, LetsRanksLeaveThatAreConnected) {
   const auto store = connect();
   const MeetingWatch watch(place(1), store);

@@ -44,6 +44,7 @@ namespace lockstep {
 namespace {
 
 // The launcher's agent reaps a dead worker within milliseconds; its report of the cause is worth that wait.
+constexpr auto kWatchPatience = std::chrono::milliseconds(1000);
 constexpr auto kAgentPatience = std::chrono::milliseconds(300);
 // How often a rank looks for the file of file://, and how long it tries the address in it.
 constexpr auto kFilePoll = std::chrono::milliseconds(20);
@@ -338,8 +339,9 @@ std::unique_ptr<comm::MeetingWatch> watch_meeting(const Job::State& state) {
 }
 
 /// The other rank's end says more than what it led to here.
-void rethrow_if_peer_failed(const comm::MeetingWatch& watch) {
-  const auto record = watch.failure();
+void rethrow_if_peer_failed(const comm::MeetingWatch& watch, const std::exception& error) {
+  const bool is_store_gone = dynamic_cast<const PeerError*>(&error) != nullptr;
+  const auto record = watch.failure(is_store_gone ? kWatchPatience : std::chrono::milliseconds(0));
   if (!record) return;
   const std::string host = record->host.empty() ? "" : " on " + record->host;
   const char* what = record->kind == FailureKind::kDied ? "died" : "failed";
@@ -433,7 +435,7 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
     if (state->plan.store == StoreKind::kFile && job.is_main()) std::filesystem::remove(state->plan.file);
     if (job.world_size() > 1) require_same_settings(job.group(), options.settings);
   } catch (const std::exception& error) {
-    if (watch) rethrow_if_peer_failed(*watch);
+    if (watch) rethrow_if_peer_failed(*watch, error);
     FailureRecord record = record_of(error);
     record.rank = info.rank;
     record.host = state->host;

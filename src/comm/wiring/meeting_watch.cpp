@@ -55,6 +55,7 @@ void MeetingWatch::watch() {
   const std::lock_guard lock(mutex_);
   if (is_leaving_ || record.rank == rank_) return;
   failure_ = std::move(record);
+  changed_.notify_all();
   waits_->shut_down();
 }
 
@@ -66,8 +67,9 @@ void MeetingWatch::tell(const FailureRecord& record) noexcept {
   }
 }
 
-std::optional<FailureRecord> MeetingWatch::failure() const {
-  const std::lock_guard lock(mutex_);
+std::optional<FailureRecord> MeetingWatch::failure(std::chrono::milliseconds patience) const {
+  std::unique_lock lock(mutex_);
+  (void)changed_.wait_for(lock, patience, [this] { return failure_.has_value(); });
   return failure_;
 }
 

@@ -3,6 +3,8 @@
 // for keys of the store that the dead rank would set.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -36,8 +38,9 @@ class MeetingWatch {
 
   /// Tells the others that this rank fails.
   void tell(const FailureRecord& record) noexcept;
-  /// Returns why the waits were ended; none: they were not.
-  [[nodiscard]] std::optional<FailureRecord> failure() const;
+  /// Returns why the waits were ended; none: they were not, or not within `patience`. Who lost the store itself may be
+  /// earlier than this watch.
+  [[nodiscard]] std::optional<FailureRecord> failure(std::chrono::milliseconds patience = {}) const;
 
  private:
   void watch();
@@ -48,6 +51,7 @@ class MeetingWatch {
   const std::shared_ptr<Store> store_;  ///< of the thread
   std::unique_ptr<Presence> presence_;
   mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
   bool is_leaving_ = false;
   std::optional<FailureRecord> failure_;
   std::thread thread_;
