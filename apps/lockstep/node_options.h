@@ -35,8 +35,8 @@ struct NodeOptions {
 /// DataError for a token file that is missing.
 void apply(const NodeOptions& given, AgentOptions& options);
 
-/// Where nobody typed the place at which a job of MIN:MAX nodes meets, and the usual port of this machine is taken, the
-/// job takes a free one and says how another node joins it. A job whose place was typed is joined there. Changes both.
+/// A job of MIN:MAX nodes takes a free port if the usual one is taken and the user gave no place to meet; it says how
+/// another node joins it. If the user gave the place and a launcher listens there, this one joins. Changes both.
 void choose_port(NodeOptions& given, AgentOptions& options);
 
 /// `lockstep run --new-token [FILE]`: prints a token, or writes it into a new file. Returns: the exit code.

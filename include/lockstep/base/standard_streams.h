@@ -18,8 +18,8 @@ namespace lockstep {
 /// again. Signals that the program ignores or handles stay as they are. guarded_main() and init() call this.
 void prepare_standard_streams() noexcept;
 
-/// Writes `text`. What the file does not take (its reader left, the disk is full) is lost without an error: a program's
-/// words are never worth its exit code.
+/// Writes `text`. If the file takes no more (its reader left, the disk is full), the rest is lost without an error:
+/// a program's output never changes its exit code.
 void write_to(std::FILE* file, std::string_view text) noexcept;
 
 /// Formats and writes in the same way, where fmt::print would throw.

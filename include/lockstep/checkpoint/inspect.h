@@ -46,7 +46,7 @@ struct VerifyReport {
 [[nodiscard]] std::string not_finite_in(FileSystem& files, const std::filesystem::path& step_folder);
 
 /// Returns the newest step folder that verifies and in which not_finite_in() finds nothing, of a step below `before`
-/// where that is given; none where there is none. Folders that were put aside do not count.
+/// if that is given. Returns none if no folder is so. Folders that were put aside do not count.
 [[nodiscard]] std::optional<std::filesystem::path> find_newest_finite(FileSystem& files,
                                                                       const std::filesystem::path& folder,
                                                                       std::optional<std::int64_t> before = {});

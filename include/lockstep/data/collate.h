@@ -15,9 +15,9 @@
 
 namespace lockstep {
 
-/// Identifies the batch that is put together; a collate function may depend only on it and the samples. What is drawn
-/// from random() differs between replicas and depends neither on ranks nor on workers. What is to be the same on all
-/// replicas, such as a size, is drawn from a SampleRandom(seed, epoch, step).
+/// Identifies the batch that is put together; a collate function may depend only on it and the samples. Numbers from
+/// random() differ between replicas and depend neither on ranks nor on workers. A value that is equal on all replicas,
+/// such as a size, is drawn from a SampleRandom(seed, epoch, step).
 struct BatchContext {
   std::uint64_t seed = 0;    ///< the loader's seed
   std::int64_t epoch = 0;    ///< the epoch, from 0

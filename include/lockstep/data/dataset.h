@@ -59,7 +59,7 @@ struct SampleSpec {
 /// A sample, or a picture that one would have been made of, that was left out.
 struct BadSample {
   std::int64_t index = 0;  ///< the sample's index; that in its source for a picture that an augmentation drew
-  std::string what;        ///< the error's message, with the file's path where there is one
+  std::string what;        ///< the error's message, with the file's path if the sample has a file
 };
 
 /// The data that a sample may depend on besides its index. All random choices come from `random`, so that they do not

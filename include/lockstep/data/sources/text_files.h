@@ -23,8 +23,8 @@ namespace lockstep {
 /// GB2312 includes what GBK and GB18030 add to it. Fails where the name is unknown, or a byte belongs to no letter.
 [[nodiscard]] Result<std::string> converted_text(std::string_view bytes, const std::string& encoding);
 
-/// Returns the text of a file, as utf8_text(). Throws: DataError naming the file where it is no UTF-8, or is missing;
-/// IoError.
+/// Returns the text of a file, converted as by utf8_text().
+/// Throws: DataError naming the file if it is missing or not UTF-8; IoError.
 [[nodiscard]] std::string read_text(const std::filesystem::path& file);
 
 /// Returns the lines of a list, one name each. Spaces inside of a name belong to it; those around it, line ends of
@@ -32,8 +32,8 @@ namespace lockstep {
 [[nodiscard]] std::vector<std::string> read_names(const std::filesystem::path& file);
 
 /// Returns the names of one of VOC's lists for a class, whose lines all end with a column of -1, 0 or 1, without that
-/// column; a line stays whole where it is the name of a file that exists, unless a name would then stand twice. Another
-/// list is returned as it is.
+/// column. A line that names an existing file stays whole, unless that would list a name twice. Other lists are
+/// returned unchanged.
 [[nodiscard]] std::vector<std::string> without_flags(std::vector<std::string> names,
                                                      const std::function<bool(const std::string&)>& exists);
 
