@@ -59,7 +59,7 @@ TEST(DetectionCommand, NeedsNoDataForAFirstRun) {
   const ProcessResult run =
       lockstep({"train", "detection:smoke", "--run-dir", "run", "-u", "max_steps=2"}, home.path());
   EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("training samples    96\n"));
+  EXPECT_THAT(run.out, HasSubstr("training samples    1,600\n"));
 }
 
 TEST(DetectionCommand, TakesAFileInTheWordsOfItsOrigin) {

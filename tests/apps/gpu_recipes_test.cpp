@@ -61,8 +61,8 @@ TEST_P(RecipeOnAGpu, TrainsThereAndItsWeightsMeanTheSameOnTheCpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, RecipeOnAGpu,
-                         ::testing::Values(RecipeCase{"detection:smoke", "scenes:24:2", 0.02},
-                                           RecipeCase{"segmentation:smoke", "scenes:12:2", 0.005},
+                         ::testing::Values(RecipeCase{"detection:smoke", "scenes:60:2:few", 0.02},
+                                           RecipeCase{"segmentation:smoke", "scenes:24:2:few", 0.005},
                                            RecipeCase{"captioning:smoke", "scenes:60:2", 0.02}),
                          [](const auto& info) {
                            const std::string name = info.param.name;

@@ -57,6 +57,7 @@ int generate_detection(const Arguments& arguments) {
   detection::GenerateOptions options;
   std::string out;
   std::string size = "160";
+  std::string objects = "many";
   CLI::App app;
   cli::prepare(
       app,
@@ -71,9 +72,12 @@ int generate_detection(const Arguments& arguments) {
       ->type_name("N");
   app.add_option("--seed", options.seed, kSeedOfSetHelp)->required()->type_name("N");
   app.add_option("--size", size, "pixels on each side, or a range such as 128-192")->type_name("N|MIN-MAX");
+  app.add_option("--objects", objects, "many: 5 to 30, some of them small or half hidden; few: 1 to 3 large ones")
+      ->type_name("many|few");
   if (!cli::parse(app, arguments)) return 0;
   options.out = out;
   options.size = detection::parse_sides(size);
+  options.objects = detection::parse_scene_objects(objects);
   Writing writing("drawing");
   detection::generate_scenes(options, writing.progress_of(options.count));
   const std::string time = writing.done();

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <string_view>
 #include <unordered_map>
@@ -16,6 +15,7 @@
 #include "captioning/metrics/tokens.h"
 #include "captioning/synthetic/grammar.h"
 #include "captioning/synthetic/scene.h"
+#include "common/scene_set.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
@@ -26,7 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kScenes = "scenes:";
 // The same as the recipe's options have, whose lines would be said too late to whom opens a set by hand.
 constexpr std::int64_t kMostWords = 1000;
 constexpr std::int64_t kLargestSide = 8192;
@@ -62,7 +61,8 @@ std::vector<CaptionedImage> list_scenes(const SetOptions& options) {
     throw UsageError(
         fmt::format("{} is {} pixels, must be {} .. {} for scenes", name, side, kLeastSceneSide, kLargestSceneSide));
   }
-  const SceneSet set = parse_scene_set(options.path);
+  const common::SceneSet set = common::parse_scene_set(options.path);
+  if (set.few) throw UsageError(fmt::format("'{}': scenes with captions have no easy kind 'few'", options.path));
   std::vector<CaptionedImage> images;
   images.reserve(static_cast<std::size_t>(set.count));
   for (std::int64_t i = 0; i < set.count; ++i) {
@@ -207,33 +207,11 @@ std::vector<CaptionedImage> list_files(const SetOptions& options) {
   return std::move(table.images);
 }
 
-template <class Number>
-Number scene_set_number(std::string_view text, const std::string& path) {
-  Number number{};
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (fault == std::errc() && end == text.data() + text.size()) return number;
-  throw UsageError(fmt::format("'{}' names no scenes: '{}' is no number", path, text),
-                   "write it as scenes:COUNT or scenes:COUNT:SEED, such as scenes:200:7");
-}
-
 }  // namespace
-
-bool names_scenes(const std::string& path) noexcept { return path.starts_with(kScenes); }
-
-SceneSet parse_scene_set(const std::string& path) {
-  const std::string_view rest = std::string_view(path).substr(std::min(kScenes.size(), path.size()));
-  const std::size_t colon = rest.find(':');
-  SceneSet set{.count = scene_set_number<std::int64_t>(rest.substr(0, colon), path)};
-  if (colon != std::string_view::npos) set.seed = scene_set_number<std::uint64_t>(rest.substr(colon + 1), path);
-  if (set.count < 1 || set.count > 10'000'000) {
-    throw UsageError(fmt::format("'{}' has {} scenes, must be 1 .. 10000000", path, set.count));
-  }
-  return set;
-}
 
 std::vector<CaptionedImage> read_captions(const SetOptions& options) {
   check_set(options);
-  if (!names_scenes(options.path)) return list_files(options);
+  if (!common::names_scenes(options.path)) return list_files(options);
   if (options.ids.empty()) return list_scenes(options);
   CaptionTable table{.images = list_scenes(options), .notes = {}};
   (void)choose_ids(table, options.ids);

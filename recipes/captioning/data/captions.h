@@ -40,18 +40,6 @@ struct SetOptions {
   std::int64_t min_word_count = 1;  ///< for Vocabulary::of
 };
 
-/// What "scenes:COUNT:SEED" says.
-struct SceneSet {
-  std::int64_t count = 0;
-  std::uint64_t seed = 0;
-};
-
-/// Whether a person means scenes that are drawn in memory: "scenes:200" or, with a seed, "scenes:200:7".
-[[nodiscard]] bool names_scenes(const std::string& path) noexcept;
-
-/// Throws: UsageError where the numbers are none or the count is not within 1 .. 10,000,000.
-[[nodiscard]] SceneSet parse_scene_set(const std::string& path);
-
 /// The set's pictures in the order of the file, or of `ids`. What was left out (pictures without a caption, without a
 /// true sentence) is counted and said in a note. The files of pictures and features are looked for, not opened.
 /// Throws: DataError naming the file and the line or id where a caption is empty or no UTF-8, an id stands twice, JSON

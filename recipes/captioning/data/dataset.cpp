@@ -13,6 +13,7 @@
 #include "captioning/data/npz.h"
 #include "captioning/metrics/tokens.h"
 #include "captioning/synthetic/scene_paint.h"
+#include "common/scene_set.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
@@ -150,8 +151,8 @@ class CaptionDataset::Impl {
       files_.push_back(std::move(image.file));
     }
     reader.note();
-    if (names_scenes(options.path)) {
-      shelf_ = std::make_unique<SceneShelf>(parse_scene_set(options.path).seed, wanted_size(), size());
+    if (common::names_scenes(options.path)) {
+      shelf_ = std::make_unique<SceneShelf>(common::parse_scene_set(options.path).seed, wanted_size(), size());
     } else if (!options.features.empty()) {
       width_ = options.feature_width;
       width_ = features(0).width;

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "common/scene_set.h"
 #include "detection/data/dataset_augment.h"
 #include "detection/data/scene_source.h"
 #include "lockstep/base/error.h"
@@ -236,7 +237,7 @@ class TestSet final : public Dataset {
 std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options) {
   if (options.opened) return options.opened;
   const std::string& path = options.source.path;
-  return names_scenes(path) ? make_scene_source(parse_scenes(path, options.side)) : open_source(options.source);
+  return common::names_scenes(path) ? make_scene_source(path, options.side) : open_source(options.source);
 }
 
 std::int64_t count_classes(const ImageSource& source) {

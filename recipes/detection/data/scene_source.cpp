@@ -3,17 +3,14 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <utility>
 #include <vector>
 
+#include "common/scene_set.h"
 #include "detection/synthetic/scene.h"
-#include "lockstep/base/error.h"
 
 namespace lockstep::detection {
 namespace {
-
-constexpr std::string_view kPrefix = "scenes:";
 
 Object object_of(const SceneObject& object) {
   const Extent& box = object.box;
@@ -28,12 +25,14 @@ Object object_of(const SceneObject& object) {
 
 class SceneSource final : public ImageSource {
  public:
-  explicit SceneSource(const SceneSetOptions& options) : names_(kShapeNames.begin(), kShapeNames.end()) {
-    for (std::int64_t i = 0; i < options.count; ++i) {
-      SampleRandom random(options.seed, 0, static_cast<std::uint64_t>(i));
-      const std::int64_t width = random.between(options.side, options.side);
-      const std::int64_t height = random.between(options.side, options.side);
-      scenes_.push_back(make_scene(width, height, random));
+  SceneSource(const common::SceneSet& set, std::int64_t side) {
+    const SceneObjects objects = set.few ? SceneObjects::kFew : SceneObjects::kMany;
+    for (const std::string_view name : kinds_in(objects)) names_.emplace_back(name);
+    for (std::int64_t i = 0; i < set.count; ++i) {
+      SampleRandom random(set.seed, 0, static_cast<std::uint64_t>(i));
+      const std::int64_t width = random.between(side, side);
+      const std::int64_t height = random.between(side, side);
+      scenes_.push_back(make_scene(width, height, objects, random));
     }
   }
 
@@ -56,30 +55,10 @@ class SceneSource final : public ImageSource {
   std::vector<Scene> scenes_;
 };
 
-template <class Number>
-Number number_of(std::string_view text, const std::string& path) {
-  Number number{};
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (fault == std::errc() && end == text.data() + text.size() && number >= Number{}) return number;
-  throw UsageError(fmt::format("'{}' names no scenes: '{}' is no number", path, text),
-                   "write it as scenes:COUNT or scenes:COUNT:SEED, such as scenes:200:7");
-}
-
 }  // namespace
 
-bool names_scenes(std::string_view path) noexcept { return path.starts_with(kPrefix); }
-
-SceneSetOptions parse_scenes(const std::string& path, std::int64_t side) {
-  const std::string_view rest = std::string_view(path).substr(kPrefix.size());
-  const std::size_t colon = rest.find(':');
-  SceneSetOptions options{.count = number_of<std::int64_t>(rest.substr(0, colon), path), .seed = 0, .side = side};
-  if (colon != std::string_view::npos) options.seed = number_of<std::uint64_t>(rest.substr(colon + 1), path);
-  if (options.count == 0) throw UsageError(fmt::format("'{}' is a set without pictures", path));
-  return options;
-}
-
-std::shared_ptr<const ImageSource> make_scene_source(const SceneSetOptions& options) {
-  return std::make_shared<SceneSource>(options);
+std::shared_ptr<const ImageSource> make_scene_source(const std::string& path, std::int64_t side) {
+  return std::make_shared<SceneSource>(common::parse_scene_set(path), side);
 }
 
 }  // namespace lockstep::detection

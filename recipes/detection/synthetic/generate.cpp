@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "common/set_files.h"
-#include "detection/synthetic/scene.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/number.h"
@@ -72,8 +71,9 @@ std::string coco_json(const GenerateOptions& options, const std::vector<Marks>& 
   const auto out = std::back_inserter(text);
   fmt::format_to(out, "{{\n\"info\": {{\"description\": \"synthetic shapes\", \"seed\": {}}},\n\"categories\": [",
                  options.seed);
-  for (std::size_t i = 0; i < kShapeNames.size(); ++i) {
-    fmt::format_to(out, "{}\n{{\"id\": {}, \"name\": \"{}\"}}", i == 0 ? "" : ",", i + 1, kShapeNames[i]);
+  const auto names = kinds_in(options.objects);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    fmt::format_to(out, "{}\n{{\"id\": {}, \"name\": \"{}\"}}", i == 0 ? "" : ",", i + 1, names[i]);
   }
   text += "\n],\n\"images\": [";
   for (std::size_t i = 0; i < scenes.size(); ++i) {
@@ -100,7 +100,7 @@ Marks draw_one(const GenerateOptions& options, std::int64_t index) {
   SampleRandom random(options.seed, 0, static_cast<std::uint64_t>(index));
   const std::int64_t width = random.between(options.size.least, options.size.most);
   const std::int64_t height = random.between(options.size.least, options.size.most);
-  Scene scene = make_scene(width, height, random);
+  Scene scene = make_scene(width, height, options.objects, random);
   PixelView pixels{.owner = nullptr, .data = scene.pixels.data()};
   pixels.size = {width, height};
   common::write_set_picture(pixels, options.out / file_name(index));

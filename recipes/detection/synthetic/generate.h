@@ -8,6 +8,8 @@
 #include <functional>
 #include <string>
 
+#include "detection/synthetic/scene.h"
+
 namespace lockstep::detection {
 
 /// Sides that are drawn for each picture, both included. Units: pixels.
@@ -20,7 +22,8 @@ struct GenerateOptions {
   std::filesystem::path out;  ///< made where missing; must hold no annotations.json and no images
   std::int64_t count = 0;
   std::uint64_t seed = 0;
-  SideRange size = {};       ///< width and height are drawn apart
+  SideRange size = {};  ///< width and height are drawn apart
+  SceneObjects objects = SceneObjects::kMany;
   std::int64_t threads = 0;  ///< 0: one per processor. Changes no byte
 };
 
@@ -31,7 +34,7 @@ struct GenerateOptions {
 using GenerateProgress = std::function<void(std::int64_t written)>;
 
 /// Writes `count` pictures images/<index>.png and, when all are there, annotations.json: image ids from 1, categories
-/// 1 .. 8 in the order of kShapeNames, boxes tight around the whole shape, areas in pixels. The same options give the
+/// from 1 in the order of kinds_in(), boxes tight around the whole shape, areas in pixels. The same options give the
 /// same bytes, on any number of threads; a longer set begins with the pictures of a shorter one.
 /// Throws: UsageError where an option is out of range or `out` already holds a set; IoError where a file cannot be
 /// written.

@@ -3,12 +3,16 @@
 // what may go where.
 #include "detection/synthetic/scene.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <optional>
 
 #include "detection/synthetic/scene_paint.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::detection {
 namespace {
@@ -29,6 +33,9 @@ constexpr double kSmall = 120;          // pixels
 constexpr double kLeastLined = 150;     // pixels of area: smaller ones have no border line
 constexpr double kLeastHollow = 350;    //
 constexpr int kTries = 60;              // for a place
+constexpr double kLeastOfFew = 0.05;    // share of the picture, for an object of few
+constexpr double kMostOfFew = 0.15;     //
+constexpr std::size_t kKindsOfFew = 3;  // the first of them
 
 struct Placed {
   Outline outline;
@@ -41,14 +48,16 @@ struct Placed {
 
 class Layout {
  public:
-  Layout(std::int64_t width, std::int64_t height, SampleRandom& random)
+  Layout(std::int64_t width, std::int64_t height, SceneObjects objects, SampleRandom& random)
       : canvas_(width, height),
+        plain_(objects == SceneObjects::kFew),
         random_(random),
         owner_(static_cast<std::size_t>(width * height), kNobody),
         ground_(canvas_.paint_ground(random)) {}
 
   void add_crowd();
   void add_objects(std::int64_t count);
+  void add_few();
   Scene finish();
 
  private:
@@ -56,7 +65,7 @@ class Layout {
   enum class Which { kAll, kOwned };
 
   [[nodiscard]] std::vector<double> draw_areas(std::int64_t count);
-  [[nodiscard]] Shape any_shape(double area);
+  [[nodiscard]] Shape any_shape(double area, std::size_t kinds = kShapeNames.size());
   [[nodiscard]] Paint any_paint(const Shape& shape, std::optional<std::size_t> over);
   [[nodiscard]] bool is_inside(const Extent& extent) const;
   [[nodiscard]] bool is_free(const Outline& outline) const;
@@ -70,6 +79,7 @@ class Layout {
   void each_pixel(Which which, const Outline& outline, double reach, const Visit& visit) const;
 
   ScenePixels canvas_;
+  bool plain_;  // no lines and no hollow shapes
   const double pixels_ = static_cast<double>(canvas_.width() * canvas_.height());
   SampleRandom& random_;
   std::vector<std::int16_t> owner_;  // the object on top of each pixel
@@ -114,9 +124,9 @@ std::vector<double> Layout::draw_areas(std::int64_t count) {
   return areas;
 }
 
-Shape Layout::any_shape(double area) {
+Shape Layout::any_shape(double area, std::size_t kinds) {
   Shape shape;
-  shape.kind = static_cast<ShapeKind>(random_.below(kShapeNames.size()));
+  shape.kind = static_cast<ShapeKind>(random_.below(kinds));
   shape.area = area;
   shape.degrees = random_.uniform(0, 360);
   shape.stretch = std::exp(random_.uniform(-0.15, 0.15));
@@ -135,6 +145,7 @@ Paint Layout::any_paint(const Shape& shape, std::optional<std::size_t> over) {
   const double side = std::sqrt(shape.area);
   paint.shade_x = random_.uniform(-20, 20) / side;
   paint.shade_y = random_.uniform(-20, 20) / side;
+  if (plain_) return paint;
   // Nothing but the line of a circle would be a ring.
   const bool round = shape.kind == ShapeKind::kCircle || shape.kind == ShapeKind::kRing;
   if (!round && shape.area >= kLeastHollow && random_.chance(0.3)) {
@@ -238,6 +249,13 @@ void Layout::add_objects(std::int64_t count) {
   for (const double area : draw_areas(count)) add_object(area);
 }
 
+void Layout::add_few() {
+  for (std::int64_t left = random_.between(1, 3); left > 0; --left) {
+    Shape shape = any_shape(random_.uniform(kLeastOfFew, kMostOfFew) * pixels_, kKindsOfFew);
+    if (auto outline = find_free(shape)) place(shape, *std::move(outline), std::nullopt);
+  }
+}
+
 void Layout::add_crowd() {
   const double side = random_.uniform(24, 40);
   const double x = random_.uniform(2, static_cast<double>(canvas_.width()) - side - 2);
@@ -277,8 +295,24 @@ Scene Layout::finish() {
 
 }  // namespace
 
-Scene make_scene(std::int64_t width, std::int64_t height, SampleRandom& random) {
-  Layout layout(width, height, random);
+SceneObjects parse_scene_objects(const std::string& name) {
+  if (name == "many") return SceneObjects::kMany;
+  if (name == "few") return SceneObjects::kFew;
+  throw UsageError(
+      fmt::format("scenes have few or many objects, not '{}'{}", name, text::did_you_mean(name, {"few", "many"})));
+}
+
+std::span<const std::string_view> kinds_in(SceneObjects objects) noexcept {
+  const std::span<const std::string_view> all(kShapeNames);
+  return objects == SceneObjects::kFew ? all.first(kKindsOfFew) : all;
+}
+
+Scene make_scene(std::int64_t width, std::int64_t height, SceneObjects objects, SampleRandom& random) {
+  Layout layout(width, height, objects, random);
+  if (objects == SceneObjects::kFew) {
+    layout.add_few();
+    return layout.finish();
+  }
   if (random.chance(kEmpty)) return layout.finish();
   std::int64_t count = random.between(5, 30);
   if (random.chance(kWithCrowd)) {

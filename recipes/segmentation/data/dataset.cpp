@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/scene_set.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
@@ -222,7 +223,8 @@ Batch padded_batch(std::vector<Sample>& samples) {
 }  // namespace
 
 SetClasses classes_of(const SetOptions& options) {
-  if (names_scenes(options.path)) return {{kSceneClasses.begin(), kSceneClasses.end()}, std::ssize(kSceneClasses)};
+  if (common::names_scenes(options.path))
+    return {{kSceneClasses.begin(), kSceneClasses.end()}, std::ssize(kSceneClasses)};
   const FileListOptions wanted = files_of_training(options);
   const FileList list = list_files(options.path, wanted);
   const MapMeaning meaning = meaning_of(wanted.roles.front(), list.folders.front());
@@ -245,7 +247,7 @@ SetClasses classes_of(const SetOptions& options) {
 SegmentationSet open_training_set(const SetOptions& options, const AugmentOptions& augment) {
   check_set_options(options);
   SegmentationSet set;
-  if (names_scenes(options.path)) {
+  if (common::names_scenes(options.path)) {
     set.source = make_scene_source(options, true);
   } else {
     set = open_files(options, files_of_training(options), true);
@@ -257,7 +259,7 @@ SegmentationSet open_training_set(const SetOptions& options, const AugmentOption
 SegmentationSet open_test_set(const SetOptions& options) {
   check_set_options(options);
   SegmentationSet set;
-  if (names_scenes(options.path)) {
+  if (common::names_scenes(options.path)) {
     set.source = make_scene_source(options, false);
   } else {
     set = open_files(options, files_of_test(options), false);

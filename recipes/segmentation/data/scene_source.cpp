@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/scene_set.h"
 #include "lockstep/base/error.h"
 #include "segmentation/synthetic/derive.h"
 #include "segmentation/synthetic/map_files.h"
@@ -16,38 +16,13 @@
 namespace lockstep::segmentation {
 namespace {
 
-constexpr std::string_view kPrefix = "scenes:";
-
-struct SceneNumbers {
-  std::int64_t count = 0;
-  std::uint64_t seed = 0;
-};
-
-template <class Number>
-Number scene_number(std::string_view text, const std::string& path) {
-  Number number{};
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (fault == std::errc() && end == text.data() + text.size() && number >= Number{}) return number;
-  throw UsageError(fmt::format("'{}' names no scenes: '{}' is no number", path, text),
-                   "write it as scenes:COUNT or scenes:COUNT:SEED, such as scenes:200:7");
-}
-
-SceneNumbers parse_scene_numbers(const std::string& path) {
-  const std::string_view rest = std::string_view(path).substr(kPrefix.size());
-  const std::size_t colon = rest.find(':');
-  SceneNumbers numbers{.count = scene_number<std::int64_t>(rest.substr(0, colon), path)};
-  if (colon != std::string_view::npos) numbers.seed = scene_number<std::uint64_t>(rest.substr(colon + 1), path);
-  if (numbers.count == 0) throw UsageError(fmt::format("'{}' is a set without pictures", path));
-  return numbers;
-}
-
 class SceneSource final : public ImageSource {
  public:
   SceneSource(const SetOptions& options, bool training) : names_(kSceneClasses.begin(), kSceneClasses.end()) {
-    const SceneNumbers numbers = parse_scene_numbers(options.path);
-    pictures_.resize(static_cast<std::size_t>(numbers.count));
-    run_indices(numbers.count, 0, [&](std::int64_t index) {
-      pictures_[static_cast<std::size_t>(index)] = drawn(options, training, numbers.seed, index);
+    const common::SceneSet set = common::parse_scene_set(options.path);
+    pictures_.resize(static_cast<std::size_t>(set.count));
+    run_indices(set.count, 0, [&](std::int64_t index) {
+      pictures_[static_cast<std::size_t>(index)] = drawn(options, training, set, index);
     });
   }
 
@@ -59,14 +34,15 @@ class SceneSource final : public ImageSource {
   }
 
  private:
-  [[nodiscard]] AnnotatedImage drawn(const SetOptions& options, bool training, std::uint64_t seed,
+  [[nodiscard]] AnnotatedImage drawn(const SetOptions& options, bool training, const common::SceneSet& set,
                                      std::int64_t index) const {
-    Scene scene = make_scene(seed, index, {options.scene_side, options.scene_side});
+    const SceneObjects objects = set.few ? SceneObjects::kFew : SceneObjects::kMany;
+    Scene scene = make_scene(set.seed, index, {options.scene_side, options.scene_side}, objects);
     AnnotatedImage picture;
     picture.id = index;
     picture.name = describe(index);
     if (training) {
-      add_maps(picture, scene, options, {.seed = seed});
+      add_maps(picture, scene, options, {.seed = set.seed});
     } else {
       picture.maps.push_back({std::move(scene.mask), kUnlabelled});
     }
@@ -92,8 +68,6 @@ class SceneSource final : public ImageSource {
 };
 
 }  // namespace
-
-bool names_scenes(std::string_view path) noexcept { return path.starts_with(kPrefix); }
 
 std::shared_ptr<const ImageSource> make_scene_source(const SetOptions& options, bool training) {
   if (options.classes < std::ssize(kSceneClasses)) {

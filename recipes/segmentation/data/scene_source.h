@@ -3,18 +3,15 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "segmentation/data/dataset.h"
 
 namespace lockstep::segmentation {
 
-/// Whether a person means made-up scenes: "scenes:200" or, with a seed, "scenes:200:7".
-[[nodiscard]] bool names_scenes(std::string_view path) noexcept;
-
 /// The pictures that `lockstep generate segmentation` writes for the same numbers, `scene_side` pixels each way. Of a
 /// training set with the maps of the planes, made with the same seed; else with the masks. All are drawn at once.
-/// Throws: UsageError where the path's numbers are none, or there are fewer classes than kSceneClasses.
+/// Throws: UsageError where the path names no scenes (common/scene_set.h), or there are fewer classes than
+/// kSceneClasses.
 [[nodiscard]] std::shared_ptr<const ImageSource> make_scene_source(const SetOptions& options, bool training);
 
 }  // namespace lockstep::segmentation

@@ -92,6 +92,19 @@ Figure random_figure(ImageSize size, const Tint& ground, SampleRandom& random) {
   return figure;
 }
 
+constexpr std::array<Tint, kSceneClasses.size()> kTintOfFew = {
+    {{40, 40, 40}, {215, 70, 70}, {70, 190, 70}, {80, 110, 225}, {225, 215, 80}}};
+
+/// A large one in its class's colour, lighter or darker.
+Figure easy_figure(ImageSize size, SampleRandom& random) {
+  Figure figure = random_figure(size, kTintOfFew[0], random);
+  figure.radius = 0.5 * random.uniform(0.35, 0.55) * static_cast<double>(std::min(size.width, size.height));
+  const double light = random.uniform(-30.0, 30.0);
+  for (std::size_t i = 0; i < 3; ++i) figure.fill[i] = kTintOfFew.at(figure.kind)[i] + light;
+  for (std::size_t i = 0; i < 3; ++i) figure.mark[i] = figure.fill[i] - 25;
+  return figure;
+}
+
 /// The picture while it is drawn, and its mask.
 class ScenePainter {
  public:
@@ -99,6 +112,8 @@ class ScenePainter {
       : size_(size),
         tints_(static_cast<std::size_t>(size.width * size.height)),
         mask_{size, 1, std::vector<std::uint8_t>(tints_.size())} {}
+
+  void paint_plain(const Tint& ground) { std::ranges::fill(tints_, ground); }
 
   /// A slope between two colours with soft patches of others.
   void paint_ground(const Tint& ground, SampleRandom& random) {
@@ -179,13 +194,19 @@ class ScenePainter {
 
 }  // namespace
 
-Scene make_scene(std::uint64_t seed, std::int64_t index, ImageSize size) {
+Scene make_scene(std::uint64_t seed, std::int64_t index, ImageSize size, SceneObjects objects) {
   for (const std::int64_t side : {size.width, size.height}) {
     if (side < 32 || side > 4096)
       throw UsageError(fmt::format("a scene of {} pixels, must be 32 .. 4096 a side", side));
   }
   SampleRandom random(seed, 0, static_cast<std::uint64_t>(index));
   ScenePainter painter(size);
+  if (objects == SceneObjects::kFew) {
+    const double grey = random.uniform(20.0, 60.0);
+    painter.paint_plain({grey, grey, grey});
+    for (std::int64_t left = random.between(1, 3); left > 0; --left) painter.paint(easy_figure(size, random));
+    return painter.done(8.0, random);
+  }
   const Tint ground = random_tint(random);
   painter.paint_ground(ground, random);
   const std::int64_t count = random.between(2, 6);

@@ -19,8 +19,14 @@ struct Scene {
   Image mask;     ///< one channel: classes
 };
 
-/// A function of its arguments: 2 to 6 shapes, each 15 to 45 % of the shorter side; they may lie over each other. Noise
-/// on every pixel. Shapes: `size` pixels. Throws: UsageError where a side is not within 32 .. 4096.
-[[nodiscard]] Scene make_scene(std::uint64_t seed, std::int64_t index, ImageSize size);
+enum class SceneObjects {
+  kMany,  ///< 2 to 6 shapes, each 15 to 45 % of the shorter side; they may lie over each other
+  kFew,   ///< 1 to 3 shapes of 35 to 55 % on a plain ground, each class in a colour of its own: learned in a minute
+};
+
+/// A function of its arguments. Noise on every pixel. Shapes: `size` pixels.
+/// Throws: UsageError where a side is not within 32 .. 4096.
+[[nodiscard]] Scene make_scene(std::uint64_t seed, std::int64_t index, ImageSize size,
+                               SceneObjects objects = SceneObjects::kMany);
 
 }  // namespace lockstep::segmentation

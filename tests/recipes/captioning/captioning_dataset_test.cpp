@@ -19,6 +19,7 @@
 #include "captioning/data/collate.h"
 #include "captioning/synthetic/generate.h"
 #include "captioning/synthetic/scene_paint.h"
+#include "common/scene_set.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/data/loader.h"
@@ -411,15 +412,23 @@ TEST(Nlvr, ItsRealDevelopmentSetIsRead) {
   EXPECT_EQ(set->picture(0).size, (ImageSize{400, 100}));
 }
 
-TEST(SceneSets, AreNamedByCountAndSeed) {
-  EXPECT_TRUE(names_scenes("scenes:5"));
-  EXPECT_FALSE(names_scenes("data/scenes:5"));
-  EXPECT_EQ(parse_scene_set("scenes:200:7").count, 200);
-  EXPECT_EQ(parse_scene_set("scenes:200:7").seed, 7U);
-  EXPECT_EQ(parse_scene_set("scenes:200").seed, 0U);
-  EXPECT_THAT(fault_of<UsageError>([] { (void)parse_scene_set("scenes:x"); }),
+TEST(SceneSets, AreNamedByCountSeedAndKind) {
+  EXPECT_TRUE(common::names_scenes("scenes:5"));
+  EXPECT_FALSE(common::names_scenes("data/scenes:5"));
+  EXPECT_EQ(common::parse_scene_set("scenes:200:7").count, 200);
+  EXPECT_EQ(common::parse_scene_set("scenes:200:7").seed, 7U);
+  EXPECT_EQ(common::parse_scene_set("scenes:200").seed, 0U);
+  EXPECT_FALSE(common::parse_scene_set("scenes:200:7").few);
+  EXPECT_TRUE(common::parse_scene_set("scenes:200:7:few").few);
+  for (const char* path : {"scenes:200:7:easy", "scenes:200:7:few:1", "scenes:200:7:"}) {
+    EXPECT_THAT(fault_of<UsageError>([&] { (void)common::parse_scene_set(path); }), HasSubstr("is not 'few'")) << path;
+  }
+  EXPECT_THAT(fault_of<UsageError>([] { (void)read_captions({.path = "scenes:5:1:few"}); }),
+              HasSubstr("have no easy kind"));
+  EXPECT_THAT(fault_of<UsageError>([] { (void)common::parse_scene_set("scenes:x"); }),
               HasSubstr("'scenes:x' names no scenes: 'x' is no number"));
-  EXPECT_THAT(fault_of<UsageError>([] { (void)parse_scene_set("scenes:0"); }), HasSubstr("must be 1 .. 10000000"));
+  EXPECT_THAT(fault_of<UsageError>([] { (void)common::parse_scene_set("scenes:0"); }),
+              HasSubstr("must be 1 .. 10000000"));
   EXPECT_THAT(fault_of<UsageError>([] { (void)read_captions({.path = "scenes:5", .split = "train"}); }),
               HasSubstr("'scenes:5' is drawn in memory and has no 'train'"));
 }

@@ -22,6 +22,7 @@ namespace detection_generate_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 namespace fs = std::filesystem;
 
@@ -52,11 +53,11 @@ std::string fault_of(const GenerateOptions& options) {
   return "no UsageError";
 }
 
-std::vector<Scene> scenes(std::int64_t count, std::int64_t side, std::uint64_t seed = 1) {
+std::vector<Scene> scenes(std::int64_t count, std::int64_t side, SceneObjects objects = SceneObjects::kMany) {
   std::vector<Scene> all;
   for (std::int64_t i = 0; i < count; ++i) {
-    SampleRandom random(seed, 0, static_cast<std::uint64_t>(i));
-    all.push_back(make_scene(side, side, random));
+    SampleRandom random(1, 0, static_cast<std::uint64_t>(i));
+    all.push_back(make_scene(side, side, objects, random));
   }
   return all;
 }
@@ -92,7 +93,7 @@ TEST(GenerateScenes, WritesASetThatOpenSourceReads) {
     SampleRandom random(5, 0, static_cast<std::uint64_t>(i));
     const std::int64_t width = random.between(128, 192);
     const std::int64_t height = random.between(128, 192);
-    const Scene scene = make_scene(width, height, random);
+    const Scene scene = make_scene(width, height, SceneObjects::kMany, random);
     AnnotatedImage picture = source->get(i);
     EXPECT_EQ(picture.id, i + 1);
     EXPECT_EQ(picture.pixels.decoded().pixels, scene.pixels);
@@ -245,6 +246,31 @@ TEST(Outline, HasTheWantedAreaAndATightBox) {
       EXPECT_GE(pixel, edge - 1.0);
     }
   }
+}
+
+TEST(FewScenes, AreLargeApartAndOfThreeKinds) {
+  std::set<ShapeKind> kinds;
+  for (const Scene& scene : scenes(200, 64, SceneObjects::kFew)) {
+    EXPECT_THAT(scene.objects.size(), AllOf(::testing::Ge(1U), ::testing::Le(3U)));
+    for (const SceneObject& object : scene.objects) {
+      kinds.insert(object.kind);
+      EXPECT_FALSE(object.crowd);
+      EXPECT_EQ(object.visible, 1);
+    }
+  }
+  EXPECT_EQ(kinds, (std::set{ShapeKind::kCircle, ShapeKind::kTriangle, ShapeKind::kCross}));
+  EXPECT_EQ(kinds.size(), kinds_in(SceneObjects::kFew).size());
+}
+
+TEST(FewScenes, HaveThreeCategoriesInTheirFile) {
+  const Files files = generated({.count = 4, .seed = 7, .size = {64, 64}, .objects = SceneObjects::kFew});
+  EXPECT_THAT(files.at("annotations.json"),
+              AllOf(HasSubstr("\"name\": \"cross\""), Not(HasSubstr("\"name\": \"star\""))));
+}
+
+TEST(FewScenes, SayWhichObjectsThereAre) {
+  EXPECT_EQ(parse_scene_objects("few"), SceneObjects::kFew);
+  EXPECT_THROW((void)parse_scene_objects("fev"), UsageError);
 }
 
 TEST(ScenePixels, PaintsWhatCoveredAreaSays) {

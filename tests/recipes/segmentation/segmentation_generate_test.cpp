@@ -134,7 +134,7 @@ TEST(MaskedScenes, AreNamedByCountAndSeed) {
   };
   EXPECT_EQ(open("scenes:1:2"), "not thrown");
   EXPECT_THAT(open("scenes:many"), HasSubstr("'many' is no number"));
-  EXPECT_THAT(open("scenes:0"), HasSubstr("without pictures"));
+  EXPECT_THAT(open("scenes:0"), HasSubstr("must be 1 .. 10000000"));
   EXPECT_THAT(fault_of<UsageError>([] { (void)open_test_set({.path = "scenes:2", .classes = 3}); }), HasSubstr("5"));
 }
 
