@@ -34,7 +34,7 @@ constexpr const char* kTryProgram = R"(  add_test(NAME nothing_there COMMAND ${C
 
 constexpr const char* kDrawData = R"(  foreach(part IN ITEMS train test)
     add_test(NAME draw_${part} COMMAND ${LOCKSTEP_COMMAND} generate captcha --out data/${part} --count 16 --seed 1
-      --charset 0-9)
+      --charset 0-9 --width 96 --height 36)
     set_tests_properties(draw_${part} PROPERTIES FIXTURES_REQUIRED fresh FIXTURES_SETUP drawn)
   endforeach()
 )";
@@ -137,8 +137,10 @@ std::vector<std::string> next_commands(const NewProject& project) {
   std::vector<std::string> commands = {"cmake --preset release && cmake --build --preset release"};
   const std::string program = "build/release/" + project.name;
   if (project.from == "recipe") {
-    commands.push_back("lockstep generate captcha --out data/train --count 2000 --seed 1 --charset 0-9");
-    commands.push_back("lockstep generate captcha --out data/test --count 200 --seed 2 --charset 0-9");
+    for (const char* words : {"train --count 3000 --seed 1", "test --count 200 --seed 2"}) {
+      commands.push_back(fmt::format(
+          "lockstep generate captcha --out data/{} --charset 0-9 --width 96 --height 36 --style custom", words));
+    }
   }
   const std::string config = project.from == "loop" ? "" : " config.yml";
   commands.push_back(fmt::format("lockstep run --nproc-per-node 2 -- {}{}", program, config));
