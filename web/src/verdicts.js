@@ -13,7 +13,7 @@ function attempt(each, isLast) {
     'li',
     {},
     make('span', { class: 'faint' }, `${head}: `),
-    make('strong', { class: 'bad' }, text),
+    make('strong', { class: verdict.cause === 'told' ? '' : 'bad' }, text),
     verdict.hint ? make('div', {}, verdict.hint) : null,
     verdict.then ? make('div', { class: 'faint' }, verdict.then) : null,
     verdict.stacks?.length ? make('details', {}, make('summary', {}, 'stacks'), make('pre', {}, verdict.stacks.join('\n'))) : null,
