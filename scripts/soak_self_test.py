@@ -6,7 +6,7 @@ import json
 import pathlib
 import tempfile
 
-from soak_trials import Trial, all_trials
+from soak_trials import ASAN, Trial, all_trials
 
 WRITER = ("import json, pathlib, sys; path = pathlib.Path(sys.argv[1]) / 'r.jsonl'; path.parent.mkdir(exist_ok=True); "
           "done = len(path.read_text().splitlines()) if path.exists() else 0; "
@@ -86,4 +86,6 @@ def self_test(Counts, soak, report) -> None:
     writer = next(trial for trial in all_trials() if trial.name == "kill_writer").folders()
     assert "include/lockstep/checkpoint" in writer, "public headers are code, too"
     assert not any("data" in folder for folder in writer), "headers of other modules begin its count anew"
+    tested = {page.parent.name for page in (root / "tests").glob("*/CMakeLists.txt") if "lockstep_test(" in page.read_text()}
+    assert tested == set(ASAN), f"the sanitizers do not see the tests of {tested ^ set(ASAN)}"
     print("self-test passed")

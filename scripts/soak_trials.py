@@ -13,7 +13,7 @@ FUZZ = {"data": "images png_rows tar idx voc coco lists packed", "checkpoint": "
         "store": "store_frame address_file shown_words"}
 FUZZ_CODE = {"recipes": "recipes", "data": "src/data", "checkpoint": "src/checkpoint", "base": "src/base", "store": "src/store"}
 ASAN = ("base", "tensor", "store", "flight", "comm", "data", "optim", "nn", "view", "parallel", "checkpoint", "observe", "launch",
-        "schedule", "dashboard", "train", "recipes")
+        "schedule", "dashboard", "train", "recipes", "apps")
 TSAN = ("comm", "store", "launch", "data", "checkpoint")
 
 
@@ -62,7 +62,7 @@ def is_wrong(row: dict) -> bool:
 
 
 def module(name: str) -> list[str]:
-    return [*COMMON, "recipes" if name == "recipes" else f"src/{name}", f"tests/{name}", "tests/support", "scripts/test_sanitizers"]
+    return [*COMMON, name if name in ("recipes", "apps") else f"src/{name}", f"tests/{name}", "tests/support", "scripts/test_sanitizers"]
 
 
 def python(name: str, *words: str) -> list[str]:

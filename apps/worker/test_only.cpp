@@ -27,6 +27,8 @@ std::vector<std::string> data_settings(const Settings& settings) {
     if (!field.key.starts_with("data.") || field.origin == "default") continue;
     sets.push_back(field.key + "=" + ConfigFields::value_text(field.target));
   }
+  // Where a part of data.train is the test set, the checkpoint names the folder that it lay in.
+  if (const std::string& test = settings.config().test_data(); !test.empty()) sets.push_back("data.test=" + test);
   return sets;
 }
 
@@ -56,7 +58,7 @@ fs::path run_of(const std::string& checkpoint) {
 }  // namespace
 
 void evaluate_only(Job& job, Settings& settings, const TestOnly& what) {
-  const std::string data = settings.config().data.test;
+  const std::string data = settings.config().test_data();
   if (data.empty())
     throw UsageError("--test-only has nothing to evaluate on: data.test is not set", "-u data.test=SET");
   const std::string resumed = what.checkpoint == "auto" ? what.run_dir : what.checkpoint;

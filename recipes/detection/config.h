@@ -48,6 +48,8 @@ struct DetectionConfig final : TrainConfig {
   DetectionConfig();
   void describe(ConfigFields& fields) override;
   void validate() const override;
+  /// data.train, where val_fraction keeps a part of it for the test.
+  [[nodiscard]] const std::string& test_data() const override { return sets.val_fraction > 0 ? data.train : data.test; }
 
   /// What the parts want, with all that several of them share. Throws: UsageError naming the key.
   [[nodiscard]] ModelOptions model_options() const;

@@ -97,7 +97,7 @@ std::shared_ptr<Dataset> DetectionTask::make_training_set(const std::string& fol
 }
 
 void DetectionTask::settle(DetectionConfig& config) {
-  if (config.sets.val_fraction > 0) config.data.test = config.data.train;
+  config.data.test = config.test_data();
   opened_ = open_pictures(config.set_options(config.data.train, true));
   const std::vector<std::string>& names = opened_->class_names();
   require_same_classes(config.sets.class_names, names, config.data.train);

@@ -66,6 +66,7 @@ Json RunFolder::state() {
   log_.update();
   out["curves"] = log_.names();
   out["events"] = log_.events();
+  out["evaluation"] = log_.evaluation();
   out["report"] = log_.report();
   return out;
 }

@@ -16,12 +16,13 @@ constexpr std::size_t kMostEvents = 400;
 // Of the lines of epochs, what is no curve of its own.
 bool is_curve(const std::string& name) { return name != "seconds"; }
 
-int rank_of(const std::string& name) {
-  constexpr std::array kFirst = {"loss", "metric.", "epoch.loss", "losses.", "images_per_s", "lr"};
-  for (std::size_t i = 0; i < kFirst.size(); ++i) {
-    if (name.starts_with(kFirst[i])) return static_cast<int>(i);
-  }
-  return kFirst.size();
+/// A detector's loss has dozens of parts, "losses.NAME": they come last.
+std::size_t rank_of(const std::string& name) {
+  constexpr std::array<std::string_view, 4> kFirst = {"loss", "epoch.loss", "images_per_s", "lr"};
+  if (name.starts_with("losses.")) return kFirst.size() + 2;
+  if (name.starts_with("metric.")) return 1;
+  const auto place = static_cast<std::size_t>(std::ranges::find(kFirst, name) - kFirst.begin());
+  return place == 0 ? 0 : place + 1;  // metrics come behind the loss
 }
 
 }  // namespace
@@ -34,6 +35,7 @@ bool RunLog::update() {
     clock_.clear();
     events_.clear();
     report_ = nullptr;
+    evaluation_ = nullptr;
     step_ = 0;
   };
   const auto progress = reader_.read(kMostAtOnce, restart, [this](std::string_view line) { add(line); });
@@ -61,12 +63,19 @@ void RunLog::add(std::string_view line) {
     report_ = std::move(json["report"]);
     return;
   }
-  if (event == "epoch") add_epoch_time(json);
+  if (event == "epoch") add_epoch(json);
   events_.push_back(std::move(json));
   if (events_.size() > kMostEvents) events_.pop_front();
 }
 
-void RunLog::add_epoch_time(const Json& epoch) {
+void RunLog::add_epoch(const Json& epoch) {
+  if (epoch.contains("metrics") && epoch["metrics"].is_object()) {
+    evaluation_ = {{"step", step_}, {"metrics", Json::array()}};
+    for (const std::string& name : curves_.metric_names) {
+      const auto value = epoch["metrics"].find(name);
+      if (value != epoch["metrics"].end()) evaluation_["metrics"].push_back({name, *value});
+    }
+  }
   if (!epoch.contains("seconds") || !epoch["seconds"].is_number() || !epoch.contains("step")) return;
   while (!clock_.empty() && clock_.back().step >= step_) clock_.pop_back();
   clock_.push_back({step_, (clock_.empty() ? 0 : clock_.back().value) + epoch["seconds"].get<double>()});
@@ -85,7 +94,9 @@ Json RunLog::progress() const {
 Json RunLog::names() const {
   std::vector<std::string> names;
   for (const auto& [name, curve] : curves_.steps) names.push_back(name);
-  for (const auto& [name, curve] : curves_.metrics) names.push_back("metric." + name);
+  for (const std::string& name : curves_.metric_names) {
+    if (curves_.metrics.contains(name)) names.push_back("metric." + name);
+  }
   for (const auto& [name, curve] : curves_.epochs) {
     if (is_curve(name)) names.push_back("epoch." + name);
   }

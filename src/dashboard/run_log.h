@@ -31,6 +31,9 @@ class RunLog {
   [[nodiscard]] nlohmann::json curve(const std::string& name, const CurveWindow& window, double smooth) const;
   /// Returns the events that are neither steps nor reports, oldest first.
   [[nodiscard]] nlohmann::json events() const;
+  /// Returns {"step", "metrics"} of the last epoch that was evaluated, with [name, value] of each metric, the task's
+  /// main one first; null: there is none. A value that is not finite is null.
+  [[nodiscard]] const nlohmann::json& evaluation() const noexcept { return evaluation_; }
   /// Returns the last report on where the time of steps went; null: there is none.
   [[nodiscard]] const nlohmann::json& report() const noexcept { return report_; }
 
@@ -39,13 +42,14 @@ class RunLog {
   [[nodiscard]] const view::Curve* find(const std::string& name) const;
   [[nodiscard]] nlohmann::json columns(const view::Curve& points) const;
   [[nodiscard]] nlohmann::json seconds_at(std::int64_t step) const;
-  void add_epoch_time(const nlohmann::json& epoch);
+  void add_epoch(const nlohmann::json& epoch);
 
   LineReader reader_;
   view::RunCurves curves_;
   view::Curve clock_;  // seconds in training at the end of each epoch
   std::deque<nlohmann::json> events_;
   nlohmann::json report_;
+  nlohmann::json evaluation_;
   std::int64_t step_ = 0;
 };
 

@@ -198,7 +198,12 @@ class Agent {
     const int number = result_.interrupted_by != 0 ? result_.interrupted_by : told_by_;
     if (membership_) membership_->leave(number, options_.shutdown_timeout + kLeaveTime);
     if (attempt_ < 0) logs_.remove();
-    if (result_.interrupted_by != 0) tell_of_logs();
+    if (result_.interrupted_by != 0) {
+      keep_verdict({.reason = fmt::format("the launcher was told to stop ({})", signal_name(number)),
+                    .is_graceful = true,
+                    .code = 128 + number});
+      tell_of_logs();
+    }
     return 128 + number;
   }
 

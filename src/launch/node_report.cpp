@@ -79,11 +79,6 @@ const WorkerEnd* end_of(const RoundFacts& facts, const FailureRecord& cause) {
 }
 
 void print_local(const RoundFacts& facts, const WorkerEnd& end) {
-  if (leaves_by_request(end)) {
-    print_to(stderr, "lockstep: rank {} left with exit code {}: it was asked to end\n", end.rank,
-             exit_code(end.wait_status));
-    return;
-  }
   const auto folder = folder_of(facts, end.rank);
   FailureReport report{.end = end,
                        .host = host_name(),
@@ -169,12 +164,14 @@ bool is_of_other_node(const Order& order, const RoundFacts& facts) {
 }
 
 void print_blame(const Order& order, const RoundFacts& facts, bool with_reason) {
-  if (!order.cause) {
+  if (order.is_graceful) {
+    print_to(stderr, "lockstep: {} (exit code {})\n", order.reason, order.code);
+  } else if (!order.cause) {
     print_to(stderr, "lockstep: {}\n", order.reason);
   } else if (is_headline(*order.cause)) {
     print_lost(*order.cause, stacks_for(order, facts));
   } else if (const WorkerEnd* end = end_of(facts, *order.cause)) {
-    if (with_reason && !leaves_by_request(*end)) log::note("{}", order.reason);
+    if (with_reason) log::note("{}", order.reason);
     copy_error_file(facts, *end);
     print_local(facts, *end);
   } else {

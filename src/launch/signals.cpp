@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/signals.h"
 
+#include <fmt/format.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -9,6 +11,11 @@
 #include "lockstep/base/resources.h"
 
 namespace lockstep::launch {
+
+std::string signal_name(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name == nullptr ? std::to_string(number) : fmt::format("SIG{}", name);
+}
 
 SignalGuard::SignalGuard(const std::vector<int>& signals) {
   sigset_t ours;

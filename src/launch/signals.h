@@ -4,11 +4,15 @@
 
 #include <signal.h>
 
+#include <string>
 #include <vector>
 
 #include "lockstep/base/file_system.h"
 
 namespace lockstep::launch {
+
+/// "SIGTERM"; the number where it has no name.
+[[nodiscard]] std::string signal_name(int number);
 
 /// While it lives, the given signals (but SIGHUP where nohup has it ignored) and SIGWINCH come through fd(), and
 /// SIGPIPE is ignored. Belongs to the thread that made it.

@@ -12,7 +12,8 @@ namespace {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-std::string headline_of(const FailureRecord& cause) {
+std::string headline_of(const Order& order, const FailureRecord& cause) {
+  if (order.is_graceful) return order.reason;
   if (cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang) return cause.message;
   return fmt::format("rank {} on {} failed first: {}", cause.rank, cause.host, first_line(words_of(cause)));
 }
@@ -42,16 +43,16 @@ std::string cause_of(const FailureRecord& record) {
 }  // namespace
 
 std::string verdict_json(const Order& order, const std::vector<std::string>& stacks) {
-  const FailureRecord& cause = *order.cause;
+  const FailureRecord cause = order.cause.value_or(FailureRecord{});
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   nlohmann::ordered_json json{{"schema", 1},
-                              {"text", headline_of(cause)},
+                              {"text", headline_of(order, cause)},
                               {"hint", cause.hint},
-                              {"cause", cause_of(cause)},
+                              {"cause", order.is_graceful ? kToldToLeave : cause_of(cause)},
                               {"rank", cause.rank},
                               {"host", cause.host},
                               {"exit_code", order.kind == Order::Kind::kEnd ? order.code : 0},
-                              {"then", order.reason},
+                              {"then", order.is_graceful ? "" : order.reason},
                               {"time_ns", std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()}};
   if (!stacks.empty()) json["stacks"] = stacks;
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
@@ -59,7 +60,7 @@ std::string verdict_json(const Order& order, const std::vector<std::string>& sta
 
 void write_verdict(const Order& order, const std::vector<std::string>& stacks,
                    const std::filesystem::path& attempt) noexcept {
-  if (!order.cause) return;
+  if (!order.cause && !order.is_graceful) return;
   try {
     std::ofstream(attempt / "verdict.json", std::ios::binary) << verdict_json(order, stacks);
   } catch (const std::exception&) {

@@ -45,11 +45,6 @@ void look_at_all(std::vector<pollfd>& entries) {
   for (pollfd& entry : entries) entry.revents = entry.fd >= 0 ? entry.events : 0;
 }
 
-std::string signal_name(int number) {
-  const char* name = ::sigabbrev_np(number);
-  return name == nullptr ? std::to_string(number) : fmt::format("SIG{}", name);
-}
-
 std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_rank, const RankLog* log,
                                         const FlightRing* ring) {
   Place place = spec.round.place;

@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/printable.h"
@@ -156,8 +157,8 @@ void ProgressBar::message(std::string_view line) {
 
 void ProgressBar::clear() {
   // A log that ends in the middle reads as if the loop had. Where it has no line at all, the loop was short.
-  if (!options_.live && unshown_ && unshown_->label == shown_label_) draw(*unshown_);
-  unshown_.reset();
+  const std::optional<ProgressState> held = std::exchange(unshown_, std::nullopt);  // draw() forgets the member
+  if (!options_.live && held && held->label == shown_label_) draw(*held);
   wipe();
 }
 

@@ -185,6 +185,11 @@ TEST(DetectionFiles, ASetThatNobodyPreparedTrains) {
       {"eval", "detection", "--checkpoint", "run", "--data", "mugs", "--results", "found", "--json"}, home.path());
   ASSERT_EQ(judged.code, 0) << judged.err;
   EXPECT_EQ(json::parse(judged.out).at("samples"), 2) << "the pictures that training did not see";
+  const ProcessResult only =
+      lockstep({"train", "detection", "--test-only", "-r", "run", "-u", "data.train=mugs", "data.val_fraction=0.25"},
+               home.path());
+  EXPECT_EQ(only.code, 0) << only.err;
+  EXPECT_THAT(only.out, HasSubstr("mugs (2 samples"));
   const json rows = json::parse(text_of(home / "found/detections.json"));
   ASSERT_FALSE(rows.empty());
   EXPECT_EQ(rows.at(0).at("category"), "mug");

@@ -46,6 +46,9 @@ class StopCommand : public ::testing::Test {
     return process.wait();
   }
 
+  /// What `lockstep doctor` says of the run, which the page shows, too.
+  std::string diagnosis() { return lockstep({"doctor", "run", "--json"}, folder_.path()).out; }
+
   bool has_checkpoint() { return lockstep({"checkpoint", "verify", "run"}, folder_.path()).code == 0; }
 
   TempDir folder_;
@@ -58,6 +61,7 @@ TEST_F(StopCommand, SigtermToTheLauncherSavesAndEndsWith143) {
   EXPECT_THAT(result.out, HasSubstr("--run-dir run --resume auto goes on from there"));
   EXPECT_THAT(result.err, Not(HasSubstr("error")));
   EXPECT_THAT(result.err, Not(HasSubstr("restart")));
+  EXPECT_THAT(diagnosis(), HasSubstr(R"("state": "stopped", "text": "by SIGTERM: it saved)"));
   EXPECT_TRUE(has_checkpoint());
 }
 
@@ -66,6 +70,8 @@ TEST_F(StopCommand, Sigusr1ToTheLauncherReachesTheRanks) {
   EXPECT_EQ(result.code, 143) << result.err;
   EXPECT_THAT(result.out, HasSubstr("stopped by SIGUSR1"));
   EXPECT_THAT(result.err, Not(HasSubstr("error")));
+  EXPECT_THAT(result.err, Not(HasSubstr("failed")));
+  EXPECT_THAT(diagnosis(), HasSubstr(R"("state": "stopped", "text": "by SIGUSR1: it saved)"));
   EXPECT_TRUE(has_checkpoint());
 }
 
@@ -103,6 +109,9 @@ TEST_F(StopCommand, MaxTimeSavesAndLeavesAndTheRunGoesOn) {
   const ProcessResult first = lockstep(words({"--nproc-per-node", "2", "--max-time", "0.2s"}), folder_.path());
   EXPECT_EQ(first.code, 143) << first.err;
   EXPECT_THAT(first.out, HasSubstr("stopped by --max-time"));
+  EXPECT_THAT(first.err, HasSubstr("the ranks left as they were told"));
+  EXPECT_THAT(first.err, Not(HasSubstr("failed")));
+  EXPECT_THAT(diagnosis(), HasSubstr(R"("state": "stopped", "text": "by --max-time: it saved)"));
   const ProcessResult second = lockstep(words({"--max-time", "0.2s"}), folder_.path());
   EXPECT_EQ(second.code, 143) << second.err;
   EXPECT_THAT(second.out, HasSubstr("resumed from"));

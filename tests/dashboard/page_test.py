@@ -81,6 +81,12 @@ def main():
             look(arguments, "without_token", url.split("?")[0], {})
         finally:
             end(page)
+        write_detector(folder / "detector")
+        page = start([command, "dashboard", "detector"], folder)
+        try:
+            look(arguments, "detector", address(page), {})
+        finally:
+            end(page)
         page = start([command, "dashboard", "large"], folder)
         try:
             url = address(page)
@@ -89,6 +95,18 @@ def main():
             end(page)
         try_three_times("killed_rank",
                         lambda count: killed_rank_is_shown(arguments, folder / f"try-{count}", command, fake))
+
+
+def write_detector(folder):
+    """The log of a run whose loss has many parts, whose metric is 0, and whose last epoch was not evaluated."""
+    folder.mkdir()
+    parts = {f"part_{number}": 0.1 for number in range(40)}
+    lines = [{"event": "step", "step": step, "epoch": 1 + step // 10, "loss": 4 / step, "lr": 0.001, "images_per_s": 9, "losses": parts}
+             for step in range(1, 21)]
+    lines.insert(9, {"event": "epoch", "epoch": 1, "step": 10, "loss": 1, "seconds": 5, "metrics": {"bbox_map": 0, "a_small": 0.25, "ar": 0.5}})
+    lines.append({"event": "epoch", "epoch": 2, "step": 20, "loss": 0.3, "seconds": 5})
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "config.yml").write_text("recipe: detection\n")
 
 
 def try_three_times(name, passes):

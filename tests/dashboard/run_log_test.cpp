@@ -59,6 +59,25 @@ TEST_F(RunLogTest, GoesOnWithStepsWhoseLossIsNull) {
   EXPECT_TRUE(log_.events()[0]["metrics"]["accuracy"].is_null());
 }
 
+TEST_F(RunLogTest, NamesTheLossAndTheTasksMainMetricBeforeAllElseAndThePartsOfTheLossLast) {
+  append(R"({"event": "step", "step": 5, "loss": 1, "lr": 0.1, "images_per_s": 9, "losses": {"bbox": 0.4, "vfl": 0.6}}
+{"event": "epoch", "epoch": 1, "step": 10, "loss": 1, "lr": 0.1, "seconds": 4, "metrics": {"ap": 0.5, "AP50": 0.75, "a": 0}}
+)");
+  log_.update();
+  const std::vector<std::string> expected = {"loss",         "metric.ap", "metric.AP50", "metric.a",    "epoch.loss",
+                                             "images_per_s", "lr",        "epoch.lr",    "losses.bbox", "losses.vfl"};
+  EXPECT_EQ(log_.names(), expected);
+}
+
+TEST_F(RunLogTest, KeepsTheLastEvaluationWhereLaterEpochsHaveNone) {
+  EXPECT_TRUE(log_.evaluation().is_null());
+  append(R"({"event": "epoch", "epoch": 1, "step": 10, "loss": 1, "metrics": {"ap": 0.5, "AP50": null}}
+{"event": "epoch", "epoch": 2, "step": 20, "loss": 0.5}
+)");
+  log_.update();
+  EXPECT_EQ(log_.evaluation(), nlohmann::json::parse(R"({"step": 10, "metrics": [["ap", 0.5], ["AP50", null]]})"));
+}
+
 TEST_F(RunLogTest, KeepsTheLastReportAndDamagedLinesHarmNothing) {
   append("{\"event\": \"report\", \"step\": 1, \"report\": {\"ranks\": [1]}}\nnonsense\n[]\n{\"event\": 7}\n");
   log_.update();

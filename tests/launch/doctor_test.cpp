@@ -64,10 +64,16 @@ TEST_F(RunFolder, HasVerdictsOfAllAttemptsAndErrorsOfTheNewest) {
   EXPECT_EQ(newest.ranks, 2);
   EXPECT_EQ(newest.verdict->time_ns, 5);
   EXPECT_THAT(newest.verdict->stacks, ElementsAre("#0 a", "#1 b"));
+  EXPECT_FALSE(newest.verdict->was_told);
   ASSERT_THAT(newest.errors, SizeIs(1));
   EXPECT_EQ(newest.errors[0].text, "TimeoutError: late");
   EXPECT_THAT(newest.blamed_lines, ElementsAre("first", "last"));
   EXPECT_THAT(run.notes, IsEmpty());
+}
+
+TEST_F(RunFolder, AVerdictMayBeThatTheRanksWereTold) {
+  put("logs/attempt_0/verdict.json", R"({"text": "the ranks left", "cause": "told", "rank": 1, "exit_code": 143})");
+  EXPECT_TRUE(read().attempts[0].verdict->was_told);
 }
 
 TEST_F(RunFolder, AFolderOfLogsIsARunToo) {

@@ -116,6 +116,20 @@ class GroupTest : public ::testing::Test {
   int processes_ = 1;
 };
 
+TEST_F(GroupTest, RanksThatLeaveAsTheyWereToldEndTheJobWithoutABlameAndWithoutARestart) {
+  options_.max_restarts = 3;
+  use_range(2, 2);
+  join("a", 0);
+  join("b", 1);
+  ASSERT_EQ(next().kind, Kind::kStart);
+  end_by_request({"a", "b"});
+  const Decision last = next();
+  EXPECT_EQ(last.kind, Kind::kEnd);
+  EXPECT_TRUE(last.is_graceful);
+  EXPECT_EQ(last.code, 143);
+  EXPECT_THAT(last.reason, HasSubstr("left as they were told"));
+}
+
 TEST_F(GroupTest, OfAFixedSizeStartsWhenEveryNodeIsThereInTheOrderOfItsNodeRanks) {
   use_range(3, 3);
   join("c", 2);

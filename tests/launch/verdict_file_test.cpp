@@ -41,6 +41,19 @@ TEST(VerdictFile, OfAHangHasTheLauncherOwnWordsAndOfARestartNoExitCode) {
   EXPECT_EQ(verdict["exit_code"], 0);
 }
 
+TEST(VerdictFile, OfRanksThatLeftAsTheyWereToldBlamesNobody) {
+  const Order order{.kind = Order::Kind::kEnd,
+                    .reason = "the ranks left as they were told, rank 1 on gpu-b first",
+                    .cause = FailureRecord{.kind = FailureKind::kDied, .message = "exit code 143", .rank = 1},
+                    .is_graceful = true,
+                    .code = 143};
+  const json verdict = json::parse(verdict_json(order));
+  EXPECT_EQ(verdict["text"], order.reason);
+  EXPECT_EQ(verdict["cause"], "told");
+  EXPECT_EQ(verdict["exit_code"], 143);
+  EXPECT_EQ(verdict["then"], "");
+}
+
 TEST(VerdictFile, HasTheStacksOfTheRankOnlyWhereThereAreSome) {
   const Order order{.cause = FailureRecord{.kind = FailureKind::kHang, .rank = 1}};
   EXPECT_EQ(json::parse(verdict_json(order, {"thread 10 train (main)", "  #0 main+0x1 (train)"}))["stacks"],
@@ -55,6 +68,9 @@ TEST(VerdictFile, LiesBesideTheLogsOfItsAttemptAndIsLeftOutWithoutACause) {
   write_verdict({.cause = FailureRecord{.message = "broken", .rank = 0}}, {}, folder.path());
   EXPECT_TRUE(json::parse(FileSystem::system().read(folder / "verdict.json")).contains("text"));
   write_verdict({.cause = FailureRecord{}}, {}, folder / "missing");
+  std::filesystem::remove(folder / "verdict.json");
+  write_verdict({.reason = "the launcher was told to stop (SIGTERM)", .is_graceful = true}, {}, folder.path());
+  EXPECT_EQ(json::parse(FileSystem::system().read(folder / "verdict.json"))["cause"], "told");
 }
 
 }  // namespace verdict_file_test

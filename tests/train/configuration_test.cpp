@@ -122,6 +122,7 @@ TEST(RunState, ComesBackFromAStateAsItWas) {
                      .loss_count = 3,
                      .best = Metric{"error", 0.25, true},
                      .best_step = 5,
+                     .best_loss = 0.1 + 0.2,
                      .plateau = PlateauState{.lr = 0.1 + 0.2, .best = 0.25, .bad = 2, .cooldown = 1}};
   const RunState back = run_state_of(to_state(run));
   EXPECT_EQ(back.step, 7);
@@ -131,12 +132,28 @@ TEST(RunState, ComesBackFromAStateAsItWas) {
   EXPECT_EQ(back.best->name, "error");
   EXPECT_TRUE(back.best->lower_is_better);
   EXPECT_EQ(back.best_step, 5);
+  EXPECT_EQ(back.best_loss, run.best_loss);
   ASSERT_TRUE(back.plateau.has_value());
   EXPECT_EQ(back.plateau->lr, run.plateau->lr);
   EXPECT_EQ(back.plateau->best, 0.25);
   EXPECT_EQ(back.plateau->bad, 2);
   EXPECT_EQ(back.plateau->cooldown, 1);
   EXPECT_FALSE(run_state_of(to_state(RunState{})).plateau.has_value());
+}
+
+TEST(RunState, EqualEvaluationsAreJudgedByTheirLossAndThenTheLaterIsTheBest) {
+  RunState run{.best = Metric{"accuracy", 0.0}, .best_step = 13, .best_loss = 0.5};
+  EXPECT_TRUE(replaces_best(run, {"accuracy", 0.0}, 0.4));
+  EXPECT_TRUE(replaces_best(run, {"accuracy", 0.0}, 0.5));
+  EXPECT_FALSE(replaces_best(run, {"accuracy", 0.0}, 0.6));
+  EXPECT_FALSE(replaces_best(run, {"accuracy", 0.0}, std::nan("")));
+  EXPECT_TRUE(replaces_best(run, {"accuracy", 0.1}, 0.6)) << "the metric comes first";
+  EXPECT_FALSE(replaces_best(run, {"accuracy", std::nan("")}, 0.1));
+  run.best->value = std::nan("");
+  EXPECT_TRUE(replaces_best(run, {"accuracy", std::nan("")}, 0.4));
+  run.best_loss = std::nullopt;  // a checkpoint of an older version
+  EXPECT_TRUE(replaces_best(run, {"accuracy", std::nan("")}, 0.9));
+  EXPECT_TRUE(replaces_best(RunState{}, {"accuracy", 0.0}, std::nullopt));
 }
 
 TEST(RunState, BetterDependsOnTheMetric) {

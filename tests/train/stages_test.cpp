@@ -109,6 +109,17 @@ TEST(StageDecisions, TheFirstStageEndsAfterAsManyEvaluationsWithoutAGainAsPatien
   EXPECT_EQ(next_move(kPatient, state, 5), StageMove::kRefresh);
 }
 
+TEST(StageDecisions, ABestByItsLossAloneIsTheBaseAndNoGainForThePatience) {
+  constexpr TrainConfig::Stages kPatient{.stop_epoch = 50, .patience = 1};
+  StageState state;
+  (void)note_evaluation(kPatient, state, ap(0, 10, true));
+  Evaluated tied = ap(0, 20, true);
+  tied.gains = false;
+  EXPECT_THAT(note_evaluation(kPatient, state, tied), ElementsAre("best", "best_stg1"));
+  EXPECT_EQ(state.base_step, 20);
+  EXPECT_EQ(next_move(kPatient, state, 2), StageMove::kRefresh);
+}
+
 TEST(StageDecisions, ASecondStageWithoutRollBackNeverGoesBack) {
   constexpr TrainConfig::Stages kOnward{.stop_epoch = 3, .roll_back = false};
   StageState state{.stage = 2, .base_step = 10, .rival = Metric{"ap", 0.2}};

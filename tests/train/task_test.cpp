@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -293,44 +294,51 @@ TEST(TotalBatchSize, IsDividedOverTheReplicas) {
 
 std::string read(const fs::path& path) { return FileSystem::system().read(path); }
 
-/// A task whose metric is NaN at its first evaluations.
-class LateMetric final : public Task {
+/// A task whose metric is `value` of the number of the evaluation, from 1 on.
+class GivenMetric final : public Task {
  public:
-  explicit LateMetric(int late) : late_(late) {}
+  explicit GivenMetric(std::function<double(int)> value) : value_(std::move(value)) {}
   std::shared_ptr<Dataset> make_dataset(const std::string& path) override { return inner_.make_dataset(path); }
   std::shared_ptr<torch::nn::Module> make_model() override { return inner_.make_model(); }
   at::Tensor forward(torch::nn::Module& model, const Batch& batch) override { return inner_.forward(model, batch); }
   at::Tensor loss(const at::Tensor& output, const Batch& batch) override { return inner_.loss(output, batch); }
   at::Tensor count(const at::Tensor& output, const Batch& batch) override { return inner_.count(output, batch); }
   [[nodiscard]] std::vector<Metric> metrics(const at::Tensor&) const override {
-    ++evaluations_;
-    return {{"skill", evaluations_ <= late_ ? std::nan("") : 0.25 / evaluations_}};
+    return {{"skill", value_(++evaluations_)}};
   }
 
   [[nodiscard]] std::string model_name() const override { return "late"; }
 
  private:
   test::NoisyTask inner_;
-  int late_;
+  std::function<double(int)> value_;
   mutable int evaluations_ = 0;
 };
 
-/// Trains for 3 epochs and returns the result; every file of the run is JSON.
+/// Trains for 3 epochs and returns the result; every file of the run is JSON. The metric is NaN at the first `late`
+/// evaluations.
 TrainResult train_late(const fs::path& run, int late) {
-  LateMetric task(late);
+  GivenMetric task([late](int number) { return number <= late ? std::nan("") : 0.25 / number; });
   TrainConfig config = test::noisy_config();
   config.max_steps = 9;
   Trainer trainer(alone(), task, config, {.recipe = "late", .run_dir = run});
   return trainer.fit();
 }
 
-std::vector<Json> skills_of(const fs::path& run) {
-  std::vector<Json> skills;
+/// The lines of epochs in log.jsonl.
+std::vector<Json> epochs_of(const fs::path& run) {
+  std::vector<Json> epochs;
   std::istringstream lines(read(run / "log.jsonl"));
   for (std::string line; std::getline(lines, line);) {
-    const Json json = Json::parse(line);
-    if (json["event"] == "epoch") skills.push_back(json["metrics"]["skill"]);
+    Json json = Json::parse(line);
+    if (json["event"] == "epoch") epochs.push_back(std::move(json));
   }
+  return epochs;
+}
+
+std::vector<Json> skills_of(const fs::path& run) {
+  std::vector<Json> skills;
+  for (const Json& epoch : epochs_of(run)) skills.push_back(epoch["metrics"]["skill"]);
   return skills;
 }
 
@@ -343,6 +351,27 @@ TEST(NanMetric, AtTheFirstEvaluationIsNotTheBestForEver) {
   EXPECT_EQ(load_checkpoint((folder / "run:best").string()).step(), 6);
   EXPECT_THAT(skills_of(folder / "run"), ElementsAre(Json(), Json(0.125), Json(0.25 / 3)));
   EXPECT_EQ(Json::parse(read(folder / "run/summary.json"))["best"]["step"], 6);
+}
+
+TEST(TiedMetric, HasItsBestWhereTheLossIsLowest) {
+  const TempDir folder;
+  GivenMetric task([](int) { return 0.0; });
+  TrainConfig config = test::noisy_config();
+  config.schedule.type = "none";  // so that the length may change
+  config.max_steps = 15;
+  const TrainResult first = Trainer(alone(), task, config, {.recipe = "tied", .run_dir = folder / "run"}).fit();
+  config.max_steps = 24;
+  const TrainResult whole =
+      Trainer(alone(), task, config, {.recipe = "tied", .run_dir = folder / "run", .resume = "auto"}).fit();
+  const std::vector<Json> epochs = epochs_of(folder / "run");
+  ASSERT_GT(epochs.size(), 4U);
+  const auto lowest = std::ranges::min_element(
+      epochs, [](const Json& a, const Json& b) { return a["loss"].get<double>() < b["loss"].get<double>(); });
+  ASSERT_NE((*lowest)["step"], epochs.front()["step"]) << "else the test shows nothing";
+  EXPECT_EQ(whole.best_step, (*lowest)["step"]);
+  EXPECT_EQ(load_checkpoint((folder / "run:best").string()).step(), whole.best_step);
+  EXPECT_EQ(Json::parse(read(folder / "run/summary.json"))["best"]["step"], whole.best_step);
+  EXPECT_GT(first.best_step, epochs.front()["step"].get<std::int64_t>());
 }
 
 TEST(NanMetric, IsNullInEveryFileOfTheRun) {

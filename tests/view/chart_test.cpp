@@ -42,8 +42,15 @@ TEST(Axis, OfOneValueHasRoomAroundIt) {
   const Axis axis = value_axis(5, 5, 4);
   EXPECT_LT(axis.low, 5);
   EXPECT_GT(axis.high, 5);
-  const Axis zero = value_axis(0, 0, 4);
-  EXPECT_LT(zero.low, zero.high);
+  const Axis small = value_axis(1e-12, 1e-12, 4);
+  EXPECT_LT(small.low, 1e-12);
+  EXPECT_LT(small.high, 1e-11);
+}
+
+TEST(Axis, OfAMetricThatHasNotYetLeft0GoesFrom0To1) {
+  EXPECT_THAT(labels_of(value_axis(0, 0, 5)), ElementsAre("0", "0.2", "0.4", "0.6", "0.8", "1.0"));
+  EXPECT_THAT(labels_of(value_axis(-0.0, 0, 2)), ElementsAre("0", "0.5", "1.0"));
+  EXPECT_EQ(value_axis(5e-324, 5e-324, 2).high, 1);
 }
 
 TEST(Axis, OfStepsHasWholeNumbersAndEndsWhereTheRunEnds) {
@@ -67,6 +74,16 @@ TEST(Charts, TellRunsOfTheSameNameApart) {
   const auto charts = charts_of({run_of("a", {{1, 2}}), run_of("a", {{1, 3}})}, 0);
   EXPECT_EQ(charts[0].series[0].name, "a");
   EXPECT_EQ(charts[0].series[1].name, "a (2)");
+}
+
+TEST(Charts, HaveTheTasksMainMetricFirstAsTheLogHasIt) {
+  RunCurves run;
+  add_line(run,
+           R"({"event": "epoch", "epoch": 1, "step": 9, "metrics": {"string_accuracy": 0, "accuracy": 0.5, "a": 1}})");
+  std::vector<std::string> titles;
+  for (const Chart& chart : charts_of({run}, 0)) titles.push_back(chart.title);
+  EXPECT_THAT(titles, ElementsAre("string_accuracy", "accuracy", "a"));
+  EXPECT_EQ(axes_of(charts_of({run}, 0).front(), 5, 5).values.high, 1);
 }
 
 TEST(Charts, OfARunThatHasLoggedNothingAreAnError) { EXPECT_THROW((void)charts_of({run_of("a", {})}, 0), DataError); }

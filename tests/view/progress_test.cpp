@@ -142,6 +142,20 @@ TEST_F(ProgressBarTest, ThePlainLinesOfALoopDoNotEndInItsMiddle) {
   EXPECT_EQ(written_.size(), 4U);
 }
 
+TEST_F(ProgressBarTest, TheLastLineHasAllOfALongLabel) {
+  // Longer than what a string keeps in itself: a label that was freed is then seen here, and by the address sanitizer.
+  const std::string label = "evaluating the held-out pictures of the second stage";
+  {
+    ProgressBar bar(options(false), clock_);
+    for (int step = 1; step <= 3; ++step) bar.update({.label = label, .step = step, .unit = "held-out pictures/s"});
+    bar.clear();
+    clock_.advance(60);
+    for (int step = 4; step <= 6; ++step) bar.update({.label = label, .step = step});
+  }
+  EXPECT_THAT(written_,
+              ElementsAre(label + "  step 1\n", label + "  step 3\n", label + "  step 4\n", label + "  step 6\n"));
+}
+
 TEST_F(ProgressBarTest, RedrawsOneLineOnATerminal) {
   ProgressBar bar(options(true), clock_);
   bar.update({.step = 1});

@@ -17,6 +17,9 @@ const kLabels = {
 // Of these the step's own curve says the same.
 const kHidden = new Set(['epoch.lr', 'epoch.images_per_s']);
 
+// Distances of ticks: there is no step 2.5.
+const kWholeSteps = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((factor) => factor * 10 ** power)).flat();
+
 const charts = new Map(); // name -> {box, plot, value, data, busy, again}
 const view = { low: null, high: null }; // in units of the axis; null: the whole run
 let refreshed = 0;
@@ -25,9 +28,12 @@ let drawnPoints = '';
 const axis = () => byId('axis').value;
 const weight = () => Number(byId('smooth').value);
 // Of the others each point counts.
-const isSmoothed = (name) => name === 'loss' || name === 'images_per_s' || name.startsWith('losses.');
+const isSmoothed = (name) => name === 'loss' || name === 'images_per_s' || isPart(name);
 const isBytes = (name) => name.endsWith('memory_peak');
-const label = (name) => kLabels[name] ?? name.replace(/^metric\./, '').replace(/^losses\./, 'loss: ').replace(/^epoch\./, '');
+const isPart = (name) => name.startsWith('losses.');
+const partsShown = () => byId('loss-parts').open;
+const holderOf = (name) => byId(isPart(name) ? 'part-charts' : 'charts');
+const label = (name) => kLabels[name] ?? name.replace(/^metric\./, '').replace(/^losses\./, '').replace(/^epoch\./, '');
 
 function names() {
   const all = new Set();
@@ -52,9 +58,9 @@ function options(name, series) {
     padding: [10, 10, 0, 0],
     legend: { show: false },
     cursor: { sync: { key: 'steps', setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
-    scales: { x: { time: false }, y: byId('log').checked ? { distr: 3 } : { range: rangeOf } },
+    scales: { x: { time: false }, y: byId('log').checked ? { distr: 3, range: logRangeOf } : { range: rangeOf } },
     axes: [
-      { ...text, size: 30, values: (_, ticks) => ticks.map((t) => (axis() === 'time' ? format.duration(t) : compact(t))) },
+      { ...text, size: 30, ...(axis() === 'time' ? {} : { incrs: kWholeSteps }), values: (_, ticks) => ticks.map((t) => (axis() === 'time' ? format.duration(t) : compact(t))) },
       { ...text, size: 58, values: (_, ticks) => ticks.map((t) => (t == null ? '' : isBytes(name) ? format.bytes(t) : compact(t))) },
     ],
     series: [{}, ...series],
@@ -62,12 +68,19 @@ function options(name, series) {
   };
 }
 
-// A curve that does not change lies in the middle.
+// A curve that does not change lies in the middle; one that has not yet left 0 at the bottom.
 function rangeOf(_, low, high) {
-  if (low == null) return [0, 1];
+  if (low == null || (low === 0 && high === 0)) return [0, 1];
   if (low === high) return [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
   return uPlot.rangeNum(low, high, 0.08, true);
 }
+
+function logRangeOf(_, low, high) {
+  return low > 0 ? uPlot.rangeLog(low, high, 10, false) : [0.1, 1];
+}
+
+// A logarithmic scale has no place for the others.
+const positive = (values) => values.map((value) => (value > 0 ? value : null));
 
 function compact(value) {
   const size = Math.abs(value);
@@ -113,7 +126,8 @@ export function zoom(low, high) {
 function setScale(chart) {
   if (!chart.plot) return;
   const [low, high] = view.low == null ? [chart.plot.data[0][0], chart.plot.data[0].at(-1)] : [view.low, view.high];
-  if (low != null) chart.plot.setScale('x', { min: low, max: high > low ? high : low + 1 });
+  // A single point is shown from the start on.
+  if (low != null) chart.plot.setScale('x', high > low ? { min: low, max: high } : { min: Math.min(0, low), max: Math.max(low, 1) });
 }
 
 function onKey(event) {
@@ -143,14 +157,13 @@ function newChart(name) {
   );
   const chart = { name, box, holder, value, plot: null };
   charts.set(name, chart);
-  byId('charts').append(box);
   return chart;
 }
 
 const xs = (part) => (axis() === 'time' ? part.seconds : part.steps);
 
 function series(color, isRaw) {
-  return { stroke: isRaw ? `${color}55` : color, width: isRaw ? 1 : 1.6, spanGaps: true, points: { show: isRaw ? false : undefined, size: 5 } };
+  return { stroke: isRaw ? `${color}55` : color, width: isRaw ? 1 : 1.6, spanGaps: true, points: isRaw ? { show: false } : { size: 5 } };
 }
 
 function sayValue(name, plot) {
@@ -199,6 +212,7 @@ async function fetchChart(chart) {
 function draw(chart, runs, parts) {
   const tables = [];
   const lines = [];
+  const drawn = byId('log').checked ? positive : (values) => values;
   chart.last = [];
   chart.seconds = new Map();
   runs.forEach((run, i) => {
@@ -207,10 +221,10 @@ function draw(chart, runs, parts) {
     if (!usable) return;
     if (view.low == null && chart.name === 'loss') run.extent = [xs(raw)[0], xs(raw).at(-1)];
     if (smooth) {
-      tables.push([xs(raw), raw.values]);
+      tables.push([xs(raw), drawn(raw.values)]);
       lines.push(series(colorOf(run.id), true));
     }
-    tables.push([xs(smooth ?? raw), (smooth ?? raw).values]);
+    tables.push([xs(smooth ?? raw), drawn((smooth ?? raw).values)]);
     lines.push(series(colorOf(run.id), false));
     chart.last.push({ run, steps: raw.steps, values: raw.values });
     chart.seconds.set(run.id, raw.seconds);
@@ -250,7 +264,20 @@ export function fetchAll() {
   }
   byId('charts').querySelector('.empty')?.remove();
   if (wanted.length === 0) byId('charts').append(empty('No step has been logged yet.'));
-  for (const name of wanted) fetchChart(charts.get(name) ?? newChart(name));
+  byId('loss-parts').hidden = !wanted.some(isPart);
+  byId('loss-parts').querySelector('summary').textContent = `parts of the loss (${wanted.filter(isPart).length})`;
+  const order = wanted.filter((name) => !isPart(name) || partsShown());
+  for (const name of order) place(charts.get(name) ?? newChart(name), order);
+  for (const name of order) fetchChart(charts.get(name));
+}
+
+// Metrics have their place before what was there when the first evaluation came. What stands right is not moved: it may
+// have the focus.
+function place(chart, order) {
+  const before = order.slice(order.indexOf(chart.name) + 1).map((name) => charts.get(name)?.box);
+  const holder = holderOf(chart.name);
+  const next = before.find((box) => box?.parentNode === holder) ?? null;
+  if (chart.box.parentNode !== holder) holder.insertBefore(chart.box, next);
 }
 
 function refresh() {
@@ -271,15 +298,17 @@ byId('axis').addEventListener('change', () => {
   redraw();
 });
 byId('log').addEventListener('change', redraw);
+byId('loss-parts').addEventListener('toggle', fetchAll);
 byId('reset').addEventListener('click', () => zoom(null, null));
 byId('smooth').addEventListener('input', () => {
   byId('smooth-value').textContent = weight().toFixed(2);
   fetchAll();
 });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
-new ResizeObserver(() => charts.forEach(resize)).observe(byId('charts'));
+const observer = new ResizeObserver(() => charts.forEach(resize));
+for (const id of ['charts', 'part-charts']) observer.observe(byId(id));
 on('runs', fetchAll);
 on('state', () => {
-  if (names().some((name) => !charts.has(name))) fetchAll();
+  if (names().some((name) => !charts.has(name) && (!isPart(name) || partsShown()))) fetchAll();
 });
 on('moment', refresh);

@@ -30,8 +30,9 @@ function figures(run) {
   const out = [['step', `${format.number(log?.step ?? 0)}${most > 0 ? ` of ${format.number(most)}` : ''}`]];
   if (epoch) out.push(['epoch', `${epoch.epoch}${setting(run, 'epochs') ? ` of ${setting(run, 'epochs')}` : ''}`]);
   if (latest.loss != null) out.push(['loss', format.number(latest.loss)]);
+  const evaluation = run.state?.evaluation;
+  for (const [name, value] of evaluation?.metrics?.slice(0, 2) ?? []) out.push([name, format.number(value), `at step ${evaluation.step}`]);
   if (latest.images_per_s != null) out.push(['throughput', `${format.number(latest.images_per_s, 4)} images/s`]);
-  for (const [name, value] of Object.entries(epoch?.metrics ?? {}).slice(0, 2)) out.push([name, format.number(value)]);
   if (epoch?.data_wait != null) out.push(['wait for data', format.percent(epoch.data_wait)]);
   if (log && log.read < log.size) out.push(['reading the log', format.percent(log.read / log.size)]);
   return out;
@@ -41,7 +42,7 @@ function draw() {
   const run = chosen();
   if (!run) return;
   verdict(run);
-  show(byId('tiles'), ...figures(run).map(([name, value]) => make('div', {}, make('dt', {}, name), make('dd', {}, value))));
+  show(byId('tiles'), ...figures(run).map(([name, value, title]) => make('div', { title }, make('dt', {}, name), make('dd', {}, value))));
 }
 
 on('state', draw);

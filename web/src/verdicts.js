@@ -13,17 +13,25 @@ function attempt(each, isLast) {
     'li',
     {},
     make('span', { class: 'faint' }, `${head}: `),
-    make('strong', { class: 'bad' }, text),
+    make('strong', { class: verdict.cause === 'told' ? '' : 'bad' }, text),
     verdict.hint ? make('div', {}, verdict.hint) : null,
     verdict.then ? make('div', { class: 'faint' }, verdict.then) : null,
     verdict.stacks?.length ? make('details', {}, make('summary', {}, 'stacks'), make('pre', {}, verdict.stacks.join('\n'))) : null,
   );
 }
 
-function event(each) {
+// The recipe's main metric first; a held-out loss beside that of the epoch.
+function metricsOf(metrics, curves) {
+  const place = (name) => curves.indexOf(`metric.${name}`);
+  const sorted = Object.entries(metrics ?? {}).sort(([a], [b]) => place(a) - place(b));
+  return sorted.map(([name, value]) => [name === 'loss' ? 'test loss' : name, value]);
+}
+
+function event(each, curves) {
   const { event: kind, step, epoch, metrics, ...rest } = each;
   const place = kind === 'epoch' ? `epoch ${epoch} ended at step ${format.number(step)}` : `${kind}${step != null ? ` at step ${format.number(step)}` : ''}`;
-  const figures = Object.entries({ ...(metrics ?? {}), ...(kind === 'epoch' ? { loss: rest.loss, seconds: rest.seconds } : rest) })
+  const others = kind === 'epoch' ? { loss: rest.loss, seconds: rest.seconds } : rest;
+  const figures = [...metricsOf(metrics, curves), ...Object.entries(others)]
     .filter(([, value]) => value != null && typeof value !== 'object')
     .map(([name, value]) => `${name} ${typeof value === 'number' ? format.number(value) : value}`);
   return make('li', {}, place, figures.length ? make('span', { class: 'faint' }, ` · ${figures.join(', ')}`) : null);
@@ -33,7 +41,7 @@ function draw() {
   const state = chosen()?.state;
   if (!state) return;
   const attempts = state.attempts.map((each, i) => attempt(each, i === state.attempts.length - 1)).filter(Boolean).reverse();
-  const events = state.events.slice(-60).reverse().map(event);
+  const events = state.events.slice(-60).reverse().map((each) => event(each, state.curves));
   show(
     byId('verdict-list'),
     attempts.length ? make('ul', { class: 'events' }, ...attempts) : null,

@@ -144,6 +144,11 @@ struct TrainConfig {
     return stages.stop_epoch > 0 && (stages.stop_epoch < epochs || stages.patience > 0);
   }
 
+  /// Returns what evaluations read: data.test, unless a recipe takes it from elsewhere; empty: there are none.
+  [[nodiscard]] virtual const std::string& test_data() const { return data.test; }
+  /// Returns true where the run evaluates.
+  [[nodiscard]] bool has_evaluations() const { return eval_every_epochs > 0 && !test_data().empty(); }
+
   /// Checks the values. Throws: UsageError naming the first key whose value is invalid.
   virtual void validate() const;
 };

@@ -40,7 +40,7 @@ struct Axis {
 };
 
 /// Returns an axis from the tick at or below `low` to that at or above `high`, with at most `most` distances. Equal or
-/// unordered ends get room around them.
+/// unordered ends get room around them; where both are 0 the axis goes from 0 to 1.
 [[nodiscard]] Axis value_axis(double low, double high, int most);
 /// Returns an axis from `low` to `high` themselves; its ticks are whole numbers.
 [[nodiscard]] Axis step_axis(std::int64_t low, std::int64_t high, int most);

@@ -30,6 +30,7 @@ struct RunCurves {
   std::map<std::string, Curve> metrics;           ///< of the epochs that were evaluated
   std::map<std::int64_t, std::int64_t> epoch_of;  ///< step at the end of an epoch: the epoch, from 1
   std::int64_t damaged = 0;                       ///< lines that are no JSON object, as a kill leaves one at the end
+  std::vector<std::string> metric_names = {};  ///< in the log's order, which is the task's: the first is its main one
 };
 
 /// Adds a line of log.jsonl to `run`. A line of a step that came before, which a killed run repeats, voids the points

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "launch/verdict_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/printable.h"
@@ -171,6 +172,7 @@ std::optional<view::AttemptVerdict> read_verdict(const fs::path& file, Notes& no
                                .then = first_line(text_at(*json, "then")),
                                .rank = static_cast<int>(rank_at(*json)),
                                .exit_code = static_cast<int>(whole_at(*json, "exit_code")),
+                               .was_told = text_at(*json, "cause") == kToldToLeave,
                                .time_ns = time_ns > 0 ? time_ns : written_ns,
                                .stacks = stacks_of(*json)};
   if (!verdict.text.empty()) return verdict;

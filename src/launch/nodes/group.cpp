@@ -166,8 +166,11 @@ Decision give_up(const GroupState& state, const GroupOptions& options) {
 }
 
 Decision end_by_signal(const GroupState& state, int number) {
-  return {
-      .kind = Decision::Kind::kEnd, .reason = "the job was told to stop", .ids = all_ids(state), .code = 128 + number};
+  return {.kind = Decision::Kind::kEnd,
+          .reason = "the job was told to stop",
+          .ids = all_ids(state),
+          .code = 128 + number,
+          .is_graceful = true};
 }
 
 Decision decide_idle(TimePoint now, const GroupState& state, const GroupOptions& options) {
@@ -229,6 +232,16 @@ Decision again(const GroupState& state, std::string reason, const std::optional<
 Decision finish(const GroupState& state, std::string reason, const std::optional<FailureRecord>& cause, int code) {
   return {
       .kind = Decision::Kind::kEnd, .reason = std::move(reason), .ids = all_ids(state), .cause = cause, .code = code};
+}
+
+// All ranks leave at one step: after --max-time, or a signal that one of them got.
+Decision finish_as_told(const GroupState& state, const FailureRecord& first, int code) {
+  Decision end = finish(state,
+                        fmt::format("the ranks left as they were told (by a signal or --max-time), rank {} on {} first",
+                                    first.rank, first.host),
+                        first, code);
+  end.is_graceful = true;
+  return end;
 }
 
 Decision conclude_loss(const GroupState& state, const GroupOptions& options) {
@@ -311,7 +324,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
   }
   if (by_request && state.stops_for_joiners) return again(state, "a node joins", std::nullopt, false);
   if (by_request && culprit != nullptr) {
-    return finish(state, "a rank was asked to end", culprit->end.cause, culprit->end.code);
+    return finish_as_told(state, *culprit->end.cause, culprit->end.code);
   }
   return conclude_failure(state, options, culprit);
 }

@@ -77,7 +77,7 @@ struct Decision {
   int max_world_size = 0;             ///< kStart: as GroupState
   int min_world_size = 0;             ///< kStart, a range: the fewest ranks with which it can go on
   int code = 0;                       ///< kEnd
-  bool is_graceful = false;           ///< kStop
+  bool is_graceful = false;           ///< kStop, kEnd: as Order
   bool is_restart = false;            ///< kAgain: it uses up one of --max-restarts
   TimePoint next = TimePoint::max();  ///< kWait: when to decide again if nothing happens
 };

@@ -76,8 +76,9 @@ struct Order {
   int min_world_size = 0;            ///< kRun: the fewest ranks with which a range goes on; 0: no range
   std::uint16_t master_port = 0;     ///< kRun
   std::vector<Member> members = {};  ///< kRun, in the order of their node ranks
-  bool is_graceful = false;          ///< kStop: the ranks are healthy; they save and leave
-  int code = 0;                      ///< kEnd: the launcher's exit code
+  /// kStop: the ranks are healthy; they save and leave. kEnd: they were told to leave, and did: none has failed.
+  bool is_graceful = false;
+  int code = 0;  ///< kEnd: the launcher's exit code
 };
 
 [[nodiscard]] std::string to_text(const Event& event);

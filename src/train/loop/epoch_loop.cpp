@@ -191,7 +191,8 @@ void EpochLoop::end_epoch() {
                      .lr = steps.weights().optimizer().lr(),
                      .loss = learner_.loss().mean()};
   const bool evaluated = evaluations_.is_due(state_, epoch);
-  const std::vector<std::string> names = evaluated ? evaluations_.evaluate(state_, epoch) : std::vector<std::string>{};
+  const std::vector<std::string> names =
+      evaluated ? evaluations_.evaluate(state_, epoch, result.loss) : std::vector<std::string>{};
   if (evaluated) result.metrics = evaluations_.metrics();
   result.memory = most_memory_used(job_);
   if (plan_.config.scales_loss()) result.skipped = state_.epoch_skipped;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/evaluation_points.h"
 
+#include <algorithm>
+
 #include "train/plan/decisions.h"
 #include "train/plan/stages.h"
 
@@ -18,6 +20,12 @@ EvaluateOptions evaluate_options(const TrainConfig& config) {
           .replicas = static_cast<int>(config.replicas)};
 }
 
+/// The held-out samples' loss where the task measures it, else that of the epoch's training.
+std::optional<double> loss_of(const std::vector<Metric>& metrics, std::optional<double> of_training) {
+  const auto measured = std::ranges::find(metrics, "loss", &Metric::name);
+  return measured == metrics.end() ? of_training : std::optional(measured->value);
+}
+
 }  // namespace
 
 EvaluationPoints::EvaluationPoints(const RunPlan& plan, Learner& learner, RunSinks& sinks, const RunState& run)
@@ -27,7 +35,7 @@ bool EvaluationPoints::is_due(const RunState& run, std::int64_t epoch) const {
   return plan_.test_set != nullptr && is_evaluation_epoch(plan_.config, plan_.sums, run, epoch);
 }
 
-std::vector<std::string> EvaluationPoints::evaluate(RunState& run, std::int64_t epoch) {
+std::vector<std::string> EvaluationPoints::evaluate(RunState& run, std::int64_t epoch, std::optional<double> loss) {
   EvaluateOptions options = evaluate_options(plan_.config);
   options.progress = [this](auto done, auto total) { sinks_.evaluating({.done = done, .total = total}); };
   under_way_ = true;
@@ -41,21 +49,24 @@ std::vector<std::string> EvaluationPoints::evaluate(RunState& run, std::int64_t 
   // An evaluation that exists only because the run ends here does not count: a longer run would not have it.
   const bool whole = run.batch == plan_.sums.batches_per_epoch;
   const bool counts = whole && (epoch + 1) % plan_.config.eval_every_epochs == 0;
-  std::vector<std::string> names = note_best(run, counts);
+  std::vector<std::string> names = note_best(run, loss_of(last_.metrics, loss), counts);
   if (counts) note_metrics(plan_.config.schedule, last_.metrics, run.plateau);
   return names;
 }
 
 /// Compares by the metric of stop_at, else by the task's first.
-std::vector<std::string> EvaluationPoints::note_best(RunState& run, bool counts) {
+std::vector<std::string> EvaluationPoints::note_best(RunState& run, std::optional<double> loss, bool counts) {
   const TrainConfig& config = plan_.config;
   for (const Metric& metric : last_.metrics) {
     if (!config.stop_at.metric.empty() && metric.name != config.stop_at.metric) continue;
-    const bool best = is_better(metric, run.best);
-    auto names = note_evaluation(config.stages, run.stages,
-                                 {.metric = metric, .step = run.step, .best = best, .counts = counts});
-    if (best) run.best = metric;
-    if (best) run.best_step = run.step;
+    const bool best = replaces_best(run, metric, loss);
+    auto names = note_evaluation(
+        config.stages, run.stages,
+        {.metric = metric, .step = run.step, .best = best, .counts = counts, .gains = is_better(metric, run.best)});
+    if (!best) return names;
+    run.best = metric;
+    run.best_step = run.step;
+    run.best_loss = loss;
     return names;
   }
   return {};

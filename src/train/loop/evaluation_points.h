@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,9 @@ class EvaluationPoints {
   /// Returns true where the end of `epoch` is evaluated.
   [[nodiscard]] bool is_due(const RunState& run, std::int64_t epoch) const;
 
-  /// Evaluates, reports the result, and notes it in `run`.
+  /// Evaluates, reports the result, and notes it in `run`. `loss` is the epoch's.
   /// Returns: the names that the step has earned. Collective: yes.
-  [[nodiscard]] std::vector<std::string> evaluate(RunState& run, std::int64_t epoch);
+  [[nodiscard]] std::vector<std::string> evaluate(RunState& run, std::int64_t epoch, std::optional<double> loss);
 
   /// Returns the metrics of the last evaluation; empty before the first.
   [[nodiscard]] const std::vector<Metric>& metrics() const { return last_.metrics; }
@@ -35,7 +36,7 @@ class EvaluationPoints {
   [[nodiscard]] bool under_way() const { return under_way_; }
 
  private:
-  [[nodiscard]] std::vector<std::string> note_best(RunState& run, bool counts);
+  [[nodiscard]] std::vector<std::string> note_best(RunState& run, std::optional<double> loss, bool counts);
 
   const RunPlan& plan_;
   Learner& learner_;

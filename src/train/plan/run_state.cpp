@@ -69,6 +69,7 @@ StateDict to_state(const RunState& run) {
     state["best.value"] = run.best->value;
     state["best.lower_is_better"] = run.best->lower_is_better;
     state["best.step"] = run.best_step;
+    if (run.best_loss) state["best.loss"] = *run.best_loss;
   }
   if (run.plateau) {
     state["plateau.lr"] = run.plateau->lr;
@@ -98,6 +99,7 @@ RunState run_state_of(const StateDict& state) {
                       .value = entry<double>(state, "best.value"),
                       .lower_is_better = entry<bool>(state, "best.lower_is_better")};
     run.best_step = count_entry(state, "best.step");
+    if (state.count("best.loss") != 0) run.best_loss = entry<double>(state, "best.loss");
   }
   if (state.count("plateau.lr") != 0) {
     run.plateau = PlateauState{.lr = entry<double>(state, "plateau.lr"),
@@ -121,6 +123,14 @@ bool is_better(const Metric& metric, const std::optional<Metric>& best) {
   if (!best || best->name != metric.name) return true;
   if (std::isnan(best->value)) return !std::isnan(metric.value);
   return metric.lower_is_better ? metric.value < best->value : metric.value > best->value;
+}
+
+bool replaces_best(const RunState& run, const Metric& metric, std::optional<double> loss) {
+  if (is_better(metric, run.best)) return true;
+  const bool is_none = std::isnan(metric.value) && std::isnan(run.best->value);
+  if (metric.value != run.best->value && !is_none) return false;
+  if (!run.best_loss || std::isnan(*run.best_loss)) return true;
+  return loss && *loss <= *run.best_loss;
 }
 
 }  // namespace lockstep::train

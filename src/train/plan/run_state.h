@@ -29,6 +29,7 @@ struct RunState {
   std::set<std::int64_t> bad_samples;  ///< indices left out since the start of the run, on any replica
   std::optional<Metric> best;          ///< the best evaluation so far
   std::int64_t best_step = 0;
+  std::optional<double> best_loss;  ///< of that evaluation, which decides between equal metrics; none: an older run's
   std::optional<PlateauState> plateau;  ///< state of schedule.type plateau
   StageState stages;
   /// Replicas with which the run began, by which lr_scaling goes on counting, where there are others now; 0: the same.
@@ -45,6 +46,10 @@ void require_place(const RunState& run, std::int64_t batches_per_epoch);
 
 /// Returns true where `metric` is better than the best so far, or has another name. Any number is better than NaN.
 [[nodiscard]] bool is_better(const Metric& metric, const std::optional<Metric>& best);
+
+/// Returns true where an evaluation becomes the run's best: its metric is better, or the same and its loss not higher.
+/// Of equal evaluations the later one is the best: a run that has not yet reached anything has learned more by then.
+[[nodiscard]] bool replaces_best(const RunState& run, const Metric& metric, std::optional<double> loss);
 
 /// Returns an entry of a state that a checkpoint must hold. Throws: DataError naming it.
 template <class T>

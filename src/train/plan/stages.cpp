@@ -17,7 +17,9 @@ std::vector<std::string> note_evaluation(const TrainConfig::Stages& options, Sta
   if (options.stop_epoch == 0) return names;
   if (evaluated.best) names.push_back(fmt::format("best_stg{}", state.stage));
   if (state.stage == 1 && evaluated.best) state.base_step = evaluated.step;
-  if (state.stage == 1 && evaluated.counts) state.no_better = evaluated.best ? 0 : state.no_better + 1;
+  if (state.stage == 1 && evaluated.counts) {
+    state.no_better = evaluated.best && evaluated.gains ? 0 : state.no_better + 1;
+  }
   if (state.stage == 1 || !evaluated.counts || !options.roll_back) return names;
   state.roll_back = !is_better(evaluated.metric, state.rival);
   state.rival = state.roll_back ? std::nullopt : std::optional(evaluated.metric);

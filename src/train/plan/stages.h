@@ -33,8 +33,9 @@ struct StageState {
 struct Evaluated {
   Metric metric;
   std::int64_t step = 0;
-  bool best = false;   ///< better than all evaluations before, of both stages
+  bool best = false;   ///< the run's best from now on, of both stages
   bool counts = true;  ///< false: it exists only because the run ends here; a longer run would not have it
+  bool gains = true;   ///< a best's metric is better than that of the best before; false: its loss decided
 };
 
 /// Notes the outcome in `state`. Returns: the names that the step's checkpoint gets: best, best_stg1, best_stg2.

@@ -19,7 +19,7 @@ void require_base(const TrainConfig& config) {
                      "stop_epoch: the epochs that the first stage has at most");
   }
   if (!config.has_second_stage()) return;
-  if (config.data.test.empty() || config.eval_every_epochs == 0) {
+  if (!config.has_evaluations()) {
     throw UsageError(fmt::format("stop_epoch is {}, and without evaluations the first stage has no best", stop),
                      "set data.test and eval_every_epochs, or stop_epoch=0 for one stage");
   }
@@ -291,7 +291,7 @@ void TrainConfig::validate() const {
   if (clip_norm > 0 && clip_value > 0) {
     throw UsageError("clip_norm and clip_value are both set", "clip by one of them: --set clip_value=0");
   }
-  if (schedule.type == "plateau" && (data.test.empty() || eval_every_epochs == 0)) {
+  if (schedule.type == "plateau" && !has_evaluations()) {
     throw UsageError("schedule.type is plateau, which needs evaluations", "set data.test and eval_every_epochs");
   }
   require_base(*this);

@@ -46,8 +46,12 @@ std::string in_units(double value, double distance, double unit, const char* let
 }  // namespace
 
 Axis value_axis(double low, double high, int most) {
-  if (!(low < high)) {
-    const double room = std::max(std::abs(low) * 0.1, 1e-9);
+  constexpr double kNothing = 1e-30;
+  if (!(low < high) && !(std::abs(low) > kNothing)) {  // a metric that has not yet left 0, as a person would draw it
+    low = 0;
+    high = 1;
+  } else if (!(low < high)) {
+    const double room = std::abs(low) * 0.1;
     low -= room;
     high = low + 2 * room;
   }

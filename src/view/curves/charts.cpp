@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/view/chart.h"
@@ -30,6 +29,19 @@ struct Figure {
   double weight = 0;
 };
 
+/// The task's main metric first.
+std::vector<std::string> metrics_of(const std::vector<RunCurves>& runs) {
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
+  for (const RunCurves& run : runs) {
+    for (const std::string& name : run.metric_names) add(name);
+    for (const auto& [name, curve] : run.metrics) add(name);
+  }
+  return names;
+}
+
 void add_chart(std::vector<Chart>& charts, const std::vector<RunCurves>& runs, const Figure& figure) {
   Chart chart{.title = figure.title, .unit = figure.unit, .series = {}};
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -49,11 +61,7 @@ std::vector<Chart> charts_of(const std::vector<RunCurves>& runs, double weight) 
   const std::vector<Part> both = {&RunCurves::steps, &RunCurves::epochs};
   std::vector<Chart> charts;
   add_chart(charts, runs, {.title = "loss", .unit = "", .name = "loss", .parts = both, .weight = weight});
-  std::set<std::string> metrics;
-  for (const RunCurves& run : runs) {
-    for (const auto& [name, curve] : run.metrics) metrics.insert(name);
-  }
-  for (const std::string& name : metrics) {
+  for (const std::string& name : metrics_of(runs)) {
     add_chart(charts, runs,
               {.title = name == "loss" ? "test loss" : name, .unit = "", .name = name, .parts = {&RunCurves::metrics}});
   }

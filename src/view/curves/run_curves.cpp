@@ -39,14 +39,31 @@ void add_points(Curves& curves, const std::string& prefix, std::int64_t step, co
   }
 }
 
-void add_event(RunCurves& run, const Json& line, std::int64_t step) {
+/// Json sorts its keys; the text of the line has the task's order.
+void add_metric_names(RunCurves& run, const Json& metrics, std::string_view text) {
+  const auto is_known = [&](const std::string& name) {
+    return std::ranges::find(run.metric_names, text::printable(name)) != run.metric_names.end();
+  };
+  bool all_known = true;
+  for (const auto& [name, value] : metrics.items()) all_known = all_known && is_known(name);
+  if (all_known) return;
+  const auto ordered = nlohmann::ordered_json::parse(text, nullptr, false);
+  for (const auto& [name, value] : ordered["metrics"].items()) {
+    if (!is_known(name)) run.metric_names.push_back(text::printable(name));
+  }
+}
+
+void add_event(RunCurves& run, const Json& line, std::int64_t step, std::string_view text) {
   const std::string event = line.value("event", "");
   if (event == "step") {
     add_points(run.steps, "", step, line);
     if (line.contains("losses")) add_points(run.steps, "losses.", step, line["losses"]);
   } else if (event == "epoch") {
     add_points(run.epochs, "", step, line);
-    if (line.contains("metrics")) add_points(run.metrics, "", step, line["metrics"]);
+    if (line.contains("metrics")) {
+      add_points(run.metrics, "", step, line["metrics"]);
+      add_metric_names(run, line["metrics"], text);
+    }
     run.epoch_of[step] = line.value("epoch", std::int64_t{0});
   }
 }
@@ -150,7 +167,7 @@ void add_line(RunCurves& run, std::string_view line) {
   const auto step = json.find("step");
   if (step == json.end() || !step->is_number_integer()) return;
   try {
-    add_event(run, json, step->get<std::int64_t>());
+    add_event(run, json, step->get<std::int64_t>(), line);
   } catch (const Json::exception&) {
     ++run.damaged;  // an object, but with values of other types
   }

@@ -30,6 +30,11 @@ std::string with_code(const AttemptVerdict& verdict) {
   return verdict.text.ends_with(code) ? verdict.text : fmt::format("{} ({})", verdict.text, code);
 }
 
+/// Its ranks left as they were told: nothing has failed.
+bool was_told(const AttemptFacts* attempt) {
+  return attempt != nullptr && attempt->verdict && attempt->verdict->was_told;
+}
+
 std::string end_of(const AttemptFacts& attempt) {
   if (!attempt.verdict) return "ended without a verdict";
   const AttemptVerdict& verdict = *attempt.verdict;
@@ -261,7 +266,8 @@ RunDiagnosis diagnose_finished(const RunFacts& facts) {
 bool is_complete(const RunFacts& facts) {
   if (!facts.summary) return false;
   const AttemptFacts* attempt = newest(facts);
-  const bool is_older = attempt != nullptr && attempt->verdict && attempt->verdict->time_ns > facts.summary->time_ns;
+  const bool is_older = attempt != nullptr && attempt->verdict && !was_told(attempt) &&
+                        attempt->verdict->time_ns > facts.summary->time_ns;
   return !is_older && (!facts.log || facts.log->step <= facts.summary->steps);
 }
 
@@ -272,6 +278,13 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
     diagnosis.state = RunState::kStopped;
     diagnosis.text =
         fmt::format("by {}: it saved after step {} and left", facts.log->stopped_by, text::thousands(facts.log->step));
+    offer_resume(facts, diagnosis);
+    return diagnosis;
+  }
+  if (was_told(attempt)) {  // no run of a Trainer, or one that did not come to its save
+    diagnosis.state = RunState::kStopped;
+    diagnosis.text = with_code(*attempt->verdict);
+    if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
@@ -301,7 +314,8 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
 
 RunDiagnosis diagnose_now(const RunFacts& facts) {
   const AttemptFacts* attempt = newest(facts);
-  const bool has_failed = attempt != nullptr && (attempt->verdict || first_cause(*attempt) != nullptr);
+  const bool has_failed =
+      attempt != nullptr && !was_told(attempt) && (attempt->verdict || first_cause(*attempt) != nullptr);
   if (facts.is_launched && !(attempt->verdict)) return diagnose_running(facts);
   if (!facts.trainer.empty() && !facts.is_launched) {
     RunDiagnosis diagnosis{.state = RunState::kRuns,

@@ -63,6 +63,45 @@ async function keyboard(page) {
   assert.deepEqual(nameless, []);
 }
 
+// Whether the run's colour is anywhere in a chart.
+const isDrawn = (page, curve) =>
+  page.$eval(`[data-curve="${curve}"] canvas`, (canvas) => {
+    const style = getComputedStyle(document.documentElement).getPropertyValue('--run-1').trim();
+    const color = [1, 3, 5].map((at) => parseInt(style.slice(at, at + 2), 16));
+    const bytes = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    for (let at = 0; at < bytes.length; at += 4) {
+      if (color.every((part, i) => Math.abs(bytes[at + i] - part) < 8) && bytes[at + 3] > 200) return true;
+    }
+    return false;
+  });
+
+// What one looks for comes first; the parts of the loss are there for who asks.
+async function detector(page) {
+  const wrong = watch(page);
+  await open(page);
+  const order = (box) => page.$$eval(`${box} > [data-curve]`, (all) => all.map((each) => each.dataset.curve));
+  assert.deepEqual(await order('#charts'),
+    ['loss', 'metric.bbox_map', 'metric.a_small', 'metric.ar', 'epoch.loss', 'images_per_s', 'lr']);
+  assert.deepEqual(await order('#part-charts'), [], 'parts that nobody looks at are not asked for');
+  const tiles = await page.$$eval('#tiles > div', (all) => Object.fromEntries(all.map((each) => [...each.children].map((e) => e.innerText))));
+  assert.equal(tiles.bbox_map, '0', 'the last evaluation stays above the curves');
+  assert.equal(tiles.a_small, '0.25');
+  assert.equal(await page.$eval('#tiles [title]', (each) => each.title), 'at step 10');
+  assert.ok(await isDrawn(page, 'metric.a_small'), 'a single evaluation is a dot');
+  if (facts.pictures) await page.screenshot({ path: `${facts.pictures}/detector.png`, fullPage: true });
+  await page.click('#loss-parts summary');
+  await page.waitForSelector('[data-curve="losses.part_39"] .u-wrap');
+  assert.equal((await order('#part-charts')).length, 40);
+  for (const scale of ['linear', 'log']) {
+    if (scale === 'log') await page.check('#log');
+    await page.waitForTimeout(500);
+    assert.equal(await isDrawn(page, 'metric.bbox_map'), scale === 'linear', `a metric that is 0, ${scale}`);
+    assert.ok(await isDrawn(page, 'loss'), `the loss, ${scale}`);
+    if (facts.pictures) await page.screenshot({ path: `${facts.pictures}/detector-${scale}.png`, fullPage: true });
+  }
+  assert.deepEqual(wrong, []);
+}
+
 async function withoutToken(page) {
   for (const path of ['', 'api/runs', 'api/run/0/state', 'assets/app.js', '?token=0']) {
     const answer = await page.goto(facts.url + path);
@@ -132,5 +171,5 @@ async function killedRank(page) {
   assert.ok(took < 1000, `${took} ms`);
 }
 
-const parts = { two_runs: twoRuns, without_token: withoutToken, large_run: largeRun, killed_rank: killedRank };
+const parts = { two_runs: twoRuns, detector, without_token: withoutToken, large_run: largeRun, killed_rank: killedRank };
 await withBrowser(facts, parts[part]);

@@ -57,6 +57,20 @@ TEST(DetectionPresets, AllBindAndAreValid) {
   EXPECT_TRUE(presets().count("smoke"));
 }
 
+TEST(DetectionPresets, MayTakeAPartOfTheTrainingDataForTheirEvaluations) {
+  for (const auto& [name, yaml] : presets()) {
+    DetectionConfig config;
+    bind_to(config, ConfigTree::from_text(yaml, name));
+    config.data.train = "mugs";
+    config.data.test = "";
+    EXPECT_THROW(config.validate(), UsageError) << name << " has two stages";
+    config.sets.val_fraction = 0.2;
+    EXPECT_NO_THROW(config.validate()) << name;
+    config.schedule.type = "plateau";
+    EXPECT_NO_THROW(config.validate()) << name;
+  }
+}
+
 constexpr const char* kOrigins = R"(
 epoches: 58
 lrsheduler: flatcosine
