@@ -229,6 +229,8 @@ TrainResult EpochLoop::result() const {
   result.images_per_s = result.seconds > 0 ? static_cast<double>(images_) / result.seconds : 0;
   result.reached_target = evaluations_.reached_target();
   result.metrics = evaluations_.metrics();
+  result.best = state_.best;
+  result.best_step = state_.best_step;
   result.run_dir = plan_.run_dir;
   return result;
 }
