@@ -11,6 +11,7 @@
 
 #include "common/cli.h"
 #include "common/launch_options.h"
+#include "common/start_notes.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -195,6 +196,7 @@ int Tuner::run() {
   TuneValues start;
   for (const TuneKey& key : keys) start[key.key] = given_.at(key.key);
   (void)timer(start);
+  cli::say_start_notes();
   job_.print("{} on {} {}: {:.1f} ms per step with the given settings; budget {}", arguments_.what, job_.world_size(),
              job_.world_size() == 1 ? "process" : "processes", 1e3 * seconds(start, false),
              text::duration(arguments_.budget));
@@ -252,6 +254,7 @@ int cmd_tune(const Arguments& arguments) {
   if (FileSystem::system().exists(tune.output)) {
     throw UsageError(fmt::format("{} exists already", tune.output), "remove it, or give another --output");
   }
+  tune.join.keeps_notes = true;
   return with_job(tune.join, [&](Job& job) { return Tuner(job, tune).run(); });
 }
 
