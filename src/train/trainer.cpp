@@ -127,7 +127,7 @@ TrainResult Trainer::Impl::run() {
   loop_->run();
   train::rescue_run(job_, run_, trouble_, options_.rescue);
   // A program reads the figures of a run that it found complete; the command prints nothing more of it.
-  if (loop_->complete() && !(was_complete && options_.has_commands)) loop_->make_up_evaluation();
+  if (loop_->complete() && !(was_complete && options_.has_commands)) loop_->evaluations().make_up();
   result_ = loop_->result();
   result_.checkpoint = run_.saver->last_path();
   const RunEnd end{.result = result_,
@@ -199,7 +199,7 @@ void Trainer::Impl::leave(RunEnd end) {
 
 void Trainer::Impl::finish(RunEnd end) {
   sinks_->end(std::move(end), [this](RunEnd& event) {
-    const Evaluation& evaluation = loop_->evaluation();
+    const Evaluation& evaluation = loop_->evaluations().last();
     event.report = report_of(task_, evaluation);
     event.pictures = train::draw_pictures(run_.run_dir, evaluation.tally.get());
   });

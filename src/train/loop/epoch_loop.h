@@ -47,10 +47,7 @@ class EpochLoop {
   [[nodiscard]] StopReason stopped_by() const;
   /// Returns what is counted and measured so far.
   [[nodiscard]] TrainResult result() const;
-  /// The run is complete: its result gets the metrics of its weights, where this process has not measured them.
-  /// Collective: yes.
-  void make_up_evaluation() { evaluations_.make_up(); }
-  [[nodiscard]] const Evaluation& evaluation() const { return evaluations_.last(); }
+  [[nodiscard]] EvaluationPoints& evaluations() { return evaluations_; }
 
   /// Returns "step 12", for the report of an error.
   [[nodiscard]] std::string where() const;
