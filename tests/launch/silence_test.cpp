@@ -2,13 +2,21 @@
 // When the launcher says that ranks without Lockstep neither write nor compute: no test sleeps.
 #include "launch/hangs/silence.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "launch/hangs/hang_watch.h"
+#include "lockstep/flight/ring.h"
+#include "support/temp_dir.h"
 
 namespace lockstep::launch {
 namespace silence_test {
 
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
 /// Ranks as they are seen from outside, looked at once a second as the launcher does.
 struct Ranks {
@@ -110,6 +118,47 @@ TEST(Silence, TheLineNamesRanksHostSecondsAndWhatToType) {
   EXPECT_EQ(silence_text({{3, 99}}, "gpu-b", seconds(60)),
             "rank 3 on gpu-b has written nothing and used no processor time for 60 s: it may hang; lockstep doctor 99 "
             "shows where it is");
+}
+
+/// What the launcher's own watch says of two ranks, looked at once a second for so long.
+std::string said_of(const std::vector<WatchedRank>& ranks, seconds time, std::uint64_t output_each_second = 0) {
+  HangWatch watch([](const char*) { return nullptr; });
+  ::testing::internal::CaptureStderr();
+  TimePoint now{seconds(1000)};
+  for (std::uint64_t second = 0; second < static_cast<std::uint64_t>(time.count()); ++second) {
+    now += seconds(1);
+    EXPECT_FALSE(watch.look(now, ranks, second * output_each_second));
+  }
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(HangWatch, SpeaksOnceOfRanksWithoutLockstepThatDoNothing) {
+  const test::TempDir folder;
+  FlightRing first(folder / "first");
+  FlightRing second(folder / "second");
+  std::vector<WatchedRank> ranks = {{.rank = 0, .pid = 4711, .ring = &first},
+                                    {.rank = 1, .pid = 4712, .ring = &second}};
+  EXPECT_EQ(said_of(ranks, seconds(59)), "");
+  const std::string said = said_of(ranks, seconds(1000));
+  EXPECT_THAT(said, HasSubstr("note: ranks 0, 1 on "));
+  EXPECT_EQ(said.find("note: "), said.rfind("note: ")) << said;
+  EXPECT_EQ(said_of(ranks, seconds(1000), 1), "") << "they write";
+  ranks[0].has_ended = true;
+  EXPECT_THAT(said_of(ranks, seconds(100)), HasSubstr("note: rank 1 on "));
+}
+
+TEST(HangWatch, SaysNothingWhereARankUsesLockstep) {
+  const test::TempDir folder;
+  FlightRing first(folder / "first");
+  FlightRing second(folder / "second");
+  const UniqueFd memory(::open(second.path().c_str(), O_RDWR | O_CLOEXEC));
+  void* at = ::mmap(nullptr, sizeof(flight::Ring), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  ASSERT_NE(at, MAP_FAILED);
+  const flight::Writer begun(*static_cast<flight::Ring*>(at), {.pid = ::getpid(), .rank = 1, .world_size = 2});
+  EXPECT_EQ(said_of({{.rank = 0, .pid = 4711, .ring = &first}, {.rank = 1, .pid = ::getpid(), .ring = &second}},
+                    seconds(1000)),
+            "");
+  ::munmap(at, sizeof(flight::Ring));
 }
 
 }  // namespace silence_test

@@ -19,6 +19,8 @@ namespace {
 
 using std::chrono::nanoseconds;
 
+// A rank that uses Lockstep has begun its ring by then, in most cases: other nodes are not asked before.
+constexpr auto kTimeToBegin = std::chrono::seconds(10);
 constexpr nanoseconds kLongest = std::chrono::seconds(1);
 constexpr nanoseconds kShortest = std::chrono::milliseconds(50);
 constexpr std::int64_t kSayFirst = 30'000'000'000;
@@ -88,8 +90,10 @@ void HangWatch::watch_silence(TimePoint awake, const std::vector<WatchedRank>& r
     if (!rank.has_ended) living.push_back({rank.rank, rank.pid});
   }
   if (living.empty()) return;
+  if (!without_ring_since_) without_ring_since_ = awake;
   const auto silence = silence_.look(awake, {.output = output, .ranks = living.size(), .cpu_s = processor_seconds});
-  if (others_are_active(silence.value_or(std::chrono::nanoseconds(0)))) return;
+  if (awake - *without_ring_since_ < kTimeToBegin || others_are_active(silence.value_or(std::chrono::nanoseconds(0))))
+    return;
   if (silence && silence_.is_news(*silence)) log::note("{}", silence_text(living, host_name(), *silence));
 }
 

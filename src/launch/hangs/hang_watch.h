@@ -45,6 +45,7 @@ class HangWatch {
   std::unique_ptr<LongWorkLink> link_;
   std::unique_ptr<LongWorkLink> activity_;  // of ranks without Lockstep, on several nodes
   SilenceWatch silence_;
+  std::optional<TimePoint> without_ring_since_;
   TimePoint due_{};
   std::chrono::nanoseconds interval_ = std::chrono::seconds(1);
   AwakeTime awake_{std::chrono::seconds(1)};  // its ranks were most likely stopped with the launcher
