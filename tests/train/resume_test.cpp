@@ -160,6 +160,8 @@ TEST_P(ResumeWorlds, ARunThatIsCompleteHasTheMetricsOfItsEnd) {
               EXPECT_EQ(again.metrics[0].value, first.metrics[0].value);
               EXPECT_EQ(again.metrics[0].lower_is_better, first.metrics[0].lower_is_better);
               EXPECT_EQ(again.best_step, first.best_step);
+              EXPECT_EQ(again.epochs, first.epochs);
+              EXPECT_EQ(again.checkpoint, first.checkpoint);
             },
             {.world = GetParam(), .env = {{"LOCKSTEP_TEST_SHARED", shared}}});
 }

@@ -223,6 +223,7 @@ void EpochLoop::tell_saved() {
 
 TrainResult EpochLoop::result() const {
   TrainResult result = counted_;
+  if (result.epochs == 0) result.epochs = state_.epoch + (state_.batch > 0 ? 1 : 0);  // begun by earlier processes
   result.steps = state_.step;
   result.replicas = plan_.config.replicas;
   if (plan_.config.scales_loss()) result.skipped_steps = state_.skipped;
