@@ -10,7 +10,10 @@
 #include "common/cli.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/base/standard_streams.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/whole_number.h"
 #include "lockstep/doctor/all_reduce.h"
 #include "lockstep/launch/doctor.h"
 #include "lockstep/view/machine_check.h"
@@ -34,11 +37,11 @@ cli::CommandText doctor_help() {
               "it looks at cores, memory, limits, network, clock, GPUs and the disk of this folder, and "
               "measures an all-reduce, in at most ten seconds. Started by lockstep run on several hosts, it "
               "measures round trips and bandwidth between them.",
-          .examples = {"lockstep doctor", "lockstep doctor runs/digits",
+          .examples = {"lockstep doctor", "lockstep doctor runs/digits", "lockstep doctor 4711",
                        "lockstep run --hosts gpu-a,gpu-b --nproc-per-node 1 -- lockstep doctor"},
           .tables = {{"Exit code",
                       {{"0", "nothing is bad; or the state of the run was said, whatever it is"},
-                       {"65", "there is no such run"},
+                       {"65", "there is no such run, or no such process"},
                        {"69", "something is bad, so that a run would fail; or a host cannot reach another"}}}}};
 }
 
@@ -52,6 +55,40 @@ int say_of_run(const DoctorOptions& options) {
     cli::print_json(view::diagnosis_json(facts, diagnosis));
   } else {
     print_clean(view::diagnosis_text(diagnosis, view::use_color(STDOUT_FILENO)));
+  }
+  return 0;
+}
+
+bool is_process(const std::string& word) {
+  const bool is_number = !word.empty() && word.size() <= 9 && word.find_first_not_of("0123456789") == std::string::npos;
+  return is_number && !FileSystem::system().exists(word);
+}
+
+std::string processes_json(const std::vector<ProcessReport>& processes) {
+  std::vector<std::string> objects;
+  for (const ProcessReport& process : processes) {
+    std::vector<std::string> stacks;
+    for (const std::string& line : process.stacks) stacks.push_back(text::json_quote(line));
+    objects.push_back(fmt::format(R"({{"pid": {}, "program": {}, "text": {}, "stacks": [{}]}})", process.pid,
+                                  text::json_quote(process.program), text::json_quote(process.text),
+                                  text::join(stacks)));
+  }
+  return fmt::format("{{\"processes\": [{}]}}\n", text::join(objects));
+}
+
+/// For programs that do not use Lockstep, whose ranks have no folder that says more.
+int say_of_process(const DoctorOptions& options) {
+  const std::vector<ProcessReport> processes =
+      read_processes(static_cast<int>(whole_number("PID", options.run, {1, 999999999})));
+  if (options.json) {
+    cli::print_json(processes_json(processes));
+    return 0;
+  }
+  for (const ProcessReport& process : processes) {
+    cli::print(process.text + "\n");
+    for (const std::string& line : process.stacks) cli::print("  " + line + "\n");
+    const std::string dump = fmt::format("py-spy dump --pid {}   # shows Python's own frames", process.pid);
+    if (process.program.starts_with("python")) print_clean(fmt::format("  next  {}\n", dump));
   }
   return 0;
 }
@@ -92,10 +129,13 @@ int cmd_doctor(int argc, char** argv) {
   DoctorOptions options;
   CLI::App app;
   cli::prepare(app, doctor_help());
-  app.add_option("RUN_DIR", options.run, "a run folder, or a folder of logs that lockstep run has named");
+  app.add_option("RUN_DIR", options.run,
+                 "a run folder, a folder of logs that lockstep run has named, or the number of a process of this host, "
+                 "of which the stacks are shown");
   app.add_flag("--fast", options.is_fast, "leave out what has to be measured: the disk and the all-reduce");
   app.add_flag("--json", options.json, "print JSON: an object for each check, or one for the run");
   if (!cli::parse(app, {argv + 1, argv + argc})) return 0;
+  if (is_process(options.run)) return say_of_process(options);
   if (!options.run.empty()) return say_of_run(options);
   return env::get("LOCKSTEP_STORE") ? check_links(options) : check_this_machine(options);
 }

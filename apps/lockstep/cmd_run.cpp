@@ -312,9 +312,9 @@ AgentOptions agent_options(const RunOptions& given, std::vector<std::string> pro
   if (given.max_restarts < 0)
     throw UsageError(fmt::format("--max-restarts is {}", given.max_restarts), "give 0 or more");
   const ProcessCount processes = resolve_process_count(given.processes);
-  if (processes.reason != "as asked") log::note("{} ranks: {}", processes.count, processes.reason);
   AgentOptions options{.command = command_of(given, std::move(program)),
                        .processes = processes.count,
+                       .why_processes = processes.reason == "as asked" ? "" : processes.reason,
                        .role = given.role,
                        .max_restarts = given.max_restarts,
                        .use_standby = !given.no_standby,
@@ -368,13 +368,14 @@ int cmd_run(int argc, char** argv) {
   Split parts = split(app, argc, argv);
   if (!cli::parse(app, parts.own)) return 0;
   if (app.get_option("--new-token")->count() > 0) return make_new_token(given.new_token);
-  tell_of_unneeded(app);
   if (!chosen_hosts(given.hosts).empty()) {
     if (parts.program.empty()) (void)command_of(given, {});
-    return run_hosts(hosts_options(given.hosts, {.own = parts.own,
-                                                 .program = parts.program,
-                                                 .signals = signals_of(given.signals),
-                                                 .shutdown_timeout = shutdown_timeout_of(given)}));
+    const HostsOptions hosts = hosts_options(given.hosts, {.own = parts.own,
+                                                           .program = parts.program,
+                                                           .signals = signals_of(given.signals),
+                                                           .shutdown_timeout = shutdown_timeout_of(given)});
+    tell_of_unneeded(app);
+    return run_hosts(hosts);
   }
   AgentOptions options = agent_options(given, std::move(parts.program));
   if (given.has_orders_on_input) {
@@ -383,6 +384,7 @@ int cmd_run(int argc, char** argv) {
   }
   require_token(options, {argv, argv + argc});
   choose_port(given.node, options);
+  tell_of_unneeded(app);
   if (app.get_option("--dashboard")->count() > 0) show_page(given);
   return run_agent(options);
 }

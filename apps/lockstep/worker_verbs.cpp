@@ -16,6 +16,7 @@
 
 #include "bench_startup.h"
 #include "common/cli.h"
+#include "common/start_notes.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/config.h"
 #include "lockstep/base/env.h"
@@ -213,7 +214,7 @@ fs::path choose_run_dir(Words& arguments) {
   if (exists && !request.run_dir) request.run_dir = experiment;
   request.experiment = exists && is_same_folder(*request.run_dir, *experiment);
   const RunChoice choice = choose_run(request, FileSystem::system());
-  if (!choice.note.empty()) log::note("{}", choice.note);
+  if (!choice.note.empty()) cli::keep_start_note(choice.note);
   arguments.insert(arguments.end(), {"--run-dir", choice.run_dir.string(), "--resume", request.resume});
   return choice.run_dir;
 }
@@ -259,6 +260,10 @@ int launch(const std::string& verb, const Words& arguments, const Launch& how) {
                        .log_dir = how.log_dir,
                        .console = ConsoleStyle::kMainRaw};
   apply(how.node, options);
+  if (how.processes > 1 && !env::get("OMP_NUM_THREADS")) {
+    options.environment.emplace_back("OMP_NUM_THREADS", "1");  // the agent would say so at once
+    cli::keep_start_note(threads_note(how.processes));
+  }
   require_address_space(blas_threads(how.processes > 1));
   return run_agent(options);
 }
@@ -321,8 +326,9 @@ int cmd_train(int argc, char** argv) {
                 : is_main_node ? choose_run_dir(arguments) / "logs"
                                : logs_of_another_node(arguments);
   if (!count && !tests_only) {
-    log::note("training with {} {}{}, because {}; --nproc-per-node N changes that", processes.count,
-              processes.count == 1 ? "process" : "processes", nodes.nodes > 1 ? " on this node" : "", processes.reason);
+    cli::keep_start_note(fmt::format("training with {} {}{}, because {}; --nproc-per-node N changes that",
+                                     processes.count, processes.count == 1 ? "process" : "processes",
+                                     nodes.nodes > 1 ? " on this node" : "", processes.reason));
   }
   const bool is_alone = processes.count == 1 && nodes.nodes == 1;
   if (!is_alone && is_main_node && !tests_only) require_usable(how.log_dir.parent_path());

@@ -7,12 +7,14 @@
 
 #include "common/cli.h"
 #include "common/launch_options.h"
+#include "common/start_notes.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
+#include "lockstep/train/run_sink.h"
 #include "lockstep/train/trainer.h"
 #include "worker/commands.h"
 #include "worker/recipes.h"
@@ -315,6 +317,7 @@ int run(TrainArguments& train, Settings& settings) {
   settings.config().validate();
   const auto task = settings.recipe().make_task(settings.config());
   const bool experiment = runs_in_experiment(train, settings);
+  train.join.keeps_notes = true;
   return with_job(train.join, [&](Job& job) {
     use_bf16_on_cpu(job, train.what, settings);
     {
@@ -331,6 +334,7 @@ int run(TrainArguments& train, Settings& settings) {
                      .max_time = Seconds(train.max_time),
                      .rescue = train.rescue,
                      .experiment = experiment,
+                     .sinks = {run_callbacks({.on_start = [](const RunStart&) { cli::say_start_notes(); }})},
                      .profile = train.profile,
                      .has_commands = true});
     const TrainResult result = trainer.fit();

@@ -4,6 +4,7 @@
 #include "captcha/task.h"
 #include "captioning/task.h"
 #include "common/launch_options.h"
+#include "common/start_notes.h"
 #include "detection/task.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -79,7 +80,10 @@ int with_job(const JoinArguments& join, const std::function<int(Job&)>& body) {
   add("--world_size", join.world_size);
   add("--local_rank", join.local_rank);
   Job job = init(static_cast<int>(arguments.size()), arguments.data());
-  return run_body(job, body);
+  return run_body(job, [&](Job& joined) {
+    if (!join.keeps_notes) cli::say_start_notes();
+    return body(joined);
+  });
 }
 
 }  // namespace lockstep::worker

@@ -38,6 +38,8 @@ struct JoinArguments {
   std::string rank;
   std::string world_size;
   std::string local_rank;
+  bool keeps_notes =
+      false;  ///< the body says the launcher's notes (start_notes.h), when its data are known to be right
 };
 
 void add_backend_option(CLI::App& app, std::string& backend);

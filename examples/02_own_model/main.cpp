@@ -32,11 +32,9 @@ int main(int argc, char** argv) {
       optimizer.step();
     }
   }
-  const torch::NoGradGuard no_grad;
-  model->eval();
-  lockstep::DataLoader test{digits("test"), {.batch_size = 250}};
-  int64_t right = 0;
-  for (auto& batch : test.epoch(0)) right += model(batch.data).argmax(1).eq(batch.target).sum().item<int64_t>();
-  job.print("accuracy {:.4f} on {} digits", static_cast<double>(right) / 2000, test.samples_per_epoch());
+  const auto found = lockstep::evaluate_sharded(  // each rank its part of the digits
+      job, model, digits("test"), {.batch_size = 250},
+      [&](const lockstep::Batch& batch) { return model(batch.data).argmax(1).eq(batch.target).sum(); });
+  job.print("accuracy {:.4f} on {} digits", found.mean(), found.samples);
   return 0;
 }

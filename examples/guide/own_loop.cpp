@@ -1,4 +1,4 @@
-// A loop of one's own that saves, goes on where it was, keeps the best, and answers with it.
+// A loop of one's own that evaluates, saves, goes on where it was, keeps the best, and answers with it.
 #include <lockstep/lockstep.h>
 
 namespace fs = std::filesystem;
@@ -19,30 +19,46 @@ lockstep::Sample point(int64_t i) {
 
 const fs::path kCheckpoints = "runs/own/checkpoints";
 
+struct Progress {
+  int64_t epochs = 0;  // that are done
+  double best = 0;     // the largest share of right answers so far
+};
+
+// Every point of the test set counts once, on one of the ranks; all ranks get the same number.
+template <class Model>
+double accuracy(lockstep::Job& job, Model& model) {
+  const auto test_set = lockstep::make_dataset(1000, [](int64_t i) { return point(4 * i + 1); });
+  const auto found = lockstep::evaluate_sharded(
+      job, model, test_set, {.batch_size = 64, .device = job.device()},
+      [&](const lockstep::Batch& batch) { return model(batch.data).argmax(1).eq(batch.target).sum(); });
+  return found.mean();
+}
+
 // All that the next epoch depends on, by one rank: the others have the same.
 template <class Model>
-void save(lockstep::Job& job, const Model& model, const lockstep::AdamW& optimizer, int64_t epochs) {
+void save(lockstep::Job& job, const Model& model, const lockstep::AdamW& optimizer, Progress done, bool is_best) {
   if (job.is_main()) {
     auto& files = lockstep::FileSystem::system();
-    const lockstep::StateDict run = {{"epochs", epochs}};  // numbers and texts of your own
+    const lockstep::StateDict run = {{"epochs", done.epochs}, {"best", done.best}};  // numbers and texts of your own
     const fs::path step = lockstep::commit_checkpoint(
-        files, kCheckpoints, {.step = epochs, .replicas = job.world_size()},
+        files, kCheckpoints, {.step = done.epochs, .replicas = job.world_size()},
         {{"model", model.state_dict()}, {"optimizer", optimizer.state_dict()}, {"run", run}});
-    lockstep::name_checkpoint(files, kCheckpoints, "best", step);
+    if (is_best) lockstep::name_checkpoint(files, kCheckpoints, "best", step);
     lockstep::prune_checkpoints(files, kCheckpoints, {.keep_last = 2});
   }
   job.barrier();  // nobody goes on, or ends, before it is on the disk
 }
 
-// Returns: the epochs that are done. Every rank reads, so that all begin with the same.
+// Every rank reads, so that all begin with the same.
 template <class Model>
-int64_t go_on(Model& model, lockstep::AdamW& optimizer) {
+Progress go_on(Model& model, lockstep::AdamW& optimizer) {
   const auto newest = lockstep::find_newest_valid(lockstep::FileSystem::system(), kCheckpoints);
-  if (!newest) return 0;
+  if (!newest) return {};
   const lockstep::Checkpoint checkpoint = lockstep::load_checkpoint(newest->string());
   model.load_state_dict(checkpoint.state("model"));
   optimizer.load_state_dict(checkpoint.state("optimizer"));
-  return std::get<int64_t>(checkpoint.state("run").at("epochs"));
+  const lockstep::StateDict run = checkpoint.state("run");
+  return {.epochs = std::get<int64_t>(run.at("epochs")), .best = std::get<double>(run.at("best"))};
 }
 
 int train(lockstep::Job& job, int64_t epochs) {
@@ -53,15 +69,19 @@ int train(lockstep::Job& job, int64_t epochs) {
   lockstep::AdamW optimizer{model, {.lr = 1e-2}};
   lockstep::DataLoader loader{
       lockstep::make_dataset(4096, point), job, {.batch_size = 64, .shuffle = true, .device = job.device()}};
-  const int64_t done = go_on(model, optimizer);
-  job.print("begins after {} epochs with {} weights in the first layer", done, model->hidden->weight.numel());
-  for (int64_t epoch = done; epoch < epochs; ++epoch) {
+  Progress done = go_on(model, optimizer);
+  job.print("begins after {} epochs with {} weights in the first layer", done.epochs, model->hidden->weight.numel());
+  for (int64_t epoch = done.epochs; epoch < epochs; ++epoch) {
     for (auto& batch : loader.epoch(epoch)) {
       torch::nn::functional::cross_entropy(model(batch.data), batch.target).backward();
       optimizer.step();
       optimizer.zero_grad();
     }
-    save(job, model, optimizer, epoch + 1);
+    const double right = accuracy(job, model);
+    job.print("epoch {}: {:.1f} % right", epoch + 1, 100 * right);
+    const bool is_best = right > done.best;
+    done = {.epochs = epoch + 1, .best = std::max(right, done.best)};
+    save(job, model, optimizer, done, is_best);
   }
   return 0;
 }

@@ -58,6 +58,7 @@
 #include "lockstep/parallel/zero.h"
 #include "lockstep/train/arguments.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/evaluate_sharded.h"
 #include "lockstep/train/function_task.h"
 #include "lockstep/train/step_graph.h"
 #include "lockstep/train/task.h"

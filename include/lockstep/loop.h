@@ -26,5 +26,6 @@
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/train/evaluate_sharded.h"
 
 #endif  // C++20

@@ -56,10 +56,12 @@ void check(const AgentOptions& options) {
   }
 }
 
-void tell_of_threads(const AgentOptions& options) {
-  if (options.processes > 1 && !env::get("OMP_NUM_THREADS")) {
-    log::note("OMP_NUM_THREADS=1 for each of {} ranks: set it where a rank should use more threads", options.processes);
-  }
+void tell_of_ranks(const AgentOptions& options) {
+  if (!options.why_processes.empty()) log::note("{} ranks: {}", options.processes, options.why_processes);
+  const bool is_set =
+      env::get("OMP_NUM_THREADS") || std::any_of(options.environment.begin(), options.environment.end(),
+                                                 [](const auto& set) { return set.first == "OMP_NUM_THREADS"; });
+  if (options.processes > 1 && !is_set) log::note("{}", threads_note(options.processes));
 }
 
 // From joining the group to the exit code: the rounds of one node.
@@ -279,13 +281,17 @@ bool can_listen(const std::string& host, std::uint16_t port) { return is_free(ho
 
 std::uint16_t free_port(const std::string& host) { return find_free_port(host); }
 
+std::string threads_note(int processes) {
+  return fmt::format("OMP_NUM_THREADS=1 for each of {} ranks: set it where a rank should use more threads", processes);
+}
+
 int run_agent(const AgentOptions& options) {
   check(options);
   return with_shortages_named([&] {
     std::string path = find_program(options.command[0]);
     raise_file_limit(options);
     auto membership = std::make_unique<Membership>(options, History{}, [] { return false; });
-    tell_of_threads(options);
+    tell_of_ranks(options);
     return Agent(options, std::move(path), std::move(membership)).run();
   });
 }

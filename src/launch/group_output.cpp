@@ -51,6 +51,7 @@ void GroupOutput::read(Worker& worker, RankLog& log, int stream, bool to_the_end
     log.write(stream, bytes);
     if (is_on_console(options_.shown, worker.rank() - first_rank_, stream)) mux_.feed(worker.rank(), stream, bytes);
     last_output_ = SystemClock::instance().now();
+    ++count_;
   } while (to_the_end);
 }
 

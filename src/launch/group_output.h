@@ -2,6 +2,7 @@
 // What the workers of a group write: into their logs, and line by line onto the agent's console.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "launch/output/console.h"
@@ -39,6 +40,9 @@ class GroupOutput {
   [[nodiscard]] TimePoint idle_at() const;
   void on_time(TimePoint now);
 
+  /// Counts what the workers have written. A reader of ours that does not read holds them up, which counts too.
+  [[nodiscard]] std::uint64_t count() { return console_.is_full() ? ++count_ : count_; }
+
  private:
   const AgentOptions& options_;
   const int first_rank_;
@@ -46,6 +50,7 @@ class GroupOutput {
   MuxOptions mux_options_;
   LineMux mux_;
   TimePoint last_output_{};
+  std::uint64_t count_ = 0;
 };
 
 }  // namespace lockstep::launch

@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "launch/process_tree.h"
+#include "launch/hangs/process_tree.h"
 #include "lockstep/base/awake_clock.h"
 
 namespace lockstep::launch {

@@ -107,9 +107,9 @@ std::vector<WatchedRank> watched(const std::vector<WorkerMember>& members) {
   return ranks;
 }
 
-std::unique_ptr<LongWorkLink> link_of(const WorkerGroupSpec& spec) {
+std::unique_ptr<LongWorkLink> link_of(const WorkerGroupSpec& spec, const char* topic) {
   if (spec.round.place.nodes < 2) return nullptr;
-  return std::make_unique<LongWorkLink>(spec.membership.address(), attempt_prefix(spec.round.number) + "long_work");
+  return std::make_unique<LongWorkLink>(spec.membership.address(), attempt_prefix(spec.round.number) + topic);
 }
 
 /// For poll(): milliseconds until `next`, or until the next look at `stop`, a moment of AwakeClock; -1: for ever.
@@ -135,7 +135,9 @@ TimePoint StopTimes::next() const {
 }
 
 WorkerGroup::WorkerGroup(const WorkerGroupSpec& spec)
-    : spec_(spec), output_(spec.options, spec.round.place.first_rank), hangs_(link_of(spec)) {
+    : spec_(spec),
+      output_(spec.options, spec.round.place.first_rank),
+      hangs_([this](const char* topic) { return link_of(spec_, topic); }) {
   watcher_ =
       std::make_unique<KeyWatcher>(spec.membership.address(), attempt_prefix(spec.round.number) + kFirstFailureKey);
   for (int local_rank = 0; local_rank < spec.options.processes; ++local_rank) start(local_rank);
@@ -233,7 +235,7 @@ void WorkerGroup::on_times() {
   output_.on_time(now());
   if (now() >= spec_.standbys.due()) start_standbys();
   if (is_stopping_ || result_.lost || result_.found) hangs_.end();
-  if (now() >= hangs_.due()) result_.found = hangs_.look(now(), watched(members_));
+  if (now() >= hangs_.due()) result_.found = hangs_.look(now(), watched(members_), output_.count());
   const bool is_unexplained = times_.stop_at && awake_now() >= *times_.stop_at && !result_.found;
   // Ranks blame another, and nobody here failed: a rank that was stopped is whom they missed.
   if (is_unexplained && std::none_of(result_.ends.begin(), result_.ends.end(), leaves_by_request)) {

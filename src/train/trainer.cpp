@@ -121,11 +121,13 @@ TrainResult Trainer::Impl::run() {
                                  .trouble = trouble_,
                                  .reporter = *reporter_,
                                  .profiler = profiler_ ? &*profiler_ : nullptr});
-  const bool was_complete =
-      run_.folder && loop_->complete() && FileSystem::system().exists(run_.folder->path() / "summary.json");
+  const bool has_summary = run_.folder && FileSystem::system().exists(run_.folder->path() / "summary.json");
+  const bool was_complete = loop_->complete() && broadcast_object(job_.group(), has_summary, 0);
   sinks_->start(start_event());
   loop_->run();
   train::rescue_run(job_, run_, trouble_, options_.rescue);
+  // A program reads the figures of a run that it found complete; the command prints nothing more of it.
+  if (loop_->complete() && !(was_complete && options_.has_commands)) loop_->evaluations().make_up();
   result_ = loop_->result();
   result_.checkpoint = run_.saver->last_path();
   const RunEnd end{.result = result_,
@@ -134,7 +136,7 @@ TrainResult Trainer::Impl::run() {
                    .step_report = reporter_->whole()};
   if (loop_->stopped_by() != StopReason::kNone) {
     leave(end);
-  } else if (broadcast_object(job_.group(), was_complete, 0)) {
+  } else if (was_complete) {
     if (job_.is_main()) log::note("the run is complete: nothing is left to do after step {}", run_.state.step);
   } else {
     finish(end);
@@ -196,11 +198,8 @@ void Trainer::Impl::leave(RunEnd end) {
 }
 
 void Trainer::Impl::finish(RunEnd end) {
-  result_.best = run_.state.best;
-  result_.best_step = run_.state.best_step;
-  end.result = result_;
   sinks_->end(std::move(end), [this](RunEnd& event) {
-    const Evaluation& evaluation = loop_->evaluation();
+    const Evaluation& evaluation = loop_->evaluations().last();
     event.report = report_of(task_, evaluation);
     event.pictures = train::draw_pictures(run_.run_dir, evaluation.tally.get());
   });

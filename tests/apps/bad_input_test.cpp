@@ -86,6 +86,39 @@ TEST_F(BadInput, AnUnknownRecipePresetVerbOrOptionSuggestsTheNearest) {
   }
 }
 
+TEST_F(BadInput, AnErrorHasNoHeadingAboveIt) {
+  const std::string missing = "data.train=" + (folder_ / "missing").string();
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"train", "captcha:digits", "--epoch", "3"},
+           {"train", "captcha:digits", "--set", "epoch=3"},
+           {"train", "captcha:digits", "--set", missing},
+           {"train", "captcha:digits", "--resume", "auto", "--epoch", "3"},
+           {"train", "captcha:digits", "--nproc-per-node", "2", "--epoch", "3"},
+           {"tune", "captcha:conv3", "--nproc-per-node", "2", "--set", missing},
+           {"eval", "captcha", "--nproc-per-node", "2", "--foo"},
+           {"bench", "all-reduce", "--nproc-per-node", "2", "--foo"},
+           {"run", "--nproc-per-node", "cpu", "--shutdown-timeout", "-3", "--", "true"},
+           {"run", "--nproc-per-node", "cpu", "--monitor-interval", "3", "--rdzv-backend", "etcd", "--", "true"},
+           {"run", "--nproc-per-node", "cpu", "--", (folder_ / "missing").string()}}) {
+    const ProcessResult result = lockstep(words, folder_.path());
+    EXPECT_NE(result.code, 0);
+    EXPECT_THAT(result.err, ::testing::StartsWith("error: ")) << ::testing::PrintToString(words);
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST_F(BadInput, WhatTheLauncherHasToSayStandsAboveTheFirstStep) {
+  const ProcessResult alone = train({"--run-dir", (folder_ / "1").string()});
+  EXPECT_THAT(alone.err, HasSubstr("note: training with 1 process, because no GPU is visible"));
+  auto words = train_words(folder_ / "train", folder_ / "2");
+  words.insert(words.end(), {"--nproc-per-node", "2"});
+  auto options = lockstep_command(words);
+  options.environment.emplace_back("OMP_NUM_THREADS", "");
+  const ProcessResult both = run_process(options, std::chrono::seconds(240));
+  EXPECT_THAT(both.err, HasSubstr("note: OMP_NUM_THREADS=1 for each of 2 ranks"));
+  EXPECT_EQ(both.err.find("OMP_NUM_THREADS"), both.err.rfind("OMP_NUM_THREADS")) << both.err;
+}
+
 TEST_F(BadInput, AMissingCheckpointIsNamed) {
   for (const char* verb : {"eval", "predict"}) {
     std::vector<std::string> words = {verb, "captcha", "--checkpoint", (folder_ / "nowhere").string()};

@@ -95,6 +95,22 @@ TEST_F(DoctorCommand, SaysWhatATrainingRunCameTo) {
   EXPECT_EQ(again.code, 0) << "what it says to type works: " << again.err;
 }
 
+// The launcher names the number where ranks without Lockstep do nothing.
+TEST_F(DoctorCommand, SaysWhatAProcessAndThoseBelowItDo) {
+  Process shell({.command = {"sh", "-c", "sleep 60; true"}});
+  const std::string pid = std::to_string(shell.pid());
+  ASSERT_TRUE(eventually([&] { return doctor({pid}).out.find("(sleep)") != std::string::npos; }));
+  const ProcessResult said = doctor({pid});
+  EXPECT_EQ(said.code, 0) << said.err;
+  EXPECT_THAT(said.out, ContainsRegex("process " + pid + " \\([a-z]*sh\\) sleeps"));
+  EXPECT_THAT(said.out, ContainsRegex("process [0-9]+ \\(sleep\\) sleeps"));
+  const json found = json::parse(doctor({"--json", pid}).out, nullptr, false);
+  EXPECT_EQ(found["processes"][0]["pid"], shell.pid());
+  EXPECT_EQ(found["processes"][1]["program"], "sleep");
+  EXPECT_EQ(doctor({"999999999"}).code, 65);
+  ::kill(shell.pid(), SIGKILL);
+}
+
 TEST_F(DoctorCommand, NoSuchRunIs65) {
   const ProcessResult result = doctor({"nothing"});
   EXPECT_EQ(result.code, 65);

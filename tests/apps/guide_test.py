@@ -2,6 +2,7 @@
 """Checks a page of docs/guide: its C++ blocks stand in files that are compiled, its `sh` blocks run.
 
 usage: guide_test.py SOURCE_DIR BUILD_DIR PAGE [FILE...]
+       guide_test.py --projects SOURCE_DIR      the CMake projects of all pages precompile headers
 
 FILE: where the C++ blocks stand; the page's first block is all of the first file. `parts:FILE`: the page shows parts of
 it only. The `sh` blocks run one after the other in one shell and one empty folder, as a reader types them.
@@ -31,6 +32,17 @@ def check_programs(programs: list[str], files: list[Path], is_whole: bool) -> No
             sys.exit(f"in no file that is compiled:\n{program}")
 
 
+def check_projects(source: Path) -> None:
+    """libtorch's headers take half a minute to compile: who copies a project does not wait for them at each change."""
+    projects = [(page, project) for page in sorted(source.glob("docs/guide/*.md"))
+                for project in blocks(page.read_text(), "cmake")]
+    for page, project in projects:
+        for name in re.findall(r"^add_executable\((\w+)", project, re.MULTILINE):
+            if f"target_precompile_headers({name} " not in project:
+                sys.exit(f"{page}: {name} does not precompile headers:\n{project}")
+    print(len(projects), "blocks of CMake")
+
+
 def run_commands(commands: list[str], build: Path) -> None:
     if not commands:
         sys.exit("no sh block")
@@ -43,6 +55,8 @@ def run_commands(commands: list[str], build: Path) -> None:
 
 
 def main() -> None:
+    if sys.argv[1] == "--projects":
+        return check_projects(Path(sys.argv[2]))
     source, build, page = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
     text = (source / page).read_text()
     names = sys.argv[4:]

@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <regex>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "worker/tune/tune_report.h"
 
 namespace lockstep::worker {
@@ -178,6 +180,43 @@ TEST(TuneKeys, ThreadsFillTheCoresThatARankHas) {
   EXPECT_THAT(threads(1, 4), ElementsAre("1"));
 }
 
+TEST(TuneSearch, ItsFiguresAreThoseOfOnePair) {
+  // The machine was busy during some steps: the medians of each side are of different pairs, and their quotient is none
+  // that was measured.
+  const TuneVerdict verdict = judge({{.best = 10, .candidate = 8},
+                                     {.best = 30, .candidate = 27},
+                                     {.best = 11, .candidate = 22},
+                                     {.best = 12, .candidate = 9},
+                                     {.best = 40, .candidate = 38}});
+  EXPECT_EQ(verdict.best, 30);
+  EXPECT_EQ(verdict.seconds, 27);
+  EXPECT_EQ(verdict.ratio, 0.9);
+}
+
+/// The two times and the ratio of a line.
+std::vector<double> figures_of(const std::string& line) {
+  static const std::regex number(R"(([0-9]+\.?[0-9]*) (ms|x the time))");
+  std::vector<double> found;
+  for (std::sregex_iterator at(line.begin(), line.end(), number), end; at != end; ++at) {
+    found.push_back(text::parse_number((*at)[1].str()).value());
+  }
+  return found;
+}
+
+TEST(TuneReport, TheRatioIsTheQuotientOfTheTimesBesideIt) {
+  for (const auto& [best, candidate] :
+       {std::pair(0.0004449, 0.0004351), std::pair(0.0123449, 0.0122999), std::pair(1.23456, 0.99951)}) {
+    const TuneTrial trial{.key = {.key = "workers"}, .value = "1", .verdict = judge({{best, candidate}})};
+    const auto figures = figures_of(trial_line(trial));
+    ASSERT_EQ(figures.size(), 3U) << trial_line(trial);
+    EXPECT_NEAR(figures[2], figures[0] / figures[1], 0.00501) << trial_line(trial);
+    const std::string gained = gain_line({.before = best, .after = candidate});
+    const auto gain = figures_of(gained);
+    ASSERT_EQ(gain.size(), 3U) << gained;
+    EXPECT_NEAR(gain[2], gain[1] / gain[0], 0.00501) << gained;
+  }
+}
+
 TEST(TuneReport, TheFileHasWhatWasGivenAndWhatWasFoundWithItsFigures) {
   std::string recipe = "captcha";
   std::string folder = "data/train: a";
@@ -196,7 +235,9 @@ TEST(TuneReport, TheFileHasWhatWasGivenAndWhatWasFoundWithItsFigures) {
   const TuneResult found = machine.tune(kKeys, kStart);
   const std::string yaml = tuned_yaml({"by hand"}, fields, found);
   EXPECT_EQ(yaml.substr(0, 26), "# by hand\nrecipe: captcha\n");
-  EXPECT_THAT(yaml, HasSubstr("threads: 2               # 2: 0.60 x the time (noise 0.0 %); 4: 1.17 x the time"));
+  EXPECT_THAT(yaml,
+              HasSubstr("threads: 2               # 2: 480.0 ms against 800.0 ms, 0.60 x the time (noise 0.0 %); 4: "
+                        "560.0 ms against 480.0 ms, 1.17 x the time"));
   EXPECT_THAT(yaml, ::testing::Not(HasSubstr("batch_size")));
   const ConfigTree back = ConfigTree::from_text(yaml, "tuned.yml");
   EXPECT_EQ(back.values().at("data.train").yaml, "data/train: a");

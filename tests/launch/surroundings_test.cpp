@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "launch/hangs/process_state.h"
-#include "launch/process_tree.h"
+#include "launch/hangs/process_tree.h"
 #include "launch/run_fixture.h"
 #include "lockstep/store/store.h"
 

@@ -144,6 +144,49 @@ TEST(Resume, AutoStartsAfreshThenGoesOnAndThenIsComplete) {
   EXPECT_EQ(digest_of(folder / "run"), expected_digest());
 }
 
+TEST_P(ResumeWorlds, ARunThatIsCompleteHasTheMetricsOfItsEnd) {
+  const TempDir folder;
+  const std::string shared =
+      std::getenv("LOCKSTEP_TEST_SHARED") ? std::getenv("LOCKSTEP_TEST_SHARED") : (folder / "run").string();
+  run_ranks(current_test(),
+            [&](Job& job) {
+              NoisyRun run{.resume = "auto"};
+              run.config.ema = {.decay = 0.9};
+              const TrainResult first = train(job, shared, run);
+              ASSERT_EQ(first.metrics.size(), 1U);
+              const TrainResult again = train(job, shared, run);
+              ASSERT_EQ(again.metrics.size(), 1U);
+              EXPECT_EQ(again.metrics[0].name, first.metrics[0].name);
+              EXPECT_EQ(again.metrics[0].value, first.metrics[0].value);
+              EXPECT_EQ(again.metrics[0].lower_is_better, first.metrics[0].lower_is_better);
+              EXPECT_EQ(again.best_step, first.best_step);
+              EXPECT_EQ(again.epochs, first.epochs);
+              EXPECT_EQ(again.checkpoint, first.checkpoint);
+            },
+            {.world = GetParam(), .env = {{"LOCKSTEP_TEST_SHARED", shared}}});
+}
+
+TEST(Resume, ARunThatWasKilledBeforeItsSummaryHasItsMetricsInIt) {
+  const TempDir folder;
+  NoisyRun run{.resume = "auto"};
+  train(alone(), folder / "run", run);
+  const std::string summary = FileSystem::system().read(folder / "run/summary.json");
+  const auto metrics_of = [](const std::string& text) {
+    return text.substr(text.find("\"metrics\""), text.find("\"checkpoint\"") - text.find("\"metrics\""));
+  };
+  fs::remove(folder / "run/summary.json");
+  train(alone(), folder / "run", run);
+  EXPECT_EQ(metrics_of(FileSystem::system().read(folder / "run/summary.json")), metrics_of(summary));
+}
+
+TEST(Resume, WithoutEvaluationsACompleteRunHasNoMetrics) {
+  const TempDir folder;
+  NoisyRun run{.resume = "auto"};
+  run.config.eval_every_epochs = 0;
+  EXPECT_TRUE(train(alone(), folder / "run", run).metrics.empty());
+  EXPECT_TRUE(train(alone(), folder / "run", run).metrics.empty());
+}
+
 TEST(Resume, TheLogHasEachStepOnceAndTheLossesOfTheUnbrokenRun) {
   const TempDir folder;
   const auto losses = [&](const char* run) {

@@ -41,6 +41,8 @@ constexpr std::array kKnown = {
     Known{"LOCKSTEP_QUIET", "1: no banner, no progress and no table; --quiet sets it, and LOCKSTEP_LOG=warn"},
     Known{"LOCKSTEP_SECTION_TIMEOUT", "NAME=SECONDS,...: how long a rank may stay in a section (hangs.md)"},
     Known{"LOCKSTEP_SHARE_GPUS", "1: several ranks may use one GPU; nccl: their tensors go by NCCL. For tests"},
+    Known{"LOCKSTEP_START_NOTES",
+          "what a rank says for its launcher once settings and data are right; set by lockstep"},
     Known{"LOCKSTEP_STACKS", "off: the launcher does not look at the stacks of a rank that hangs"},
     Known{"LOCKSTEP_STANDBY", "the descriptor on which a process waits to become a rank; set by the launcher"},
     Known{"LOCKSTEP_STORE", "host:port of the launcher's store; set by lockstep run"},

@@ -11,6 +11,7 @@
 
 #include "common/cli.h"
 #include "common/launch_options.h"
+#include "common/start_notes.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -187,7 +188,7 @@ TuneGain Tuner::gain(const TuneValues& start, const TuneValues& best) {
   std::vector<StepPair> pairs;
   for (int i = 0; i < kFinalPairs; ++i) pairs.push_back(pair(start, best, true));
   const TuneVerdict verdict = judge(pairs);
-  return {.before = verdict.seconds / verdict.ratio, .after = verdict.seconds};
+  return {.before = verdict.best, .after = verdict.seconds};
 }
 
 int Tuner::run() {
@@ -195,9 +196,11 @@ int Tuner::run() {
   TuneValues start;
   for (const TuneKey& key : keys) start[key.key] = given_.at(key.key);
   (void)timer(start);
-  job_.print("{} on {} {}: {:.1f} ms per step with the given settings; budget {}", arguments_.what, job_.world_size(),
-             job_.world_size() == 1 ? "process" : "processes", 1e3 * seconds(start, false),
-             text::duration(arguments_.budget));
+  cli::say_start_notes();
+  job_.print("{}", start_line({.what = arguments_.what,
+                               .processes = job_.world_size(),
+                               .seconds = seconds(start, false),
+                               .budget_s = arguments_.budget}));
   TuneResult found = tune(keys, start,
                           {.pair = [this](const TuneValues& best, const TuneValues& candidate,
                                           const TuneKey& key) { return pair(best, candidate, key.loads); },
@@ -219,8 +222,7 @@ int Tuner::run() {
 }
 
 void Tuner::write(const TuneResult& found, const TuneValues& start, const TuneGain& gain) const {
-  const std::string gained =
-      fmt::format("{:.1f} ms per step before, {:.1f} ms with these settings", 1e3 * gain.before, 1e3 * gain.after);
+  const std::string gained = gain_line(gain);
   const view::CpuInfo cpu = view::cpu_info();
   std::vector<std::string> head = {
       fmt::format("by lockstep tune {} on {}, {} {}, processes: {}", arguments_.what, cpu.name, cpu.cores,
@@ -252,6 +254,7 @@ int cmd_tune(const Arguments& arguments) {
   if (FileSystem::system().exists(tune.output)) {
     throw UsageError(fmt::format("{} exists already", tune.output), "remove it, or give another --output");
   }
+  tune.join.keeps_notes = true;
   return with_job(tune.join, [&](Job& job) { return Tuner(job, tune).run(); });
 }
 

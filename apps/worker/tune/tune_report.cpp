@@ -5,23 +5,50 @@
 
 #include <algorithm>
 
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::worker {
 namespace {
 
-/// "workers=1: 0.93 x the time (noise 0.8 %)".
+/// A time in milliseconds with four digits that count.
+std::string milliseconds(double seconds) {
+  const double ms = 1e3 * seconds;
+  return fmt::format("{:.{}f}", ms, ms >= 1000 ? 0 : ms >= 100 ? 1 : ms >= 10 ? 2 : 3);
+}
+
+/// "0.93 x the time", the quotient of the times as they are printed.
+std::string share_of_time(double after, double before) {
+  const auto printed = [](double seconds) { return text::parse_number(milliseconds(seconds)).value_or(0); };
+  return fmt::format("{:.2f} x the time", printed(after) / printed(before));
+}
+
+/// "workers=1: 9.31 ms against 10.02 ms, 0.93 x the time (noise 0.8 %)".
 std::string measured(const TuneTrial& trial) {
-  return fmt::format("{}: {:.2f} x the time (noise {:.1f} %)", trial.value, trial.verdict.ratio,
-                     100 * trial.verdict.noise);
+  const TuneVerdict& verdict = trial.verdict;
+  return fmt::format("{}: {} ms against {} ms, {} (noise {:.1f} %)", trial.value, milliseconds(verdict.seconds),
+                     milliseconds(verdict.best), share_of_time(verdict.seconds, verdict.best), 100 * verdict.noise);
 }
 
 }  // namespace
 
 std::string trial_line(const TuneTrial& trial) {
-  return fmt::format("  {:<24} {:>7.1f} ms  {:.2f} x the time (noise {:.1f} %)  {}", trial.key.key + "=" + trial.value,
-                     1e3 * trial.verdict.seconds, trial.verdict.ratio, 100 * trial.verdict.noise,
-                     trial.verdict.faster ? "taken" : "not taken");
+  const TuneVerdict& verdict = trial.verdict;
+  return fmt::format("  {:<24} {:>7} ms against {:>7} ms  {} (noise {:.1f} %)  {}", trial.key.key + "=" + trial.value,
+                     milliseconds(verdict.seconds), milliseconds(verdict.best),
+                     share_of_time(verdict.seconds, verdict.best), 100 * verdict.noise,
+                     verdict.faster ? "taken" : "not taken");
+}
+
+std::string start_line(const TuneStart& start) {
+  const char* processes = start.processes == 1 ? "process" : "processes";
+  return fmt::format("{} on {} {}: {} ms per step with the given settings; budget {}", start.what, start.processes,
+                     processes, milliseconds(start.seconds), text::duration(start.budget_s));
+}
+
+std::string gain_line(const TuneGain& gain) {
+  return fmt::format("{} ms per step before, {} ms with these settings: {}", milliseconds(gain.before),
+                     milliseconds(gain.after), share_of_time(gain.after, gain.before));
 }
 
 std::vector<std::string> bits_that_change(const TuneValues& start, const TuneResult& found) {

@@ -66,13 +66,14 @@ std::vector<TuneKey> candidates(const TunePlace& place) {
 }  // namespace
 
 TuneVerdict judge(const std::vector<StepPair>& pairs) {
+  const auto ratio_of = [](const StepPair& pair) { return pair.candidate / pair.best; };
+  std::vector<StepPair> sorted = pairs;
+  std::sort(sorted.begin(), sorted.end(),
+            [&](const StepPair& a, const StepPair& b) { return ratio_of(a) < ratio_of(b); });
+  const StepPair middle = sorted[sorted.size() / 2];
+  TuneVerdict verdict{.ratio = ratio_of(middle), .best = middle.best, .seconds = middle.candidate};
   std::vector<double> ratios;
-  std::vector<double> seconds;
-  for (const StepPair& pair : pairs) {
-    ratios.push_back(pair.candidate / pair.best);
-    seconds.push_back(pair.candidate);
-  }
-  TuneVerdict verdict{.ratio = median(ratios), .seconds = median(seconds)};
+  for (const StepPair& pair : pairs) ratios.push_back(ratio_of(pair));
   for (double& ratio : ratios) ratio = std::abs(ratio - verdict.ratio);
   verdict.noise = 1.4826 * median(ratios);  // for a normal distribution, the standard deviation
   verdict.faster = 1 - verdict.ratio > std::max(kLeastGain, verdict.noise);

@@ -30,11 +30,12 @@ struct StepPair {
   double candidate = 0;
 };
 
-/// What pairs say of a candidate.
+/// What pairs say of a candidate. The figures are those of one pair, so that whoever divides them gets the ratio.
 struct TuneVerdict {
-  double ratio = 1;    ///< the median of candidate / best
+  double ratio = 1;    ///< candidate / best, of the pair in the middle of all
   double noise = 0;    ///< the ratios' median distance from it, as a standard deviation
-  double seconds = 0;  ///< the median of the candidate's steps
+  double best = 0;     ///< seconds of that pair's step with the best values so far
+  double seconds = 0;  ///< seconds of its step with the candidate
   bool faster = false;
 };
 

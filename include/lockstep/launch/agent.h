@@ -53,6 +53,7 @@ struct AgentOptions {
   // What runs.
   std::vector<std::string> command;  ///< program (looked up in PATH) and its arguments
   int processes = 1;                 ///< ranks on this node
+  std::string why_processes = {};    ///< why so many, for a note once the program was found; empty: no note
   int nodes = 1;                     ///< nodes of the job, or the most of a range
   int min_nodes = 0;  ///< the least of a range; 0: nodes. Within a range nodes may be lost, leave and join
   int node_rank = 0;  ///< -1, in a range: any; the agent that can listen at master_addr serves the store
@@ -92,6 +93,9 @@ struct AgentOptions {
 
 /// Returns a port of `host` that was free a moment ago. Throws: UsageError where `host` is not of this machine.
 [[nodiscard]] std::uint16_t free_port(const std::string& host);
+
+/// Returns the note on the number of threads of so many ranks, where the environment does not set it.
+[[nodiscard]] std::string threads_note(int processes);
 
 /// Starts the workers of this node, waits for their end and returns the exit code: 0, the code of the first failure, or
 /// 128 + n for signal n. No process that the workers started outlives the call, or this process if it is killed.

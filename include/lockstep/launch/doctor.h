@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep doctor` finds out: what lies in a run's folder and what its processes do; the state of this machine.
+// What `lockstep doctor` finds out: what lies in a run's folder and what its processes do; what any process does; the
+// state of this machine.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/view/link_report.h"
 #include "lockstep/view/machine_check.h"
@@ -16,6 +18,18 @@ namespace lockstep {
 /// Reads a run folder, or a folder of logs that `lockstep run` has named. What is torn or too large becomes a note.
 /// Throws: DataError where there is no such folder, or it is none of these.
 [[nodiscard]] view::RunFacts read_run(const std::string& path);
+
+/// A process as it is seen from outside.
+struct ProcessReport {
+  int pid = 0;                           ///< its number
+  std::string program = {};              ///< the file name of its program; empty: not readable
+  std::string text = {};                 ///< "process 4711 (python3.11) sleeps in futex_wait_queue, 1.2 GB of memory"
+  std::vector<std::string> stacks = {};  ///< a line each
+};
+
+/// Looks at a process and at those that it has started, eight at most. Blocks: for 1.5 s a process at most.
+/// Throws: DataError where there is no such process.
+[[nodiscard]] std::vector<ProcessReport> read_processes(int pid);
 
 /// What read_machine() measures.
 struct MachineOptions {

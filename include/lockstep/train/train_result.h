@@ -28,7 +28,8 @@ struct TrainResult {
   /// than replicas, and the launcher starts the run again on fewer; empty: it is complete.
   std::string stopped_by;
   bool requeued = false;             ///< Slurm was asked to start the job again
-  std::vector<Metric> metrics;       ///< metrics of the last evaluation; empty where there was none
+  std::vector<Metric> metrics;       ///< metrics of the last evaluation, measured again where the run was complete
+                                     ///< already; empty where there was none
   std::optional<Metric> best;        ///< the best of all evaluations (rank 0)
   std::int64_t best_step = 0;        ///< the step of the run's `best` checkpoint
   std::filesystem::path run_dir;     ///< the run folder

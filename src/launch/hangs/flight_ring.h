@@ -31,9 +31,10 @@ class FlightRing {
   [[nodiscard]] std::optional<flight::Snapshot> read() const;
   /// Lets the rank's collectives wait until then (CLOCK_MONOTONIC) in any case.
   void set_patience(std::int64_t until_ns);
+  /// Returns true once the rank has begun the ring, as every rank that uses Lockstep does in init().
+  [[nodiscard]] bool has_begun() const;
 
  private:
-  [[nodiscard]] bool has_begun() const;
   void keep();
 
   std::filesystem::path file_;

@@ -3,8 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 
+#include "launch/hangs/process_tree.h"
+#include "launch/nodes/addresses.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
@@ -15,6 +19,8 @@ namespace {
 
 using std::chrono::nanoseconds;
 
+// A rank that uses Lockstep has begun its ring by then, in most cases: other nodes are not asked before.
+constexpr auto kTimeToBegin = std::chrono::seconds(10);
 constexpr nanoseconds kLongest = std::chrono::seconds(1);
 constexpr nanoseconds kShortest = std::chrono::milliseconds(50);
 constexpr std::int64_t kSayFirst = 30'000'000'000;
@@ -23,6 +29,16 @@ constexpr std::int64_t kSayAgain = 60'000'000'000;
 // Often enough that the ranks hear of long work before they give up.
 nanoseconds interval_for(std::int64_t timeout_ns) {
   return timeout_ns == 0 ? kLongest : std::clamp(nanoseconds(timeout_ns / 8), kShortest, kLongest);
+}
+
+// The processor time of everything that this process has started, ranks that have ended included.
+double processor_seconds() {
+  ProcessTree tree;
+  std::uint64_t ticks = 0;
+  if (tree.read()) {
+    for (std::size_t i = 0; i < tree.size(); ++i) ticks += tree[i].is_descendant ? tree[i].ticks : 0;
+  }
+  return static_cast<double>(ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
 bool somebody_waits(const std::vector<flight::RankFacts>& ranks) {
@@ -56,9 +72,34 @@ void HangWatch::say(const std::optional<flight::Stall>& stall, std::int64_t now_
   log::note("{}{}", stall->text, limit);
 }
 
-std::optional<Finding> HangWatch::look(TimePoint now, const std::vector<WatchedRank>& ranks) {
+// Ranks of this node may wait for those of another, which its launcher sees.
+bool HangWatch::others_are_active(std::chrono::nanoseconds silence) {
+  constexpr auto kTimeToHear = std::chrono::seconds(5);
+  if (!link_) return false;
+  if (!activity_) activity_ = make_link_("activity");
+  if (silence >= kSaidAfter - kTimeToHear) return activity_->ask(SystemClock::instance().now());
+  activity_->publish();
+  return false;
+}
+
+// Ranks that use Lockstep have verdicts of their own.
+void HangWatch::watch_silence(TimePoint awake, const std::vector<WatchedRank>& ranks, std::uint64_t output) {
+  std::vector<SilentRank> living;
+  for (const WatchedRank& rank : ranks) {
+    if (rank.ring->has_begun()) return;
+    if (!rank.has_ended) living.push_back({rank.rank, rank.pid});
+  }
+  if (living.empty()) return;
+  if (!without_ring_since_) without_ring_since_ = awake;
+  const auto silence = silence_.look(awake, {.output = output, .ranks = living.size(), .cpu_s = processor_seconds});
+  if (awake - *without_ring_since_ < kTimeToBegin || others_are_active(silence.value_or(std::chrono::nanoseconds(0))))
+    return;
+  if (silence && silence_.is_news(*silence)) log::note("{}", silence_text(living, host_name(), *silence));
+}
+
+std::optional<Finding> HangWatch::look(TimePoint now, const std::vector<WatchedRank>& ranks, std::uint64_t output) {
   const auto stopped = awake_.stopped();
-  (void)awake_.at(now);
+  watch_silence(awake_.at(now), ranks, output);
   if (watched_since_ == TimePoint{} || awake_.stopped() != stopped) watched_since_ = now;
   const flight::WatchFacts facts{.ranks = states_of(ranks),
                                  .now_ns = now.time_since_epoch().count(),

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looks at the ranks of this node again and again while they run: sections that take too long, long work for which the
-// others have to be patient, waits worth a line (lockstep/flight/watch.h).
+// others have to be patient, waits worth a line (lockstep/flight/watch.h), and programs without Lockstep that do
+// nothing.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "launch/hangs/hang.h"
+#include "launch/hangs/silence.h"
 #include "launch/nodes/long_work.h"
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/clock.h"
@@ -19,21 +23,29 @@ namespace lockstep::launch {
 /// Owned by the agent's thread.
 class HangWatch {
  public:
-  /// `link`: to other nodes; null where there are none.
-  explicit HangWatch(std::unique_ptr<LongWorkLink> link) : link_(std::move(link)) {}
+  using MakeLink = std::function<std::unique_ptr<LongWorkLink>(const char* topic)>;
+  /// `make_link` makes a link to other nodes; null where there are none.
+  explicit HangWatch(MakeLink make_link) : make_link_(std::move(make_link)), link_(make_link_("long_work")) {}
 
   /// When to look next.
   [[nodiscard]] TimePoint due() const { return due_; }
   /// The ranks are being stopped: it does not look again.
   void end() { due_ = TimePoint::max(); }
   /// Returns what it has found of a rank that has been longer in a section than it may be. It takes some 10 us a rank.
-  [[nodiscard]] std::optional<Finding> look(TimePoint now, const std::vector<WatchedRank>& ranks);
+  /// `output` counts what the ranks have written.
+  [[nodiscard]] std::optional<Finding> look(TimePoint now, const std::vector<WatchedRank>& ranks, std::uint64_t output);
 
  private:
   void be_patient(TimePoint now, const std::vector<WatchedRank>& ranks, bool has_long_work);
   void say(const std::optional<flight::Stall>& stall, std::int64_t now_ns, std::int64_t timeout_ns);
+  void watch_silence(TimePoint awake, const std::vector<WatchedRank>& ranks, std::uint64_t output);
+  [[nodiscard]] bool others_are_active(std::chrono::nanoseconds silence);
 
+  MakeLink make_link_;
   std::unique_ptr<LongWorkLink> link_;
+  std::unique_ptr<LongWorkLink> activity_;  // of ranks without Lockstep, on several nodes
+  SilenceWatch silence_;
+  std::optional<TimePoint> without_ring_since_;
   TimePoint due_{};
   std::chrono::nanoseconds interval_ = std::chrono::seconds(1);
   AwakeTime awake_{std::chrono::seconds(1)};  // its ranks were most likely stopped with the launcher

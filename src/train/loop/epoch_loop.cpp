@@ -224,12 +224,15 @@ void EpochLoop::tell_saved() {
 
 TrainResult EpochLoop::result() const {
   TrainResult result = counted_;
+  if (result.epochs == 0) result.epochs = state_.epoch + (state_.batch > 0 ? 1 : 0);  // begun by earlier processes
   result.steps = state_.step;
   result.replicas = plan_.config.replicas;
   if (plan_.config.scales_loss()) result.skipped_steps = state_.skipped;
   result.images_per_s = result.seconds > 0 ? static_cast<double>(images_) / result.seconds : 0;
   result.reached_target = evaluations_.reached_target();
   result.metrics = evaluations_.metrics();
+  result.best = state_.best;
+  result.best_step = state_.best_step;
   result.run_dir = plan_.run_dir;
   return result;
 }

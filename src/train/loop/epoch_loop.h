@@ -47,7 +47,7 @@ class EpochLoop {
   [[nodiscard]] StopReason stopped_by() const;
   /// Returns what is counted and measured so far.
   [[nodiscard]] TrainResult result() const;
-  [[nodiscard]] const Evaluation& evaluation() const { return evaluations_.last(); }
+  [[nodiscard]] EvaluationPoints& evaluations() { return evaluations_; }
 
   /// Returns "step 12", for the report of an error.
   [[nodiscard]] std::string where() const;

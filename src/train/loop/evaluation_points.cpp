@@ -54,6 +54,13 @@ std::vector<std::string> EvaluationPoints::evaluate(RunState& run, std::int64_t 
   return names;
 }
 
+void EvaluationPoints::make_up() {
+  if (last_.samples > 0 || plan_.test_set == nullptr || plan_.config.eval_every_epochs == 0) return;
+  under_way_ = true;
+  last_ = learner_.evaluate(plan_.test_set, evaluate_options(plan_.config));
+  under_way_ = false;
+}
+
 /// Compares by the metric of stop_at, else by the task's first.
 std::vector<std::string> EvaluationPoints::note_best(RunState& run, std::optional<double> loss, bool counts) {
   const TrainConfig& config = plan_.config;

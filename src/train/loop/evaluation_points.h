@@ -28,6 +28,10 @@ class EvaluationPoints {
   /// Returns: the names that the step has earned. Collective: yes.
   [[nodiscard]] std::vector<std::string> evaluate(RunState& run, std::int64_t epoch, std::optional<double> loss);
 
+  /// Evaluates without a word and without a trace in the run: a process that found the run complete has made no
+  /// evaluation. It does nothing where there was one, or where the run has none. Collective: yes.
+  void make_up();
+
   /// Returns the metrics of the last evaluation; empty before the first.
   [[nodiscard]] const std::vector<Metric>& metrics() const { return last_.metrics; }
   [[nodiscard]] const Evaluation& last() const { return last_; }

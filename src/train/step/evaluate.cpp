@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/evaluate.h"
 
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
-
-#include <algorithm>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -13,28 +9,15 @@
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/objects.h"
-#include "lockstep/comm/tree_sum.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/optim/autocast.h"
 #include "lockstep/train/prepare.h"
+#include "train/step/evaluation_parts.h"
 
 namespace lockstep {
 namespace {
 
 constexpr const char* kMetrics = "metrics of the evaluation";
-
-// Sets evaluation mode until it goes out of scope.
-class EvalMode {
- public:
-  explicit EvalMode(torch::nn::Module& model) : model_(model), was_training_(model.is_training()) { model_.eval(); }
-  ~EvalMode() { model_.train(was_training_); }
-  EvalMode(const EvalMode&) = delete;
-  EvalMode& operator=(const EvalMode&) = delete;
-
- private:
-  torch::nn::Module& model_;
-  bool was_training_;
-};
 
 Outputs run(const Job& job, Task& task, torch::nn::Module& model, const Batch& batch, Amp amp) {
   const Autocast autocast(job.device().type(), amp);
@@ -64,7 +47,7 @@ class Counter {
       });
       counts.push_back(sum.defined() ? sum.cpu() : sum);
     }
-    return combine(std::move(counts));
+    return train::sum_over_parts(job_.group(), std::move(counts), block_, replicas_);
   }
 
   std::vector<Metric> fill(const std::shared_ptr<Dataset>& dataset, Tally& tally) {
@@ -74,7 +57,7 @@ class Counter {
         fault::in_section(kMetrics, [&] { tally.add(outputs, batch); });
       });
     }
-    (void)on_some_rank(done_);
+    (void)train::on_some_rank(job_.group(), done_);
     return tally.metrics(all_gather_bytes(job_.group(), tally.bytes()));
   }
 
@@ -109,27 +92,6 @@ class Counter {
     }
   }
 
-  /// The largest of all ranks' numbers, of which one is above 0 where any sample was evaluated.
-  [[nodiscard]] std::int64_t on_some_rank(std::int64_t own) const {
-    const at::Tensor largest = at::full({1}, own, at::kLong);
-    job_.group().all_reduce(largest, {.op = ReduceOp::kMax}).wait();
-    if (largest.item<std::int64_t>() == 0) throw DataError("there is no sample to evaluate");
-    return largest.item<std::int64_t>();
-  }
-
-  at::Tensor combine(std::vector<at::Tensor> counts) const {
-    // A part without samples does not know the length of the counts, so the longest one decides.
-    std::int64_t longest = 0;
-    for (const at::Tensor& each : counts) longest = std::max(longest, each.defined() ? each.numel() : 0);
-    const std::int64_t length = on_some_rank(longest);
-    for (at::Tensor& each : counts) {
-      if (!each.defined()) each = at::zeros({length}, at::kDouble);
-    }
-    const at::Tensor sums = partial_sums(counts, block_, replicas_);
-    job_.group().all_reduce(sums, {.replicas = replicas_}).wait();
-    return sums[0].clone();
-  }
-
   const Job& job_;
   Task& task_;
   torch::nn::Module& model_;
@@ -145,7 +107,7 @@ class Counter {
 
 Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model, const std::shared_ptr<Dataset>& dataset,
                     const EvaluateOptions& options) {
-  const EvalMode mode(model);
+  const train::EvalMode mode(model);
   const NoGrad no_grad;
   const TimePoint begin = SystemClock::instance().now();
   Evaluation result;

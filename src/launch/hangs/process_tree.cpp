@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/process_tree.h"
+#include "launch/hangs/process_tree.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -47,6 +47,23 @@ struct ProcPath {
   std::size_t size = 6;
 };
 
+// Of a line of /proc/PID/stat from its 4th field on: the sum of utime, stime, cutime and cstime, its fields 14 to 17.
+std::uint64_t ticks_of(const char* fields) noexcept {
+  std::uint64_t sum = 0;
+  std::uint64_t value = 0;
+  int field = 4;
+  for (; *fields != '\0' && field <= 17; ++fields) {
+    if (*fields == ' ') {
+      if (field >= 14) sum += value;
+      value = 0;
+      ++field;
+    } else if (*fields >= '0' && *fields <= '9') {
+      value = value * 10 + static_cast<std::uint64_t>(*fields - '0');
+    }
+  }
+  return sum;
+}
+
 // Fills `text` with the start of a file and a zero at its end. Returns how much that is; 0: it cannot be read.
 template <std::size_t N>
 std::size_t read_start(const char* path, char (&text)[N]) noexcept {
@@ -88,7 +105,7 @@ ProcessTree::~ProcessTree() {
   if (entries_ != nullptr) ::munmap(entries_, kCapacity * sizeof(ProcessEntry));
 }
 
-bool ProcessTree::read() noexcept {
+bool ProcessTree::read(pid_t root) noexcept {
   size_ = 0;
   const pid_t own = number_in_proc();
   is_foreign_ = own != ::getpid();
@@ -106,7 +123,7 @@ bool ProcessTree::read() noexcept {
     }
   }
   ::close(folder);
-  mark(own);
+  mark(root == 0 ? own : root);
   return size_ > 0;
 }
 
@@ -119,7 +136,7 @@ void ProcessTree::add(const char* name) noexcept {
   ssize_t at = count - 1;
   while (at > 0 && text[at] != ')') --at;
   if (at == 0 || at + 4 >= count) return;
-  entries_[size_++] = {parse_pid(name), parse_pid(text + at + 4), text[at + 2], false};
+  entries_[size_++] = {parse_pid(name), parse_pid(text + at + 4), text[at + 2], false, ticks_of(text + at + 4)};
 }
 
 bool ProcessTree::is(std::size_t index, pid_t pid) const noexcept {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace lockstep::launch {
 
@@ -13,6 +14,7 @@ struct ProcessEntry {
   pid_t parent = 0;
   char state = 0;  ///< R, S, D, T, Z, ...
   bool is_descendant = false;
+  std::uint64_t ticks = 0;  ///< processor time of it and of the children that it has waited for
 };
 
 /// The number of this process in /proc; 0 where that cannot be read. It is not getpid() where /proc belongs to an outer
@@ -30,8 +32,9 @@ class ProcessTree {
   /// False where there was no memory for it.
   [[nodiscard]] bool is_usable() const noexcept { return entries_ != nullptr; }
 
-  /// Reads /proc anew and marks the descendants of this process. False where /proc cannot be read.
-  bool read() noexcept;
+  /// Reads /proc anew and marks the descendants of process `root`, a number of /proc; 0: of this process. False where
+  /// /proc cannot be read.
+  bool read(pid_t root = 0) noexcept;
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] const ProcessEntry& operator[](std::size_t index) const noexcept { return entries_[index]; }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks of a program without Lockstep leave no evidence of what they wait for. Where all of a node are silent and idle
+// at once, the launcher says so. Pure: time, output and processor time come from outside.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/clock.h"
+
+namespace lockstep::launch {
+
+/// So long nothing happens before it is said.
+inline constexpr std::chrono::seconds kSaidAfter{60};
+
+/// What can be known of the ranks from outside.
+struct NodeActivity {
+  std::uint64_t output = 0;  ///< counts what they have written
+  std::size_t ranks = 0;     ///< those that live
+  /// Returns the seconds of processor time of all their processes so far; it is asked every five seconds of silence.
+  std::function<double()> cpu_s = nullptr;
+};
+
+/// Notices that ranks neither write nor compute.
+class SilenceWatch {
+ public:
+  /// Returns for how long they have been silent and idle; none where they are not. `now` leaves out the time in which
+  /// the launcher was stopped.
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> look(TimePoint now, const NodeActivity& activity);
+  /// Returns true once for each silence that has lasted for kSaidAfter.
+  [[nodiscard]] bool is_news(std::chrono::nanoseconds silence);
+
+ private:
+  void begin(TimePoint now);
+
+  std::optional<std::uint64_t> output_;
+  TimePoint since_{};
+  TimePoint next_look_{};
+  std::optional<double> cpu_s_;  // at since_; none: not looked yet
+  bool has_said_ = false;
+};
+
+/// A rank as the line names it.
+struct SilentRank {
+  int rank = 0;
+  int pid = 0;
+};
+
+/// Returns "ranks 0, 1 on gpu-a have written nothing and used no processor time for 60 s: ...".
+[[nodiscard]] std::string silence_text(const std::vector<SilentRank>& ranks, const std::string& host,
+                                       std::chrono::nanoseconds silence);
+
+}  // namespace lockstep::launch

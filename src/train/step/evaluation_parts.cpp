@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step/evaluation_parts.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/tree_sum.h"
+
+namespace lockstep::train {
+
+EvalMode::EvalMode(torch::nn::Module& model) : model_(model), was_training_(model.is_training()) {
+  for (const auto& module : model_.modules(/*include_self=*/false)) others_.emplace_back(module, module->is_training());
+  model_.eval();
+}
+
+EvalMode::~EvalMode() {
+  model_.train(was_training_);
+  for (const auto& [module, was_training] : others_) {
+    if (module->is_training() != was_training) module->train(was_training);
+  }
+}
+
+std::int64_t on_some_rank(ProcessGroup& group, std::int64_t own) {
+  const at::Tensor largest = at::full({1}, own, at::kLong);
+  group.all_reduce(largest, {.op = ReduceOp::kMax}).wait();
+  if (largest.item<std::int64_t>() == 0) throw DataError("there is no sample to evaluate");
+  return largest.item<std::int64_t>();
+}
+
+at::Tensor sum_over_parts(ProcessGroup& group, std::vector<at::Tensor> counts, ReplicaSpan block, int parts) {
+  // A part without samples does not know the length of the counts, so the longest one decides.
+  std::int64_t longest = 0;
+  for (const at::Tensor& each : counts) longest = std::max(longest, each.defined() ? each.numel() : 0);
+  const std::int64_t length = on_some_rank(group, longest);
+  for (at::Tensor& each : counts) {
+    if (!each.defined()) each = at::zeros({length}, at::kDouble);
+    if (each.numel() == length) continue;
+    throw UsageError(
+        fmt::format("an evaluation counts {} numbers of one batch and {} of another", each.numel(), length),
+        "return as many for every batch");
+  }
+  const at::Tensor sums = partial_sums(counts, block, parts);
+  group.all_reduce(sums, {.replicas = parts}).wait();
+  return sums[0].clone();
+}
+
+}  // namespace lockstep::train
