@@ -69,7 +69,7 @@ def run(command: str, folder: pathlib.Path) -> None:
 
 def make_data(folder: pathlib.Path) -> None:
     """What the commands call their reader's: pictures with boxes, with masks, with all of VOC's labels, with sentences."""
-    run("lockstep generate detection --out mugs --count 8 --seed 1 --size 96", folder)
+    run("lockstep generate detection --out mugs --count 5 --seed 1 --size 96", folder)
     run("lockstep generate segmentation --out VOC2012 --count 8 --seed 1 --size 64", folder)
     for part in ("train", "val"):
         make_nuclei(folder / "nuclei" / part)
