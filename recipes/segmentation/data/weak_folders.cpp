@@ -206,7 +206,8 @@ class FullSet {
     std::set<std::string> found;
     for (const char* kind : {"Segmentation", "SegmentationAug"}) {
       for (const std::string& name : FileSystem::system().list(options_.from / "ImageSets" / kind)) {
-        if (fs::path(name).extension() == ".txt") found.insert(fs::path(name).stem().string());
+        if (fs::path(name).extension() == ".txt" && !name.starts_with('.'))
+          found.insert(fs::path(name).stem().string());
       }
     }
     std::vector<std::string> lists(found.begin(), found.end());
