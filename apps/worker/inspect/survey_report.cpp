@@ -118,6 +118,8 @@ std::string facts(const Survey& survey) {
   add(survey.maps, "label maps");
   add(survey.empty_boxes, "boxes without an area, which SanitizeBoxes drops");
   add(survey.odd, "images with a fault that leaves them whole");
+  add(survey.turned, "images turned upright, as their EXIF orientation says");
+  add(survey.as_stored, "images left lying in spite of their EXIF orientation: their annotations are of that size");
   if (!survey.classes.empty()) add(survey.unlabelled, "images without a class");
   return lines;
 }
@@ -176,6 +178,8 @@ std::string survey_json(const std::string& name, const Survey& survey, const std
   for (const UnreadablePicture& one : survey.unreadable) {
     all["unreadable"].push_back({{"name", one.name}, {"reason", one.reason}});
   }
+  all["turned"] = survey.turned;
+  all["as_stored"] = survey.as_stored;
   return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

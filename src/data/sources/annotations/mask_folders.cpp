@@ -134,6 +134,7 @@ AnnotatedImage MaskFolders::get(std::int64_t index) const {
   AnnotatedImage picture = data::picture_of(pictures_[at], index);
   const Result<data::NumberMap> numbers = data::decode_numbers(FileSystem::system().read(masks_[at]));
   if (!numbers) throw bad_mask(masks_[at], numbers.error());
+  picture.pixels.fit_to(numbers->size);
   if (const ImageSize size = picture.pixels.size(); size != numbers->size) {
     throw bad_mask(masks_[at], fmt::format("{} x {} pixels for a picture of {} x {}", numbers->size.width,
                                            numbers->size.height, size.width, size.height));

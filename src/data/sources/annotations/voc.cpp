@@ -214,6 +214,7 @@ ImageSize VocImages::stated_size(std::int64_t index) const {
 AnnotatedImage VocImages::get(std::int64_t index) const {
   const data::VocEntry& entry = set_->entries[static_cast<std::size_t>(index)];
   AnnotatedImage picture = data::picture_of(entry.picture, index);
+  picture.pixels.fit_to(entry.size);
   picture.objects = entry.objects;
   return picture;
 }
