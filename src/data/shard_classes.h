@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,10 +20,10 @@ class ShardClasses {
   void add(std::vector<std::string> classes, const std::string& shard) {
     if (classes.empty() || classes == classes_) return;
     if (!classes_.empty()) {
-      throw DataError(fmt::format("the shards {} and {} have different classes: {} | {}", shard_, shard,
-                                  text::join(classes_), text::join(classes)),
-                      "a label would mean two things: read them as two sets, or pack both sets again with the same "
-                      "classes in the same order");
+      throw DataError(
+          fmt::format("the shards {} and {} have different classes: {}", shard_, shard, difference(classes)),
+          "a label would mean two things: read them as two sets, or pack both sets again with the same "
+          "classes in the same order");
     }
     classes_ = std::move(classes);
     shard_ = shard;
@@ -31,6 +32,19 @@ class ShardClasses {
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
 
  private:
+  /// Both lists, or of long ones the first class that differs.
+  [[nodiscard]] std::string difference(const std::vector<std::string>& classes) const {
+    constexpr std::size_t kFew = 10;
+    if (classes_.size() <= kFew && classes.size() <= kFew) {
+      return fmt::format("{} | {}", text::join(classes_), text::join(classes));
+    }
+    std::size_t at = 0;
+    while (at < std::min(classes_.size(), classes.size()) && classes_[at] == classes[at]) ++at;
+    const auto name = [at](const std::vector<std::string>& of) { return at < of.size() ? of[at] : "none"; };
+    return fmt::format("{} | {}, the first that differs is class {}: {} | {}", classes_.size(), classes.size(), at,
+                       name(classes_), name(classes));
+  }
+
   std::vector<std::string> classes_;
   std::string shard_;
 };

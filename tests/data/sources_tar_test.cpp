@@ -305,6 +305,15 @@ TEST_F(Shards, WithOtherClassesThanTheFirstAreRefusedByTheirNames) {
   }
 }
 
+TEST_F(Shards, WithManyClassesAreToldApartByTheFirstThatDiffers) {
+  std::vector<std::string> classes(1000, "a");
+  put_shard(folder_ / "m/a.tar", classes);
+  classes[700] = "b";
+  put_shard(folder_ / "m/b.tar", classes);
+  const std::string fault = fault_of<DataError>([&] { (void)open_source({.path = (folder_ / "m").string()}); });
+  EXPECT_THAT(fault, HasSubstr("1000 | 1000, the first that differs is class 700: a | b"));
+}
+
 TEST(Rle, IsReadFromNumbersAndTextAndWrittenBack) {
   const Image mask{{3, 2}, 1, {0, 1, 1, 1, 1, 0}};  // down the columns: 0 1 1 1 1 0
   EXPECT_EQ(data::runs_of(mask), (data::RunLengths{1, 4, 1}));
