@@ -60,16 +60,8 @@ struct Looked {
   double seconds = 0;
 };
 
-/// The part of a box that lies in the picture: a model's boxes may reach over its edge.
-CocoBox cut(const CocoBox& box, ImageSize size) {
-  const double left = std::clamp(box.x, 0.0, static_cast<double>(size.width));
-  const double top = std::clamp(box.y, 0.0, static_cast<double>(size.height));
-  return {left, top, std::clamp(box.x + box.width, left, static_cast<double>(size.width)) - left,
-          std::clamp(box.y + box.height, top, static_cast<double>(size.height)) - top};
-}
-
 Looked looked_at(const std::filesystem::path& file, ImageSize size, std::vector<FoundObject> found, double least) {
-  for (FoundObject& object : found) object.box = cut(object.box, size);
+  for (FoundObject& object : found) object.box = cut_at_edges(object.box, size);
   Looked looked{.file = file.string(), .size = size, .found = {}, .guess = std::nullopt};
   if (!found.empty() && found.front().score < least) looked.guess = found.front();
   std::erase_if(found, [least](const FoundObject& object) { return object.score < least; });
